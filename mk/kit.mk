@@ -1,0 +1,13 @@
+# Parity with upstream, row by row (docs/parity), and the stand-alone fakes.
+
+# Records of the tests that prove rows. They lie outside the checkout: the go
+# command does not cache tests that write inside it.
+PARITY_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keelson/parity
+export KEELSON_PARITY_DIR = $(PARITY_DIR)
+
+.PHONY: parity parity-run
+parity: ## how many rows of docs/parity are proven by tests that ran and passed
+	@go run ./test/kit/parity/cmd/parity
+
+parity-run: ## the same, after running the tests that prove rows afresh
+	@go run ./test/kit/parity/cmd/parity -run
