@@ -1,0 +1,95 @@
+package pod
+
+// Labels and annotations on sandboxes and containers. They are how a node agent
+// finds its own after a restart, so they may never change: a container without
+// them is not ours, one with a different hash is restarted.
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+
+	AnnotationHash                     = "io.kubernetes.container.hash"
+	AnnotationRestartCount             = "io.kubernetes.container.restartCount"
+	AnnotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	AnnotationTerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
+	AnnotationPreStopHandler           = "io.kubernetes.container.preStopHandler"
+	AnnotationPorts                    = "io.kubernetes.container.ports"
+	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
+	AnnotationTerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
+)
+
+// Annotations on pods.
+const (
+	AnnotationConfigSource = "kubernetes.io/config.source" // "api", "file" or "http"
+	AnnotationConfigSeen   = "kubernetes.io/config.seen"   // RFC 3339 time the agent first saw the pod
+	AnnotationConfigHash   = "kubernetes.io/config.hash"   // static pods: the UID made from the manifest
+	AnnotationConfigMirror = "kubernetes.io/config.mirror" // mirror pods: the hash of the static pod shown
+)
+
+// Source says where a pod's specification came from.
+type Source string
+
+// The sources of pods.
+const (
+	SourceAPI  Source = "api"
+	SourceFile Source = "file"
+	SourceHTTP Source = "http"
+)
+
+// Event reasons of pods and containers.
+const (
+	EventCreated               = "Created"
+	EventStarted               = "Started"
+	EventFailed                = "Failed"
+	EventKilling               = "Killing"
+	EventBackOff               = "BackOff"
+	EventUnhealthy             = "Unhealthy"
+	EventProbeWarning          = "ProbeWarning"
+	EventFailedPostStartHook   = "FailedPostStartHook"
+	EventFailedPreStopHook     = "FailedPreStopHook"
+	EventPulling               = "Pulling"
+	EventPulled                = "Pulled"
+	EventInspectFailed         = "InspectFailed"
+	EventErrImageNeverPull     = "ErrImageNeverPull"
+	EventFailedPullSecret      = "FailedToRetrieveImagePullSecret"
+	EventFailedKillPod         = "FailedKillPod"
+	EventFailedCreateSandbox   = "FailedCreatePodSandBox"
+	EventFailedSandboxStatus   = "FailedPodSandBoxStatus"
+	EventSandboxChanged        = "SandboxChanged"
+	EventNetworkNotReady       = "NetworkNotReady"
+	EventFailedMount           = "FailedMount"
+	EventFailedSync            = "FailedSync"
+	EventFailedValidation      = "FailedValidation"
+	EventMissingClusterDNS     = "MissingClusterDNS"
+	EventDNSConfigForming      = "DNSConfigForming"
+	EventDeadlineExceeded      = "DeadlineExceeded"
+	EventLifecycleHTTPFallback = "LifecycleHTTPFallback"
+	EventExceededGracePeriod   = "ExceededGracePeriod"
+	EventFailedCreateContainer = "FailedCreatePodContainer"
+	EventHostIPsFamilyMismatch = "HostIPsIPFamilyMismatch"
+	EventMemoryVolumesOnDisk   = "PossibleMemoryBackedVolumesOnDisk"
+	EventPermissionChange      = "VolumePermissionChangeInProgress"
+)
+
+// Reasons a container waits, as shown in its status.
+const (
+	ReasonContainerCreating     = "ContainerCreating"
+	ReasonPodInitializing       = "PodInitializing"
+	ReasonCrashLoopBackOff      = "CrashLoopBackOff"
+	ReasonErrImagePull          = "ErrImagePull"
+	ReasonImagePullBackOff      = "ImagePullBackOff"
+	ReasonErrImageNeverPull     = "ErrImageNeverPull"
+	ReasonInvalidImageName      = "InvalidImageName"
+	ReasonImageInspectError     = "ImageInspectError"
+	ReasonRegistryUnavailable   = "RegistryUnavailable"
+	ReasonSignatureValidation   = "SignatureValidationFailed"
+	ReasonCreateContainerConfig = "CreateContainerConfigError"
+	ReasonCreateContainer       = "CreateContainerError"
+	ReasonRunContainer          = "RunContainerError"
+	ReasonPostStartHook         = "PostStartHookError"
+	ReasonPreCreateHook         = "PreCreateHookError"
+	ReasonPreStartHook          = "PreStartHookError"
+	ReasonCreateSandbox         = "CreatePodSandboxError"
+	ReasonKillContainer         = "KillContainerError"
+)

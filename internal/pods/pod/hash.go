@@ -1,0 +1,24 @@
+package pod
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/dump"
+)
+
+// Hash identifies the part of a container's specification whose change makes a
+// running instance obsolete: name and image. It is written on the container, so
+// an agent that computed it differently would restart every container it finds.
+func Hash(c *v1.Container) string {
+	// json sorts the keys of a map; marshalling two strings cannot fail.
+	b, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
+	if err != nil {
+		panic(err)
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%v", dump.ForHash(b))
+	return fmt.Sprintf("%x", h.Sum32())
+}
