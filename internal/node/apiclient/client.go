@@ -1,0 +1,230 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/connrotation"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+const (
+	callLimit      = 30 * time.Second
+	heartbeatLimit = 10 * time.Second // a quarter of a lease: the next renewal is due then
+	dialLimit      = 10 * time.Second
+)
+
+// Config says how to reach the API server. Zero values mean the defaults named.
+type Config struct {
+	Kubeconfig  string        // path; required
+	QPS         float32       // 50; below zero means no limit
+	Burst       int           // 100
+	EventQPS    float32       // 50; below zero means no limit
+	EventBurst  int           // 100
+	ContentType string        // protobuf
+	Version     string        // of the agent, for the user agent; required
+	Heartbeat   time.Duration // longest a node or lease call may take; 10s
+}
+
+// Client holds the connection and one Resource for each kind.
+type Client struct {
+	Pods            Pods
+	Nodes           Nodes
+	ServiceAccounts ServiceAccounts
+
+	Leases                     Resource[*coordinationv1.Lease]
+	Services                   Resource[*corev1.Service]
+	ConfigMaps                 Resource[*corev1.ConfigMap]
+	Secrets                    Resource[*corev1.Secret]
+	PersistentVolumes          Resource[*corev1.PersistentVolume]
+	PersistentVolumeClaims     Resource[*corev1.PersistentVolumeClaim]
+	CSINodes                   Resource[*storagev1.CSINode]
+	CSIDrivers                 Resource[*storagev1.CSIDriver]
+	VolumeAttachments          Resource[*storagev1.VolumeAttachment]
+	RuntimeClasses             Resource[*nodev1.RuntimeClass]
+	CertificateSigningRequests Resource[*certificatesv1.CertificateSigningRequest]
+
+	tokenReviews  Resource[*authenticationv1.TokenReview]
+	accessReviews Resource[*authorizationv1.SubjectAccessReview]
+	events        Resource[*corev1.Event]
+
+	host   string
+	groups map[schema.GroupVersion]rest.Interface
+	dialer *connrotation.Dialer
+}
+
+// New reads the kubeconfig and makes a client. It does not connect.
+func New(cfg Config) (*Client, error) {
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig}, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %s: %w", cfg.Kubeconfig, err)
+	}
+	return NewFor(rc, cfg)
+}
+
+// NewFor makes a client for a server and credentials that are known already.
+// It changes nothing in rc.
+func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
+	if rc.Dial != nil {
+		return nil, errors.New("make API client: the configuration brings a dialer of its own")
+	}
+	rc = rest.CopyConfig(rc)
+	rc.UserAgent = UserAgent(cfg.Version)
+	rc.ContentType = orElse(cfg.ContentType, ContentProtobuf)
+	if rc.ContentType == ContentProtobuf {
+		// What has no protobuf form still gets through.
+		rc.AcceptContentTypes = ContentProtobuf + ",application/json"
+	}
+	rc.NegotiatedSerializer = Codecs.WithoutConversion()
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext)
+	rc.Dial = dialer.DialContext
+
+	httpc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make API client for %s: %w", rc.Host, err)
+	}
+	callRate := limiter(orElse(cfg.QPS, 50), orElse(cfg.Burst, 100)) // one for all groups
+	eventRate := limiter(orElse(cfg.EventQPS, 50), orElse(cfg.EventBurst, 100))
+	c := &Client{host: rc.Host, dialer: dialer, groups: map[schema.GroupVersion]rest.Interface{}}
+	beat := orElse(cfg.Heartbeat, heartbeatLimit)
+
+	for gv := range kinds {
+		if c.groups[gv], err = groupClient(rc, httpc, gv, callRate); err != nil {
+			return nil, err
+		}
+	}
+	beats := map[schema.GroupVersion]rest.Interface{}
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion} {
+		if beats[gv], err = groupClient(rc, httpc, gv, nil); err != nil {
+			return nil, err
+		}
+	}
+	events, err := groupClient(rc, httpc, corev1.SchemeGroupVersion, eventRate)
+	if err != nil {
+		return nil, err
+	}
+
+	core, storage := c.groups[corev1.SchemeGroupVersion], c.groups[storagev1.SchemeGroupVersion]
+	c.Pods = Pods{resource(core, "pods", func() *corev1.Pod { return new(corev1.Pod) })}
+	c.Nodes = Nodes{resource(beats[corev1.SchemeGroupVersion], "nodes", func() *corev1.Node { return new(corev1.Node) }, beat)}
+	c.ServiceAccounts = ServiceAccounts{rest: core}
+	c.Leases = resource(beats[coordinationv1.SchemeGroupVersion], "leases", func() *coordinationv1.Lease { return new(coordinationv1.Lease) }, beat)
+	c.Services = resource(core, "services", func() *corev1.Service { return new(corev1.Service) })
+	c.ConfigMaps = resource(core, "configmaps", func() *corev1.ConfigMap { return new(corev1.ConfigMap) })
+	c.Secrets = resource(core, "secrets", func() *corev1.Secret { return new(corev1.Secret) })
+	c.PersistentVolumes = resource(core, "persistentvolumes", func() *corev1.PersistentVolume { return new(corev1.PersistentVolume) })
+	c.PersistentVolumeClaims = resource(core, "persistentvolumeclaims", func() *corev1.PersistentVolumeClaim { return new(corev1.PersistentVolumeClaim) })
+	c.CSINodes = resource(storage, "csinodes", func() *storagev1.CSINode { return new(storagev1.CSINode) })
+	c.CSIDrivers = resource(storage, "csidrivers", func() *storagev1.CSIDriver { return new(storagev1.CSIDriver) })
+	c.VolumeAttachments = resource(storage, "volumeattachments", func() *storagev1.VolumeAttachment { return new(storagev1.VolumeAttachment) })
+	c.RuntimeClasses = resource(c.groups[nodev1.SchemeGroupVersion], "runtimeclasses", func() *nodev1.RuntimeClass { return new(nodev1.RuntimeClass) })
+	c.CertificateSigningRequests = resource(c.groups[certificatesv1.SchemeGroupVersion], "certificatesigningrequests",
+		func() *certificatesv1.CertificateSigningRequest { return new(certificatesv1.CertificateSigningRequest) })
+	c.tokenReviews = resource(c.groups[authenticationv1.SchemeGroupVersion], "tokenreviews", func() *authenticationv1.TokenReview { return new(authenticationv1.TokenReview) })
+	c.accessReviews = resource(c.groups[authorizationv1.SchemeGroupVersion], "subjectaccessreviews",
+		func() *authorizationv1.SubjectAccessReview { return new(authorizationv1.SubjectAccessReview) })
+	c.events = resource(events, "events", func() *corev1.Event { return new(corev1.Event) })
+	return c, nil
+}
+
+// Host is the server's address as the kubeconfig names it.
+func (c *Client) Host() string { return c.host }
+
+// CloseConnections drops every connection to the server, watches included. The
+// next call connects anew.
+func (c *Client) CloseConnections() { c.dialer.CloseAll() }
+
+// ListWatch is the source for a reflector over objects that are known by their
+// plural name only; kinds that the scheme does not have are an error.
+func (c *Client) ListWatch(resource, namespace string, selector fields.Selector) (*cache.ListWatch, error) {
+	gv, ok := watchable[resource]
+	if !ok {
+		return nil, fmt.Errorf("watch %s: not a kind this agent knows", resource)
+	}
+	return newListWatch(c.groups[gv], resource, namespace, selector), nil
+}
+
+var watchable = map[string]schema.GroupVersion{
+	"pods":                       corev1.SchemeGroupVersion,
+	"nodes":                      corev1.SchemeGroupVersion,
+	"services":                   corev1.SchemeGroupVersion,
+	"configmaps":                 corev1.SchemeGroupVersion,
+	"secrets":                    corev1.SchemeGroupVersion,
+	"persistentvolumes":          corev1.SchemeGroupVersion,
+	"persistentvolumeclaims":     corev1.SchemeGroupVersion,
+	"csinodes":                   storagev1.SchemeGroupVersion,
+	"csidrivers":                 storagev1.SchemeGroupVersion,
+	"volumeattachments":          storagev1.SchemeGroupVersion,
+	"runtimeclasses":             nodev1.SchemeGroupVersion,
+	"certificatesigningrequests": certificatesv1.SchemeGroupVersion,
+}
+
+// ReviewToken asks the server whose token this is.
+func (c *Client) ReviewToken(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+	return c.tokenReviews.Create(ctx, "", r)
+}
+
+// ReviewAccess asks the server whether a user may do something.
+func (c *Client) ReviewAccess(ctx context.Context, r *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
+	return c.accessReviews.Create(ctx, "", r)
+}
+
+// limiter is nil, which means no limit, for a rate below zero.
+func limiter(qps float32, burst int) flowcontrol.RateLimiter {
+	if qps < 0 {
+		return nil
+	}
+	return flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+}
+
+func groupClient(rc *rest.Config, httpc *http.Client, gv schema.GroupVersion, l flowcontrol.RateLimiter) (rest.Interface, error) {
+	rc = rest.CopyConfig(rc)
+	rc.GroupVersion = &gv
+	rc.APIPath = "/apis"
+	if gv.Group == "" {
+		rc.APIPath = "/api"
+	}
+	rc.RateLimiter = l
+	if l == nil {
+		rc.QPS = -1
+	}
+	c, err := rest.RESTClientForConfigAndClient(rc, httpc)
+	if err != nil {
+		return nil, fmt.Errorf("make API client for %s at %s: %w", gv, rc.Host, err)
+	}
+	return c, nil
+}
+
+func resource[T runtime.Object](c rest.Interface, name string, empty func() T, limit ...time.Duration) Resource[T] {
+	r := Resource[T]{rest: c, name: name, limit: callLimit, empty: empty}
+	if len(limit) > 0 {
+		r.limit = limit[0]
+	}
+	return r
+}
+
+func orElse[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,165 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"keelson/internal/pods/pod"
+)
+
+const (
+	eventQueue    = 1000 // events that may wait; further ones are dropped
+	eventTries    = 12
+	eventRetry    = 10 * time.Second
+	eventDropNote = time.Minute // how often lost events are told
+)
+
+var _ pod.Events = (*Events)(nil)
+
+// Events records events at the API server. Equal events are counted instead of
+// repeated and floods are cut (client-go's correlator decides which). An event
+// that the server does not answer is tried again for about two minutes, one that
+// it refuses is dropped: events are news, not state.
+type Events struct {
+	cfg   EventsConfig
+	queue chan *corev1.Event
+}
+
+// EventsConfig holds what Events are built from. Every field is required.
+type EventsConfig struct {
+	Client *Client
+	Node   string
+	Log    *slog.Logger
+}
+
+// NewEvents makes a recorder. What is recorded waits until Run sends it.
+func NewEvents(cfg EventsConfig) *Events {
+	return &Events{cfg: cfg, queue: make(chan *corev1.Event, eventQueue)}
+}
+
+// Pod records an event about p, or about one of its containers.
+func (e *Events) Pod(p *corev1.Pod, container, eventType, reason, message string) {
+	e.record(podReference(p, container), eventType, reason, message)
+}
+
+// Node records an event about the node.
+func (e *Events) Node(eventType, reason, message string) {
+	e.record(nodeReference(e.cfg.Node), eventType, reason, message)
+}
+
+func (e *Events) record(ref corev1.ObjectReference, eventType, reason, message string) {
+	event := newEvent(ref, e.cfg.Node, eventType, reason, message, time.Now())
+	select {
+	case e.queue <- event:
+	default:
+		e.cfg.Log.Debug("event dropped, too many wait", "object", ref.Namespace+"/"+ref.Name, "reason", reason, "message", message)
+	}
+}
+
+func newEvent(ref corev1.ObjectReference, host, eventType, reason, message string, now time.Time) *corev1.Event {
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano()), Namespace: namespace},
+		InvolvedObject:      ref,
+		Reason:              reason,
+		Message:             message,
+		Type:                eventType,
+		Count:               1,
+		FirstTimestamp:      metav1.Time{Time: now},
+		LastTimestamp:       metav1.Time{Time: now},
+		Source:              corev1.EventSource{Component: Component, Host: host},
+		ReportingController: Component,
+		ReportingInstance:   host,
+	}
+}
+
+// Run sends events until ctx ends. What still waits then is dropped.
+func (e *Events) Run(ctx context.Context) error {
+	correlator := record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})
+	var told time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event := <-e.queue:
+			if err := e.send(ctx, correlator, event); err != nil && ctx.Err() == nil && time.Since(told) > eventDropNote {
+				e.cfg.Log.Warn("cannot record event", "object", event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "err", err)
+				told = time.Now()
+			}
+		}
+	}
+}
+
+func (e *Events) send(ctx context.Context, correlator *record.EventCorrelator, event *corev1.Event) error {
+	result, err := correlator.EventCorrelate(event)
+	if err != nil {
+		return err
+	}
+	if result.Skip {
+		return nil
+	}
+	for try := 1; ; try++ {
+		stored, err := e.write(ctx, result)
+		switch {
+		case err == nil:
+			correlator.UpdateState(stored)
+			return nil
+		case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return nil // told before, or nobody is left to read it
+		case refused(err) || try == eventTries:
+			return err
+		}
+		wait := eventRetry
+		if try == 1 { // a server that comes back is not met by all nodes at once
+			wait = time.Duration(rand.Float64() * float64(wait))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// write counts a repeated event on the stored one, or stores a new one; the
+// stored one may have expired in between.
+func (e *Events) write(ctx context.Context, r *record.EventCorrelateResult) (*corev1.Event, error) {
+	events := e.cfg.Client.events
+	if r.Event.Count > 1 {
+		stored, err := events.Patch(ctx, r.Event.Namespace, r.Event.Name, types.StrategicMergePatchType, r.Patch)
+		if !apierrors.IsNotFound(err) {
+			return stored, err
+		}
+	}
+	fresh := r.Event.DeepCopy()
+	fresh.ResourceVersion = ""
+	return events.Create(ctx, fresh.Namespace, fresh)
+}
+
+// refused reports whether the server read the request and said no for good. Only
+// a server that is overloaded or out of reach is asked again.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Status().Code {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false
+	}
+	return true
+}

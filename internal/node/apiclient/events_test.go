@@ -1,0 +1,190 @@
+package apiclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// fakeServer stores events as a server does, on the client's side of the wire so
+// that it works in virtual time. While down is set it cannot be reached.
+type fakeServer struct {
+	t      *testing.T
+	down   bool
+	refuse bool
+	calls  []string
+	stored []corev1.Event
+}
+
+func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.calls = append(f.calls, r.Method)
+	if f.down {
+		return nil, errors.New("connection refused")
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var e corev1.Event
+	code := 200
+	switch {
+	case f.refuse:
+		return reply(403, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 403, Reason: "Forbidden"})
+	case r.Method == http.MethodPatch:
+		if err := json.Unmarshal(body, &e); err != nil {
+			return nil, err
+		}
+		f.stored[len(f.stored)-1].Count = e.Count
+		e = f.stored[len(f.stored)-1]
+	default:
+		if err := json.Unmarshal(body, &e); err != nil {
+			return nil, err
+		}
+		f.stored = append(f.stored, e)
+		code = 201
+	}
+	e.Kind, e.APIVersion = "Event", "v1"
+	return reply(code, e)
+}
+
+func reply(code int, obj any) (*http.Response, error) {
+	b, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(b))}, nil
+}
+
+func (f *fakeServer) events(log io.Writer) *Events {
+	c, err := NewFor(&rest.Config{Host: "http://api", Transport: f}, Config{Version: "v1", ContentType: "application/json"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return NewEvents(EventsConfig{Client: c, Node: "node1", Log: slog.New(slog.NewTextHandler(log, nil))})
+}
+
+var burstable = &corev1.Pod{
+	ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "5"},
+	Spec:       corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init"}}},
+}
+
+// inVirtualTime runs the recorder until what was recorded is settled.
+func inVirtualTime(t *testing.T, e *Events, do func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	do()
+	time.Sleep(5 * time.Minute)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEventsLookLikeTheAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		e := f.events(t.Output())
+		e.Pod(burstable, "init", corev1.EventTypeNormal, "Started", "Container started") // before Run: waits
+		inVirtualTime(t, e, func() { e.Node(corev1.EventTypeNormal, "NodeReady", "Node node1 status is now: NodeReady") })
+		if len(f.stored) != 2 {
+			t.Fatalf("stored %d events, want 2", len(f.stored))
+		}
+		got := f.stored[0]
+		if o := got.InvolvedObject; o.Kind != "Pod" || o.APIVersion != "v1" || o.UID != "u" || o.Name != "p" || o.Namespace != "ns" ||
+			o.ResourceVersion != "5" || o.FieldPath != "spec.initContainers{init}" {
+			t.Errorf("object = %+v", o)
+		}
+		if got.Source.Component != "kubelet" || got.Source.Host != "node1" || got.ReportingController != "kubelet" || got.ReportingInstance != "node1" {
+			t.Errorf("source = %+v, %s, %s", got.Source, got.ReportingController, got.ReportingInstance)
+		}
+		if got.Namespace != "ns" || !strings.HasPrefix(got.Name, "p.") || got.Count != 1 || got.Type != "Normal" || got.Reason != "Started" || got.Message != "Container started" {
+			t.Errorf("event = %+v", got)
+		}
+		if n := f.stored[1]; n.Namespace != "default" || n.InvolvedObject.Kind != "Node" || n.InvolvedObject.UID != "node1" || n.InvolvedObject.Namespace != "" {
+			t.Errorf("node event = %+v", n)
+		}
+	})
+}
+
+func TestEqualEventsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		e := f.events(t.Output())
+		inVirtualTime(t, e, func() {
+			for range 3 {
+				e.Pod(burstable, "", corev1.EventTypeWarning, "BackOff", "again")
+			}
+		})
+		if len(f.stored) != 1 || f.stored[0].Count != 3 || fmt.Sprint(f.calls) != "[POST PATCH PATCH]" {
+			t.Errorf("stored %d events, calls %v", len(f.stored), f.calls)
+		}
+	})
+}
+
+func TestEventsWaitForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t, down: true}
+		e := f.events(t.Output())
+		inVirtualTime(t, e, func() {
+			e.Pod(burstable, "", corev1.EventTypeNormal, "Killing", "Stopping container init")
+			time.Sleep(time.Minute)
+			f.down = false
+		})
+		if len(f.stored) != 1 {
+			t.Errorf("stored %d events after the server came back, want 1", len(f.stored))
+		}
+	})
+}
+
+func TestRefusedEventsDoNotHoldOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, log := &fakeServer{t: t, refuse: true}, new(strings.Builder)
+		e := f.events(log)
+		inVirtualTime(t, e, func() {
+			e.Pod(burstable, "", corev1.EventTypeNormal, "Killing", "one")
+			e.Pod(burstable, "", corev1.EventTypeNormal, "Pulled", "two")
+		})
+		if len(f.calls) != 2 {
+			t.Errorf("calls %v, want one for each event", f.calls)
+		}
+		if n := strings.Count(log.String(), "cannot record event"); n != 1 {
+			t.Errorf("told %d times, want once:\n%s", n, log)
+		}
+	})
+}
+
+func TestRecordingNeverBlocks(t *testing.T) {
+	e := (&fakeServer{t: t}).events(io.Discard)
+	for range 2 * eventQueue {
+		e.Node("Normal", "r", "m")
+	}
+	if len(e.queue) != eventQueue {
+		t.Errorf("%d events wait, want %d", len(e.queue), eventQueue)
+	}
+}
+
+func TestLogEvents(t *testing.T) {
+	var out strings.Builder
+	e := LogEvents{slog.New(slog.NewTextHandler(&out, nil))}
+	e.Pod(burstable, "init", corev1.EventTypeWarning, "BackOff", "again")
+	e.Node(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
+	for _, want := range []string{"level=WARN msg=event pod=ns/p uid=u reason=BackOff message=again container=init", "level=INFO msg=event reason=Starting"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("log lacks %q:\n%s", want, &out)
+		}
+	}
+}
