@@ -1,0 +1,151 @@
+package parts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Unpack fetches Debian packages of the running release and unpacks them into
+// one folder of the cache, which it returns. Nothing is installed or
+// configured, and neither the system's package lists nor its package database
+// is written. With closure, what the packages depend on comes along: a tree
+// that holds everything its programs load.
+func (b *Builder) Unpack(ctx context.Context, name string, closure bool, packages ...string) (string, error) {
+	release, err := release()
+	if err != nil {
+		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
+	}
+	key := sha256.Sum256(fmt.Append(nil, closure, packages))
+	home := filepath.Join(b.cache, "debian", name)
+	dir := filepath.Join(home, release+"-"+hex.EncodeToString(key[:])[:12])
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
+	}
+	unlock, err := lock(filepath.Join(home, "lock"), func() { b.say("%s from Debian: another run is at it, waiting", name) })
+	if err != nil {
+		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
+	}
+	defer unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	tmp, err := scratch(home)
+	if err != nil {
+		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
+	}
+	defer os.RemoveAll(tmp)
+
+	start := time.Now()
+	b.say("%s from Debian %s: fetching", name, release)
+	debs, err := fetch(ctx, filepath.Join(tmp, "apt"), closure, packages)
+	if err != nil {
+		return "", fmt.Errorf("fetch %s from Debian: %w", name, err)
+	}
+	tree := filepath.Join(tmp, "tree")
+	if err := mergedUsr(tree); err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	for _, deb := range debs {
+		if err := unpack(ctx, deb, tree); err != nil {
+			return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
+		}
+	}
+	if err := os.Rename(tree, dir); err != nil {
+		return "", fmt.Errorf("keep %s: %w", name, err)
+	}
+	b.say("%s from Debian %s: ready after %d s", name, release, int(time.Since(start).Seconds()))
+	return dir, nil
+}
+
+// mergedUsr makes the links that tie /bin and its like to /usr, which
+// base-files would bring.
+func mergedUsr(tree string) error {
+	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
+		if err := os.MkdirAll(filepath.Join(tree, "usr", d), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink("usr/"+d, filepath.Join(tree, d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack goes through tar because dpkg-deb itself would replace the links of a
+// merged /usr by folders.
+func unpack(ctx context.Context, deb, tree string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "unpack", deb, tree)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, tail(string(out), 3))
+	}
+	return nil
+}
+
+// fetch downloads packages into a private folder, with package lists of its
+// own, and returns the files.
+func fetch(ctx context.Context, dir string, closure bool, packages []string) ([]string, error) {
+	for _, d := range []string{"lists/partial", "cache/archives/partial", "debs"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	// An empty package database makes apt take all dependencies as missing.
+	status := filepath.Join(dir, "status")
+	if err := os.WriteFile(status, nil, 0o644); err != nil {
+		return nil, err
+	}
+	opts := []string{
+		"-q", "-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
+		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
+		"-o", "Dir::State::status=" + status,
+		"-o", "APT::Sandbox::User=root", // the private folders belong to this user
+		"-o", "APT::Update::Post-Invoke-Success::=", "-o", "Acquire::Languages=none",
+		"-o", "APT::Get::List-Cleanup=false",
+	}
+	apt := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, opts...), args...)...)
+		cmd.Dir = filepath.Join(dir, "debs")
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(string(out), 8))
+		}
+		return nil
+	}
+	if err := apt("update"); err != nil {
+		return nil, err
+	}
+	if closure {
+		if err := apt(append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Debug::NoLocking=true"}, packages...)...); err != nil {
+			return nil, err
+		}
+		return filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))
+	}
+	if err := apt(append([]string{"download"}, packages...)...); err != nil {
+		return nil, err
+	}
+	return filepath.Glob(filepath.Join(dir, "debs", "*.deb"))
+}
+
+// release is the code name of the running Debian.
+func release() (string, error) {
+	data, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
+			return strings.Trim(v, `"`), nil
+		}
+	}
+	return "", fmt.Errorf("read /etc/os-release: no VERSION_CODENAME")
+}
