@@ -1,0 +1,245 @@
+package machine
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Interface is one network interface with its addresses.
+type Interface struct {
+	Name     string
+	Up       bool
+	Loopback bool
+	Addrs    []netip.Addr
+}
+
+// Interfaces lists the interfaces of the machine.
+func Interfaces() ([]Interface, error) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var out []Interface
+	for _, ifc := range list {
+		addrs, err := ifc.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of %s: %w", ifc.Name, err)
+		}
+		i := Interface{Name: ifc.Name, Up: ifc.Flags&net.FlagUp != 0, Loopback: ifc.Flags&net.FlagLoopback != 0}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				i.Addrs = append(i.Addrs, p.Addr().Unmap())
+			}
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// AddressInput is what the node's addresses are chosen from.
+type AddressInput struct {
+	NodeIPs    []netip.Addr // as configured; an all-zero one only states a family
+	Name       string       // the node's
+	Interfaces []Interface
+	Routes     []Route // default routes, best first
+	// Lookup resolves the name; nil stands for no resolver.
+	Lookup func(context.Context, string) ([]netip.Addr, error)
+}
+
+// Addresses chooses one or two addresses by which the node is reached: those
+// configured; else the name if it is an address; else what the name resolves
+// to, IPv4 first unless the configuration states IPv6; else the address of the
+// interface that leads to everywhere.
+func Addresses(ctx context.Context, in AddressInput) ([]netip.Addr, error) {
+	want6 := false
+	if len(in.NodeIPs) > 0 {
+		if !in.NodeIPs[0].IsUnspecified() {
+			for _, ip := range in.NodeIPs {
+				if err := CheckNodeIP(ip, in.Interfaces); err != nil {
+					return nil, fmt.Errorf("use node IP %s: %w", ip, err)
+				}
+			}
+			return in.NodeIPs, nil
+		}
+		want6 = in.NodeIPs[0].Is6()
+	}
+	if ip, err := netip.ParseAddr(in.Name); err == nil {
+		return []netip.Addr{ip}, nil
+	}
+	var lookupErr error
+	if in.Lookup != nil {
+		var found []netip.Addr
+		if found, lookupErr = in.Lookup(ctx, in.Name); lookupErr == nil {
+			if ip, ok := preferred(found, in.Interfaces, want6); ok {
+				return []netip.Addr{ip}, nil
+			}
+		}
+	}
+	if ip, ok := routed(in.Interfaces, in.Routes, want6); ok {
+		return []netip.Addr{ip}, nil
+	}
+	return nil, errors.Join(fmt.Errorf("choose address of node %s: no interface with a default route has a global address", in.Name), lookupErr)
+}
+
+// preferred is the first usable address of the wanted family, else the first
+// usable one.
+func preferred(found []netip.Addr, ifs []Interface, want6 bool) (netip.Addr, bool) {
+	var best netip.Addr
+	for _, ip := range found {
+		ip = ip.Unmap()
+		if CheckNodeIP(ip, ifs) != nil {
+			continue
+		}
+		if ip.Is6() == want6 {
+			return ip, true
+		}
+		if !best.IsValid() {
+			best = ip
+		}
+	}
+	return best, best.IsValid()
+}
+
+// routed is a global address of the interface of a default route.
+func routed(ifs []Interface, routes []Route, want6 bool) (netip.Addr, bool) {
+	for _, six := range []bool{want6, !want6} {
+		for _, r := range routes {
+			if r.IPv6 != six {
+				continue
+			}
+			for _, i := range ifs {
+				if i.Name != r.Interface || !i.Up {
+					continue
+				}
+				for _, ip := range i.Addrs {
+					if ip.Is6() == six && ip.IsGlobalUnicast() {
+						return ip, true
+					}
+				}
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// CheckNodeIP says why an address cannot be the node's.
+func CheckNodeIP(ip netip.Addr, ifs []Interface) error {
+	switch {
+	case ip.IsLoopback():
+		return errors.New("nodeIP can't be loopback address")
+	case ip.IsMulticast():
+		return errors.New("nodeIP can't be a multicast address")
+	case ip.IsLinkLocalUnicast():
+		return errors.New("nodeIP can't be a link-local unicast address")
+	case ip.IsUnspecified():
+		return errors.New("nodeIP can't be an all zeros address")
+	}
+	for _, i := range ifs {
+		if slices.Contains(i.Addrs, ip) {
+			return nil
+		}
+	}
+	return fmt.Errorf("node IP: %q not found in the host's network interfaces", ip)
+}
+
+// Route is a default route: the interface that leads to everywhere.
+type Route struct {
+	Interface string
+	IPv6      bool
+	Metric    uint32
+}
+
+// DefaultRoutes reads the kernel's routing tables; better routes come first. A
+// table that is not there (IPv6 switched off) has no routes.
+func DefaultRoutes(fsys fs.FS) ([]Route, error) {
+	var out []Route
+	for _, t := range []struct {
+		file  string
+		parse func(string) []Route
+	}{{"proc/net/route", routes4}, {"proc/net/ipv6_route", routes6}} {
+		text, err := fs.ReadFile(fsys, t.file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read routes: %w", err)
+		}
+		rs := t.parse(string(text))
+		slices.SortStableFunc(rs, func(a, b Route) int { return int(int64(a.Metric) - int64(b.Metric)) })
+		out = append(out, rs...)
+	}
+	return out, nil
+}
+
+const (
+	routeUp     = 0x001 // RTF_UP
+	routeReject = 0x200 // RTF_REJECT: leads nowhere
+)
+
+// routes4 reads lines of: interface destination gateway flags refs use metric
+// mask …, numbers in hexadecimal but for the metric.
+func routes4(table string) []Route {
+	var out []Route
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) < 8 || f[1] != "00000000" || f[7] != "00000000" {
+			continue
+		}
+		var flags, metric uint32
+		if _, err := fmt.Sscanf(f[3]+" "+f[6], "%x %d", &flags, &metric); err != nil || flags&routeUp == 0 || flags&routeReject != 0 {
+			continue
+		}
+		out = append(out, Route{Interface: f[0], Metric: metric})
+	}
+	return out
+}
+
+// routes6 reads lines of: destination length source length gateway metric refs
+// use flags interface, all numbers in hexadecimal.
+func routes6(table string) []Route {
+	var out []Route
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) < 10 || f[1] != "00" || strings.Trim(f[0], "0") != "" {
+			continue
+		}
+		metric, err1 := hex.DecodeString(f[5])
+		flags, err2 := hex.DecodeString(f[8])
+		if err1 != nil || err2 != nil || len(metric) != 4 || len(flags) != 4 {
+			continue
+		}
+		if fl := binary.BigEndian.Uint32(flags); fl&routeUp == 0 || fl&routeReject != 0 {
+			continue
+		}
+		out = append(out, Route{Interface: f[9], IPv6: true, Metric: binary.BigEndian.Uint32(metric)})
+	}
+	return out
+}
+
+// ParseNodeIPs reads the --node-ip value: nothing, one address, or one of each
+// family.
+func ParseNodeIPs(text string) ([]netip.Addr, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var out []netip.Addr
+	for part := range strings.SplitSeq(text, ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("parse node IP %q: %w", text, err)
+		}
+		out = append(out, ip.Unmap())
+	}
+	switch {
+	case len(out) > 2, len(out) == 2 && out[0].Is6() == out[1].Is6():
+		return nil, fmt.Errorf("parse node IP %q: must be one address, or two of different families", text)
+	case len(out) == 2 && (out[0].IsUnspecified() || out[1].IsUnspecified()):
+		return nil, fmt.Errorf("parse node IP %q: two addresses cannot be all zeros", text)
+	}
+	return out, nil
+}

@@ -1,0 +1,149 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"keelson/test/kit/parity"
+)
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+// debian is a machine as it was found; the tests below take pieces away.
+func debian() fstest.MapFS {
+	return fstest.MapFS{
+		"sys/devices/system/cpu/online":                             file("0-1\n"),
+		"proc/meminfo":                                              file("MemTotal:       24684096 kB\nMemFree:        16777792 kB\nMemAvailable:   23972216 kB\nInactive(file):  2669936 kB\nSwapTotal:       1024 kB\nHugePages_Total:       0\n"),
+		"proc/loadavg":                                              file("1.98 2.87 2.01 6/144 8251\n"),
+		"proc/sys/kernel/pid_max":                                   file("32768\n"),
+		"proc/sys/kernel/threads-max":                               file("192731\n"),
+		"proc/sys/kernel/random/boot_id":                            file("0de2b2b4-1111\n"),
+		"proc/sys/kernel/osrelease":                                 file("6.18.44\n"),
+		"etc/machine-id":                                            file("3d1219c7c4c5404aaa1f6d2a48adfda4\n"),
+		"etc/os-release":                                            file("NAME=\"Debian GNU/Linux\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+		"sys/class/dmi/id/product_uuid":                             file("aaaa-bbbb\n"),
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":     file("3\n"),
+		"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages":  file("0\n"),
+		"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages":   file("1\n"),
+		"sys/kernel/mm/hugepages/hugepages-1048576kB/resv_hugepage": file("1\n"),
+	}
+}
+
+func TestRead(t *testing.T) {
+	parity.Proves(t, "NODE-31")
+	got, err := Read(debian())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.CPUs != 2 || got.Memory != 24684096<<10 || got.Swap != 1<<20 || got.MaxPIDs != 32768 || got.HugePageBytes() != 6<<20 {
+		t.Errorf("sizes = %+v", got)
+	}
+	if s := got.PageSizes(); len(s) != 2 || s[0] != 2<<20 || s[1] != 1<<30 {
+		t.Errorf("page sizes = %v", s)
+	}
+	if got.MachineID != "3d1219c7c4c5404aaa1f6d2a48adfda4" || got.SystemUUID != "aaaa-bbbb" || got.BootID != "0de2b2b4-1111" ||
+		got.Kernel != "6.18.44" || got.OSImage != "Debian GNU/Linux 12 (bookworm)" || got.OS != "linux" {
+		t.Errorf("names = %+v", got)
+	}
+}
+
+func TestReadToleratesMissingPieces(t *testing.T) {
+	m := debian()
+	for name := range m {
+		if strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "etc/os-release") || strings.HasPrefix(name, "proc/sys") {
+			delete(m, name)
+		}
+	}
+	m["proc/cpuinfo"] = file("processor\t: 0\nmodel name\t: User Mode Linux\n\nprocessor\t: 1\n")
+	got, err := Read(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.CPUs != 2 || got.OSImage != "Linux" || got.MaxPIDs != 0 || got.HugePageBytes() != 0 {
+		t.Errorf("a sparse machine = %+v", got)
+	}
+	if got.SystemUUID != got.MachineID || got.MachineID == "" {
+		t.Errorf("without DMI the system UUID = %q, want the machine id", got.SystemUUID)
+	}
+}
+
+func TestReadDeviceTreeUUID(t *testing.T) {
+	m := debian()
+	delete(m, "sys/class/dmi/id/product_uuid")
+	m["proc/device-tree/vm,uuid"] = file("cccc\x00")
+	if got, err := Read(m); err != nil || got.SystemUUID != "cccc" {
+		t.Errorf("system UUID = %q, %v", got.SystemUUID, err)
+	}
+}
+
+func TestReadSaysWhatIsWrong(t *testing.T) {
+	for _, tc := range []struct{ file, text, want string }{
+		{"proc/meminfo", "MemFree: 1 kB\n", "MemTotal"},
+		{"proc/meminfo", "MemTotal: lots\n", `"lots"`},
+		{"sys/devices/system/cpu/online", "3-1", `"3-1"`},
+		{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "x", "hugepages-2048kB"},
+	} {
+		m := debian()
+		m[tc.file] = file(tc.text)
+		if _, err := Read(m); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s = %q: error %v does not say %s", tc.file, tc.text, err, tc.want)
+		}
+	}
+}
+
+func TestCountList(t *testing.T) {
+	for list, want := range map[string]int{"0": 1, "0-3": 4, "0-1,4,6-7": 5} {
+		if got, err := countList(list); err != nil || got != want {
+			t.Errorf("countList(%q) = %d, %v, want %d", list, got, err, want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	mem, err := ReadMemory(debian())
+	if err != nil || mem.Available() != (16777792+2669936)<<10 {
+		t.Errorf("available = %d, %v", mem.Available(), err)
+	}
+	if n, err := ReadPIDs(debian()); err != nil || n != 144 {
+		t.Errorf("ReadPIDs = %d, %v", n, err)
+	}
+	if _, err := ReadPIDs(fstest.MapFS{}); err == nil {
+		t.Error("processes of a machine without /proc were counted")
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	got, err := Read(Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.CPUs < 1 || got.Memory < 1<<20 || got.BootID == "" || got.Kernel == "" {
+		t.Errorf("this machine = %+v", got)
+	}
+	fs, err := ReadFilesystem(t.TempDir())
+	if err != nil || fs.Capacity == 0 || fs.Available > fs.Capacity {
+		t.Errorf("file system = %+v, %v", fs, err)
+	}
+	if _, err := ReadFilesystem("/nonexistent/x"); err == nil || !strings.Contains(err.Error(), "/nonexistent/x") {
+		t.Errorf("error %v does not name the path", err)
+	}
+	ifs, err := Interfaces()
+	if err != nil || len(ifs) == 0 {
+		t.Errorf("interfaces = %v, %v", ifs, err)
+	}
+	if _, err := DefaultRoutes(Host()); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParseMemory(f *testing.F) {
+	f.Add("MemTotal:       24684096 kB\nMemFree: 1 kB\n")
+	f.Add("MemTotal: 18014398509481984 kB")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := parseMemory(text)
+		if err == nil && (m.Total == 0 || m.Available() > m.Total) {
+			t.Errorf("%q = %+v", text, m)
+		}
+	})
+}

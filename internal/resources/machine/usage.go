@@ -1,0 +1,86 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Memory is the state of the machine's memory, in bytes.
+type Memory struct {
+	Total, Free, InactiveFile, SwapTotal uint64
+}
+
+// Available is the memory that is free or can be had by dropping cached files
+// that nobody used lately: the total minus the working set of all processes.
+func (m Memory) Available() uint64 { return min(m.Free+m.InactiveFile, m.Total) }
+
+// ReadMemory reads /proc/meminfo.
+func ReadMemory(fsys fs.FS) (Memory, error) {
+	text, err := fs.ReadFile(fsys, "proc/meminfo")
+	if err != nil {
+		return Memory{}, fmt.Errorf("read memory: %w", err)
+	}
+	return parseMemory(string(text))
+}
+
+func parseMemory(text string) (Memory, error) {
+	var m Memory
+	fields := map[string]*uint64{
+		"MemTotal": &m.Total, "MemFree": &m.Free, "Inactive(file)": &m.InactiveFile, "SwapTotal": &m.SwapTotal,
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		into, ok := fields[key]
+		if !ok {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		kb, err := strconv.ParseUint(strings.TrimSuffix(value, " kB"), 10, 54)
+		if err != nil {
+			return Memory{}, fmt.Errorf("read memory: %s is not a number of kB: %q", key, value)
+		}
+		*into = kb << 10
+	}
+	if m.Total == 0 {
+		return Memory{}, errors.New("read memory: proc/meminfo has no MemTotal")
+	}
+	return m, nil
+}
+
+// ReadPIDs counts the processes and threads that exist.
+func ReadPIDs(fsys fs.FS) (int64, error) {
+	text := first(fsys, "proc/loadavg")
+	// 0.42 0.31 0.30 2/345 6789: running/existing stands fourth.
+	if f := strings.Fields(text); len(f) >= 4 {
+		_, all, _ := strings.Cut(f[3], "/")
+		if n, err := strconv.ParseInt(all, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("count processes: proc/loadavg says %q", text)
+}
+
+// Filesystem is the state of one file system. Available leaves out what is kept
+// for root.
+type Filesystem struct {
+	Capacity, Available uint64 // bytes
+	Inodes, InodesFree  uint64 // 0 where inodes are made as needed
+}
+
+// ReadFilesystem describes the file system that holds path.
+func ReadFilesystem(path string) (Filesystem, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Filesystem{}, fmt.Errorf("read file system of %s: %w", path, err)
+	}
+	block := uint64(st.Frsize)
+	if block == 0 {
+		block = uint64(st.Bsize)
+	}
+	return Filesystem{Capacity: st.Blocks * block, Available: st.Bavail * block, Inodes: st.Files, InodesFree: st.Ffree}, nil
+}
