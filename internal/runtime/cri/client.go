@@ -1,0 +1,150 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Config says where the runtime is and how long to wait for it.
+type Config struct {
+	// RuntimeEndpoint is the socket of the runtime service, as
+	// unix:///run/containerd/containerd.sock or a plain absolute path.
+	RuntimeEndpoint string
+	// ImageEndpoint is the socket of the image service; empty means the same.
+	ImageEndpoint string
+	// RequestTimeout bounds most calls. RunPodSandbox gets twice as long,
+	// because networks are slow to set up; calls that come with a time of their
+	// own get that time on top; pulling an image may take as long as it takes.
+	RequestTimeout time.Duration
+	// Observe, if not nil, is told of each call when it ends. It must not block.
+	Observe func(method string, took time.Duration, err error)
+	Log     *slog.Logger
+}
+
+// Client makes calls to one container runtime. It is safe for concurrent use.
+type Client struct {
+	timeout time.Duration
+	log     *slog.Logger
+	conns   []*grpc.ClientConn
+	runtime runtimeapi.RuntimeServiceClient
+	image   runtimeapi.ImageServiceClient
+}
+
+// Dial prepares a client. It does not wait for the runtime, which may well
+// start later: the connection is made with the first call, see [Client.Handshake].
+// The error is about the configuration.
+func Dial(cfg Config) (*Client, error) {
+	runtimePath, err := SocketPath(cfg.RuntimeEndpoint)
+	if err != nil {
+		return nil, fmt.Errorf("read container runtime endpoint: %w", err)
+	}
+	imagePath := runtimePath
+	if cfg.ImageEndpoint != "" {
+		if imagePath, err = SocketPath(cfg.ImageEndpoint); err != nil {
+			return nil, fmt.Errorf("read image service endpoint: %w", err)
+		}
+	}
+	if cfg.RequestTimeout <= 0 {
+		return nil, fmt.Errorf("read runtime request timeout: %v is not above zero", cfg.RequestTimeout)
+	}
+	c := &Client{timeout: cfg.RequestTimeout, log: cfg.Log}
+	conn, err := connect(runtimePath, cfg.Observe)
+	if err != nil {
+		return nil, fmt.Errorf("prepare connection to %s: %w", runtimePath, err)
+	}
+	c.conns = append(c.conns, conn)
+	c.runtime = runtimeapi.NewRuntimeServiceClient(conn)
+	if imagePath != runtimePath {
+		if conn, err = connect(imagePath, cfg.Observe); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("prepare connection to %s: %w", imagePath, err)
+		}
+		c.conns = append(c.conns, conn)
+	}
+	c.image = runtimeapi.NewImageServiceClient(conn)
+	return c, nil
+}
+
+// Close ends the connections; calls under way fail.
+func (c *Client) Close() {
+	for _, conn := range c.conns {
+		// The only error is that it was closed before.
+		_ = conn.Close()
+	}
+}
+
+// SocketPath is the file that an endpoint names. Only unix sockets are spoken.
+func SocketPath(endpoint string) (string, error) {
+	if endpoint == "" {
+		return "", fmt.Errorf("endpoint is empty, want unix:///path/to/socket")
+	}
+	p := endpoint
+	if scheme, _, ok := strings.Cut(endpoint, ":"); ok && !strings.Contains(scheme, "/") {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			return "", fmt.Errorf("endpoint %q: %w", endpoint, err)
+		}
+		if u.Scheme != "unix" || u.Host != "" || u.Opaque != "" {
+			return "", fmt.Errorf("endpoint %q is not of the form unix:///path/to/socket", endpoint)
+		}
+		p = u.Path
+	}
+	if !path.IsAbs(p) {
+		return "", fmt.Errorf("endpoint %q does not name an absolute path", endpoint)
+	}
+	return path.Clean(p), nil
+}
+
+func connect(socket string, observe func(string, time.Duration, error)) (*grpc.ClientConn, error) {
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(MaxMessage),
+			grpc.MaxCallSendMsgSize(MaxMessage),
+		),
+		// A runtime that was restarted should be found again within a second;
+		// trying to connect to a local socket costs next to nothing.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// The other end is on this machine: no proxy, no service
+		// configuration, no going idle, fixed windows instead of measuring the
+		// bandwidth with pings, and small buffers.
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithStaticStreamWindowSize(1 << 20),
+		grpc.WithStaticConnWindowSize(4 << 20),
+		grpc.WithReadBufferSize(8 << 10),
+		grpc.WithWriteBufferSize(8 << 10),
+		grpc.WithSharedWriteBuffer(true),
+	}
+	if observe != nil {
+		opts = append(opts, grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			start := time.Now()
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			observe(path.Base(method), time.Since(start), err)
+			return err
+		}))
+	}
+	return grpc.NewClient("unix://"+socket, opts...)
+}
+
+// within bounds a call by d, unless d is zero.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
+}

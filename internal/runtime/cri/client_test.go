@@ -1,0 +1,353 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// server is a runtime that answers a few calls and keeps the time it was given
+// for each.
+type server struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+
+	apiVersion string
+	configErrs []error
+	config     *runtimeapi.RuntimeConfigResponse
+
+	mu    sync.Mutex
+	given map[string]time.Duration // 0: no deadline
+	tries int
+}
+
+func (s *server) note(ctx context.Context, call string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.given == nil {
+		s.given = map[string]time.Duration{}
+	}
+	s.given[call] = 0
+	if d, ok := ctx.Deadline(); ok {
+		s.given[call] = time.Until(d)
+	}
+}
+
+func (s *server) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	s.note(ctx, "Version")
+	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1.0", RuntimeApiVersion: s.apiVersion}, nil
+}
+
+func (s *server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries++
+	if len(s.configErrs) > 0 {
+		err := s.configErrs[0]
+		s.configErrs = s.configErrs[1:]
+		return nil, err
+	}
+	return s.config, nil
+}
+
+func (s *server) RunPodSandbox(ctx context.Context, _ *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	s.note(ctx, "RunPodSandbox")
+	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s1"}, nil
+}
+
+func (s *server) StopContainer(ctx context.Context, _ *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	s.note(ctx, "StopContainer")
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (s *server) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+	s.note(ctx, fmt.Sprintf("ExecSync/%d", r.Timeout))
+	return &runtimeapi.ExecSyncResponse{ExitCode: 3}, nil
+}
+
+func (s *server) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	return nil, status.Errorf(codes.NotFound, "no container %s", r.ContainerId)
+}
+
+// ListContainers answers with more than gRPC's default limit of 4 MiB.
+func (s *server) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	big := strings.Repeat("x", 1<<20)
+	var cs []*runtimeapi.Container
+	for range 10 {
+		cs = append(cs, &runtimeapi.Container{Annotations: map[string]string{"big": big}})
+	}
+	return &runtimeapi.ListContainersResponse{Containers: cs}, nil
+}
+
+func (s *server) PullImage(ctx context.Context, _ *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+	s.note(ctx, "PullImage")
+	return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}, nil
+}
+
+func serve(t *testing.T, socket string, s *server) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.MaxSendMsgSize(MaxMessage))
+	runtimeapi.RegisterRuntimeServiceServer(g, s)
+	runtimeapi.RegisterImageServiceServer(g, s)
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(l) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			g.Stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func dial(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = 20 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c, err := Dial(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestSocketPath(t *testing.T) {
+	for _, tc := range []struct{ endpoint, want, err string }{
+		{"unix:///run/containerd/containerd.sock", "/run/containerd/containerd.sock", ""},
+		{"/run/crio/crio.sock", "/run/crio/crio.sock", ""},
+		{"unix:/run/x.sock", "/run/x.sock", ""},
+		{"", "", "is empty"},
+		{"run/x.sock", "", "absolute"},
+		{"unix://run/x.sock", "", "unix:///path"},
+		{"unix:run/x.sock", "", "unix:///path"},
+		{"tcp://127.0.0.1:1", "", "unix:///path"},
+		{"127.0.0.1:1234", "", "127.0.0.1"},
+		{"npipe:////./pipe/x", "", "unix:///path"},
+	} {
+		got, err := SocketPath(tc.endpoint)
+		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("SocketPath(%q) = %q, %v; want %q, error with %q", tc.endpoint, got, err, tc.want, tc.err)
+		}
+	}
+}
+
+func TestDialSaysWhichEndpointIsWrong(t *testing.T) {
+	_, err := Dial(Config{RuntimeEndpoint: "unix:///a.sock", ImageEndpoint: "tcp://x", RequestTimeout: time.Second})
+	if err == nil || !strings.Contains(err.Error(), "image service endpoint") {
+		t.Errorf("Dial = %v, want an error about the image service endpoint", err)
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	parity.Proves(t, "RT-09")
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	s := &server{apiVersion: "v1"}
+	serve(t, socket, s)
+	c, ctx := dial(t, Config{RuntimeEndpoint: "unix://" + socket}), t.Context()
+
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Version(ctx))
+	must(c.RunPodSandbox(ctx, &runtimeapi.PodSandboxConfig{}, ""))
+	must(nil, c.StopContainer(ctx, "c", 30*time.Second))
+	must(c.PullImage(ctx, &runtimeapi.ImageSpec{Image: "x"}, nil, nil))
+	must(c.ExecSync(ctx, "c", nil, 0))
+	resp, err := c.ExecSync(ctx, "c", nil, 1500*time.Millisecond)
+	must(nil, err)
+	if resp.ExitCode != 3 {
+		t.Errorf("exit code = %d, want 3", resp.ExitCode)
+	}
+	for call, want := range map[string]time.Duration{
+		"Version":       20 * time.Second,
+		"RunPodSandbox": 40 * time.Second,
+		"StopContainer": 50 * time.Second,
+		"PullImage":     0,
+		"ExecSync/0":    0,
+		"ExecSync/2":    21500 * time.Millisecond,
+	} {
+		got, ok := s.given[call]
+		if !ok || got > want || want-got > 5*time.Second {
+			t.Errorf("%s was given %v (seen: %v), want %v", call, got, ok, want)
+		}
+	}
+}
+
+func TestErrorsKeepTheirStatus(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	serve(t, socket, &server{})
+	var seen []string
+	c := dial(t, Config{RuntimeEndpoint: socket, Observe: func(m string, _ time.Duration, err error) { seen = append(seen, fmt.Sprint(m, " ", err != nil)) }})
+
+	_, err := c.ContainerStatus(t.Context(), "c9", false)
+	if !IsNotFound(err) || IsUnavailable(err) || IsUnimplemented(err) {
+		t.Errorf("ContainerStatus = %v, want not found", err)
+	}
+	if got, want := err.Error(), "read container c9: rpc error: code = NotFound desc = no container c9"; got != want {
+		t.Errorf("error = %q, want %q", got, want)
+	}
+	if got, want := Cause(err).Error(), "rpc error: code = NotFound desc = no container c9"; got != want {
+		t.Errorf("cause = %q, want %q", got, want)
+	}
+	if err := c.StartContainer(t.Context(), "c9"); !IsUnimplemented(err) {
+		t.Errorf("StartContainer = %v, want unimplemented", err)
+	}
+	if err := c.ContainerEvents(t.Context(), nil); !IsUnimplemented(err) {
+		t.Errorf("ContainerEvents = %v, want unimplemented", err)
+	}
+	if want := []string{"ContainerStatus true", "StartContainer true"}; fmt.Sprint(seen) != fmt.Sprint(want) {
+		t.Errorf("observed %v, want %v", seen, want)
+	}
+}
+
+func TestMessagesLargerThanTheDefaultLimit(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	serve(t, socket, &server{})
+	cs, err := dial(t, Config{RuntimeEndpoint: socket}).ListContainers(t.Context(), nil)
+	if err != nil || len(cs) != 10 {
+		t.Errorf("ListContainers = %d containers, %v; want 10 of a megabyte each", len(cs), err)
+	}
+}
+
+func TestRestartedRuntimeIsFoundSoon(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	stop := serve(t, socket, &server{apiVersion: "v1"})
+	c := dial(t, Config{RuntimeEndpoint: socket})
+	if _, err := c.Version(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for range 5 { // long enough for the back-off to reach its bound
+		if _, err := c.Version(t.Context()); !IsUnavailable(err) {
+			t.Fatalf("Version without a runtime = %v, want unavailable", err)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+	serve(t, socket, &server{apiVersion: "v1"})
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		_, err := c.Version(t.Context())
+		if err == nil {
+			break
+		}
+		if time.Since(start) > 3*time.Second {
+			t.Fatalf("runtime not found 3s after its return: %v", err)
+		}
+	}
+}
+
+func TestHandshake(t *testing.T) {
+	starting := status.Error(codes.Unavailable, "starting")
+	cgroupfs := &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}
+	for _, tc := range []struct {
+		name   string
+		server *server
+		driver string
+		tries  int
+		err    string
+	}{
+		{"the runtime tells its cgroup driver", &server{apiVersion: "v1", config: cgroupfs}, "cgroupfs", 1, ""},
+		{"a runtime without the call tells none", &server{apiVersion: "v1", configErrs: []error{status.Error(codes.Unimplemented, "no")}}, "", 1, ""},
+		{"an answer without Linux tells none", &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}}, "", 1, ""},
+		{"a second try is made", &server{apiVersion: "v1", configErrs: []error{starting}, config: cgroupfs}, "cgroupfs", 2, ""},
+		{"another version cannot be used", &server{apiVersion: "v1alpha2"}, "", 0, `speaks version "v1alpha2"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			socket := filepath.Join(t.TempDir(), "cri.sock")
+			serve(t, socket, tc.server)
+			id, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context())
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("Handshake = %v, want error with %q", err, tc.err)
+			}
+			if id.CgroupDriver != tc.driver || tc.server.tries != tc.tries {
+				t.Errorf("driver %q after %d tries, want %q after %d", id.CgroupDriver, tc.server.tries, tc.driver, tc.tries)
+			}
+		})
+	}
+	t.Run("three tries and no more", func(t *testing.T) {
+		t.Parallel()
+		socket := filepath.Join(t.TempDir(), "cri.sock")
+		s := &server{apiVersion: "v1", configErrs: []error{starting, starting, starting, starting}}
+		serve(t, socket, s)
+		start := time.Now()
+		_, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context())
+		if !IsUnavailable(err) || s.tries != 3 || time.Since(start) < 4*time.Second {
+			t.Errorf("Handshake = %v after %d tries and %v, want the runtime's error after 3 tries 2s apart", err, s.tries, time.Since(start))
+		}
+	})
+}
+
+func TestHandshakeSaysOnceThatItWaits(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	var out bytes.Buffer
+	c := dial(t, Config{RuntimeEndpoint: socket, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Handshake(t.Context())
+		got <- err
+	}()
+	time.Sleep(1500 * time.Millisecond) // several tries against nobody
+	serve(t, socket, &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}})
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if w, f := strings.Count(out.String(), "waiting for"), strings.Count(out.String(), "is there"); w != 1 || f != 1 {
+		t.Errorf("log says %d times that it waits and %d times that it found the runtime, want once each:\n%s", w, f, &out)
+	}
+}
+
+func TestHandshakeEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := dial(t, Config{RuntimeEndpoint: filepath.Join(t.TempDir(), "none.sock")}).Handshake(ctx)
+	if err == nil || !strings.Contains(err.Error(), "none.sock") {
+		t.Errorf("Handshake = %v, want an error that names the socket", err)
+	}
+}
+
+func TestOperationType(t *testing.T) {
+	for method, want := range map[string]string{
+		"CreateContainer":          "create_container",
+		"RunPodSandbox":            "run_podsandbox",
+		"PodSandboxStatus":         "podsandbox_status",
+		"ListPodSandboxStats":      "list_podsandbox_stats",
+		"ImageFsInfo":              "image_fs_info",
+		"PullImage":                "pull_image",
+		"UpdateContainerResources": "update_container",
+		"Status":                   "status",
+	} {
+		if got := OperationType(method); got != want {
+			t.Errorf("OperationType(%s) = %s, want %s", method, got, want)
+		}
+	}
+}

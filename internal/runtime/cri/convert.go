@@ -1,0 +1,215 @@
+package cri
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// PodRef names the pod that a sandbox or container belongs to, by its labels.
+// It is false for what is not ours.
+func PodRef(labels map[string]string) (pod.Ref, bool) {
+	r := pod.Ref{
+		UID:       types.UID(labels[pod.LabelPodUID]),
+		Namespace: labels[pod.LabelPodNamespace],
+		Name:      labels[pod.LabelPodName],
+	}
+	return r, r.UID != ""
+}
+
+// ToSandbox converts the status of a sandbox. The runtime does not report the
+// cgroup parent.
+func ToSandbox(s *runtimeapi.PodSandboxStatus) pod.Sandbox {
+	out := pod.Sandbox{
+		ID:             s.GetId(),
+		Attempt:        s.GetMetadata().GetAttempt(),
+		Ready:          s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt:      toTime(s.GetCreatedAt()),
+		HostNetwork:    s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		RuntimeHandler: s.GetRuntimeHandler(),
+	}
+	if out.HostNetwork {
+		return out // containerd reports an address of the host for some, none for others
+	}
+	if ip := s.GetNetwork().GetIp(); ip != "" {
+		out.IPs = append(out.IPs, ip)
+	}
+	for _, a := range s.GetNetwork().GetAdditionalIps() {
+		if a.GetIp() != "" {
+			out.IPs = append(out.IPs, a.Ip)
+		}
+	}
+	return out
+}
+
+// ToContainer converts the status of a container. The interface does not say in
+// the status which sandbox a container is in; the lists do.
+func ToContainer(sandboxID string, s *runtimeapi.ContainerStatus) pod.Container {
+	c := pod.Container{
+		ID:          s.GetId(),
+		Name:        s.GetLabels()[pod.LabelContainerName],
+		SandboxID:   sandboxID,
+		Attempt:     attempt(s),
+		State:       ToState(s.GetState()),
+		Hash:        s.GetAnnotations()[pod.AnnotationHash],
+		CreatedAt:   toTime(s.GetCreatedAt()),
+		Reason:      s.GetReason(),
+		Message:     s.GetMessage(),
+		Image:       s.GetImage().GetImage(),
+		ImageID:     s.GetImageId(),
+		ImageRef:    s.GetImageRef(),
+		LogPath:     s.GetLogPath(),
+		Annotations: s.GetAnnotations(),
+		Mounts:      toMounts(s.GetMounts()),
+		Resources:   toResources(s.GetResources().GetLinux()),
+		User:        toUser(s.GetUser()),
+		StopSignal:  toSignal(s.GetStopSignal()),
+	}
+	if c.Name == "" {
+		c.Name = s.GetMetadata().GetName()
+	}
+	if c.Image == "" {
+		c.Image = s.GetImage().GetUserSpecifiedImage()
+	}
+	if c.ImageID == "" {
+		c.ImageID = c.ImageRef // runtimes before the field image_id
+	}
+	if c.State == pod.StateRunning || c.State == pod.StateExited {
+		c.StartedAt = toTime(s.GetStartedAt())
+	}
+	if c.State == pod.StateExited {
+		c.FinishedAt = toTime(s.GetFinishedAt())
+		c.ExitCode = s.GetExitCode()
+	}
+	return c
+}
+
+// ToState converts the state of a container.
+func ToState(s runtimeapi.ContainerState) pod.State {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return pod.StateCreated
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return pod.StateRunning
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return pod.StateExited
+	default:
+		return pod.StateUnknown
+	}
+}
+
+// attempt is the restart count: the annotation, or what the runtime was told
+// when the container was created.
+func attempt(s *runtimeapi.ContainerStatus) int {
+	if n, err := strconv.Atoi(s.GetAnnotations()[pod.AnnotationRestartCount]); err == nil && n >= 0 {
+		return n
+	}
+	return int(s.GetMetadata().GetAttempt())
+}
+
+// toTime reads nanoseconds, of which zero or less means never.
+func toTime(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+func toMounts(ms []*runtimeapi.Mount) []pod.Mount {
+	if len(ms) == 0 {
+		return nil
+	}
+	out := make([]pod.Mount, 0, len(ms))
+	for _, m := range ms {
+		out = append(out, pod.Mount{
+			HostPath:          m.GetHostPath(),
+			ContainerPath:     m.GetContainerPath(),
+			ReadOnly:          m.GetReadonly(),
+			Propagation:       toPropagation(m.GetPropagation()),
+			RecursiveReadOnly: m.GetRecursiveReadOnly(),
+			SELinuxRelabel:    m.GetSelinuxRelabel(),
+			Image:             m.GetImage().GetImage(),
+			ImageSubPath:      m.GetImageSubPath(),
+		})
+	}
+	return out
+}
+
+func toPropagation(p runtimeapi.MountPropagation) v1.MountPropagationMode {
+	switch p {
+	case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
+		return v1.MountPropagationHostToContainer
+	case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+		return v1.MountPropagationBidirectional
+	default:
+		return ""
+	}
+}
+
+const (
+	sharesPerCPU = 1024
+	minShares    = 2 // the kernel's least; stands for a request of zero too
+)
+
+// toResources reads back what was asked in the API's terms: the CPU request
+// from shares, rounded up, because the way there rounds down; the CPU limit
+// from quota; the memory limit. A memory request leaves no trace in a runtime.
+func toResources(r *runtimeapi.LinuxContainerResources) *v1.ResourceRequirements {
+	if r == nil {
+		return nil
+	}
+	out := &v1.ResourceRequirements{}
+	if r.CpuQuota > 0 && r.CpuPeriod > 0 {
+		set(&out.Limits, v1.ResourceCPU, resource.NewMilliQuantity(r.CpuQuota*1000/r.CpuPeriod, resource.DecimalSI))
+	}
+	if r.MemoryLimitInBytes > 0 {
+		set(&out.Limits, v1.ResourceMemory, resource.NewQuantity(r.MemoryLimitInBytes, resource.BinarySI))
+	}
+	if r.CpuShares >= minShares {
+		milli := (r.CpuShares*1000 + sharesPerCPU - 1) / sharesPerCPU
+		set(&out.Requests, v1.ResourceCPU, resource.NewMilliQuantity(milli, resource.DecimalSI))
+	}
+	if out.Limits == nil && out.Requests == nil {
+		return nil
+	}
+	return out
+}
+
+func set(l *v1.ResourceList, name v1.ResourceName, q *resource.Quantity) {
+	if *l == nil {
+		*l = v1.ResourceList{}
+	}
+	(*l)[name] = *q
+}
+
+// toUser is nil when the runtime has no answer; containerd sends an empty user
+// then.
+func toUser(u *runtimeapi.ContainerUser) *v1.ContainerUser {
+	l := u.GetLinux()
+	if l == nil {
+		return nil
+	}
+	return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
+}
+
+// toSignal turns the interface's name of a signal into the API's: SIGRTMINPLUS1
+// is SIGRTMIN+1.
+func toSignal(s runtimeapi.Signal) *v1.Signal {
+	if s == runtimeapi.Signal_RUNTIME_DEFAULT {
+		return nil
+	}
+	name, ok := runtimeapi.Signal_name[int32(s)]
+	if !ok {
+		return nil // of a later version of the interface
+	}
+	name = strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(name)
+	sig := v1.Signal(name)
+	return &sig
+}

@@ -1,0 +1,55 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// failed wraps the error of a call; the gRPC status stays reachable.
+func failed(verb, object string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if object == "" {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	return fmt.Errorf("%s %s: %w", verb, object, err)
+}
+
+// IsNotFound reports whether the runtime does not know the object of the call.
+func IsNotFound(err error) bool { return code(err) == codes.NotFound }
+
+// IsUnimplemented reports whether the runtime does not have the call.
+func IsUnimplemented(err error) bool { return code(err) == codes.Unimplemented }
+
+// IsUnavailable reports whether there was nobody to answer the call.
+func IsUnavailable(err error) bool { return code(err) == codes.Unavailable }
+
+// IsTimeout reports whether the call ran into its deadline.
+func IsTimeout(err error) bool { return code(err) == codes.DeadlineExceeded }
+
+// code is the gRPC status of err, Unknown if it has none.
+func code(err error) codes.Code { return status.Code(err) }
+
+// Cause is the runtime's own error without what this package put before it.
+// Its text is the one users know from events: "rpc error: code = Unknown desc
+// = …". An error that has no gRPC status is returned as it is.
+func Cause(err error) error {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
+		return s.GRPCStatus().Err()
+	}
+	return err
+}
+
+// Message is the sentence the runtime wrote, without the code.
+func Message(err error) string {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
+		return s.GRPCStatus().Message()
+	}
+	return err.Error()
+}

@@ -1,0 +1,130 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// handshakePause is the time between two tries to reach a runtime that is
+	// not there. The socket of a runtime that starts now is found soon after.
+	handshakePause = 500 * time.Millisecond
+	// handshakeCall bounds one try, so that a runtime that accepts and then
+	// hangs is noticed and said.
+	handshakeCall = 10 * time.Second
+
+	configTries = 3
+	configPause = 2 * time.Second
+)
+
+// Identity is what a runtime says about itself; it does not change while it runs.
+type Identity struct {
+	Name       string // containerd
+	Version    string // v2.4.2
+	APIVersion string // v1
+	// CgroupDriver is systemd or cgroupfs; empty when the runtime does not tell.
+	CgroupDriver string
+}
+
+// Handshake waits until the runtime answers, for as long as ctx allows, and
+// asks it who it is. The wait is logged once when it begins and once when it
+// ends. An error other than the end of ctx means that this runtime cannot be
+// used.
+func (c *Client) Handshake(ctx context.Context) (Identity, error) {
+	v, err := c.await(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	id := Identity{Name: v.RuntimeName, Version: v.RuntimeVersion, APIVersion: v.RuntimeApiVersion}
+	if id.APIVersion != APIVersion {
+		return id, fmt.Errorf("use container runtime %s %s: it speaks version %q of the runtime interface, want %q", id.Name, id.Version, id.APIVersion, APIVersion)
+	}
+	id.CgroupDriver, err = c.cgroupDriver(ctx)
+	return id, err
+}
+
+// Version asks the runtime for its name and versions.
+func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+	ctx, cancel := within(ctx, c.timeout)
+	defer cancel()
+	resp, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{Version: "0.1.0"})
+	return resp, failed("read runtime version", "", err)
+}
+
+func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+	start, said := time.Now(), false
+	for {
+		try, cancel := within(ctx, handshakeCall)
+		v, err := c.Version(try)
+		cancel()
+		if err == nil {
+			if said {
+				c.log.Info("container runtime is there", "runtime", v.RuntimeName, "version", v.RuntimeVersion, "waited", time.Since(start).Round(time.Millisecond))
+			}
+			return v, nil
+		}
+		if IsUnimplemented(err) {
+			return nil, fmt.Errorf("use container runtime: it does not serve %s.RuntimeService: %w", "runtime."+APIVersion, err)
+		}
+		if ctx.Err() == nil && !said {
+			c.log.Warn("waiting for the container runtime", "err", err)
+			said = true
+		}
+		if !sleep(ctx, handshakePause) {
+			return nil, fmt.Errorf("wait for container runtime: %w", err)
+		}
+	}
+}
+
+// cgroupDriver asks which of the two writers of cgroups the runtime uses. A
+// runtime that is still starting may fail the first time.
+func (c *Client) cgroupDriver(ctx context.Context) (string, error) {
+	for try := 1; ; try++ {
+		resp, err := c.RuntimeConfig(ctx)
+		switch {
+		case err == nil && resp.GetLinux() == nil, IsUnimplemented(err):
+			return "", nil
+		case err == nil && resp.Linux.CgroupDriver == runtimeapi.CgroupDriver_SYSTEMD:
+			return "systemd", nil
+		case err == nil && resp.Linux.CgroupDriver == runtimeapi.CgroupDriver_CGROUPFS:
+			return "cgroupfs", nil
+		case err == nil:
+			return "", fmt.Errorf("read runtime configuration: unknown cgroup driver %v", resp.Linux.CgroupDriver)
+		case try == configTries || !sleep(ctx, configPause):
+			return "", err
+		}
+	}
+}
+
+// RuntimeConfig asks for the configuration that agent and runtime must share.
+func (c *Client) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
+	ctx, cancel := within(ctx, c.timeout)
+	defer cancel()
+	resp, err := c.runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
+	return resp, failed("read runtime configuration", "", err)
+}
+
+// UpdateRuntimeConfig tells the runtime the range of pod addresses.
+func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error {
+	ctx, cancel := within(ctx, c.timeout)
+	defer cancel()
+	_, err := c.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: podCIDR}},
+	})
+	return failed("update runtime configuration", "", err)
+}
+
+// sleep waits for d; it reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
