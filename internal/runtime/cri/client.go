@@ -141,10 +141,17 @@ func connect(socket string, observe func(string, time.Duration, error)) (*grpc.C
 	return grpc.NewClient("unix://"+socket, opts...)
 }
 
-// within bounds a call by d, unless d is zero.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if d <= 0 {
-		return ctx, func() {}
+// call makes one call, bounded by limit unless that is zero, and says in the
+// error what was being done.
+func call[Req, Resp any](ctx context.Context, limit time.Duration, do func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req, verb, object string) (*Resp, error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
-	return context.WithTimeout(ctx, d)
+	resp, err := do(ctx, req)
+	if err != nil {
+		return nil, failed(verb, object, err)
+	}
+	return resp, nil
 }

@@ -178,12 +178,12 @@ func TestDeadlines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(c.Version(ctx))
-	must(c.RunPodSandbox(ctx, &runtimeapi.PodSandboxConfig{}, ""))
-	must(nil, c.StopContainer(ctx, "c", 30*time.Second))
-	must(c.PullImage(ctx, &runtimeapi.ImageSpec{Image: "x"}, nil, nil))
-	must(c.ExecSync(ctx, "c", nil, 0))
-	resp, err := c.ExecSync(ctx, "c", nil, 1500*time.Millisecond)
+	must(c.Version(ctx, &runtimeapi.VersionRequest{}))
+	must(c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{}))
+	must(c.StopContainer(ctx, &runtimeapi.StopContainerRequest{Timeout: 30}))
+	must(c.PullImage(ctx, &runtimeapi.PullImageRequest{}))
+	must(c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{}))
+	resp, err := c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{Timeout: 2})
 	must(nil, err)
 	if resp.ExitCode != 3 {
 		t.Errorf("exit code = %d, want 3", resp.ExitCode)
@@ -194,7 +194,7 @@ func TestDeadlines(t *testing.T) {
 		"StopContainer": 50 * time.Second,
 		"PullImage":     0,
 		"ExecSync/0":    0,
-		"ExecSync/2":    21500 * time.Millisecond,
+		"ExecSync/2":    22 * time.Second,
 	} {
 		got, ok := s.given[call]
 		if !ok || got > want || want-got > 5*time.Second {
@@ -209,7 +209,7 @@ func TestErrorsKeepTheirStatus(t *testing.T) {
 	var seen []string
 	c := dial(t, Config{RuntimeEndpoint: socket, Observe: func(m string, _ time.Duration, err error) { seen = append(seen, fmt.Sprint(m, " ", err != nil)) }})
 
-	_, err := c.ContainerStatus(t.Context(), "c9", false)
+	_, err := c.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "c9"})
 	if !IsNotFound(err) || IsUnavailable(err) || IsUnimplemented(err) {
 		t.Errorf("ContainerStatus = %v, want not found", err)
 	}
@@ -219,7 +219,7 @@ func TestErrorsKeepTheirStatus(t *testing.T) {
 	if got, want := Cause(err).Error(), "rpc error: code = NotFound desc = no container c9"; got != want {
 		t.Errorf("cause = %q, want %q", got, want)
 	}
-	if err := c.StartContainer(t.Context(), "c9"); !IsUnimplemented(err) {
+	if _, err := c.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: "c9"}); !IsUnimplemented(err) {
 		t.Errorf("StartContainer = %v, want unimplemented", err)
 	}
 	if err := c.ContainerEvents(t.Context(), nil); !IsUnimplemented(err) {
@@ -233,9 +233,9 @@ func TestErrorsKeepTheirStatus(t *testing.T) {
 func TestMessagesLargerThanTheDefaultLimit(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	serve(t, socket, &server{})
-	cs, err := dial(t, Config{RuntimeEndpoint: socket}).ListContainers(t.Context(), nil)
-	if err != nil || len(cs) != 10 {
-		t.Errorf("ListContainers = %d containers, %v; want 10 of a megabyte each", len(cs), err)
+	resp, err := dial(t, Config{RuntimeEndpoint: socket}).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if n := len(resp.GetContainers()); err != nil || n != 10 {
+		t.Errorf("ListContainers = %d containers, %v; want 10 of a megabyte each", n, err)
 	}
 }
 
@@ -243,19 +243,19 @@ func TestRestartedRuntimeIsFoundSoon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, socket, &server{apiVersion: "v1"})
 	c := dial(t, Config{RuntimeEndpoint: socket})
-	if _, err := c.Version(t.Context()); err != nil {
+	if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	for range 5 { // long enough for the back-off to reach its bound
-		if _, err := c.Version(t.Context()); !IsUnavailable(err) {
+		if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); !IsUnavailable(err) {
 			t.Fatalf("Version without a runtime = %v, want unavailable", err)
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
 	serve(t, socket, &server{apiVersion: "v1"})
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		_, err := c.Version(t.Context())
+		_, err := c.Version(t.Context(), &runtimeapi.VersionRequest{})
 		if err == nil {
 			break
 		}

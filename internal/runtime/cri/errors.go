@@ -10,9 +10,6 @@ import (
 
 // failed wraps the error of a call; the gRPC status stays reachable.
 func failed(verb, object string, err error) error {
-	if err == nil {
-		return nil
-	}
 	if object == "" {
 		return fmt.Errorf("%s: %w", verb, err)
 	}

@@ -47,18 +47,15 @@ func (c *Client) Handshake(ctx context.Context) (Identity, error) {
 }
 
 // Version asks the runtime for its name and versions.
-func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{Version: "0.1.0"})
-	return resp, failed("read runtime version", "", err)
+func (c *Client) Version(ctx context.Context, req *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return call(ctx, c.timeout, c.runtime.Version, req, "read runtime version", "")
 }
 
 func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	start, said := time.Now(), false
 	for {
-		try, cancel := within(ctx, handshakeCall)
-		v, err := c.Version(try)
+		try, cancel := context.WithTimeout(ctx, handshakeCall)
+		v, err := c.Version(try, &runtimeapi.VersionRequest{Version: "0.1.0"})
 		cancel()
 		if err == nil {
 			if said {
@@ -83,7 +80,7 @@ func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error)
 // runtime that is still starting may fail the first time.
 func (c *Client) cgroupDriver(ctx context.Context) (string, error) {
 	for try := 1; ; try++ {
-		resp, err := c.RuntimeConfig(ctx)
+		resp, err := c.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 		switch {
 		case err == nil && resp.GetLinux() == nil, IsUnimplemented(err):
 			return "", nil
@@ -100,21 +97,13 @@ func (c *Client) cgroupDriver(ctx context.Context) (string, error) {
 }
 
 // RuntimeConfig asks for the configuration that agent and runtime must share.
-func (c *Client) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
-	return resp, failed("read runtime configuration", "", err)
+func (c *Client) RuntimeConfig(ctx context.Context, req *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	return call(ctx, c.timeout, c.runtime.RuntimeConfig, req, "read runtime configuration", "")
 }
 
 // UpdateRuntimeConfig tells the runtime the range of pod addresses.
-func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	_, err := c.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
-		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: podCIDR}},
-	})
-	return failed("update runtime configuration", "", err)
+func (c *Client) UpdateRuntimeConfig(ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	return call(ctx, c.timeout, c.runtime.UpdateRuntimeConfig, req, "update runtime configuration", "")
 }
 
 // sleep waits for d; it reports false when ctx ended first.

@@ -7,49 +7,31 @@ import (
 )
 
 // ContainerStats reads the usage of one container.
-func (c *Client) ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: id})
-	return resp.GetStats(), failed("read usage of container", id, err)
+func (c *Client) ContainerStats(ctx context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.ContainerStats, req, "read usage of container", req.GetContainerId())
 }
 
 // ListContainerStats reads the usage of the containers that match.
-func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{Filter: filter})
-	return resp.GetStats(), failed("list usage of containers", "", err)
+func (c *Client) ListContainerStats(ctx context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.ListContainerStats, req, "list usage of containers", "")
 }
 
 // PodSandboxStats reads the usage of one pod.
-func (c *Client) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: id})
-	return resp.GetStats(), failed("read usage of sandbox", id, err)
+func (c *Client) PodSandboxStats(ctx context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.PodSandboxStats, req, "read usage of sandbox", req.GetPodSandboxId())
 }
 
 // ListPodSandboxStats reads the usage of the pods that match.
-func (c *Client) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{Filter: filter})
-	return resp.GetStats(), failed("list usage of sandboxes", "", err)
+func (c *Client) ListPodSandboxStats(ctx context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.ListPodSandboxStats, req, "list usage of sandboxes", "")
 }
 
 // ListMetricDescriptors names the metrics that the runtime itself keeps.
-func (c *Client) ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricDescriptor, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.ListMetricDescriptors(ctx, &runtimeapi.ListMetricDescriptorsRequest{})
-	return resp.GetDescriptors(), failed("list metric descriptors", "", err)
+func (c *Client) ListMetricDescriptors(ctx context.Context, req *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.ListMetricDescriptors, req, "list metric descriptors", "")
 }
 
 // ListPodSandboxMetrics reads the metrics that the runtime itself keeps.
-func (c *Client) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{})
-	return resp.GetPodMetrics(), failed("list metrics of sandboxes", "", err)
+func (c *Client) ListPodSandboxMetrics(ctx context.Context, req *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
+	return call(ctx, c.timeout, c.runtime.ListPodSandboxMetrics, req, "list metrics of sandboxes", "")
 }

@@ -34,11 +34,9 @@ type Status struct {
 
 // Status asks the runtime for its health.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	ctx, cancel := within(ctx, c.timeout)
-	defer cancel()
-	resp, err := c.runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	resp, err := call(ctx, c.timeout, c.runtime.Status, &runtimeapi.StatusRequest{}, "read runtime status", "")
 	if err != nil {
-		return Status{}, failed("read runtime status", "", err)
+		return Status{}, err
 	}
 	return toStatus(resp), nil
 }
