@@ -1,0 +1,165 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// Config is the effective configuration.
+type Config struct {
+	Kubelet  v1beta1.KubeletConfiguration // file, drop-ins and flags over the defaults
+	Flags    Flags                        // what exists only on the command line
+	Gates    Gates
+	Origins  Origins
+	NodeName string
+	Version  string // as in node.status.nodeInfo.kubeletVersion
+
+	// Warnings are sentences for the log, once, at the start: fields unknown
+	// to this version, flags that should be fields, settings without effect.
+	Warnings []string
+}
+
+// Flags are the settings that no field of the configuration file mirrors.
+type Flags struct {
+	ConfigFile          string
+	ConfigDir           string
+	Kubeconfig          string // empty: standalone, without an API server
+	BootstrapKubeconfig string
+	HostnameOverride    string
+	NodeIP              string
+	RootDir             string
+	CertDir             string
+	CloudProvider       string
+	NodeLabels          map[string]string
+	RuntimeCgroups      string
+	LockFile            string
+	ExitOnLock          bool // --exit-on-lock-contention
+
+	ImageCredentialProviderConfig string
+	ImageCredentialProviderBinDir string
+}
+
+// Answer is the error Load returns when the command line asks a question, such
+// as --help, instead of asking for a node agent. Text goes to standard output
+// and the exit status is 0.
+type Answer struct{ Text string }
+
+func (a *Answer) Error() string { return a.Text }
+
+// Standalone reports whether the agent runs without an API server.
+func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
+
+// Load reads the command line (without the program's name), the files it names,
+// and the defaults. The error is an [*Answer], a [Problems], or says why a flag
+// or file cannot be read.
+func Load(args []string) (*Config, error) {
+	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir}, Version: version}
+	setDefaults(&c.Kubelet)
+	setFlagDefaults(&c.Kubelet)
+
+	fs, err := parseFlags(c, args)
+	if err != nil {
+		return nil, err
+	}
+	c.Origins = Origins{}
+	if c.Flags.ConfigFile != "" || c.Flags.ConfigDir != "" {
+		if err := c.loadFiles(); err != nil {
+			return nil, err
+		}
+		// The files have overwritten what the flags had set: flags win. Gates
+		// are merged by name.
+		fileGates := maps.Clone(c.Kubelet.FeatureGates)
+		if fs, err = parseFlags(c, args); err != nil {
+			return nil, err
+		}
+		for name, on := range fileGates {
+			if _, set := c.Kubelet.FeatureGates[name]; !set {
+				c.Kubelet.FeatureGates[name] = on
+			}
+		}
+	}
+	if err := c.finish(c.noteFlags(fs)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// finish derives what depends on the whole, and checks it. given are the names
+// of the flags on the command line.
+func (c *Config) finish(given []string) error {
+	var problems Problems
+	c.Gates, problems = newGates(c.Kubelet.FeatureGates)
+	_, ignored := c.NodeIPs()
+	for _, ip := range ignored {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("--node-ip: %q is not an IP address and is ignored", ip))
+	}
+	if c.Kubelet.CgroupRoot == "" && *c.Kubelet.CgroupsPerQOS {
+		c.Kubelet.CgroupRoot = "/"
+	}
+	if *c.Kubelet.MergeDefaultEvictionSettings {
+		hard := defaultEvictionHard()
+		maps.Copy(hard, c.Kubelet.EvictionHard)
+		c.Kubelet.EvictionHard = hard
+	}
+	name, err := nodeName(c.Flags.HostnameOverride, os.Hostname)
+	if err != nil {
+		return err
+	}
+	c.NodeName = name
+	more, notes := validate(c)
+	if problems = append(problems, more...); len(problems) > 0 {
+		return c.located(problems)
+	}
+	c.Warnings = append(c.Warnings, notes...)
+	if w := unbuilt(c, given); w != "" {
+		c.Warnings = append(c.Warnings, w)
+	}
+	return nil
+}
+
+// located tells each problem where its value came from.
+func (c *Config) located(ps Problems) error {
+	for i := range ps {
+		if ps[i].Origin == "" {
+			ps[i].Origin = c.Origins.Of(ps[i].Field)
+		}
+	}
+	return ps
+}
+
+// noteFlags records which flags were given, warns about those that should be
+// fields of the configuration file, and returns their names.
+func (c *Config) noteFlags(fs *flagSet) (given []string) {
+	fs.Visit(func(f *pflag.Flag) {
+		given = append(given, f.Name)
+		if field := fs.fields[f.Name]; field != "" {
+			c.Origins[field] = "flag --" + f.Name
+		}
+		if why := fs.deprecated[f.Name]; why != "" {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("Flag --%s has been deprecated, %s", f.Name, why))
+		}
+	})
+	return given
+}
+
+// nodeName is the name this node goes by in the API.
+func nodeName(override string, hostname func() (string, error)) (string, error) {
+	name := override
+	if name == "" {
+		h, err := hostname()
+		if err != nil {
+			return "", fmt.Errorf("find the node's name: %w", err)
+		}
+		name = h
+	}
+	if name = strings.ToLower(strings.TrimSpace(name)); name == "" {
+		return "", errors.New("find the node's name: the host name is empty; set --hostname-override")
+	}
+	return name, nil
+}

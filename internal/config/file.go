@@ -1,0 +1,244 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// loadFiles reads the configuration file and the drop-ins, and puts them over
+// the defaults. Without a configuration file the drop-ins lie over what the
+// defaults and flags amount to.
+func (c *Config) loadFiles() error {
+	merged := map[string]any{}
+	var err error
+	if path := c.Flags.ConfigFile; path != "" {
+		merged, err = c.readFile(path)
+		if err != nil {
+			return err
+		}
+		if merged["evictionHard"] == nil {
+			merged["evictionHard"] = toAny(defaultEvictionHard())
+		}
+	} else {
+		b, err := json.Marshal(c.Kubelet)
+		if err != nil {
+			return fmt.Errorf("encode the configuration made by flags: %w", err)
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &merged); err != nil {
+			return fmt.Errorf("decode the configuration made by flags: %w", err)
+		}
+	}
+	paths, err := dropIns(c.Flags.ConfigDir)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		doc, err := c.readFile(path)
+		if err != nil {
+			return err
+		}
+		mergePatch(merged, doc)
+	}
+	b, err := json.Marshal(merged)
+	if err != nil {
+		return fmt.Errorf("encode the merged configuration: %w", err)
+	}
+	var k v1beta1.KubeletConfiguration
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &k); err != nil {
+		return fmt.Errorf("decode the merged configuration: %w", err)
+	}
+	// encoding/json leaves a map that is present but empty as it is, which
+	// matters for evictionHard: {} asks for no thresholds at all.
+	setDefaults(&k)
+	c.Kubelet = k
+	return nil
+}
+
+// readFile reads one file, checks that it is a KubeletConfiguration, and notes
+// where its fields came from. Fields this version does not know are a warning:
+// a file may be shared with newer agents.
+func (c *Config) readFile(path string) (map[string]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration file: %w", err)
+	}
+	doc, unknown, err := decode(text)
+	if err != nil {
+		var ps Problems
+		if errors.As(err, &ps) {
+			for i := range ps {
+				ps[i].Origin = path
+			}
+			return nil, ps
+		}
+		return nil, fmt.Errorf("invalid configuration: %s: %w", path, err)
+	}
+	if len(unknown) > 0 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("Using lenient decoding as strict decoding failed: %s: %s", path, strings.Join(unknown, ", ")))
+	}
+	c.Origins.note(doc, "", path)
+	delete(c.Origins, "apiVersion")
+	delete(c.Origins, "kind")
+	return doc, nil
+}
+
+// decode reads one YAML or JSON document. unknown are the complaints of a strict
+// reading that a lenient one gets over: unknown and repeated fields.
+func decode(text []byte) (doc map[string]any, unknown []string, err error) {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		lenient, lerr := yaml.YAMLToJSON(text)
+		if lerr != nil {
+			return nil, nil, lerr
+		}
+		unknown = append(unknown, firstLine(err))
+		asJSON = lenient
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &doc); err != nil {
+		return nil, nil, fmt.Errorf("the document is not a map of fields: %w", err)
+	}
+	if ps := checkKind(doc); len(ps) > 0 {
+		return nil, nil, ps
+	}
+	var k v1beta1.KubeletConfiguration
+	strict, err := kjson.UnmarshalStrict(asJSON, &k)
+	if err != nil {
+		return nil, nil, misfits(doc, "", func(m map[string]any) map[string]any { return m })
+	}
+	for _, e := range strict {
+		unknown = append(unknown, e.Error())
+	}
+	return doc, unknown, nil
+}
+
+func checkKind(doc map[string]any) Problems {
+	var ps Problems
+	if doc["apiVersion"] != APIVersion {
+		ps = append(ps, Problem{Field: "apiVersion", Value: doc["apiVersion"], Why: "must be " + APIVersion})
+	}
+	if doc["kind"] != Kind {
+		ps = append(ps, Problem{Field: "kind", Value: doc["kind"], Why: "must be " + Kind})
+	}
+	return ps
+}
+
+// misfits names every field whose value does not fit its type, by decoding each
+// alone. wrap puts a piece of the document back to where it stands in the whole.
+func misfits(doc map[string]any, prefix string, wrap func(map[string]any) map[string]any) Problems {
+	var ps Problems
+	for _, k := range slices.Sorted(maps.Keys(doc)) {
+		alone := func(m map[string]any) map[string]any { return wrap(map[string]any{k: m}) }
+		why := fit(wrap(map[string]any{k: doc[k]}))
+		if why == "" {
+			continue
+		}
+		if child, ok := doc[k].(map[string]any); ok && fit(alone(map[string]any{})) == "" {
+			if inner := misfits(child, prefix+k+".", alone); len(inner) > 0 {
+				ps = append(ps, inner...)
+				continue
+			}
+		}
+		ps = append(ps, Problem{Field: prefix + k, Value: shown(doc[k]), Why: why})
+	}
+	return ps
+}
+
+// fit says why a document does not decode; "" if it does.
+func fit(doc map[string]any) string {
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return err.Error()
+	}
+	var k v1beta1.KubeletConfiguration
+	err = kjson.UnmarshalCaseSensitivePreserveInts(b, &k)
+	if err == nil {
+		return ""
+	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return fmt.Sprintf("must be %s, is a %s", mismatch.Type, mismatch.Value)
+	}
+	why := err.Error()
+	// "json: cannot unmarshal string into Go struct field X.y of type int32"
+	if head, kind, ok := strings.Cut(why, " of type "); ok && strings.HasPrefix(head, "json: cannot unmarshal ") {
+		is := strings.Fields(strings.TrimPrefix(head, "json: cannot unmarshal "))[0]
+		return fmt.Sprintf("must be %s, is a %s", kind, is)
+	}
+	return "cannot be read: " + why
+}
+
+func shown(v any) any {
+	switch v.(type) {
+	case map[string]any, []any:
+		b, err := json.Marshal(v)
+		if err != nil {
+			return nil
+		}
+		return string(b)
+	}
+	return v
+}
+
+// dropIns lists the drop-in files below dir in the order of their paths.
+func dropIns(dir string) ([]string, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.Type().IsRegular() && filepath.Ext(path) == dropInSuffix {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list drop-in files: %w", err)
+	}
+	return paths, nil
+}
+
+// mergePatch puts patch over doc as RFC 7386 says: maps are merged, null
+// deletes, everything else replaces.
+func mergePatch(doc, patch map[string]any) {
+	for k, v := range patch {
+		switch v := v.(type) {
+		case nil:
+			delete(doc, k)
+		case map[string]any:
+			child, ok := doc[k].(map[string]any)
+			if !ok {
+				child = map[string]any{}
+			}
+			mergePatch(child, v)
+			doc[k] = child
+		default:
+			doc[k] = v
+		}
+	}
+}
+
+func toAny(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+func firstLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,325 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+const useTheFile = "This parameter should be set via the config file specified by the kubelet's --config flag. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ for more information."
+
+// flagSet is the command line: pflag's set, and for each flag the field it
+// mirrors and why it is deprecated.
+type flagSet struct {
+	*pflag.FlagSet
+	fields     map[string]string
+	deprecated map[string]string
+	version    versionFlag
+	help       bool
+}
+
+// parseFlags applies args to c, on top of what it holds.
+func parseFlags(c *Config, args []string) (*flagSet, error) {
+	fs := newFlagSet(c)
+	if err := fs.Parse(args); err != nil {
+		return nil, fmt.Errorf("failed to parse kubelet flag: %w", err)
+	}
+	if fs.help {
+		return nil, &Answer{Text: fs.usage()}
+	}
+	if text := fs.version.text(); text != "" {
+		return nil, &Answer{Text: text}
+	}
+	if fs.version.reported != "" {
+		c.Version = fs.version.reported
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unknown command %q: the kubelet takes flags only", fs.Arg(0))
+	}
+	return fs, nil
+}
+
+// newFlagSet declares every flag, bound to c.
+func newFlagSet(c *Config) *flagSet {
+	fs := &flagSet{
+		FlagSet:    pflag.NewFlagSet("kubelet", pflag.ContinueOnError),
+		fields:     map[string]string{},
+		deprecated: map[string]string{},
+	}
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	fs.SortFlags = true
+	fs.Usage = func() {} // --help is answered by the caller
+
+	fs.BoolVarP(&fs.help, "help", "h", false, "Show this help.")
+	fs.Var(&fs.version, "version", "Print the version and exit; --version=raw prints all of it; --version=vX.Y.Z... sets the version that is reported.")
+	fs.Lookup("version").NoOptDefVal = "true"
+
+	fs.addNative(&c.Flags)
+	fs.addLeftovers()
+	fs.addFields(c)
+	return fs
+}
+
+// addNative declares the flags that no field mirrors.
+func (fs *flagSet) addNative(f *Flags) {
+	fs.StringVar(&f.ConfigFile, "config", f.ConfigFile, "Configuration file (kubelet.config.k8s.io/v1beta1). Flags override it.")
+	fs.StringVar(&f.ConfigDir, "config-dir", f.ConfigDir, "Directory of drop-in files (*.conf), merged over the configuration file in the order of their paths.")
+	fs.StringVar(&f.Kubeconfig, "kubeconfig", f.Kubeconfig, "Kubeconfig file that tells how to reach the API server. Without it the node is standalone.")
+	fs.StringVar(&f.BootstrapKubeconfig, "bootstrap-kubeconfig", f.BootstrapKubeconfig, "Kubeconfig file used to request a client certificate when --kubeconfig does not exist yet or has expired.")
+	fs.StringVar(&f.HostnameOverride, "hostname-override", f.HostnameOverride, "Name of the node, instead of the host name.")
+	fs.StringVar(&f.NodeIP, "node-ip", f.NodeIP, "IP address of the node, or a dual-stack pair separated by a comma. 0.0.0.0 or :: choose the family only.")
+	fs.StringVar(&f.RootDir, "root-dir", f.RootDir, "Directory for the files of pods, volumes and plugins.")
+	fs.StringVar(&f.CertDir, "cert-dir", f.CertDir, "Directory for certificates the kubelet makes or is issued.")
+	fs.StringVar(&f.CloudProvider, "cloud-provider", f.CloudProvider, "Empty, or 'external' when a cloud controller initialises the node.")
+	fs.Var(configurationMap(&f.NodeLabels), "node-labels", "Labels to register the node with, as key=value pairs separated by commas.")
+	fs.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", f.ImageCredentialProviderConfig, "Configuration file of the image credential provider plugins, or a directory of such files.")
+	fs.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir, "Directory of the image credential provider plugins.")
+	fs.StringVar(&f.RuntimeCgroups, "runtime-cgroups", f.RuntimeCgroups, "Absolute name of the cgroup the container runtime runs in.")
+	fs.StringVar(&f.LockFile, "lock-file", f.LockFile, "Lock file shared with other kubelets.")
+	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
+}
+
+// addLeftovers declares the flags that are accepted for the sake of old command
+// lines. Those of the old metrics collector never did anything on their own.
+func (fs *flagSet) addLeftovers() {
+	const gone = "it has no effect and will be removed in a future version."
+	leftover := func(name string, value any, why string) {
+		const usage = "No effect."
+		switch v := value.(type) {
+		case bool:
+			fs.Bool(name, v, usage)
+		case int32:
+			fs.Int32(name, v, usage)
+		case time.Duration:
+			fs.Duration(name, v, usage)
+		case string:
+			fs.String(name, v, usage)
+		}
+		fs.deprecated[name] = why
+	}
+	leftover("minimum-container-ttl-duration", time.Duration(0), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
+	leftover("maximum-dead-containers-per-container", int32(1), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
+	leftover("maximum-dead-containers", int32(-1), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
+	leftover("experimental-mounter-path", "", gone)
+	leftover("experimental-allocatable-ignore-eviction", false, gone)
+	for name, value := range map[string]any{
+		"application-metrics-count-limit": int32(100), "boot-id-file": "/proc/sys/kernel/random/boot_id",
+		"container-hints": "/etc/cadvisor/container_hints.json", "containerd": "/run/containerd/containerd.sock",
+		"containerd-namespace": "k8s.io", "enable-load-reader": false,
+		"event-storage-age-limit": "default=0", "event-storage-event-limit": "default=0",
+		"global-housekeeping-interval": time.Minute, "log-cadvisor-usage": false,
+		"machine-id-file":     "/etc/machine-id,/var/lib/dbus/machine-id",
+		"storage-driver-user": "root", "storage-driver-password": "root", "storage-driver-host": "localhost:8086",
+		"storage-driver-db": "cadvisor", "storage-driver-table": "stats", "storage-driver-secure": false,
+		"storage-driver-buffer-duration": time.Minute,
+	} {
+		leftover(name, value, "This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow the standard CLI deprecation timeline before being removed.")
+	}
+	fs.Duration("housekeeping-interval", 10*time.Second, "Interval between two looks at the resource use of containers.")
+}
+
+// field ties the flag just declared to the field it mirrors.
+func (fs *flagSet) field(name, field string) {
+	fs.fields[name] = field
+	switch name {
+	case "v", "vmodule", "log-flush-frequency", "provider-id", "fail-cgroupv1":
+	default:
+		fs.deprecated[name] = useTheFile
+	}
+}
+
+func (fs *flagSet) str(p *string, name, field, usage string) {
+	fs.StringVar(p, name, *p, usage)
+	fs.field(name, field)
+}
+
+func (fs *flagSet) bool(p *bool, name, field, usage string) {
+	fs.BoolVar(p, name, *p, usage)
+	fs.field(name, field)
+}
+
+func (fs *flagSet) int32(p *int32, name, field, usage string) {
+	fs.Int32Var(p, name, *p, usage)
+	fs.field(name, field)
+}
+
+func (fs *flagSet) dur(p *metav1.Duration, name, field, usage string) {
+	fs.DurationVar(&p.Duration, name, p.Duration, usage)
+	fs.field(name, field)
+}
+
+func (fs *flagSet) strs(p *[]string, name, field, usage string) {
+	fs.StringSliceVar(p, name, *p, usage)
+	fs.field(name, field)
+}
+
+func (fs *flagSet) pairs(p *map[string]string, name, field, usage string) {
+	fs.value(cliflag.NewMapStringString(p), name, field, usage)
+}
+
+func (fs *flagSet) value(v pflag.Value, name, field, usage string) {
+	fs.Var(v, name, usage)
+	fs.field(name, field)
+}
+
+// addFields declares the flags that mirror fields. The fields they point to are
+// set: defaults have been applied.
+func (fs *flagSet) addFields(c *Config) {
+	k := &c.Kubelet
+	if k.SeccompDefault != nil {
+		fs.BoolVar(k.SeccompDefault, "seccomp-default", *k.SeccompDefault, "Confine containers with the runtime's default seccomp profile unless they ask for another.")
+		fs.fields["seccomp-default"] = "seccompDefault"
+	}
+	fs.bool(k.EnableServer, "enable-server", "enableServer", "Serve the kubelet's HTTPS endpoints.")
+	fs.bool(k.FailSwapOn, "fail-swap-on", "failSwapOn", "Refuse to start while swap is on.")
+	fs.str(&k.StaticPodPath, "pod-manifest-path", "staticPodPath", "Directory of static pod manifests, or one manifest.")
+	fs.dur(&k.SyncFrequency, "sync-frequency", "syncFrequency", "Longest time between two looks at a running pod.")
+	fs.dur(&k.FileCheckFrequency, "file-check-frequency", "fileCheckFrequency", "Time between two full reads of the static pod manifests.")
+	fs.dur(&k.HTTPCheckFrequency, "http-check-frequency", "httpCheckFrequency", "Time between two requests for static pods by URL.")
+	fs.str(&k.StaticPodURL, "manifest-url", "staticPodURL", "URL of static pod manifests.")
+	fs.value(cliflag.NewColonSeparatedMultimapStringString(&k.StaticPodURLHeader), "manifest-url-header", "staticPodURLHeader", "HTTP headers to send to --manifest-url, as name:value pairs separated by commas.")
+	fs.str(&k.Address, "address", "address", "IP address to serve on.")
+	fs.int32(&k.Port, "port", "port", "Port to serve on.")
+	fs.int32(&k.ReadOnlyPort, "read-only-port", "readOnlyPort", "Port to serve on without authentication; 0 for none.")
+	fs.bool(k.FailCgroupV1, "fail-cgroupv1", "failCgroupV1", "Refuse to start on a host that uses cgroup v1.")
+	fs.str(&k.ContainerRuntimeEndpoint, "container-runtime-endpoint", "containerRuntimeEndpoint", "Socket of the container runtime.")
+	fs.str(&k.ImageServiceEndpoint, "image-service-endpoint", "imageServiceEndpoint", "Socket of the image service; empty when it is the container runtime's.")
+
+	fs.bool(k.Authentication.Anonymous.Enabled, "anonymous-auth", "authentication.anonymous.enabled", "Accept requests without credentials, as system:anonymous.")
+	fs.bool(k.Authentication.Webhook.Enabled, "authentication-token-webhook", "authentication.webhook.enabled", "Ask the API server who a bearer token belongs to.")
+	fs.dur(&k.Authentication.Webhook.CacheTTL, "authentication-token-webhook-cache-ttl", "authentication.webhook.cacheTTL", "How long such an answer is remembered.")
+	fs.str(&k.Authentication.X509.ClientCAFile, "client-ca-file", "authentication.x509.clientCAFile", "File of the authorities whose client certificates are accepted.")
+	fs.value((*textOf)(&k.Authorization.Mode), "authorization-mode", "authorization.mode", "AlwaysAllow or Webhook.")
+	fs.dur(&k.Authorization.Webhook.CacheAuthorizedTTL, "authorization-webhook-cache-authorized-ttl", "authorization.webhook.cacheAuthorizedTTL", "How long the API server's yes is remembered.")
+	fs.dur(&k.Authorization.Webhook.CacheUnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", "authorization.webhook.cacheUnauthorizedTTL", "How long the API server's no is remembered.")
+	fs.str(&k.TLSCertFile, "tls-cert-file", "tlsCertFile", "Certificate to serve with. Empty: one is made in --cert-dir.")
+	fs.str(&k.TLSPrivateKeyFile, "tls-private-key-file", "tlsPrivateKeyFile", "Private key of --tls-cert-file.")
+	fs.bool(&k.ServerTLSBootstrap, "rotate-server-certificates", "serverTLSBootstrap", "Request the serving certificate from the API server and renew it.")
+	fs.strs(&k.TLSCipherSuites, "tls-cipher-suites", "tlsCipherSuites", "Cipher suites to serve with. Empty: Go's own choice.")
+	fs.str(&k.TLSMinVersion, "tls-min-version", "tlsMinVersion", "Least TLS version to serve with: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
+	fs.bool(&k.RotateCertificates, "rotate-certificates", "rotateCertificates", "Renew the client certificate before it expires.")
+
+	fs.int32(k.RegistryPullQPS, "registry-qps", "registryPullQPS", "Image pulls a second; 0 for no limit.")
+	fs.int32(&k.RegistryBurst, "registry-burst", "registryBurst", "Image pulls above --registry-qps for a short time.")
+	fs.int32(k.EventRecordQPS, "event-qps", "eventRecordQPS", "Events a second; 0 for no limit.")
+	fs.int32(&k.EventBurst, "event-burst", "eventBurst", "Events above --event-qps for a short time.")
+	fs.bool(k.EnableDebuggingHandlers, "enable-debugging-handlers", "enableDebuggingHandlers", "Serve logs, exec, attach, port-forward and the like.")
+	fs.bool(&k.EnableContentionProfiling, "contention-profiling", "enableContentionProfiling", "Profile lock contention.")
+	fs.int32(k.HealthzPort, "healthz-port", "healthzPort", "Port of the local health endpoint; 0 for none.")
+	fs.str(&k.HealthzBindAddress, "healthz-bind-address", "healthzBindAddress", "IP address of the local health endpoint.")
+	fs.int32(k.OOMScoreAdj, "oom-score-adj", "oomScoreAdj", "oom_score_adj of the kubelet, -1000 to 1000.")
+	fs.str(&k.ClusterDomain, "cluster-domain", "clusterDomain", "DNS domain of the cluster.")
+	fs.str(&k.VolumePluginDir, "volume-plugin-dir", "volumePluginDir", "Directory of FlexVolume plugins.")
+	fs.strs(&k.ClusterDNS, "cluster-dns", "clusterDNS", "DNS servers of pods with dnsPolicy ClusterFirst.")
+	fs.dur(&k.StreamingConnectionIdleTimeout, "streaming-connection-idle-timeout", "streamingConnectionIdleTimeout", "How long a stream may be silent before it is closed.")
+	fs.dur(&k.NodeStatusUpdateFrequency, "node-status-update-frequency", "nodeStatusUpdateFrequency", "Time between two looks at the node's status.")
+	fs.dur(&k.ImageMinimumGCAge, "minimum-image-ttl-duration", "imageMinimumGCAge", "Least age of an unused image before it is removed.")
+	fs.int32(k.ImageGCHighThresholdPercent, "image-gc-high-threshold", "imageGCHighThresholdPercent", "Disk use, in percent, from which images are removed.")
+	fs.int32(k.ImageGCLowThresholdPercent, "image-gc-low-threshold", "imageGCLowThresholdPercent", "Disk use, in percent, down to which images are removed.")
+	fs.dur(&k.VolumeStatsAggPeriod, "volume-stats-agg-period", "volumeStatsAggPeriod", "Time between two measurements of volumes; negative for none.")
+	fs.value(cliflag.NewMapStringBool(&k.FeatureGates), "feature-gates", "featureGates", "Feature gates as name=true|false pairs separated by commas; they are listed below.")
+	fs.str(&k.KubeletCgroups, "kubelet-cgroups", "kubeletCgroups", "Absolute name of the cgroup to run the kubelet in.")
+	fs.str(&k.SystemCgroups, "system-cgroups", "systemCgroups", "Absolute name of the cgroup for processes that are in none.")
+	fs.str(&k.ProviderID, "provider-id", "providerID", "What the cloud calls this machine.")
+	fs.bool(k.CgroupsPerQOS, "cgroups-per-qos", "cgroupsPerQOS", "Make a cgroup for each QoS class and pod.")
+	fs.str(&k.CgroupDriver, "cgroup-driver", "cgroupDriver", "cgroupfs or systemd, when the runtime does not tell.")
+	fs.str(&k.CgroupRoot, "cgroup-root", "cgroupRoot", "Cgroup that holds those of the pods.")
+	fs.str(&k.CPUManagerPolicy, "cpu-manager-policy", "cpuManagerPolicy", "none or static.")
+	fs.pairs(&k.CPUManagerPolicyOptions, "cpu-manager-policy-options", "cpuManagerPolicyOptions", "Options of the CPU manager policy as key=value pairs.")
+	fs.dur(&k.CPUManagerReconcilePeriod, "cpu-manager-reconcile-period", "cpuManagerReconcilePeriod", "Time between two corrections of CPU assignments.")
+	fs.pairs(&k.QOSReserved, "qos-reserved", "qosReserved", "Share of a resource kept for a pod's QoS class, such as memory=50%.")
+	fs.str(&k.TopologyManagerPolicy, "topology-manager-policy", "topologyManagerPolicy", "none, best-effort, restricted or single-numa-node.")
+	fs.dur(&k.RuntimeRequestTimeout, "runtime-request-timeout", "runtimeRequestTimeout", "Timeout of runtime requests other than pull, logs, exec and attach.")
+	fs.str(&k.HairpinMode, "hairpin-mode", "hairpinMode", "promiscuous-bridge, hairpin-veth or none. No effect.")
+	fs.int32(&k.MaxPods, "max-pods", "maxPods", "Number of pods this node may run.")
+	fs.str(&k.PodCIDR, "pod-cidr", "podCIDR", "Addresses of pods, on a standalone node.")
+	fs.Int64Var(k.PodPidsLimit, "pod-max-pids", *k.PodPidsLimit, "Number of processes a pod may have; -1 for no limit.")
+	fs.field("pod-max-pids", "podPidsLimit")
+	fs.str(k.ResolverConfig, "resolv-conf", "resolvConf", "Resolver file that pods' own are made from.")
+	fs.bool(&k.RunOnce, "runonce", "runOnce", "Refused: it is not supported any more.")
+	fs.bool(k.CPUCFSQuota, "cpu-cfs-quota", "cpuCFSQuota", "Enforce CPU limits with CFS quota.")
+	fs.dur(k.CPUCFSQuotaPeriod, "cpu-cfs-quota-period", "cpuCFSQuotaPeriod", "Period of the CFS quota, 1ms to 1s.")
+	fs.bool(k.EnableControllerAttachDetach, "enable-controller-attach-detach", "enableControllerAttachDetach", "Leave attaching and detaching of volumes to the controller.")
+	fs.bool(k.MakeIPTablesUtilChains, "make-iptables-util-chains", "makeIPTablesUtilChains", "Keep the KUBE-IPTABLES-HINT chain.")
+	fs.str(&k.ContainerLogMaxSize, "container-log-max-size", "containerLogMaxSize", "Size at which a container's log is rotated.")
+	fs.int32(k.ContainerLogMaxFiles, "container-log-max-files", "containerLogMaxFiles", "Number of log files kept for a container, at least 2.")
+	fs.strs(&k.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", "allowedUnsafeSysctls", "Unsafe sysctls, or patterns ending in *, that pods may set.")
+	fs.int32(k.NodeStatusMaxImages, "node-status-max-images", "nodeStatusMaxImages", "Number of images shown in the node's status; -1 for all.")
+	fs.bool(&k.KernelMemcgNotification, "kernel-memcg-notification", "kernelMemcgNotification", "Let the kernel tell when a memory threshold is crossed.")
+	fs.bool(k.LocalStorageCapacityIsolation, "local-storage-capacity-isolation", "localStorageCapacityIsolation", "Account for local ephemeral storage.")
+	fs.Int64Var(&k.MaxOpenFiles, "max-open-files", k.MaxOpenFiles, "Number of files the kubelet may open.")
+	fs.field("max-open-files", "maxOpenFiles")
+	fs.str(&k.ContentType, "kube-api-content-type", "contentType", "Content type of requests to the API server.")
+	fs.int32(k.KubeAPIQPS, "kube-api-qps", "kubeAPIQPS", "Requests to the API server a second.")
+	fs.int32(&k.KubeAPIBurst, "kube-api-burst", "kubeAPIBurst", "Requests above --kube-api-qps for a short time.")
+	fs.bool(k.SerializeImagePulls, "serialize-image-pulls", "serializeImagePulls", "Pull one image at a time.")
+
+	fs.value(cliflag.NewLangleSeparatedMapStringString(&k.EvictionHard), "eviction-hard", "evictionHard", "Thresholds that evict at once, such as memory.available<1Gi.")
+	fs.value(cliflag.NewLangleSeparatedMapStringString(&k.EvictionSoft), "eviction-soft", "evictionSoft", "Thresholds that evict after a grace period, such as memory.available<1.5Gi.")
+	fs.pairs(&k.EvictionSoftGracePeriod, "eviction-soft-grace-period", "evictionSoftGracePeriod", "Grace periods of the soft thresholds, such as memory.available=1m30s.")
+	fs.dur(&k.EvictionPressureTransitionPeriod, "eviction-pressure-transition-period", "evictionPressureTransitionPeriod", "How long pressure is shown after it has gone.")
+	fs.int32(&k.EvictionMaxPodGracePeriod, "eviction-max-pod-grace-period", "evictionMaxPodGracePeriod", "Longest grace period, in seconds, of a pod evicted by a soft threshold.")
+	fs.pairs(&k.EvictionMinimumReclaim, "eviction-minimum-reclaim", "evictionMinimumReclaim", "Least amount to reclaim, such as imagefs.available=2Gi.")
+	fs.int32(&k.PodsPerCore, "pods-per-core", "podsPerCore", "Number of pods per CPU core, up to --max-pods; 0 for no such limit.")
+	fs.bool(&k.ProtectKernelDefaults, "protect-kernel-defaults", "protectKernelDefaults", "Refuse to start when kernel settings differ from what the kubelet needs, instead of setting them.")
+	fs.str(&k.ReservedSystemCPUs, "reserved-cpus", "reservedSystemCPUs", "CPUs kept for the system and Kubernetes, such as 0-1.")
+	fs.str(&k.TopologyManagerScope, "topology-manager-scope", "topologyManagerScope", "container or pod.")
+	fs.pairs(&k.TopologyManagerPolicyOptions, "topology-manager-policy-options", "topologyManagerPolicyOptions", "Options of the topology manager policy as key=value pairs.")
+	fs.pairs(&k.SystemReserved, "system-reserved", "systemReserved", "Resources kept for the system, such as cpu=200m,memory=500Mi.")
+	fs.pairs(&k.KubeReserved, "kube-reserved", "kubeReserved", "Resources kept for Kubernetes, such as cpu=200m,memory=500Mi.")
+	fs.strs(&k.EnforceNodeAllocatable, "enforce-node-allocatable", "enforceNodeAllocatable", "Limits to enforce: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible.")
+	fs.str(&k.SystemReservedCgroup, "system-reserved-cgroup", "systemReservedCgroup", "Absolute name of the cgroup of the system's processes.")
+	fs.str(&k.KubeReservedCgroup, "kube-reserved-cgroup", "kubeReservedCgroup", "Absolute name of the cgroup of the Kubernetes processes.")
+	fs.str(&k.MemoryManagerPolicy, "memory-manager-policy", "memoryManagerPolicy", "None or Static.")
+	fs.value(&reservedMemory{list: &k.ReservedMemory}, "reserved-memory", "reservedMemory", "Memory kept on a NUMA node, such as 0:memory=1Gi,hugepages-1M=2Gi. May be repeated.")
+	fs.bool(k.RegisterNode, "register-node", "registerNode", "Register the node with the API server.")
+	fs.value(&taints{list: &k.RegisterWithTaints}, "register-with-taints", "registerWithTaints", "Taints to register the node with, as key=value:effect separated by commas.")
+
+	fs.str(&k.Logging.Format, "logging-format", "logging.format", "text or json.")
+	fs.DurationVar(&k.Logging.FlushFrequency.Duration.Duration, "log-flush-frequency", k.Logging.FlushFrequency.Duration.Duration, "Longest time between two flushes of the log.")
+	fs.field("log-flush-frequency", "logging.flushFrequency")
+	fs.VarP(logsapi.VerbosityLevelPflag(&k.Logging.Verbosity), "v", "v", "How much to log.")
+	fs.field("v", "logging.verbosity")
+	fs.value(logsapi.VModuleConfigurationPflag(&k.Logging.VModule), "vmodule", "logging.vmodule", "How much to log by source file, as pattern=N pairs separated by commas.")
+	text, js := &k.Logging.Options.Text, &k.Logging.Options.JSON
+	fs.bool(&text.SplitStream, "log-text-split-stream", "logging.options.text.splitStream", "Errors to standard error and the rest to standard output. Needs the gate LoggingAlphaOptions.")
+	fs.value(&text.InfoBufferSize, "log-text-info-buffer-size", "logging.options.text.infoBufferSize", "Buffer of the split text stream. Needs the gate LoggingAlphaOptions.")
+	fs.bool(&js.SplitStream, "log-json-split-stream", "logging.options.json.splitStream", "The same for the json format. Needs the gate LoggingAlphaOptions.")
+	fs.value(&js.InfoBufferSize, "log-json-info-buffer-size", "logging.options.json.infoBufferSize", "Buffer of the split json stream. Needs the gate LoggingAlphaOptions.")
+}
+
+// usage is the text of --help.
+func (fs *flagSet) usage() string {
+	native := pflag.NewFlagSet("", pflag.ContinueOnError)
+	mirrors := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.VisitAll(func(f *pflag.Flag) {
+		if fs.deprecated[f.Name] == "" {
+			native.AddFlag(f)
+			return
+		}
+		f.Usage = "(DEPRECATED) " + f.Usage
+		if field := fs.fields[f.Name]; field != "" {
+			f.Usage += " Field: " + field
+		}
+		mirrors.AddFlag(f)
+	})
+	const width = 110
+	var b strings.Builder
+	b.WriteString("The kubelet runs the pods of one node: those the API server assigns to it and\nthose found in manifests on the machine itself.\n\nUsage:\n  kubelet [flags]\n\nFlags:\n")
+	b.WriteString(native.FlagUsagesWrapped(width))
+	b.WriteString("\nFlags that still work and override the configuration file, but should be fields of it:\n")
+	b.WriteString(mirrors.FlagUsagesWrapped(width))
+	b.WriteString("\nFeature gates (--feature-gates):\n")
+	for _, line := range knownGates().helpLines() {
+		b.WriteString("      " + line + "\n")
+	}
+	return b.String()
+}
+
+var errMalformedPair = errors.New("malformed pair, expect key=value")

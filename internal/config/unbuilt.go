@@ -1,0 +1,92 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// The three lists below are the settings that are read and checked but change
+// nothing yet. A name leaves, or a gate enters, when its feature arrives.
+
+// unbuiltFields warn when their value is not the default.
+var unbuiltFields = strings.Fields(`
+	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling enableSystemLogQuery
+	evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionSoft evictionSoftGracePeriod
+	imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge
+	imagePullCredentialsVerificationPolicy kernelMemcgNotification kubeReservedCgroup kubeletCgroups
+	logging.options.json.splitStream logging.options.text.splitStream logging.vmodule
+	memoryManagerPolicy memoryReservationPolicy memorySwap.swapBehavior memoryThrottlingFactor
+	preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved reservedMemory
+	rotateCertificates serverTLSBootstrap showHiddenMetricsForVersion
+	shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods
+	systemCgroups systemReservedCgroup tlsCurvePreferences topologyManagerPolicy
+	topologyManagerPolicyOptions tracing userNamespaces volumePluginDir`)
+
+// unbuiltFlags warn when they are given.
+var unbuiltFlags = strings.Fields(`
+	bootstrap-kubeconfig exit-on-lock-contention housekeeping-interval
+	image-credential-provider-bin-dir image-credential-provider-config lock-file runtime-cgroups`)
+
+// builtGates are the gates that change something. Any other gate warns when it
+// is set against its default.
+var builtGates = strings.Fields(`
+	AllAlpha AllBeta KubeletEnsureSecretPulledImages LoggingAlphaOptions PreventStaticPodAPIReferences
+	QOSReserved RotateKubeletServerCertificate`)
+
+// unbuilt is one sentence about everything that was asked for and has no effect
+// yet; "" when there is nothing of the kind.
+func unbuilt(c *Config, given []string) string {
+	var names []string
+	var plain v1beta1.KubeletConfiguration
+	plain.EvictionHard = defaultEvictionHard()
+	setDefaults(&plain)
+	have, def := document(&c.Kubelet), document(&plain)
+	for _, field := range unbuiltFields {
+		v := at(have, field)
+		if v != nil && !reflect.DeepEqual(v, at(def, field)) {
+			names = append(names, field)
+		}
+	}
+	for _, name := range given {
+		if slices.Contains(unbuiltFlags, name) {
+			names = append(names, "--"+name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Kubelet.FeatureGates)) {
+		if g := c.Gates[name]; g.Enabled != g.Default && !slices.Contains(builtGates, name) {
+			names = append(names, "featureGates."+name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "settings without effect in this version: " + strings.Join(names, ", ")
+}
+
+// document is a configuration as its JSON reads.
+func document(k *v1beta1.KubeletConfiguration) map[string]any {
+	b, err := json.Marshal(k)
+	if err != nil {
+		panic(fmt.Sprintf("config: encode a decoded configuration: %v", err))
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(b, &doc); err != nil {
+		panic(fmt.Sprintf("config: decode an encoded configuration: %v", err))
+	}
+	return doc
+}
+
+func at(doc map[string]any, field string) any {
+	name, rest, deeper := strings.Cut(field, ".")
+	if !deeper {
+		return doc[name]
+	}
+	child, _ := doc[name].(map[string]any)
+	return at(child, rest)
+}
