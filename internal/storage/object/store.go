@@ -1,0 +1,253 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// errStandalone is the cause of every read without an API server.
+var errStandalone = errors.New("no API server configured")
+
+// Config holds what a Store is built from. Every field but Client is required.
+type Config struct {
+	// Client speaks to the core/v1 group; nil on a node without API server.
+	Client rest.Interface
+	// OnChange is called after an object that pods refer to appeared, changed
+	// or vanished, with those pods. It is not called for a first answer that
+	// somebody waited for and got. It must not block.
+	OnChange func(pods []types.UID, kind Kind, namespace, name string)
+	Log      *slog.Logger
+}
+
+// Store serves the ConfigMaps and Secrets that pods of this node refer to.
+type Store struct {
+	cfg Config
+	wg  sync.WaitGroup // one for each watch
+
+	mu      sync.Mutex
+	ctx     context.Context // of Run; nil before
+	pods    map[types.UID]map[Ref]struct{}
+	entries map[Ref]*entry
+}
+
+// object is what *v1.ConfigMap and *v1.Secret have in common.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// entry is one object as it was last seen. It is guarded by Store.mu.
+type entry struct {
+	ref    Ref
+	pods   map[types.UID]struct{}
+	stop   context.CancelFunc // ends the watch; nil before it began
+	known  chan struct{}      // closed by the first answer
+	obj    object             // nil when there is no such object, or not known yet
+	rv     string             // resource version of the last answer
+	err    error              // why there is no answer yet
+	missed bool               // a reader went away without an answer
+}
+
+// New builds a Store; nothing is watched before Run.
+func New(cfg Config) *Store {
+	return &Store{cfg: cfg, pods: map[types.UID]map[Ref]struct{}{}, entries: map[Ref]*entry{}}
+}
+
+// Run watches what registered pods refer to until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.ctx = ctx
+	for _, e := range s.entries {
+		s.startLocked(e)
+	}
+	s.mu.Unlock()
+
+	<-ctx.Done()
+	s.mu.Lock()
+	s.ctx = nil // no watch begins any more
+	s.mu.Unlock()
+	s.wg.Wait()
+	return nil
+}
+
+// Register makes the objects that p refers to readable, until Unregister. A pod
+// that was registered before is taken as it is now.
+func (s *Store) Register(p *v1.Pod) {
+	if s.cfg.Client == nil {
+		return
+	}
+	refs := RefsOf(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.pods[p.UID]
+	s.pods[p.UID] = refs
+	for r := range refs {
+		if _, ok := old[r]; ok {
+			continue
+		}
+		e := s.entries[r]
+		if e == nil {
+			e = &entry{ref: r, pods: map[types.UID]struct{}{}, known: make(chan struct{})}
+			s.entries[r] = e
+			s.startLocked(e)
+		}
+		e.pods[p.UID] = struct{}{}
+	}
+	for r := range old {
+		if _, ok := refs[r]; !ok {
+			s.dropLocked(r, p.UID)
+		}
+	}
+}
+
+// Unregister takes back what Register asked for; an unknown pod is no error.
+func (s *Store) Unregister(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.pods[uid] {
+		s.dropLocked(r, uid)
+	}
+	delete(s.pods, uid)
+}
+
+func (s *Store) dropLocked(r Ref, uid types.UID) {
+	e := s.entries[r]
+	delete(e.pods, uid)
+	if len(e.pods) > 0 {
+		return
+	}
+	delete(s.entries, r)
+	if e.stop != nil {
+		e.stop()
+	}
+}
+
+func (s *Store) startLocked(e *entry) {
+	if s.ctx == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	e.stop = stop
+	s.wg.Go(func() {
+		defer stop()
+		s.follow(ctx, e)
+	})
+}
+
+// ConfigMap reads a ConfigMap that a registered pod refers to. It waits for the
+// first answer of the API server as long as ctx allows. The result is shared
+// and must not be changed.
+func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error) {
+	o, err := s.read(ctx, Ref{ConfigMap, namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return o.(*v1.ConfigMap), nil
+}
+
+// Secret reads a Secret in the same way.
+func (s *Store) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
+	o, err := s.read(ctx, Ref{Secret, namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return o.(*v1.Secret), nil
+}
+
+func (s *Store) read(ctx context.Context, r Ref) (object, error) {
+	if s.cfg.Client == nil {
+		return nil, fmt.Errorf("cannot read %s: %w", r, errStandalone)
+	}
+	s.mu.Lock()
+	e := s.entries[r]
+	s.mu.Unlock()
+	if e == nil {
+		// In upstream's words, which people search for.
+		return nil, fmt.Errorf("object %q/%q not registered", r.Namespace, r.Name)
+	}
+	select {
+	case <-e.known:
+	default:
+		select {
+		case <-e.known:
+		case <-ctx.Done():
+			if err := s.giveUp(e, ctx.Err()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.obj == nil {
+		return nil, apierrors.NewNotFound(v1.Resource(string(r.Kind)), r.Name)
+	}
+	return e.obj, nil
+}
+
+// giveUp notes that a reader leaves without an answer, so that the answer is
+// reported as a change. It returns nil if the answer came in the meantime.
+func (s *Store) giveUp(e *entry, cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-e.known:
+		return nil
+	default:
+	}
+	e.missed = true
+	if e.err != nil {
+		cause = e.err
+	}
+	return fmt.Errorf("cannot read %s: %w", e.ref, cause)
+}
+
+// put takes an answer of the API server: the object, or nil when there is none.
+func (s *Store) put(e *entry, obj object, rv string) {
+	if obj != nil {
+		obj.SetManagedFields(nil) // never read here, and often larger than the rest
+	}
+	s.mu.Lock()
+	first := false
+	select {
+	case <-e.known:
+	default:
+		first = true
+		close(e.known)
+	}
+	changed := e.missed
+	if !first {
+		changed = changed || (obj == nil) != (e.obj == nil) || rv != e.rv
+	}
+	e.obj, e.rv, e.err, e.missed = obj, rv, nil, false
+	pods := slices.Collect(maps.Keys(e.pods))
+	s.mu.Unlock()
+	if changed && len(pods) > 0 {
+		s.cfg.OnChange(pods, e.ref.Kind, e.ref.Namespace, e.ref.Name)
+	}
+}
+
+// fail notes why an answer is missing; a known object stays as it is.
+func (s *Store) fail(e *entry, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.err = err
+}
+
+// seen is the resource version of the last answer.
+func (s *Store) seen(e *entry) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.rv
+}

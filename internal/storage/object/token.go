@@ -1,0 +1,163 @@
+package object
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// maxTokenAge is when a token is renewed even if it would live longer.
+	maxTokenAge = 24 * time.Hour
+	// maxTokenJitter spreads renewals of tokens that were made together.
+	maxTokenJitter = 10 * time.Second
+	// tokenRetry is how soon a renewal that failed is tried again while the old
+	// token is still good.
+	tokenRetry = time.Minute
+)
+
+// TokensConfig holds what Tokens is built from. Every field but Client is
+// required.
+type TokensConfig struct {
+	// Client speaks to the core/v1 group; nil on a node without API server.
+	Client rest.Interface
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Tokens gets service account tokens for pods and keeps them until they should
+// be renewed. A token serves one pod.
+type Tokens struct {
+	cfg TokensConfig
+
+	mu   sync.Mutex
+	pods map[types.UID]map[string]*token // by audience and lifetime
+}
+
+type token struct {
+	value   string
+	renewAt time.Time
+	expires time.Time
+}
+
+// NewTokens builds an empty Tokens.
+func NewTokens(cfg TokensConfig) *Tokens {
+	return &Tokens{cfg: cfg, pods: map[types.UID]map[string]*token{}}
+}
+
+// Token is a token of p's service account that is bound to p, and when to ask
+// for the next one. No audience means that of the API server; seconds are the
+// wanted lifetime, nil the server's default. When a renewal fails the old token
+// is served for as long as it is good.
+func (t *Tokens) Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error) {
+	key := tokenKey(p, audiences, seconds)
+	t.mu.Lock()
+	have := t.pods[p.UID][key]
+	t.mu.Unlock()
+	now := t.cfg.Now()
+	if have != nil && now.Before(have.renewAt) {
+		return have.value, have.renewAt, nil
+	}
+	got, err := t.request(ctx, p, audiences, seconds)
+	if err != nil {
+		if have != nil && now.Before(have.expires) {
+			t.cfg.Log.Warn("cannot renew token", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "expires", have.expires, "err", err)
+			return have.value, now.Add(min(tokenRetry, have.expires.Sub(now))), nil
+		}
+		if have != nil {
+			return "", time.Time{}, fmt.Errorf("token expired and refresh failed: %w", err)
+		}
+		return "", time.Time{}, fmt.Errorf("failed to fetch token: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pods[p.UID] == nil {
+		t.pods[p.UID] = map[string]*token{}
+	}
+	t.pods[p.UID][key] = got
+	return got.value, got.renewAt, nil
+}
+
+// Forget drops the tokens of a pod that is gone.
+func (t *Tokens) Forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pods, uid)
+}
+
+// The service account belongs to the key for the sake of static pods, whose UID
+// may come back with another specification.
+func tokenKey(p *v1.Pod, audiences []string, seconds *int64) string {
+	life := int64(0)
+	if seconds != nil {
+		life = *seconds
+	}
+	parts := append([]string{p.Spec.ServiceAccountName, fmt.Sprint(life)}, slices.Sorted(slices.Values(audiences))...)
+	return strings.Join(parts, "\x00")
+}
+
+// request asks for a token. The body is JSON by hand because the client's
+// codec is that of another API group.
+func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (*token, error) {
+	if t.cfg.Client == nil {
+		return nil, errStandalone
+	}
+	body, err := json.Marshal(&authv1.TokenRequest{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
+		Spec: authv1.TokenRequestSpec{
+			Audiences:         audiences,
+			ExpirationSeconds: seconds,
+			BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	account := p.Spec.ServiceAccountName
+	res := t.cfg.Client.Post().
+		Namespace(p.Namespace).Resource("serviceaccounts").Name(account).SubResource("token").
+		SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json").
+		Body(body).Do(ctx)
+	if err := res.Error(); err != nil { // Raw alone would lose the server's words
+		return nil, err
+	}
+	raw, err := res.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var got authv1.TokenRequest
+	if err := json.Unmarshal(raw, &got); err != nil {
+		return nil, fmt.Errorf("parse token of service account %s/%s: %w", p.Namespace, account, err)
+	}
+	if got.Status.Token == "" {
+		return nil, fmt.Errorf("server sent an empty token for service account %s/%s", p.Namespace, account)
+	}
+	life := time.Hour
+	if got.Spec.ExpirationSeconds != nil {
+		life = time.Duration(*got.Spec.ExpirationSeconds) * time.Second
+	}
+	return &token{
+		value:   got.Status.Token,
+		expires: got.Status.ExpirationTimestamp.Time,
+		renewAt: renewAt(got.Status.ExpirationTimestamp.Time, life, rand.N(maxTokenJitter)),
+	}, nil
+}
+
+// renewAt is when a token of the given life has lived for four fifths of it, or
+// a day, less the jitter.
+func renewAt(expires time.Time, life, jitter time.Duration) time.Time {
+	return expires.Add(-life).Add(min(life*4/5, maxTokenAge) - jitter)
+}

@@ -1,0 +1,98 @@
+package object
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestTokens(t *testing.T) {
+	f := newFakeAPI(t)
+	now := time.Now()
+	tokens := NewTokens(TokensConfig{Client: f.client(), Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "u1"}, Spec: v1.PodSpec{ServiceAccountName: "robot"}}
+	ctx := context.Background()
+
+	get := func() (string, time.Time) {
+		t.Helper()
+		v, at, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v, at
+	}
+	v, at := get()
+	if v != "token-1" {
+		t.Errorf("token = %s", v)
+	}
+	if after := at.Sub(now); after < 48*time.Minute-maxTokenJitter-2*time.Second || after > 48*time.Minute+2*time.Second {
+		t.Errorf("renewed after %v, want about 48 minutes", after)
+	}
+	req := f.asked[0]
+	if ref := req.Spec.BoundObjectRef; ref.Kind != "Pod" || ref.APIVersion != "v1" || ref.Name != "web" || ref.UID != "u1" ||
+		req.Spec.Audiences[0] != "vault" || *req.Spec.ExpirationSeconds != 3600 {
+		t.Errorf("asked for %+v", req.Spec)
+	}
+	if got := f.requests[0]; got != "token /api/v1/namespaces/a/serviceaccounts/robot/token" {
+		t.Errorf("asked at %s", got)
+	}
+	now = at.Add(-time.Second)
+	if v, _ := get(); v != "token-1" {
+		t.Errorf("before its time the token is %s", v)
+	}
+	if v, _, err := tokens.Token(ctx, p, []string{"other"}, ptr.To[int64](3600)); err != nil || v != "token-2" {
+		t.Errorf("another audience gets %s, %v, want a token of its own", v, err)
+	}
+	now = at
+	f.refuse = 1
+	if v, at := get(); v != "token-1" || !at.After(now) {
+		t.Errorf("a failed renewal gives %s until %v, want the old token and a later try", v, at)
+	}
+	if v, _ := get(); v != "token-4" {
+		t.Errorf("after its time the token is %s", v)
+	}
+	f.refuse = 1
+	now = now.Add(3 * time.Hour)
+	if _, _, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600)); err == nil || !strings.Contains(err.Error(), "not today") {
+		t.Errorf("an expired token is served: %v", err)
+	}
+	now = time.Now()
+	tokens.Forget("u1")
+	if v, _ := get(); v != "token-6" {
+		t.Errorf("a forgotten pod gets %s", v)
+	}
+	f.refuse = 1
+	if _, _, err := tokens.Token(ctx, p, nil, nil); err == nil || !strings.Contains(err.Error(), "failed to fetch token: ") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestRenewAt(t *testing.T) {
+	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name         string
+		life, jitter time.Duration
+		want         time.Duration
+	}{
+		{"four fifths of a short life", time.Hour, 0, 48 * time.Minute},
+		{"a day of a long one", 365 * 24 * time.Hour, 0, 24 * time.Hour},
+		{"less the jitter", 10 * time.Minute, 7 * time.Second, 8*time.Minute - 7*time.Second},
+	} {
+		if got := renewAt(issued.Add(tc.life), tc.life, tc.jitter).Sub(issued); got != tc.want {
+			t.Errorf("%s: renewed after %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestTokensWithoutServer(t *testing.T) {
+	tokens := NewTokens(TokensConfig{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if _, _, err := tokens.Token(context.Background(), &v1.Pod{}, nil, nil); err == nil || !strings.Contains(err.Error(), "no API server configured") {
+		t.Errorf("err = %v", err)
+	}
+}
