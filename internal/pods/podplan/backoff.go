@@ -1,0 +1,39 @@
+package podplan
+
+import "time"
+
+// Backoff is the crash back-off of one container: how long it waits after its
+// next exit. The zero value is a container that has not been restarted yet.
+type Backoff struct {
+	Delay time.Duration
+	Since time.Time // when Delay was set
+}
+
+// BackoffLimits are the node's settings of the crash back-off.
+type BackoffLimits struct {
+	First time.Duration
+	Max   time.Duration
+}
+
+// DefaultBackoff doubles from ten seconds up to five minutes.
+var DefaultBackoff = BackoffLimits{First: 10 * time.Second, Max: 5 * time.Minute}
+
+// Until is the time before which a container that finished then may not be
+// started again; zero when it may be at once. A container that has behaved for
+// twice the longest delay starts over.
+func (b Backoff) Until(finished time.Time, l BackoffLimits) time.Time {
+	if b.Delay == 0 || b.expired(finished, l) {
+		return time.Time{}
+	}
+	return finished.Add(b.Delay)
+}
+
+// Next is the back-off after a restart at now.
+func (b Backoff) Next(now time.Time, l BackoffLimits) Backoff {
+	if b.Delay == 0 || b.expired(now, l) {
+		return Backoff{Delay: l.First, Since: now}
+	}
+	return Backoff{Delay: min(2*b.Delay, l.Max), Since: now}
+}
+
+func (b Backoff) expired(at time.Time, l BackoffLimits) bool { return at.Sub(b.Since) > 2*l.Max }

@@ -1,0 +1,256 @@
+package podplan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// spec builds a pod: names of init containers come before a colon, a + marks a
+// sidecar.
+func spec(containers string, policy v1.RestartPolicy) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"},
+		Spec: v1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](30)}}
+	inits, regular, ok := strings.Cut(containers, ":")
+	if !ok {
+		inits, regular = "", inits
+	}
+	for _, n := range strings.Fields(inits) {
+		c := v1.Container{Name: strings.TrimPrefix(n, "+"), Image: "i"}
+		if strings.HasPrefix(n, "+") {
+			c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+	for _, n := range strings.Fields(regular) {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: n, Image: "i"})
+	}
+	return p
+}
+
+func sandbox(ready bool) pod.Sandbox {
+	return pod.Sandbox{ID: "s0", Ready: ready, IPs: []string{"10.0.0.1"}}
+}
+
+func have(ready bool, cs ...pod.Container) pod.Runtime {
+	return pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(ready)}, Containers: cs}
+}
+
+func instance(name string, state pod.State) pod.Container {
+	return pod.Container{ID: name + "-id", Name: name, SandboxID: "s0", State: state, Hash: pod.Hash(&v1.Container{Name: name, Image: "i"}), StartedAt: now.Add(-time.Minute)}
+}
+
+func running(name string) pod.Container { return instance(name, pod.StateRunning) }
+
+func exited(name string, code int32) pod.Container {
+	c := instance(name, pod.StateExited)
+	c.ExitCode, c.FinishedAt = code, now.Add(-time.Second)
+	return c
+}
+
+// images says that the first image of each container is there.
+func images(p *v1.Pod, attempt int) map[string]Image {
+	m := map[string]Image{}
+	for _, c := range pod.Containers(p) {
+		m[c.Name] = Image{Attempt: attempt, Ready: true}
+	}
+	return m
+}
+
+func started(names ...string) map[string]Probe {
+	m := map[string]Probe{}
+	for _, n := range names {
+		m[n+"-id"] = Probe{Started: true}
+	}
+	return m
+}
+
+func say(p Plan) string {
+	var out []string
+	for _, s := range p.Steps {
+		out = append(out, string(s.Verb)+" "+s.Target)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	parity.Proves(t, "LIFE-34", "LIFE-36", "LIFE-37", "LIFE-40", "LIFE-43", "LIFE-46", "LIFE-59")
+	always := v1.RestartPolicyAlways
+	for _, tc := range []struct {
+		name string
+		pod  *v1.Pod
+		in   Input
+		want string
+		wake time.Time
+		stop bool
+	}{
+		{name: "a new pod gets a sandbox, and its images are fetched meanwhile", pod: spec("a b", always),
+			in: Input{NetworkReady: true, Have: pod.Runtime{}}, want: "run sandbox /sandbox, fetch image a, fetch image b"},
+		{name: "without a network there is no sandbox", pod: spec("a", always), in: Input{}, want: "fetch image a"},
+		{name: "nothing starts before the volumes are ready", pod: spec("a", always), in: Input{Have: have(true)}, want: "fetch image a"},
+		{name: "containers start in order, the second after the first", pod: spec("a b", always),
+			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("a b", always), 0)}, want: "start a"},
+		{name: "the second starts when the first runs", pod: spec("a b", always),
+			in: Input{VolumesReady: true, Have: have(true, running("a")), Images: images(spec("a b", always), 0), Probes: started("a")}, want: "start b"},
+		{name: "a start under way keeps the next one back", pod: spec("a b", always),
+			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("a b", always), 0), Busy: map[string]Task{"a": {Verb: Start}}}, want: ""},
+		{name: "init containers come first", pod: spec("i j : a", always),
+			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("i j : a", always), 0)}, want: "start i"},
+		{name: "the next init container waits for the first to succeed", pod: spec("i j : a", always),
+			in: Input{VolumesReady: true, Have: have(true, running("i")), Images: images(spec("i j : a", always), 0)}, want: ""},
+		{name: "an init container that succeeded gives way", pod: spec("i j : a", always),
+			in: Input{VolumesReady: true, Have: have(true, exited("i", 0)), Images: images(spec("i j : a", always), 0)}, want: "start j"},
+		{name: "a failed init container is tried again", pod: spec("i : a", always),
+			in: Input{VolumesReady: true, Have: have(true, exited("i", 1)), Images: map[string]Image{"i": {Attempt: 1, Ready: true}, "a": {Ready: true}}}, want: "start i"},
+		{name: "a sidecar lets the pod on when it has started", pod: spec("+s : a", always),
+			in: Input{VolumesReady: true, Have: have(true, running("s")), Images: images(spec("+s : a", always), 0), Probes: started("s")}, want: "start a"},
+		{name: "a sidecar that has not started holds the pod back", pod: spec("+s : a", always),
+			in: Input{VolumesReady: true, Have: have(true, running("s")), Images: images(spec("+s : a", always), 0), Probes: map[string]Probe{}}, want: ""},
+		{name: "a sidecar that died is restarted while the pod runs", pod: spec("+s : a", v1.RestartPolicyNever),
+			in: Input{VolumesReady: true, Have: have(true, running("a"), exited("s", 0)), Images: images(spec("+s : a", always), 1), Probes: started("a")}, want: "start s"},
+		{name: "what is settled is left alone", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, running("a")), Probes: started("a")}, want: ""},
+		{name: "another image replaces the container", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, pod.Container{ID: "a-id", Name: "a", SandboxID: "s0", State: pod.StateRunning, Hash: "old"})}, want: "stop a-id"},
+		{name: "a crashed container waits out its back-off", pod: spec("a", always),
+			in:   Input{VolumesReady: true, Have: have(true, exited("a", 1)), Images: images(spec("a", always), 1), Backoff: map[string]Backoff{"a": {Delay: 10 * time.Second, Since: now.Add(-2 * time.Second)}}},
+			want: "", wake: now.Add(9 * time.Second)},
+		{name: "with policy Never what ended is not started again", pod: spec("a b", v1.RestartPolicyNever),
+			in: Input{VolumesReady: true, Have: have(true, exited("a", 1), running("b")), Probes: started("b")}, want: ""},
+		{name: "with policy OnFailure success is the end", pod: spec("a b", v1.RestartPolicyOnFailure),
+			in:   Input{VolumesReady: true, Have: have(true, exited("a", 0), exited("b", 1)), Images: images(spec("a b", always), 1)},
+			want: "start b"},
+		{name: "a container that was made and never started makes room for its attempt", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, instance("a", pod.StateCreated)), Images: images(spec("a", always), 0)}, want: "remove a-id"},
+		{name: "a dead sandbox takes its containers with it", pod: spec("a", always),
+			in: Input{VolumesReady: true, NetworkReady: true, Have: have(false, running("a"))}, want: "stop a-id"},
+		{name: "a dead sandbox is replaced when its containers are down", pod: spec("a", always),
+			in: Input{VolumesReady: true, NetworkReady: true, Have: have(false, exited("a", 137))}, want: "run sandbox /sandbox"},
+		{name: "a finished pod gets no new sandbox", pod: spec("a", v1.RestartPolicyNever),
+			in: Input{VolumesReady: true, NetworkReady: true, Have: have(false, exited("a", 1))}, want: ""},
+		{name: "a pod on its way out stops its containers together", pod: spec("a b", always),
+			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, running("a"), running("b"))}, want: "stop a-id, stop b-id"},
+		{name: "sidecars stop after the others, the last first", pod: spec("+s +t : a", always),
+			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, exited("a", 0), running("t"), running("s"))}, want: "stop t-id", wake: now.Add(time.Minute)},
+		{name: "when the grace period is over all are stopped", pod: spec("+s +t : a", always),
+			in: Input{Going: &Going{Deadline: now}, Have: have(true, running("a"), running("t"), running("s"))}, want: "stop a-id, stop s-id, stop t-id"},
+		{name: "nothing starts for a pod that is going", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, VolumesReady: true, NetworkReady: true, Images: images(spec("a", always), 0)}, want: "", stop: true},
+		{name: "a shorter grace period reaches a stop under way", pod: spec("a", always),
+			in:   Input{Going: &Going{Deadline: now.Add(time.Second)}, Have: have(true, running("a")), Busy: map[string]Task{"a-id": {Verb: Stop, Deadline: now.Add(time.Minute)}}},
+			want: "stop a-id"},
+		{name: "the sandbox stops after the containers", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, Have: have(true, exited("a", 0))}, want: "stop sandbox s0"},
+		{name: "what ended stays until no source knows the pod", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, Have: have(false, exited("a", 0))}, want: "", stop: true},
+		{name: "containers are removed before their sandbox", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, Forgotten: true, Have: have(false, exited("a", 0))}, want: "remove a-id", stop: true},
+		{name: "the sandbox goes last", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, Forgotten: true, Have: have(false)}, want: "remove sandbox s0", stop: true},
+		{name: "a failed step is not repeated before its time", pod: spec("a", always),
+			in:   Input{NetworkReady: true, Images: images(spec("a", always), 0), RetryAt: map[string]time.Time{SandboxTarget: now.Add(time.Second)}},
+			want: "", wake: now.Add(time.Second)},
+		{name: "a failed liveness probe stops the container", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, running("a")), Probes: map[string]Probe{"a-id": {Started: true, LivenessFailed: true}}}, want: "stop a-id"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.in.Now, tc.in.Pod = now, tc.pod
+			got := Decide(tc.in)
+			if say(got) != tc.want {
+				t.Errorf("steps: %s\nwant:  %s", say(got), tc.want)
+			}
+			if !got.Wake.Equal(tc.wake) {
+				t.Errorf("wake = %v, want %v", got.Wake, tc.wake)
+			}
+			if got.Stopped != tc.stop {
+				t.Errorf("stopped = %v, want %v", got.Stopped, tc.stop)
+			}
+		})
+	}
+}
+
+func TestARuntimeOnlyPodIsWoundUpByItsAnnotations(t *testing.T) {
+	c := running("a")
+	c.Annotations = map[string]string{pod.AnnotationTerminationGracePeriod: "7"}
+	plan := Decide(Input{Now: now, Forgotten: true, Have: have(true, c)})
+	if len(plan.Steps) != 1 || plan.Steps[0].Verb != Stop || !plan.Steps[0].Deadline.Equal(now.Add(7*time.Second)) {
+		t.Errorf("steps = %+v, want a stop within 7 s", plan.Steps)
+	}
+}
+
+func TestBackoffDoublesAndStartsOver(t *testing.T) {
+	parity.Proves(t, "LIFE-47")
+	var b Backoff
+	at := now
+	if !b.Until(at, DefaultBackoff).IsZero() {
+		t.Error("the first restart waits")
+	}
+	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		b = b.Next(at, DefaultBackoff)
+		if b.Delay != want*time.Second {
+			t.Fatalf("delay = %v, want %v", b.Delay, want*time.Second)
+		}
+		at = at.Add(b.Delay)
+	}
+	if got := b.Until(at, DefaultBackoff); !got.Equal(at.Add(300 * time.Second)) {
+		t.Errorf("until = %v, want 300 s after the exit", got)
+	}
+	if late := b.Since.Add(601 * time.Second); !b.Until(late, DefaultBackoff).IsZero() || b.Next(late, DefaultBackoff).Delay != 10*time.Second {
+		t.Error("a container that behaved for 600 s does not start over")
+	}
+}
+
+func TestPhase(t *testing.T) {
+	parity.Proves(t, "LIFE-16", "LIFE-17", "LIFE-18", "LIFE-19")
+	always, onFailure, never := v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever
+	for _, tc := range []struct {
+		name  string
+		pod   *v1.Pod
+		have  pod.Runtime
+		going bool
+		want  v1.PodPhase
+	}{
+		{"nothing yet", spec("a", always), pod.Runtime{}, false, v1.PodPending},
+		{"an init container runs", spec("i : a", always), have(true, running("i")), false, v1.PodPending},
+		{"one of two runs", spec("a b", always), have(true, running("a")), false, v1.PodPending},
+		{"all run", spec("a b", always), have(true, running("a"), running("b")), false, v1.PodRunning},
+		{"one crashed and comes back", spec("a b", always), have(true, running("a"), exited("b", 1)), false, v1.PodRunning},
+		{"all crashed and come back", spec("a", always), have(true, exited("a", 1)), false, v1.PodRunning},
+		{"all did their work", spec("a b", onFailure), have(true, exited("a", 0), exited("b", 0)), false, v1.PodSucceeded},
+		{"one failed for good", spec("a b", never), have(true, exited("a", 0), exited("b", 2)), false, v1.PodFailed},
+		{"an init container failed for good", spec("i : a", never), have(true, exited("i", 1)), false, v1.PodFailed},
+		{"an init container will be tried again", spec("i : a", onFailure), have(true, exited("i", 1)), false, v1.PodPending},
+		{"a sidecar does not count", spec("+s : a", never), have(true, running("s"), exited("a", 0)), false, v1.PodSucceeded},
+		{"stopped on request with success", spec("a", always), have(false, exited("a", 0)), true, v1.PodSucceeded},
+		{"stopped on request with failure", spec("a", always), have(false, exited("a", 143)), true, v1.PodFailed},
+		{"stopped before it ever ran", spec("a", always), pod.Runtime{}, true, v1.PodFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Phase(tc.pod, tc.have, tc.going); got != tc.want {
+				t.Errorf("Phase = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestALostContainerCountsAsKilled(t *testing.T) {
+	parity.Proves(t, "LIFE-20")
+	p := spec("a", v1.RestartPolicyNever)
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", ContainerID: "containerd://gone", RestartCount: 2, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	c, ok := Instance(p, pod.Runtime{}, "a")
+	if !ok || c.ExitCode != 137 || c.Reason != "ContainerStatusUnknown" || c.Attempt != 2 {
+		t.Errorf("instance = %+v, %v", c, ok)
+	}
+	if got := Phase(p, pod.Runtime{}, false); got != v1.PodFailed {
+		t.Errorf("Phase = %s, want Failed", got)
+	}
+}

@@ -1,0 +1,120 @@
+package podplan
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Input is everything a decision goes by.
+type Input struct {
+	Now  time.Time
+	Pod  *v1.Pod // nil when only the runtime knows the pod
+	Have pod.Runtime
+
+	// Going is set once the pod is to end, and never taken back.
+	Going *Going
+	// Forgotten says that no source holds the pod any more: whatever the runtime
+	// still has of it is removed.
+	Forgotten bool
+
+	NetworkReady bool // the runtime's network; pods on the host's do not need it
+	VolumesReady bool
+	Busy         map[string]Task      // what is under way, by step target
+	Images       map[string]Image     // by container name
+	Probes       map[string]Probe     // by container ID
+	Backoff      map[string]Backoff   // crash back-off, by container name
+	RetryAt      map[string]time.Time // after a failed step: its target is not tried before
+	LogAttempts  map[string]int       // next attempt by the log files on disk, for containers the runtime has forgotten
+}
+
+// Going says that a pod is to end and how much time its containers have.
+type Going struct {
+	Deadline time.Time // when the grace period is over; it may only move earlier
+}
+
+// Task is a step under way.
+type Task struct {
+	Verb     Verb
+	Deadline time.Time // of a Stop
+}
+
+// Image is what is known of a container's image for one attempt to start it.
+type Image struct {
+	Attempt int
+	Ready   bool
+	RetryAt time.Time // set after a failure
+}
+
+// Probe is what the probes of one container instance have found.
+type Probe struct {
+	Started        bool // no startup probe, or it has succeeded; the postStart hook is done
+	StartupFailed  bool
+	LivenessFailed bool
+}
+
+// Verb is the kind of a step.
+type Verb string
+
+// The verbs. A step's target is a container name for Image and Start, a
+// container ID for Stop and Remove, a sandbox ID for StopSandbox and
+// RemoveSandbox, and [SandboxTarget] for RunSandbox.
+const (
+	RunSandbox    Verb = "run sandbox"
+	StopSandbox   Verb = "stop sandbox"
+	RemoveSandbox Verb = "remove sandbox"
+	FetchImage    Verb = "fetch image"
+	Start         Verb = "start"
+	Stop          Verb = "stop"
+	Remove        Verb = "remove"
+)
+
+// SandboxTarget is the target of RunSandbox: a pod has one at a time.
+const SandboxTarget = "/sandbox"
+
+// Cause says why a container is stopped, where the reader of its event or
+// status needs to know.
+type Cause string
+
+// The causes of a Stop.
+const (
+	CausePodGoing       Cause = ""
+	CauseSandboxChanged Cause = "sandbox changed"
+	CauseSpecChanged    Cause = "definition changed"
+	CauseLiveness       Cause = "failed liveness probe"
+	CauseStartup        Cause = "failed startup probe"
+	CauseUnknownState   Cause = "in an unknown state"
+)
+
+// Step is one thing to do now.
+type Step struct {
+	Verb     Verb
+	Target   string
+	Attempt  int       // RunSandbox, Start, FetchImage
+	Deadline time.Time // Stop: when the container's grace period is over
+	Cause    Cause     // Stop
+	Reason   string    // what a person would want in a log
+}
+
+// Plan is the answer: steps to take now, in order, and when to ask again if
+// nothing else happens first. A zero Wake means that there is nothing to wait for.
+type Plan struct {
+	Steps []Step
+	Wake  time.Time
+	// Waits names what the pod waits for, for people.
+	Waits []string
+	// Held are the containers that wait out a crash back-off, and until when.
+	Held map[string]time.Time
+	// Stopped says that nothing of the pod lives: no container, no ready sandbox.
+	Stopped bool
+}
+
+func (p *Plan) step(s Step)         { p.Steps = append(p.Steps, s) }
+func (p *Plan) waitFor(what string) { p.Waits = append(p.Waits, what) }
+func (p *Plan) wakeAt(t time.Time) {
+	if p.Wake.IsZero() || t.Before(p.Wake) {
+		p.Wake = t
+	}
+}

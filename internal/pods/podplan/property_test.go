@@ -1,0 +1,264 @@
+package podplan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// world is a runtime in virtual time that carries out plans: each step takes a
+// while, may fail, and containers exit on their own.
+type world struct {
+	t     *testing.T
+	r     *rand.Rand
+	seed  uint64
+	now   time.Time
+	pod   *v1.Pod
+	have  pod.Runtime
+	busy  map[string]pending
+	in    Input
+	calm  bool // nothing exits or fails any more
+	trace []string
+	next  int
+}
+
+type pending struct {
+	step Step
+	done time.Time
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 1))
+	shapes := []string{"a", "a b", "i : a", "i j : a b", "+s : a", "i +s j : a b", "+s +t : a"}
+	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
+	return &world{t: t, r: r, seed: seed, now: now, pod: spec(shapes[r.IntN(len(shapes))], policies[r.IntN(len(policies))]),
+		busy: map[string]pending{}, in: Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}}}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d: %s\n%s", w.seed, fmt.Sprintf(format, args...), w.trace[max(0, len(w.trace)-30):])
+}
+
+func (w *world) decide() Plan {
+	in := w.in
+	in.Now, in.Pod, in.Have = w.now, w.pod, w.have
+	in.Busy = map[string]Task{}
+	for target, p := range w.busy {
+		in.Busy[target] = Task{Verb: p.step.Verb, Deadline: p.step.Deadline}
+	}
+	in.Probes = map[string]Probe{}
+	for _, c := range w.have.Containers {
+		in.Probes[c.ID] = Probe{Started: true}
+	}
+	return Decide(in)
+}
+
+// begin checks a step against the rules and puts it under way.
+func (w *world) begin(s Step) {
+	w.trace = append(w.trace, fmt.Sprintf("%v %s %s #%d\n", w.now.Sub(now), s.Verb, s.Target, s.Attempt))
+	if p, ok := w.busy[s.Target]; ok && !(s.Verb == Stop && p.step.Verb == Stop && s.Deadline.Before(p.step.Deadline)) {
+		w.fail("%s %s while %s is under way", s.Verb, s.Target, p.step.Verb)
+	}
+	switch s.Verb {
+	case RunSandbox:
+		if w.in.Going != nil {
+			w.fail("a sandbox for a pod that is going")
+		}
+		if _, ok := w.have.ReadySandbox(); ok {
+			w.fail("a second ready sandbox")
+		}
+	case Start:
+		if w.in.Going != nil {
+			w.fail("%s starts while the pod is going", s.Target)
+		}
+		if _, ok := w.have.ReadySandbox(); !ok {
+			w.fail("%s starts without a sandbox", s.Target)
+		}
+		for _, c := range w.have.Instances(s.Target) {
+			if c.State != pod.StateExited {
+				w.fail("a second live instance of %s", s.Target)
+			}
+			if c.Attempt >= s.Attempt {
+				w.fail("%s starts as attempt %d after attempt %d", s.Target, s.Attempt, c.Attempt)
+			}
+		}
+		w.checkOrder(s.Target)
+	case Remove:
+		c, _ := w.have.ByID(s.Target)
+		if c.State == pod.StateRunning {
+			w.fail("running container %s is removed", c.Name)
+		}
+	case FetchImage:
+		w.in.Images[s.Target] = Image{Attempt: s.Attempt, Ready: true}
+		return
+	}
+	w.busy[s.Target] = pending{s, w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)}
+}
+
+// checkOrder holds a start against the containers that come before it.
+func (w *world) checkOrder(name string) {
+	kind, _, _ := pod.Find(w.pod, name)
+	for k, c := range pod.Containers(w.pod) {
+		if c.Name == name {
+			return
+		}
+		seen, ok := w.have.Latest(c.Name)
+		switch {
+		case k == pod.Init && kind != pod.Sidecar && !(ok && seen.State == pod.StateExited && seen.ExitCode == 0):
+			w.fail("%s starts before init container %s has succeeded", name, c.Name)
+		case k == pod.Sidecar && kind != pod.Sidecar && !ok:
+			w.fail("%s starts before sidecar %s", name, c.Name)
+		}
+	}
+}
+
+// settle carries out the steps whose time has come.
+func (w *world) settle() {
+	targets := make([]string, 0, len(w.busy))
+	for target := range w.busy {
+		targets = append(targets, target)
+	}
+	slices.Sort(targets)
+	for _, target := range targets {
+		p := w.busy[target]
+		if p.done.After(w.now) {
+			continue
+		}
+		delete(w.busy, target)
+		if !w.calm && w.r.IntN(8) == 0 {
+			w.in.RetryAt[target] = w.now.Add(time.Second)
+			continue
+		}
+		delete(w.in.RetryAt, target)
+		w.effect(p.step)
+	}
+}
+
+func (w *world) effect(s Step) {
+	w.next++
+	id := fmt.Sprintf("id%d", w.next)
+	switch s.Verb {
+	case RunSandbox:
+		w.have.Sandboxes = append([]pod.Sandbox{{ID: id, Attempt: uint32(s.Attempt), Ready: true, IPs: []string{"10.0.0.1"}}}, w.have.Sandboxes...)
+	case Start:
+		if prev, again := w.have.Latest(s.Target); again && prev.State == pod.StateExited {
+			w.in.Backoff[s.Target] = w.in.Backoff[s.Target].Next(w.now, DefaultBackoff)
+		}
+		c := instance(s.Target, pod.StateRunning)
+		c.ID, c.Attempt, c.SandboxID, c.StartedAt = id, s.Attempt, w.have.Sandboxes[0].ID, w.now
+		if !w.calm && w.r.IntN(10) == 0 {
+			c.State = pod.StateCreated // the agent died between create and start
+		}
+		w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
+	case Stop:
+		w.exit(s.Target, 143)
+	case Remove:
+		w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers), func(c pod.Container) bool { return c.ID == s.Target })
+	case StopSandbox:
+		w.killSandbox(s.Target)
+	case RemoveSandbox:
+		w.have.Sandboxes = slices.DeleteFunc(slices.Clone(w.have.Sandboxes), func(b pod.Sandbox) bool { return b.ID == s.Target })
+	}
+}
+
+func (w *world) exit(id string, code int32) {
+	cs := slices.Clone(w.have.Containers)
+	for i := range cs {
+		if cs[i].ID == id && cs[i].State != pod.StateExited {
+			cs[i].State, cs[i].ExitCode, cs[i].FinishedAt = pod.StateExited, code, w.now
+		}
+	}
+	w.have.Containers = cs
+}
+
+func (w *world) killSandbox(id string) {
+	bs := slices.Clone(w.have.Sandboxes)
+	for i := range bs {
+		if bs[i].ID == id {
+			bs[i].Ready = false
+		}
+	}
+	w.have.Sandboxes = bs
+}
+
+// disturb lets something happen that nobody asked for.
+func (w *world) disturb() {
+	for _, c := range w.have.Containers {
+		kind, _, _ := pod.Find(w.pod, c.Name)
+		switch {
+		case c.State != pod.StateRunning:
+		case kind == pod.Init:
+			code := int32(w.r.IntN(2))
+			if w.calm || w.in.Going != nil {
+				code = 0
+			}
+			w.exit(c.ID, code) // an init container always ends
+		case !w.calm && w.r.IntN(6) == 0:
+			w.exit(c.ID, int32(w.r.IntN(2)))
+		}
+	}
+	if !w.calm && w.r.IntN(25) == 0 && len(w.have.Sandboxes) > 0 {
+		w.killSandbox(w.have.Sandboxes[0].ID)
+	}
+	w.in.NetworkReady = w.calm || w.r.IntN(4) > 0
+	w.in.VolumesReady = w.calm || w.r.IntN(4) > 0
+}
+
+// turn is one round: look, act, let time pass.
+func (w *world) turn() Plan {
+	w.settle()
+	w.disturb()
+	if w.in.Going == nil && Done(w.pod, w.have) {
+		w.in.Going = &Going{Deadline: w.now.Add(30 * time.Second)}
+	}
+	plan := w.decide()
+	for _, s := range plan.Steps {
+		w.begin(s)
+	}
+	if w.calm && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
+		w.fail("waits for %v and nothing will wake it", plan.Waits)
+	}
+	w.now = w.now.Add(time.Duration(500+w.r.IntN(1500)) * time.Millisecond)
+	if !plan.Wake.IsZero() && len(w.busy) == 0 && plan.Wake.After(w.now) {
+		w.now = plan.Wake
+	}
+	return plan
+}
+
+func TestRandomHistoriesConverge(t *testing.T) {
+	for seed := range uint64(400) {
+		w := newWorld(t, seed)
+		for range 20 + w.r.IntN(60) {
+			w.turn()
+		}
+		w.calm = true
+		for range 400 {
+			w.turn()
+		}
+		if w.in.Going == nil {
+			for kind, c := range pod.Containers(w.pod) {
+				seen, ok := w.have.Latest(c.Name)
+				well := ok && (seen.State == pod.StateRunning || seen.State == pod.StateExited && !Restarts(w.pod, kind, c, seen))
+				if !well && kind != pod.Init {
+					w.fail("%s has not come up: %+v", c.Name, seen)
+				}
+			}
+		}
+		w.in.Going = &Going{Deadline: w.now.Add(30 * time.Second)}
+		w.in.Forgotten = true
+		var last Plan
+		for range 200 {
+			last = w.turn()
+		}
+		if !last.Stopped || !w.have.Empty() {
+			w.fail("the pod does not end: %+v", w.have)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package podsync
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/status"
+)
+
+// What the syncer needs of the other parts. All of it is safe for concurrent
+// use; only methods with a context may block.
+
+// Desired is what should run.
+type Desired interface {
+	// Get tells the specification and, for a static pod, the API server's picture
+	// of it, if there is one.
+	Get(types.UID) (spec, mirror *v1.Pod, known bool)
+	UIDs() []types.UID
+	// Ready reports whether every source has delivered once; before that, a pod
+	// that is not known may simply not have been heard of yet.
+	Ready() bool
+}
+
+// Observed is what does run.
+type Observed interface {
+	Get(types.UID) (pod.Runtime, bool)
+	UIDs() []types.UID
+	// Refresh re-reads one pod from the runtime.
+	Refresh(context.Context, types.UID) (pod.Runtime, error)
+	// Synced is closed when the runtime was listed once.
+	Synced() <-chan struct{}
+}
+
+// StartContainer is what the start of one container goes by.
+type StartContainer struct {
+	Pod      *v1.Pod
+	Kind     pod.Kind
+	Spec     *v1.Container
+	Sandbox  pod.Sandbox
+	PodIPs   []string
+	Attempt  int
+	ImageRef string
+	TargetID string // of an ephemeral container's target
+	// Mounts gives the volumes' mounts; expand resolves $(NAME) of the
+	// container's environment.
+	Mounts func(expand func(string) (string, error)) ([]pod.Mount, error)
+}
+
+// StopContainer is what the stop of one container goes by.
+type StopContainer struct {
+	Pod       *v1.Pod // nil when only the runtime knows the pod
+	Spec      *v1.Container
+	Container pod.Container
+	PodIPs    []string
+	Grace     time.Duration
+	Message   string // of the Killing event; empty for the usual one
+}
+
+// Containers acts on the runtime, one verb at a time. Stopping or removing what
+// is already stopped or gone is not an error.
+type Containers interface {
+	RunSandbox(ctx context.Context, p *v1.Pod, attempt int) error
+	StopSandbox(ctx context.Context, id string) error
+	RemoveSandbox(ctx context.Context, id string) error
+	// Start returns when the container runs and its postStart hook is done. A
+	// *StartError tells what to show while the container waits.
+	Start(ctx context.Context, s StartContainer) error
+	Stop(ctx context.Context, s StopContainer) error
+	Remove(ctx context.Context, ref pod.Ref, c pod.Container) error
+	// NextAttempt is the attempt that the container's log files call for.
+	NextAttempt(ref pod.Ref, container string) int
+}
+
+// StartError is a failed start as a container's status shows it.
+type StartError struct {
+	Reason string
+	Err    error
+}
+
+func (e *StartError) Error() string { return e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// ImageResult is what is known of an image; none of Ready and Reason set means
+// that it is being fetched.
+type ImageResult struct {
+	Ready   bool
+	Ref     string
+	Reason  string // why the container waits
+	Message string
+	RetryAt time.Time
+}
+
+// Images fetches images. Ensure never blocks; the pod is woken when a result is
+// there.
+type Images interface {
+	Ensure(p *v1.Pod, spec *v1.Container, attempt int) ImageResult
+	Forget(types.UID)
+}
+
+// Volumes prepares and releases what a pod's containers mount. The pod is woken
+// when an answer changes.
+type Volumes interface {
+	Want(*v1.Pod)
+	Ready(types.UID) (bool, error)
+	Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error)
+	Release(pod.Ref)
+	Released(types.UID) (bool, error)
+}
+
+// Objects keeps the ConfigMaps and Secrets that pods refer to.
+type Objects interface {
+	Register(*v1.Pod)
+	Unregister(types.UID)
+}
+
+// Cgroups keeps the pods' cgroups.
+type Cgroups interface {
+	EnsurePod(ctx context.Context, p *v1.Pod) error
+	RemovePod(ctx context.Context, uid types.UID) error
+}
+
+// Probes runs the probes of running containers. The pod is woken when a result
+// changes.
+type Probes interface {
+	// Sync tells which containers of the pod there are now.
+	Sync(p *v1.Pod, have pod.Runtime, podIPs []string, going bool)
+	Result(p *v1.Pod, c pod.Container) status.Probe
+	Forget(types.UID)
+}
+
+// Status publishes. Publish never blocks; the last facts of a pod win.
+type Status interface {
+	Publish(status.Facts)
+	Forget(types.UID)
+}
+
+// Rejection says why a pod may not run on this node.
+type Rejection struct {
+	Reason  string
+	Message string
+}
+
+// Dirs makes and removes a pod's own directories.
+type Dirs interface {
+	Make(uid types.UID) error
+	// Remove removes the pod's directory and its log directory. It refuses while
+	// anything is mounted below.
+	Remove(ctx context.Context, ref pod.Ref) error
+}

@@ -1,0 +1,214 @@
+package podsync
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// Config holds what a Syncer is built from. Every field is required.
+type Config struct {
+	Desired    Desired
+	Observed   Observed
+	Containers Containers
+	Images     Images
+	Volumes    Volumes
+	Objects    Objects
+	Cgroups    Cgroups
+	Probes     Probes
+	Status     Status
+	Admit      func(p *v1.Pod, active []*v1.Pod) *Rejection
+	// NetworkReady reports whether the runtime can give pods a network.
+	NetworkReady func() error
+	// HostIPs are the node's addresses, primary family first; nil until known.
+	HostIPs func() []string
+	Events  pod.Events
+	Dirs    Dirs
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Syncer runs one worker for each pod that a source or the runtime knows.
+type Syncer struct {
+	cfg Config
+
+	mu      sync.Mutex
+	ctx     context.Context // of Run; nil before
+	workers map[types.UID]*worker
+	// holders are the pods that run, or may run, under each full name; only the
+	// first may, the others wait for their turn in order of arrival.
+	holders  map[string][]types.UID
+	admitted map[types.UID]*v1.Pod // pods that take up the node's resources
+	group    sync.WaitGroup
+}
+
+// New makes a Syncer. Nothing happens before Run.
+func New(cfg Config) *Syncer {
+	return &Syncer{cfg: cfg, workers: map[types.UID]*worker{}, holders: map[string][]types.UID{}, admitted: map[types.UID]*v1.Pod{}}
+}
+
+// Run wakes every known pod once and then serves wake-ups until ctx ends. It
+// returns when all workers have ended; running pods are left as they are.
+func (s *Syncer) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.ctx = ctx
+	s.mu.Unlock()
+	s.WakeAll()
+	<-ctx.Done()
+	s.group.Wait()
+	return nil
+}
+
+// Wake has the pod looked at. It never blocks.
+func (s *Syncer) Wake(uid types.UID) { s.wake(uid, false) }
+
+// Adopt has pods looked after of which only traces on the node tell, such as a
+// directory or a cgroup: unless a source knows them, all of it is released.
+func (s *Syncer) Adopt(uids []types.UID) {
+	for _, uid := range uids {
+		s.wake(uid, true)
+	}
+}
+
+func (s *Syncer) wake(uid types.UID, adopt bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil || s.ctx.Err() != nil {
+		return
+	}
+	w, ok := s.workers[uid]
+	if !ok {
+		w = newWorker(s, uid)
+		w.adopted = adopt
+		s.workers[uid] = w
+		ctx := s.ctx
+		s.group.Go(func() { w.run(ctx) })
+	}
+	w.poke()
+}
+
+// WakeAll has every pod looked at that a source, the runtime or a worker knows.
+func (s *Syncer) WakeAll() {
+	uids := map[types.UID]bool{}
+	for _, uid := range s.cfg.Desired.UIDs() {
+		uids[uid] = true
+	}
+	for _, uid := range s.cfg.Observed.UIDs() {
+		uids[uid] = true
+	}
+	s.mu.Lock()
+	for uid := range s.workers {
+		uids[uid] = true
+	}
+	s.mu.Unlock()
+	for uid := range uids {
+		s.Wake(uid)
+	}
+}
+
+// Knows reports whether a worker looks after the pod; what belongs to a pod that
+// nobody knows may be cleaned away.
+func (s *Syncer) Knows(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.workers[uid]
+	return ok
+}
+
+// Evict ends the pod with the given status reason and message. It returns at
+// once; a pod that is going already keeps its first reason.
+func (s *Syncer) Evict(uid types.UID, grace time.Duration, reason, message string) {
+	s.mu.Lock()
+	w, ok := s.workers[uid]
+	s.mu.Unlock()
+	if ok {
+		w.evict(grace, reason, message)
+	}
+}
+
+// leave drops a worker that has nothing left to do, unless it was woken
+// meanwhile. A pod that its source holds again gets a new worker.
+func (s *Syncer) leave(w *worker) bool {
+	s.mu.Lock()
+	if len(w.wake) > 0 {
+		s.mu.Unlock()
+		return false
+	}
+	delete(s.workers, w.uid)
+	delete(s.admitted, w.uid)
+	s.mu.Unlock()
+	if _, _, again := s.cfg.Desired.Get(w.uid); again {
+		s.Wake(w.uid)
+	}
+	return true
+}
+
+// claim asks for the full name and reports whether the pod may run under it.
+func (s *Syncer) claim(name string, uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := s.holders[name]
+	for i, u := range line {
+		if u == uid {
+			return i == 0
+		}
+	}
+	s.holders[name] = append(line, uid)
+	return len(line) == 0
+}
+
+// release gives the full name to the next in line and wakes it.
+func (s *Syncer) release(name string, uid types.UID) {
+	s.mu.Lock()
+	line := s.holders[name]
+	for i, u := range line {
+		if u == uid {
+			line = append(line[:i:i], line[i+1:]...)
+			break
+		}
+	}
+	var next types.UID
+	if len(line) == 0 {
+		delete(s.holders, name)
+	} else {
+		s.holders[name] = line
+		next = line[0]
+	}
+	s.mu.Unlock()
+	if next != "" {
+		s.Wake(next)
+	}
+}
+
+// admit decides once whether the pod may run here. Admissions happen one after
+// another, each seeing the pods admitted before it.
+func (s *Syncer) admit(p *v1.Pod, running bool) *Rejection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !running {
+		active := make([]*v1.Pod, 0, len(s.admitted))
+		for _, other := range s.admitted {
+			if other.UID != p.UID {
+				active = append(active, other)
+			}
+		}
+		if r := s.cfg.Admit(p, active); r != nil {
+			return r
+		}
+	}
+	s.admitted[p.UID] = p
+	return nil
+}
+
+// vacate takes an ended pod out of the account of the node's resources.
+func (s *Syncer) vacate(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.admitted, uid)
+}

@@ -1,0 +1,237 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/internal/pods/status"
+)
+
+// task is one step under way.
+type task struct {
+	verb     podplan.Verb
+	deadline time.Time
+	cancel   context.CancelFunc
+}
+
+// retry is the pause after a failed step.
+type retry struct {
+	at    time.Time
+	pause time.Duration
+}
+
+const (
+	firstPause = time.Second
+	maxPause   = 10 * time.Second
+)
+
+// do starts the steps of a plan, each as a task of its own.
+func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Plan, have pod.Runtime) {
+	for _, step := range plan.Steps {
+		if step.Verb == podplan.FetchImage {
+			continue // asked for already
+		}
+		if run := w.effect(step, have); run != nil {
+			w.spawn(ctx, tasks, step.Target, task{verb: step.Verb, deadline: step.Deadline}, run)
+		}
+	}
+}
+
+// spawn runs f as the task of its target. A task that is under way for the
+// target is cancelled: it was a stop with a longer grace period.
+func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string, t task, f func(context.Context) error) {
+	ctx, t.cancel = context.WithCancel(ctx)
+	mine := &t
+	w.mu.Lock()
+	if old, ok := w.tasks[target]; ok {
+		old.cancel()
+	}
+	w.tasks[target] = mine
+	w.mu.Unlock()
+	tasks.Go(func() {
+		defer t.cancel()
+		err := f(ctx)
+		// The next turn must see what the task did before it sees it done.
+		if actsOnRuntime(t.verb) {
+			if _, rerr := w.s.cfg.Observed.Refresh(ctx, w.uid); rerr != nil && ctx.Err() == nil {
+				w.log.Warn("cannot re-read pod", "after", t.verb, "err", rerr)
+			}
+		}
+		w.settle(target, mine, err)
+	})
+}
+
+func actsOnRuntime(v podplan.Verb) bool { return v != removeCgroup && v != removeDirs }
+
+// settle records how a task ended and wakes the worker.
+func (w *worker) settle(target string, t *task, err error) {
+	w.mu.Lock()
+	if w.tasks[target] == t {
+		delete(w.tasks, target)
+		if err == nil {
+			delete(w.retries, target)
+		} else {
+			r := w.retries[target]
+			r.pause = min(max(2*r.pause, firstPause), maxPause)
+			r.at = w.s.cfg.Now().Add(r.pause)
+			w.retries[target] = r
+			if !errors.Is(err, context.Canceled) {
+				w.log.Warn("cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+// effect is the work of one step.
+func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Context) error {
+	cfg, spec, id := &w.s.cfg, w.spec, step.Target
+	w.log.Debug("step", "verb", step.Verb, "target", step.Target, "attempt", step.Attempt, "why", step.Reason)
+	switch step.Verb {
+	case podplan.RunSandbox:
+		if len(have.Sandboxes) > 0 || len(have.Containers) > 0 {
+			cfg.Events.Pod(spec, "", v1.EventTypeNormal, pod.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
+		}
+		return func(ctx context.Context) error { return w.runSandbox(ctx, spec, step.Attempt) }
+	case podplan.Start:
+		return w.start(step, have)
+	case podplan.Stop:
+		return w.stop(step, have)
+	case podplan.StopSandbox:
+		return func(ctx context.Context) error {
+			err := cfg.Containers.StopSandbox(ctx, id)
+			if err != nil && spec != nil && ctx.Err() == nil {
+				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+err.Error())
+			}
+			return err
+		}
+	case podplan.RemoveSandbox:
+		return func(ctx context.Context) error { return cfg.Containers.RemoveSandbox(ctx, id) }
+	case podplan.Remove:
+		c, ok := have.ByID(id)
+		if !ok {
+			return nil
+		}
+		return func(ctx context.Context) error { return cfg.Containers.Remove(ctx, w.ref(have), c) }
+	}
+	return nil
+}
+
+// ref names the pod, by its specification or by what the runtime says.
+func (w *worker) ref(have pod.Runtime) pod.Ref {
+	if w.spec != nil {
+		return pod.RefOf(w.spec)
+	}
+	return have.Ref
+}
+
+func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) error {
+	cfg := &w.s.cfg
+	fail := func(reason, message string, err error) error {
+		if ctx.Err() == nil {
+			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+err.Error())
+		}
+		return err
+	}
+	if err := cfg.Dirs.Make(spec.UID); err != nil {
+		return fail(pod.EventFailed, "error making pod data directories", err)
+	}
+	if err := cfg.Cgroups.EnsurePod(ctx, spec); err != nil {
+		return fail(pod.EventFailedCreateContainer, "unable to ensure pod container exists", err)
+	}
+	if err := cfg.Containers.RunSandbox(ctx, spec, attempt); err != nil {
+		return fail(pod.EventFailedCreateSandbox, "Failed to create pod sandbox", err)
+	}
+	return nil
+}
+
+// start starts a container. A restart counts against its back-off from now on.
+func (w *worker) start(step podplan.Step, have pod.Runtime) func(context.Context) error {
+	name, spec := step.Target, w.spec
+	kind, c, ok := pod.Find(spec, name)
+	sandbox, ready := have.ReadySandbox()
+	if !ok || !ready {
+		return nil
+	}
+	s := StartContainer{Pod: spec, Kind: kind, Spec: c, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
+		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(spec, name, have)}
+	if _, again := podplan.Instance(spec, have, name); again {
+		w.mu.Lock()
+		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), podplan.DefaultBackoff)
+		w.mu.Unlock()
+	}
+	return func(ctx context.Context) error {
+		s.Mounts = func(expand func(string) (string, error)) ([]pod.Mount, error) {
+			return w.s.cfg.Volumes.Mounts(ctx, spec, c, expand)
+		}
+		err := w.s.cfg.Containers.Start(ctx, s)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err == nil {
+			delete(w.waiting, name)
+			return nil
+		}
+		var failed *StartError
+		if errors.As(err, &failed) {
+			w.waiting[name] = status.Waiting{Reason: failed.Reason, Message: failed.Err.Error()}
+		} else {
+			w.waiting[name] = status.Waiting{Reason: pod.ReasonRunContainer, Message: err.Error()}
+		}
+		return fmt.Errorf("start container %s: %w", name, err)
+	}
+}
+
+// ephemeralTarget is the container whose processes an ephemeral one may see.
+func ephemeralTarget(p *v1.Pod, name string, have pod.Runtime) string {
+	for i := range p.Spec.EphemeralContainers {
+		e := &p.Spec.EphemeralContainers[i]
+		if e.Name != name || e.TargetContainerName == "" {
+			continue
+		}
+		if c, ok := have.Latest(e.TargetContainerName); ok {
+			return c.ID
+		}
+	}
+	return ""
+}
+
+func (w *worker) stop(step podplan.Step, have pod.Runtime) func(context.Context) error {
+	c, ok := have.ByID(step.Target)
+	if !ok {
+		return nil
+	}
+	stop := StopContainer{Pod: w.spec, Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0)}
+	if w.spec != nil {
+		if _, spec, ok := pod.Find(w.spec, c.Name); ok {
+			stop.Spec = spec
+		}
+	}
+	switch step.Cause {
+	case podplan.CauseSpecChanged:
+		stop.Message = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
+	case podplan.CauseLiveness, podplan.CauseStartup:
+		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
+	}
+	return func(ctx context.Context) error { return w.s.cfg.Containers.Stop(ctx, stop) }
+}
+
+// nextRetry is the earliest end of a pause that is still to come.
+func (w *worker) nextRetry(now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var next time.Time
+	for _, r := range w.retries {
+		if r.at.After(now) {
+			next = earlier(next, r.at)
+		}
+	}
+	return next
+}

@@ -1,0 +1,87 @@
+package podsync
+
+import (
+	"context"
+	"sync"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+)
+
+// Tasks of a pod's end that are no steps of the plan: they do not concern the
+// runtime.
+const (
+	removeCgroup podplan.Verb = "remove cgroup"
+	removeDirs   podplan.Verb = "remove directories"
+)
+
+// windUp releases what a stopped pod still holds on the node, in an order: its
+// volumes, then the objects they were made from, then its cgroup. It reports
+// whether all of it is released.
+func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup) bool {
+	cfg := &w.s.cfg
+	have, _ := cfg.Observed.Get(w.uid)
+	ref := w.ref(have)
+	ref.UID = w.uid
+	cfg.Volumes.Release(ref)
+	if done, err := cfg.Volumes.Released(w.uid); !done {
+		if err != nil && err.Error() != w.volumeErr {
+			w.volumeErr = err.Error()
+			w.log.Warn("cannot release volumes", "err", err)
+		}
+		return false
+	}
+	cfg.Objects.Unregister(w.uid)
+	w.s.vacate(w.uid)
+	w.mu.Lock()
+	gone := w.cgroupGone
+	w.mu.Unlock()
+	if !gone {
+		w.once(ctx, tasks, removeCgroup, func(ctx context.Context) error {
+			if err := cfg.Cgroups.RemovePod(ctx, w.uid); err != nil {
+				return err
+			}
+			w.mu.Lock()
+			w.cgroupGone = true
+			w.mu.Unlock()
+			return nil
+		})
+	}
+	return gone
+}
+
+// leaveNothing removes the directories of a pod that no source knows and of
+// which the runtime holds nothing any more. It reports whether nothing is left.
+func (w *worker) leaveNothing(ctx context.Context, tasks *sync.WaitGroup, have pod.Runtime) bool {
+	if w.known || !have.Empty() {
+		return false
+	}
+	ref := w.ref(have)
+	ref.UID = w.uid
+	w.mu.Lock()
+	gone := w.dirsGone
+	w.mu.Unlock()
+	if !gone {
+		w.once(ctx, tasks, removeDirs, func(ctx context.Context) error {
+			if err := w.s.cfg.Dirs.Remove(ctx, ref); err != nil {
+				return err
+			}
+			w.mu.Lock()
+			w.dirsGone = true
+			w.mu.Unlock()
+			return nil
+		})
+	}
+	return gone
+}
+
+// once starts a task unless it is under way or waits after a failure.
+func (w *worker) once(ctx context.Context, tasks *sync.WaitGroup, verb podplan.Verb, f func(context.Context) error) {
+	w.mu.Lock()
+	_, busy := w.tasks[string(verb)]
+	waits := w.retries[string(verb)].at.After(w.s.cfg.Now())
+	w.mu.Unlock()
+	if !busy && !waits {
+		w.spawn(ctx, tasks, string(verb), task{verb: verb}, f)
+	}
+}

@@ -1,0 +1,497 @@
+package podsync
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/internal/pods/status"
+)
+
+// worker looks after one pod. Its turn runs on one goroutine; its tasks run on
+// others and share with it what mu guards.
+type worker struct {
+	s    *Syncer
+	uid  types.UID
+	log  *slog.Logger
+	wake chan struct{} // capacity 1: one waiting poke says all there is to say
+
+	// Only the turn touches these.
+	spec        *v1.Pod // the last specification seen; kept when the source forgets the pod
+	mirror      *v1.Pod // of a static pod; nil while the API server has none
+	known       bool    // a source holds the pod now
+	vanished    bool    // no source held it once; it is not taken up again by this worker
+	adopted     bool    // only traces on the node tell of it; set before the first turn
+	rejected    bool
+	admitted    bool
+	podIPs      []string
+	started     time.Time // when the pod's life on this node began; status.startTime
+	images      map[string]imageFact
+	held        map[string]time.Time // containers whose back-off was announced, and until when
+	networkSaid bool
+	volumeErr   string
+
+	mu         sync.Mutex
+	going      *podplan.Going
+	grace      time.Duration // the shortest period asked for since the pod is going
+	override   *status.Override
+	tasks      map[string]*task
+	retries    map[string]retry
+	waiting    map[string]status.Waiting // failed starts, by container name
+	backoff    map[string]podplan.Backoff
+	cgroupGone bool
+	dirsGone   bool
+}
+
+type imageFact struct {
+	attempt int
+	result  ImageResult
+}
+
+func newWorker(s *Syncer, uid types.UID) *worker {
+	return &worker{
+		s: s, uid: uid, wake: make(chan struct{}, 1),
+		log:     s.cfg.Log.With("uid", uid),
+		images:  map[string]imageFact{},
+		held:    map[string]time.Time{},
+		tasks:   map[string]*task{},
+		retries: map[string]retry{},
+		waiting: map[string]status.Waiting{},
+		backoff: map[string]podplan.Backoff{},
+	}
+}
+
+func (w *worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) run(ctx context.Context) {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+		next, gone := w.turn(ctx, &tasks)
+		if gone && w.s.leave(w) {
+			return
+		}
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(next.Sub(w.s.cfg.Now()), 0))
+		}
+	}
+}
+
+// turn looks at the pod once and starts what is to be done. It tells when to
+// look again if nothing happens first, and whether nothing is left to look after.
+func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Time, gone bool) {
+	cfg := &w.s.cfg
+	now := cfg.Now()
+	select {
+	case <-cfg.Observed.Synced():
+	default:
+		return time.Time{}, false // what runs is not known yet
+	}
+	spec, mirror, known := cfg.Desired.Get(w.uid)
+	switch {
+	case w.vanished:
+		// A pod that comes back has to wait for its first life to end.
+		known = false
+	case known:
+		w.learn(spec)
+		w.mirror = mirror
+	case !cfg.Desired.Ready():
+		return time.Time{}, false // its source may not have spoken yet
+	}
+	w.known = known
+	w.vanished = !known
+	have, _ := cfg.Observed.Get(w.uid)
+	have.UID = w.uid
+	switch {
+	case w.spec == nil && have.Empty() && !w.adopted:
+		return time.Time{}, true // a late word of a pod that is gone
+	case w.spec != nil && !w.claimTurn(have):
+		if !known {
+			w.forget()
+		}
+		return time.Time{}, !known
+	case w.spec != nil:
+		w.begin(now, have)
+	}
+	next = w.judge(now, have)
+	in := w.input(now, have)
+	plan := podplan.Decide(in)
+	if w.askImages(&plan) {
+		in.Images = w.imageFacts()
+		plan = podplan.Decide(in)
+		w.askImages(&plan)
+	}
+	w.announce(now, plan)
+	w.do(ctx, tasks, plan, have)
+	finished := plan.Stopped && w.windUp(ctx, tasks)
+	w.publish(have, finished)
+	if finished && w.leaveNothing(ctx, tasks, have) {
+		w.forget()
+		return time.Time{}, true
+	}
+	return earlier(next, earlier(plan.Wake, w.nextRetry(now))), false
+}
+
+// learn takes up the specification.
+func (w *worker) learn(spec *v1.Pod) {
+	if w.spec == nil {
+		w.log = w.log.With("pod", spec.Namespace+"/"+spec.Name)
+	}
+	w.spec = spec
+}
+
+// claimTurn keeps a static pod back while another of the same full name is not
+// gone. What runs already has its turn.
+func (w *worker) claimTurn(have pod.Runtime) bool {
+	return !pod.IsStatic(w.spec) || w.s.claim(pod.FullName(w.spec), w.uid) || !have.Empty()
+}
+
+// begin fixes when the pod's life on this node began: what the stored status
+// says, else the oldest trace in the runtime, else now.
+func (w *worker) begin(now time.Time, have pod.Runtime) {
+	switch {
+	case w.spec.Status.StartTime != nil && !pod.IsStatic(w.spec):
+		w.started = w.spec.Status.StartTime.Time
+	case !w.started.IsZero():
+	case len(have.Sandboxes) > 0:
+		w.started = have.Sandboxes[len(have.Sandboxes)-1].CreatedAt
+	default:
+		w.started = now
+	}
+}
+
+// judge finds out whether the pod is to end, and when that has to be asked again.
+func (w *worker) judge(now time.Time, have pod.Runtime) (next time.Time) {
+	p := w.spec
+	if p == nil {
+		return time.Time{}
+	}
+	switch {
+	case !w.known:
+		w.end(now, pod.Grace(p), nil, "gone from its source")
+		return time.Time{}
+	case p.DeletionTimestamp != nil && !pod.IsMirror(p):
+		w.end(now, pod.Grace(p), nil, "deleted")
+		return time.Time{}
+	case pod.IsTerminal(p) && !pod.IsStatic(p):
+		w.end(now, pod.Grace(p), nil, "its stored phase is "+string(p.Status.Phase))
+		return time.Time{}
+	}
+	w.admitOnce(now, have)
+	if podplan.Done(p, have) {
+		w.end(now, pod.Grace(p), nil, "done")
+		return time.Time{}
+	}
+	if p.Spec.ActiveDeadlineSeconds != nil {
+		until := w.started.Add(time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second)
+		if !now.Before(until) {
+			const message = "Pod was active on the node longer than the specified deadline"
+			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message}, "over its deadline") {
+				w.s.cfg.Events.Pod(p, "", v1.EventTypeNormal, pod.EventDeadlineExceeded, message)
+			}
+			return time.Time{}
+		}
+		return until
+	}
+	return time.Time{}
+}
+
+// admitOnce lets the pod be judged on its arrival. A pod whose containers are
+// there already was admitted by an earlier agent.
+func (w *worker) admitOnce(now time.Time, have pod.Runtime) {
+	if w.admitted || w.rejected {
+		return
+	}
+	r := w.s.admit(w.spec, !have.Empty())
+	if r == nil {
+		w.admitted = true
+		return
+	}
+	w.rejected = true
+	message := "Pod was rejected: " + r.Message
+	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, r.Reason, r.Message)
+	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message}, "rejected")
+}
+
+// end makes the pod go, or shortens the time it has left. It reports whether
+// the pod was not going before.
+func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	deadline := now.Add(grace)
+	if w.going != nil {
+		// A second deletion may name a shorter period, which counts from now. It
+		// never gets longer.
+		if grace < w.grace {
+			w.grace = grace
+			if deadline.Before(w.going.Deadline) {
+				w.going = &podplan.Going{Deadline: deadline}
+			}
+		}
+		return false
+	}
+	w.going = &podplan.Going{Deadline: deadline}
+	w.grace = grace
+	if w.override == nil {
+		w.override = o
+	}
+	w.log.Info("pod is going", "why", why, "grace", grace)
+	return true
+}
+
+func (w *worker) evict(grace time.Duration, reason, message string) {
+	w.end(w.s.cfg.Now(), grace, &status.Override{Phase: v1.PodFailed, Reason: reason, Message: message, Disruption: "TerminationByKubelet"}, "evicted")
+	w.poke()
+}
+
+// input gathers what the decision goes by.
+func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
+	cfg := &w.s.cfg
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Images: w.imageFacts()}
+	if w.spec != nil {
+		w.seeIPs(have)
+		w.mu.Lock()
+		isGoing := w.going != nil
+		w.mu.Unlock()
+		if !isGoing {
+			in.NetworkReady = w.networkReady()
+			cfg.Objects.Register(w.spec)
+			cfg.Volumes.Want(w.spec)
+			in.VolumesReady = w.volumesReady()
+		}
+		cfg.Probes.Sync(w.spec, have, w.podIPs, isGoing)
+		in.Probes = map[string]podplan.Probe{}
+		for _, c := range have.Containers {
+			if c.State == pod.StateRunning {
+				r := cfg.Probes.Result(w.spec, c)
+				in.Probes[c.ID] = podplan.Probe{Started: r.Started, StartupFailed: r.StartupFailed, LivenessFailed: r.LivenessFailed}
+			}
+		}
+		in.LogAttempts = w.logAttempts(have)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.going != nil {
+		g := *w.going
+		in.Going = &g
+	}
+	in.Busy = make(map[string]podplan.Task, len(w.tasks))
+	for target, t := range w.tasks {
+		in.Busy[target] = podplan.Task{Verb: t.verb, Deadline: t.deadline}
+		if t.verb == podplan.Start {
+			// Its postStart hook may still run: what waits for it goes on waiting.
+			if c, ok := have.Latest(target); ok {
+				in.Probes[c.ID] = podplan.Probe{}
+			}
+		}
+	}
+	in.RetryAt = make(map[string]time.Time, len(w.retries))
+	for target, r := range w.retries {
+		in.RetryAt[target] = r.at
+	}
+	in.Backoff = maps.Clone(w.backoff)
+	return in
+}
+
+func (w *worker) imageFacts() map[string]podplan.Image {
+	facts := make(map[string]podplan.Image, len(w.images))
+	for name, f := range w.images {
+		facts[name] = podplan.Image{Attempt: f.attempt, Ready: f.result.Ready, RetryAt: f.result.RetryAt}
+	}
+	return facts
+}
+
+// logAttempts asks the log directory only for containers that the runtime does
+// not hold: it is a look at the disk.
+func (w *worker) logAttempts(have pod.Runtime) map[string]int {
+	var m map[string]int
+	for _, spec := range pod.Containers(w.spec) {
+		if _, ok := podplan.Instance(w.spec, have, spec.Name); ok {
+			continue
+		}
+		if f, ok := w.images[spec.Name]; ok {
+			m = put(m, spec.Name, f.attempt) // asked before
+		} else if n := w.s.cfg.Containers.NextAttempt(pod.RefOf(w.spec), spec.Name); n > 0 {
+			m = put(m, spec.Name, n)
+		}
+	}
+	return m
+}
+
+func (w *worker) seeIPs(have pod.Runtime) {
+	if w.spec.Spec.HostNetwork {
+		w.podIPs = w.s.cfg.HostIPs()
+		return
+	}
+	if s, ok := have.ReadySandbox(); ok && len(s.IPs) > 0 {
+		w.podIPs = s.IPs
+	}
+}
+
+func (w *worker) networkReady() bool {
+	err := w.s.cfg.NetworkReady()
+	if err == nil || w.spec.Spec.HostNetwork {
+		w.networkSaid = false
+		return err == nil
+	}
+	if !w.networkSaid {
+		w.networkSaid = true
+		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventNetworkNotReady, "network is not ready: "+err.Error())
+	}
+	return false
+}
+
+func (w *worker) volumesReady() bool {
+	ready, err := w.s.cfg.Volumes.Ready(w.uid)
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != w.volumeErr {
+		w.volumeErr = said
+		if said != "" {
+			w.log.Warn("cannot prepare volumes", "err", err)
+		}
+	}
+	return ready
+}
+
+// askImages asks for the images that the plan wants. It reports whether any
+// answer changed what is known.
+func (w *worker) askImages(plan *podplan.Plan) (changed bool) {
+	for _, step := range plan.Steps {
+		if step.Verb != podplan.FetchImage {
+			continue
+		}
+		_, spec, ok := pod.Find(w.spec, step.Target)
+		if !ok {
+			continue
+		}
+		r := w.s.cfg.Images.Ensure(w.spec, spec, step.Attempt)
+		before, known := w.images[step.Target]
+		if !known || before.attempt != step.Attempt || before.result != r {
+			changed = true
+		}
+		w.images[step.Target] = imageFact{attempt: step.Attempt, result: r}
+		w.mu.Lock()
+		switch {
+		case r.Reason != "":
+			w.waiting[step.Target] = status.Waiting{Reason: r.Reason, Message: r.Message}
+		case r.Ready && isImageReason(w.waiting[step.Target].Reason):
+			delete(w.waiting, step.Target)
+		}
+		w.mu.Unlock()
+	}
+	return changed
+}
+
+func isImageReason(reason string) bool {
+	switch reason {
+	case pod.ReasonErrImagePull, pod.ReasonImagePullBackOff, pod.ReasonErrImageNeverPull, pod.ReasonInvalidImageName,
+		pod.ReasonImageInspectError, pod.ReasonRegistryUnavailable, pod.ReasonSignatureValidation:
+		return true
+	}
+	return false
+}
+
+// announce shows containers that wait out a back-off, once for each wait.
+func (w *worker) announce(now time.Time, plan podplan.Plan) {
+	for name, until := range plan.Held {
+		if w.held[name].Equal(until) {
+			continue
+		}
+		w.held[name] = until
+		w.mu.Lock()
+		delay := w.backoff[name].Delay
+		w.waiting[name] = status.Waiting{
+			Reason:  pod.ReasonCrashLoopBackOff,
+			Message: "back-off " + delay.String() + " restarting failed container=" + name + " pod=" + podTag(w.spec),
+		}
+		w.mu.Unlock()
+		w.s.cfg.Events.Pod(w.spec, name, v1.EventTypeWarning, pod.EventBackOff,
+			"Back-off restarting failed container "+name+" in pod "+podTag(w.spec))
+	}
+	for name := range w.held {
+		if _, still := plan.Held[name]; !still {
+			delete(w.held, name)
+		}
+	}
+}
+
+// podTag names a pod in messages, as readers of events know it.
+func podTag(p *v1.Pod) string { return pod.FullName(p) + "(" + string(p.UID) + ")" }
+
+// publish hands the facts of the pod's status on.
+func (w *worker) publish(have pod.Runtime, finished bool) {
+	if w.spec == nil || !w.known {
+		return
+	}
+	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live(), Finished: finished,
+		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
+	for _, c := range have.Containers {
+		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
+	}
+	w.mu.Lock()
+	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
+	for target, t := range w.tasks {
+		switch t.verb {
+		case podplan.RunSandbox:
+			f.Down = false
+		case podplan.Start:
+			f.Down = false
+			if c, ok := have.Latest(target); ok { // its postStart hook runs
+				f.Probes[c.ID] = status.Probe{}
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.s.cfg.Status.Publish(f)
+}
+
+// forget drops what other parts keep for the pod.
+func (w *worker) forget() {
+	cfg := &w.s.cfg
+	cfg.Probes.Forget(w.uid)
+	cfg.Images.Forget(w.uid)
+	cfg.Status.Forget(w.uid)
+	if w.spec != nil {
+		w.s.release(pod.FullName(w.spec), w.uid)
+		w.log.Info("pod is gone")
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func put(m map[string]int, k string, v int) map[string]int {
+	if m == nil {
+		m = map[string]int{}
+	}
+	m[k] = v
+	return m
+}

@@ -1,0 +1,10 @@
+package probe
+
+// Names the outside depends on.
+const (
+	userAgentPrefix = "kube-probe/"
+
+	kindLiveness  = "Liveness"
+	kindReadiness = "Readiness"
+	kindStartup   = "Startup"
+)

@@ -1,0 +1,19 @@
+// Package probe asks containers how they are: startup, liveness and readiness
+// probes by exec, HTTP, TCP and gRPC. It owns the probe results.
+//
+// All probes of the node hang on one schedule, a heap ordered by when each is
+// due, with one timer for the earliest. A probe that is due runs on a goroutine
+// that ends with it; at most Config.Workers run at a time, so that thousands of
+// probes cost a heap entry each and no goroutine. The first probe of a kind is
+// due when the container has started and its initial delay is over, without a
+// wait for a period.
+//
+// States of one probe, forward only within one container instance:
+//
+//	gated     liveness and readiness, until the startup probe has succeeded
+//	probing   due every period; a run of equal outcomes moves the result
+//	settled   startup after success or failure, liveness after failure: the
+//	          container is started, or is to be stopped
+//
+// Locks: Prober.mu guards everything; no call leaves the package under it.
+package probe

@@ -1,0 +1,278 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"keelson/internal/pods/pod"
+)
+
+const (
+	maxOutput = 10 << 10 // of a command or a response
+	tries     = 3        // of a probe that cannot be run
+)
+
+// prepare binds what a run needs while the lock is held; the run itself touches
+// nothing that is shared.
+func (p *Prober) prepare(k *check) func(context.Context) (outcome, string) {
+	t := k.target
+	ip := ""
+	if len(t.ips) > 0 {
+		ip = t.ips[0]
+	}
+	once := p.handler(k.probe, k.settings.timeout, t.spec, t.container.ID, ip)
+	return func(ctx context.Context) (o outcome, output string) {
+		for range tries {
+			if o, output = once(ctx); o != errored {
+				break
+			}
+		}
+		return o, output
+	}
+}
+
+func (p *Prober) handler(probe *v1.Probe, timeout time.Duration, c *v1.Container, id, ip string) func(context.Context) (outcome, string) {
+	switch h := probe.ProbeHandler; {
+	case h.Exec != nil:
+		command := expandStatic(h.Exec.Command, c.Env)
+		return func(ctx context.Context) (outcome, string) { return p.exec(ctx, id, command, timeout) }
+	case h.HTTPGet != nil:
+		return func(ctx context.Context) (outcome, string) { return p.http(ctx, h.HTTPGet, c, ip, timeout) }
+	case h.TCPSocket != nil:
+		return func(ctx context.Context) (outcome, string) { return dial(ctx, h.TCPSocket, c, ip, timeout) }
+	case h.GRPC != nil:
+		return func(ctx context.Context) (outcome, string) { return p.grpc(ctx, h.GRPC, ip, timeout) }
+	}
+	return func(context.Context) (outcome, string) {
+		return errored, "missing probe handler for container " + c.Name
+	}
+}
+
+// expandStatic fills in variables whose value stands in the specification.
+func expandStatic(command []string, env []v1.EnvVar) []string {
+	lookup := func(name string) (string, bool) {
+		for i := len(env) - 1; i >= 0; i-- {
+			if env[i].Name == name && env[i].ValueFrom == nil {
+				return env[i].Value, true
+			}
+		}
+		return "", false
+	}
+	out := make([]string, len(command))
+	for i, s := range command {
+		out[i] = pod.Expand(s, lookup)
+	}
+	return out
+}
+
+func (p *Prober) exec(ctx context.Context, id string, command []string, timeout time.Duration) (outcome, string) {
+	output, code, timedOut, err := p.cfg.Exec.Exec(ctx, id, command, timeout)
+	text := string(output[:min(len(output), maxOutput)])
+	switch {
+	case err != nil:
+		return errored, err.Error()
+	case timedOut:
+		return failure, fmt.Sprintf("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)
+	case code != 0:
+		return failure, text
+	}
+	return success, text
+}
+
+// probeTransport makes no connection that outlives its request.
+var probeTransport = &http.Transport{
+	TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks whether anybody answers, not who
+	DisableKeepAlives:  true,
+	DisableCompression: true,
+	Proxy:              nil,
+	DialContext:        (&net.Dialer{}).DialContext,
+	TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{},
+}
+
+func (p *Prober) http(ctx context.Context, get *v1.HTTPGetAction, c *v1.Container, ip string, timeout time.Duration) (outcome, string) {
+	port, err := portOf(get.Port, c)
+	if err != nil {
+		return errored, err.Error()
+	}
+	host := get.Host
+	if host == "" {
+		host = ip
+	}
+	target := requestURL(get, host, port)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return errored, err.Error()
+	}
+	setHeaders(req, get.HTTPHeaders, userAgentPrefix+p.cfg.Version)
+	client := &http.Client{Transport: probeTransport, CheckRedirect: redirects(host)}
+	resp, err := client.Do(req)
+	if err != nil {
+		return failure, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
+	if err != nil {
+		return failure, err.Error()
+	}
+	switch {
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		return warning, fmt.Sprintf("Probe terminated redirects, Response body: %s", body)
+	case resp.StatusCode >= 200 && resp.StatusCode < 400:
+		return success, string(body)
+	}
+	return failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)
+}
+
+func requestURL(get *v1.HTTPGetAction, host string, port int) *url.URL {
+	u, err := url.Parse(get.Path)
+	if err != nil {
+		u = &url.URL{Path: get.Path}
+	}
+	u.Scheme = strings.ToLower(string(get.Scheme))
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	if !strings.HasPrefix(u.Path, "/") {
+		u.Path = "/" + u.Path
+	}
+	return u
+}
+
+func setHeaders(req *http.Request, headers []v1.HTTPHeader, agent string) {
+	for _, h := range headers {
+		req.Header.Add(h.Name, h.Value)
+		if http.CanonicalHeaderKey(h.Name) == "Host" {
+			req.Host = h.Value
+		}
+	}
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header.Set("User-Agent", agent)
+	}
+	switch accept, ok := req.Header["Accept"]; {
+	case !ok:
+		req.Header.Set("Accept", "*/*")
+	case accept[0] == "":
+		req.Header.Del("Accept")
+	}
+}
+
+// redirects follows those that stay on the host; the answer of another host
+// would say nothing about the container.
+func redirects(host string) func(*http.Request, []*http.Request) error {
+	return func(req *http.Request, via []*http.Request) error {
+		if req.URL.Hostname() != host {
+			return http.ErrUseLastResponse
+		}
+		if len(via) >= 10 {
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}
+}
+
+func dial(ctx context.Context, tcp *v1.TCPSocketAction, c *v1.Container, ip string, timeout time.Duration) (outcome, string) {
+	port, err := portOf(tcp.Port, c)
+	if err != nil {
+		return errored, err.Error()
+	}
+	host := tcp.Host
+	if host == "" {
+		host = ip
+	}
+	d := net.Dialer{Timeout: timeout}
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return failure, err.Error()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if err := tcp.SetLinger(1); err != nil { // leave no socket in TIME_WAIT
+			return errored, err.Error()
+		}
+	}
+	if err := conn.Close(); err != nil {
+		return errored, err.Error()
+	}
+	return success, ""
+}
+
+func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout time.Duration) (outcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	address := net.JoinHostPort(ip, strconv.Itoa(int(g.Port)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithUserAgent(userAgentPrefix+p.cfg.Version),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return errored, err.Error()
+	}
+	defer conn.Close() //nolint:errcheck // a failed close of a probe's connection changes nothing
+	service := ""
+	if g.Service != nil {
+		service = *g.Service
+	}
+	resp, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+	switch {
+	case grpcstatus.Code(err) == codes.Unimplemented:
+		return failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", grpcstatus.Convert(err).Message())
+	case grpcstatus.Code(err) == codes.DeadlineExceeded:
+		return failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
+	case err != nil:
+		return failure, "error: health rpc probe failed: " + err.Error()
+	case resp.Status != grpc_health_v1.HealthCheckResponse_SERVING:
+		return failure, fmt.Sprintf("service unhealthy (responded with %q)", resp.Status)
+	}
+	return success, "service healthy"
+}
+
+func portOf(p intstr.IntOrString, c *v1.Container) (int, error) {
+	port := p.IntValue()
+	if p.Type == intstr.String {
+		for _, cp := range c.Ports {
+			if cp.Name == p.StrVal {
+				port = int(cp.ContainerPort)
+			}
+		}
+	}
+	if port <= 0 || port > 65535 {
+		return 0, fmt.Errorf("invalid port number: %v", p)
+	}
+	return port, nil
+}
+
+// report tells of outcomes that users want to know of.
+func (p *Prober) report(spec *v1.Pod, k *check, o outcome, output string) {
+	event := func(reason, message string) {
+		p.cfg.Events.Pod(spec, k.target.container.Name, v1.EventTypeWarning, reason, message)
+	}
+	switch o {
+	case failure:
+		event(pod.EventUnhealthy, fmt.Sprintf("%s probe failed: %s", k.kind, output))
+	case warning:
+		event(pod.EventProbeWarning, fmt.Sprintf("%s probe warning: %s", k.kind, output))
+	case errored:
+		state := "failure"
+		if k.ok {
+			state = "success"
+		}
+		event(pod.EventUnhealthy, fmt.Sprintf("%s probe errored and resulted in %s state: %s", k.kind, state, output))
+	}
+}

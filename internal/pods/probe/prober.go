@@ -1,0 +1,379 @@
+package probe
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// Executor runs a command in a container. An error says that it could not be
+// run; a command that ran too long ends with timedOut.
+type Executor interface {
+	Exec(ctx context.Context, containerID string, command []string, timeout time.Duration) (output []byte, code int32, timedOut bool, err error)
+}
+
+// Config holds what a Prober is built from. Every field is required.
+type Config struct {
+	Exec     Executor
+	Events   pod.Events
+	OnChange func(types.UID) // a result changed; must not block
+	Workers  int             // how many probes may run at once
+	Version  string          // major.minor of the agent, for user agents
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Prober runs the probes of all pods on the node.
+type Prober struct {
+	cfg     Config
+	started time.Time // when the agent started: what ran before has no first probe
+
+	mu    sync.Mutex
+	pods  map[types.UID]map[string]*target // by container ID
+	due   schedule
+	poke  chan struct{} // capacity 1
+	slots chan struct{}
+}
+
+// target is one container instance under probe.
+type target struct {
+	uid       types.UID
+	pod       *v1.Pod
+	ips       []string
+	container pod.Container
+	spec      *v1.Container
+	startup   *check
+	liveness  *check
+	readiness *check
+	going     bool
+}
+
+// check is one probe of one container instance.
+type check struct {
+	target   *target
+	kind     string
+	probe    *v1.Probe
+	settings settings
+	counter  counter
+	known    bool // the probe has moved the result; before that ok is the initial value
+	ok       bool
+	settled  bool
+	running  bool
+	at       time.Time
+	index    int // in the schedule; -1 when not in it
+}
+
+// New makes a Prober. Nothing is probed before Run.
+func New(cfg Config) *Prober {
+	return &Prober{cfg: cfg, started: cfg.Now(), pods: map[types.UID]map[string]*target{},
+		poke: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Workers)}
+}
+
+// Sync tells which containers of the pod there are now. Probes of containers
+// that are gone or not running end; those of new ones begin. While the pod is
+// going, only readiness is probed.
+func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	targets := p.pods[spec.UID]
+	keep := map[string]bool{}
+	for kind, c := range pod.Containers(spec) {
+		if kind == pod.Init || kind == pod.Ephemeral || c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil {
+			continue
+		}
+		seen, ok := have.Latest(c.Name)
+		if !ok || seen.State != pod.StateRunning {
+			continue
+		}
+		keep[seen.ID] = true
+		t := targets[seen.ID]
+		if t == nil {
+			t = p.add(spec, c, seen)
+			if targets == nil {
+				targets = map[string]*target{}
+				p.pods[spec.UID] = targets
+			}
+			targets[seen.ID] = t
+		}
+		t.pod, t.ips = spec, podIPs
+		if going && !t.going {
+			t.going = true
+			p.drop(t.startup)
+			p.drop(t.liveness)
+		}
+	}
+	for id, t := range targets {
+		if !keep[id] {
+			p.dropAll(t)
+			delete(targets, id)
+		}
+	}
+	if len(targets) == 0 {
+		delete(p.pods, spec.UID)
+	}
+	p.wakeLocked()
+}
+
+// add begins the probes of a container. For one that ran before the agent did,
+// the stored status tells how it was, so that a restart of the agent is not seen
+// in the pod's conditions.
+func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target {
+	t := &target{uid: spec.UID, pod: spec, container: seen, spec: c}
+	before := seen.StartedAt.Before(p.started)
+	stored, known := storedStatus(spec, seen)
+	make := func(kind string, probe *v1.Probe, initial bool) *check {
+		if probe == nil {
+			return nil
+		}
+		k := &check{target: t, kind: kind, probe: probe, settings: settingsOf(probe), ok: initial, index: -1}
+		k.at = seen.StartedAt.Add(k.settings.delay)
+		if now := p.cfg.Now(); before && k.at.Before(now) {
+			// Many containers were there before: do not ask all of them at once.
+			k.at = now
+			if known {
+				k.at = now.Add(rand.N(k.settings.period))
+			}
+		}
+		return k
+	}
+	wasStarted := before && known && stored.Started != nil && *stored.Started
+	t.startup = make(kindStartup, c.StartupProbe, wasStarted)
+	t.liveness = make(kindLiveness, c.LivenessProbe, true)
+	t.readiness = make(kindReadiness, c.ReadinessProbe, before && known && stored.Ready)
+	if t.startup != nil && wasStarted {
+		t.startup.settled, t.startup.known = true, true
+	}
+	p.push(t.startup)
+	if t.open() {
+		p.push(t.liveness)
+		p.push(t.readiness)
+	}
+	return t
+}
+
+// storedStatus is what the API server has of this very instance.
+func storedStatus(spec *v1.Pod, seen pod.Container) (v1.ContainerStatus, bool) {
+	for _, list := range [][]v1.ContainerStatus{spec.Status.InitContainerStatuses, spec.Status.ContainerStatuses} {
+		for _, s := range list {
+			if s.Name == seen.Name && len(s.ContainerID) > len(seen.ID) && s.ContainerID[len(s.ContainerID)-len(seen.ID):] == seen.ID {
+				return s, true
+			}
+		}
+	}
+	return v1.ContainerStatus{}, false
+}
+
+// open reports whether liveness and readiness may be probed.
+func (t *target) open() bool { return t.startup == nil || t.startup.known && t.startup.ok }
+
+// Result is what is known of one container. What has no probe is well.
+type Result struct {
+	Started        bool
+	Ready          bool
+	StartupFailed  bool
+	LivenessFailed bool
+}
+
+// Result tells what the probes of the container instance found.
+func (p *Prober) Result(spec *v1.Pod, c pod.Container) Result {
+	if c.State != pod.StateRunning {
+		return Result{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.pods[spec.UID][c.ID]
+	if t == nil {
+		_, s, ok := pod.Find(spec, c.Name)
+		probed := ok && (s.StartupProbe != nil || s.ReadinessProbe != nil)
+		return Result{Started: !probed, Ready: !probed}
+	}
+	started := t.open()
+	return Result{
+		Started:        started,
+		Ready:          started && (t.readiness == nil || t.readiness.ok),
+		StartupFailed:  t.startup != nil && t.startup.known && !t.startup.ok && !t.going,
+		LivenessFailed: t.liveness != nil && t.liveness.known && !t.liveness.ok && !t.going,
+	}
+}
+
+// Forget ends all probes of the pod.
+func (p *Prober) Forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.pods[uid] {
+		p.dropAll(t)
+	}
+	delete(p.pods, uid)
+}
+
+// Run probes until ctx ends.
+func (p *Prober) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		next := p.launch(ctx, &group)
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(next.Sub(p.cfg.Now()), 0))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.poke:
+		case <-timer.C:
+		}
+	}
+}
+
+// launch starts every probe that is due while there are workers, and tells when
+// the next one is.
+func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.due) > 0 {
+		k := p.due[0]
+		if k.at.After(p.cfg.Now()) {
+			return k.at
+		}
+		select {
+		case p.slots <- struct{}{}:
+		default:
+			return time.Time{} // a worker that ends looks again
+		}
+		heap.Pop(&p.due)
+		k.running = true
+		run := p.prepare(k)
+		group.Go(func() {
+			o, output := run(ctx)
+			<-p.slots
+			p.finish(ctx, k, o, output)
+		})
+	}
+	return time.Time{}
+}
+
+// finish takes an outcome in and puts the probe back on the schedule.
+func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string) {
+	if ctx.Err() != nil {
+		return
+	}
+	t := k.target
+	p.mu.Lock()
+	k.running = false
+	live := p.pods[t.uid][t.container.ID] == t && !k.settled && (!t.going || k == t.readiness)
+	changed := false
+	if live {
+		changed = p.note(k, o)
+		if !k.settled {
+			k.at = later(k.at.Add(k.settings.period), p.cfg.Now())
+			p.push(k)
+		}
+	}
+	spec := t.pod
+	p.wakeLocked()
+	p.mu.Unlock()
+	if live {
+		p.report(spec, k, o, output)
+	}
+	if changed {
+		p.cfg.OnChange(t.uid)
+	}
+}
+
+// later keeps a probe in its rhythm unless it has fallen behind.
+func later(at, now time.Time) time.Time {
+	if at.Before(now) {
+		return now
+	}
+	return at
+}
+
+// note counts an outcome and reports whether a result changed.
+func (p *Prober) note(k *check, o outcome) bool {
+	ok, decided := k.counter.observe(o, k.settings)
+	if !decided {
+		return false
+	}
+	changed := !k.known || k.ok != ok
+	k.known, k.ok = true, ok
+	t := k.target
+	switch {
+	case k == t.startup:
+		k.settled = true
+		if ok {
+			// Its first success is the moment to ask for readiness.
+			now := p.cfg.Now()
+			for _, gated := range []*check{t.liveness, t.readiness} {
+				if gated != nil {
+					gated.at = later(gated.at, now)
+					p.push(gated)
+				}
+			}
+		}
+	case k == t.liveness && !ok:
+		k.settled = true
+	}
+	return changed
+}
+
+func (p *Prober) wakeLocked() {
+	select {
+	case p.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Prober) push(k *check) {
+	if k != nil && k.index < 0 && !k.running && !k.settled {
+		heap.Push(&p.due, k)
+	}
+}
+
+func (p *Prober) drop(k *check) {
+	if k == nil {
+		return
+	}
+	k.settled = true
+	if k.index >= 0 {
+		heap.Remove(&p.due, k.index)
+	}
+}
+
+func (p *Prober) dropAll(t *target) {
+	p.drop(t.startup)
+	p.drop(t.liveness)
+	p.drop(t.readiness)
+}
+
+// schedule is a heap of checks, the earliest first.
+type schedule []*check
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+func (s *schedule) Push(x any) {
+	k := x.(*check)
+	k.index = len(*s)
+	*s = append(*s, k)
+}
+func (s *schedule) Pop() any {
+	old := *s
+	k := old[len(old)-1]
+	old[len(old)-1] = nil
+	*s = old[:len(old)-1]
+	k.index = -1
+	return k
+}

@@ -1,0 +1,167 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// owned are the conditions that this node agent writes; all others belong to
+// somebody else and are never touched.
+var owned = []v1.PodConditionType{
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
+}
+
+type verdict struct {
+	status          v1.ConditionStatus
+	reason, message string
+}
+
+var yes = verdict{status: v1.ConditionTrue}
+
+// conditions fills in the owned conditions and carries the others over.
+func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
+	containersReady := containersReady(st, f.Pod)
+	set := func(t v1.PodConditionType, v verdict) {
+		c := v1.PodCondition{Type: t, Status: v.status, Reason: v.reason, Message: v.message,
+			ObservedGeneration: f.Pod.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+		if old := find(prev.Conditions, t); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		st.Conditions = append(st.Conditions, c)
+	}
+	set(v1.PodReadyToStartContainers, readyToStart(f))
+	set(v1.PodInitialized, initialized(st, f.Pod))
+	set(v1.PodReady, ready(containersReady, f.Pod, f.stored().Conditions))
+	set(v1.ContainersReady, containersReady)
+	set(v1.PodScheduled, yes)
+	if o := f.Override; o != nil && o.Disruption != "" {
+		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, o.Message})
+	}
+	for _, c := range f.stored().Conditions {
+		if find(st.Conditions, c.Type) == nil {
+			st.Conditions = append(st.Conditions, c)
+		}
+	}
+}
+
+func find(list []v1.PodCondition, t v1.PodConditionType) *v1.PodCondition {
+	for i := range list {
+		if list[i].Type == t {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func readyToStart(f Facts) verdict {
+	if s, ok := f.Have.ReadySandbox(); ok && (s.HostNetwork || len(s.IPs) > 0) {
+		return yes
+	}
+	return verdict{status: v1.ConditionFalse}
+}
+
+func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
+	var unknown, incomplete []string
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		cs := statusOf(st.InitContainerStatuses, c.Name)
+		switch {
+		case cs == nil:
+			unknown = append(unknown, c.Name)
+		case pod.IsSidecar(c):
+			if cs.Started == nil || !*cs.Started {
+				incomplete = append(incomplete, c.Name)
+			}
+		case !cs.Ready:
+			incomplete = append(incomplete, c.Name)
+		}
+	}
+	if st.Phase == v1.PodSucceeded && len(unknown) == 0 {
+		return verdict{v1.ConditionTrue, "PodCompleted", ""}
+	}
+	// What has got as far as a regular container has been initialized.
+	for _, cs := range st.ContainerStatuses {
+		if cs.State.Running != nil || cs.State.Terminated != nil && cs.ContainerID != "" {
+			incomplete = nil
+		}
+	}
+	return blame("ContainersNotInitialized", unknown, "incomplete", incomplete)
+}
+
+func containersReady(st *v1.PodStatus, p *v1.Pod) verdict {
+	var unknown, unready []string
+	for kind, c := range pod.Containers(p) {
+		list := st.ContainerStatuses
+		switch kind {
+		case pod.Sidecar:
+			list = st.InitContainerStatuses
+		case pod.Regular:
+		default:
+			continue
+		}
+		switch cs := statusOf(list, c.Name); {
+		case cs == nil:
+			unknown = append(unknown, c.Name)
+		case !cs.Ready:
+			unready = append(unready, c.Name)
+		}
+	}
+	switch {
+	case st.Phase == v1.PodSucceeded && len(unknown) == 0:
+		return verdict{v1.ConditionFalse, "PodCompleted", ""}
+	case st.Phase == v1.PodFailed && len(unknown) == 0:
+		return verdict{v1.ConditionFalse, "PodFailed", ""}
+	}
+	return blame("ContainersNotReady", unknown, "unready", unready)
+}
+
+func ready(containers verdict, p *v1.Pod, stored []v1.PodCondition) verdict {
+	if containers.status != v1.ConditionTrue {
+		return containers
+	}
+	var missing []string
+	for _, g := range p.Spec.ReadinessGates {
+		c := find(stored, g.ConditionType)
+		switch {
+		case c == nil:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+		case c.Status != v1.ConditionTrue:
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", g.ConditionType, c.Status))
+		}
+	}
+	if len(missing) > 0 {
+		return verdict{v1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(missing, ", ")}
+	}
+	return yes
+}
+
+// blame is true when nobody is to blame, and else names who is.
+func blame(reason string, unknown []string, what string, list []string) verdict {
+	var messages []string
+	if len(unknown) > 0 {
+		reason = "UnknownContainerStatuses"
+		messages = append(messages, "containers with unknown status: "+names(unknown))
+	}
+	if len(list) > 0 {
+		messages = append(messages, "containers with "+what+" status: "+names(list))
+	}
+	if len(messages) == 0 {
+		return yes
+	}
+	return verdict{v1.ConditionFalse, reason, strings.Join(messages, ", ")}
+}
+
+func statusOf(list []v1.ContainerStatus, name string) *v1.ContainerStatus {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}

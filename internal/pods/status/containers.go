@@ -1,0 +1,141 @@
+package status
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+)
+
+// containers fills in the three lists of container statuses: init containers in
+// the order of the specification, the others by name.
+func containers(n Node, st *v1.PodStatus, f Facts) {
+	for kind, spec := range pod.Containers(f.Pod) {
+		cs := containerStatus(n, f, kind, spec)
+		switch kind {
+		case pod.Init, pod.Sidecar:
+			st.InitContainerStatuses = append(st.InitContainerStatuses, cs)
+		case pod.Ephemeral:
+			st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
+		default:
+			st.ContainerStatuses = append(st.ContainerStatuses, cs)
+		}
+	}
+	byName := func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(st.ContainerStatuses, byName)
+	slices.SortFunc(st.EphemeralContainerStatuses, byName)
+}
+
+func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.ContainerStatus {
+	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: ptr.To(false)}
+	if kind != pod.Ephemeral {
+		cs.Resources = spec.Resources.DeepCopy()
+		if len(spec.Resources.Requests) > 0 {
+			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
+		}
+	}
+	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
+	if !seen {
+		cs.State.Waiting = waiting(f, spec.Name)
+		if f.Going && f.Down && ended(st(f)) {
+			// Nobody will ever know more of it.
+			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
+				Message: "The container could not be located when the pod was terminated"}}
+			if f.Override != nil || !podplan.Initialized(f.Pod, f.Have) {
+				cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
+			}
+		}
+		return cs
+	}
+	cs.RestartCount = int32(c.Attempt)
+	cs.VolumeMounts = volumeMounts(spec)
+	if c.ID != "" {
+		cs.ContainerID = n.RuntimeName + "://" + c.ID
+		cs.Image, cs.ImageID, cs.User, cs.StopSignal = c.Image, c.ImageRef, c.User, c.StopSignal
+	}
+	switch c.State {
+	case pod.StateRunning:
+		probe := f.Probes[c.ID]
+		cs.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
+		cs.Started, cs.Ready = ptr.To(probe.Started), probe.Ready
+		if kind == pod.Init {
+			cs.Ready = false
+		}
+	case pod.StateExited:
+		ended := terminated(n, c)
+		w, failed := f.Waiting[spec.Name]
+		if failed && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
+			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
+			cs.LastTerminationState.Terminated = ended
+		} else {
+			cs.State.Terminated = ended
+		}
+		cs.Ready = kind == pod.Init && podplan.Succeeded(kind, c)
+	default:
+		cs.State.Waiting = waiting(f, spec.Name)
+		cs.ContainerID = ""
+	}
+	if cs.LastTerminationState.Terminated == nil {
+		if older := previous(f.Have, c); older != nil {
+			cs.LastTerminationState.Terminated = terminated(n, *older)
+		}
+	}
+	return cs
+}
+
+func st(f Facts) v1.PodPhase {
+	if f.Override != nil {
+		return f.Override.Phase
+	}
+	return podplan.Phase(f.Pod, f.Have, true)
+}
+
+// previous is the instance before c, if the runtime still has it.
+func previous(have pod.Runtime, c pod.Container) *pod.Container {
+	for _, o := range have.Instances(c.Name) {
+		if o.ID != c.ID && o.State == pod.StateExited {
+			return &o
+		}
+	}
+	return nil
+}
+
+func waiting(f Facts, name string) *v1.ContainerStateWaiting {
+	if w, ok := f.Waiting[name]; ok {
+		return &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
+	}
+	if len(f.Pod.Spec.InitContainers) > 0 {
+		return &v1.ContainerStateWaiting{Reason: pod.ReasonPodInitializing}
+	}
+	return &v1.ContainerStateWaiting{Reason: pod.ReasonContainerCreating}
+}
+
+func terminated(n Node, c pod.Container) *v1.ContainerStateTerminated {
+	t := &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt)}
+	if c.ID != "" {
+		t.ContainerID = n.RuntimeName + "://" + c.ID
+	}
+	return t
+}
+
+func volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
+	var list []v1.VolumeMountStatus
+	for _, m := range spec.VolumeMounts {
+		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
+				mode = *m.RecursiveReadOnly
+			}
+			s.RecursiveReadOnly = &mode
+		}
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,67 @@
+package status
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Facts are what a pod's status is made from.
+type Facts struct {
+	Pod    *v1.Pod
+	Mirror *v1.Pod // of a static pod; nil while the API server has none
+	Have   pod.Runtime
+
+	Started  time.Time // when the pod's life on this node began
+	Going    bool      // it is to end
+	Down     bool      // no container lives and none is being started
+	Finished bool      // all it held is released; the API object may be deleted
+
+	// Override is a verdict that no container's end tells of; nil for none.
+	Override *Override
+	Waiting  map[string]Waiting // failed starts, by container name
+	Probes   map[string]Probe   // by container ID
+	PodIPs   []string           // primary first
+	HostIPs  []string           // primary first
+}
+
+// object is the API object that shows the pod; nil for a static pod that the API
+// server does not know.
+func (f Facts) object() *v1.Pod {
+	if pod.IsStatic(f.Pod) {
+		return f.Mirror
+	}
+	return f.Pod
+}
+
+// stored is the status as the API server has it.
+func (f Facts) stored() v1.PodStatus {
+	if o := f.object(); o != nil {
+		return o.Status
+	}
+	return v1.PodStatus{}
+}
+
+// Override is the end of a pod that was rejected, evicted, or over its deadline.
+type Override struct {
+	Phase      v1.PodPhase
+	Reason     string
+	Message    string
+	Disruption string // the reason of a DisruptionTarget condition; empty for none
+}
+
+// Waiting is why a container does not run.
+type Waiting struct {
+	Reason  string
+	Message string
+}
+
+// Probe is what is known of a running container by its probes.
+type Probe struct {
+	Started        bool // no startup probe, or it has succeeded
+	Ready          bool // started, and no readiness probe, or it has succeeded
+	StartupFailed  bool
+	LivenessFailed bool
+}

@@ -1,0 +1,97 @@
+package status
+
+import (
+	"encoding/json"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"keelson/test/kit/parity"
+)
+
+// applied is what an API server makes of the patch.
+func applied(t *testing.T, stored, next v1.PodStatus) v1.PodStatus {
+	t.Helper()
+	b, err := patch("uid", stored, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(v1.Pod{Status: stored})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, b, v1.Pod{})
+	if err != nil {
+		t.Fatalf("patch %s: %v", b, err)
+	}
+	var p v1.Pod
+	if err := json.Unmarshal(after, &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.UID != "uid" {
+		t.Errorf("patch carries UID %q: it could hit a pod of the same name", p.UID)
+	}
+	return p.Status
+}
+
+func cond(t v1.PodConditionType, s v1.ConditionStatus) v1.PodCondition {
+	return v1.PodCondition{Type: t, Status: s}
+}
+
+func TestPatchLeavesTheStatusAsMade(t *testing.T) {
+	parity.Proves(t, "LIFE-12")
+	gate := cond("example.com/gate", v1.ConditionTrue)
+	for _, tc := range []struct {
+		name               string
+		stored, next, want v1.PodStatus
+	}{
+		{
+			"fields that are over are cleared",
+			v1.PodStatus{Phase: v1.PodPending, Reason: "old", Message: "old"},
+			v1.PodStatus{Phase: v1.PodRunning},
+			v1.PodStatus{Phase: v1.PodRunning},
+		},
+		{
+			"conditions of others stay",
+			v1.PodStatus{Conditions: []v1.PodCondition{gate, cond(v1.PodReady, v1.ConditionFalse)}},
+			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)}},
+			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue), gate}},
+		},
+		{
+			"addresses are replaced, not merged",
+			v1.PodStatus{PodIP: "10.0.0.1", PodIPs: []v1.PodIP{{IP: "10.0.0.1"}}},
+			v1.PodStatus{PodIP: "10.0.0.2", PodIPs: []v1.PodIP{{IP: "10.0.0.2"}}},
+			v1.PodStatus{PodIP: "10.0.0.2", PodIPs: []v1.PodIP{{IP: "10.0.0.2"}}},
+		},
+		{
+			"fields of others are not written",
+			v1.PodStatus{NominatedNodeName: "theirs"},
+			v1.PodStatus{NominatedNodeName: "", Phase: v1.PodPending},
+			v1.PodStatus{NominatedNodeName: "theirs", Phase: v1.PodPending},
+		},
+		{
+			"container statuses are replaced as a list",
+			v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a"}, {Name: "b"}}},
+			v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "b", Ready: true}}},
+			v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "b", Ready: true}}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := applied(t, tc.stored, tc.next)
+			for _, c := range tc.want.Conditions {
+				if g := find(got.Conditions, c.Type); g == nil || g.Status != c.Status {
+					t.Errorf("condition %s = %v, want %v", c.Type, g, c.Status)
+				}
+			}
+			if len(got.Conditions) != len(tc.want.Conditions) {
+				t.Errorf("got %d conditions, want %d", len(got.Conditions), len(tc.want.Conditions))
+			}
+			got.Conditions, tc.want.Conditions = nil, nil
+			if !equality.Semantic.DeepEqual(got, tc.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+}

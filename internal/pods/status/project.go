@@ -1,0 +1,140 @@
+package status
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+)
+
+// Node is what every status on this node has in common.
+type Node struct {
+	RuntimeName string // prefix of container IDs, such as containerd
+}
+
+// Project makes the status of a pod. prev is the status it had before: the one
+// published last, or the one its API object came with.
+func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
+	p := f.Pod
+	st := v1.PodStatus{
+		ObservedGeneration:          p.Generation,
+		QOSClass:                    pod.QOS(p),
+		Phase:                       phase(f, prev),
+		NominatedNodeName:           prev.NominatedNodeName,
+		ResourceClaimStatuses:       prev.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: prev.ExtendedResourceClaimStatus,
+		EphemeralContainerStatuses:  nil,
+	}
+	if f.Override != nil {
+		st.Reason, st.Message = f.Override.Reason, f.Override.Message
+	} else {
+		st.Reason, st.Message = prev.Reason, prev.Message
+	}
+	if !f.Started.IsZero() {
+		st.StartTime = &metav1.Time{Time: f.Started.Truncate(time.Second)}
+	}
+	if prev.StartTime != nil {
+		st.StartTime = prev.StartTime
+	}
+	addresses(&st, f)
+	containers(n, &st, f)
+	resources(&st, p)
+	conditions(&st, f, prev, now)
+	return st
+}
+
+// phase keeps an end once it was published, and holds one back while anything
+// of the pod lives.
+func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
+	next := podplan.Phase(f.Pod, f.Have, f.Going && f.Down && !pod.IsStatic(f.Pod))
+	if f.Override != nil && f.Override.Phase != "" {
+		next = f.Override.Phase
+	}
+	switch {
+	case ended(prev.Phase):
+		return prev.Phase
+	case ended(next) && !f.Down:
+		if prev.Phase != "" {
+			return prev.Phase
+		}
+		return v1.PodRunning
+	case next == v1.PodPending && prev.Phase == v1.PodRunning && f.Going:
+		return v1.PodRunning // a pod on its way out does not go back to the start
+	}
+	return next
+}
+
+func ended(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
+
+func addresses(st *v1.PodStatus, f Facts) {
+	if len(f.HostIPs) > 0 {
+		st.HostIP = f.HostIPs[0]
+		for _, ip := range f.HostIPs {
+			st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
+		}
+	}
+	ips := sameFamilyFirst(f.PodIPs, st.HostIP)
+	if len(ips) == 0 {
+		return
+	}
+	st.PodIP = ips[0]
+	for _, ip := range ips {
+		st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip})
+	}
+}
+
+// sameFamilyFirst puts the address of the node's primary family first.
+func sameFamilyFirst(ips []string, host string) []string {
+	is6 := func(s string) bool { a, err := netip.ParseAddr(s); return err == nil && a.Is6() && !a.Is4In6() }
+	if host == "" || len(ips) < 2 || is6(ips[0]) == is6(host) {
+		return ips
+	}
+	sorted := slices.Clone(ips)
+	slices.SortStableFunc(sorted, func(a, b string) int {
+		switch {
+		case is6(a) == is6(b):
+			return 0
+		case is6(a) == is6(host):
+			return -1
+		}
+		return 1
+	})
+	return sorted
+}
+
+func resources(st *v1.PodStatus, p *v1.Pod) {
+	if requests := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true}); len(requests) > 0 {
+		st.AllocatedResources = requests
+	}
+	st.Resources = &v1.ResourceRequirements{}
+	if p.Spec.Resources != nil {
+		st.Resources = p.Spec.Resources.DeepCopy()
+	} else {
+		st.Resources.Requests = st.AllocatedResources.DeepCopy()
+		if limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true}); len(limits) > 0 && allLimited(p, limits) {
+			st.Resources.Limits = limits
+		}
+	}
+}
+
+// allLimited reports whether every container has the limits, so that their sum
+// is one of the pod.
+func allLimited(p *v1.Pod, limits v1.ResourceList) bool {
+	for name := range limits {
+		for i := range p.Spec.Containers {
+			if _, ok := p.Spec.Containers[i].Resources.Limits[name]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func names(list []string) string { return "[" + strings.Join(list, " ") + "]" }

@@ -1,0 +1,257 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+)
+
+// API is what the writer needs of the API server.
+type API interface {
+	// PatchPodStatus applies a strategic merge patch to the pod's status.
+	PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error)
+	DeletePod(ctx context.Context, namespace, name string, opts metav1.DeleteOptions) error
+}
+
+// Config holds what a Writer is built from.
+type Config struct {
+	API      API // nil without an API server: statuses are kept and shown, not sent
+	Node     Node
+	Parallel int // how many pods' statuses may be under way at once
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Writer publishes pod statuses.
+type Writer struct {
+	cfg Config
+
+	mu      sync.Mutex
+	entries map[types.UID]*entry
+	queue   []*entry
+	work    chan struct{} // capacity 1
+}
+
+// entry is what is to be said of one pod. Writer.mu guards it.
+type entry struct {
+	uid     types.UID
+	ref     pod.Ref // of the API object; zero when there is none
+	status  v1.PodStatus
+	stored  v1.PodStatus // as far as it is known
+	sent    bool         // the API server has status
+	remove  bool         // the API object is to be deleted once status was sent
+	removed bool
+	queued  bool
+	busy    bool
+	pause   time.Duration
+	gone    bool
+}
+
+const (
+	firstPause = 200 * time.Millisecond
+	maxPause   = 10 * time.Second
+	callLimit  = 30 * time.Second
+)
+
+// NewWriter makes a Writer. Nothing is sent before Run.
+func NewWriter(cfg Config) *Writer {
+	return &Writer{cfg: cfg, entries: map[types.UID]*entry{}, work: make(chan struct{}, 1)}
+}
+
+// Publish makes the pod's status from f and has it sent if it says anything new.
+// It never blocks.
+func (w *Writer) Publish(f Facts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, known := w.entries[f.Pod.UID]
+	if !known {
+		e = &entry{uid: f.Pod.UID, status: f.stored(), sent: true}
+		w.entries[f.Pod.UID] = e
+	}
+	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
+	changed := !equality.Semantic.DeepEqual(next, e.status)
+	e.status = next
+	if o := f.object(); o != nil {
+		if ref := pod.RefOf(o); ref != e.ref {
+			changed = changed || e.ref.UID != "" || pod.IsStatic(f.Pod) // a new mirror has no status yet
+			e.ref, e.removed = ref, false
+			e.stored = o.Status
+		}
+		if f.Finished && !pod.IsStatic(f.Pod) && o.DeletionTimestamp != nil && ended(next.Phase) && !e.removed {
+			e.remove = true
+		}
+	}
+	if changed {
+		e.sent = false
+	}
+	w.enqueueLocked(e)
+}
+
+// Get is the status last made for the pod.
+func (w *Writer) Get(uid types.UID) (v1.PodStatus, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, ok := w.entries[uid]
+	if !ok {
+		return v1.PodStatus{}, false
+	}
+	return e.status, true
+}
+
+// Forget drops a pod that nobody knows any more.
+func (w *Writer) Forget(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, ok := w.entries[uid]; ok {
+		e.gone = true
+		delete(w.entries, uid)
+	}
+}
+
+func (w *Writer) enqueueLocked(e *entry) {
+	if w.cfg.API == nil || e.ref.UID == "" || e.queued || e.busy || e.gone || e.sent && !e.remove {
+		return
+	}
+	e.queued = true
+	w.queue = append(w.queue, e)
+	select {
+	case w.work <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	slots := make(chan struct{}, w.cfg.Parallel)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.work:
+		}
+		for {
+			e := w.next()
+			if e == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case slots <- struct{}{}:
+			}
+			group.Go(func() {
+				defer func() { <-slots }()
+				w.send(ctx, e)
+			})
+		}
+	}
+}
+
+func (w *Writer) next() *entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return nil
+	}
+	e := w.queue[0]
+	w.queue[0] = nil
+	w.queue = w.queue[1:]
+	e.queued, e.busy = false, true
+	return e
+}
+
+// send sends one pod's status, and then its deletion if that is due. What
+// changes meanwhile is sent after it.
+func (w *Writer) send(ctx context.Context, e *entry) {
+	w.mu.Lock()
+	ref, status, stored, unsent, remove := e.ref, e.status, e.stored, !e.sent, e.remove
+	e.sent = true
+	w.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	var err error
+	if unsent {
+		err = w.patch(ctx, ref, stored, status, e)
+	}
+	removed := false
+	if err == nil && remove {
+		err = w.delete(ctx, ref)
+		removed = err == nil
+	}
+	w.settle(e, ref, unsent, removed, err)
+}
+
+func (w *Writer) patch(ctx context.Context, ref pod.Ref, stored, status v1.PodStatus, e *entry) error {
+	b, err := patch(ref.UID, stored, status)
+	if err != nil {
+		return err
+	}
+	p, err := w.cfg.API.PatchPodStatus(ctx, ref.Namespace, ref.Name, b)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.ref == ref {
+		e.stored = p.Status
+	}
+	return nil
+}
+
+func (w *Writer) delete(ctx context.Context, ref pod.Ref) error {
+	err := w.cfg.API.DeletePod(ctx, ref.Namespace, ref.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &ref.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or another pod has its name by now
+	}
+	return err
+}
+
+func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.busy = false
+	switch {
+	case err == nil:
+		e.pause = 0
+		if removed && e.ref == ref {
+			e.remove, e.removed = false, true
+		}
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err) && unsent:
+		// The object is gone, or its name belongs to another pod: there is nobody
+		// to tell. The source will say so, or bring the new one.
+		e.remove, e.removed = false, true
+		return
+	case errors.Is(err, context.Canceled):
+		return
+	default:
+		e.sent = e.sent && !unsent
+		first := e.pause == 0
+		e.pause = min(max(2*e.pause, firstPause), maxPause)
+		if first {
+			w.cfg.Log.Warn("cannot write pod status", "pod", ref.Namespace+"/"+ref.Name, "uid", ref.UID, "err", err)
+		}
+		// After Run has ended the entry is queued and nobody takes it: harmless.
+		time.AfterFunc(e.pause, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.enqueueLocked(e)
+		})
+		return
+	}
+	w.enqueueLocked(e)
+}
