@@ -1,0 +1,189 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// Config holds what a Tree is built from.
+type Config struct {
+	Driver      Driver
+	Root        string // prefix; empty or "/" for none. It must exist.
+	Hierarchies Hierarchies
+	Pod         PodOptions
+}
+
+// Tree is the pods' part of the control group tree.
+type Tree struct {
+	cfg   Config
+	pods  name // where all pods live
+	units units
+}
+
+// units makes and removes the slices of the systemd driver.
+type units interface {
+	// start makes the slice with these values, or changes those of a slice that
+	// is there.
+	start(n name, v Values) error
+	// stop ends the slice; one that is not there is no error.
+	stop(n name) error
+}
+
+// New makes a Tree. It touches nothing.
+func New(cfg Config) (*Tree, error) {
+	if cfg.Driver != Cgroupfs && cfg.Driver != Systemd {
+		return nil, fmt.Errorf("use cgroup driver %q: must be %s or %s", cfg.Driver, Cgroupfs, Systemd)
+	}
+	t := &Tree{cfg: cfg, pods: podsName(cfg.Root)}
+	if cfg.Driver == Systemd {
+		t.units = systemdUnits{cfg.Hierarchies.V2()}
+	}
+	return t, nil
+}
+
+// EnsureRoot makes the cgroups above the pods and gives them what the node has:
+// the values of node are enforced on all pods together. What pods request is told
+// later by UpdateQoS; a running node's shares are not touched meanwhile.
+func (t *Tree) EnsureRoot(node Values) error {
+	if root := t.pods[:len(t.pods)-1]; !t.cfg.Hierarchies.exists(root.path(t.cfg.Driver)) {
+		return fmt.Errorf("use cgroup root %s: it does not exist in every hierarchy", root.path(t.cfg.Driver))
+	}
+	if err := t.set(t.pods, node); err != nil {
+		return err
+	}
+	least := Values{CPUShares: minShares, HugePages: map[uint64]int64{}}
+	for _, size := range t.cfg.Pod.PageSizes {
+		least.HugePages[size] = unlimitedHP // pods have limits of their own
+	}
+	for _, qos := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		if err := t.ensure(t.pods.qosName(qos), least); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EnsurePod makes the pod's cgroup with its values; one that is whole is left as
+// it is.
+func (t *Tree) EnsurePod(p *v1.Pod) error {
+	if err := t.ensure(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
+		return fmt.Errorf("make cgroup of pod: %w", err)
+	}
+	return nil
+}
+
+// UpdatePod gives the pod's cgroup the values that its specification now asks
+// for.
+func (t *Tree) UpdatePod(p *v1.Pod) error {
+	if err := t.set(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
+		return fmt.Errorf("update cgroup of pod: %w", err)
+	}
+	return nil
+}
+
+// Exists reports whether the pod's cgroup is whole.
+func (t *Tree) Exists(p *v1.Pod) bool {
+	return t.cfg.Hierarchies.exists(t.Parent(p))
+}
+
+// Parent is the cgroup in which the runtime puts the pod's containers.
+func (t *Tree) Parent(p *v1.Pod) string { return t.podName(p).path(t.cfg.Driver) }
+
+// UpdateQoS gives the burstable pods together the CPU that they request together
+// (see BurstableCPU).
+func (t *Tree) UpdateQoS(milliCPU int64) error {
+	if err := t.set(t.pods.qosName(v1.PodQOSBurstable), Values{CPUShares: shares(milliCPU)}); err != nil {
+		return fmt.Errorf("update cgroup of burstable pods: %w", err)
+	}
+	return nil
+}
+
+// ReducePod leaves a pod that is over with the least CPU, for as long as its
+// cgroup cannot go.
+func (t *Tree) ReducePod(uid types.UID) error {
+	for _, n := range t.placesOf(uid) {
+		err := t.set(n, Values{CPUShares: minShares})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reduce cgroup of pod %s: %w", uid, err)
+		}
+	}
+	return nil
+}
+
+// List names the pods that have a cgroup in any hierarchy, whole or not.
+func (t *Tree) List() ([]types.UID, error) {
+	seen := map[types.UID]bool{}
+	for _, m := range t.cfg.Hierarchies.all() {
+		for _, qos := range allQoS {
+			entries, err := os.ReadDir(filepath.Join(m, t.pods.qosName(qos).path(t.cfg.Driver)))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("list pod cgroups: %w", err)
+			}
+			for _, e := range entries {
+				if uid, ok := uidOf(e.Name(), t.cfg.Driver); ok && e.IsDir() {
+					seen[uid] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
+}
+
+var allQoS = []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort}
+
+func (t *Tree) podName(p *v1.Pod) name { return t.pods.qosName(pod.QOS(p)).child(podName(p.UID)) }
+
+// placesOf are the places where the pod's cgroup can be; its class is not known
+// any more.
+func (t *Tree) placesOf(uid types.UID) []name {
+	var out []name
+	for _, qos := range allQoS {
+		n := t.pods.qosName(qos).child(podName(uid))
+		for _, m := range t.cfg.Hierarchies.all() {
+			if _, err := os.Stat(filepath.Join(m, n.path(t.cfg.Driver))); err == nil {
+				out = append(out, n)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// ensure makes n with these values, or leaves it as it is if it is whole.
+func (t *Tree) ensure(n name, v Values) error {
+	if t.units != nil {
+		if t.cfg.Hierarchies.exists(n.path(Systemd)) {
+			return nil
+		}
+		return t.set(n, v)
+	}
+	created, err := t.cfg.Hierarchies.make(n.path(Cgroupfs))
+	if err != nil || !created {
+		return err
+	}
+	return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
+}
+
+// set makes n if needed and gives it these values.
+func (t *Tree) set(n name, v Values) error {
+	if t.units != nil {
+		if err := t.units.start(n, v); err != nil {
+			return fmt.Errorf("set slice %s: %w", n.path(Systemd), err)
+		}
+		return nil
+	}
+	if _, err := t.cfg.Hierarchies.make(n.path(Cgroupfs)); err != nil {
+		return err
+	}
+	return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
+}

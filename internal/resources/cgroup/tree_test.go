@@ -1,0 +1,324 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// liveTree is a tree on the kernel's own control groups, under a root that goes
+// with the test.
+func liveTree(t *testing.T, h Hierarchies, opts PodOptions) *Tree {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making control groups needs root")
+	}
+	root := fmt.Sprintf("/keelson-test-%d-%d", os.Getpid(), len(t.Name()))
+	if _, err := h.make(root); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, m := range h.all() {
+			if err := removeTree(filepath.Join(m, root)); err != nil {
+				t.Errorf("clean up: %v", err)
+			}
+		}
+	})
+	tree, err := New(Config{Driver: Cgroupfs, Root: root, Hierarchies: h, Pod: opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func v1Machine(t *testing.T) Hierarchies {
+	t.Helper()
+	h, err := Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.V2() {
+		t.Skip("this machine has no cgroup v1")
+	}
+	return h
+}
+
+func v2Machine(t *testing.T) Hierarchies {
+	t.Helper()
+	h, err := Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case h.V2():
+		return h
+	case h.Idle != "": // few controllers, or none, but the real thing
+		return Hierarchies{Unified: h.Idle}
+	}
+	t.Skip("this machine has no cgroup v2")
+	return h
+}
+
+// TestUpstreamValues makes the cgroups of pods that were run under upstream and
+// compares every value that it was seen to write.
+func TestUpstreamValues(t *testing.T) {
+	parity.Proves(t, "RES-01", "RES-09", "RES-11")
+	h := v1Machine(t)
+	tree := liveTree(t, h, plain)
+	pods, want := recorded(t)
+
+	if err := tree.EnsureRoot(Values{CPUShares: shares(2000), Memory: 25276514304, PIDs: 32768}); err != nil {
+		t.Fatal(err)
+	}
+	var all []*v1.Pod
+	for _, p := range pods {
+		if err := tree.EnsurePod(p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if err := tree.UpdateQoS(BurstableCPU(all)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.RemovePod(t.Context(), pods[v1.PodQOSBestEffort].UID); err != nil { // it had ended there too
+		t.Fatal(err)
+	}
+	compared := 0
+	for k, value := range want {
+		controller, group, file := k[0], k[1], k[2]
+		mount, ok := h.V1[controller]
+		if !ok {
+			continue
+		}
+		group = strings.NewReplacer("<", "", ">", "").Replace(group)
+		root := tree.pods[:len(tree.pods)-1].path(Cgroupfs)
+		got := read(t, filepath.Join(mount, root, group, file))
+		if controller == "cpuset" {
+			value = read(t, filepath.Join(mount, root, file)) // as many as there are here
+		}
+		if got != value {
+			t.Errorf("%s of %s = %s, want %s", file, group, got, value)
+		}
+		compared++
+	}
+	if compared < 30 {
+		t.Errorf("only %d values compared", compared)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func testLife(t *testing.T, h Hierarchies) {
+	tree := liveTree(t, h, plain)
+	if err := tree.EnsureRoot(Values{CPUShares: 1024}); err != nil {
+		t.Fatal(err)
+	}
+	pods, _ := recorded(t)
+	p := pods[v1.PodQOSBurstable]
+	if tree.Exists(p) {
+		t.Fatal("the pod's cgroup exists before it was made")
+	}
+	for range 2 { // a second call finds it whole
+		if err := tree.EnsurePod(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !tree.Exists(p) {
+		t.Fatal("the pod's cgroup does not exist")
+	}
+	// What a runtime would leave: a container's cgroup with a process in it.
+	for _, m := range h.mounts() {
+		if _, err := h.make(filepath.Join(tree.Parent(p), "ctr")); err != nil {
+			t.Fatal(m, err)
+		}
+	}
+	left := exec.Command("sleep", "1000")
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = left.Process.Kill() }) // dead already unless the test failed
+	for _, m := range h.mounts() {
+		dir := filepath.Join(m, tree.Parent(p), "ctr")
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(left.Process.Pid)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.ReducePod(p.UID); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := tree.List(); err != nil || len(uids) != 1 || uids[0] != p.UID {
+		t.Errorf("List = %v, %v", uids, err)
+	}
+	reaped := make(chan error, 1)
+	go func() { reaped <- left.Wait() }()
+	if err := tree.RemovePod(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := <-reaped; !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+		t.Errorf("the process left in the pod ended with %v, want killed", err)
+	}
+	if uids, err := tree.List(); err != nil || len(uids) != 0 {
+		t.Errorf("List after removal = %v, %v", uids, err)
+	}
+	if err := tree.RemovePod(t.Context(), p.UID); err != nil {
+		t.Errorf("removing a pod that is gone: %v", err)
+	}
+}
+
+func TestLifeV1(t *testing.T) { testLife(t, v1Machine(t)) }
+
+func TestLifeV2(t *testing.T) { testLife(t, v2Machine(t)) }
+
+func TestAMissingHierarchyIsNoticedAndMended(t *testing.T) {
+	h := v1Machine(t)
+	tree := liveTree(t, h, plain)
+	if err := tree.EnsureRoot(Values{}); err != nil {
+		t.Fatal(err)
+	}
+	pods, _ := recorded(t)
+	p := pods[v1.PodQOSGuaranteed]
+	if err := tree.EnsurePod(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Rmdir(filepath.Join(h.V1["memory"], tree.Parent(p))); err != nil {
+		t.Fatal(err)
+	}
+	if tree.Exists(p) {
+		t.Error("a pod without its memory cgroup passes for whole")
+	}
+	if uids, err := tree.List(); err != nil || len(uids) != 1 {
+		t.Errorf("List = %v, %v: what is left of the pod would stay for ever", uids, err)
+	}
+	if err := tree.EnsurePod(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(h.V1["memory"], tree.Parent(p), "memory.limit_in_bytes")); got != "67108864" {
+		t.Errorf("memory limit after mending = %s", got)
+	}
+}
+
+// TestWritesV2 writes into fixture files: the machine at hand may lack the
+// controllers.
+func TestWritesV2(t *testing.T) {
+	mount := t.TempDir()
+	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{Unified: mount}, Pod: plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, _ := recorded(t)
+	p := pods[v1.PodQOSGuaranteed]
+	for _, dir := range []string{"", "kubepods", "kubepods/poduid-guaranteed"} {
+		if err := os.MkdirAll(filepath.Join(mount, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"cgroup.controllers": "cpu memory\n", "cgroup.subtree_control": "\n"} {
+			if err := os.WriteFile(filepath.Join(mount, dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := tree.UpdatePod(p); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(mount, tree.Parent(p))
+	for file, want := range map[string]string{"cpu.weight": "20", "cpu.max": "50000 100000", "memory.max": "67108864"} {
+		if got := read(t, filepath.Join(dir, file)); got != want {
+			t.Errorf("%s = %s, want %s", file, got, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pids.max")); err == nil {
+		t.Error("pids.max was written without the controller")
+	}
+	if got := read(t, filepath.Join(mount, "kubepods/cgroup.subtree_control")); got != "+memory" {
+		t.Errorf("the last controller handed on is %q, want +memory", got)
+	}
+}
+
+// fakeUnits behaves as systemd does: it makes the directories of a slice.
+type fakeUnits struct {
+	h       Hierarchies
+	running map[string]Values
+}
+
+func (f *fakeUnits) start(n name, v Values) error {
+	unit, _ := n.slice()
+	f.running[unit] = v
+	for _, m := range f.h.mounts() {
+		if err := os.MkdirAll(filepath.Join(m, n.path(Systemd)), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeUnits) stop(n name) error {
+	unit, _ := n.slice()
+	delete(f.running, unit)
+	return nil
+}
+
+func TestSystemdDriver(t *testing.T) {
+	parity.Proves(t, "RES-02")
+	h := Hierarchies{Unified: t.TempDir()}
+	tree, err := New(Config{Driver: Systemd, Hierarchies: h, Pod: plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := &fakeUnits{h: h, running: map[string]Values{}}
+	tree.units = units
+	if err := tree.EnsureRoot(Values{CPUShares: 2048, Memory: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	pods, _ := recorded(t)
+	p := pods[v1.PodQOSBurstable]
+	if err := tree.EnsurePod(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.UpdateQoS(100); err != nil {
+		t.Fatal(err)
+	}
+	for unit, want := range map[string]uint64{
+		"kubepods.slice": 2048, "kubepods-burstable.slice": 102, "kubepods-besteffort.slice": 2,
+		"kubepods-burstable-poduid_burstable.slice": 102,
+	} {
+		if got := units.running[unit].CPUShares; got != want {
+			t.Errorf("shares of %s = %d, want %d", unit, got, want)
+		}
+	}
+	if uids, err := tree.List(); err != nil || len(uids) != 1 || uids[0] != p.UID {
+		t.Errorf("List = %v, %v", uids, err)
+	}
+	if err := tree.RemovePod(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := units.running["kubepods-burstable-poduid_burstable.slice"]; ok || tree.Exists(p) {
+		t.Error("the pod's slice is still there")
+	}
+}
+
+func TestDetectNamesWhatIsMissing(t *testing.T) {
+	parity.Proves(t, "RES-06")
+	err := Hierarchies{V1: map[string]string{"cpu": "/x", "memory": "/y"}}.check()
+	if err == nil || !strings.Contains(err.Error(), "Following Cgroup subsystem not mounted: [cpuacct cpuset]") {
+		t.Errorf("check = %v", err)
+	}
+}
