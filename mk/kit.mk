@@ -11,3 +11,8 @@ parity: ## how many rows of docs/parity are proven by tests that ran and passed
 
 parity-run: ## the same, after running the tests that prove rows afresh
 	@go run ./test/kit/parity/cmd/parity -run
+
+FAKECRI_SOCKET ?= unix:///tmp/fakecri.sock
+.PHONY: fakecri
+fakecri: ## serve the fake container runtime on FAKECRI_SOCKET
+	@go run ./test/kit/fakecri/cmd/fakecri -listen $(FAKECRI_SOCKET)

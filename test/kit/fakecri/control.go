@@ -1,0 +1,121 @@
+package fakecri
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Exit ends a running container with a code, as if its program had. The pod is
+// named name or namespace/name.
+func (r *Runtime) Exit(pod, name string, code int32) error { return r.end(pod, name, code, "") }
+
+// OOMKill ends a running container as the kernel does when memory runs out.
+func (r *Runtime) OOMKill(pod, name string) error { return r.end(pod, name, 137, "OOMKilled") }
+
+func (r *Runtime) end(pod, name string, code int32, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.findLocked(pod, name)
+	if err != nil {
+		return err
+	}
+	r.exitLocked(c, code, reason, "")
+	return nil
+}
+
+// Print lets a running container write to its standard output.
+func (r *Runtime) Print(pod, name, text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.findLocked(pod, name)
+	if err != nil {
+		return err
+	}
+	c.print(false, text)
+	return nil
+}
+
+// KillSandbox ends a pod's ready sandbox and everything in it, as when its
+// pause process dies.
+func (r *Runtime) KillSandbox(pod string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sandboxes {
+		if s.state == cri.PodSandboxState_SANDBOX_READY && named(s, pod) {
+			r.stopSandboxLocked(s)
+			return nil
+		}
+	}
+	return fmt.Errorf("kill sandbox: pod %q has none that is ready", pod)
+}
+
+// findLocked finds the running container of this name.
+func (r *Runtime) findLocked(pod, name string) (*container, error) {
+	for _, c := range r.containers {
+		if c.state == cri.ContainerState_CONTAINER_RUNNING && c.name() == name && named(r.sandboxes[c.sandboxID], pod) {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("find container: none of pod %q is named %q and runs", pod, name)
+}
+
+func named(s *sandbox, pod string) bool {
+	return s != nil && (s.key() == pod || s.config.GetMetadata().GetName() == pod)
+}
+
+// Pod is a pod as the runtime holds it: one sandbox and its containers.
+type Pod struct {
+	Name       string // namespace/name
+	UID        string
+	Sandbox    *cri.PodSandboxStatus
+	Config     *cri.PodSandboxConfig
+	Containers []Container // oldest first
+}
+
+// Container is a container as the runtime holds it.
+type Container struct {
+	Status *cri.ContainerStatus
+	Config *cri.ContainerConfig
+}
+
+// Pods returns every sandbox with its containers, oldest first.
+func (r *Runtime) Pods() []Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Pod
+	for _, s := range r.sandboxes {
+		p := Pod{
+			Name: s.key(), UID: s.config.GetMetadata().GetUid(),
+			Sandbox: r.sandboxStatusLocked(s), Config: proto.Clone(s.config).(*cri.PodSandboxConfig),
+		}
+		for _, c := range s.containers {
+			p.Containers = append(p.Containers, Container{r.containerStatusLocked(c), proto.Clone(c.config).(*cri.ContainerConfig)})
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Pod) int { return int(a.Sandbox.CreatedAt - b.Sandbox.CreatedAt) })
+	return out
+}
+
+// String shows the pod on one line: "web/a ready: main#0 running, side#1 exited 3".
+func (p Pod) String() string {
+	state := "ready"
+	if p.Sandbox.State != cri.PodSandboxState_SANDBOX_READY {
+		state = "notready"
+	}
+	var list []string
+	for _, c := range p.Containers {
+		m := c.Status.GetMetadata()
+		text := fmt.Sprintf("%s#%d %s", m.GetName(), m.GetAttempt(),
+			strings.ToLower(strings.TrimPrefix(c.Status.GetState().String(), "CONTAINER_")))
+		if c.Status.GetState() == cri.ContainerState_CONTAINER_EXITED {
+			text += fmt.Sprintf(" %d", c.Status.GetExitCode())
+		}
+		list = append(list, text)
+	}
+	return strings.TrimSuffix(p.Name+" "+state+": "+strings.Join(list, ", "), ": ")
+}

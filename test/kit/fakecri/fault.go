@@ -1,0 +1,185 @@
+package fakecri
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Fault makes calls slow, fail or hang. Empty selectors match everything.
+type Fault struct {
+	Method    string // RunPodSandbox
+	Pod       string // name, or namespace/name
+	Container string
+	Image     string
+
+	Skip  int // let this many matching calls pass first
+	Times int // then hit this many; 0 = until removed
+
+	Delay   time.Duration
+	Code    codes.Code // the call fails with this, unless OK
+	Message string
+	Hang    bool // the call does not return before Release, or its caller's deadline
+	// After lets the call take effect first: the delay, failure or hang then
+	// meets the answer on its way back.
+	After bool
+}
+
+// Injection is a fault in force.
+type Injection struct {
+	fault   Fault
+	owner   *faults
+	release chan struct{} // closed by Release
+	first   chan struct{} // closed when a call is hit
+	seen    int
+	hits    int
+	waiting int
+}
+
+type faults struct {
+	mu   sync.Mutex
+	list []*Injection
+}
+
+// Inject puts a fault in force. Several may match one call: their delays add
+// up and the first failure wins.
+func (r *Runtime) Inject(f Fault) *Injection {
+	in := &Injection{fault: f, owner: &r.faults, release: make(chan struct{}), first: make(chan struct{})}
+	r.faults.mu.Lock()
+	defer r.faults.mu.Unlock()
+	r.faults.list = append(r.faults.list, in)
+	return in
+}
+
+// Release takes the fault out of force and lets hanging calls go on as if
+// there had been none.
+func (in *Injection) Release() {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	in.owner.list = slices.DeleteFunc(in.owner.list, func(o *Injection) bool { return o == in })
+	select {
+	case <-in.release:
+	default:
+		close(in.release)
+	}
+}
+
+// Hit is closed once a call has met the fault.
+func (in *Injection) Hit() <-chan struct{} { return in.first }
+
+// Hits counts the calls that met the fault so far.
+func (in *Injection) Hits() int {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	return in.hits
+}
+
+// Waiting counts the calls that hang now.
+func (in *Injection) Waiting() int {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	return in.waiting
+}
+
+func (f *faults) releaseAll() {
+	f.mu.Lock()
+	list := slices.Clone(f.list)
+	f.mu.Unlock()
+	for _, in := range list {
+		in.Release()
+	}
+}
+
+func (f Fault) matches(c Call) bool {
+	if f.Method != "" && f.Method != c.Method || f.Container != "" && f.Container != c.Container {
+		return false
+	}
+	if f.Image != "" && normal(f.Image) != normal(c.Image) {
+		return false
+	}
+	return f.Pod == "" || f.Pod == c.Pod || strings.HasSuffix(c.Pod, "/"+f.Pod)
+}
+
+// met returns the faults that hit this call, and counts them.
+func (f *faults) met(c Call) (now, late met) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, in := range f.list {
+		if !in.fault.matches(c) {
+			continue
+		}
+		in.seen++
+		if in.seen <= in.fault.Skip || in.fault.Times > 0 && in.hits >= in.fault.Times {
+			continue
+		}
+		if in.hits++; in.hits == 1 {
+			close(in.first)
+		}
+		if in.fault.After {
+			late = append(late, in)
+		} else {
+			now = append(now, in)
+		}
+	}
+	return now, late
+}
+
+// before applies the faults that come before the effect of a call.
+func (f *faults) before(ctx context.Context, c Call) (late met, err error) {
+	now, late := f.met(c)
+	return late, now.after(ctx)
+}
+
+// met are faults that a call has to go through.
+type met []*Injection
+
+func (list met) after(ctx context.Context) error {
+	for _, in := range list {
+		if in.fault.Delay > 0 {
+			t := time.NewTimer(in.fault.Delay)
+			select {
+			case <-t.C:
+			case <-in.release:
+				t.Stop()
+			case <-ctx.Done():
+				t.Stop()
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+		if in.fault.Hang {
+			if err := in.hang(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if in.fault.Code != codes.OK {
+			msg := in.fault.Message
+			if msg == "" {
+				msg = "injected failure of " + in.fault.Method
+			}
+			return status.Error(in.fault.Code, msg)
+		}
+	}
+	return nil
+}
+
+func (in *Injection) hang(ctx context.Context) error {
+	count := func(n int) {
+		in.owner.mu.Lock()
+		defer in.owner.mu.Unlock()
+		in.waiting += n
+	}
+	count(1)
+	defer count(-1)
+	select {
+	case <-in.release:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
