@@ -1,0 +1,159 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrEscapes is the cause when a path leads out of the directory it was to be
+// resolved beneath.
+var ErrEscapes = errors.New("leads out of the volume")
+
+// OpenBeneath opens what sub names below root, for use as the source of a bind
+// mount. Symlinks are followed as long as they stay below root. Nothing that
+// anybody does to the tree in the meantime can make it open anything else.
+func OpenBeneath(root, sub string) (*os.File, error) {
+	if !filepath.IsLocal(sub) {
+		return nil, fmt.Errorf("open %s below %s: %w", sub, root, ErrEscapes)
+	}
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := openBeneath(dir, root, sub)
+	if errors.Is(err, unix.EXDEV) {
+		err = ErrEscapes
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(root, sub), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(root, sub)), nil
+}
+
+func openBeneath(dir int, root, sub string) (int, error) {
+	fd, err := openat2(dir, sub, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+	if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.ENOSYS) {
+		return fd, err
+	}
+	// An absolute symlink may still lead back below root, and is allowed to.
+	// Where it leads is looked up first, which proves nothing; then that place
+	// is opened without following anything.
+	realRoot, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return -1, err
+	}
+	realSub, err := filepath.EvalSymlinks(filepath.Join(root, sub))
+	if err != nil {
+		return -1, err
+	}
+	rel, err := filepath.Rel(realRoot, realSub)
+	if err != nil || !filepath.IsLocal(rel) {
+		return -1, ErrEscapes
+	}
+	fd, err = openat2(dir, rel, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ENOSYS) {
+		return openStepwise(dir, rel)
+	}
+	return fd, err
+}
+
+// openStepwise is openat2 without symlinks for kernels before 5.6: each element
+// is opened in the one before it.
+func openStepwise(dir int, rel string) (int, error) {
+	at, err := unix.Openat(dir, ".", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	for _, name := range elements(rel) {
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(at)
+		if err != nil {
+			return -1, err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(next, &st); err != nil {
+			unix.Close(next)
+			return -1, err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			unix.Close(next)
+			return -1, unix.ELOOP
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// elements splits a clean relative path; "." has none.
+func elements(rel string) []string {
+	rel = filepath.Clean(rel)
+	if rel == "." {
+		return nil
+	}
+	return strings.Split(rel, "/")
+}
+
+// MkdirBeneath makes the directories of sub that are missing below root, with
+// the given permissions whatever the umask, and the set-group-id bit if mode
+// has it. It can no more be led astray than OpenBeneath.
+func MkdirBeneath(root, sub string, mode os.FileMode) error {
+	names := elements(sub)
+	for have := len(names); ; have-- {
+		at, err := OpenBeneath(root, filepath.Join(append([]string{"."}, names[:have]...)...))
+		if errors.Is(err, os.ErrNotExist) && have > 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer at.Close()
+		return mkdirs(at, names[have:], mode)
+	}
+}
+
+func mkdirs(at *os.File, names []string, mode os.FileMode) error {
+	bits := uint32(mode.Perm())
+	if mode&os.ModeSetgid != 0 {
+		bits |= unix.S_ISGID
+	}
+	dir, path := int(at.Fd()), at.Name()
+	for _, name := range names {
+		path = filepath.Join(path, name)
+		err := unix.Mkdirat(dir, name, bits)
+		made := err == nil
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return &os.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		next, err := unix.Openat(dir, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		defer unix.Close(next)
+		if made {
+			if err := unix.Fchmod(next, bits); err != nil {
+				return &os.PathError{Op: "chmod", Path: path, Err: err}
+			}
+		}
+		dir = next
+	}
+	return nil
+}
+
+// openat2 opens with the given restrictions on resolution. The kernel asks to
+// try again when a rename or mount elsewhere kept it from being sure.
+func openat2(dir int, path string, flags, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
+	for range 128 {
+		fd, err := unix.Openat2(dir, path, &how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+	return -1, unix.EAGAIN
+}

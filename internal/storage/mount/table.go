@@ -1,0 +1,45 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// At lists the mount points at and below a directory, the ones to be unmounted
+// first before those that carry them. A directory that was mounted on twice is
+// listed twice. No file system is touched.
+func At(dir string) ([]string, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Clean(dir)))
+	if err != nil {
+		return nil, fmt.Errorf("read mount table: %w", err)
+	}
+	points := make([]string, 0, len(infos))
+	for _, m := range infos {
+		points = append(points, m.Mountpoint)
+	}
+	// The table is in order of mounting: what came later lies on top.
+	slices.Reverse(points)
+	return points, nil
+}
+
+// IsPoint reports whether something is mounted at path itself. A path that does
+// not exist is an error.
+func IsPoint(path string) (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, 0, &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("stat %s: %w", path, err)
+	case err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0:
+		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+	}
+	// A kernel before 5.8, or a mount whose server is gone: the table knows.
+	points, err := At(path)
+	return slices.Contains(points, filepath.Clean(path)), err
+}
