@@ -1,0 +1,205 @@
+package container
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Limits of what resolvers understand.
+const (
+	maxNameservers  = 3
+	maxSearches     = 32
+	maxSearchChars  = 2048
+	maxSearchDomain = 253
+	// clusterSearches are the search domains that a cluster adds in front.
+	clusterSearches = 3
+)
+
+// warning is an event about something that did not keep the pod from starting.
+type warning struct {
+	reason, message string
+	node            bool // about the node too
+}
+
+// podDNS decides what a pod's resolv.conf says. host is called only when the
+// host's own configuration is needed.
+func podDNS(p *v1.Pod, cfg DNSConfig, hostIPs []string, host func() (resolvConf, error)) (resolvConf, []warning, error) {
+	var c resolvConf
+	var ws []warning
+	policy := p.Spec.DNSPolicy
+	switch policy {
+	case v1.DNSNone:
+	case v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, "":
+		if policy != v1.DNSClusterFirstWithHostNet && p.Spec.HostNetwork {
+			policy = v1.DNSDefault
+			break
+		}
+		if len(cfg.ClusterDNS) == 0 {
+			text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
+			ws = append(ws, warning{reason: pod.EventMissingClusterDNS, message: text, node: true})
+			policy = v1.DNSDefault
+			break
+		}
+		h, err := host()
+		if err != nil {
+			return c, ws, err
+		}
+		c.Servers = slices.Clone(cfg.ClusterDNS)
+		c.Searches = h.Searches
+		if d := cfg.ClusterDomain; d != "" {
+			c.Searches = unique([]string{p.Namespace + ".svc." + d, "svc." + d, d}, h.Searches)
+		}
+		// A cluster's names have up to four dots before they are complete.
+		c.Options = []string{"ndots:5"}
+	case v1.DNSDefault:
+	default:
+		return c, ws, fmt.Errorf("invalid DNS policy %q", policy)
+	}
+	if policy == v1.DNSDefault {
+		switch {
+		case cfg.ResolvConf == "":
+			c = localDNS(hostIPs)
+		default:
+			h, err := host()
+			if err != nil {
+				return c, ws, err
+			}
+			c = h
+		}
+	}
+	if d := p.Spec.DNSConfig; d != nil {
+		c.Servers = unique(c.Servers, d.Nameservers)
+		c.Searches = unique(c.Searches, d.Searches)
+		var more []string
+		for _, o := range d.Options {
+			if o.Value != nil && *o.Value != "" {
+				more = append(more, o.Name+":"+*o.Value)
+			} else if o.Name != "" {
+				more = append(more, o.Name)
+			}
+		}
+		c.Options = mergeOptions(c.Options, more)
+	}
+	c, cut := fitDNSLimits(c)
+	return c, append(ws, cut...), nil
+}
+
+// localDNS asks the node itself, on the loopback address of each of its address
+// families, and completes no name.
+func localDNS(hostIPs []string) resolvConf {
+	c := resolvConf{Searches: []string{"."}}
+	for _, ip := range hostIPs {
+		loopback := "127.0.0.1"
+		if isIPv6(ip) {
+			loopback = "::1"
+		}
+		c.Servers = append(c.Servers, loopback)
+	}
+	if len(c.Servers) == 0 {
+		c.Servers = []string{"127.0.0.1"}
+	}
+	return c
+}
+
+// fitDNSLimits drops what resolvers would not read anyway, and says so.
+func fitDNSLimits(c resolvConf) (resolvConf, []warning) {
+	var ws []warning
+	if len(c.Servers) > maxNameservers {
+		c.Servers = c.Servers[:maxNameservers]
+		ws = append(ws, warning{reason: pod.EventDNSConfigForming, message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(c.Servers, " ")})
+	}
+	kept, chars := []string(nil), 0
+	for _, s := range c.Searches {
+		if len(s) > maxSearchDomain {
+			continue
+		}
+		if len(kept) == maxSearches || chars+len(s) > maxSearchChars {
+			break
+		}
+		kept, chars = append(kept, s), chars+len(s)+1
+	}
+	if len(kept) < len(c.Searches) {
+		ws = append(ws, warning{reason: pod.EventDNSConfigForming, message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(kept, " ")})
+	}
+	c.Searches = kept
+	return c, ws
+}
+
+// checkSearchLimits tells why the host's search line leaves no room for the
+// cluster's domains in front of it, or nothing.
+func checkSearchLimits(path string, host resolvConf, clusterDomain string) string {
+	domains := maxSearches
+	chars := maxSearchChars
+	if clusterDomain != "" {
+		domains -= clusterSearches
+		// The namespace is not known yet: it has at most 63 characters.
+		chars -= len(clusterDomain)*clusterSearches + len(".svc.")*2 + 63
+	}
+	if len(host.Searches) > domains {
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, domains)
+	}
+	if len(strings.Join(host.Searches, " ")) > chars {
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, chars)
+	}
+	return ""
+}
+
+// CheckHostDNS warns once on the node when the host's resolver configuration
+// cannot be read or leaves no room for what pods need. Meant to be called when
+// the agent starts.
+func (r *Runner) CheckHostDNS() {
+	path := r.cfg.DNS.ResolvConf
+	if path == "" {
+		return
+	}
+	host, err := readResolvConf(path)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	} else {
+		text = checkSearchLimits(path, host, r.cfg.DNS.ClusterDomain)
+	}
+	if text != "" {
+		r.cfg.Log.Warn("host's resolver configuration does not suit pods", "file", path, "cause", text)
+		r.cfg.Events.Node(v1.EventTypeWarning, eventCheckResolvConf, text)
+	}
+}
+
+// dns is podDNS with the facts of this node.
+func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
+	return podDNS(p, r.cfg.DNS, r.cfg.Node().HostIPs, func() (resolvConf, error) {
+		if r.cfg.DNS.ResolvConf == "" {
+			return resolvConf{}, nil
+		}
+		c, err := readResolvConf(r.cfg.DNS.ResolvConf)
+		if err != nil {
+			return c, fmt.Errorf("read the host's resolver configuration %s: %w", r.cfg.DNS.ResolvConf, err)
+		}
+		return c, nil
+	})
+}
+
+// unique joins lists and drops repetitions.
+func unique(lists ...[]string) []string {
+	var out []string
+	for _, l := range lists {
+		for _, s := range l {
+			if !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// isIPv6 reports whether s is an address of that family.
+func isIPv6(s string) bool {
+	ip := net.ParseIP(s)
+	return ip != nil && ip.To4() == nil
+}

@@ -1,0 +1,22 @@
+package container
+
+import "keelson/internal/runtime/cri"
+
+// StartError is why a container could not be started, in the words its status
+// shows: one of the waiting reasons of package pod, and a message.
+type StartError struct {
+	Reason  string
+	Message string
+	Err     error // the cause; the message may be shorter or say more
+}
+
+func (e *StartError) Error() string { return e.Reason + ": " + e.Message }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// ignoreGone makes a verb on something that is gone a success.
+func ignoreGone(err error) error {
+	if cri.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package container
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
+)
+
+// hookCall is one run of a lifecycle hook. The hook has the time that its
+// context has.
+type hookCall struct {
+	pod       *v1.Pod
+	container *v1.Container
+	id        string
+	podIPs    []string
+	handler   *v1.LifecycleHandler
+}
+
+// runHook runs a hook to its end.
+func (r *Runner) runHook(ctx context.Context, h hookCall) error {
+	where := func() string { return fmt.Sprintf("for Container %q in Pod %q", h.container.Name, describe(h.pod)) }
+	switch {
+	case h.handler.Exec != nil:
+		cmd := h.handler.Exec.Command
+		output, err := r.execHook(ctx, h.id, cmd)
+		if err != nil {
+			return fmt.Errorf("Exec lifecycle hook (%v) %s failed - error: %w, message: %q", cmd, where(), err, output)
+		}
+	case h.handler.HTTPGet != nil:
+		if err := r.httpHook(ctx, h); err != nil {
+			return fmt.Errorf("HTTP lifecycle hook (%s) %s failed - error: %w", h.handler.HTTPGet.Path, where(), err)
+		}
+	case h.handler.Sleep != nil:
+		if err := r.sleepHook(ctx, time.Duration(h.handler.Sleep.Seconds)*time.Second); err != nil {
+			return fmt.Errorf("Sleep lifecycle hook (%d) %s failed - error: %w", h.handler.Sleep.Seconds, where(), err)
+		}
+	default:
+		// The API also has tcpSocket, which never did anything.
+		return errors.New("cannot run handler: it is none of exec, httpGet and sleep")
+	}
+	return nil
+}
+
+// execHook runs a command in the container, for as long as it takes.
+func (r *Runner) execHook(ctx context.Context, id string, cmd []string) (output string, err error) {
+	resp, err := r.cfg.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd})
+	if err != nil {
+		return "", cri.Cause(err)
+	}
+	output = string(resp.GetStdout()) + string(resp.GetStderr())
+	if code := resp.GetExitCode(); code != 0 {
+		return output, fmt.Errorf("command '%s' exited with %d: %s", strings.Join(cmd, " "), code, resp.GetStderr())
+	}
+	return output, nil
+}
+
+// sleepHook lets time pass.
+func (r *Runner) sleepHook(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		r.metrics.sleepsEndedBefore.Inc()
+		return errors.New("container terminated before sleep hook finished")
+	}
+}
+
+// hookClient talks to containers, which are known by their address and not by a
+// certificate. Redirects are followed on the same host only: a container must
+// not make the node's agent call others.
+func hookClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true,
+			Proxy:             nil,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.URL.Hostname() != via[0].URL.Hostname() {
+				return http.ErrUseLastResponse
+			}
+			if len(via) >= 10 {
+				return errors.New("stopped after 10 redirects")
+			}
+			return nil
+		},
+	}
+}
+
+// maxHookAnswer bounds how much of an answer is read and thrown away.
+const maxHookAnswer = 10 << 10
+
+// httpHook calls a server in the pod. That it answers is enough; what it
+// answers is not looked at. A server asked over HTTPS that speaks only HTTP is
+// asked again in its own language.
+func (r *Runner) httpHook(ctx context.Context, h hookCall) error {
+	req, err := hookRequest(h.handler.HTTPGet, h.container, r.podIPs(h.pod, h.podIPs), "kube-lifecycle/"+r.cfg.Version)
+	if err != nil {
+		return err
+	}
+	err = r.call(req.WithContext(ctx))
+	if err == nil || !answeredInClear(err) {
+		return err
+	}
+	again := req.Clone(ctx)
+	again.URL.Scheme = "http"
+	again.Header.Del("Authorization") // was meant to travel encrypted
+	if r.call(again) != nil {
+		return err
+	}
+	r.metrics.httpFallbacks.Inc()
+	r.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventLifecycleHTTPFallback,
+		fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", again.URL.Host))
+	return nil
+}
+
+func (r *Runner) call(req *http.Request) error {
+	resp, err := r.hooks.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	// The server is given the chance to send its answer; whether it arrives
+	// whole is its own affair.
+	_, _ = io.CopyN(io.Discard, resp.Body, maxHookAnswer)
+	return nil
+}
+
+// answeredInClear recognises the client's complaint about a server that does
+// not speak TLS; there is no type to recognise it by.
+func answeredInClear(err error) bool {
+	var u *url.Error
+	return errors.As(err, &u) && strings.Contains(u.Error(), "server gave HTTP response to HTTPS client")
+}
+
+// hookRequest is the request that an httpGet hook describes.
+func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent string) (*http.Request, error) {
+	host := get.Host
+	if host == "" {
+		if len(podIPs) == 0 {
+			return nil, errors.New("the pod has no address yet")
+		}
+		host = podIPs[0]
+	}
+	port, err := hookPort(get.Port, c)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(get.Path)
+	if err != nil {
+		u = &url.URL{Path: get.Path} // not a URL: then it is a path to be escaped
+	}
+	u.Scheme, u.Host = strings.ToLower(string(get.Scheme)), net.JoinHostPort(host, strconv.Itoa(port))
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	req, err := http.NewRequest(http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range get.HTTPHeaders {
+		req.Header.Add(f.Name, f.Value)
+		if strings.EqualFold(f.Name, "Host") {
+			req.Host = f.Value
+		}
+	}
+	if len(req.Header.Values("Accept")) == 0 {
+		req.Header.Set("Accept", "*/*")
+	}
+	if len(req.Header.Values("User-Agent")) == 0 {
+		req.Header.Set("User-Agent", agent)
+	}
+	return req, nil
+}
+
+// hookPort is a port by its number or by its name in the container.
+func hookPort(p intstr.IntOrString, c *v1.Container) (int, error) {
+	if p.Type == intstr.Int {
+		if p.IntVal <= 0 || p.IntVal > 65535 {
+			return 0, fmt.Errorf("invalid port number: %v", p.IntVal)
+		}
+		return int(p.IntVal), nil
+	}
+	for _, port := range c.Ports {
+		if port.Name == p.StrVal {
+			return int(port.ContainerPort), nil
+		}
+	}
+	if n, err := strconv.Atoi(p.StrVal); err == nil && n > 0 && n <= 65535 {
+		return n, nil
+	}
+	return 0, fmt.Errorf("couldn't find port: %v in container %s", p.StrVal, c.Name)
+}

@@ -1,0 +1,84 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// resolvConf is a resolver configuration: of the host, or for a pod.
+type resolvConf struct {
+	Servers  []string
+	Searches []string
+	Options  []string
+}
+
+// maxResolvConf bounds how much of the host's file is read.
+const maxResolvConf = 10 << 20
+
+// readResolvConf reads a host's resolver configuration.
+func readResolvConf(path string) (resolvConf, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return resolvConf{}, err
+	}
+	defer f.Close()
+	return parseResolvConf(f)
+}
+
+// parseResolvConf understands what resolvers do with such a file: the last
+// search line counts, options add up, comments take a whole line. Trailing dots
+// of search domains are cut, so that one domain is not counted twice. A
+// nameserver line without an address is an error; the rest is still returned.
+func parseResolvConf(r io.Reader) (resolvConf, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxResolvConf))
+	if err != nil {
+		return resolvConf{}, err
+	}
+	var c resolvConf
+	var errs []error
+	for n, line := range strings.Split(string(b), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			if len(fields) < 2 {
+				errs = append(errs, fmt.Errorf("line %d: nameserver list is empty", n+1))
+				continue
+			}
+			c.Servers = append(c.Servers, fields[1])
+		case "search":
+			c.Searches = nil
+			for _, s := range fields[1:] {
+				if s != "." {
+					c.Searches = append(c.Searches, strings.TrimSuffix(s, "."))
+				}
+			}
+		case "options":
+			c.Options = mergeOptions(c.Options, fields[1:])
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// mergeOptions adds resolver options to others. An option of the same name
+// takes the place of the older one, whatever its value.
+func mergeOptions(older, newer []string) []string {
+	out := append([]string(nil), older...)
+next:
+	for _, o := range newer {
+		name, _, _ := strings.Cut(o, ":")
+		for i := range out {
+			if have, _, _ := strings.Cut(out[i], ":"); have == name {
+				out[i] = o
+				continue next
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}

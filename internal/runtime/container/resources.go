@@ -1,0 +1,202 @@
+package container
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Bounds of the kernel's CPU controller.
+const (
+	minShares = 2
+	maxShares = 262144
+	minQuota  = 1000 // µs
+)
+
+// cpuRules is the node's configuration of CPU limits.
+type cpuRules struct {
+	quota  bool
+	period int64 // µs
+}
+
+func (r *Runner) cpuRules() cpuRules {
+	return cpuRules{quota: r.cfg.CPUQuota, period: r.cfg.CPUQuotaPeriod.Microseconds()}
+}
+
+// shares is a CPU request as a weight among others.
+func shares(milliCPU int64) int64 {
+	return min(max(milliCPU*1024/1000, minShares), maxShares)
+}
+
+// quota is how much of a period a CPU limit allows; no limit is 0.
+func quota(milliCPU, period int64) int64 {
+	if milliCPU == 0 {
+		return 0
+	}
+	return max(milliCPU*period/1000, minQuota)
+}
+
+// limits turns requests and limits into what the runtime is told. A request
+// that is absent, unlike one of zero, is taken from the limit.
+func (c cpuRules) limits(cpuRequest, cpuLimit, memory *resource.Quantity) *runtimeapi.LinuxContainerResources {
+	if cpuRequest == nil {
+		cpuRequest = cpuLimit
+	}
+	res := &runtimeapi.LinuxContainerResources{
+		CpuShares:          shares(milli(cpuRequest)),
+		MemoryLimitInBytes: value(memory),
+	}
+	if c.quota {
+		res.CpuPeriod = c.period
+		res.CpuQuota = quota(milli(cpuLimit), c.period)
+	}
+	return res
+}
+
+func milli(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.MilliValue()
+}
+
+func value(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.Value()
+}
+
+// get is the quantity of that name, or nil if the list does not have it.
+func get(l v1.ResourceList, name v1.ResourceName) *resource.Quantity {
+	if q, ok := l[name]; ok {
+		return &q
+	}
+	return nil
+}
+
+// sandboxResources are the pod's totals, for runtimes that size a sandbox by
+// them. The overhead is told apart.
+func sandboxResources(p *v1.Pod, cpu cpuRules) (resources, overhead *runtimeapi.LinuxContainerResources) {
+	o := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	req, lim := resourcehelper.PodRequests(p, o), resourcehelper.PodLimits(p, o)
+	resources = cpu.limits(get(req, v1.ResourceCPU), get(lim, v1.ResourceCPU), get(lim, v1.ResourceMemory))
+	overhead = &runtimeapi.LinuxContainerResources{}
+	if p.Spec.Overhead != nil {
+		c := get(p.Spec.Overhead, v1.ResourceCPU)
+		overhead = cpu.limits(c, c, get(p.Spec.Overhead, v1.ResourceMemory))
+	}
+	return resources, overhead
+}
+
+// assignment is what the managers of CPUs and memory reserved for a container.
+type assignment struct {
+	cpus, mems string // cpuset lists; empty means any
+	exclusive  bool   // the CPUs are nobody else's, so nothing needs to be limited
+}
+
+// containerResources is what one container may use.
+func containerResources(p *v1.Pod, c *v1.Container, kind pod.Kind, cpu cpuRules, k Kernel, node NodeFacts, swap string, singleOOM bool, a assignment) *runtimeapi.LinuxContainerResources {
+	res := cpu.limits(get(c.Resources.Requests, v1.ResourceCPU),
+		limitOrPods(p, c, v1.ResourceCPU), limitOrPods(p, c, v1.ResourceMemory))
+	if a.exclusive && cpu.quota {
+		res.CpuQuota = -1
+	}
+	res.CpusetCpus, res.CpusetMems = a.cpus, a.mems
+	res.OomScoreAdj = oomScore(p, c, kind, node.Memory)
+	res.HugepageLimits = hugePageLimits(c.Resources.Limits, k.HugePageSizes)
+	if k.CgroupV2 && !singleOOM {
+		unified(res, "memory.oom.group", "1")
+	}
+	limitSwap(res, p, c, k, node, swap)
+	return res
+}
+
+// limitOrPods is the container's own limit, or the one of the pod as a whole.
+func limitOrPods(p *v1.Pod, c *v1.Container, name v1.ResourceName) *resource.Quantity {
+	if q := get(c.Resources.Limits, name); q != nil && !q.IsZero() {
+		return q
+	}
+	if p.Spec.Resources != nil {
+		return get(p.Spec.Resources.Limits, name)
+	}
+	return nil
+}
+
+func unified(res *runtimeapi.LinuxContainerResources, file, value string) {
+	if res.Unified == nil {
+		res.Unified = map[string]string{}
+	}
+	res.Unified[file] = value
+}
+
+// hugePageLimits names every page size the kernel has: a size that is not
+// asked for is limited to nothing.
+func hugePageLimits(limits v1.ResourceList, sizes []string) []*runtimeapi.HugepageLimit {
+	asked := map[string]uint64{}
+	for name, q := range limits {
+		if size, ok := hugePageSize(name); ok {
+			asked[size] = uint64(q.Value())
+		}
+	}
+	var out []*runtimeapi.HugepageLimit
+	for _, s := range sizes {
+		out = append(out, &runtimeapi.HugepageLimit{PageSize: s, Limit: asked[s]})
+	}
+	return out
+}
+
+// hugePageSize turns hugepages-2Mi into 2MB, the name that cgroup files use.
+func hugePageSize(name v1.ResourceName) (string, bool) {
+	const prefix = v1.ResourceHugePagesPrefix
+	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
+		return "", false
+	}
+	q, err := resource.ParseQuantity(string(name[len(prefix):]))
+	if err != nil {
+		return "", false
+	}
+	n, units := q.Value(), []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	u := 0
+	for n >= 1024 && n%1024 == 0 && u < len(units)-1 {
+		n, u = n/1024, u+1
+	}
+	return strconv.FormatInt(n, 10) + units[u], true
+}
+
+// limitSwap bounds swap. On cgroup v1 the file counts memory and swap together,
+// so that no swap is the memory limit once more; on v2 swap has a file of its
+// own. Only burstable containers that leave room between request and limit may
+// swap, in proportion to their request.
+func limitSwap(res *runtimeapi.LinuxContainerResources, p *v1.Pod, c *v1.Container, k Kernel, node NodeFacts, behavior string) {
+	if !k.SwapController {
+		return
+	}
+	if !k.CgroupV2 {
+		res.MemorySwapLimitInBytes = res.MemoryLimitInBytes
+		return
+	}
+	var bytes int64
+	if behavior == LimitedSwap && maySwap(p, c) && node.Memory > 0 {
+		share := float64(value(get(c.Resources.Requests, v1.ResourceMemory))) / float64(node.Memory)
+		bytes = int64(share * float64(node.Swap))
+	}
+	unified(res, "memory.swap.max", strconv.FormatInt(bytes, 10))
+}
+
+func maySwap(p *v1.Pod, c *v1.Container) bool {
+	if pod.QOS(p) != v1.PodQOSBurstable || pod.IsCritical(p) {
+		return false
+	}
+	req := get(c.Resources.Requests, v1.ResourceMemory)
+	if req == nil || req.IsZero() {
+		return false
+	}
+	lim := get(c.Resources.Limits, v1.ResourceMemory)
+	return lim == nil || lim.Cmp(*req) != 0
+}

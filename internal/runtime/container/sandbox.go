@@ -1,0 +1,94 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// RunSandbox makes the pod's sandbox, the attempt'th, and returns its id. An
+// error is worded for the event that the caller records about the pod.
+func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id string, err error) {
+	done := r.metrics.sandbox(p)
+	defer func() { done(err) }()
+	if err := makeLogDir(r.logDir(p)); err != nil {
+		return "", err
+	}
+	config, warnings, err := r.sandboxConfig(p, attempt)
+	r.warn(p, warnings)
+	if err != nil {
+		return "", fmt.Errorf("make the sandbox's configuration: %w", err)
+	}
+	handler, err := r.cfg.RuntimeHandler(p)
+	if err != nil {
+		return "", err
+	}
+	begin := r.cfg.Now()
+	resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
+	if err != nil {
+		return "", err
+	}
+	return resp.GetPodSandboxId(), nil
+}
+
+// StopSandbox ends the sandbox, its network, and what still runs in it.
+func (r *Runner) StopSandbox(ctx context.Context, id string) error {
+	_, err := r.cfg.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	return ignoreGone(err)
+}
+
+// RemoveSandbox removes the sandbox and the containers in it. It must have been
+// stopped, or its network would not be given back.
+func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
+	_, err := r.cfg.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return ignoreGone(err)
+}
+
+// sandboxConfig gathers the facts for the pure function of that name.
+// Containers are created with the same configuration as their sandbox.
+func (r *Runner) sandboxConfig(p *v1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, []warning, error) {
+	dns, warnings, err := r.dns(p)
+	if err != nil {
+		return nil, warnings, err
+	}
+	host, err := kernelHostname(p, podNames(p, r.cfg.DNS.ClusterDomain))
+	if err != nil {
+		return nil, warnings, err
+	}
+	userns, err := r.userNamespace(p)
+	if err != nil {
+		return nil, warnings, err
+	}
+	return sandboxConfig(sandboxInput{
+		pod:          p,
+		attempt:      attempt,
+		hostname:     host,
+		dns:          dns,
+		logDir:       r.logDir(p),
+		cgroupParent: r.cfg.CgroupParent(p),
+		groups:       r.volumeGroups(p),
+		userns:       userns,
+		cpu:          r.cpuRules(),
+	}), warnings, nil
+}
+
+func (r *Runner) volumeGroups(p *v1.Pod) []int64 {
+	if r.cfg.VolumeGroups == nil {
+		return nil
+	}
+	return r.cfg.VolumeGroups(p)
+}
+
+func (r *Runner) warn(p *v1.Pod, warnings []warning) {
+	for _, w := range warnings {
+		text := w.message
+		if w.node {
+			r.cfg.Events.Node(v1.EventTypeWarning, w.reason, text)
+			text = fmt.Sprintf("pod: %q. %s", describe(p), text)
+		}
+		r.cfg.Events.Pod(p, "", v1.EventTypeWarning, w.reason, text)
+	}
+}

@@ -1,0 +1,227 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
+)
+
+// Start is what the start of one container goes by.
+type Start struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	Kind      pod.Kind
+	Sandbox   pod.Sandbox
+	PodIPs    []string // may be empty on the host's network
+	Attempt   int
+	ImageRef  string // the runtime's reference of the image that was made ready
+	TargetID  string // ephemeral containers: the container they look into
+
+	// Mounts returns what volumes add; it is called once the environment is
+	// known, and given what resolves $(NAME) in subPathExpr. May be nil.
+	Mounts func(expand func(string) (string, error)) (pod.Contribution, error)
+	// Extra is what device plugins, claims and the like add.
+	Extra pod.Contribution
+	// CPUs and Mems are cpusets reserved for the container, empty for any.
+	// ExclusiveCPUs means that nobody else may use these CPUs.
+	CPUs, Mems    string
+	ExclusiveCPUs bool
+}
+
+// StartContainer creates and starts a container, runs its postStart hook, and
+// returns its id. Events tell of each step. After an error the id is empty
+// unless the runtime holds a container by then.
+//
+// When ctx ends early, the container may be running without its hook having
+// run; the caller ended the start and knows what is to become of it.
+func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failure *StartError) {
+	defer func() { r.metrics.container(s.Kind, failure) }()
+	sandbox, config, err := r.configure(ctx, s)
+	if err != nil {
+		return "", r.startFailed(ctx, s, pod.ReasonCreateContainerConfig, err)
+	}
+	created, err := r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId:  s.Sandbox.ID,
+		Config:        config,
+		SandboxConfig: sandbox,
+	})
+	if err != nil {
+		return "", r.startFailed(ctx, s, pod.ReasonCreateContainer, err)
+	}
+	id = created.GetContainerId()
+	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
+	if _, err := r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return id, r.startFailed(ctx, s, pod.ReasonRunContainer, err)
+	}
+	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")
+	if err := r.linkLegacyLog(pod.RefOf(s.Pod), s.Container.Name, id, filepath.Join(sandbox.LogDirectory, config.LogPath)); err != nil {
+		r.log(s.Pod, s.Container.Name).Warn("cannot link the log under its older name", "err", err)
+	}
+	return id, r.postStart(ctx, s, id)
+}
+
+// configure makes the files a container needs and builds what the runtime is
+// told.
+func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig, error) {
+	p, c := s.Pod, s.Container
+	sandbox, _, err := r.sandboxConfig(p, s.Sandbox.Attempt) // warned when the sandbox was made
+	if err != nil {
+		return nil, nil, err
+	}
+	id := effectiveIdentity(p, c)
+	var image imageUser
+	if id.user == nil {
+		if image, err = r.imageUser(ctx, s.ImageRef); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := checkNonRoot(p, c, id, image); err != nil {
+		return nil, nil, err
+	}
+	security, err := containerSecurity(securityInput{
+		pod: p, container: c, identity: id, image: image,
+		groups:         r.volumeGroups(p),
+		targetID:       s.TargetID,
+		userns:         sandbox.Linux.SecurityContext.NamespaceOptions.UsernsOptions,
+		seccompDefault: r.cfg.SeccompDefault,
+		seccompRoot:    seccompRoot(r.cfg.RootDir),
+		masked:         r.masked,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	env, err := r.Env(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	extra, err := r.contributions(s, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := makeLogDir(filepath.Join(sandbox.LogDirectory, c.Name)); err != nil {
+		return nil, nil, err
+	}
+	config, err := containerConfig(containerInput{
+		pod: p, container: c,
+		attempt:  s.Attempt,
+		imageRef: s.ImageRef,
+		env:      slices.Concat(extra.Env, env),
+		mounts:   extra.Mounts,
+		extra:    extra,
+		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
+			assignment{cpus: s.CPUs, mems: s.Mems, exclusive: s.ExclusiveCPUs}),
+		security: security,
+		selinux:  r.cfg.Kernel.SELinux,
+		signals:  r.cfg.ContainerStopSignal,
+	})
+	return sandbox, config, err
+}
+
+// contributions gathers what is added to the container: what the caller brings,
+// what volumes add, and the agent's own files, in this order.
+func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, error) {
+	all := s.Extra
+	all.Mounts = slices.Clone(all.Mounts)
+	if s.Mounts != nil {
+		v, err := s.Mounts(Expander(env))
+		if err != nil {
+			return pod.Contribution{}, err
+		}
+		all.Mounts = append(all.Mounts, v.Mounts...)
+		all.Devices = slices.Concat(all.Devices, v.Devices)
+		all.CDIDevices = slices.Concat(all.CDIDevices, v.CDIDevices)
+		all.Env = slices.Concat(all.Env, v.Env)
+	}
+	if ips := r.podIPs(s.Pod, s.PodIPs); mountsHosts(s.Container, ips) {
+		file, err := r.writeHosts(s.Pod, ips)
+		if err != nil {
+			return pod.Contribution{}, err
+		}
+		all.Mounts = append(all.Mounts, pod.Mount{HostPath: file, ContainerPath: etcHosts, SELinuxRelabel: true})
+	}
+	if s.Container.TerminationMessagePath != "" {
+		m, err := r.makeTerminationLog(s.Pod, s.Container)
+		if err != nil {
+			return pod.Contribution{}, err
+		}
+		all.Mounts = append(all.Mounts, m)
+	}
+	return all, nil
+}
+
+// podIPs are the pod's addresses, or on the host's network the node's, with the
+// family of the node's primary address first.
+func (r *Runner) podIPs(p *v1.Pod, ips []string) []string {
+	hostIPs := r.cfg.Node().HostIPs
+	if p.Spec.HostNetwork && len(ips) == 0 {
+		return hostIPs
+	}
+	return primaryFirst(ips, hostIPs)
+}
+
+// primaryFirst keeps one address of each family, that of the node's primary
+// address first.
+func primaryFirst(ips, hostIPs []string) []string {
+	var out []string
+	v6First := len(hostIPs) > 0 && isIPv6(hostIPs[0])
+	for _, v6 := range []bool{v6First, !v6First} {
+		if i := slices.IndexFunc(ips, func(s string) bool { return net.ParseIP(s) != nil && isIPv6(s) == v6 }); i >= 0 {
+			out = append(out, ips[i])
+		}
+	}
+	return out
+}
+
+// startFailed records why a container could not be started. A start that was
+// called off did not fail.
+func (r *Runner) startFailed(ctx context.Context, s Start, reason string, err error) *StartError {
+	text := cri.Message(err)
+	if ctx.Err() == nil {
+		r.event(s, v1.EventTypeWarning, pod.EventFailed, "Error: "+text)
+	}
+	return &StartError{Reason: reason, Message: text, Err: err}
+}
+
+// postStart runs the container's postStart hook. A container whose hook fails
+// is stopped; the failure's details go to the container's status only, since
+// events may be read by more people than what a server answered is for.
+func (r *Runner) postStart(ctx context.Context, s Start, id string) *StartError {
+	if s.Container.Lifecycle == nil || s.Container.Lifecycle.PostStart == nil {
+		return nil
+	}
+	err := r.runHook(ctx, hookCall{pod: s.Pod, container: s.Container, id: id, podIPs: s.PodIPs, handler: s.Container.Lifecycle.PostStart})
+	if err == nil {
+		return nil
+	}
+	failure := &StartError{Reason: pod.ReasonPostStartHook, Message: err.Error(), Err: err}
+	if ctx.Err() != nil {
+		return failure
+	}
+	r.log(s.Pod, s.Container.Name).Warn("postStart hook failed", "err", err)
+	r.event(s, v1.EventTypeWarning, pod.EventFailedPostStartHook, "PostStartHook failed")
+	stopErr := r.StopContainer(ctx, Stop{
+		Pod:       s.Pod,
+		Spec:      s.Container,
+		Container: pod.Container{ID: id, Name: s.Container.Name},
+		PodIPs:    s.PodIPs,
+		Grace:     pod.Grace(s.Pod),
+		Message:   pod.EventFailedPostStartHook,
+	})
+	if stopErr != nil {
+		failure.Err = errors.Join(err, stopErr)
+		r.log(s.Pod, s.Container.Name).Warn("cannot stop the container whose postStart hook failed", "err", stopErr)
+	}
+	return failure
+}
+
+func (r *Runner) event(s Start, eventType, reason, message string) {
+	r.cfg.Events.Pod(s.Pod, s.Container.Name, eventType, reason, message)
+}

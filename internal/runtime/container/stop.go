@@ -1,0 +1,95 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// OwnGrace as a grace period stands for the one written on the container.
+const OwnGrace time.Duration = math.MinInt64
+
+// Stop is what the stop of one container goes by.
+type Stop struct {
+	Pod       *v1.Pod       // nil when only the runtime knows the pod
+	Ref       pod.Ref       // names the pod then
+	Spec      *v1.Container // nil when the specification does not have it (any more)
+	Container pod.Container
+	PodIPs    []string
+	// Grace is the time left for the preStop hook and the container together.
+	// Nothing or less leaves no time for a hook.
+	Grace   time.Duration
+	Message string // of the Killing event; empty for the usual one
+}
+
+// StopContainer runs the container's preStop hook, asks it to stop, and returns
+// when it has ended, by itself or at the end of the grace period. What the hook
+// and the grace are where nobody knows the pod any more is read from the
+// container's annotations.
+func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
+	s, err := restore(s)
+	if err != nil {
+		// The container must go all the same.
+		r.log(s.Pod, s.Container.Name).Warn("cannot read what was written on the container", "err", err)
+	}
+	text := s.Message
+	if text == "" {
+		text = "Stopping container " + s.Container.Name
+	}
+	r.cfg.Events.Pod(s.Pod, s.Container.Name, v1.EventTypeNormal, pod.EventKilling, text)
+
+	left := s.Grace
+	if s.Spec.Lifecycle != nil && s.Spec.Lifecycle.PreStop != nil && left > 0 {
+		begin := r.cfg.Now()
+		r.preStop(ctx, s)
+		left -= r.cfg.Now().Sub(begin)
+	}
+	_, err = r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+		ContainerId: s.Container.ID,
+		Timeout:     stopTimeout(left),
+	})
+	return ignoreGone(err)
+}
+
+// stopTimeout is the rest of the grace period in whole seconds, rounded up. The
+// least there is keeps a container from being killed before it heard that it
+// should stop.
+func stopTimeout(left time.Duration) int64 {
+	return int64((max(left, pod.MinStopTimeout) + time.Second - 1) / time.Second)
+}
+
+// preStop runs the hook within the grace period. That it fails, or does not
+// end, does not keep the container from being stopped.
+func (r *Runner) preStop(ctx context.Context, s Stop) {
+	within, cancel := context.WithTimeout(ctx, s.Grace)
+	defer cancel()
+	err := r.runHook(within, hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.Spec.Lifecycle.PreStop})
+	switch {
+	case err == nil:
+	case within.Err() != nil:
+		r.log(s.Pod, s.Spec.Name).Info("preStop hook did not end in the grace period", "grace", s.Grace)
+	default:
+		r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
+		r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
+	}
+}
+
+func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
+	return r.cfg.Log.With("pod", p.Namespace+"/"+p.Name, "uid", p.UID, "container", container)
+}
+
+// RemoveContainer removes a container that does not run, and its logs.
+func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error {
+	if err := r.removeLogs(ref, c); err != nil {
+		return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
+	}
+	_, err := r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
+	return ignoreGone(err)
+}

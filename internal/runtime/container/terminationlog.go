@@ -1,0 +1,31 @@
+package container
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// makeTerminationLog makes the file a container may leave its last words in,
+// and the mount that shows it there. Every instance of a container has its own,
+// because the words of the last one are read after the next was started.
+func (r *Runner) makeTerminationLog(p *v1.Pod, c *v1.Container) (pod.Mount, error) {
+	dir := filepath.Join(podDir(r.cfg.RootDir, p.UID), "containers", c.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return pod.Mount{}, fmt.Errorf("make the directory of container %s: %w", c.Name, err)
+	}
+	var id [4]byte
+	rand.Read(id[:]) // never fails: without randomness the process ends
+	file := filepath.Join(dir, hex.EncodeToString(id[:]))
+	// Anybody inside may write it, whoever the container runs as.
+	if err := writeFile(file, "", 0o666); err != nil {
+		return pod.Mount{}, fmt.Errorf("make the termination log of container %s: %w", c.Name, err)
+	}
+	return pod.Mount{HostPath: file, ContainerPath: c.TerminationMessagePath, SELinuxRelabel: true}, nil
+}
