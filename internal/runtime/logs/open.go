@@ -1,0 +1,117 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// place is a log file's path, cut at the directory that must not be left.
+type place struct {
+	root *os.Root
+	name string // below root
+	dir  string // of the file, for watching it
+}
+
+// at opens the place of a log. An empty root stands for the directory three
+// levels up, where <root>/<pod>/<container>/<n>.log has its root.
+func at(root, path string) (*place, error) {
+	path = filepath.Clean(path)
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("open log %s: path is not absolute", path)
+	}
+	if root == "" {
+		root = filepath.Dir(filepath.Dir(filepath.Dir(path)))
+	}
+	name, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("open log %s: path is not inside %s", path, root)
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("open log directory: %w", err)
+	}
+	return &place{root: r, name: name, dir: filepath.Dir(path)}, nil
+}
+
+func (p *place) close() { _ = p.root.Close() }
+
+// open opens the file that has the log's name now.
+func (p *place) open() (*os.File, error) { return p.openName(p.name) }
+
+// openName never waits: a pipe in a log's place is opened without a writer and
+// then refused.
+func (p *place) openName(name string) (*os.File, error) {
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("open log %s: not a regular file", name)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// after opens the file that follows cur when logs were rotated: the live one,
+// or one that was itself rotated since. It returns nil when cur is the live
+// one, or when the live one has not been made yet.
+func (p *place) after(cur *os.File) (*os.File, error) {
+	have, err := cur.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	live, err := p.root.Stat(p.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if os.SameFile(have, live) {
+		return nil, nil
+	}
+	names, err := p.rotated()
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		fi, err := p.root.Stat(name)
+		if err == nil && os.SameFile(have, fi) && i+1 < len(names) {
+			return p.openName(names[i+1])
+		}
+	}
+	return p.open()
+}
+
+// rotated lists earlier files of the log, oldest first, without compressed
+// ones. Their names end in the time of the rotation.
+func (p *place) rotated() ([]string, error) {
+	d, err := p.root.Open(filepath.Dir(p.name))
+	if err != nil {
+		return nil, fmt.Errorf("list rotated logs: %w", err)
+	}
+	defer d.Close()
+	all, err := d.Readdirnames(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("list rotated logs: %w", err)
+	}
+	var names []string
+	for _, n := range all {
+		if rest, ok := strings.CutPrefix(n, filepath.Base(p.name)+"."); ok && rest != "" && !strings.Contains(rest, ".") {
+			names = append(names, filepath.Join(filepath.Dir(p.name), n))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
