@@ -1,0 +1,334 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+// patient is a container that answers exec probes as it was told to.
+type patient struct {
+	mu    sync.Mutex
+	code  int32
+	err   error
+	hang  bool
+	times []time.Time
+}
+
+func (p *patient) set(code int32, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.code, p.err = code, err
+}
+
+func (p *patient) asked() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]time.Time(nil), p.times...)
+}
+
+func (p *patient) Exec(ctx context.Context, _ string, _ []string, timeout time.Duration) ([]byte, int32, bool, error) {
+	p.mu.Lock()
+	p.times = append(p.times, time.Now())
+	code, err, hang := p.code, p.err, p.hang
+	p.mu.Unlock()
+	if hang {
+		select {
+		case <-time.After(timeout):
+			return nil, 0, true, nil
+		case <-ctx.Done():
+			return nil, 0, false, ctx.Err()
+		}
+	}
+	return []byte("out"), code, false, err
+}
+
+type noted struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (n *noted) Pod(_ *v1.Pod, container, eventType, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, fmt.Sprintf("%s %s %s %s", container, eventType, reason, message))
+}
+func (n *noted) Node(string, string, string) {}
+
+func (n *noted) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.events...)
+}
+
+func execProbe(mod func(*v1.Probe)) *v1.Probe {
+	p := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"ok"}}}}
+	if mod != nil {
+		mod(p)
+	}
+	return p
+}
+
+func podWith(c v1.Container) *v1.Pod {
+	c.Name = "c"
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+}
+
+func seen(id string, startedAt time.Time) pod.Runtime {
+	return pod.Runtime{Containers: []pod.Container{{ID: id, Name: "c", State: pod.StateRunning, StartedAt: startedAt}}}
+}
+
+// clinic runs a prober in virtual time.
+func clinic(t *testing.T, f func(p *Prober, c *patient, n *noted)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c, n := &patient{}, &noted{}
+		p := New(Config{Exec: c, Events: n, OnChange: func(types.UID) {}, Workers: 4, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		time.Sleep(time.Second) // containers below start after the agent
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		f(p, c, n)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
+	parity.Proves(t, "PROBE-02", "PROBE-03", "PROBE-12", "PROBE-13")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+		have := seen("1", time.Now())
+		if p.Result(spec, have.Containers[0]).Ready {
+			t.Error("ready before any probe")
+		}
+		p.Sync(spec, have, nil, false)
+		synctest.Wait()
+		if r := p.Result(spec, have.Containers[0]); !r.Ready || !r.Started {
+			t.Errorf("result after the first success = %+v, want ready at once", r)
+		}
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if got := len(c.asked()); got != 3 {
+			t.Errorf("asked %d times in 25 s, want 3 with the default period", got)
+		}
+	})
+}
+
+func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
+	parity.Proves(t, "PROBE-05")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds = 30 })})
+		p.Sync(spec, seen("1", time.Now().Add(-500*time.Millisecond)), nil, false)
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if n := len(c.asked()); n != 0 {
+			t.Errorf("asked %d times within the delay", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(c.asked()); n != 1 {
+			t.Errorf("asked %d times after the delay, want 1", n)
+		}
+	})
+}
+
+func TestThresholds(t *testing.T) {
+	parity.Proves(t, "PROBE-07", "PROBE-10", "PROBE-27")
+	clinic(t, func(p *Prober, c *patient, n *noted) {
+		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 })})
+		have := seen("1", time.Now())
+		failed := func() bool { return p.Result(spec, have.Containers[0]).LivenessFailed }
+		ready := func() bool { return p.Result(spec, have.Containers[0]).Ready }
+		p.Sync(spec, have, nil, false)
+		time.Sleep(5 * time.Second)
+		if ready() {
+			t.Error("ready after one success of two")
+		}
+		time.Sleep(10 * time.Second)
+		if !ready() {
+			t.Error("not ready after two successes")
+		}
+		c.set(1, nil)
+		time.Sleep(20 * time.Second) // two failures
+		if failed() || !ready() {
+			t.Error("two failures moved a result with threshold 3")
+		}
+		time.Sleep(10 * time.Second)
+		if !failed() || ready() {
+			t.Error("three failures did not move the results")
+		}
+		asked := len(c.asked())
+		time.Sleep(10 * time.Second)
+		if got := len(c.asked()) - asked; got != 1 {
+			t.Errorf("asked %d times after liveness failed, want readiness alone", got)
+		}
+		if ev := n.all(); len(ev) == 0 || ev[0] != "c Warning Unhealthy Liveness probe failed: out" && ev[0] != "c Warning Unhealthy Readiness probe failed: out" {
+			t.Errorf("events = %q", ev)
+		}
+	})
+}
+
+func TestAnErroredProbeDoesNotCount(t *testing.T) {
+	parity.Proves(t, "PROBE-08", "PROBE-09")
+	clinic(t, func(p *Prober, c *patient, n *noted) {
+		spec := podWith(v1.Container{LivenessProbe: execProbe(nil)})
+		have := seen("1", time.Now())
+		c.set(0, errors.New("no runtime"))
+		p.Sync(spec, have, nil, false)
+		time.Sleep(95 * time.Second)
+		if p.Result(spec, have.Containers[0]).LivenessFailed {
+			t.Error("errors of the probe itself failed the container")
+		}
+		if got := len(c.asked()); got != 30 {
+			t.Errorf("asked %d times in 10 periods, want 3 tries each", got)
+		}
+		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in success state: no runtime" {
+			t.Errorf("events = %q", ev)
+		}
+	})
+}
+
+func TestTheStartupProbeOpensTheGate(t *testing.T) {
+	parity.Proves(t, "PROBE-06", "PROBE-11", "PROBE-19")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{
+			StartupProbe:   execProbe(func(p *v1.Probe) { p.FailureThreshold = 5 }),
+			LivenessProbe:  execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 }),
+			ReadinessProbe: execProbe(nil),
+		})
+		have := seen("1", time.Now())
+		result := func() Result { return p.Result(spec, have.Containers[0]) }
+		c.hang = true
+		p.Sync(spec, have, nil, false)
+		time.Sleep(15 * time.Second) // two time-outs
+		if r := result(); r.Started || r.Ready || r.LivenessFailed || len(c.asked()) != 2 {
+			t.Errorf("before startup: %+v after %d probes", r, len(c.asked()))
+		}
+		c.mu.Lock()
+		c.hang = false
+		c.mu.Unlock()
+		time.Sleep(6 * time.Second)
+		if r := result(); !r.Started || !r.Ready {
+			t.Errorf("after startup: %+v, want started and ready at once", r)
+		}
+		c.set(1, nil)
+		time.Sleep(10 * time.Second)
+		if r := result(); !r.Started || !r.LivenessFailed {
+			t.Errorf("later: %+v, want a failed liveness probe of a started container", r)
+		}
+	})
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{StartupProbe: execProbe(nil)})
+		have := seen("1", time.Now())
+		c.set(1, nil)
+		p.Sync(spec, have, nil, false)
+		time.Sleep(25 * time.Second)
+		if r := p.Result(spec, have.Containers[0]); !r.StartupFailed || r.Started {
+			t.Errorf("result = %+v, want a failed startup probe", r)
+		}
+	})
+}
+
+func TestWhileGoingOnlyReadinessIsAsked(t *testing.T) {
+	parity.Proves(t, "PROBE-14")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
+		have := seen("1", time.Now())
+		p.Sync(spec, have, nil, false)
+		synctest.Wait()
+		c.set(1, nil)
+		p.Sync(spec, have, nil, true)
+		time.Sleep(35 * time.Second)
+		r := p.Result(spec, have.Containers[0])
+		if r.LivenessFailed || r.Ready {
+			t.Errorf("result = %+v, want not ready and nothing of liveness", r)
+		}
+	})
+}
+
+func TestANewInstanceStartsOver(t *testing.T) {
+	parity.Proves(t, "PROBE-15", "PROBE-17")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+		first := seen("1", time.Now())
+		p.Sync(spec, first, nil, false)
+		synctest.Wait()
+		c.set(1, nil)
+		second := seen("2", time.Now())
+		p.Sync(spec, second, nil, false)
+		synctest.Wait()
+		if p.Result(spec, second.Containers[0]).Ready {
+			t.Error("the new instance inherits the result of the old one")
+		}
+		gone := second
+		gone.Containers = []pod.Container{{ID: "2", Name: "c", State: pod.StateExited}}
+		p.Sync(spec, gone, nil, false)
+		if p.Result(spec, gone.Containers[0]).Ready {
+			t.Error("an ended container is ready")
+		}
+		asked := len(c.asked())
+		time.Sleep(time.Minute)
+		if len(c.asked()) != asked {
+			t.Error("an ended container is probed")
+		}
+	})
+}
+
+func TestARestartOfTheAgentKeepsResults(t *testing.T) {
+	parity.Proves(t, "PROBE-04", "PROBE-18")
+	synctest.Test(t, func(t *testing.T) {
+		c := &patient{code: 1}
+		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
+		have := seen("abc", time.Now().Add(-time.Hour))
+		spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://abc", Ready: true, Started: ptr.To(true)}}
+		p := New(Config{Exec: c, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 4, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		p.Sync(spec, have, nil, false)
+		if r := p.Result(spec, have.Containers[0]); !r.Ready || !r.Started {
+			t.Errorf("result = %+v, want what was stored", r)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		time.Sleep(31 * time.Second)
+		if p.Result(spec, have.Containers[0]).Ready {
+			t.Error("the readiness probe's failures do not count")
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestManyProbesShareFewWorkers(t *testing.T) {
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		c.hang = true
+		for i := range 100 {
+			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+			spec.UID = types.UID(fmt.Sprint(i))
+			p.Sync(spec, seen(fmt.Sprint(i), time.Now()), nil, false)
+		}
+		synctest.Wait()
+		if n := len(c.asked()); n != 4 {
+			t.Errorf("%d probes at once, want as many as workers", n)
+		}
+		time.Sleep(26 * time.Second) // 100 probes of a second, four at a time
+		if n := len(c.asked()); n < 100 {
+			t.Errorf("%d probes were run, want every one", n)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package status
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// recorded reads a pod as it was stored once, with placeholders for what varies.
+func recorded(t *testing.T, name string) *v1.Pod {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer(`"<time>"`, `"`+at.Format(time.RFC3339)+`"`, "<id>", "0123").Replace(string(b))
+	p := &v1.Pod{}
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// runtimeOf is what the runtime must have held when the pod was recorded.
+func runtimeOf(p *v1.Pod) pod.Runtime {
+	have := pod.Runtime{Ref: pod.RefOf(p), Sandboxes: []pod.Sandbox{{ID: "s", HostNetwork: p.Spec.HostNetwork, Ready: p.Status.Phase == v1.PodRunning}}}
+	if !p.Spec.HostNetwork {
+		have.Sandboxes[0].IPs = []string{p.Status.PodIP}
+	}
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, s := range list {
+			c := pod.Container{ID: "0123", Name: s.Name, SandboxID: "s", Attempt: int(s.RestartCount), Image: s.Image, ImageRef: s.ImageID, User: s.User, StopSignal: s.StopSignal}
+			if r := s.State.Running; r != nil {
+				c.State, c.StartedAt = pod.StateRunning, r.StartedAt.Time
+			}
+			if e := s.State.Terminated; e != nil {
+				c.State, c.StartedAt, c.FinishedAt = pod.StateExited, e.StartedAt.Time, e.FinishedAt.Time
+				c.ExitCode, c.Reason, c.Message = e.ExitCode, e.Reason, e.Message
+			}
+			have.Containers = append(have.Containers, c)
+		}
+	}
+	return have
+}
+
+func TestStatusesAreWhatUpstreamWrites(t *testing.T) {
+	parity.Proves(t, "LIFE-13", "LIFE-22", "LIFE-24", "LIFE-25", "LIFE-27", "LIFE-29", "LIFE-31", "LIFE-32")
+	for _, name := range []string{"pod-guaranteed.json", "pod-burstable.json", "pod-besteffort.json"} {
+		t.Run(name, func(t *testing.T) {
+			p := recorded(t, name)
+			want := p.Status
+			p.Status = v1.PodStatus{QOSClass: want.QOSClass}
+			have := runtimeOf(&v1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec, Status: want})
+			probes := map[string]Probe{"0123": {Started: true, Ready: true}}
+			done := want.Phase == v1.PodFailed
+			got := Project(Node{RuntimeName: "containerd"}, Facts{Pod: p, Have: have, Started: at, Going: done, Down: done,
+				Probes: probes, PodIPs: ips(want.PodIPs), HostIPs: []string{want.HostIP}}, v1.PodStatus{}, at)
+			// The sum of the limits is read from the cgroup upstream, where "none" is a
+			// number; a pod without limits has none here.
+			want.Resources, got.Resources = nil, nil
+			g, w := text(t, got), text(t, want)
+			if g != w {
+				t.Errorf("status differs\n%s", difference(g, w))
+			}
+		})
+	}
+}
+
+func ips(list []v1.PodIP) []string {
+	var out []string
+	for _, ip := range list {
+		out = append(out, ip.IP)
+	}
+	return out
+}
+
+func text(t *testing.T, st v1.PodStatus) string {
+	t.Helper()
+	b, err := json.MarshalIndent(st, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// difference is the first lines in which two texts part, each with its context.
+func difference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range g {
+		if i >= len(w) || g[i] != w[i] {
+			cut := func(s []string) string { return strings.Join(s[max(0, i-3):min(len(s), i+5)], "\n") }
+			return "got\n" + cut(g) + "\nwant\n" + cut(w)
+		}
+	}
+	return "got ends before\n" + strings.Join(w[len(g):], "\n")
+}
+
+// simple is a pod of one container and what is known of it.
+func simple(policy v1.RestartPolicy, cs ...pod.Container) Facts {
+	p := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: policy, Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+	p.UID, p.Generation = "u", 3
+	for i := range cs {
+		cs[i].Name, cs[i].SandboxID = "c", "s"
+	}
+	return Facts{Pod: p, Have: pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.9"}}}, Containers: cs},
+		PodIPs: []string{"10.0.0.9"}, Probes: map[string]Probe{"1": {Started: true, Ready: true}}, Started: at}
+}
+
+func TestStates(t *testing.T) {
+	parity.Proves(t, "LIFE-21")
+	crashed := pod.Container{ID: "1", State: pod.StateExited, ExitCode: 1, Reason: "Error"}
+	for _, tc := range []struct {
+		name  string
+		facts Facts
+		check func(v1.PodStatus) bool
+	}{
+		{"nothing yet is ContainerCreating", simple(v1.RestartPolicyAlways), func(s v1.PodStatus) bool {
+			return s.ContainerStatuses[0].State.Waiting.Reason == "ContainerCreating" && s.Phase == v1.PodPending
+		}},
+		{"an image that cannot be had is shown", func() Facts {
+			f := simple(v1.RestartPolicyAlways)
+			f.Waiting = map[string]Waiting{"c": {"ErrImagePull", "no such host"}}
+			return f
+		}(), func(s v1.PodStatus) bool {
+			w := s.ContainerStatuses[0].State.Waiting
+			return w.Reason == "ErrImagePull" && w.Message == "no such host"
+		}},
+		{"a crash loop waits, with the crash behind it", func() Facts {
+			f := simple(v1.RestartPolicyAlways, crashed)
+			f.Waiting = map[string]Waiting{"c": {"CrashLoopBackOff", "back-off"}}
+			return f
+		}(), func(s v1.PodStatus) bool {
+			c := s.ContainerStatuses[0]
+			return c.State.Waiting.Reason == "CrashLoopBackOff" && c.LastTerminationState.Terminated.ExitCode == 1 && s.Phase == v1.PodRunning
+		}},
+		{"what ended for good is terminated, whatever went wrong before", func() Facts {
+			f := simple(v1.RestartPolicyNever, crashed)
+			f.Waiting = map[string]Waiting{"c": {"RunContainerError", "old"}}
+			return f
+		}(), func(s v1.PodStatus) bool { return s.ContainerStatuses[0].State.Terminated != nil }},
+		{"a restarted container shows its last end", simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning, Attempt: 1}, pod.Container{ID: "0", State: pod.StateExited, ExitCode: 7}), func(s v1.PodStatus) bool {
+			c := s.ContainerStatuses[0]
+			return c.State.Running != nil && c.Ready && c.RestartCount == 1 && c.LastTerminationState.Terminated.ExitCode == 7
+		}},
+		{"a pod whose containers still live is not at its end", func() Facts {
+			f := simple(v1.RestartPolicyNever, crashed)
+			f.Override = &Override{Phase: v1.PodFailed, Reason: "Evicted"}
+			f.Going = true
+			return f
+		}(), func(s v1.PodStatus) bool { return s.Phase == v1.PodRunning && s.Reason == "Evicted" }},
+		{"a rejected pod failed without having run", func() Facts {
+			f := simple(v1.RestartPolicyAlways)
+			f.Have, f.Going, f.Down = pod.Runtime{}, true, true
+			f.Override = &Override{Phase: v1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: full"}
+			return f
+		}(), func(s v1.PodStatus) bool {
+			return s.Phase == v1.PodFailed && s.Reason == "OutOfcpu" && s.ContainerStatuses[0].State.Waiting != nil
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if st := Project(Node{RuntimeName: "containerd"}, tc.facts, v1.PodStatus{}, at); !tc.check(st) {
+				t.Errorf("status = %s", text(t, st))
+			}
+		})
+	}
+}
+
+func TestAnEndIsNotTakenBack(t *testing.T) {
+	parity.Proves(t, "LIFE-12")
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	if st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodFailed}, at); st.Phase != v1.PodFailed {
+		t.Errorf("phase = %s after Failed", st.Phase)
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	parity.Proves(t, "LIFE-26")
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	f.Pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
+	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "b", Status: v1.ConditionFalse}}
+	ready := find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady)
+	const want = `corresponding condition of pod readiness gate "a" does not exist., the status of pod readiness gate "b" is not "True", but False`
+	if ready.Status != v1.ConditionFalse || ready.Reason != "ReadinessGatesNotReady" || ready.Message != want {
+		t.Errorf("Ready = %+v", ready)
+	}
+	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionTrue}}
+	if ready := find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady); ready.Status != v1.ConditionTrue {
+		t.Errorf("Ready = %+v with all gates open", ready)
+	}
+}
+
+func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	first := Project(Node{}, f, v1.PodStatus{}, at)
+	later := Project(Node{}, f, first, at.Add(time.Hour))
+	if c := find(later.Conditions, v1.PodReady); !c.LastTransitionTime.Time.Equal(at) {
+		t.Errorf("Ready moved to %v without a change", c.LastTransitionTime)
+	}
+	f.Probes = map[string]Probe{"1": {Started: true}}
+	if c := find(Project(Node{}, f, later, at.Add(2*time.Hour)).Conditions, v1.PodReady); !c.LastTransitionTime.Time.Equal(at.Add(2 * time.Hour)) {
+		t.Errorf("Ready = %+v, want a transition now", c)
+	}
+}
+
+func TestPodIPsOfTheNodesFamilyComeFirst(t *testing.T) {
+	parity.Proves(t, "LIFE-27")
+	if got := sameFamilyFirst([]string{"fd00::1", "10.0.0.1"}, "192.0.2.1"); got[0] != "10.0.0.1" || got[1] != "fd00::1" {
+		t.Errorf("IPs = %v", got)
+	}
+}
+
+func TestASidecarCountsWhenItHasStarted(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways)
+	f.Pod.Spec.InitContainers = []v1.Container{{Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
+	f.Have.Containers = []pod.Container{{ID: "9", Name: "s", SandboxID: "s", State: pod.StateRunning}}
+	initialized := func() v1.PodCondition {
+		return *find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodInitialized)
+	}
+	if c := initialized(); c.Status != v1.ConditionFalse || c.Message != "containers with incomplete status: [s]" {
+		t.Errorf("Initialized = %+v", c)
+	}
+	f.Probes["9"] = Probe{Started: true}
+	if c := initialized(); c.Status != v1.ConditionTrue {
+		t.Errorf("Initialized = %+v", c)
+	}
+}
