@@ -1,0 +1,200 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// book is the ledger of a rig: what it made outside its folder. It is written
+// before each thing is made, so that it is never short of one.
+type book struct {
+	path string
+
+	mu   sync.Mutex // guards all below, and the file
+	page page
+	live map[string]*process // started by this process
+}
+
+// page is what the file holds.
+type page struct {
+	Number    number
+	Purpose   string
+	Detached  bool
+	Owner     who
+	Processes []entry           // in the order they were started
+	Absent    []string          // folders of others that were not there before
+	Forward   string            // ip_forward as it was
+	NoChains  bool              // the port mapper's chains were not there before
+	Path      []string          // where iptables is looked for
+	Exports   map[string]string // what a later command wants to know
+}
+
+// who is a process that cannot be mistaken for a later one with its number.
+type who struct {
+	Pid   int
+	Start string // of /proc/<pid>/stat, in clock ticks since boot
+}
+
+// entry is one program of the rig.
+type entry struct {
+	Name string
+	Kind string // "kubelet", "runtime" or "control": in this order they are ended
+	who
+}
+
+func openBook(dir string, n number, cfg Config) (*book, error) {
+	b := &book{path: filepath.Join(dir, ledger), live: map[string]*process{}}
+	b.page = page{Number: n, Purpose: cfg.Purpose, Detached: cfg.Detached, Exports: map[string]string{}}
+	me, err := identify(os.Getpid())
+	if err != nil {
+		return b, err
+	}
+	b.page.Owner = me
+	for _, d := range strayFolders {
+		if _, err := os.Lstat(d); errors.Is(err, fs.ErrNotExist) {
+			b.page.Absent = append(b.page.Absent, d)
+		}
+	}
+	forward, err := os.ReadFile(ipForward)
+	if err != nil {
+		return b, err
+	}
+	b.page.Forward = strings.TrimSpace(string(forward))
+	b.inherit()
+	return b, b.write()
+}
+
+// inherit takes over what rigs that are already there know about the time
+// before them.
+func (b *book) inherit() {
+	for _, other := range books() {
+		if other.page.Number == b.page.Number {
+			continue
+		}
+		b.page.Forward = other.page.Forward
+		b.page.Absent = union(b.page.Absent, other.page.Absent)
+		b.page.NoChains = b.page.NoChains || other.page.NoChains
+	}
+}
+
+func union(a, b []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, d := range strayFolders { // keeps the order: children first
+		for _, x := range append(append([]string{}, a...), b...) {
+			if x == d && !seen[d] {
+				seen[d] = true
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// books reads the ledgers of all rigs there are. One that cannot be read is
+// being made or removed this moment.
+func books() []*book {
+	files, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", ledger))
+	if err != nil {
+		return nil // the pattern is a constant
+	}
+	var out []*book
+	for _, f := range files {
+		b := &book{path: f, live: map[string]*process{}}
+		data, err := os.ReadFile(f)
+		if err != nil || json.Unmarshal(data, &b.page) != nil {
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// note changes the page and writes it.
+func (b *book) note(change func(*page)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.page)
+	return b.write()
+}
+
+func (b *book) write() error {
+	data, err := json.MarshalIndent(&b.page, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	tmp := b.path + ".part"
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	if err := os.Rename(tmp, b.path); err != nil {
+		return fmt.Errorf("write ledger: %w", err)
+	}
+	return nil
+}
+
+func (b *book) dir() string { return filepath.Dir(b.path) }
+
+// Sweep removes the rigs whose owner is gone and which were not meant to
+// outlive it.
+func Sweep(ctx context.Context, log *slog.Logger) error {
+	return remove(ctx, log, func(p page) bool { return !p.Detached && !p.Owner.alive() })
+}
+
+// Remove takes away the rigs of a purpose that are detached or whose owner is
+// gone, and says how many there were.
+func Remove(ctx context.Context, log *slog.Logger, purpose string) (int, error) {
+	n := 0
+	err := remove(ctx, log, func(p page) bool {
+		ours := p.Purpose == purpose && (p.Detached || !p.Owner.alive())
+		if ours {
+			n++
+		}
+		return ours
+	})
+	return n, err
+}
+
+// Found is a rig that another process opened.
+type Found struct {
+	Dir     string
+	Exports map[string]string // what its owner published with Export
+}
+
+// Find lists the rigs of a purpose.
+func Find(purpose string) []Found {
+	var out []Found
+	for _, b := range books() {
+		if b.page.Purpose == purpose {
+			out = append(out, Found{Dir: b.dir(), Exports: b.page.Exports})
+		}
+	}
+	return out
+}
+
+// Export keeps a value in the ledger for later commands to Find.
+func (r *Rig) Export(name, value string) error {
+	return r.book.note(func(p *page) { p.Exports[name] = value })
+}
+
+func remove(ctx context.Context, log *slog.Logger, which func(page) bool) error {
+	var errs []error
+	for _, b := range books() {
+		if !which(b.page) {
+			continue
+		}
+		log.Info("removing a rig", "dir", b.dir(), "purpose", b.page.Purpose)
+		if err := b.demolish(ctx, log); err != nil {
+			errs = append(errs, fmt.Errorf("remove rig %s: %w", b.dir(), err))
+		}
+	}
+	return errors.Join(errs...)
+}

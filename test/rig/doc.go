@@ -1,0 +1,27 @@
+// Package rig starts the real thing in a folder of its own and takes all of it
+// away again: a container runtime with its network, a control plane, and any
+// kubelet binary on top. Tests use it through Start; commands through Open and
+// Close.
+//
+//	r := rig.Start(t, rig.Options{Cluster: true, Kubelet: &rig.KubeletConfig{Binary: bin}})
+//	r.Cluster.Client          // client-go, as admin
+//	r.Runtime.CRI             // the runtime, by hand
+//	r.Kubelet.Kill9(); r.Kubelet.Start(ctx)
+//
+// A rig claims a number by making its folder, keelson-rig-<N> in the temporary
+// folder, and everything that has to be told apart follows from the number:
+// the bridge kl<N> with pods in 10.231.0.0/16, the loopback address
+// 127.88.<N>.1 of the control plane, the cgroup keelson-rig-<N>, the node name.
+// So several rigs run at once and no port is guessed.
+//
+// What a rig makes outside its folder is written in the folder's ledger before
+// it is made. Close works from the ledger, and so does Sweep, which removes the
+// rigs whose owner is gone: a killed test run leaves nothing that the next one
+// does not clear. Not touched are /etc/cni, /var/lib/containerd,
+// /var/lib/kubelet and the system's containerd. The ip_forward switch, which
+// the bridge plugin turns on, is put back when the last rig goes.
+//
+// States of a Rig: open (New parts may be started, in any order that makes
+// sense: runtime and cluster before kubelet), closed. A Rig belongs to one
+// goroutine; its parts may be used from several.
+package rig

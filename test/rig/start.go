@@ -1,0 +1,119 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"keelson/test/parts"
+)
+
+// Options say what Start starts.
+type Options struct {
+	Runtime *RuntimeConfig // the built runtime, if nil and not NoRuntime
+	Cluster bool
+	Kubelet *KubeletConfig // none if nil
+	// NoRuntime is for kubelets that are pointed at another endpoint.
+	NoRuntime bool
+}
+
+// Start opens a rig for a test, starts what the options say and removes
+// everything when the test ends. A test that fails shows the ends of the logs.
+// Without root the test is skipped.
+func Start(t testing.TB, o Options) *Rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("containers, mounts and bridges need root")
+	}
+	b, err := parts.New(os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	r, err := Open(ctx, Config{Purpose: "test", Parts: b, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.showLogs(t)
+		}
+		// The test's own context has ended.
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if !o.NoRuntime {
+		cfg := RuntimeConfig{}
+		if o.Runtime != nil {
+			cfg = *o.Runtime
+		}
+		if _, err := r.StartRuntime(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.Cluster {
+		if _, err := r.StartCluster(ctx, ClusterConfig{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.Kubelet != nil {
+		if _, err := r.StartKubelet(ctx, *o.Kubelet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// showLogs prints the end of every log, and keeps the whole of them where
+// KEELSON_RIG_LOGS says.
+func (r *Rig) showLogs(t testing.TB) {
+	for _, f := range named(r.Logs, "*.log") {
+		p := process{log: f}
+		t.Logf("end of %s:\n%s", filepath.Base(f), p.lastWords())
+	}
+	keep := os.Getenv("KEELSON_RIG_LOGS")
+	if keep == "" {
+		return
+	}
+	if err := os.MkdirAll(keep, 0o755); err != nil {
+		t.Logf("cannot keep logs: %v", err)
+		return
+	}
+	dst, err := os.MkdirTemp(keep, r.Name+"-")
+	if err != nil {
+		t.Logf("cannot keep logs: %v", err)
+		return
+	}
+	if err := os.CopyFS(filepath.Join(dst, "logs"), os.DirFS(r.Logs)); err != nil {
+		t.Logf("cannot keep logs: %v", err)
+	}
+	t.Logf("whole logs in %s", dst)
+}
+
+// OurKubelet compiles the project's kubelet into a folder and returns its
+// file. KEELSON_KUBELET names a binary to use instead.
+func OurKubelet(ctx context.Context, dir string) (string, error) {
+	if given := os.Getenv("KEELSON_KUBELET"); given != "" {
+		return given, nil
+	}
+	checkout, err := parts.Checkout()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "kubelet")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "./cmd/kubelet")
+	cmd.Dir = checkout
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile kubelet: %w\n%s", err, said)
+	}
+	return out, nil
+}
