@@ -1,0 +1,195 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/test/kit/parity"
+)
+
+func TestPodDNS(t *testing.T) {
+	parity.Proves(t, "LIFE-72", "LIFE-73", "LIFE-74", "LIFE-75", "LIFE-76")
+	host := resolvConf{Servers: []string{"1.1.1.1"}, Searches: []string{"example", "cluster.local"}, Options: []string{"rotate", "ndots:1"}}
+	cluster := DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
+	inCluster := resolvConf{
+		Servers:  []string{"10.96.0.10"},
+		Searches: []string{"ns.svc.cluster.local", "svc.cluster.local", "cluster.local", "example"},
+		Options:  []string{"ndots:5"},
+	}
+	for _, tc := range []struct {
+		name    string
+		spec    v1.PodSpec
+		cfg     DNSConfig
+		hostIPs []string
+		want    resolvConf
+		warns   []string
+	}{
+		{name: "cluster first: the host's domains come last, its options not at all", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}, cfg: cluster, want: inCluster},
+		{name: "cluster first on the host's network is the host's", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst, HostNetwork: true}, cfg: cluster, want: host},
+		{name: "unless the cluster's is asked for by name", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirstWithHostNet, HostNetwork: true}, cfg: cluster, want: inCluster},
+		{name: "no policy is cluster first", cfg: cluster, want: inCluster},
+		{name: "default is the host's", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, cfg: cluster, want: host},
+		{
+			name: "without a cluster domain only the host's are searched", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst},
+			cfg:  DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"},
+			want: resolvConf{Servers: []string{"10.96.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}},
+		},
+		{
+			name: "without cluster servers cluster first is the host's, with a warning", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst},
+			cfg: DNSConfig{ResolvConf: "x"}, want: host,
+			warns: []string{`MissingClusterDNS true kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`},
+		},
+		{name: "no host file: the node itself", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, want: resolvConf{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
+		{name: "no host file: in the node's families", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, hostIPs: []string{"2001:db8::1", "192.0.2.1"}, want: resolvConf{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
+		{
+			name: "none: what the pod says", cfg: cluster,
+			spec: v1.PodSpec{DNSPolicy: v1.DNSNone, DNSConfig: &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9", "9.9.9.9"}, Searches: []string{"a"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("3")}, {Name: "edns0"}}}},
+			want: resolvConf{Servers: []string{"9.9.9.9"}, Searches: []string{"a"}, Options: []string{"ndots:3", "edns0"}},
+		},
+		{
+			name: "the pod's own is added, its options win", cfg: cluster,
+			spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst, DNSConfig: &v1.PodDNSConfig{Nameservers: []string{"10.96.0.10", "9.9.9.9"}, Searches: []string{"example", "more"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}, {Name: "debug"}}}},
+			want: resolvConf{Servers: []string{"10.96.0.10", "9.9.9.9"}, Searches: append(slices.Clone(inCluster.Searches), "more"), Options: []string{"ndots:2", "debug"}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tc.spec}
+			got, ws, err := podDNS(p, tc.cfg, tc.hostIPs, func() (resolvConf, error) { return host, nil })
+			if err != nil || !equalConf(got, tc.want) {
+				t.Errorf("got %q, %v\nwant %q", got, err, tc.want)
+			}
+			var warns []string
+			for _, w := range ws {
+				warns = append(warns, fmt.Sprint(w.reason, " ", w.node, " ", w.message))
+			}
+			if !slices.Equal(warns, tc.warns) {
+				t.Errorf("warnings %q, want %q", warns, tc.warns)
+			}
+		})
+	}
+}
+
+func TestPodDNSNeedsTheHostsFile(t *testing.T) {
+	broken := func() (resolvConf, error) { return resolvConf{}, errors.New("no such file") }
+	for _, policy := range []v1.DNSPolicy{v1.DNSClusterFirst, v1.DNSDefault} {
+		p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: policy}}
+		if _, _, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, nil, broken); err == nil {
+			t.Errorf("%s: no error for a host file that cannot be read", policy)
+		}
+	}
+	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone}}, DNSConfig{}, nil, broken); err != nil {
+		t.Errorf("None reads the host's file: %v", err)
+	}
+	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Sometimes"}}, DNSConfig{}, nil, broken); err == nil {
+		t.Error("an unknown policy is accepted")
+	}
+}
+
+func TestFitDNSLimits(t *testing.T) {
+	parity.Proves(t, "LIFE-77")
+	many := func(n, length int) []string {
+		var out []string
+		for i := range n {
+			s := fmt.Sprintf("d%d", i)
+			out = append(out, s+strings.Repeat("x", length-len(s)))
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name              string
+		servers, searches []string
+		wantServers       int
+		wantSearches      []string
+		warns             []string
+	}{
+		{name: "all fits", servers: many(3, 4), searches: many(32, 10), wantServers: 3, wantSearches: many(32, 10)},
+		{name: "a fourth server goes", servers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"}, wantServers: 3,
+			warns: []string{"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1.1.1.1 2.2.2.2 3.3.3.3"}},
+		{name: "a 33rd domain goes", searches: many(33, 10), wantSearches: many(32, 10), warns: []string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(many(32, 10), " ")}},
+		{name: "a line of 2048 characters is fine", searches: append(many(20, 99), strings.Repeat("y", 48)), wantSearches: append(many(20, 99), strings.Repeat("y", 48))},
+		{name: "one of 2049 is not", searches: append(many(20, 99), strings.Repeat("y", 49)), wantSearches: many(20, 99), warns: []string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(many(20, 99), " ")}},
+		{name: "a domain that is too long goes alone", searches: []string{"a", strings.Repeat("x", 254), strings.Repeat("z", 253)}, wantSearches: []string{"a", strings.Repeat("z", 253)}, warns: []string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a " + strings.Repeat("z", 253)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, ws := fitDNSLimits(resolvConf{Servers: tc.servers, Searches: tc.searches})
+			if len(got.Servers) != tc.wantServers || !slices.Equal(got.Searches, tc.wantSearches) {
+				t.Errorf("got %q", got)
+			}
+			var warns []string
+			for _, w := range ws {
+				if w.reason != "DNSConfigForming" || w.node {
+					t.Errorf("warning %+v, want DNSConfigForming about the pod", w)
+				}
+				warns = append(warns, w.message)
+			}
+			if !slices.Equal(warns, tc.warns) {
+				t.Errorf("warnings %q, want %q", warns, tc.warns)
+			}
+		})
+	}
+}
+
+func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
+	parity.Proves(t, "LIFE-74")
+	b := newBench(t, func(c *Config) { c.DNS.ClusterDNS = nil })
+	p := simplePod(nil)
+	s := b.run(t, p)
+	if _, failure := b.StartContainer(t.Context(), b.startOf(p, s)); failure != nil {
+		t.Fatal(failure)
+	}
+	const text = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
+	want := []string{
+		"node Warning MissingClusterDNS " + text,
+		`web/ Warning MissingClusterDNS pod: "web_ns(uid-1)". ` + text,
+		"web/main Normal Created Container created",
+		"web/main Normal Started Container started",
+	}
+	if got := b.events.all(); !slices.Equal(got, want) {
+		t.Errorf("events %q\nwant %q", got, want)
+	}
+}
+
+func TestCheckHostDNS(t *testing.T) {
+	parity.Proves(t, "LIFE-78")
+	for _, tc := range []struct {
+		name, file, domain string
+		want               string
+	}{
+		{name: "room enough", file: "search " + strings.Repeat("a ", 29), domain: "cluster.local"},
+		{name: "no room for the cluster's", file: "search " + strings.Repeat("a ", 30), domain: "cluster.local", want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line consisting of more than 29 domains!"},
+		{name: "without a cluster domain there is more", file: "search " + strings.Repeat("a ", 32)},
+		{name: "though not without end", file: "search " + strings.Repeat("a ", 33), want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line consisting of more than 32 domains!"},
+		{name: "a long line", file: "search " + strings.Repeat("x", 2049), want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line which length is more than allowed 2048 chars!"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "resolv.conf")
+			if err := os.WriteFile(file, []byte(tc.file), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			b := newBench(t, func(c *Config) { c.DNS.ResolvConf, c.DNS.ClusterDomain = file, tc.domain })
+			b.CheckHostDNS()
+			if got := strings.ReplaceAll(strings.Join(b.events.all(), "\n"), file, "FILE"); got != tc.want {
+				t.Errorf("events %q, want %q", got, tc.want)
+			}
+		})
+	}
+	b := newBench(t, func(c *Config) { c.DNS.ResolvConf = "/nonexistent/resolv.conf" })
+	b.CheckHostDNS()
+	if got := b.events.all(); len(got) != 1 || !strings.Contains(got[0], "no such file") {
+		t.Errorf("a missing file: events %q, want one about it", got)
+	}
+	b = newBench(t, func(c *Config) { c.DNS.ResolvConf = "" })
+	b.CheckHostDNS()
+	if got := b.events.all(); len(got) != 0 {
+		t.Errorf("no file configured: events %q, want none", got)
+	}
+}

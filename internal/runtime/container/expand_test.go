@@ -1,0 +1,92 @@
+package container
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+var someEnv = []pod.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "EMPTY"}, {Name: "REF", Value: "$(A)"}}
+
+func TestExpand(t *testing.T) {
+	parity.Proves(t, "LIFE-84")
+	for _, tc := range []struct{ name, in, want string }{
+		{"a reference is replaced, by the last value of the name", "x$(A)y", "x2y"},
+		{"a value is not looked at again", "$(REF)", "$(A)"},
+		{"an empty value is a value", "[$(EMPTY)]", "[]"},
+		{"an unknown name stays", "$(NO)-$(A)", "$(NO)-2"},
+		{"two dollars are one, and no reference", "$$(A)", "$(A)"},
+		{"three dollars are one and a reference", "$$$(A)", "$2"},
+		{"a shell variable stays", "$A ${A}", "$A ${A}"},
+		{"an open reference stays", "$(A", "$(A"},
+		{"an open reference does not hide a later dollar pair", "$(A $$", "$(A $"},
+		{"a dollar at the end stays", "5$", "5$"},
+		{"a reference inside one is part of its name", "$($(A))", "$($(A))"},
+		{"letters of more than a byte pass", "ä$ü$(A)ö", "ä$ü2ö"},
+		{"nothing to do", "plain", "plain"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := expand(tc.in, lookupIn(someEnv)); got != tc.want {
+				t.Errorf("expand(%q) = %q, want %q", tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExpanderMissesNames(t *testing.T) {
+	parity.Proves(t, "LIFE-84", "LIFE-85")
+	expand := Expander(someEnv)
+	if got, err := expand("logs/$(A)"); got != "logs/2" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := expand("$(NO)/$(A)/$(NOR)"); err == nil || !strings.Contains(err.Error(), `missing value for "NO"`) || !strings.Contains(err.Error(), `"NOR"`) {
+		t.Errorf("got %q, %v; want an error that names NO and NOR", got, err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	parity.Proves(t, "LIFE-84")
+	command, args := commandLine(&v1.Container{Command: []string{"run$(A)"}, Args: []string{"$(A)", "$(NO)"}}, someEnv)
+	if strings.Join(command, " ") != "run2" || strings.Join(args, " ") != "2 $(NO)" {
+		t.Errorf("got %q %q", command, args)
+	}
+}
+
+// FuzzExpand checks the one-pass function against another way to say the same:
+// what is not a complete reference or a pair of dollars comes out as it went in.
+func FuzzExpand(f *testing.F) {
+	for _, s := range []string{"$(A)", "$$(A)", "$(", "$", "$$", "a$(NO)b", "$(A$(A))"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := expand(s, func(string) (string, bool) { return "", false })
+		if want := collapseDollars(s); got != want {
+			t.Errorf("expand(%q) = %q without variables, want %q", s, got, want)
+		}
+	})
+}
+
+// collapseDollars makes one dollar of two, outside of references.
+func collapseDollars(s string) string {
+	var out []byte
+	for i := 0; i < len(s); i++ {
+		out = append(out, s[i])
+		if s[i] != '$' || i+1 == len(s) {
+			continue
+		}
+		switch s[i+1] {
+		case '$':
+			i++
+		case '(':
+			if end := strings.IndexByte(s[i:], ')'); end > 0 {
+				out = append(out, s[i+1:i+end+1]...)
+				i += end
+			}
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,137 @@
+package container
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+func TestPodHosts(t *testing.T) {
+	parity.Proves(t, "LIFE-68", "LIFE-70")
+	const head = "# Kubernetes-managed hosts file.\n" +
+		"127.0.0.1\tlocalhost\n" +
+		"::1\tlocalhost ip6-localhost ip6-loopback\n" +
+		"fe00::0\tip6-localnet\n" +
+		"fe00::0\tip6-mcastprefix\n" +
+		"fe00::1\tip6-allnodes\n" +
+		"fe00::2\tip6-allrouters\n"
+	aliases := []v1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}, {IP: "5.6.7.8", Hostnames: []string{"c"}}}
+	for _, tc := range []struct {
+		name    string
+		ips     []string
+		names   names
+		aliases []v1.HostAlias
+		want    string
+	}{
+		{name: "one address", ips: []string{"10.0.0.5"}, names: names{host: "web"}, want: head + "10.0.0.5\tweb\n"},
+		{name: "a domain", ips: []string{"10.0.0.5"}, names: names{"web", "sub.ns.svc.cluster.local"}, want: head + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\n"},
+		{name: "two families", ips: []string{"10.0.0.5", "fd00::5"}, names: names{host: "web"}, want: head + "10.0.0.5\tweb\nfd00::5\tweb\n"},
+		{name: "aliases", ips: []string{"10.0.0.5"}, names: names{host: "web"}, aliases: aliases, want: head + "10.0.0.5\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n5.6.7.8\tc\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := podHosts(tc.ips, tc.names, tc.aliases); got != tc.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, tc.want)
+			}
+		})
+	}
+	if got, want := nodeHosts("127.0.0.1 me\n", aliases[1:]), "# Kubernetes-managed hosts file (host network).\n127.0.0.1 me\n\n# Entries added by HostAliases.\n5.6.7.8\tc\n"; got != want {
+		t.Errorf("host network: got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// startMounts starts the pod's container and returns where things were mounted.
+func startMounts(t *testing.T, b bench, s Start) map[string]string {
+	t.Helper()
+	if _, failure := b.StartContainer(t.Context(), s); failure != nil {
+		t.Fatal(failure)
+	}
+	out := map[string]string{}
+	for _, p := range b.runtime.Pods() {
+		for _, c := range p.Containers {
+			for _, m := range c.Config.Mounts {
+				out[m.ContainerPath] = m.HostPath
+			}
+		}
+	}
+	return out
+}
+
+func TestHostsFileOfAPod(t *testing.T) {
+	parity.Proves(t, "LIFE-68", "LIFE-69", "LIFE-71")
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	file := startMounts(t, b, b.startOf(p, b.run(t, p)))["/etc/hosts"]
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasSuffix(string(text), "10.88.0.2\tweb\n") {
+		t.Errorf("hosts file %q, %v", text, err)
+	}
+	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o644 {
+		t.Errorf("hosts file is %v, %v; want mode 0644", i, err)
+	}
+	if want := b.root + "/pods/uid-1/etc-hosts"; file != want {
+		t.Errorf("hosts file at %s, want %s", file, want)
+	}
+
+	t.Run("on the host's network", func(t *testing.T) {
+		b := newBench(t, nil)
+		p := simplePod(nil)
+		p.Spec.HostNetwork = true
+		s := b.startOf(p, b.run(t, p))
+		s.PodIPs = nil
+		text, err := os.ReadFile(startMounts(t, b, s)["/etc/hosts"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := os.ReadFile("/etc/hosts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) != "# Kubernetes-managed hosts file (host network).\n"+string(node) {
+			t.Errorf("hosts file %q is not the node's %q", text, node)
+		}
+	})
+	t.Run("none before there is an address", func(t *testing.T) {
+		b := newBench(t, nil)
+		p := simplePod(nil)
+		s := b.startOf(p, b.run(t, p))
+		s.PodIPs = nil
+		if file, ok := startMounts(t, b, s)["/etc/hosts"]; ok {
+			t.Errorf("mounted %s", file)
+		}
+	})
+	t.Run("none over a volume of the container", func(t *testing.T) {
+		b := newBench(t, nil)
+		p := simplePod(func(c *v1.Container) { c.VolumeMounts = []v1.VolumeMount{{Name: "h", MountPath: "/etc/hosts"}} })
+		s := b.startOf(p, b.run(t, p))
+		s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) {
+			return pod.Contribution{Mounts: []pod.Mount{{HostPath: "/mine", ContainerPath: "/etc/hosts"}}}, nil
+		}
+		if got := startMounts(t, b, s)["/etc/hosts"]; got != "/mine" {
+			t.Errorf("mounted %s over the volume", got)
+		}
+	})
+}
+
+func TestPrimaryFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		ips, host, want []string
+	}{
+		{"the node's family comes first", []string{"10.0.0.1", "fd00::1"}, []string{"fd00::ff", "192.0.2.1"}, []string{"fd00::1", "10.0.0.1"}},
+		{"one of each family", []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, []string{"192.0.2.1"}, []string{"10.0.0.1", "fd00::1"}},
+		{"a pod without the node's family", []string{"fd00::1"}, []string{"192.0.2.1"}, []string{"fd00::1"}},
+		{"what is no address is dropped", []string{"x", "10.0.0.1"}, nil, []string{"10.0.0.1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := primaryFirst(tc.ips, tc.host); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
