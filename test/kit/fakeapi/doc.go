@@ -1,0 +1,15 @@
+// Package fakeapi is a small, honest Kubernetes API server: the resources that
+// a kubelet reads and writes, with resource versions, list and watch (field
+// and label selectors, bookmarks, streaming lists), create, update, patch
+// (strategic merge, merge, JSON), delete with preconditions, graceful deletion
+// of pods, status subresources, tokens and reviews, in JSON and protobuf.
+//
+// What it is not: it authenticates nobody, authorises everything unless told
+// otherwise, validates only what a client could trip over, and runs no
+// controllers and no scheduler.
+//
+// All state lives in memory behind one mutex (Server.mu). Objects in the store
+// are never changed in place: a write puts a new one, so that readers and
+// watchers share them. The server is an http.Handler; Client and RESTConfig
+// reach it without a network, also in virtual time.
+package fakeapi
