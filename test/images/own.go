@@ -26,7 +26,7 @@ func Own(ctx context.Context, checkout, dir string) (string, error) {
 	roots := map[string]string{}
 	for _, prog := range []string{"pause", "demo"} {
 		root := filepath.Join(work, prog)
-		if err := compile(ctx, checkout, "./test/images/"+prog, filepath.Join(root, prog)); err != nil {
+		if err := Compile(ctx, checkout, "./test/images/"+prog, filepath.Join(root, prog)); err != nil {
 			return "", err
 		}
 		roots[prog] = root
@@ -55,8 +55,8 @@ func Own(ctx context.Context, checkout, dir string) (string, error) {
 	)
 }
 
-// compile makes one static program.
-func compile(ctx context.Context, checkout, pkg, out string) error {
+// Compile makes one static program of the project.
+func Compile(ctx context.Context, checkout, pkg, out string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, pkg)
 	cmd.Dir = checkout
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
