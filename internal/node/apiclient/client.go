@@ -148,6 +148,9 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 // Host is the server's address as the kubeconfig names it.
 func (c *Client) Host() string { return c.host }
 
+// Core speaks to the core/v1 group, for parts that watch single objects.
+func (c *Client) Core() rest.Interface { return c.groups[corev1.SchemeGroupVersion] }
+
 // CloseConnections drops every connection to the server, watches included. The
 // next call connects anew.
 func (c *Client) CloseConnections() { c.dialer.CloseAll() }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ import (
 // that it works in virtual time. While down is set it cannot be reached.
 type fakeServer struct {
 	t      *testing.T
-	down   bool
+	down   atomic.Bool
 	refuse bool
 	calls  []string
 	stored []corev1.Event
@@ -31,7 +32,7 @@ type fakeServer struct {
 
 func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.calls = append(f.calls, r.Method)
-	if f.down {
+	if f.down.Load() {
 		return nil, errors.New("connection refused")
 	}
 	body, err := io.ReadAll(r.Body)
@@ -87,7 +88,7 @@ func inVirtualTime(t *testing.T, e *Events, do func()) {
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
 	do()
-	time.Sleep(5 * time.Minute)
+	pass(5 * time.Minute)
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -137,12 +138,13 @@ func TestEqualEventsAreCounted(t *testing.T) {
 
 func TestEventsWaitForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeServer{t: t, down: true}
+		f := &fakeServer{t: t}
+		f.down.Store(true)
 		e := f.events(t.Output())
 		inVirtualTime(t, e, func() {
 			e.Pod(burstable, "", corev1.EventTypeNormal, "Killing", "Stopping container init")
-			time.Sleep(time.Minute)
-			f.down = false
+			pass(time.Minute)
+			f.down.Store(false)
 		})
 		if len(f.stored) != 1 {
 			t.Errorf("stored %d events after the server came back, want 1", len(f.stored))
@@ -187,4 +189,10 @@ func TestLogEvents(t *testing.T) {
 			t.Errorf("log lacks %q:\n%s", want, &out)
 		}
 	}
+}
+
+// pass lets time pass, and everything that is due then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

@@ -135,6 +135,7 @@ func TestSettingsV2(t *testing.T) {
 }
 
 func TestNodeValues(t *testing.T) {
+	parity.Proves(t, "RES-16")
 	got := NodeValues(list("cpu", "2", "memory", "24684096Ki", "hugepages-2Mi", "4Mi", "pods", "110"), list("cpu", "500m", "memory", "1Gi", "pid", "1000"), 32768)
 	want := Values{CPUShares: 1536, Memory: 24684096<<10 - 1<<30, PIDs: 31768, HugePages: map[uint64]int64{2 << 20: 4 << 20}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"keelson/internal/resources/machine"
+)
+
+// CapacityInput is what the node's capacity is made of.
+type CapacityInput struct {
+	Machine     machine.Info
+	Storage     *machine.Filesystem // of the agent's root directory; nil: not shown
+	MaxPods     int64
+	PodsPerCore int64 // 0: no such limit
+}
+
+// Capacity is what the machine has.
+func Capacity(in CapacityInput) v1.ResourceList {
+	pods := in.MaxPods
+	if in.PodsPerCore > 0 {
+		pods = min(pods, in.PodsPerCore*int64(in.Machine.CPUs))
+	}
+	c := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(int64(in.Machine.CPUs)*1000, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(int64(in.Machine.Memory), resource.BinarySI),
+		v1.ResourcePods:   *resource.NewQuantity(pods, resource.DecimalSI),
+	}
+	for size, n := range in.Machine.HugePages {
+		page := resource.NewQuantity(int64(size), resource.BinarySI)
+		c[v1.ResourceName(v1.ResourceHugePagesPrefix+page.String())] = *resource.NewQuantity(int64(size*n), resource.BinarySI)
+	}
+	if in.Storage != nil {
+		c[v1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(in.Storage.Capacity), resource.BinarySI)
+	}
+	return c
+}
+
+// Allocatable is what pods can have: the capacity less what is reserved for the
+// system and what must be left before pods are evicted. Memory set aside for huge
+// pages serves nothing else. reserved need not be enforced to count.
+func Allocatable(capacity, reserved v1.ResourceList, hard []Threshold) v1.ResourceList {
+	evict := v1.ResourceList{}
+	for _, t := range hard {
+		switch t.Signal {
+		case "memory.available":
+			q := capacity[v1.ResourceMemory]
+			evict[v1.ResourceMemory] = *resource.NewQuantity(t.of(uint64(q.Value())), resource.BinarySI)
+		case "nodefs.available":
+			q := capacity[v1.ResourceEphemeralStorage]
+			evict[v1.ResourceEphemeralStorage] = *resource.NewQuantity(t.of(uint64(q.Value())), resource.BinarySI)
+		}
+	}
+	out := v1.ResourceList{}
+	for name, q := range capacity {
+		left := q.DeepCopy()
+		for _, less := range []v1.ResourceList{reserved, evict} {
+			if l, ok := less[name]; ok {
+				left.Sub(l)
+			}
+		}
+		if left.Sign() < 0 {
+			left.Set(0)
+		}
+		out[name] = left
+	}
+	for name, q := range capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			memory := out[v1.ResourceMemory]
+			memory.Sub(q)
+			if memory.Sign() < 0 {
+				memory.Set(0)
+			}
+			out[v1.ResourceMemory] = memory
+		}
+	}
+	return out
+}
+
+// keepExtended adds the extended resources that somebody else put on the node:
+// they stay until they are taken off again, all of them allocatable.
+func keepExtended(capacity, allocatable v1.ResourceList, prev v1.NodeStatus) {
+	for name, q := range prev.Capacity {
+		if _, ours := capacity[name]; !ours && isExtended(name) {
+			capacity[name] = q
+			allocatable[name] = q
+		}
+	}
+}
+
+// isExtended reports whether the name is of a vendor's domain.
+func isExtended(name v1.ResourceName) bool {
+	domain, _, ok := strings.Cut(string(name), "/")
+	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasPrefix(string(name), "requests.")
+}

@@ -1,0 +1,32 @@
+package node
+
+// Labels and annotations of the node object. The controllers that watch nodes
+// know them by these names.
+const (
+	labelHostname = "kubernetes.io/hostname"
+	labelOS       = "kubernetes.io/os"
+	labelArch     = "kubernetes.io/arch"
+	labelBetaOS   = "beta.kubernetes.io/os"
+	labelBetaArch = "beta.kubernetes.io/arch"
+
+	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
+	annotationProvidedIP   = "alpha.kubernetes.io/provided-node-ip"
+
+	taintExternalCloud = "node.cloudprovider.kubernetes.io/uninitialized"
+)
+
+// LeaseNamespace is where the leases of nodes live.
+const LeaseNamespace = "kube-node-lease"
+
+// Event reasons of the node.
+const (
+	EventStarting           = "Starting"
+	EventRebooted           = "Rebooted"
+	EventReady              = "NodeReady"
+	EventNotReady           = "NodeNotReady"
+	EventSchedulable        = "NodeSchedulable"
+	EventNotSchedulable     = "NodeNotSchedulable"
+	EventCgroupV1           = "CgroupV1"
+	EventAllocatableSet     = "NodeAllocatableEnforced"
+	EventAllocatableFailing = "FailedNodeAllocatableEnforcement"
+)

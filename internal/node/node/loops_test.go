@@ -1,0 +1,778 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/runtime/cri"
+	"keelson/test/kit/parity"
+)
+
+// fakeServer behaves as an API server with one node and one lease. While down is
+// set every call fails; while hung is set every call waits until its connection
+// is closed or its time is up.
+type fakeServer struct {
+	mu       sync.Mutex
+	down     error
+	hung     bool
+	closed   chan struct{} // of the connections now open
+	version  int
+	node     *v1.Node
+	lease    *coordinationv1.Lease
+	watchers []*watch.RaceFreeFakeWatcher
+	calls    []string
+	resets   int
+	renewals []time.Time
+	noCreate bool
+}
+
+func newServer() *fakeServer { return &fakeServer{closed: make(chan struct{})} }
+
+func (f *fakeServer) enter(ctx context.Context, call string) error {
+	f.mu.Lock()
+	f.calls = append(f.calls, call)
+	hung, closed := f.hung, f.closed
+	f.mu.Unlock()
+	if hung {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-closed:
+			return errors.New("use of closed network connection")
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.down
+}
+
+func (f *fakeServer) closeConnections() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resets++
+	close(f.closed)
+	f.closed = make(chan struct{})
+}
+
+func (f *fakeServer) count(call string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fakeServer) set(change func(*fakeServer)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// storeLocked keeps the node as the next version and tells the watchers.
+func (f *fakeServer) storeLocked(n *v1.Node) *v1.Node {
+	f.version++
+	n.ResourceVersion = strconv.Itoa(f.version)
+	f.node = n
+	for _, w := range f.watchers {
+		if !w.IsStopped() {
+			w.Modify(n.DeepCopy())
+		}
+	}
+	return n.DeepCopy()
+}
+
+func (f *fakeServer) edit(change func(*v1.Node)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.node.DeepCopy()
+	change(n)
+	f.storeLocked(n)
+}
+
+func (f *fakeServer) snapshot() *v1.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.node.DeepCopy()
+}
+
+type fakeNodes struct{ *fakeServer }
+
+func (f fakeNodes) Get(ctx context.Context, name string) (*v1.Node, error) {
+	if err := f.enter(ctx, "get node"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.node == nil {
+		return nil, apierrors.NewNotFound(v1.Resource("nodes"), name)
+	}
+	return f.node.DeepCopy(), nil
+}
+
+func (f fakeNodes) Create(ctx context.Context, n *v1.Node) (*v1.Node, error) {
+	if err := f.enter(ctx, "create node"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noCreate {
+		return nil, apierrors.NewForbidden(v1.Resource("nodes"), n.Name, errors.New("no"))
+	}
+	if f.node != nil {
+		return nil, apierrors.NewAlreadyExists(v1.Resource("nodes"), n.Name)
+	}
+	n = n.DeepCopy()
+	n.UID = "node-uid"
+	return f.storeLocked(n), nil
+}
+
+func (f fakeNodes) Patch(ctx context.Context, name string, patch []byte) (*v1.Node, error) {
+	return f.patch(ctx, "patch node", patch)
+}
+
+func (f fakeNodes) PatchStatus(ctx context.Context, name string, patch []byte) (*v1.Node, error) {
+	return f.patch(ctx, "patch status", patch)
+}
+
+func (f fakeNodes) patch(ctx context.Context, call string, patch []byte) (*v1.Node, error) {
+	if err := f.enter(ctx, call); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.node == nil {
+		return nil, apierrors.NewNotFound(v1.Resource("nodes"), "node1")
+	}
+	old, err := json.Marshal(f.node)
+	if err != nil {
+		return nil, err
+	}
+	text, err := strategicpatch.StrategicMergePatch(old, patch, v1.Node{})
+	if err != nil {
+		return nil, err
+	}
+	n := new(v1.Node)
+	if err := json.Unmarshal(text, n); err != nil {
+		return nil, err
+	}
+	return f.storeLocked(n), nil
+}
+
+func (f fakeNodes) ListWatch(string) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			if err := f.enter(ctx, "list node"); err != nil {
+				return nil, err
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			l := &v1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}
+			if f.node != nil {
+				l.Items = append(l.Items, *f.node.DeepCopy())
+			}
+			return l, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+			if err := f.enter(ctx, "watch node"); err != nil {
+				return nil, err
+			}
+			w := watch.NewRaceFreeFake()
+			f.set(func(f *fakeServer) { f.watchers = append(f.watchers, w) })
+			return w, nil
+		},
+	}
+}
+
+type fakeLeases struct{ *fakeServer }
+
+func (f fakeLeases) Get(ctx context.Context, _, name string) (*coordinationv1.Lease, error) {
+	if err := f.enter(ctx, "get lease"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lease == nil {
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
+	}
+	return f.lease.DeepCopy(), nil
+}
+
+func (f fakeLeases) Create(ctx context.Context, ns string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	return f.store(ctx, "create lease", l)
+}
+
+func (f fakeLeases) Update(ctx context.Context, ns, _ string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	return f.store(ctx, "update lease", l)
+}
+
+func (f fakeLeases) store(ctx context.Context, call string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if err := f.enter(ctx, call); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lease != nil && l.ResourceVersion != f.lease.ResourceVersion {
+		return nil, apierrors.NewConflict(coordinationv1.Resource("leases"), l.Name, errors.New("changed"))
+	}
+	f.version++
+	f.lease = l.DeepCopy()
+	f.lease.ResourceVersion = strconv.Itoa(f.version)
+	f.renewals = append(f.renewals, time.Now())
+	return f.lease.DeepCopy(), nil
+}
+
+// fakeRuntime answers until it is down.
+type fakeRuntime struct {
+	mu    sync.Mutex
+	down  bool
+	cidrs []string
+	lists int
+}
+
+func (f *fakeRuntime) set(down bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = down
+}
+
+func (f *fakeRuntime) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (f *fakeRuntime) Status(context.Context) (cri.Status, error) {
+	return healthy(time.Now()).Status, f.err()
+}
+
+func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, f.err()
+}
+
+func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	f.mu.Lock()
+	f.lists++
+	f.mu.Unlock()
+	return &runtimeapi.ListImagesResponse{}, f.err()
+}
+
+func (f *fakeRuntime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{}, f.err()
+}
+
+func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cidrs = append(f.cidrs, req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr())
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}
+
+// fakeEvents remembers reasons.
+type fakeEvents struct {
+	mu      sync.Mutex
+	reasons []string
+}
+
+func (*fakeEvents) Pod(*v1.Pod, string, string, string, string) {}
+
+func (f *fakeEvents) Node(_, reason, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reasons = append(f.reasons, reason)
+	if strings.HasPrefix(reason, "Node") && reason != EventAllocatableSet && message != "Node node1 status is now: "+reason {
+		f.reasons = append(f.reasons, "bad message: "+message)
+	}
+}
+
+func (f *fakeEvents) count(reason string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.reasons {
+		if r == reason {
+			n++
+		}
+	}
+	return n
+}
+
+type rig struct {
+	*Node
+	api     *fakeServer
+	runtime *fakeRuntime
+	events  *fakeEvents
+	log     *strings.Builder
+	stop    func()
+}
+
+// run starts a node in virtual time.
+func run(t *testing.T, api *fakeServer, change func(*Config, *rig)) *rig {
+	t.Helper()
+	r := &rig{api: api, runtime: &fakeRuntime{}, events: &fakeEvents{}, log: &strings.Builder{}}
+	cfg := Config{
+		Identity: Identity{Name: "node1", Hostname: "node1", OS: "linux", Arch: "amd64"},
+		Runtime:  r.runtime, Events: r.events, Log: slog.New(slog.NewTextHandler(io.Writer(r.log), nil)),
+		Machine: upstreamMachine(), RootFS: fstest.MapFS{}, RootDir: t.TempDir(), MaxPods: 110, PressureHold: 5 * time.Minute,
+		Version: "v1.36.3", Port: 10250, MaxImages: 50,
+		UpdateEvery: 10 * time.Second, ReportEvery: 5 * time.Minute, LeaseDuration: 40 * time.Second, Register: true,
+	}
+	if api != nil {
+		cfg.API = &API{Nodes: fakeNodes{api}, Leases: fakeLeases{api}, CloseConnections: api.closeConnections}
+	}
+	if change != nil {
+		change(&cfg, r)
+	}
+	n, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Node = n
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	}
+	return r
+}
+
+func readyOf(n *v1.Node) v1.NodeCondition { return condition(n.Status, v1.NodeReady) }
+
+func TestANewNodeIsCreatedReady(t *testing.T) {
+	parity.Proves(t, "NODE-01", "NODE-10", "NODE-15", "NODE-39")
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newServer(), nil)
+		defer r.stop()
+		<-r.Registered()
+		synctest.Wait()
+		n := r.api.snapshot()
+		if c := readyOf(n); c.Status != v1.ConditionTrue || c.Reason != "KubeletReady" {
+			t.Errorf("Ready = %+v", c)
+		}
+		if n.Status.NodeInfo.ContainerRuntimeVersion != "containerd://2.4.2" || n.Labels["kubernetes.io/hostname"] != "node1" {
+			t.Errorf("node = %+v", n)
+		}
+		l := r.api.lease
+		if l == nil || l.Namespace != "kube-node-lease" || l.Name != "node1" || *l.Spec.HolderIdentity != "node1" || *l.Spec.LeaseDurationSeconds != 40 ||
+			l.Spec.RenewTime == nil || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "node-uid" || l.OwnerReferences[0].Kind != "Node" {
+			t.Errorf("lease = %+v", l)
+		}
+		if r.events.count("Starting") != 1 || r.events.count("NodeHasSufficientMemory") != 1 {
+			t.Errorf("events = %v", r.events.reasons)
+		}
+		if r.Node.Node().UID != "node-uid" {
+			t.Error("the agent does not know its own node")
+		}
+	})
+}
+
+func TestAQuietNodeIsQuiet(t *testing.T) {
+	parity.Proves(t, "NODE-12", "NODE-40", "NODE-45")
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newServer(), nil)
+		defer r.stop()
+		pass(30 * time.Minute)
+		if n := r.api.count("patch status"); n < 4 || n > 8 {
+			t.Errorf("%d patches in 30 minutes without news, want one in 5 minutes", n)
+		}
+		if n := r.api.count("update lease"); n < 170 || n > 181 {
+			t.Errorf("%d renewals in 30 minutes, want one in 10 s", n)
+		}
+		if n := r.api.count("get node") + r.api.count("get lease"); n > 2 {
+			t.Errorf("%d reads without need", n)
+		}
+		if n := r.runtime.lists; n > 61 {
+			t.Errorf("images listed %d times in 30 minutes", n)
+		}
+		if r.events.count("NodeReady")+r.events.count("NodeNotReady") != 0 {
+			t.Errorf("events = %v", r.events.reasons)
+		}
+	})
+}
+
+func TestADeadRuntimeShows(t *testing.T) {
+	parity.Proves(t, "NODE-17", "NODE-19")
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newServer(), nil)
+		defer r.stop()
+		<-r.Registered()
+		pass(time.Minute)
+		r.runtime.set(true)
+		pass(25 * time.Second)
+		if readyOf(r.api.snapshot()).Status != v1.ConditionTrue {
+			t.Error("not ready before the runtime was gone for 30 s")
+		}
+		pass(12 * time.Second)
+		if c := readyOf(r.api.snapshot()); c.Status != v1.ConditionFalse || c.Message != "container runtime is down" {
+			t.Errorf("Ready = %+v", c)
+		}
+		r.runtime.set(false)
+		pass(2 * time.Second)
+		if c := readyOf(r.api.snapshot()); c.Status != v1.ConditionTrue {
+			t.Errorf("2 s after the runtime came back, Ready = %+v", c)
+		}
+		if r.events.count("NodeNotReady") != 1 || r.events.count("NodeReady") != 1 {
+			t.Errorf("events = %v", r.events.reasons)
+		}
+		if n := strings.Count(r.log.String(), "container runtime does not answer"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, r.log)
+		}
+	})
+}
+
+func TestARestartIsNoTransition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		first := run(t, api, nil)
+		pass(time.Minute)
+		first.stop()
+		pass(5 * time.Second)
+		before := readyOf(api.snapshot()).LastTransitionTime
+
+		var ready atomic.Bool
+		second := run(t, api, func(c *Config, r *rig) {
+			r.runtime.down = true
+			c.Checks = []Check{{"PLEG", func() error {
+				if !ready.Load() {
+					return errors.New("pleg has yet to be successful")
+				}
+				return nil
+			}}}
+		})
+		defer second.stop()
+		pass(3 * time.Second)
+		second.runtime.set(false)
+		pass(3 * time.Second)
+		ready.Store(true)
+		pass(time.Minute)
+		c := readyOf(api.snapshot())
+		if c.Status != v1.ConditionTrue || !c.LastTransitionTime.Equal(&before) {
+			t.Errorf("Ready = %+v, want unchanged since %v", c, before)
+		}
+		if second.events.count("NodeNotReady") != 0 || api.count("create node") != 2 {
+			t.Errorf("events %v, creates %d", second.events.reasons, api.count("create node"))
+		}
+	})
+}
+
+func TestARestartIntoTroubleShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		first := run(t, api, nil)
+		pass(time.Minute)
+		first.stop()
+		second := run(t, api, func(_ *Config, r *rig) { r.runtime.down = true })
+		defer second.stop()
+		pass(startGrace + 12*time.Second)
+		if c := readyOf(api.snapshot()); c.Status != v1.ConditionFalse {
+			t.Errorf("Ready = %+v although the runtime never answered", c)
+		}
+	})
+}
+
+func TestADeadServerIsSaidOnceAndWaitedFor(t *testing.T) {
+	parity.Proves(t, "NODE-01")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		api.down = errors.New("connect: connection refused")
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(10 * time.Minute)
+		for _, line := range []string{"cannot register node", "cannot watch the node"} {
+			if n := strings.Count(r.log.String(), line); n != 1 {
+				t.Errorf("%q said %d times:\n%s", line, n, r.log)
+			}
+		}
+		if n := api.count("create node"); n < 80 || n > 100 { // 7 s apart
+			t.Errorf("%d tries to register in 10 minutes", n)
+		}
+		if got, _ := r.Ready(); !got {
+			t.Error("the node is not ready for itself")
+		}
+		api.set(func(f *fakeServer) { f.down = nil })
+		pass(registerLast + time.Second)
+		if n := api.snapshot(); n == nil || readyOf(n).Status != v1.ConditionTrue {
+			t.Errorf("node after the server came back = %v", n)
+		}
+	})
+}
+
+func TestTheLeaseOutlivesAPartition(t *testing.T) {
+	parity.Proves(t, "NODE-42")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(time.Minute)
+		api.set(func(f *fakeServer) { f.hung = true })
+		pass(5 * time.Minute)
+		if api.resets == 0 {
+			t.Error("connections that answer nothing were kept")
+		}
+		back := time.Now()
+		api.set(func(f *fakeServer) { f.hung = false })
+		pass(15 * time.Second)
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		if last := api.renewals[len(api.renewals)-1]; last.Before(back) {
+			t.Errorf("last renewal %v before the server came back, 15 s ago", back.Sub(last))
+		}
+		if n := strings.Count(r.log.String(), "cannot renew node lease"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, r.log)
+		}
+	})
+}
+
+func TestAServerThatAnswersKeepsItsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(time.Minute)
+		api.set(func(f *fakeServer) { f.down = apierrors.NewInternalError(errors.New("etcd")) })
+		pass(time.Minute)
+		if api.resets != 0 {
+			t.Errorf("%d resets although the server answers", api.resets)
+		}
+	})
+}
+
+func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
+	parity.Proves(t, "NODE-40")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(time.Minute)
+		api.set(func(f *fakeServer) { f.lease = nil; f.down = nil })
+		pass(11 * time.Second)
+		// The next update is refused by a real server; here it is stored. Somebody
+		// else's change is a conflict on both.
+		api.set(func(f *fakeServer) { f.lease.ResourceVersion = "999" })
+		pass(11 * time.Second)
+		if api.count("get lease") != 2 || *api.lease.Spec.HolderIdentity != "node1" {
+			t.Errorf("reads %d, lease %+v", api.count("get lease"), api.lease)
+		}
+	})
+}
+
+func TestOthersChanges(t *testing.T) {
+	parity.Proves(t, "NODE-05", "NODE-22", "NODE-44")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		var changes atomic.Int32
+		r := run(t, api, func(c *Config, _ *rig) { c.OnChange = func() { changes.Add(1) } })
+		defer r.stop()
+		pass(time.Minute)
+		api.edit(func(n *v1.Node) {
+			n.Labels["kubernetes.io/os"] = "plan9"
+			n.Labels["zone"] = "z"
+			n.Spec.Unschedulable = true
+			n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24", "fd01::/64"}
+		})
+		pass(time.Second)
+		n := api.snapshot()
+		if n.Labels["kubernetes.io/os"] != "linux" || n.Labels["zone"] != "z" || !n.Spec.Unschedulable {
+			t.Errorf("labels %v, spec %+v", n.Labels, n.Spec)
+		}
+		if r.events.count("NodeNotSchedulable") != 1 || changes.Load() == 0 {
+			t.Errorf("events %v, %d changes", r.events.reasons, changes.Load())
+		}
+		pass(time.Minute)
+		if got := fmt.Sprint(r.runtime.cidrs); got != "[10.0.0.0/24,fd01::/64]" {
+			t.Errorf("pod CIDRs told = %s", got)
+		}
+		api.edit(func(n *v1.Node) { n.Spec.Unschedulable = false })
+		pass(time.Second)
+		if r.events.count("NodeSchedulable") != 1 {
+			t.Errorf("events %v", r.events.reasons)
+		}
+	})
+}
+
+func TestNotRegistering(t *testing.T) {
+	parity.Proves(t, "NODE-03")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, func(c *Config, _ *rig) { c.Register = false })
+		defer r.stop()
+		pass(time.Minute)
+		if api.count("create node") != 0 {
+			t.Error("the node was created")
+		}
+		if n := api.count("get node"); n > 10 {
+			t.Errorf("asked for the node %d times in a minute", n)
+		}
+		api.set(func(f *fakeServer) {
+			f.storeLocked(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: types.UID("theirs")}})
+		})
+		pass(11 * time.Second)
+		if n := api.snapshot(); readyOf(n).Status != v1.ConditionTrue {
+			t.Errorf("the node somebody made has status %+v", n.Status.Conditions)
+		}
+	})
+}
+
+func TestForbiddenToCreateButThere(t *testing.T) {
+	parity.Proves(t, "NODE-01", "NODE-02")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		api.noCreate = true
+		api.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: "theirs"}}
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(time.Second)
+		n := api.snapshot()
+		if readyOf(n).Status != v1.ConditionTrue || n.Labels["kubernetes.io/arch"] != "amd64" || n.Annotations[annotationAttachDetach] != "true" {
+			t.Errorf("node = %+v", n)
+		}
+	})
+}
+
+func TestRefusedUpdatesAreTriedWithAFreshCopy(t *testing.T) {
+	parity.Proves(t, "NODE-13")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		volumes := []v1.UniqueVolumeName{}
+		r := run(t, api, func(c *Config, _ *rig) { c.VolumesInUse = func() []v1.UniqueVolumeName { return volumes } })
+		defer r.stop()
+		pass(time.Minute)
+		reads, patches := api.count("get node"), api.count("patch status")
+		api.set(func(f *fakeServer) { f.down = apierrors.NewServerTimeout(v1.Resource("nodes"), "patch", 1) })
+		volumes = []v1.UniqueVolumeName{"kubernetes.io/csi/x"}
+		r.Poke()
+		synctest.Wait()
+		if got := api.count("patch status") - patches + api.count("get node") - reads; got != 5 {
+			t.Errorf("%d calls in a round, want 5", got)
+		}
+		api.set(func(f *fakeServer) { f.down = nil })
+		pass(11 * time.Second)
+		if got := api.snapshot().Status.VolumesInUse; !slices.Equal(got, volumes) {
+			t.Errorf("volumes in use = %v", got)
+		}
+	})
+}
+
+func TestReboot(t *testing.T) {
+	parity.Proves(t, "NODE-21")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		first := run(t, api, nil)
+		pass(time.Minute)
+		first.stop()
+		second := run(t, api, func(c *Config, _ *rig) { c.Machine.BootID = "another" })
+		defer second.stop()
+		pass(time.Minute)
+		if second.events.count("Rebooted") != 1 || first.events.count("Rebooted") != 0 {
+			t.Errorf("events = %v", second.events.reasons)
+		}
+	})
+}
+
+func TestStandalone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil, func(c *Config, _ *rig) { c.CgroupV1 = true; c.Identity.Name = "192.0.2.2" })
+		defer r.stop()
+		<-r.Registered()
+		if ok, msg := r.Ready(); !ok {
+			t.Errorf("not ready: %s", msg)
+		}
+		alloc := r.Allocatable()
+		if got := fmt.Sprint(r.HostIPs()); got != "[192.0.2.2]" || alloc.Pods().Value() != 110 {
+			t.Errorf("addresses %s, pods %s", got, alloc.Pods())
+		}
+		if r.Node.Node().Labels["kubernetes.io/os"] != "linux" {
+			t.Error("the node has no labels")
+		}
+		if r.events.count("CgroupV1") != 1 {
+			t.Errorf("events = %v", r.events.reasons)
+		}
+	})
+}
+
+func TestEnforceIsTriedUntilItWorks(t *testing.T) {
+	parity.Proves(t, "RES-16")
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		r := run(t, nil, func(c *Config, _ *rig) {
+			c.Enforce = func() error {
+				if tries++; tries < 3 {
+					return errors.New("device or resource busy")
+				}
+				return nil
+			}
+		})
+		defer r.stop()
+		pass(10 * time.Minute)
+		if tries != 3 || r.events.count("FailedNodeAllocatableEnforcement") != 2 || r.events.count("NodeAllocatableEnforced") != 1 {
+			t.Errorf("%d tries, events %v", tries, r.events.reasons)
+		}
+	})
+}
+
+func TestReservingMoreThanThereIsFails(t *testing.T) {
+	parity.Proves(t, "RES-23")
+	_, err := New(Config{Machine: upstreamMachine(), Reserved: list("cpu", "3")})
+	if err == nil || !strings.Contains(err.Error(), "cpu") {
+		t.Errorf("New = %v", err)
+	}
+}
+
+func TestReportsDriftApartAfterNews(t *testing.T) {
+	parity.Proves(t, "NODE-14")
+	var lo, hi time.Duration = time.Hour, 0
+	now := time.Now()
+	for range 1000 {
+		r := reporter{every: 5 * time.Minute}
+		r.sent(now, true)
+		lo, hi = min(lo, r.delay), max(hi, r.delay)
+	}
+	if lo < 150*time.Second || lo > 200*time.Second || hi > 450*time.Second || hi < 400*time.Second {
+		t.Errorf("delays from %v to %v, want 2.5 to 7.5 minutes", lo, hi)
+	}
+	r := reporter{every: 5 * time.Minute}
+	r.sent(now, false)
+	if r.delay != 5*time.Minute || r.due(now.Add(299*time.Second)) || !r.due(now.Add(300*time.Second)) {
+		t.Errorf("delay without news = %v", r.delay)
+	}
+}
+
+// pass lets time pass, and everything that is due then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// Identity is what the node is called and created with.
+type Identity struct {
+	Name       string
+	Hostname   string
+	OS, Arch   string
+	Labels     map[string]string // of the administrator
+	Taints     []v1.Taint
+	ProviderID string
+	External   bool   // a cloud controller initialises the node
+	ProvidedIP string // what --node-ip said, for the cloud controller
+}
+
+// object is a new node, without a status.
+func (i Identity) object() *v1.Node {
+	n := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: i.Name, Labels: i.defaultLabels(), Annotations: i.annotations()},
+		Spec:       v1.NodeSpec{ProviderID: i.ProviderID, Taints: slices.Clone(i.Taints)},
+	}
+	maps.Copy(n.Labels, i.Labels)
+	if i.External {
+		n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: taintExternalCloud, Value: "true", Effect: v1.TaintEffectNoSchedule})
+	}
+	return n
+}
+
+func (i Identity) defaultLabels() map[string]string {
+	return map[string]string{
+		labelHostname: i.Hostname,
+		labelOS:       i.OS, labelBetaOS: i.OS,
+		labelArch: i.Arch, labelBetaArch: i.Arch,
+	}
+}
+
+func (i Identity) annotations() map[string]string {
+	a := map[string]string{annotationAttachDetach: "true"}
+	if i.External && i.ProvidedIP != "" {
+		a[annotationProvidedIP] = i.ProvidedIP
+	}
+	return a
+}
+
+// adopt is the node object that was there, brought in line with what this agent
+// answers for: default labels, annotations, and the huge page sizes of the
+// machine. Taints and the administrator's labels are set at creation only; from
+// then on they are the cluster's. resetExtended zeroes the extended resources of
+// a machine that was replaced.
+func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtended bool) *v1.Node {
+	n := existing.DeepCopy()
+	n.Labels = merged(n.Labels, i.defaultLabels())
+	n.Annotations = merged(n.Annotations, i.annotations())
+	if !i.External {
+		delete(n.Annotations, annotationProvidedIP)
+	}
+	for _, l := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+		for name := range l {
+			_, have := capacity[name]
+			switch {
+			case strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) && !have:
+				delete(l, name)
+			case resetExtended && isExtended(name):
+				l[name] = *zero()
+			}
+		}
+	}
+	return n
+}
+
+// heal brings back the labels that say what machine this is.
+func (i Identity) heal(labels map[string]string) map[string]string {
+	want := i.defaultLabels()
+	delete(want, labelHostname) // the administrator may have a better one
+	return merged(labels, want)
+}
+
+func merged(into, from map[string]string) map[string]string {
+	into = maps.Clone(into)
+	if into == nil {
+		into = map[string]string{}
+	}
+	maps.Copy(into, from)
+	return into
+}
+
+func zero() *resource.Quantity { return resource.NewQuantity(0, resource.DecimalSI) }
+
+// changed reports whether there is news in the status beside its heartbeats.
+func changed(a, b v1.NodeStatus) bool {
+	a, b = *a.DeepCopy(), *b.DeepCopy()
+	for _, st := range []*v1.NodeStatus{&a, &b} {
+		for i := range st.Conditions {
+			st.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		}
+	}
+	return !equality.Semantic.DeepEqual(a, b)
+}
+
+// diff is the patch that turns from into to, of everything but the specification;
+// empty when there is nothing to do.
+func diff(from, to *v1.Node) ([]byte, error) {
+	to = to.DeepCopy()
+	to.Spec = from.Spec
+	a, err := json.Marshal(from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(to)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(a, b, v1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("compare node %s: %w", from.Name, err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	if equality.Semantic.DeepEqual(from.Status.Addresses, to.Status.Addresses) {
+		return patch, nil
+	}
+	return replaceAddresses(patch, to.Status.Addresses)
+}
+
+// replaceAddresses has the whole list of addresses replaced. It is declared to be
+// merged by type, which loses one of two addresses of a type.
+func replaceAddresses(patch []byte, addrs []v1.NodeAddress) ([]byte, error) {
+	var doc map[string]any
+	if err := json.Unmarshal(patch, &doc); err != nil {
+		return nil, err
+	}
+	status, ok := doc["status"].(map[string]any)
+	if !ok {
+		status = map[string]any{}
+		doc["status"] = status
+	}
+	list := []any{map[string]string{"$patch": "replace"}}
+	for _, a := range addrs {
+		list = append(list, a)
+	}
+	status["addresses"] = list
+	for key := range status {
+		if strings.HasSuffix(key, "/addresses") { // $setElementOrder and the like
+			delete(status, key)
+		}
+	}
+	return json.Marshal(doc)
+}

@@ -1,0 +1,359 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/resources/machine"
+	"keelson/internal/runtime/cri"
+	"keelson/test/kit/parity"
+)
+
+func list(pairs ...string) v1.ResourceList {
+	l := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func healthy(at time.Time) Health {
+	return Health{Seen: at, Status: cri.Status{
+		Runtime: cri.Condition{OK: true}, Network: cri.Condition{OK: true}, SupplementalGroupsPolicy: true,
+		Handlers: []cri.Handler{
+			{Name: "runc", RecursiveReadOnlyMounts: true, UserNamespaces: true},
+			{Name: "", RecursiveReadOnlyMounts: true, UserNamespaces: true},
+		},
+	}}
+}
+
+// upstreamMachine is the machine on which upstream's node object was recorded.
+func upstreamMachine() machine.Info {
+	return machine.Info{
+		CPUs: 2, Memory: 24684096 << 10, HugePages: map[uint64]uint64{2 << 20: 0, 1 << 30: 0},
+		MachineID: "<id>", SystemUUID: "<id>", BootID: "<id>",
+		Kernel: "6.18.44-fc-v595", OSImage: "Debian GNU/Linux 12 (bookworm)", OS: "linux", Arch: "amd64",
+	}
+}
+
+// TestStatusIsUpstreams compares a whole status with the recorded one.
+func TestStatusIsUpstreams(t *testing.T) {
+	parity.Proves(t, "NODE-16", "NODE-27", "NODE-28", "NODE-31", "NODE-32", "NODE-34", "NODE-35")
+	text, err := os.ReadFile("testdata/upstream-node.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want v1.Node
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "<node ip>", "192.0.2.2")), &want); err != nil {
+		t.Fatal(err)
+	}
+	now := want.Status.Conditions[0].LastHeartbeatTime.Time
+	began := want.Status.Conditions[0].LastTransitionTime
+
+	hard, err := ParseThresholds(map[string]string{"memory.available": "100Mi", "nodefs.available": "1%"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := upstreamMachine()
+	capacity := Capacity(CapacityInput{Machine: m, Storage: &machine.Filesystem{Capacity: 264212084 << 10}, MaxPods: 250})
+	var prev v1.NodeStatus
+	for _, k := range []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure} {
+		prev.Conditions = append(prev.Conditions, v1.NodeCondition{Type: k, Status: v1.ConditionFalse, LastTransitionTime: began})
+	}
+	prev.Conditions = append(prev.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: began})
+	got, events := Project(Input{
+		Now: now, Prev: prev, Hostname: "node1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
+		Machine: m, Capacity: capacity, Allocatable: Allocatable(capacity, nil, hard), Storage: true,
+		RuntimeName: "containerd", RuntimeVersion: "v2.4.2", Health: healthy(now),
+		Images: []*runtimeapi.Image{
+			{Size: 134329173},
+			{Size: 191222613, RepoTags: []string{"registry.k8s.io/e2e-test-images/agnhost:2.55", "registry.k8s.io/e2e-test-images/agnhost:2.63.0"}},
+		},
+		MaxImages: 50, Version: "v1.36.3", Port: 10250,
+		DeclaredFeatures: want.Status.DeclaredFeatures,
+	})
+	if a, b := asJSON(t, got), asJSON(t, want.Status); a != b {
+		t.Errorf("status =\n%s\nwant\n%s", a, b)
+	}
+	if len(events) != 0 {
+		t.Errorf("events %v although nothing turned", events)
+	}
+	if n := (Identity{Name: "node1", Hostname: "node1", OS: "linux", Arch: "amd64"}).object(); fmt.Sprint(n.Labels) != fmt.Sprint(want.Labels) ||
+		n.Annotations[annotationAttachDetach] != "true" || len(n.Annotations) != 1 { // the ttl annotation is a controller's
+		t.Errorf("metadata = %v, %v", n.Labels, n.Annotations)
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAllocatable(t *testing.T) {
+	parity.Proves(t, "NODE-28")
+	hard, err := ParseThresholds(map[string]string{"memory.available": "10%", "nodefs.available": "15%", "nodefs.inodesFree": "5%"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Allocatable(list("cpu", "4", "memory", "8Gi", "hugepages-2Mi", "1Gi", "ephemeral-storage", "100Gi", "pods", "110"),
+		list("cpu", "500m", "memory", "1Gi", "ephemeral-storage", "10Gi", "pid", "1000"), hard)
+	want := list("cpu", "3500m", "memory", "5583457485", "hugepages-2Mi", "1Gi", "ephemeral-storage", "80530635162", "pods", "110")
+	for name, q := range want {
+		if have := got[name]; have.Cmp(q) != 0 && !near(have.Value(), q.Value()) {
+			t.Errorf("%s = %s, want %s", name, have.String(), q.String())
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("allocatable = %v", got)
+	}
+	less := Allocatable(list("cpu", "1", "memory", "1Gi", "hugepages-1Gi", "2Gi"), list("cpu", "2"), nil)
+	if !less.Cpu().IsZero() || !less.Memory().IsZero() {
+		t.Errorf("over-reserved = %v, want zeros", less)
+	}
+}
+
+// near allows for the last digits of a 32 bit percentage.
+func near(a, b int64) bool { return max(a, b)-min(a, b) < 1000 }
+
+func TestPodsPerCore(t *testing.T) {
+	c := Capacity(CapacityInput{Machine: upstreamMachine(), MaxPods: 110, PodsPerCore: 10})
+	if c.Pods().Value() != 20 {
+		t.Errorf("pods = %s, want 20", c.Pods())
+	}
+}
+
+func TestExtendedResourcesOfOthersStay(t *testing.T) {
+	in := Input{
+		Prev:     v1.NodeStatus{Capacity: list("example.com/dongle", "4", "example.com/gpu", "2", "cpu", "9", "hugepages-64Ki", "1Gi")},
+		Capacity: list("cpu", "2"), Allocatable: list("cpu", "2"),
+		Devices: Devices{Capacity: list("example.com/gpu", "8"), Allocatable: list("example.com/gpu", "7"), Gone: []v1.ResourceName{"example.com/nic"}},
+	}
+	st, _ := Project(in)
+	for name, want := range map[v1.ResourceName][2]int64{
+		"example.com/dongle": {4, 4}, "example.com/gpu": {8, 7}, "example.com/nic": {0, 0}, "cpu": {2, 2},
+	} {
+		c, a := st.Capacity[name], st.Allocatable[name]
+		if c.Value() != want[0] || a.Value() != want[1] {
+			t.Errorf("%s = %s of %s, want %v", name, a.String(), c.String(), want)
+		}
+	}
+	if _, ok := st.Capacity["hugepages-64Ki"]; ok {
+		t.Error("a page size that the machine does not have stayed")
+	}
+	if _, ok := in.Capacity["example.com/gpu"]; ok {
+		t.Error("the input was changed")
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	parity.Proves(t, "NODE-17", "NODE-23")
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	whole := list("cpu", "1", "memory", "1", "pods", "1", "ephemeral-storage", "1")
+	noNet := healthy(now)
+	noNet.Status.Network = cri.Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}
+	for _, tc := range []struct {
+		name     string
+		health   Health
+		problems []error
+		capacity v1.ResourceList
+		want     string
+	}{
+		{"all is well", healthy(now), nil, whole, "True KubeletReady kubelet is posting ready status"},
+		{"nothing known yet", Health{}, nil, whole, "False KubeletNotReady container runtime status check may not have completed yet"},
+		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, whole, "False KubeletNotReady container runtime is down"},
+		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, whole, "True KubeletReady kubelet is posting ready status"},
+		{"no network", noNet, nil, whole,
+			"False KubeletNotReady container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"},
+		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x"), errors.New("node is shutting down")}, list("cpu", "1"),
+			"False KubeletNotReady [container runtime status check may not have completed yet, PLEG is not healthy: x, node is shutting down, missing node capacity for resources: memory, pods, ephemeral-storage]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := readiness(tc.health, tc.problems, tc.capacity, true, now)
+			if got := fmt.Sprintf("%s %s %s", v.status, v.reason, v.message); got != tc.want {
+				t.Errorf("readiness = %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestConditionsTurn(t *testing.T) {
+	parity.Proves(t, "NODE-18", "NODE-20")
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	t1 := t0.Add(time.Minute)
+	calm := append(pressureVerdicts(nil), readiness(healthy(t0), nil, list("cpu", "1", "memory", "1", "pods", "1"), false, t0))
+
+	first, events := conditions(nil, calm, t0)
+	if got := fmt.Sprint(events); got != "[NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID]" {
+		t.Errorf("first events = %s", got)
+	}
+	foreign := v1.NodeCondition{Type: "KernelDeadlock", Status: v1.ConditionFalse}
+	again, events := conditions(append(first, foreign), calm, t1)
+	if len(events) != 0 || len(again) != 5 || again[4] != foreign {
+		t.Errorf("second time: events %v, conditions %v", events, again)
+	}
+	for _, c := range again[:4] {
+		if !c.LastTransitionTime.Time.Equal(t0) || !c.LastHeartbeatTime.Time.Equal(t1) {
+			t.Errorf("%s: transition %v, heartbeat %v", c.Type, c.LastTransitionTime, c.LastHeartbeatTime)
+		}
+	}
+	bad := append(pressureVerdicts(map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true, v1.NodeDiskPressure: true, v1.NodePIDPressure: true}),
+		readiness(Health{}, nil, nil, false, t1))
+	turned, events := conditions(again, bad, t1)
+	if got := fmt.Sprint(events); got != "[NodeHasInsufficientMemory NodeHasDiskPressure NodeHasInsufficientPID NodeNotReady]" {
+		t.Errorf("events = %s", got)
+	}
+	if c := turned[0]; c.Reason != "KubeletHasInsufficientMemory" || c.Message != "kubelet has insufficient memory available" || !c.LastTransitionTime.Time.Equal(t1) {
+		t.Errorf("memory = %+v", c)
+	}
+	if turned[1].Reason != "KubeletHasDiskPressure" || turned[2].Reason != "KubeletHasInsufficientPID" {
+		t.Errorf("reasons = %s, %s", turned[1].Reason, turned[2].Reason)
+	}
+}
+
+func TestPressures(t *testing.T) {
+	hard, err := ParseThresholds(map[string]string{
+		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "0%", "pid.available": "100",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := func(n int64) *int64 { return &n }
+	for _, tc := range []struct {
+		name string
+		use  Usage
+		want string
+	}{
+		{"nothing measured, nothing concluded", Usage{}, "map[]"},
+		{"plenty", Usage{Memory: &machine.Memory{Total: 1 << 30, Free: 200 << 20}, NodeFS: &machine.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, PIDs: pids(900)}, "map[]"},
+		{"little memory", Usage{Memory: &machine.Memory{Total: 1 << 30, Free: 50 << 20, InactiveFile: 49 << 20}}, "map[MemoryPressure:true]"},
+		{"little space", Usage{NodeFS: &machine.Filesystem{Capacity: 1000, Available: 99}}, "map[DiskPressure:true]"},
+		{"few inodes", Usage{NodeFS: &machine.Filesystem{Capacity: 10, Available: 10, Inodes: 1000, InodesFree: 49}}, "map[DiskPressure:true]"},
+		{"a switched-off signal", Usage{ImageFS: &machine.Filesystem{Capacity: 10}}, "map[]"},
+		{"few processes left", Usage{PIDs: pids(901)}, "map[PIDPressure:true]"},
+	} {
+		if got := fmt.Sprint(pressures(hard, tc.use, 1000)); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestParseThresholdsNamesTheField(t *testing.T) {
+	for signal, text := range map[string]string{"memory.free": "1Gi", "memory.available": "-1", "nodefs.available": "120%", "pid.available": "many"} {
+		if _, err := ParseThresholds(map[string]string{signal: text}); err == nil || !strings.Contains(err.Error(), signal) {
+			t.Errorf("%s: %s: error %v", signal, text, err)
+		}
+	}
+	if ts, err := ParseThresholds(map[string]string{"memory.available": "0%", "nodefs.available": "100%"}); err != nil || len(ts) != 0 {
+		t.Errorf("switched off = %v, %v", ts, err)
+	}
+}
+
+func TestImages(t *testing.T) {
+	parity.Proves(t, "NODE-33")
+	got := images([]*runtimeapi.Image{
+		{Size: 1, RepoTags: []string{"a"}},
+		{Size: 3, RepoTags: []string{"t1", "t2", "t3"}, RepoDigests: []string{"d1", "d2", "d3"}},
+		{Size: 2},
+		{Size: 2, RepoTags: []string{"b"}},
+	}, 3)
+	if want := "[{[d1 d2 d3 t1 t2] 3} {[] 2} {[b] 2}]"; fmt.Sprint(got) != want {
+		t.Errorf("images = %v, want %s", got, want)
+	}
+	if got := images(make([]*runtimeapi.Image, 60), -1); len(got) != 60 {
+		t.Errorf("without a limit: %d of 60", len(got))
+	}
+}
+
+func TestRuntimeVersion(t *testing.T) {
+	for in, want := range map[string]string{"v2.4.2": "containerd://2.4.2", "1.6.20~ds1": "containerd://1.6.20", "2.0.0-rc.1": "containerd://2.0.0-rc.1", "weird": "containerd://weird"} {
+		if got := runtimeVersion("containerd", in); got != want {
+			t.Errorf("runtimeVersion(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestNewNodeObject(t *testing.T) {
+	parity.Proves(t, "NODE-04", "NODE-06", "NODE-07", "NODE-08")
+	taint := v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute}
+	n := Identity{
+		Name: "n", Hostname: "h", OS: "linux", Arch: "arm64", Labels: map[string]string{"zone": "z"}, Taints: []v1.Taint{taint},
+		ProviderID: "cloud://1", External: true, ProvidedIP: "192.0.2.2",
+	}.object()
+	if fmt.Sprint(n.Labels) != "map[beta.kubernetes.io/arch:arm64 beta.kubernetes.io/os:linux kubernetes.io/arch:arm64 kubernetes.io/hostname:h kubernetes.io/os:linux zone:z]" {
+		t.Errorf("labels = %v", n.Labels)
+	}
+	if n.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"] != "true" || n.Annotations["alpha.kubernetes.io/provided-node-ip"] != "192.0.2.2" {
+		t.Errorf("annotations = %v", n.Annotations)
+	}
+	if n.Spec.ProviderID != "cloud://1" || len(n.Spec.Taints) != 2 || n.Spec.Taints[0] != taint ||
+		n.Spec.Taints[1] != (v1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: "NoSchedule"}) {
+		t.Errorf("spec = %+v", n.Spec)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	parity.Proves(t, "NODE-02")
+	i := Identity{Name: "n", Hostname: "h", OS: "linux", Arch: "amd64", Labels: map[string]string{"zone": "mine"}, Taints: []v1.Taint{{Key: "mine"}}}
+	existing := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/os": "plan9", "zone": "theirs"}, Annotations: map[string]string{"x": "y"}},
+		Status: v1.NodeStatus{
+			Capacity:    list("cpu", "2", "hugepages-64Ki", "1Gi", "example.com/gpu", "1"),
+			Allocatable: list("cpu", "2", "hugepages-64Ki", "1Gi", "example.com/gpu", "1"),
+		},
+	}
+	n := i.adopt(existing, list("cpu", "2", "hugepages-2Mi", "0"), false)
+	if n.Labels["kubernetes.io/os"] != "linux" || n.Labels["kubernetes.io/hostname"] != "h" || n.Labels["zone"] != "theirs" || len(n.Spec.Taints) != 0 {
+		t.Errorf("labels %v, taints %v", n.Labels, n.Spec.Taints)
+	}
+	if n.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"] != "true" || n.Annotations["x"] != "y" {
+		t.Errorf("annotations %v", n.Annotations)
+	}
+	if _, ok := n.Status.Capacity["hugepages-64Ki"]; ok {
+		t.Error("a page size that the machine does not have stayed")
+	}
+	gpu := n.Status.Capacity["example.com/gpu"]
+	reset := i.adopt(existing, nil, true).Status.Allocatable["example.com/gpu"]
+	if gpu.Value() != 1 || reset.Value() != 0 {
+		t.Errorf("extended resource = %s, on a replaced machine %s", gpu.String(), reset.String())
+	}
+	if existing.Labels["kubernetes.io/os"] != "plan9" {
+		t.Error("the object handed in was changed")
+	}
+}
+
+func TestDiff(t *testing.T) {
+	a := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{
+		Addresses:  []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.2"}},
+		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}, {Type: "Other", Status: v1.ConditionTrue}},
+	}}
+	if patch, err := diff(a, a.DeepCopy()); err != nil || patch != nil {
+		t.Errorf("no difference = %s, %v", patch, err)
+	}
+	b := a.DeepCopy()
+	b.Status.Conditions[0].Status = v1.ConditionFalse
+	b.Spec.Unschedulable = true // not ours to write
+	patch, err := diff(a, b)
+	if err != nil || strings.Contains(string(patch), "unschedulable") || strings.Contains(string(patch), "addresses") || !strings.Contains(string(patch), `"status":"False"`) {
+		t.Errorf("patch = %s, %v", patch, err)
+	}
+	b.Status.Addresses = append(b.Status.Addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: "fd00::2"})
+	patch, err = diff(a, b)
+	if err != nil || !strings.Contains(string(patch), `"addresses":[{"$patch":"replace"},{"type":"InternalIP","address":"192.0.2.2"},{"type":"InternalIP","address":"fd00::2"}]`) {
+		t.Errorf("two addresses of a type = %s, %v", patch, err)
+	}
+}

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	registerFirst = 100 * time.Millisecond
+	registerLast  = 7 * time.Second
+	// registerWait is how long a new node waits for its first status, which waits
+	// for the runtime's first answer, so that it is created with a true one.
+	registerWait = 2 * time.Second
+)
+
+// register creates or adopts the node object. It tries until that worked; that
+// the API server is away is said once.
+func (n *Node) register(ctx context.Context) {
+	if !n.cfg.Register {
+		n.markRegistered()
+		n.Poke()
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.computed:
+	case <-time.After(registerWait):
+	}
+	said := false
+	wait := registerFirst
+	for {
+		node, err := n.tryRegister(ctx)
+		if err == nil {
+			n.cfg.Log.Info("node is registered", "node", node.Name)
+			n.learn(node)
+			n.markRegistered()
+			n.Poke()
+			return
+		}
+		if !said && ctx.Err() == nil {
+			n.cfg.Log.Warn("cannot register node, will keep trying", "node", n.cfg.Identity.Name, "err", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			wait = min(2*wait, registerLast)
+		}
+	}
+}
+
+func (n *Node) tryRegister(ctx context.Context) (*v1.Node, error) {
+	own := n.cfg.Identity.object()
+	status, events := n.ownStatus()
+	own.Status = status
+	node, err := n.cfg.API.Nodes.Create(ctx, own)
+	if err == nil {
+		for _, e := range events {
+			n.tell(e)
+		}
+		return node, nil
+	}
+	if !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("create node %s: %w", own.Name, err)
+	}
+	existing, getErr := n.cfg.API.Nodes.Get(ctx, own.Name)
+	if apierrors.IsNotFound(getErr) {
+		return nil, fmt.Errorf("create node %s: %w", own.Name, err) // forbidden, and not there
+	}
+	if getErr != nil {
+		return nil, fmt.Errorf("read node %s: %w", own.Name, getErr)
+	}
+	patch, err := diff(existing, n.cfg.Identity.adopt(existing, n.Capacity(), n.cfg.ResetExtended))
+	if err != nil || patch == nil {
+		return existing, err
+	}
+	adopted, err := n.cfg.API.Nodes.PatchStatus(ctx, own.Name, patch)
+	if err != nil {
+		return nil, fmt.Errorf("adopt node %s: %w", own.Name, err)
+	}
+	return adopted, nil
+}
+
+// ownStatus is the status last computed here, with its events; of a node that is
+// registered before its first, what is known of the machine.
+func (n *Node) ownStatus() (v1.NodeStatus, []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.status.Capacity != nil {
+		return *n.status.DeepCopy(), n.turned
+	}
+	return v1.NodeStatus{Capacity: n.capacity.DeepCopy(), Allocatable: n.allocatable.DeepCopy()}, nil
+}
+
+func (n *Node) markRegistered() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.isRegistered() {
+		close(n.registered)
+	}
+}
+
+func (n *Node) isRegistered() bool {
+	select {
+	case <-n.registered:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	watchFirst   = 100 * time.Millisecond
+	watchLast    = 10 * time.Second
+	watchTimeout = 5 * time.Minute // the server ends a watch after this long, up to twice
+)
+
+// watch keeps the copy of the node object. One object needs no reflector, and this
+// loop says once that the server is away.
+func (n *Node) watch(ctx context.Context) {
+	wait, said := watchFirst, false
+	for ctx.Err() == nil {
+		err := n.watchOnce(ctx, func() {
+			if said {
+				n.cfg.Log.Info("watching the node again", "node", n.cfg.Identity.Name)
+			}
+			wait, said = watchFirst, false
+		})
+		if err != nil && !said && ctx.Err() == nil {
+			n.cfg.Log.Warn("cannot watch the node, will keep trying", "node", n.cfg.Identity.Name, "err", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+			wait = min(2*wait, watchLast)
+		}
+	}
+}
+
+// watchOnce reads the node and follows its changes until the server ends the
+// watch, which is no error.
+func (n *Node) watchOnce(ctx context.Context, works func()) error {
+	lw := n.cfg.API.Nodes.ListWatch(n.cfg.Identity.Name)
+	list, err := lw.ListWithContext(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list node: %w", err)
+	}
+	nodes, ok := list.(*v1.NodeList)
+	if !ok {
+		return fmt.Errorf("list node: the server sent %T", list)
+	}
+	for i := range nodes.Items {
+		n.learn(&nodes.Items[i])
+	}
+	access, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("list node: %w", err)
+	}
+	limit := watchTimeout + time.Duration(rand.Float64()*float64(watchTimeout))
+	w, err := lw.WatchWithContext(ctx, metav1.ListOptions{
+		ResourceVersion: access.GetResourceVersion(),
+		TimeoutSeconds:  ptr.To(int64(limit / time.Second)),
+	})
+	if err != nil {
+		return fmt.Errorf("watch node: %w", err)
+	}
+	defer w.Stop()
+	works()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-w.ResultChan():
+			if !open {
+				return nil
+			}
+			if err := n.heard(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (n *Node) heard(e watch.Event) error {
+	switch e.Type {
+	case watch.Added, watch.Modified:
+		node, ok := e.Object.(*v1.Node)
+		if !ok {
+			return fmt.Errorf("watch node: the server sent %T", e.Object)
+		}
+		n.learn(node)
+		if !equalLabels(node.Labels, n.cfg.Identity.heal(node.Labels)) {
+			n.Poke()
+		}
+	case watch.Deleted:
+		n.cfg.Log.Error("somebody deleted the node; it is registered again only by a restart", "node", n.cfg.Identity.Name)
+	case watch.Error:
+		err := apierrors.FromObject(e.Object)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return nil // start over
+		}
+		return errors.Join(errors.New("watch node"), err)
+	}
+	return nil
+}
+
+// older compares resource versions of one object; servers number them upwards.
+func older(a, b *v1.Node) bool {
+	x, err1 := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, err2 := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return err1 == nil && err2 == nil && x < y
+}
