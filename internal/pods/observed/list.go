@@ -1,0 +1,90 @@
+package observed
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
+)
+
+// listing is what the lists say of one pod.
+type listing struct {
+	ref        pod.Ref
+	at         time.Time // when the lists were asked for
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+}
+
+// list asks for everything that is there, or for one pod if uid is not empty.
+// What carries no pod UID is not ours and left out.
+func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing, error) {
+	at := c.cfg.Now()
+	var sf *runtimeapi.PodSandboxFilter
+	var cf *runtimeapi.ContainerFilter
+	if uid != "" {
+		label := map[string]string{pod.LabelPodUID: string(uid)}
+		sf = &runtimeapi.PodSandboxFilter{LabelSelector: label}
+		cf = &runtimeapi.ContainerFilter{LabelSelector: label}
+	}
+	// Containers first: one that is made in between belongs to a sandbox that
+	// is in the second list.
+	cs, err := c.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: cf})
+	if err != nil {
+		return nil, err
+	}
+	ss, err := c.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: sf})
+	if err != nil {
+		return nil, err
+	}
+	all := map[types.UID]*listing{}
+	of := func(labels map[string]string) *listing {
+		ref, ok := cri.PodRef(labels)
+		if !ok {
+			return nil
+		}
+		l := all[ref.UID]
+		if l == nil {
+			l = &listing{ref: ref, at: at}
+			all[ref.UID] = l
+		}
+		return l
+	}
+	for _, s := range ss.Items {
+		if l := of(s.Labels); l != nil {
+			l.sandboxes = append(l.sandboxes, s)
+		}
+	}
+	for _, ctr := range cs.Containers {
+		if l := of(ctr.Labels); l != nil {
+			l.containers = append(l.containers, ctr)
+		}
+	}
+	return all, nil
+}
+
+// same reports whether a list shows what is known already.
+func (l *listing) same(have pod.Runtime) bool {
+	if len(l.sandboxes) != len(have.Sandboxes) || len(l.containers) != len(have.Containers) {
+		return false
+	}
+	for _, s := range l.sandboxes {
+		if i := slices.IndexFunc(have.Sandboxes, func(h pod.Sandbox) bool { return h.ID == s.Id }); i < 0 || have.Sandboxes[i].Ready != ready(s) {
+			return false
+		}
+	}
+	for _, c := range l.containers {
+		if h, ok := have.ByID(c.Id); !ok || h.State != cri.ToState(c.State) {
+			return false
+		}
+	}
+	return true
+}
+
+func ready(s *runtimeapi.PodSandbox) bool {
+	return s.State == runtimeapi.PodSandboxState_SANDBOX_READY
+}

@@ -1,0 +1,67 @@
+package observed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/logs"
+)
+
+// terminationMessage is what an ended container left to say: the end of its
+// message file or, if it failed and left none and the pod asks for it, the end
+// of its log. An error is told in the message's place, where the pod's owner
+// looks.
+func terminationMessage(ctx context.Context, c pod.Container) string {
+	fallback := c.ExitCode != 0 && v1.TerminationMessagePolicy(c.Annotations[pod.AnnotationTerminationMessagePolicy]) == v1.TerminationMessageFallbackToLogsOnError
+	if path := c.Annotations[pod.AnnotationTerminationMessagePath]; path != "" {
+		for _, m := range c.Mounts {
+			if m.ContainerPath != path {
+				continue
+			}
+			b, err := readMessage(m.HostPath)
+			if err != nil && !(fallback && errors.Is(err, fs.ErrNotExist)) {
+				return fmt.Sprintf("Error on reading termination log %s: %v", m.HostPath, err)
+			}
+			if len(b) > 0 || !fallback {
+				return string(b)
+			}
+			break
+		}
+	}
+	if !fallback {
+		return ""
+	}
+	s, err := logs.Tail(ctx, c.LogPath, maxMessageLog, maxMessageLines)
+	if err != nil {
+		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
+	}
+	return s
+}
+
+// readMessage reads the end of a file that a container could write. The
+// container may have made anything of it: a link in its place is not followed,
+// a pipe is not waited for, and however large it is, little is read.
+func readMessage(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	from := max(fi.Size()-maxMessage, 0)
+	return io.ReadAll(io.NewSectionReader(f, from, maxMessage))
+}

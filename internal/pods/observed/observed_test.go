@@ -1,0 +1,486 @@
+package observed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+// rig is a cache at work on a fake runtime, in virtual time.
+type rig struct {
+	*Cache
+	fake *fakeRuntime
+
+	mu      sync.Mutex
+	changes []types.UID
+}
+
+func (r *rig) changed() []types.UID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.changes
+	r.changes = nil
+	return c
+}
+
+// after lets d pass, and then everything happen that needs no time.
+func (r *rig) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// kept is how many entries and owners the cache holds, once it is at rest.
+func (r *rig) kept() (entries, owners int) {
+	synctest.Wait()
+	r.Cache.mu.Lock()
+	defer r.Cache.mu.Unlock()
+	return len(r.pods), len(r.owners)
+}
+
+func inTime(t *testing.T, setup func(*fakeRuntime), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{fake: newFake()}
+		if setup != nil {
+			setup(r.fake)
+		}
+		r.Cache = New(Config{
+			Runtime: r.fake,
+			OnChange: func(uid types.UID) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.changes = append(r.changes, uid)
+			},
+			Log: slog.New(slog.DiscardHandler),
+			Now: time.Now,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		test(t, r)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (r *rig) state(t *testing.T, uid types.UID, name string) pod.State {
+	t.Helper()
+	have, ok := r.Get(uid)
+	if !ok {
+		t.Fatalf("pod %s is not known", uid)
+	}
+	c, ok := have.Latest(name)
+	if !ok {
+		t.Fatalf("pod %s has no container %s: %+v", uid, name, have)
+	}
+	return c.State
+}
+
+func TestFirstListFindsWhatRuns(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) {
+		f.run("u1", "s1")
+		f.start("u1", "s1", "main", "c1")
+		f.containers["foreign"] = &runtimeapi.ContainerStatus{Id: "foreign"}
+	}, func(t *testing.T, r *rig) {
+		select {
+		case <-r.Synced():
+		default:
+			t.Fatal("not synced after the first list")
+		}
+		have, ok := r.Get("u1")
+		if !ok || have.Name != "pod-u1" || have.Namespace != "ns" || len(have.Sandboxes) != 1 || have.Sandboxes[0].IPs[0] != "10.0.0.1" {
+			t.Errorf("Get = %+v, %v", have, ok)
+		}
+		if got := r.state(t, "u1", "main"); got != pod.StateRunning {
+			t.Errorf("main is %v, want running", got)
+		}
+		if got := r.UIDs(); !slices.Equal(got, []types.UID{"u1"}) {
+			t.Errorf("UIDs = %v, want u1 alone", got)
+		}
+		if have, ok := r.Get("u2"); !ok || !have.Empty() {
+			t.Errorf("Get of a pod that is not there = %+v, %v; want to know that there is nothing", have, ok)
+		}
+	})
+}
+
+func TestEventsTellWithoutACall(t *testing.T) {
+	inTime(t, nil, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second) // the stream is relied on
+		before := r.fake.total()
+		r.fake.run("u1", "s1")
+		r.fake.start("u1", "s1", "main", "c1")
+		r.after(0)
+		if got := r.state(t, "u1", "main"); got != pod.StateRunning {
+			t.Errorf("main is %v, want running", got)
+		}
+		r.fake.exit("c1", 3)
+		r.after(0)
+		have, _ := r.Get("u1")
+		if c, _ := have.Latest("main"); c.State != pod.StateExited || c.ExitCode != 3 || have.Name != "pod-u1" {
+			t.Errorf("after the exit: %+v", have)
+		}
+		if n := r.fake.total() - before; n != 0 {
+			t.Errorf("%d calls for a pod whose events told everything, want none: %v", n, r.fake.calls)
+		}
+		if len(r.changed()) == 0 {
+			t.Error("nobody was told of the change")
+		}
+	})
+}
+
+func TestExitIsSeenAtOnce(t *testing.T) {
+	for _, noStream := range []bool{false, true} {
+		t.Run(fmt.Sprintf("noStream=%v", noStream), func(t *testing.T) {
+			inTime(t, func(f *fakeRuntime) {
+				f.noStream = noStream
+				f.run("u1", "s1")
+				f.start("u1", "s1", "main", "c1")
+			}, func(t *testing.T, r *rig) {
+				r.after(5 * time.Second)
+				r.changed()
+				r.fake.exit("c1", 0)
+				if noStream {
+					r.after(PollPeriod)
+				} else {
+					r.after(0)
+				}
+				if got := r.state(t, "u1", "main"); got != pod.StateExited {
+					t.Errorf("main is %v, want exited", got)
+				}
+				if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
+					t.Errorf("told of %v, want u1 once", got)
+				}
+			})
+		})
+	}
+}
+
+func TestQuietPodsCostNothing(t *testing.T) {
+	many := func(f *fakeRuntime) {
+		for i := range 50 {
+			uid, s := fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i)
+			f.run(uid, s)
+			f.start(uid, s, "main", "c"+s)
+		}
+	}
+	t.Run("with a stream one audit a minute", func(t *testing.T) {
+		inTime(t, many, func(t *testing.T, r *rig) {
+			r.after(30 * time.Second)
+			r.fake.forgetCalls()
+			r.after(10 * time.Minute)
+			if n := r.fake.total(); n < 18 || n > 22 {
+				t.Errorf("%d calls in ten minutes, want a list of each kind a minute: %v", n, r.fake.calls)
+			}
+		})
+	})
+	t.Run("without a stream two lists a second", func(t *testing.T) {
+		inTime(t, func(f *fakeRuntime) { f.noStream = true; many(f) }, func(t *testing.T, r *rig) {
+			r.after(30 * time.Second)
+			r.fake.forgetCalls()
+			r.after(10 * time.Second)
+			if n := r.fake.total(); n < 18 || n > 22 {
+				t.Errorf("%d calls in ten seconds, want two lists a second: %v", n, r.fake.calls)
+			}
+		})
+	})
+	t.Run("without a stream a change costs one pod", func(t *testing.T) {
+		inTime(t, func(f *fakeRuntime) { f.noStream = true; many(f) }, func(t *testing.T, r *rig) {
+			r.after(30 * time.Second)
+			r.fake.forgetCalls()
+			r.fake.exit("cs7", 1)
+			r.after(3 * time.Second)
+			if n := r.fake.called("ContainerStatus"); n != 1 {
+				t.Errorf("%d statuses read, want the one that changed", n)
+			}
+			if n := r.fake.called("PodSandboxStatus"); n != 0 {
+				t.Errorf("%d sandboxes read, want none", n)
+			}
+		})
+	})
+}
+
+func TestAuditFindsWhatEventsDidNotTell(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) {
+		f.run("u1", "s1")
+		f.start("u1", "s1", "main", "c1")
+	}, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.changed()
+		r.fake.set(func() { r.fake.silent = true })
+		r.fake.remove("c1")
+		r.after(DefaultAudit)
+		if have, _ := r.Get("u1"); len(have.Containers) != 0 || len(r.changed()) != 1 {
+			t.Errorf("a container that went unsaid is still known: %+v", have)
+		}
+		r.fake.remove("s1")
+		r.after(DefaultAudit)
+		if entries, owners := r.kept(); len(r.UIDs()) != 0 || entries != 0 || owners != 0 {
+			t.Errorf("left over: %v, %d entries, %d owners", r.UIDs(), entries, owners)
+		}
+	})
+}
+
+func TestBrokenStreamFallsBackToListsAndReturns(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) {
+		f.run("u1", "s1")
+		f.start("u1", "s1", "main", "c1")
+	}, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.fake.set(func() { r.fake.down = errors.New("runtime is gone") })
+		r.fake.breakStream()
+		r.after(3 * time.Second)
+		r.fake.exit("c1", 0) // nobody hears it
+		r.fake.set(func() { r.fake.down = nil })
+		r.after(PollPeriod)
+		if got := r.state(t, "u1", "main"); got != pod.StateExited {
+			t.Errorf("main is %v a second after the runtime's return, want exited", got)
+		}
+		r.after(15 * time.Second)
+		r.fake.forgetCalls()
+		r.after(50 * time.Second)
+		if n := r.fake.total(); n > 4 {
+			t.Errorf("%d calls once the stream was back, want an audit at most: %v", n, r.fake.calls)
+		}
+	})
+}
+
+func TestRemovedSandboxThatIsStillListed(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) { f.run("u1", "s1") }, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.fake.set(func() { r.fake.linger["s1"] = 3 })
+		r.fake.remove("s1")
+		r.after(2 * time.Second)
+		if got := r.UIDs(); len(got) != 0 {
+			t.Errorf("UIDs = %v, want none: the runtime said that the sandbox is gone before it was", got)
+		}
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	parity.Proves(t, "RT-24")
+	inTime(t, func(f *fakeRuntime) {
+		f.run("u1", "s1")
+		f.start("u1", "s1", "main", "c1")
+	}, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.changed()
+		r.fake.set(func() { r.fake.silent, r.fake.latency = true, 10*time.Millisecond })
+		r.fake.exit("c1", 9)
+		r.fake.forgetCalls()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				have, err := r.Refresh(t.Context(), "u1")
+				if c, _ := have.Latest("main"); err != nil || c.ExitCode != 9 {
+					t.Errorf("Refresh = %+v, %v; want what happened before it", have, err)
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		if n := r.fake.called("ListContainers"); n > 2 {
+			t.Errorf("%d reads for callers at the same time, want them shared", n)
+		}
+		if n := r.fake.called("ContainerStatus"); n != 1 {
+			t.Errorf("%d statuses read, want one: an ended container does not change", n)
+		}
+		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
+			t.Errorf("told of %v, want u1 once", got)
+		}
+		if have, err := r.Refresh(t.Context(), "u9"); err != nil || !have.Empty() {
+			t.Errorf("Refresh of a pod that is not there = %+v, %v", have, err)
+		}
+		if entries, _ := r.kept(); entries != 1 {
+			t.Errorf("%d entries, want no trace of a pod that is not there", entries)
+		}
+	})
+}
+
+func TestOneHungPodKeepsNobodyWaiting(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) {
+		for i := range 3 * slots {
+			uid, s := fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i)
+			f.run(uid, s)
+			f.start(uid, s, "main", "c"+s)
+			f.hang["c"+s] = i > 0
+		}
+	}, func(t *testing.T, r *rig) {
+		r.after(syncPatience)
+		select {
+		case <-r.Synced():
+		default:
+			t.Fatal("pods that cannot be read hold up the start for ever")
+		}
+		if _, ok := r.Get("u1"); ok {
+			t.Error("a pod that could not be read counts as known")
+		}
+		r.fake.exit("cs0", 0)
+		r.after(0)
+		if got := r.state(t, "u0", "main"); got != pod.StateExited {
+			t.Errorf("main of the healthy pod is %v, want exited", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Refresh(ctx, "u0"); err != nil {
+			t.Errorf("Refresh of the healthy pod: %v", err)
+		}
+		if _, err := r.Refresh(ctx, "u1"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Refresh of a hung pod = %v, want its caller's deadline", err)
+		}
+		r.after(5 * time.Minute)
+		if err := r.Healthy(); err != nil {
+			t.Errorf("Healthy = %v: hung pods are not the node's fault", err)
+		}
+	})
+}
+
+func TestHealthy(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) { f.down = errors.New("not yet") }, func(t *testing.T, r *rig) {
+		if err := r.Healthy(); err == nil || err.Error() != "PLEG is not healthy: pleg has yet to be successful" {
+			t.Errorf("Healthy before the first list = %v", err)
+		}
+		set := func(err error) { r.fake.set(func() { r.fake.down = err }) }
+		set(nil)
+		r.after(2 * time.Second)
+		if err := r.Healthy(); err != nil {
+			t.Errorf("Healthy after a list = %v", err)
+		}
+		set(errors.New("gone"))
+		r.after(Threshold + DefaultAudit)
+		err := r.Healthy()
+		if err == nil || !strings.HasPrefix(err.Error(), "PLEG is not healthy: pleg was last seen active ") || !strings.HasSuffix(err.Error(), "s ago; threshold is 3m0s") {
+			t.Errorf("Healthy long after the last list = %v", err)
+		}
+	})
+}
+
+func TestChurnLeavesNothing(t *testing.T) {
+	inTime(t, nil, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		for i := range 300 {
+			uid, s := fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i)
+			r.fake.run(uid, s)
+			r.fake.start(uid, s, "main", "c"+s)
+			r.fake.exit("c"+s, 0)
+			r.fake.remove("c" + s)
+			r.fake.remove(s)
+			r.after(time.Millisecond)
+		}
+		r.after(time.Minute)
+		if entries, owners := r.kept(); entries != 0 || owners != 0 || len(r.UIDs()) != 0 {
+			t.Errorf("%d entries and %d owners left", entries, owners)
+		}
+	})
+}
+
+func TestTerminationMessageIsRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "0badcafe")
+	inTime(t, func(f *fakeRuntime) {
+		f.run("u1", "s1")
+		f.start("u1", "s1", "main", "c1")
+		f.containers["c1"].Annotations = map[string]string{pod.AnnotationTerminationMessagePath: "/dev/termination-log", pod.AnnotationTerminationMessagePolicy: "File"}
+		f.containers["c1"].Mounts = []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: file}}
+	}, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		if err := os.WriteFile(file, []byte("bye"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r.fake.exit("c1", 0)
+		r.after(0)
+		if err := os.WriteFile(file, []byte("later"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Refresh(t.Context(), "u1"); err != nil {
+			t.Fatal(err)
+		}
+		have, _ := r.Get("u1")
+		if c, _ := have.Latest("main"); c.Message != "bye" {
+			t.Errorf("message = %q, want what the file held when the container ended", c.Message)
+		}
+	})
+}
+
+func TestTerminationMessage(t *testing.T) {
+	parity.Proves(t, "LIFE-92")
+	dir := t.TempDir()
+	logFile := filepath.Join(dir, "pods", "p", "main", "0.log")
+	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&b, "2024-01-01T00:00:00Z stdout F line %02d\n", i)
+	}
+	if err := os.WriteFile(logFile, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, content string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(write("secret", "secret"), link); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var tail strings.Builder
+	for i := 20; i < 100; i++ {
+		fmt.Fprintf(&tail, "line %02d\n", i)
+	}
+	for _, tc := range []struct {
+		name   string
+		file   string
+		policy v1.TerminationMessagePolicy
+		exit   int32
+		want   string
+		like   string
+	}{
+		{name: "the file's content", file: write("a", "bye"), policy: v1.TerminationMessageReadFile, want: "bye"},
+		{name: "the end of a long file", file: write("b", strings.Repeat("x", 10)+strings.Repeat("y", 4096)), policy: v1.TerminationMessageReadFile, want: strings.Repeat("y", 4096)},
+		{name: "an empty file and the file policy", file: write("c", ""), policy: v1.TerminationMessageReadFile, exit: 1},
+		{name: "the log of a failed container without a message", file: write("d", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: tail.String()},
+		{name: "no log when there is a message", file: write("e", "oops"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: "oops"},
+		{name: "no log of a container that succeeded", file: write("f", ""), policy: v1.TerminationMessageFallbackToLogsOnError},
+		{name: "the log when the file is gone", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 2, want: tail.String()},
+		{name: "a missing file is told", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageReadFile, like: "Error on reading termination log " + dir + "/none: "},
+		{name: "a link is not followed", file: link, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
+		{name: "a pipe is not waited for", file: pipe, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := terminationMessage(t.Context(), pod.Container{
+				State: pod.StateExited, ExitCode: tc.exit, LogPath: logFile,
+				Annotations: map[string]string{pod.AnnotationTerminationMessagePath: "/msg", pod.AnnotationTerminationMessagePolicy: string(tc.policy)},
+				Mounts:      []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
+			})
+			if tc.like != "" && !strings.HasPrefix(got, tc.like) || tc.like == "" && got != tc.want {
+				t.Errorf("message = %q, want %q%s", got, tc.want, tc.like)
+			}
+		})
+	}
+}
