@@ -5,7 +5,6 @@ package memhttp
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -14,12 +13,11 @@ import (
 // Transport returns a RoundTripper that answers requests with h. The answer is
 // there as soon as the handler writes its header; its body arrives as it is
 // flushed. A handler that panics with http.ErrAbortHandler breaks the
-// connection.
+// connection: to the client that is io.EOF before the header and
+// io.ErrUnexpectedEOF in the body, as over a network.
 func Transport(h http.Handler) http.RoundTripper { return transport{h} }
 
 type transport struct{ h http.Handler }
-
-var errBroken = errors.New("connection closed by the server")
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
@@ -36,7 +34,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	in.RemoteAddr = "127.0.0.1:1"
 	go func() {
 		defer cancel()
-		err := errBroken
+		err := io.ErrUnexpectedEOF
 		defer func() {
 			if p := recover(); p != nil && p != http.ErrAbortHandler {
 				panic(p)
@@ -54,9 +52,9 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		pr.CloseWithError(req.Context().Err())
 		return nil, req.Context().Err()
 	}
-	if err := w.failed(); err != nil {
+	if w.brokenOff() {
 		cancel()
-		return nil, err
+		return nil, io.EOF
 	}
 	return &http.Response{
 		StatusCode: w.code, Status: http.StatusText(w.code), Header: w.sent,
@@ -85,7 +83,7 @@ type writer struct {
 	mu   sync.Mutex
 	code int
 	sent http.Header
-	err  error // the handler broke off before its header
+	eof  bool // the handler broke off before its header
 }
 
 func (w *writer) Header() http.Header { return w.header }
@@ -93,7 +91,7 @@ func (w *writer) Header() http.Header { return w.header }
 func (w *writer) WriteHeader(code int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.code != 0 || w.err != nil || code < 200 {
+	if w.code != 0 || w.eof || code < 200 {
 		return
 	}
 	w.code, w.sent = code, w.header.Clone()
@@ -112,7 +110,7 @@ func (w *writer) finish(err error) {
 	w.mu.Lock()
 	started := w.code != 0
 	if !started && err != nil {
-		w.err = err
+		w.eof = true
 		close(w.ready)
 	}
 	w.mu.Unlock()
@@ -122,8 +120,8 @@ func (w *writer) finish(err error) {
 	w.pipe.CloseWithError(err) // nil is io.EOF
 }
 
-func (w *writer) failed() error {
+func (w *writer) brokenOff() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
+	return w.eof
 }

@@ -70,7 +70,7 @@ func TestStreamInVirtualTime(t *testing.T) {
 
 func TestAbort(t *testing.T) {
 	early := &http.Client{Transport: Transport(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))}
-	if _, err := early.Get("http://x/"); !errors.Is(err, errBroken) {
+	if _, err := early.Get("http://x/"); !errors.Is(err, io.EOF) {
 		t.Errorf("before the header: %v", err)
 	}
 	late := &http.Client{Transport: Transport(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -81,7 +81,7 @@ func TestAbort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(res.Body); !errors.Is(err, errBroken) {
+	if _, err := io.ReadAll(res.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("after the header: %v", err)
 	}
 }
