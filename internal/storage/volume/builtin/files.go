@@ -1,0 +1,116 @@
+package builtin
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+)
+
+// objectPatience is how long one reading of an object may wait for its first
+// answer. What comes later is a change, and leads to another attempt.
+const objectPatience = 3 * time.Second
+
+// filesKind is a kind of volume that consists of files which the agent writes
+// and containers only read.
+type filesKind struct {
+	cfg    Config
+	plugin string
+	memory bool // whether the files must not reach a disk
+	serves func(*v1.Volume) bool
+	inputs func(*v1.Volume) volume.Inputs
+	// collect gathers the files, and tells when one of them grows old.
+	collect func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error)
+	tokens  bool // whether tokens are kept for it
+}
+
+func (k filesKind) Plugin() string                    { return k.plugin }
+func (k filesKind) Serves(v *v1.Volume) bool          { return k.serves(v) }
+func (k filesKind) Inputs(v *v1.Volume) volume.Inputs { return k.inputs(v) }
+
+func (k filesKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
+	files, renewAt, err := k.collect(ctx, r.Pod, r.Volume)
+	if err != nil {
+		return volume.Ready{}, err
+	}
+	err = k.cfg.Guard.Do(ctx, r.Path, "write files", func() error { return k.write(r, files) })
+	return volume.Ready{Path: r.Path, ReadOnly: true, RenewAt: renewAt}, err
+}
+
+func (k filesKind) Release(ctx context.Context, p volume.Place) error {
+	if k.tokens {
+		k.cfg.Tokens.Forget(p.UID)
+	}
+	return release(ctx, k.cfg.Guard, p, true)
+}
+
+func (k filesKind) write(r volume.Request, files map[string]file) error {
+	made, err := makeDir(r.Place)
+	if err != nil {
+		return err
+	}
+	meta := metaDir(r.Place, true)
+	marked, err := isMarked(meta)
+	if err != nil {
+		return err
+	}
+	marked = marked && !made
+	if k.memory {
+		mounted, err := mount.IsPoint(r.Path)
+		if err != nil {
+			return err
+		}
+		if !mounted {
+			if err := mount.Tmpfs(r.Path, memorySize(r.Pod, nil, k.cfg.Allocatable())); err != nil {
+				return err
+			}
+			marked = false
+		}
+	}
+	var gid *int
+	if g, ok := fsGroup(r.Pod); ok {
+		gid = &g
+	}
+	if !marked {
+		if err := letIn(r.Path); err != nil {
+			return err
+		}
+		if gid != nil {
+			if err := mount.SetGroup(r.Path, *gid, true); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeFiles(r.Path, files, gid, time.Now()); err != nil {
+		return err
+	}
+	if marked {
+		return nil
+	}
+	return mark(meta)
+}
+
+// commonUser is the user that all containers run as, if the specification says
+// so: files that only their owner may read are given to it.
+func commonUser(p *v1.Pod) *int {
+	var common *int
+	for _, c := range pod.Containers(p) {
+		var uid *int64
+		if p.Spec.SecurityContext != nil {
+			uid = p.Spec.SecurityContext.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			uid = c.SecurityContext.RunAsUser
+		}
+		if uid == nil || common != nil && *common != int(*uid) {
+			return nil
+		}
+		n := int(*uid)
+		common = &n
+	}
+	return common
+}

@@ -1,0 +1,274 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+)
+
+// testNode is a node with these kinds of volumes on the real file system.
+type testNode struct {
+	*volume.Manager
+	t       *testing.T
+	root    string
+	objects *fakeObjects
+	tokens  *fakeTokens
+	events  *fakeEvents
+	changed chan types.UID
+	stop    func()
+}
+
+type fakeObjects struct {
+	mu      sync.Mutex
+	maps    map[string]*v1.ConfigMap // by namespace/name
+	secrets map[string]*v1.Secret
+}
+
+func (f *fakeObjects) ConfigMap(_ context.Context, ns, name string) (*v1.ConfigMap, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.maps[ns+"/"+name]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(v1.Resource("configmap"), name)
+}
+
+func (f *fakeObjects) Secret(_ context.Context, ns, name string) (*v1.Secret, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.secrets[ns+"/"+name]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(v1.Resource("secret"), name)
+}
+
+func (f *fakeObjects) putMap(name string, data map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.maps["ref/"+name] = &v1.ConfigMap{Data: data}
+}
+
+func (f *fakeObjects) putSecret(name string, data map[string][]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.secrets["ref/"+name] = &v1.Secret{Data: data}
+}
+
+type fakeTokens struct {
+	mu    sync.Mutex
+	n     int
+	life  time.Duration
+	asked []string
+}
+
+func (f *fakeTokens) Token(_ context.Context, p *v1.Pod, audiences []string, seconds *int64) (string, time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	f.asked = append(f.asked, fmt.Sprint(p.UID, audiences, *seconds))
+	return fmt.Sprintf("token-%d", f.n), time.Now().Add(f.life), nil
+}
+
+func (f *fakeTokens) Forget(types.UID) {}
+
+type fakeEvents struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (f *fakeEvents) Pod(p *v1.Pod, _, eventType, reason, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, fmt.Sprintf("%s %s %s %s", p.Name, eventType, reason, message))
+}
+
+func (f *fakeEvents) Node(eventType, reason, message string) {}
+
+func (f *fakeEvents) last() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.log) == 0 {
+		return ""
+	}
+	return f.log[len(f.log)-1]
+}
+
+var _ pod.Events = (*fakeEvents)(nil)
+
+func newTestNode(t *testing.T) *testNode {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		points, err := mount.At(root)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			if err := mount.Unmount(p); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	n := &testNode{
+		t: t, root: root,
+		objects: &fakeObjects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}},
+		tokens:  &fakeTokens{life: time.Hour},
+		events:  &fakeEvents{},
+	}
+	n.start()
+	return n
+}
+
+func allocatable() v1.ResourceList {
+	return v1.ResourceList{v1.ResourceMemory: resource.MustParse("24581696Ki"), v1.ResourceCPU: resource.MustParse("2")}
+}
+
+// start runs a manager on what is on the disk, as after a restart of the agent.
+func (n *testNode) start() {
+	guard := mount.NewGuard()
+	n.changed = make(chan types.UID, 1000)
+	n.Manager = volume.New(volume.Config{
+		RootDir:           n.root,
+		Kinds:             New(Config{Objects: n.objects, Tokens: n.tokens, Allocatable: allocatable, Guard: guard}),
+		Guard:             guard,
+		Events:            n.events,
+		RecursiveReadOnly: func(*v1.Pod) bool { return true },
+		OnChange:          func(uid types.UID) { n.changed <- uid },
+		Log:               slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	m := n.Manager
+	go func() { done <- m.Run(ctx) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("Run = %v", err)
+		}
+	})
+	n.t.Cleanup(n.stop)
+}
+
+func (n *testNode) restart() {
+	n.stop()
+	n.start()
+}
+
+// until waits for a condition that changes are reported for.
+func (n *testNode) until(what string, ok func() bool) {
+	n.t.Helper()
+	for end := time.After(10 * time.Second); !ok(); {
+		select {
+		case <-n.changed:
+		case <-end:
+			n.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (n *testNode) ready(p *v1.Pod) {
+	n.t.Helper()
+	n.Want(p)
+	n.until("volumes of "+p.Name+" are ready", func() bool {
+		s := n.State(p.UID)
+		if s.Err != nil {
+			n.t.Fatalf("volumes of %s: %v", p.Name, s.Err)
+		}
+		return s.Ready
+	})
+}
+
+func (n *testNode) release(p *v1.Pod) {
+	n.t.Helper()
+	n.Release(pod.RefOf(p))
+	n.until("volumes of "+p.Name+" are released", func() bool {
+		done, err := n.Released(p.UID)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return done
+	})
+}
+
+func (n *testNode) mounts(p *v1.Pod, c *v1.Container) []pod.Mount {
+	n.t.Helper()
+	ms, err := n.Mounts(context.Background(), p, c, func(s string) (string, error) { return s, nil })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return ms
+}
+
+func (n *testNode) dir(p *v1.Pod, plugin, name string) string {
+	return filepath.Join(n.root, "pods", string(p.UID), "volumes", "kubernetes.io~"+plugin, name)
+}
+
+func (n *testNode) read(path string) string {
+	n.t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (n *testNode) mounted() []string {
+	n.t.Helper()
+	points, err := mount.At(n.root)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return points
+}
+
+func podsFrom(t *testing.T, file string) map[string]*v1.Pod {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := map[string]*v1.Pod{}
+	for doc := range strings.SplitSeq(string(b), "\n---\n") {
+		p := &v1.Pod{}
+		if err := yaml.UnmarshalStrict([]byte(doc), p); err != nil {
+			t.Fatal(err)
+		}
+		pods[p.Name] = p
+	}
+	return pods
+}
+
+// podWith is a pod whose one container mounts all these volumes at /<name>.
+func podWith(uid types.UID, vols ...v1.Volume) *v1.Pod {
+	c := v1.Container{Name: "main"}
+	for _, v := range vols {
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ref", Name: "pod-" + string(uid), UID: uid},
+		Spec:       v1.PodSpec{Containers: []v1.Container{c}, Volumes: vols},
+	}
+}

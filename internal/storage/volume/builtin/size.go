@@ -1,0 +1,78 @@
+package builtin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+)
+
+// memorySize bounds a volume in memory, in bytes: by what the node can give, by
+// what the pod may use if that is bounded, and by the volume's own limit.
+func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceList) int64 {
+	size := allocatable.Memory().Value()
+	bound := func(n int64) {
+		if n > 0 && (size == 0 || n < size) {
+			size = n
+		}
+	}
+	if limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true}); memoryIsBounded(p) {
+		bound(limits.Memory().Value())
+	}
+	if limit != nil {
+		bound(limit.Value())
+	}
+	return size
+}
+
+// memoryIsBounded reports whether a memory limit holds for the whole pod: it has
+// one itself, or each of its containers does.
+func memoryIsBounded(p *v1.Pod) bool {
+	if p.Spec.Resources != nil && !p.Spec.Resources.Limits.Memory().IsZero() {
+		return true
+	}
+	for kind, c := range pod.Containers(p) {
+		if kind != pod.Ephemeral && c.Resources.Limits.Memory().IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// pageSize is the size of huge pages of a volume of the given medium:
+// HugePages-2Mi names it, plain HugePages means the one size that the pod uses.
+func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
+	var used []string
+	for _, c := range pod.Containers(p) {
+		for _, list := range []v1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name := range list {
+				if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok && !slices.Contains(used, size) {
+					used = append(used, size)
+				}
+			}
+		}
+	}
+	slices.Sort(used)
+	var size string
+	if named, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
+		if !slices.Contains(used, named) {
+			return 0, fmt.Errorf("medium %s needs a container that requests %s%s", medium, v1.ResourceHugePagesPrefix, named)
+		}
+		size = named
+	} else {
+		if len(used) != 1 {
+			return 0, fmt.Errorf("medium %s needs containers that request huge pages of one size, these request %d: %v", medium, len(used), used)
+		}
+		size = used[0]
+	}
+	q, err := apiresource.ParseQuantity(size)
+	if err != nil {
+		return 0, fmt.Errorf("parse size of huge pages %q: %w", size, err)
+	}
+	return q.Value(), nil
+}

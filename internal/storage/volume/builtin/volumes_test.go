@@ -1,0 +1,559 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/test/kit/parity"
+)
+
+func emptyDirVolume(name string, medium v1.StorageMedium) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: medium}}}
+}
+
+func configMapVolume(name string, src v1.ConfigMapVolumeSource) v1.Volume {
+	src.Name = name
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{ConfigMap: &src}}
+}
+
+func modeOf(t *testing.T, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid)
+}
+
+func TestEmptyDirKeepsWhatContainersDid(t *testing.T) {
+	n := newTestNode(t)
+	p := podWith("u1", emptyDirVolume("disk", ""), emptyDirVolume("mem", "Memory"))
+	n.ready(p)
+	for _, name := range []string{"disk", "mem"} {
+		dir := n.dir(p, "empty-dir", name)
+		if err := os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(n.mounted())
+	n.restart()
+	n.ready(p)
+	for _, name := range []string{"disk", "mem"} {
+		dir := n.dir(p, "empty-dir", name)
+		if got := n.read(filepath.Join(dir, "f")); got != "kept" {
+			t.Errorf("%s holds %q after a restart", name, got)
+		}
+		if got := modeOf(t, dir); got != "40700 0:0" {
+			t.Errorf("%s is %s after a restart, want what the container made of it", name, got)
+		}
+	}
+	if after := len(n.mounted()); after != before {
+		t.Errorf("%d mounts after a restart, want %d", after, before)
+	}
+	n.release(p)
+	if left := n.mounted(); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
+	}
+}
+
+func TestEmptyDirIsMadeFromAnyHalfState(t *testing.T) {
+	n := newTestNode(t)
+	n.stop()
+	for i, half := range []func(dir, meta string) error{
+		func(dir, _ string) error { return os.MkdirAll(dir, 0o700) },
+		func(dir, meta string) error { // mounted, not yet marked
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			return mount.Tmpfs(dir, 1<<20)
+		},
+		func(dir, meta string) error { // marked, and then the node was rebooted
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			return mark(meta)
+		},
+		func(_, meta string) error { return mark(meta) },
+	} {
+		p := podWith(types.UID(fmt.Sprint("half-", i)), emptyDirVolume("mem", "Memory"))
+		p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](3000)}
+		dir := n.dir(p, "empty-dir", "mem")
+		if err := half(dir, filepath.Join(n.root, "pods", string(p.UID), "plugins", "kubernetes.io~empty-dir", "mem")); err != nil {
+			t.Fatal(err)
+		}
+		n.start()
+		n.ready(p)
+		if got := modeOf(t, dir); got != "43777 0:3000" {
+			t.Errorf("%d: the volume is %s, want 43777 0:3000", i, got)
+		}
+		if on := n.mounted(); len(on) != 1 {
+			t.Errorf("%d: mounts are %v, want one", i, on)
+		}
+		n.release(p)
+		n.stop()
+	}
+}
+
+// What another agent, or a crash while releasing, left behind is taken away by
+// looking at the disk alone.
+func TestReleaseFromTheDisk(t *testing.T) {
+	n := newTestNode(t)
+	n.objects.putMap("m", map[string]string{"k": "v"})
+	p := podWith("u1", emptyDirVolume("mem", "Memory"), emptyDirVolume("disk", ""), configMapVolume("m", v1.ConfigMapVolumeSource{}))
+	p.Spec.Containers[0].VolumeMounts[1].SubPath = "part"
+	n.ready(p)
+	n.mounts(p, &p.Spec.Containers[0])
+	n.restart()
+	if orphans, err := n.Orphans(func(types.UID) bool { return false }); err != nil || len(orphans) != 1 || orphans[0] != "u1" {
+		t.Errorf("orphans = %v, %v", orphans, err)
+	}
+	if orphans, err := n.Orphans(func(types.UID) bool { return true }); err != nil || len(orphans) != 0 {
+		t.Errorf("orphans among known pods = %v, %v", orphans, err)
+	}
+	n.release(p)
+	if on := n.mounted(); len(on) != 0 {
+		t.Errorf("still mounted: %v", on)
+	}
+	if err := n.RemoveDir(context.Background(), "u1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(volume.PodDir(n.root, "u1")); !os.IsNotExist(err) {
+		t.Errorf("the pod's directory is still there: %v", err)
+	}
+	n.release(p) // of a pod without a trace
+}
+
+func TestNoDataBehindAForeignMountIsRemoved(t *testing.T) {
+	n := newTestNode(t)
+	p := podWith("u1", emptyDirVolume("disk", ""))
+	n.ready(p)
+	inner := filepath.Join(n.dir(p, "empty-dir", "disk"), "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := mount.Tmpfs(inner, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	precious := filepath.Join(inner, "precious")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.Release(pod.RefOf(p))
+	n.until("the failure is told", func() bool { _, err := n.Released("u1"); return err != nil })
+	if done, err := n.Released("u1"); done || !strings.Contains(err.Error(), "something is mounted there") {
+		t.Errorf("Released = %v, %v", done, err)
+	}
+	if err := n.RemoveDir(context.Background(), "u1"); err == nil {
+		t.Error("the directory of a pod with volumes was removed")
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Fatalf("data behind a mount is gone: %v", err)
+	}
+	if err := mount.Unmount(inner); err != nil {
+		t.Fatal(err)
+	}
+	n.until("it is released once the mount is gone", func() bool { done, _ := n.Released("u1"); return done })
+}
+
+func TestObjectsReachTheFiles(t *testing.T) {
+	n := newTestNode(t)
+	n.objects.putMap("m", map[string]string{"k": "one"})
+	n.objects.putSecret("s", map[string][]byte{"k": []byte("one")})
+	p := podWith("u1", configMapVolume("m", v1.ConfigMapVolumeSource{}),
+		v1.Volume{Name: "s", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s"}}},
+		v1.Volume{Name: "p", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "m"}}}}}}})
+	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: "m", MountPath: "/k", SubPath: "k"})
+	n.ready(p)
+	sub := n.mounts(p, &p.Spec.Containers[0])[3].HostPath
+
+	n.objects.putMap("m", map[string]string{"k": "two"})
+	n.objects.putSecret("s", map[string][]byte{"k": []byte("two")})
+	n.ObjectChanged([]types.UID{"u1", "unknown"}, volume.ConfigMap, "m")
+	n.ObjectChanged([]types.UID{"u1"}, volume.Secret, "s")
+	began := time.Now()
+	for _, f := range []string{n.dir(p, "configmap", "m"), n.dir(p, "secret", "s"), n.dir(p, "projected", "p")} {
+		for n.read(filepath.Join(f, "k")) != "two" {
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%s never changed", f)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the change took %v to reach the files", took)
+	}
+	if got := n.read(sub); got != "one" {
+		t.Errorf("the sub-path shows %q, want the file it was mounted from", got)
+	}
+	// The next start of the container mounts what is there then.
+	if got := n.read(n.mounts(p, &p.Spec.Containers[0])[3].HostPath); got != "two" {
+		t.Errorf("after a restart of the container the sub-path shows %q", got)
+	}
+	n.release(p)
+	parity.Proves(t, "VOL-32")
+}
+
+func TestMissingObjects(t *testing.T) {
+	n := newTestNode(t)
+	n.objects.putMap("some", map[string]string{"here": "1"})
+	p := podWith("u1",
+		configMapVolume("none", v1.ConfigMapVolumeSource{Optional: ptr.To(true)}),
+		configMapVolume("some", v1.ConfigMapVolumeSource{Optional: ptr.To(true), Items: []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}}}))
+	n.ready(p)
+	wantShown(t, n.dir(p, "configmap", "none"))
+	wantShown(t, n.dir(p, "configmap", "some"), "x", "1")
+	n.objects.putMap("none", map[string]string{"late": "2"})
+	n.ObjectChanged([]types.UID{"u1"}, volume.ConfigMap, "none")
+	for end := time.Now().Add(10 * time.Second); shown(t, n.dir(p, "configmap", "none"))["late"] != "2"; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the optional object never appeared")
+		}
+	}
+
+	for _, tc := range []struct {
+		v    v1.Volume
+		want string
+	}{
+		{configMapVolume("gone", v1.ConfigMapVolumeSource{}), `MountVolume.SetUp failed for volume "gone" : configmap "gone" not found`},
+		{v1.Volume{Name: "sec", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone"}}}, `MountVolume.SetUp failed for volume "sec" : secret "gone" not found`},
+		{configMapVolume("some", v1.ConfigMapVolumeSource{Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}}), `MountVolume.SetUp failed for volume "some" : configmap references non-existent config key: gone`},
+		{v1.Volume{Name: "nfs", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}, `Unable to attach or mount volumes: unmounted volumes=[nfs], unattached volumes=[], failed to process volumes=[nfs]: failed to get Plugin from volumeSpec for volume "nfs" err=no volume plugin matched`},
+		{v1.Volume{Name: "ctb", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}}}}}, `MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not served by this node agent`},
+	} {
+		bad := podWith(types.UID("bad-"+tc.v.Name), tc.v)
+		n.Want(bad)
+		n.until("the failure of "+tc.v.Name+" is told", func() bool { return n.State(bad.UID).Err != nil })
+		want := bad.Name + " Warning FailedMount " + tc.want
+		if got := n.events.last(); got != want {
+			t.Errorf("event is\n%s, want\n%s", got, want)
+		}
+		if _, err := n.Mounts(context.Background(), bad, &bad.Spec.Containers[0], nil); err == nil || err.Error() != fmt.Sprintf("cannot find volume %q to mount into container \"main\"", tc.v.Name) {
+			t.Errorf("Mounts = %v", err)
+		}
+		n.release(bad)
+	}
+	n.release(p)
+	parity.Proves(t, "VOL-35")
+}
+
+func TestBinaryDataAndModes(t *testing.T) {
+	n := newTestNode(t)
+	n.objects.maps["ref/m"] = &v1.ConfigMap{Data: map[string]string{"text": "t"}, BinaryData: map[string][]byte{"bin": {0, 255}}}
+	p := podWith("u1", configMapVolume("m", v1.ConfigMapVolumeSource{DefaultMode: ptr.To[int32](0o400), Items: []v1.KeyToPath{
+		{Key: "text", Path: "a/text"}, {Key: "bin", Path: "bin", Mode: ptr.To[int32](0o711)}}}))
+	n.ready(p)
+	dir := n.dir(p, "configmap", "m")
+	wantShown(t, dir, "a/text", "t", "bin", "\x00\xff")
+	for path, want := range map[string]string{"..data/a": "40755 0:0", "..data/a/text": "100400 0:0", "..data/bin": "100711 0:0"} {
+		if got := modeOf(t, filepath.Join(dir, path)); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+	n.release(p)
+	parity.Proves(t, "VOL-34")
+}
+
+func TestDownwardFilesFollowThePod(t *testing.T) {
+	n := newTestNode(t)
+	p := podWith("u1", v1.Volume{Name: "d", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
+		{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "main", Resource: "limits.cpu", Divisor: resource.MustParse("1m")}},
+	}}}})
+	p.Labels = map[string]string{"b": "2", "a": "1"}
+	n.ready(p)
+	dir := n.dir(p, "downward-api", "d")
+	wantShown(t, dir, "labels", "a=\"1\"\nb=\"2\"", "cpu", "2000")
+	before := stamps(t, dir)
+	same := p.DeepCopy()
+	n.Want(same)
+	edited := p.DeepCopy()
+	edited.Labels["a"] = "new"
+	n.Want(edited)
+	for end := time.Now().Add(10 * time.Second); shown(t, dir)["labels"] != "a=\"new\"\nb=\"2\""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the label never changed")
+		}
+	}
+	if before[dir].Equal(stamps(t, dir)[dir]) {
+		t.Error("the change left no trace in the directory")
+	}
+	n.release(p)
+	parity.Proves(t, "VOL-44")
+}
+
+func TestTokensAreRenewedInPlace(t *testing.T) {
+	n := newTestNode(t)
+	p := podWith("u1", v1.Volume{Name: "tok", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "tok", Audience: "vault", ExpirationSeconds: ptr.To[int64](600)}}}}}})
+	p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{RunAsUser: ptr.To[int64](1234)}
+	n.ready(p)
+	dir := n.dir(p, "projected", "tok")
+	wantShown(t, dir, "tok", "token-1")
+	if got := modeOf(t, filepath.Join(dir, "..data/tok")); got != "100600 1234:0" {
+		t.Errorf("the token is %s, want it for its user alone", got)
+	}
+	if got := modeOf(t, filepath.Join(dir, "tok")); got != "120777 1234:0" {
+		t.Errorf("the token's link is %s", got)
+	}
+	if n.tokens.asked[0] != "u1[vault] 600" {
+		t.Errorf("asked for %s", n.tokens.asked[0])
+	}
+	n.release(p)
+}
+
+func TestCommonUser(t *testing.T) {
+	user := func(n int64) *v1.SecurityContext { return &v1.SecurityContext{RunAsUser: &n} }
+	for _, tc := range []struct {
+		name string
+		pod  v1.PodSpec
+		want int
+	}{
+		{"nobody says", v1.PodSpec{Containers: []v1.Container{{}}}, -1},
+		{"the pod says", v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsUser: ptr.To[int64](5)}, Containers: []v1.Container{{}, {}}}, 5},
+		{"all containers agree", v1.PodSpec{InitContainers: []v1.Container{{SecurityContext: user(7)}}, Containers: []v1.Container{{SecurityContext: user(7)}}}, 7},
+		{"one container differs", v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsUser: ptr.To[int64](5)}, Containers: []v1.Container{{}, {SecurityContext: user(7)}}}, -1},
+		{"one container says nothing", v1.PodSpec{Containers: []v1.Container{{SecurityContext: user(7)}, {}}}, -1},
+	} {
+		got := commonUser(&v1.Pod{Spec: tc.pod})
+		if (got == nil) != (tc.want < 0) || got != nil && *got != tc.want {
+			t.Errorf("%s: %v, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestHostPathTypes(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{
+		os.Mkdir(at("dir"), 0o700), os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("dir", at("link")), os.Symlink("nowhere", at("dangling")),
+		unix.Mknod(at("sock"), unix.S_IFSOCK|0o600, 0), unix.Mkfifo(at("fifo"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const failed = "hostPath type check failed: "
+	for _, tc := range []struct {
+		path string
+		kind v1.HostPathType
+		want string // the error; empty for none
+	}{
+		{at("dir"), v1.HostPathDirectory, ""},
+		{at("link"), v1.HostPathDirectory, ""},
+		{at("file"), v1.HostPathDirectory, failed + at("file") + " is not a directory"},
+		{at("none"), v1.HostPathDirectory, failed + at("none") + " is not a directory"},
+		{at("made/deep"), v1.HostPathDirectoryOrCreate, ""},
+		{at("dir"), v1.HostPathDirectoryOrCreate, ""},
+		{at("file"), v1.HostPathDirectoryOrCreate, failed + at("file") + " is not a directory"},
+		{at("file"), v1.HostPathFile, ""},
+		{at("dir"), v1.HostPathFile, failed + at("dir") + " is not a file"},
+		{at("fifo"), v1.HostPathFile, failed + at("fifo") + " is not a file"},
+		{at("none"), v1.HostPathFile, failed + at("none") + " is not a file"},
+		{at("newfile"), v1.HostPathFileOrCreate, ""},
+		{at("file"), v1.HostPathFileOrCreate, ""},
+		{at("no/parent"), v1.HostPathFileOrCreate, "no such file or directory"},
+		{at("sock"), v1.HostPathSocket, ""},
+		{at("file"), v1.HostPathSocket, failed + at("file") + " is not a socket file"},
+		{"/dev/null", v1.HostPathCharDev, ""},
+		{at("file"), v1.HostPathCharDev, failed + at("file") + " is not a character device"},
+		{"/dev/null", v1.HostPathBlockDev, failed + "/dev/null is not a block device"},
+		{at("dir"), "Nonsense", "invalid volume type"},
+	} {
+		err := checkHostPath(tc.path, tc.kind)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s as %s: %v, want %q", tc.path, tc.kind, err, tc.want)
+		}
+	}
+	if got := n0(os.ReadFile(at("file"))); got != "x" {
+		t.Errorf("an existing file now holds %q", got)
+	}
+	if st, err := os.Stat(at("made/deep")); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("a made directory is %v, %v", st.Mode(), err)
+	}
+	if st, err := os.Stat(at("newfile")); err != nil || st.Mode().Perm() != 0o644 {
+		t.Errorf("a made file is %v, %v", st.Mode(), err)
+	}
+	for _, unmade := range []string{"none", "nowhere", "no"} {
+		if _, err := os.Lstat(at(unmade)); err == nil {
+			t.Errorf("%s was made", unmade)
+		}
+	}
+	parity.Proves(t, "VOL-42")
+}
+
+func n0(b []byte, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func TestHostPathAndItsSubPath(t *testing.T) {
+	n := newTestNode(t)
+	host := filepath.Join(n.root, "host")
+	if err := os.MkdirAll(filepath.Join(host, "data"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(host, "evil")); err != nil {
+		t.Fatal(err)
+	}
+	p := podWith("u1", v1.Volume{Name: "h", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: host}}})
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts = []v1.VolumeMount{
+		{Name: "h", MountPath: "rel", ReadOnly: true, MountPropagation: ptr.To(v1.MountPropagationHostToContainer)},
+		{Name: "h", MountPath: "/sub", SubPath: "data"},
+		{Name: "h", MountPath: "/expr", SubPathExpr: "$(NAME)/x"},
+	}
+	n.ready(p)
+	ms, err := n.Mounts(context.Background(), p, c, func(s string) (string, error) { return strings.ReplaceAll(s, "$(NAME)", "made"), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := ms[0]; m.HostPath != host || m.ContainerPath != "/rel" || !m.ReadOnly || m.Propagation != v1.MountPropagationHostToContainer {
+		t.Errorf("mount = %+v", m)
+	}
+	if want := filepath.Join(volume.PodDir(n.root, "u1"), "volume-subpaths/h/main/2"); ms[2].HostPath != want {
+		t.Errorf("the expanded sub-path is at %s, want %s", ms[2].HostPath, want)
+	}
+	if err := os.WriteFile(filepath.Join(ms[2].HostPath, "f"), []byte("deep"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.read(filepath.Join(host, "made/x/f")); got != "deep" {
+		t.Errorf("the sub-path leads elsewhere: %q", got)
+	}
+	if got, want := modeOf(t, filepath.Join(host, "made/x")), modeOf(t, host); got != want {
+		t.Errorf("the made directory is %s, want its volume's %s", got, want)
+	}
+
+	for sub, want := range map[string]string{"evil": "leads out of the volume", "evil/passwd": "leads out of the volume", "/abs": "must not be an absolute path", "a/../b": "must not contain '..'"} {
+		bad := v1.Container{Name: "bad", VolumeMounts: []v1.VolumeMount{{Name: "h", MountPath: "/x", SubPath: sub}}}
+		if _, err := n.Mounts(context.Background(), p, &bad, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("sub-path %s: %v, want %q", sub, err, want)
+		}
+		byExpr := v1.Container{Name: "bad", VolumeMounts: []v1.VolumeMount{{Name: "h", MountPath: "/x", SubPathExpr: "$(X)"}}}
+		if _, err := n.Mounts(context.Background(), p, &byExpr, func(string) (string, error) { return sub, nil }); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("sub-path expression to %s: %v, want %q", sub, err, want)
+		}
+	}
+	n.mounts(p, &v1.Container{Name: "main", VolumeMounts: c.VolumeMounts[:2]})
+	if on := n.mounted(); len(on) != 2 {
+		t.Errorf("mounts are %v, want no second one of the same sub-path", on)
+	}
+	n.release(p)
+	if got := n.read(filepath.Join(host, "made/x/f")); got != "deep" {
+		t.Errorf("releasing took the host's data: %q", got)
+	}
+	parity.Proves(t, "VOL-15", "VOL-16")
+}
+
+func TestRecursiveReadOnly(t *testing.T) {
+	n := newTestNode(t)
+	p := podWith("u1", emptyDirVolume("e", ""))
+	n.ready(p)
+	mode := func(m v1.RecursiveReadOnlyMode, ro bool, prop *v1.MountPropagationMode) (bool, error) {
+		ms, err := n.Mounts(context.Background(), p, &v1.Container{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "e", MountPath: "/e", ReadOnly: ro, RecursiveReadOnly: &m, MountPropagation: prop}}}, nil)
+		if err != nil {
+			return false, err
+		}
+		return ms[0].RecursiveReadOnly, nil
+	}
+	for _, m := range []v1.RecursiveReadOnlyMode{v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible} {
+		if on, err := mode(m, true, nil); err != nil || !on {
+			t.Errorf("%s = %v, %v", m, on, err)
+		}
+		if _, err := mode(m, false, nil); err == nil {
+			t.Errorf("%s of a writable mount is accepted", m)
+		}
+		if _, err := mode(m, true, ptr.To(v1.MountPropagationBidirectional)); err == nil {
+			t.Errorf("%s of a propagating mount is accepted", m)
+		}
+	}
+	if on, err := mode(v1.RecursiveReadOnlyDisabled, true, nil); err != nil || on {
+		t.Errorf("disabled = %v, %v", on, err)
+	}
+	n.release(p)
+}
+
+func TestMemorySize(t *testing.T) {
+	mem := func(s string) v1.ResourceRequirements {
+		return v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(s)}}
+	}
+	for _, tc := range []struct {
+		name  string
+		spec  v1.PodSpec
+		limit string
+		want  int64
+	}{
+		{"an unbounded pod may use what the node has", v1.PodSpec{Containers: []v1.Container{{}}}, "", 24581696 << 10},
+		{"limits of all containers add up", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}, {Resources: mem("32Mi")}}}, "", 96 << 20},
+		{"one container without a limit lifts it", v1.PodSpec{InitContainers: []v1.Container{{}}, Containers: []v1.Container{{Resources: mem("64Mi")}}}, "", 24581696 << 10},
+		{"the pod's own limit bounds it", v1.PodSpec{Resources: ptr.To(mem("16Mi")), Containers: []v1.Container{{}}}, "", 16 << 20},
+		{"the volume's limit bounds it", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "8Mi", 8 << 20},
+		{"a larger one does not", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "1Gi", 64 << 20},
+	} {
+		var limit *resource.Quantity
+		if tc.limit != "" {
+			limit = ptr.To(resource.MustParse(tc.limit))
+		}
+		if got := memorySize(&v1.Pod{Spec: tc.spec}, limit, allocatable()); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	huge := func(names ...v1.ResourceName) *v1.Pod {
+		l := v1.ResourceList{}
+		for _, n := range names {
+			l[n] = resource.MustParse("4Mi")
+		}
+		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: l, Limits: l}}}}}
+	}
+	for _, tc := range []struct {
+		pod    *v1.Pod
+		medium v1.StorageMedium
+		want   int64
+	}{
+		{huge("hugepages-2Mi"), "HugePages", 2 << 20},
+		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages-1Gi", 1 << 30},
+		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages", 0},
+		{huge("hugepages-2Mi"), "HugePages-1Gi", 0},
+		{huge(), "HugePages", 0},
+	} {
+		if got, err := pageSize(tc.pod, tc.medium); got != tc.want || (err == nil) != (tc.want > 0) {
+			t.Errorf("%s: %d, %v, want %d", tc.medium, got, err, tc.want)
+		}
+	}
+}
+
+func TestImageVolume(t *testing.T) {
+	v := v1.Volume{Name: "i", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r"}}}
+	r := volume.Request{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, Volume: &v}
+	if _, err := (image{}).Prepare(context.Background(), r); err == nil {
+		t.Error("an image volume is ready without anybody to pull it")
+	}
+	k := image{Config{Image: func(_ context.Context, _ *v1.Pod, v *v1.Volume) (string, error) {
+		return "sha256:" + v.Image.Reference, nil
+	}}}
+	if got, err := k.Prepare(context.Background(), r); err != nil || got.Image != "sha256:r" || !got.ReadOnly || got.Path != "" {
+		t.Errorf("Prepare = %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,75 @@
+package volume
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kind is one way for a volume to come to a pod. Kinds are entries of a table:
+// a new one changes nothing here.
+type Kind interface {
+	// Plugin is the kind's name in paths and messages: kubernetes.io/empty-dir.
+	Plugin() string
+	// Serves reports whether the volume is of this kind.
+	Serves(v *v1.Volume) bool
+	// Inputs tells what the volume's content is made from; a change of it leads
+	// to another Prepare.
+	Inputs(v *v1.Volume) Inputs
+	// Prepare makes the volume ready, or brings a ready one up to date, from
+	// whatever is there of it. It must return soon after ctx ended.
+	Prepare(ctx context.Context, r Request) (Ready, error)
+	// Release takes away whatever there is of a volume. It knows no more of it
+	// than the disk does. Nothing being left is no error.
+	Release(ctx context.Context, p Place) error
+}
+
+// Place is where a volume lives.
+type Place struct {
+	UID  types.UID
+	Name string // of the volume
+	// Pod is the pod's directory, Path the volume's own below it. Neither need
+	// exist.
+	Pod  string
+	Path string
+}
+
+// Request is what a volume is prepared from.
+type Request struct {
+	Place
+	Pod    *v1.Pod
+	Volume *v1.Volume
+}
+
+// Inputs is what a volume's content is made from.
+type Inputs struct {
+	Objects []Object
+	// Pod is set if fields of the pod itself are shown.
+	Pod bool
+}
+
+// Object is a ConfigMap or a Secret of the pod's namespace.
+type Object struct{ Kind, Name string }
+
+// The kinds of objects.
+const (
+	ConfigMap = "configmap"
+	Secret    = "secret"
+)
+
+// Ready is a volume that containers can mount.
+type Ready struct {
+	Path     string    // on the host; empty for an image
+	ReadOnly bool      // whatever a container's mount says
+	Image    string    // the runtime's reference of an image that is the volume
+	RenewAt  time.Time // when the content grows old; zero for never
+}
+
+// place is where the named volume of a plugin lives.
+func (m *Manager) place(uid types.UID, plugin, name string) Place {
+	dir := PodDir(m.cfg.RootDir, uid)
+	return Place{UID: uid, Name: name, Pod: dir, Path: filepath.Join(dir, volumesDir, escape(plugin), name)}
+}

@@ -1,0 +1,512 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/test/kit/parity"
+)
+
+// fakeKind serves emptyDir volumes as a kind does: what it prepares is a
+// directory, and releasing removes it. It fails or hangs by the volume's name
+// as long as it is told to.
+type fakeKind struct {
+	mu       sync.Mutex
+	fail     map[string]error
+	hang     map[string]bool
+	renew    time.Duration
+	prepared []string // name and time since the start, in order
+	began    time.Time
+	inputs   Inputs
+}
+
+func newFakeKind() *fakeKind {
+	return &fakeKind{fail: map[string]error{}, hang: map[string]bool{}, began: time.Now()}
+}
+
+func (k *fakeKind) Plugin() string           { return "test/fake" }
+func (k *fakeKind) Serves(v *v1.Volume) bool { return v.EmptyDir != nil }
+func (k *fakeKind) Inputs(*v1.Volume) Inputs { return k.inputs }
+
+func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
+	k.mu.Lock()
+	k.prepared = append(k.prepared, fmt.Sprintf("%s %v", r.Name, time.Since(k.began)))
+	err, hang := k.fail[r.Name], k.hang[r.Name]
+	ready := Ready{Path: r.Path}
+	if k.renew > 0 {
+		ready.RenewAt = time.Now().Add(k.renew)
+	}
+	k.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return Ready{}, fmt.Errorf("hung: %w", ctx.Err())
+	}
+	if err != nil {
+		return Ready{}, err
+	}
+	return ready, os.MkdirAll(r.Path, 0o755)
+}
+
+func (k *fakeKind) Release(_ context.Context, p Place) error {
+	k.mu.Lock()
+	err := k.fail["release "+p.Name]
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return os.Remove(p.Path)
+}
+
+func (k *fakeKind) set(name string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail[name] = err
+}
+
+func (k *fakeKind) attempts(name string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []string
+	for _, s := range k.prepared {
+		if n, at, _ := strings.Cut(s, " "); n == name {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+type recorder struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *recorder) Pod(_ *v1.Pod, _, eventType, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, eventType+" "+reason+" "+message)
+}
+func (r *recorder) Node(_, _, _ string) {}
+
+type bench struct {
+	*Manager
+	kind     *fakeKind
+	events   *recorder
+	root     string
+	mu       sync.Mutex
+	wakeUps  int
+	shutDown func()
+}
+
+func (b *bench) woken() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.wakeUps
+	b.wakeUps = 0
+	return n
+}
+
+// inBubble runs a manager over a fake kind in virtual time.
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	root := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{kind: newFakeKind(), events: &recorder{}, root: root}
+		b.Manager = New(Config{
+			RootDir: root, Kinds: []Kind{b.kind}, Guard: mount.NewGuard(), Events: b.events,
+			RecursiveReadOnly: func(*v1.Pod) bool { return false },
+			OnChange:          func(types.UID) { b.mu.Lock(); b.wakeUps++; b.mu.Unlock() },
+			Log:               slog.New(slog.DiscardHandler),
+		})
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		synctest.Wait()
+		test(t, b)
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+func testPod(uid types.UID, names ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	for _, n := range names {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: n, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: n, MountPath: "/" + n})
+	}
+	return p
+}
+
+func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := testPod("u", "a", "b", "c")
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "unused", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		if s := b.State("u"); s.Ready {
+			t.Error("an unknown pod is ready")
+		}
+		for range 3 {
+			b.Want(p)
+		}
+		synctest.Wait()
+		if ready, err := b.Ready("u"); !ready || err != nil {
+			t.Errorf("ready = %v, %v", ready, err)
+		}
+		if n := len(b.kind.prepared); n != 3 {
+			t.Errorf("prepared %v, want each mounted volume once", b.kind.prepared)
+		}
+		if n := b.woken(); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		b.Want(p.DeepCopy())
+		time.Sleep(24 * time.Hour)
+		if n, m := len(b.kind.prepared), b.woken(); n != 3 || m != 0 {
+			t.Errorf("%d attempts and %d wake-ups after a day of nothing", n, m)
+		}
+		if len(b.events.events) > 0 {
+			t.Errorf("events: %v", b.events.events)
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		if done, err := b.Released("u"); !done || err != nil {
+			t.Errorf("released = %v, %v", done, err)
+		}
+	})
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Want(testPod("none"))
+		if ready, _ := b.Ready("none"); !ready || b.woken() != 1 {
+			t.Error("a pod without volumes waits")
+		}
+	})
+}
+
+func TestManagerRetriesWithBackOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.set("bad", errors.New("no"))
+		b.Want(testPod("u", "good", "bad"))
+		synctest.Wait()
+		s := b.State("u")
+		if s.Ready || s.Err == nil || s.Err.Error() != `volume "bad": no` || s.RetryAt.Sub(time.Now()) != 500*time.Millisecond {
+			t.Errorf("state = %+v", s)
+		}
+		if n := b.woken(); n != 1 {
+			t.Errorf("told %d times of one failure", n)
+		}
+		time.Sleep(10 * time.Minute)
+		var gaps []time.Duration
+		last := time.Duration(-1)
+		for _, at := range b.kind.attempts("bad") {
+			d, err := time.ParseDuration(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last >= 0 {
+				gaps = append(gaps, d-last)
+			}
+			last = d
+		}
+		want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 122 * time.Second, 122 * time.Second}
+		if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) {
+			t.Errorf("attempts are apart by %v, want %v", gaps, want)
+		}
+		if n := len(b.kind.attempts("good")); n != 1 {
+			t.Errorf("the good volume was prepared %d times", n)
+		}
+		if n := b.woken(); n != 0 {
+			t.Errorf("told %d times of the same failure", n)
+		}
+		b.kind.set("bad", nil)
+		time.Sleep(maxRetry)
+		if ready, err := b.Ready("u"); !ready || err != nil {
+			t.Errorf("ready = %v, %v after the fault", ready, err)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+	})
+	parity.Proves(t, "VOL-12")
+}
+
+func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.set("zz", errors.New("no"))
+		b.kind.set("bad", errors.New("no"))
+		b.Want(testPod("u", "zz", "good", "bad"))
+		time.Sleep(patience + time.Second)
+		want := "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[bad zz], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
+		if !slices.Contains(b.events.events, want) {
+			t.Errorf("events %v\nlack %s", b.events.events, want)
+		}
+		if !slices.Contains(b.events.events, `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
+			t.Errorf("events %v lack the volume's own", b.events.events)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+		before := len(b.events.events)
+		time.Sleep(time.Hour)
+		if len(b.events.events) != before {
+			t.Errorf("events of a released pod: %v", b.events.events[before:])
+		}
+	})
+	parity.Proves(t, "VOL-02")
+}
+
+func TestManagerRefreshes(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.inputs = Inputs{Objects: []Object{{ConfigMap, "m"}}, Pod: true}
+		p := testPod("u", "a")
+		b.kind.set("a", errors.New("configmap missing"))
+		b.Want(p)
+		time.Sleep(time.Minute) // well into the back-off
+		n := len(b.kind.attempts("a"))
+		b.kind.set("a", nil)
+		b.ObjectChanged([]types.UID{"u"}, Secret, "m")
+		b.ObjectChanged([]types.UID{"u"}, ConfigMap, "other")
+		synctest.Wait()
+		if got := len(b.kind.attempts("a")); got != n {
+			t.Errorf("%d attempts for objects that are not shown", got-n)
+		}
+		b.ObjectChanged([]types.UID{"u"}, ConfigMap, "m")
+		synctest.Wait()
+		if ready, _ := b.Ready("u"); !ready {
+			t.Error("the object's arrival did not end the wait")
+		}
+		n = len(b.kind.attempts("a"))
+		for _, edit := range []func(*v1.Pod){
+			func(p *v1.Pod) { p.Labels = map[string]string{"x": "y"} },
+			func(p *v1.Pod) { p.Annotations = map[string]string{"x": "y"} },
+			func(p *v1.Pod) { p.Generation++ },
+		} {
+			p = p.DeepCopy()
+			edit(p)
+			b.Want(p)
+			synctest.Wait()
+			n++
+			if got := len(b.kind.attempts("a")); got != n {
+				t.Errorf("%d attempts after an edit, want %d", got, n)
+			}
+		}
+		p = p.DeepCopy()
+		p.Status.Phase = v1.PodRunning
+		b.Want(p)
+		synctest.Wait()
+		if got := len(b.kind.attempts("a")); got != n {
+			t.Error("a change of status refreshed a volume")
+		}
+		// A failing refresh takes nothing away.
+		b.kind.set("a", errors.New("gone"))
+		b.ObjectChanged([]types.UID{"u"}, ConfigMap, "m")
+		synctest.Wait()
+		if s := b.State("u"); !s.Ready || s.Err == nil {
+			t.Errorf("state after a failed refresh = %+v, want ready, and the failure", s)
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+	})
+}
+
+func TestManagerRenewsByAge(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.renew = 48 * time.Minute
+		b.Want(testPod("u", "token"))
+		time.Sleep(4 * time.Hour)
+		if got, want := b.kind.attempts("token"), []string{"0s", "48m0s", "1h36m0s", "2h24m0s", "3h12m0s", "4h0m0s"}; !slices.Equal(got, want) && !slices.Equal(got, want[:5]) {
+			t.Errorf("renewed at %v, want %v", got, want)
+		}
+		b.kind.mu.Lock()
+		b.kind.renew = time.Nanosecond // clocks disagree
+		b.kind.mu.Unlock()
+		time.Sleep(time.Hour)
+		n := len(b.kind.attempts("token"))
+		time.Sleep(time.Minute)
+		if got := len(b.kind.attempts("token")) - n; got > 7 {
+			t.Errorf("%d renewals in a minute", got)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+	})
+}
+
+func TestManagerHangingVolumeHoldsBackNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.hang["stuck"] = true
+		b.Want(testPod("u1", "stuck", "fine"))
+		b.Want(testPod("u2", "fine"))
+		synctest.Wait()
+		if ready, _ := b.Ready("u2"); !ready {
+			t.Error("another pod waits for the hanging volume")
+		}
+		if ready, _ := b.Ready("u1"); ready {
+			t.Error("the pod is ready without its volume")
+		}
+		time.Sleep(patience + time.Second)
+		if s := b.State("u1"); s.Err == nil || !strings.Contains(s.Err.Error(), "hung") {
+			t.Errorf("state = %+v, want the reason", s)
+		}
+		// A pod can be deleted while its volume hangs.
+		b.Release(pod.Ref{UID: "u1"})
+		synctest.Wait()
+		if done, err := b.Released("u1"); !done || err != nil {
+			t.Errorf("released = %v, %v", done, err)
+		}
+		b.Release(pod.Ref{UID: "u2"})
+		synctest.Wait()
+	})
+}
+
+func TestManagerReleasesUntilNothingIsLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := testPod("u", "a", "b")
+		b.Want(p)
+		synctest.Wait()
+		b.kind.set("release a", errors.New("busy"))
+		b.woken()
+		b.Release(pod.RefOf(p))
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		if done, err := b.Released("u"); done || err == nil || err.Error() != `release volume "a": busy` {
+			t.Errorf("released = %v, %v", done, err)
+		}
+		if ready, _ := b.Ready("u"); ready {
+			t.Error("a pod whose volumes go is ready")
+		}
+		if _, err := b.Mounts(context.Background(), p, &p.Spec.Containers[0], nil); err == nil {
+			t.Error("volumes that go are mounted")
+		}
+		time.Sleep(time.Minute)
+		if n := b.woken(); n != 1 {
+			t.Errorf("told %d times of one failure", n)
+		}
+		b.kind.set("release a", nil)
+		time.Sleep(maxRetry)
+		if done, err := b.Released("u"); !done || err != nil || b.woken() != 1 {
+			t.Errorf("released = %v, %v, or not told", done, err)
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		if b.woken() != 0 {
+			t.Error("asking again did something")
+		}
+		if err := b.RemoveDir(context.Background(), "u"); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadDir(filepath.Join(b.root, "pods")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+func TestManagerWantedAgainWhileReleasing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := testPod("static", "a")
+		b.Want(p)
+		synctest.Wait()
+		b.kind.set("release a", errors.New("busy"))
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		b.Want(p)
+		b.kind.set("release a", nil)
+		time.Sleep(maxRetry)
+		if ready, err := b.Ready("static"); !ready || err != nil {
+			t.Errorf("ready = %v, %v", ready, err)
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		b.Want(p)
+		synctest.Wait()
+		if ready, err := b.Ready("static"); !ready || err != nil {
+			t.Errorf("ready = %v, %v after another turn", ready, err)
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+	})
+}
+
+func TestManagerWhatIsAskedBeforeRunIsDone(t *testing.T) {
+	root := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		k := newFakeKind()
+		m := New(Config{RootDir: root, Kinds: []Kind{k}, Guard: mount.NewGuard(), Events: &recorder{}, OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler)})
+		m.Want(testPod("u", "a"))
+		m.Release(pod.Ref{UID: "old"})
+		synctest.Wait()
+		if len(k.prepared) > 0 {
+			t.Error("work began before Run")
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		if ready, _ := m.Ready("u"); !ready {
+			t.Error("not ready")
+		}
+		if done, _ := m.Released("old"); !done {
+			t.Error("not released")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestManagerForgetsReleasedPods(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i := range 1000 {
+			p := testPod(types.UID(fmt.Sprint("u", i)), "a")
+			b.Want(p)
+			synctest.Wait()
+			b.Release(pod.RefOf(p))
+			synctest.Wait()
+			if err := os.RemoveAll(PodDir(b.root, p.UID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(b.pods); n > maxReleased+1 {
+			t.Errorf("%d pods are remembered", n)
+		}
+	})
+}
+
+func TestManagerLeavesUnknownKindsVisible(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		left := filepath.Join(PodDir(b.root, "u"), "volumes", "kubernetes.io~csi", "pvc", "vol_data.json")
+		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(left, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+		done, err := b.Released("u")
+		if done || err == nil || !strings.Contains(err.Error(), "no volume plugin matched") {
+			t.Errorf("released = %v, %v, want a reason", done, err)
+		}
+		if _, err := os.Stat(left); err != nil {
+			t.Errorf("it was removed: %v", err)
+		}
+		if err := os.Remove(left); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(maxRetry)
+		if done, err := b.Released("u"); !done || err != nil {
+			t.Errorf("released = %v, %v", done, err)
+		}
+	})
+}

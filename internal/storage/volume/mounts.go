@@ -1,0 +1,115 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Mounts are the container's mounts of volumes, in the order of its
+// specification. Sub-paths are mounted at a place of their own on the way, so
+// the volumes must be ready. expand resolves $(NAME) in a subPathExpr.
+func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error) {
+	have, err := m.readyVolumes(p, c)
+	if err != nil {
+		return nil, err
+	}
+	mounts := make([]pod.Mount, 0, len(c.VolumeMounts))
+	for i := range c.VolumeMounts {
+		vm := &c.VolumeMounts[i]
+		v := have[vm.Name]
+		sub, err := subPathOf(vm, expand)
+		if err != nil {
+			return nil, err
+		}
+		out := pod.Mount{
+			Volume:        vm.Name,
+			HostPath:      v.Path,
+			ContainerPath: vm.MountPath,
+			ReadOnly:      vm.ReadOnly || v.ReadOnly,
+			Image:         v.Image,
+		}
+		if !filepath.IsAbs(out.ContainerPath) {
+			out.ContainerPath = "/" + out.ContainerPath
+		}
+		if vm.MountPropagation != nil {
+			out.Propagation = *vm.MountPropagation
+		}
+		if out.RecursiveReadOnly, err = recursiveReadOnly(vm, func() bool { return m.cfg.RecursiveReadOnly(p) }); err != nil {
+			return nil, err
+		}
+		switch {
+		case v.Image != "":
+			out.ImageSubPath = sub
+		case sub != "":
+			if out.HostPath, err = m.subPath(ctx, p.UID, c.Name, vm.Name, i, v.Path, sub); err != nil {
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, c.Name, err)
+			}
+		}
+		mounts = append(mounts, out)
+	}
+	return mounts, nil
+}
+
+// readyVolumes are the volumes that the container mounts.
+func (m *Manager) readyVolumes(p *v1.Pod, c *v1.Container) (map[string]Ready, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	have := map[string]Ready{}
+	ps := m.pods[p.UID]
+	for i := range c.VolumeMounts {
+		name := c.VolumeMounts[i].Name
+		if ps == nil || ps.phase != wanted || ps.vols[name] == nil || !ps.vols[name].ready {
+			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", name, c.Name)
+		}
+		have[name] = ps.vols[name].have
+	}
+	return have, nil
+}
+
+// subPathOf is the part of the volume that is to be mounted, empty for all of it.
+func subPathOf(vm *v1.VolumeMount, expand func(string) (string, error)) (string, error) {
+	sub := vm.SubPath
+	if vm.SubPathExpr != "" {
+		var err error
+		if sub, err = expand(vm.SubPathExpr); err != nil {
+			return "", err
+		}
+	}
+	if filepath.IsAbs(sub) {
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
+	}
+	if slices.Contains(strings.Split(sub, "/"), "..") {
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
+	}
+	return sub, nil
+}
+
+// recursiveReadOnly decides whether mounts below the mount are read-only too.
+func recursiveReadOnly(vm *v1.VolumeMount, supported func() bool) (bool, error) {
+	if vm.RecursiveReadOnly == nil || *vm.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	if !vm.ReadOnly {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", vm.Name)
+	}
+	if p := vm.MountPropagation; p != nil && *p != v1.MountPropagationNone {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", vm.Name, *p)
+	}
+	switch *vm.RecursiveReadOnly {
+	case v1.RecursiveReadOnlyIfPossible:
+		return supported(), nil
+	case v1.RecursiveReadOnlyEnabled:
+		if !supported() {
+			return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", vm.Name)
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("volume %q: unknown recursive read-only mode %q", vm.Name, *vm.RecursiveReadOnly)
+}

@@ -1,0 +1,128 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// soonest is the least time between a refresh and the next one that is due by
+// age. Clocks that disagree could otherwise make a token old when it is new.
+const soonest = 10 * time.Second
+
+// startLocked begins an attempt at one volume, or has one follow if one is under
+// way.
+func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
+	if v.busy || m.ctx == nil {
+		v.again = true
+		return
+	}
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+	if ps.ctx == nil {
+		ps.ctx, ps.cancel = context.WithCancel(m.ctx)
+	}
+	v.busy = true
+	ps.busy++
+	r := Request{Place: m.place(uid, v.kind.Plugin(), v.spec.Name), Pod: ps.spec, Volume: v.spec}
+	ctx, kind := ps.ctx, v.kind
+	m.wg.Go(func() {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		have, err := kind.Prepare(ctx, r)
+		m.finish(uid, ps, v, r.Pod, have, err)
+	})
+}
+
+// finish takes the outcome of an attempt.
+func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Ready, err error) {
+	m.mu.Lock()
+	v.busy = false
+	ps.busy--
+	if ps.phase != wanted || m.ctx == nil {
+		// It failed or succeeded for nothing; what it made is found on the disk.
+		if ps.phase == releasing && ps.busy == 0 {
+			m.startReleaseLocked(uid, ps)
+		}
+		m.mu.Unlock()
+		return
+	}
+	v.err, v.retry = err, time.Time{}
+	switch {
+	case err == nil:
+		v.ready, v.have, v.delay = true, have, 0
+	default:
+		v.delay = min(max(2*v.delay, minRetry), maxRetry)
+		v.retry = time.Now().Add(v.delay)
+	}
+	switch {
+	case v.again:
+		v.again = false
+		m.startLocked(uid, ps, v)
+	case err != nil:
+		v.timer = time.AfterFunc(v.delay, func() { m.due(uid, ps, v) })
+	case !have.RenewAt.IsZero():
+		v.timer = time.AfterFunc(max(time.Until(have.RenewAt), soonest), func() { m.due(uid, ps, v) })
+	}
+	notify := ps.changedLocked()
+	if ps.overdue != nil && ps.readyLocked() {
+		ps.overdue.Stop()
+		ps.overdue = nil
+	}
+	m.mu.Unlock()
+	if err != nil {
+		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "err", err)
+		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount,
+			fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.spec.Name, err))
+	}
+	if notify {
+		m.cfg.OnChange(uid)
+	}
+}
+
+// due is called when the time for another attempt has come.
+func (m *Manager) due(uid types.UID, ps *volumes, v *vol) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ps.phase == wanted {
+		m.startLocked(uid, ps, v)
+	}
+}
+
+// overdue says what a pod has been waiting for all the time.
+func (m *Manager) overdue(uid types.UID, ps *volumes) {
+	m.mu.Lock()
+	if m.ctx == nil || ps.phase != wanted || ps.readyLocked() {
+		ps.overdue = nil
+		m.mu.Unlock()
+		return
+	}
+	ps.overdue = time.AfterFunc(patience, func() { m.overdue(uid, ps) })
+	p, message := ps.spec, ps.waitingFor(context.DeadlineExceeded)
+	m.mu.Unlock()
+	m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount, message)
+}
+
+// waitingFor is the event of a pod whose volumes are not all there.
+func (ps *volumes) waitingFor(cause error) string {
+	unmounted, failed := []string{}, []string{}
+	for _, spec := range needed(ps.spec) {
+		v := ps.vols[spec.Name]
+		if v == nil || !v.ready {
+			unmounted = append(unmounted, spec.Name)
+		}
+		if v != nil && v.kind == nil {
+			failed = append(failed, spec.Name)
+		}
+	}
+	slices.Sort(unmounted)
+	slices.Sort(failed)
+	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %v", unmounted, failed, cause)
+}

@@ -1,0 +1,265 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+)
+
+// maxReleased is how many released pods are remembered before those whose
+// directory is gone are forgotten.
+const maxReleased = 64
+
+// Release takes all volumes away from a pod whose containers are gone, as many
+// attempts as that takes. It works from what is on the disk, so the pod need
+// not have been known. It never blocks, and asking again changes nothing.
+func (m *Manager) Release(p pod.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[p.UID]
+	switch {
+	case ps == nil:
+		ps = &volumes{ref: p, vols: map[string]*vol{}}
+		m.pods[p.UID] = ps
+	case ps.phase == releasing:
+		ps.after = nil
+		return
+	case ps.phase == released:
+		return
+	}
+	m.forgetLocked()
+	ps.phase = releasing
+	ps.stopTimersLocked()
+	if ps.cancel != nil {
+		ps.cancel()
+	}
+	if ps.busy == 0 { // else the last attempt to end begins it
+		m.startReleaseLocked(p.UID, ps)
+	}
+}
+
+// Released reports whether nothing of the pod's volumes is left, and if not,
+// what the last attempt failed on.
+func (m *Manager) Released(uid types.UID) (done bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[uid]
+	if ps == nil {
+		return false, nil
+	}
+	return ps.phase == released, ps.err
+}
+
+// forgetLocked drops released pods that have no directory any more.
+func (m *Manager) forgetLocked() {
+	n := 0
+	for _, ps := range m.pods {
+		if ps.phase == released {
+			n++
+		}
+	}
+	if n < maxReleased {
+		return
+	}
+	for uid, ps := range m.pods {
+		if ps.phase != released {
+			continue
+		}
+		if _, err := os.Lstat(PodDir(m.cfg.RootDir, uid)); errors.Is(err, fs.ErrNotExist) {
+			delete(m.pods, uid)
+		}
+	}
+}
+
+func (m *Manager) startReleaseLocked(uid types.UID, ps *volumes) {
+	if m.ctx == nil {
+		return // Run begins it
+	}
+	ctx := m.ctx
+	m.wg.Go(func() {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		m.finishRelease(uid, ps, m.release(ctx, uid))
+	})
+}
+
+func (m *Manager) finishRelease(uid types.UID, ps *volumes, err error) {
+	m.mu.Lock()
+	before := ps.err
+	ps.err = err
+	again := ps.after
+	if err != nil {
+		ps.delay = min(max(2*ps.delay, minRetry), maxRetry)
+		if m.ctx != nil {
+			ps.released = time.AfterFunc(ps.delay, func() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.startReleaseLocked(uid, ps)
+			})
+		}
+	} else {
+		ps.phase = released
+		ps.spec, ps.vols, ps.after = nil, nil, nil
+	}
+	m.mu.Unlock()
+	if err != nil {
+		m.cfg.Log.Warn("cannot release volumes", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "err", err)
+		if before != nil && before.Error() == err.Error() {
+			return
+		}
+	}
+	if err == nil && again != nil {
+		m.Want(again)
+	}
+	m.cfg.OnChange(uid)
+}
+
+// release makes one attempt at taking everything away: bind mounts of sub-paths
+// first, because they keep their volumes busy, then the volumes side by side.
+func (m *Manager) release(ctx context.Context, uid types.UID) error {
+	dir := PodDir(m.cfg.RootDir, uid)
+	if err := m.releaseSubPaths(ctx, dir); err != nil {
+		return err
+	}
+	places, err := m.found(uid)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(places))
+	var wg sync.WaitGroup
+	for i, f := range places {
+		wg.Go(func() {
+			if f.kind != nil {
+				errs[i] = f.kind.Release(ctx, f.place)
+			} else {
+				errs[i] = m.releaseUnknown(ctx, f.place)
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("release volume %q: %w", f.place.Name, errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+type foundVolume struct {
+	kind  Kind // nil if nobody serves it
+	place Place
+}
+
+// found lists the volumes that a pod has on the disk.
+func (m *Manager) found(uid types.UID) ([]foundVolume, error) {
+	kinds := map[string]Kind{}
+	for _, k := range m.cfg.Kinds {
+		kinds[escape(k.Plugin())] = k
+	}
+	root := filepath.Join(PodDir(m.cfg.RootDir, uid), volumesDir)
+	plugins, err := readDir(root)
+	if err != nil {
+		return nil, err
+	}
+	var out []foundVolume
+	for _, plugin := range plugins {
+		names, err := readDir(filepath.Join(root, plugin))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			out = append(out, foundVolume{kinds[plugin], m.place(uid, strings.ReplaceAll(plugin, "~", "/"), name)})
+		}
+	}
+	return out, nil
+}
+
+// readDir names what is in a directory; no directory is an empty one.
+func readDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// releaseUnknown takes away a volume of a kind that this node does not serve. It
+// is unmounted, but what then remains is not known to be worthless.
+func (m *Manager) releaseUnknown(ctx context.Context, p Place) error {
+	return m.cfg.Guard.Do(ctx, p.Path, "release volume", func() error {
+		if err := unmountAll(p.Path); err != nil {
+			return err
+		}
+		if err := os.Remove(p.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w for what is left there: %w", errNoPlugin, err)
+		}
+		return nil
+	})
+}
+
+// unmountAll takes off what is mounted at and below a directory.
+func unmountAll(dir string) error {
+	points, err := mount.At(dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		if err := mount.Unmount(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Orphans lists the pods that have a directory on this node and are not known.
+// Whoever winds up pods should wind them up, once every source has delivered.
+func (m *Manager) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	names, err := readDir(filepath.Join(m.cfg.RootDir, "pods"))
+	if err != nil {
+		return nil, err
+	}
+	var out []types.UID
+	for _, name := range names {
+		if uid := types.UID(name); !known(uid) {
+			out = append(out, uid)
+		}
+	}
+	return out, nil
+}
+
+// RemoveDir removes the directory of a pod whose volumes are released. It stops
+// at mounts rather than remove what is behind them.
+func (m *Manager) RemoveDir(ctx context.Context, uid types.UID) error {
+	m.mu.Lock()
+	if ps := m.pods[uid]; ps != nil && ps.phase != released {
+		m.mu.Unlock()
+		return fmt.Errorf("remove directory of pod %s: its volumes are not released", uid)
+	}
+	m.mu.Unlock()
+	dir := PodDir(m.cfg.RootDir, uid)
+	if err := m.cfg.Guard.Do(ctx, dir, "remove pod directory", func() error { return mount.RemoveTree(dir) }); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ps := m.pods[uid]; ps != nil && ps.phase == released {
+		delete(m.pods, uid)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/storage/mount"
+)
+
+var errReleasing = errors.New("the pod's volumes are being released")
+
+// subPath mounts a part of a volume at a place that containers cannot change,
+// and returns that place. A part that does not exist is made a directory with
+// the permissions of the volume.
+//
+// Containers may own the volume and change it under way, so the part is opened
+// once, safely, and what is open is what gets mounted.
+func (m *Manager) subPath(ctx context.Context, uid types.UID, container, volume string, index int, root, sub string) (string, error) {
+	base := filepath.Join(PodDir(m.cfg.RootDir, uid), subPathsDir)
+	target := filepath.Join(base, volume, container, strconv.Itoa(index))
+	// The volume's file system may hang, the pod's own directory does not: each
+	// mount has a key of its own.
+	err := m.cfg.Guard.Do(ctx, target, "mount sub-path", func() error {
+		if !m.isWanted(uid) {
+			return errReleasing
+		}
+		source, err := openPart(root, sub)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		if err := bindAt(source, base, target); err != nil {
+			return err
+		}
+		if !m.isWanted(uid) { // it hung, and the release went by in the meantime
+			return errors.Join(errReleasing, mount.Unmount(target))
+		}
+		return nil
+	})
+	return target, err
+}
+
+func (m *Manager) isWanted(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[uid]
+	return ps != nil && ps.phase == wanted
+}
+
+// openPart opens a part of a volume, which it makes if it does not exist.
+func openPart(root, sub string) (*os.File, error) {
+	f, err := mount.OpenBeneath(root, sub)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	st, err := os.Stat(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := mount.MkdirBeneath(root, sub, st.Mode()); err != nil {
+		return nil, err
+	}
+	return mount.OpenBeneath(root, sub)
+}
+
+// bindAt mounts source at target, unless it is mounted there already.
+func bindAt(source *os.File, base, target string) error {
+	var want, have unix.Stat_t
+	if err := unix.Fstat(int(source.Fd()), &want); err != nil {
+		return &os.PathError{Op: "stat", Path: source.Name(), Err: err}
+	}
+	on, err := mount.IsPoint(target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case on:
+		// The volume may have moved on since the last start of the container.
+		if err := unix.Stat(target, &have); err == nil && have.Dev == want.Dev && have.Ino == want.Ino {
+			return nil
+		}
+		if err := mount.Unmount(target); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(target), podDirMode); err != nil {
+		return err
+	}
+	if err := makeTarget(target, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return err
+	}
+	return mount.Bind(source, target)
+}
+
+// makeTarget makes the empty directory or file that is mounted on.
+func makeTarget(target string, dir bool) error {
+	if st, err := os.Lstat(target); err == nil && st.IsDir() != dir {
+		if err := os.Remove(target); err != nil {
+			return err
+		}
+	}
+	if dir {
+		if err := os.Mkdir(target, podDirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// releaseSubPaths takes off and removes all sub-path mounts of a pod.
+func (m *Manager) releaseSubPaths(ctx context.Context, podDir string) error {
+	base := filepath.Join(podDir, subPathsDir)
+	return m.cfg.Guard.Do(ctx, base, "release sub-paths", func() error {
+		if _, err := os.Lstat(base); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err := unmountAll(base); err != nil {
+			return err
+		}
+		return mount.RemoveTree(base)
+	})
+}
