@@ -1,0 +1,374 @@
+package desired
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// FilesConfig holds what a Files source is built from. Every field is required.
+type FilesConfig struct {
+	Path     string        // a directory of manifests, or one manifest; it need not exist
+	Period   time.Duration // between two full reads, in case a notification was lost
+	Manifest Manifest
+	Events   pod.Events
+	Log      *slog.Logger
+}
+
+// Files is the source of pods with manifests on this machine.
+//
+// A full read looks at every file: notifications only tell when it is worth
+// while. What each file said last is remembered, so an unchanged one is not
+// parsed again and a broken one is reported once.
+type Files struct {
+	cfg   FilesConfig
+	known map[string]*manifestFile // by path
+}
+
+// manifestFile is what is remembered of one file.
+type manifestFile struct {
+	stamp stamp
+	sum   [sha256.Size]byte
+	pod   *v1.Pod // of the last good version; nil if there was none
+	bad   string  // what is wrong with the present version
+}
+
+// stamp tells without reading whether a file may have changed.
+type stamp struct {
+	size    int64
+	changed time.Time
+	file    string // device and inode
+}
+
+// NewFiles makes the source.
+func NewFiles(cfg FilesConfig) *Files {
+	cfg.Path = filepath.Clean(cfg.Path)
+	return &Files{cfg: cfg, known: map[string]*manifestFile{}}
+}
+
+// Name is "file".
+func (f *Files) Name() pod.Source { return pod.SourceFile }
+
+// Run reads the manifests whenever they change, and every Period.
+func (f *Files) Run(ctx context.Context, to Sink) error {
+	w := &pathWatch{path: f.cfg.Path, log: f.cfg.Log, retry: minWatchRetry}
+	defer w.close()
+	period := time.NewTicker(f.cfg.Period)
+	defer period.Stop()
+	delivered := false
+	for {
+		retry := w.ensure()
+		pods, again := f.read(time.Now())
+		// Before the first delivery everything must have settled: a pod that is
+		// left out then would be taken for one that is gone.
+		if delivered || again == 0 {
+			to.Replace(pods)
+			delivered = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-period.C:
+		case <-after(retry):
+		case <-after(again):
+		case <-w.changes():
+			w.drain(ctx)
+		case err := <-w.errors():
+			// Notifications may have been lost; the read that follows does not
+			// need them.
+			f.cfg.Log.Warn("watching the manifests failed", "path", f.cfg.Path, "err", err)
+		}
+	}
+}
+
+// after is a timer, or never for zero.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+// read looks at all files, in the order of their names. again is when to look
+// once more because a file is being written; zero if none is.
+func (f *Files) read(now time.Time) (pods []*v1.Pod, again time.Duration) {
+	paths, err := f.list()
+	if err != nil {
+		f.failed(f.cfg.Path, f.entry(f.cfg.Path), err)
+		return f.keep(), 0 // unreadable is not empty
+	}
+	present := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		present[path] = true
+		if wait := f.readFile(path, now); wait > 0 && (again == 0 || wait < again) {
+			again = wait
+		}
+	}
+	maps.DeleteFunc(f.known, func(path string, _ *manifestFile) bool { return !present[path] })
+	return f.keep(), again
+}
+
+// keep are the pods of the last good versions, in the order of their files.
+func (f *Files) keep() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, path := range slices.Sorted(maps.Keys(f.known)) {
+		if p := f.known[path].pod; p != nil {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// list names the manifests. A path that does not exist has none.
+func (f *Files) list() ([]string, error) {
+	info, err := os.Stat(f.cfg.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{f.cfg.Path}, nil
+	}
+	entries, err := os.ReadDir(f.cfg.Path) // sorted
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(f.cfg.Path, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+func (f *Files) entry(path string) *manifestFile {
+	e, ok := f.known[path]
+	if !ok {
+		e = &manifestFile{}
+		f.known[path] = e
+	}
+	return e
+}
+
+// readFile brings what is known of one file up to date. It returns how long to
+// wait for a file that is being written.
+func (f *Files) readFile(path string, now time.Time) (wait time.Duration) {
+	e := f.entry(path)
+	info, err := os.Stat(path) // through symbolic links
+	if err != nil {
+		if _, lerr := os.Lstat(path); errors.Is(lerr, fs.ErrNotExist) {
+			delete(f.known, path) // removed since the directory was read
+			return 0
+		}
+		f.failed(path, e, err)
+		return 0
+	}
+	if !info.Mode().IsRegular() {
+		f.failed(path, e, fmt.Errorf("%s is not a regular file", kindOf(info.Mode())))
+		return 0
+	}
+	s := stampOf(info)
+	if s == e.stamp {
+		return 0
+	}
+	if age := now.Sub(info.ModTime()); 0 <= age && age < settle {
+		return settle - age
+	}
+	text, err := readLimited(path)
+	if err != nil {
+		f.failed(path, e, err)
+		return 0
+	}
+	e.stamp = s
+	sum := digest(text)
+	if sum == e.sum {
+		return 0
+	}
+	e.sum = sum
+	p, unknown, err := f.cfg.Manifest.File(path, text)
+	if err != nil {
+		f.note(path, e, err.Error())
+		return 0
+	}
+	if e.bad != "" {
+		f.cfg.Log.Info("the manifest is good again", "file", path, "pod", p.Namespace+"/"+p.Name)
+	}
+	e.pod, e.bad = p, ""
+	if len(unknown) > 0 {
+		f.cfg.Log.Warn("ignored fields of a manifest that no pod has", "file", path, "fields", strings.Join(unknown, ", "))
+	}
+	return 0
+}
+
+// failed reports a file that cannot be read, and has it read anew next time.
+func (f *Files) failed(path string, e *manifestFile, err error) {
+	e.stamp, e.sum = stamp{}, [sha256.Size]byte{}
+	f.note(path, e, fmt.Sprintf("read manifest: %v", err))
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// note reports what is wrong with a file, once for each thing.
+func (f *Files) note(path string, e *manifestFile, what string) {
+	if e.bad == what {
+		return
+	}
+	e.bad = what
+	message := fmt.Sprintf("Manifest %s: %s", path, what)
+	if e.pod != nil {
+		message += "; pod " + e.pod.Namespace + "/" + e.pod.Name + " goes on as the last good manifest had it"
+	}
+	f.cfg.Log.Error("bad manifest", "file", path, "err", what, "keepsLastGood", e.pod != nil)
+	f.cfg.Events.Node(v1.EventTypeWarning, pod.EventFailedValidation, message)
+}
+
+// readLimited reads a whole file of reasonable size.
+func readLimited(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, io.LimitReader(file, maxManifest+1)); err != nil {
+		return nil, err
+	}
+	if b.Len() > maxManifest {
+		return nil, fmt.Errorf("larger than %d MiB", maxManifest>>20)
+	}
+	return b.Bytes(), nil
+}
+
+// pathWatch watches the directory that holds the manifests. For one manifest
+// that is its parent: an editor puts a new file in the place of the old one.
+type pathWatch struct {
+	path  string
+	dir   fs.FileInfo // what is watched
+	log   *slog.Logger
+	w     *fsnotify.Watcher
+	retry time.Duration
+	said  bool // that it cannot be watched
+}
+
+// ensure starts watching if that is not so already. It returns when to try again.
+func (p *pathWatch) ensure() time.Duration {
+	if p.w != nil && len(p.w.WatchList()) > 0 {
+		if _, now, err := p.target(); err == nil && os.SameFile(now, p.dir) {
+			return 0
+		}
+	}
+	p.close()
+	err := p.start()
+	if err == nil {
+		p.retry, p.said = minWatchRetry, false
+		return 0
+	}
+	if !p.said && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Warn("cannot watch the manifests; they are read from time to time", "path", p.path, "err", err)
+		p.said = true
+	}
+	wait := p.retry
+	p.retry = min(2*p.retry, maxWatchRetry)
+	return wait
+}
+
+// target is the directory to watch.
+func (p *pathWatch) target() (dir string, info fs.FileInfo, err error) {
+	dir = p.path
+	info, err = os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		dir = filepath.Dir(dir)
+		info, err = os.Stat(dir)
+	}
+	return dir, info, err
+}
+
+func (p *pathWatch) start() error {
+	dir, info, err := p.target()
+	if err != nil {
+		return err
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	if err := w.Add(dir); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	p.w, p.dir = w, info
+	return nil
+}
+
+func (p *pathWatch) changes() <-chan fsnotify.Event {
+	if p.w == nil {
+		return nil
+	}
+	return p.w.Events
+}
+
+func (p *pathWatch) errors() <-chan error {
+	if p.w == nil {
+		return nil
+	}
+	return p.w.Errors
+}
+
+// drain waits until a burst of changes is over: an editor renames, writes and
+// removes in one go. It never waits long.
+func (p *pathWatch) drain(ctx context.Context) {
+	limit := time.NewTimer(10 * quiet)
+	defer limit.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-limit.C:
+			return
+		case <-time.After(quiet):
+			return
+		case <-p.w.Events:
+		}
+	}
+}
+
+// quiet is the pause that ends a burst of changes.
+const quiet = 10 * time.Millisecond
+
+func (p *pathWatch) close() {
+	if p.w == nil {
+		return
+	}
+	if err := p.w.Close(); err != nil {
+		p.log.Warn("cannot stop watching the manifests", "path", p.path, "err", err)
+	}
+	p.w = nil
+}

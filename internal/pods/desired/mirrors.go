@@ -1,0 +1,282 @@
+package desired
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+)
+
+// podAPI is what mirror pods need of the API server.
+type podAPI interface {
+	CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error)
+	DeletePod(ctx context.Context, namespace, name string, opts metav1.DeleteOptions) error
+}
+
+// MirrorConfig holds what mirror pods are kept with. Every field is required.
+type MirrorConfig struct {
+	API podAPI
+	// Node is this node's object as last seen; false before it is registered.
+	Node func() (*v1.Node, bool)
+	// Busy reports whether a pod of this full name (name_namespace) that no
+	// source has any more is still ending: its mirror pod stays until then.
+	// Whoever answers calls PokeMirrors when the answer may have changed.
+	Busy func(fullName string) bool
+}
+
+// Mirrors sees to it that the API server has one mirror pod for each static pod,
+// and none without.
+type Mirrors struct {
+	cfg      MirrorConfig
+	store    *Store
+	nodeName string
+	log      *slog.Logger
+	now      func() time.Time
+	wake     chan struct{} // capacity 1: one waiting poke says all there is to say
+
+	// State of the goroutine in run.
+	created map[string]creation     // by full name
+	deleted map[types.UID]time.Time // mirror pods that were deleted and that the watch still shows
+	failing bool
+}
+
+// creation is a mirror pod that the API server was given and the watch has not
+// shown yet.
+type creation struct {
+	uid  types.UID
+	hash string
+	at   time.Time
+}
+
+const (
+	// unseen is how long a created mirror pod is waited for before it is
+	// created once more: it may have been deleted at once.
+	unseen = 10 * time.Second
+
+	minMirrorRetry = 500 * time.Millisecond
+	maxMirrorRetry = 10 * time.Second
+)
+
+func newMirrors(cfg MirrorConfig, s *Store, nodeName string, log *slog.Logger, now func() time.Time) *Mirrors {
+	return &Mirrors{cfg: cfg, store: s, nodeName: nodeName, log: log, now: now,
+		wake: make(chan struct{}, 1), created: map[string]creation{}, deleted: map[types.UID]time.Time{}}
+}
+
+func (m *Mirrors) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run acts whenever poked, and again after a failure.
+func (m *Mirrors) run(ctx context.Context) error {
+	retry := minMirrorRetry
+	for {
+		// Only a complete picture tells what is an orphan, or missing.
+		var again time.Duration
+		if m.store.Ready() {
+			var err error
+			if again, err = m.sync(ctx); err != nil {
+				m.report(err)
+				again, retry = retry, min(2*retry, maxMirrorRetry)
+			} else {
+				m.report(nil)
+				retry = minMirrorRetry
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.wake:
+		case <-m.untilReady():
+		case <-after(again):
+		}
+	}
+}
+
+// untilReady fires once when the store becomes ready.
+func (m *Mirrors) untilReady() <-chan struct{} {
+	if m.store.Ready() {
+		return nil
+	}
+	return m.store.ReadyC()
+}
+
+// report says once that mirror pods cannot be kept, and once that they can.
+func (m *Mirrors) report(err error) {
+	switch {
+	case err != nil && !m.failing:
+		m.log.Warn("cannot keep the mirror pods; the static pods run all the same", "err", err)
+	case err == nil && m.failing:
+		m.log.Info("mirror pods are kept again")
+	}
+	m.failing = err != nil
+}
+
+// sync takes every step that is due. again is when to look once more.
+func (m *Mirrors) sync(ctx context.Context) (again time.Duration, err error) {
+	static, mirrors := m.store.staticAndMirrors()
+	node, known := m.cfg.Node()
+	m.forgetSeen(static, mirrors)
+	steps := planMirrors(mirrorInput{
+		Static: static, Mirrors: mirrors, Created: m.created, Now: m.now(), Busy: m.cfg.Busy,
+		NodeKnown: known && node.UID != "" && node.DeletionTimestamp == nil,
+	})
+	var failed []error
+	for _, step := range steps.do {
+		if err := m.take(ctx, step, node); err != nil && ctx.Err() == nil {
+			failed = append(failed, err)
+		}
+	}
+	return steps.wait, errors.Join(failed...)
+}
+
+// forgetSeen drops what the watch has shown meanwhile: creations that have
+// arrived, deletions that are through. Mirror pods whose deletion is under way
+// are taken out of mirrors.
+func (m *Mirrors) forgetSeen(static map[string]*v1.Pod, mirrors map[string][]*v1.Pod) {
+	shown := map[types.UID]bool{}
+	for name, list := range mirrors {
+		for _, p := range list {
+			shown[p.UID] = true
+			if m.created[name].uid == p.UID {
+				delete(m.created, name)
+			}
+		}
+		mirrors[name] = slices.DeleteFunc(list, func(p *v1.Pod) bool {
+			at, ok := m.deleted[p.UID]
+			return ok && m.now().Before(at.Add(unseen))
+		})
+	}
+	maps.DeleteFunc(m.deleted, func(uid types.UID, _ time.Time) bool { return !shown[uid] })
+	maps.DeleteFunc(m.created, func(name string, _ creation) bool { return static[name] == nil })
+}
+
+func (m *Mirrors) take(ctx context.Context, step mirrorStep, node *v1.Node) error {
+	p := step.pod
+	if step.remove {
+		m.log.Info("deleting mirror pod", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "reason", step.reason)
+		err := m.cfg.API.DeletePod(ctx, p.Namespace, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: ptr.To[int64](0),
+			Preconditions:      &metav1.Preconditions{UID: &p.UID},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete mirror pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		m.deleted[p.UID] = m.now()
+		return nil
+	}
+	made, err := m.cfg.API.CreatePod(ctx, mirrorOf(p, node))
+	if err != nil {
+		return fmt.Errorf("create mirror pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	m.created[pod.FullName(p)] = creation{uid: made.UID, hash: p.Annotations[pod.AnnotationConfigHash], at: m.now()}
+	return nil
+}
+
+// mirrorOf is the pod to show for a static pod.
+func mirrorOf(p *v1.Pod, node *v1.Node) *v1.Pod {
+	annotations := maps.Clone(p.Annotations)
+	annotations[pod.AnnotationConfigMirror] = p.Annotations[pod.AnnotationConfigHash]
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID, Controller: ptr.To(true),
+			}},
+		},
+		Spec: p.Spec,
+	}
+}
+
+// mirrorInput is everything the decision about mirror pods goes by.
+type mirrorInput struct {
+	Static    map[string]*v1.Pod   // by full name
+	Mirrors   map[string][]*v1.Pod // by full name
+	Created   map[string]creation
+	Busy      func(fullName string) bool
+	NodeKnown bool
+	Now       time.Time
+}
+
+type mirrorStep struct {
+	pod    *v1.Pod // the mirror pod to remove, or the static pod to show
+	remove bool
+	reason string
+}
+
+type mirrorPlan struct {
+	do   []mirrorStep
+	wait time.Duration // until the next look; zero for none
+}
+
+// planMirrors decides what to do now. While an older pod of a name is ending,
+// its mirror pod is left to show that.
+func planMirrors(in mirrorInput) mirrorPlan {
+	var plan mirrorPlan
+	for _, name := range slices.Sorted(maps.Keys(in.Mirrors)) {
+		want := in.Static[name]
+		for _, m := range in.Mirrors[name] {
+			reason := ""
+			switch {
+			case want == nil:
+				reason = "its static pod is gone"
+			case !isMirrorOf(m, want):
+				reason = "it shows an older version"
+			case m.DeletionTimestamp != nil:
+				reason = "it is being deleted; the static pod is not"
+			}
+			if reason != "" && !in.Busy(name) {
+				plan.do = append(plan.do, mirrorStep{pod: m, remove: true, reason: reason})
+			}
+		}
+	}
+	if !in.NodeKnown {
+		return plan // whoever learns of the node pokes
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Static)) {
+		want := in.Static[name]
+		held := slices.ContainsFunc(in.Mirrors[name], func(m *v1.Pod) bool { return isMirrorOf(m, want) && m.DeletionTimestamp == nil })
+		if held || in.Busy(name) {
+			continue
+		}
+		if c, ok := in.Created[name]; ok && c.hash == want.Annotations[pod.AnnotationConfigHash] {
+			if left := c.at.Add(unseen).Sub(in.Now); left > 0 {
+				if plan.wait == 0 || left < plan.wait {
+					plan.wait = left
+				}
+				continue
+			}
+		}
+		plan.do = append(plan.do, mirrorStep{pod: want, reason: "it has none"})
+	}
+	return plan
+}
+
+// staticAndMirrors are both sides of what Mirrors compares, by full name.
+func (s *Store) staticAndMirrors() (static map[string]*v1.Pod, mirrors map[string][]*v1.Pod) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	static, mirrors = map[string]*v1.Pod{}, map[string][]*v1.Pod{}
+	for _, source := range []pod.Source{pod.SourceHTTP, pod.SourceFile} {
+		for _, p := range s.pods[source] {
+			static[pod.FullName(p)] = p
+		}
+	}
+	for _, m := range s.shown {
+		mirrors[pod.FullName(m)] = append(mirrors[pod.FullName(m)], m)
+	}
+	return static, mirrors
+}

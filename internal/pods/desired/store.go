@@ -1,0 +1,379 @@
+package desired
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// Pod is one pod that should run. Both objects are shared and never changed.
+type Pod struct {
+	Spec   *v1.Pod
+	Source pod.Source
+	// Mirror is the API server's picture of a static pod; nil if there is none,
+	// or only one of an older version of the pod.
+	Mirror *v1.Pod
+}
+
+// Source finds pods in one place.
+type Source interface {
+	// Name is one of the three kinds; a Store has at most one of each.
+	Name() pod.Source
+	// Run hands pods to the sink until ctx ends. The first Replace tells that
+	// the source has been read once.
+	Run(ctx context.Context, to Sink) error
+}
+
+// Sink takes what a source found.
+type Sink interface {
+	Replace([]*v1.Pod) // these are all
+	Set(*v1.Pod)       // this one is new or changed
+	Remove(types.UID)  // this one is gone
+}
+
+// Config holds what a Store is built from. Every field but Mirrors is required.
+type Config struct {
+	NodeName string
+	Sources  []Source
+	Events   pod.Events
+	OnChange func(types.UID) // called after each change of a pod or its mirror; must not block
+	// Mirrors keeps mirror pods; nil without an API server.
+	Mirrors *MirrorConfig
+	Log     *slog.Logger
+	Now     func() time.Time // nil: the time of day
+}
+
+// Store is what should run. Its methods are safe for concurrent use and do not
+// block.
+type Store struct {
+	cfg     Config
+	mirrors *Mirrors // nil without an API server
+	ready   chan struct{}
+
+	mu      sync.RWMutex
+	pods    map[pod.Source]map[types.UID]*v1.Pod
+	shown   map[types.UID]*v1.Pod // mirror pods by their own UID
+	waiting map[pod.Source]bool   // sources that have not delivered
+}
+
+// New makes a Store. Nothing is read before Run.
+func New(cfg Config) *Store {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Store{
+		cfg:     cfg,
+		ready:   make(chan struct{}),
+		pods:    map[pod.Source]map[types.UID]*v1.Pod{},
+		shown:   map[types.UID]*v1.Pod{},
+		waiting: map[pod.Source]bool{},
+	}
+	for _, src := range cfg.Sources {
+		s.pods[src.Name()] = map[types.UID]*v1.Pod{}
+		s.waiting[src.Name()] = true
+	}
+	if len(cfg.Sources) == 0 {
+		close(s.ready)
+	}
+	if cfg.Mirrors != nil {
+		s.mirrors = newMirrors(*cfg.Mirrors, s, cfg.NodeName, cfg.Log, cfg.Now)
+	}
+	return s
+}
+
+// Run reads the sources and keeps the mirror pods until ctx ends, or one of
+// them cannot go on.
+func (s *Store) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, src := range s.cfg.Sources {
+		g.Go(func() error {
+			if err := src.Run(ctx, &sink{s, src.Name()}); err != nil {
+				return fmt.Errorf("read pods from %s: %w", src.Name(), err)
+			}
+			return nil
+		})
+	}
+	if s.mirrors != nil {
+		g.Go(func() error { return s.mirrors.run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Get tells the specification of a pod and, for a static pod, the API server's
+// picture of it, if there is one.
+func (s *Store) Get(uid types.UID) (spec, mirror *v1.Pod, known bool) {
+	p, ok := s.Lookup(uid)
+	return p.Spec, p.Mirror, ok
+}
+
+// Lookup is Get with the source.
+func (s *Store) Lookup(uid types.UID) (Pod, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for source, pods := range s.pods {
+		if p, ok := pods[uid]; ok {
+			return s.describeLocked(p, source), true
+		}
+	}
+	return Pod{}, false
+}
+
+// UIDs are those of all pods.
+func (s *Store) UIDs() []types.UID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []types.UID
+	for _, pods := range s.pods {
+		out = slices.AppendSeq(out, maps.Keys(pods))
+	}
+	return out
+}
+
+// All are the pods, mirror pods aside, by namespace and name.
+func (s *Store) All() []Pod {
+	s.mu.RLock()
+	var out []Pod
+	for source, pods := range s.pods {
+		for _, p := range pods {
+			out = append(out, s.describeLocked(p, source))
+		}
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(out, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(a.Spec.Namespace, b.Spec.Namespace), cmp.Compare(a.Spec.Name, b.Spec.Name), cmp.Compare(a.Spec.UID, b.Spec.UID))
+	})
+	return out
+}
+
+// ByName finds a pod by its name. Where two sources have a pod of one name, the
+// API server's is found last.
+func (s *Store) ByName(namespace, name string) (Pod, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, source := range []pod.Source{pod.SourceFile, pod.SourceHTTP, pod.SourceAPI} {
+		for _, p := range s.pods[source] {
+			if p.Name == name && p.Namespace == namespace {
+				return s.describeLocked(p, source), true
+			}
+		}
+	}
+	return Pod{}, false
+}
+
+// Ready reports whether every source has delivered once.
+func (s *Store) Ready() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// ReadyC is closed when every source has delivered once.
+func (s *Store) ReadyC() <-chan struct{} { return s.ready }
+
+// PokeMirrors has the mirror pods looked at: the node was registered, or a pod
+// has ended whose mirror waited for that.
+func (s *Store) PokeMirrors() {
+	if s.mirrors != nil {
+		s.mirrors.poke()
+	}
+}
+
+func (s *Store) describeLocked(p *v1.Pod, source pod.Source) Pod {
+	out := Pod{Spec: p, Source: source}
+	if source == pod.SourceAPI {
+		return out
+	}
+	for _, m := range s.shown {
+		if isMirrorOf(m, p) {
+			out.Mirror = m
+		}
+	}
+	return out
+}
+
+// isMirrorOf reports whether m shows this version of the static pod p.
+func isMirrorOf(m, p *v1.Pod) bool {
+	return m.Name == p.Name && m.Namespace == p.Namespace &&
+		m.Annotations[pod.AnnotationConfigMirror] == p.Annotations[pod.AnnotationConfigHash]
+}
+
+// sink is where one source delivers.
+type sink struct {
+	s    *Store
+	name pod.Source
+}
+
+func (k *sink) Replace(pods []*v1.Pod) {
+	pods = k.s.dropDuplicates(k.name, pods)
+	keep := make(map[types.UID]bool, len(pods))
+	for _, p := range pods {
+		keep[p.UID] = true
+	}
+	var gone []types.UID
+	k.s.mu.RLock()
+	for uid := range k.s.pods[k.name] {
+		if !keep[uid] {
+			gone = append(gone, uid)
+		}
+	}
+	if k.name == pod.SourceAPI {
+		for uid := range k.s.shown {
+			if !keep[uid] {
+				gone = append(gone, uid)
+			}
+		}
+	}
+	k.s.mu.RUnlock()
+	// The old version of a static pod leaves before the new one comes.
+	for _, uid := range gone {
+		k.Remove(uid)
+	}
+	for _, p := range pods {
+		k.Set(p)
+	}
+	k.s.delivered(k.name)
+}
+
+func (k *sink) Set(p *v1.Pod) {
+	s := k.s
+	s.mu.Lock()
+	if k.name == pod.SourceAPI && pod.IsMirror(p) {
+		old := s.shown[p.UID]
+		s.shown[p.UID] = p
+		static, known := s.staticLocked(pod.FullName(p))
+		s.mu.Unlock()
+		if old == nil || classify(old, p) != "" {
+			s.mirrorChanged(static, known)
+		}
+		return
+	}
+	old := s.pods[k.name][p.UID]
+	p = s.mark(p, old, k.name)
+	s.pods[k.name][p.UID] = p
+	s.mu.Unlock()
+
+	change := changeAdd
+	if old != nil {
+		change = classify(old, p)
+	}
+	if change == "" {
+		return
+	}
+	s.changed(change, k.name, p)
+}
+
+func (k *sink) Remove(uid types.UID) {
+	s := k.s
+	s.mu.Lock()
+	if m, ok := s.shown[uid]; ok && k.name == pod.SourceAPI {
+		delete(s.shown, uid)
+		static, known := s.staticLocked(pod.FullName(m))
+		s.mu.Unlock()
+		s.mirrorChanged(static, known)
+		return
+	}
+	p, ok := s.pods[k.name][uid]
+	delete(s.pods[k.name], uid)
+	s.mu.Unlock()
+	if ok {
+		s.changed(changeRemove, k.name, p)
+	}
+}
+
+// changed tells everybody concerned about one pod.
+func (s *Store) changed(change string, source pod.Source, p *v1.Pod) {
+	s.cfg.Log.Log(context.Background(), slog.Level(-2), change, "source", source, "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	s.cfg.OnChange(p.UID)
+	if source != pod.SourceAPI {
+		s.PokeMirrors()
+	}
+}
+
+func (s *Store) mirrorChanged(static types.UID, known bool) {
+	if known {
+		s.cfg.OnChange(static)
+	}
+	s.PokeMirrors()
+}
+
+// staticLocked finds the static pod of a full name.
+func (s *Store) staticLocked(fullName string) (types.UID, bool) {
+	for _, source := range []pod.Source{pod.SourceFile, pod.SourceHTTP} {
+		for uid, p := range s.pods[source] {
+			if pod.FullName(p) == fullName {
+				return uid, true
+			}
+		}
+	}
+	return "", false
+}
+
+func (s *Store) delivered(source pod.Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waiting[source] {
+		return
+	}
+	delete(s.waiting, source)
+	if len(s.waiting) == 0 {
+		close(s.ready)
+	}
+}
+
+// mark puts the agent's own annotations on a pod: where it came from and when it
+// was first seen. Whatever the pod brings under these names does not count.
+func (s *Store) mark(p, old *v1.Pod, source pod.Source) *v1.Pod {
+	seen := s.cfg.Now().Format(time.RFC3339Nano)
+	if old != nil {
+		seen = old.Annotations[pod.AnnotationConfigSeen]
+	}
+	// A shallow copy with a map of its own: the rest is shared and not changed.
+	marked := *p
+	marked.Annotations = maps.Clone(p.Annotations)
+	if marked.Annotations == nil {
+		marked.Annotations = map[string]string{}
+	}
+	marked.Annotations[pod.AnnotationConfigSource] = string(source)
+	marked.Annotations[pod.AnnotationConfigSeen] = seen
+	return &marked
+}
+
+// dropDuplicates keeps the first pod of each name. Only sources that no API
+// server watches over can have two.
+func (s *Store) dropDuplicates(source pod.Source, pods []*v1.Pod) []*v1.Pod {
+	if source == pod.SourceAPI {
+		return pods
+	}
+	var out []*v1.Pod
+	seen := map[string]bool{}
+	for _, p := range pods {
+		name := pod.FullName(p)
+		if seen[name] {
+			s.reportDuplicate(source, p)
+			continue
+		}
+		seen[name] = true
+		out = append(out, p)
+	}
+	return out
+}
+
+func (s *Store) reportDuplicate(source pod.Source, p *v1.Pod) {
+	message := fmt.Sprintf("Error validating pod %s from %s due to duplicate pod name %q, ignoring", p.Namespace+"/"+p.Name, source, p.Name)
+	s.cfg.Log.Warn("ignored a pod whose name another one has", "source", source, "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedValidation, message)
+}

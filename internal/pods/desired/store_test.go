@@ -1,0 +1,146 @@
+package desired
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
+	parity.Proves(t, "SRC-15")
+	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
+	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	if s.Ready() {
+		t.Fatal("ready before anything was delivered")
+	}
+	file.replace(staticPod("a", "1"))
+	api.deliver(func(to Sink) { to.Set(apiPod("b", "2")) })
+	if s.Ready() {
+		t.Error("ready before the API server was listed")
+	}
+	api.replace()
+	<-s.ReadyC()
+	if got := names(s.All()); got != "file/a" {
+		t.Errorf("pods = %s: a list replaces what was there", got)
+	}
+}
+
+func TestChangesOfAnAPIPod(t *testing.T) {
+	parity.Proves(t, "SRC-13", "SRC-14")
+	r, api := newRecorder(), newScript(pod.SourceAPI)
+	seen := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	s := start(t, Config{NodeName: "node1", Sources: []Source{api}, Events: r, OnChange: r.changed, Log: r.logger(), Now: func() time.Time { return seen }})
+	edit := func(f func(*v1.Pod)) *v1.Pod {
+		p := apiPod("a", "1")
+		p.Annotations = map[string]string{pod.AnnotationConfigSource: "file", "mine": "1"}
+		f(p)
+		return p
+	}
+	set := func(p *v1.Pod) { api.deliver(func(to Sink) { to.Set(p) }) }
+	now := metav1.Now()
+	for _, step := range []struct {
+		name, log string
+		pod       *v1.Pod
+	}{
+		{"first sight", changeAdd, edit(func(*v1.Pod) {})},
+		{"nothing new but its version", "", edit(func(p *v1.Pod) { p.ResourceVersion = "2" })},
+		{"annotations of ours", "", edit(func(p *v1.Pod) { p.Annotations[pod.AnnotationConfigSeen] = "never" })},
+		{"annotations of others", changeUpdate, edit(func(p *v1.Pod) { p.Annotations["mine"] = "2" })},
+		{"labels", changeUpdate, edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
+		{"specification", changeUpdate, edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" })},
+		{"status", changeReconcile, edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
+		{"deletion", changeDelete, edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
+		{"shorter grace", changeDelete, edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
+	} {
+		r.log.Reset()
+		set(step.pod)
+		if changes := r.takeChanges(); (len(changes) > 0) != (step.log != "") {
+			t.Errorf("%s: woke %v", step.name, changes)
+		}
+		if step.log != "" && r.logged(step.log) != 1 {
+			t.Errorf("%s: no %q in the log:\n%s", step.name, step.log, r.log.String())
+		}
+		got, mirror, ok := s.Get("1")
+		if !ok || mirror != nil || got.Annotations[pod.AnnotationConfigSource] != "api" || got.Annotations[pod.AnnotationConfigSeen] != "2026-01-02T03:04:05.000000006Z" {
+			t.Errorf("%s: annotations %v", step.name, got.Annotations)
+		}
+		if step.pod.ResourceVersion != got.ResourceVersion {
+			t.Errorf("%s: version %s is not kept", step.name, step.pod.ResourceVersion)
+		}
+	}
+	r.log.Reset()
+	api.deliver(func(to Sink) { to.Remove("1") })
+	if _, _, ok := s.Get("1"); ok || r.logged(changeRemove) != 1 || len(r.takeChanges()) != 1 {
+		t.Errorf("removal: still there %v, log:\n%s", ok, r.log.String())
+	}
+}
+
+func TestDuplicateNamesInOneSource(t *testing.T) {
+	parity.Proves(t, "SRC-12")
+	r, file := newRecorder(), newScript(pod.SourceFile)
+	s := start(t, Config{NodeName: "node1", Sources: []Source{file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	file.replace(staticPod("a", "1"), staticPod("b", "2"), staticPod("a", "3"))
+	if got := names(s.All()); got != "file/a file/b" {
+		t.Errorf("pods = %s", got)
+	}
+	if _, _, ok := s.Get("1"); !ok {
+		t.Error("the first of two pods must stay")
+	}
+	if ev := r.takeEvents(); len(ev) != 1 || ev[0] != `a FailedValidation Error validating pod default/a from file due to duplicate pod name "a", ignoring` {
+		t.Errorf("events = %q", ev)
+	}
+}
+
+func TestANewStaticVersionReplacesTheOld(t *testing.T) {
+	r, file := newRecorder(), newScript(pod.SourceFile)
+	s := start(t, Config{NodeName: "node1", Sources: []Source{file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	file.replace(staticPod("a", "1"))
+	r.takeChanges()
+	file.replace(staticPod("a", "2"))
+	if got := r.takeChanges(); !slices.Equal(got, []types.UID{"1", "2"}) {
+		t.Errorf("woken %v: the old leaves before the new comes", got)
+	}
+	file.replace(staticPod("a", "2"))
+	if got := r.takeChanges(); len(got) != 0 {
+		t.Errorf("woken %v by the same pod", got)
+	}
+	if p, ok := s.ByName("default", "a"); !ok || p.Spec.UID != "2" {
+		t.Errorf("ByName = %v %v", p.Spec, ok)
+	}
+}
+
+func TestMirrorsBelongToOneVersion(t *testing.T) {
+	parity.Proves(t, "SRC-21")
+	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
+	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	file.replace(staticPod("a", "1"))
+	api.replace(mirrorPod("a", "m1", "1"), mirrorPod("other", "m2", "1"))
+	if got := r.takeChanges(); !slices.Equal(got, []types.UID{"1", "1"}) {
+		t.Errorf("woken %v: once as a pod, once for its mirror", got)
+	}
+	if _, m, _ := s.Get("1"); m == nil || m.UID != "m1" {
+		t.Errorf("mirror = %v", m)
+	}
+	if got := names(s.All()); got != "file/a" {
+		t.Errorf("pods = %s: mirror pods are not pods to run", got)
+	}
+	if _, _, ok := s.Get("m1"); ok {
+		t.Error("a mirror pod is known as a pod")
+	}
+	api.deliver(func(to Sink) { to.Set(mirrorPod("a", "m1", "0")) })
+	if _, m, _ := s.Get("1"); m != nil {
+		t.Errorf("a mirror of another version is taken for this one's")
+	}
+	api.replace()
+	if _, m, known := s.Get("1"); m != nil || !known {
+		t.Errorf("after the mirror went: mirror %v, known %v", m, known)
+	}
+}
