@@ -104,7 +104,9 @@ func TestEnv(t *testing.T) {
 		},
 		{name: "no limit is what the node has", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}, {Name: "C", ValueFrom: amount("requests.cpu", "")}}}, want: "A=2 B=24006 C=0"},
 		{
-			name: "or what the pod has", pod: func(p *v1.Pod) { p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "64Gi")} },
+			name: "or what the pod has", pod: func(p *v1.Pod) {
+				p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "64Gi")}
+			},
 			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}}}, want: "A=1 B=24006",
 		},
 		{

@@ -31,7 +31,6 @@ type fakeRuntime struct {
 	mu     sync.Mutex
 	stops  []int64          // timeouts of StopContainer, in order
 	images int              // calls of ImageStatus
-	execs  []time.Duration  // how long each ExecSync took
 	fail   map[string]error // by method
 }
 
@@ -66,12 +65,6 @@ func (f *fakeRuntime) ImageStatus(ctx context.Context, req *runtimeapi.ImageStat
 }
 
 func (f *fakeRuntime) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	begin := time.Now()
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.execs = append(f.execs, time.Since(begin))
-	}()
 	if req.GetTimeout() != 0 {
 		return nil, fmt.Errorf("hook has a timeout of its own: %d", req.GetTimeout())
 	}

@@ -136,7 +136,7 @@ func goldenMounts(b bench, p *v1.Pod, c *v1.Container) pod.Contribution {
 }
 
 func TestContainersAreThoseOfUpstream(t *testing.T) {
-	parity.Proves(t, "RT-12", "RT-13", "RT-14", "RT-15", "RES-10", "LIFE-81", "LIFE-86", "LIFE-87", "LIFE-91", "LIFE-107", "LIFE-108")
+	parity.Proves(t, "RT-12", "RT-13", "RT-14", "RT-15", "RES-10", "LIFE-81", "LIFE-86", "LIFE-87", "LIFE-107", "LIFE-108", "RT-42")
 	for _, tc := range []struct{ pod, container string }{
 		{"guaranteed", "main"},
 		{"burstable", "init"},
@@ -161,6 +161,9 @@ func TestContainersAreThoseOfUpstream(t *testing.T) {
 			want := &runtimeapi.ContainerConfig{}
 			golden(t, "container-"+tc.pod+"-"+tc.container, b, want)
 
+			if i, err := os.Stat(filepath.Join(b.logs, "ref_"+p.Name+"_"+string(p.UID), c.Name)); err != nil || i.Mode().Perm() != 0o755 {
+				t.Errorf("log directory is %v, %v; want mode 0755", i, err)
+			}
 			log := got.Mounts[len(got.Mounts)-1]
 			if !regexp.MustCompile(`/[0-9a-f]{8}$`).MatchString(log.HostPath) {
 				t.Errorf("termination log is %s, want a name of 8 hex digits", log.HostPath)

@@ -28,7 +28,7 @@ func list(kv ...string) v1.ResourceList {
 const gi = int64(1) << 30
 
 func TestContainerResources(t *testing.T) {
-	parity.Proves(t, "RES-09", "RES-10", "RES-12", "RES-14", "LIFE-122", "LIFE-132")
+	parity.Proves(t, "RES-10", "LIFE-132")
 	on := cpuRules{quota: true, period: 100000}
 	v1Kernel, v2Kernel := Kernel{SwapController: true}, Kernel{CgroupV2: true, SwapController: true}
 	type res = runtimeapi.LinuxContainerResources
@@ -147,7 +147,7 @@ func TestOOMScore(t *testing.T) {
 }
 
 func TestSandboxResources(t *testing.T) {
-	parity.Proves(t, "RT-17", "LIFE-117")
+	parity.Proves(t, "RT-17")
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{
 		Overhead: list("cpu", "100m", "memory", "1Gi"),
 		Containers: []v1.Container{

@@ -92,7 +92,9 @@ func TestContainerSecurity(t *testing.T) {
 		},
 		{
 			name: "processes of another container", in: securityInput{targetID: "c1"},
-			want: plain(func(s *sc) { s.NamespaceOptions.Pid, s.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, "c1" }),
+			want: plain(func(s *sc) {
+				s.NamespaceOptions.Pid, s.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, "c1"
+			}),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -218,7 +220,7 @@ func TestCheckNonRoot(t *testing.T) {
 }
 
 func TestSandboxSecurity(t *testing.T) {
-	parity.Proves(t, "LIFE-112", "LIFE-115")
+	parity.Proves(t, "LIFE-112")
 	p := simplePod(func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{Privileged: ptr.To(true)} })
 	p.Spec.SecurityContext = &v1.PodSecurityContext{
 		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined},

@@ -1,0 +1,132 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+func TestNextAttempt(t *testing.T) {
+	parity.Proves(t, "RT-16")
+	for _, tc := range []struct {
+		name  string
+		files []string
+		want  int
+	}{
+		{"no logs", nil, 0},
+		{"one log", []string{"0.log"}, 1},
+		{"the highest, by number", []string{"9.log", "10.log", "2.log"}, 11},
+		{"rotated logs count", []string{"0.log", "3.log.20260102-030405", "2.log.20260102-030405.gz"}, 4},
+		{"other files do not", []string{"7.txt", "x8.log", "9.logs", "-1.log", "+5.log", "0.log", "99999999999999.log"}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := nextAttempt(tc.files); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNextAttemptReadsTheLogDirectory(t *testing.T) {
+	parity.Proves(t, "RT-16")
+	b := newBench(t, nil)
+	ref := pod.Ref{UID: "uid-1", Namespace: "ns", Name: "web"}
+	if n, err := b.NextAttempt(ref, "main"); n != 0 || err != nil {
+		t.Errorf("without a directory: %d, %v", n, err)
+	}
+	dir := filepath.Join(b.logs, "ns_web_uid-1", "main")
+	if err := os.MkdirAll(filepath.Join(dir, "7.log"), 0o755); err != nil { // a directory is no log
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "4.log"))
+	if n, err := b.NextAttempt(ref, "main"); n != 5 || err != nil {
+		t.Errorf("after attempt 4: %d, %v", n, err)
+	}
+}
+
+func write(t *testing.T, files ...string) {
+	t.Helper()
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLegacyLogLink(t *testing.T) {
+	parity.Proves(t, "RT-43")
+	id := strings.Repeat("f", 64)
+	ref := pod.Ref{Namespace: "ns", Name: "web"}
+	if got, want := legacyLogLink("/c", ref, "main", id), "/c/web_ns_main-"+id+".log"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	ref.Name = strings.Repeat("n", 253)
+	if got := filepath.Base(legacyLogLink("/c", ref, "main", id)); len(got) != 255 || !strings.HasSuffix(got, ".log") || !strings.HasPrefix(got, ref.Name[:251]) {
+		t.Errorf("a long name becomes %d characters: %s", len(got), got)
+	}
+}
+
+func TestRemovingAContainerTakesItsLogs(t *testing.T) {
+	parity.Proves(t, "RT-48", "RT-43")
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	s := b.startOf(p, b.run(t, p))
+	s.Attempt = 1
+	id, failure := b.StartContainer(t.Context(), s)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	dir := filepath.Join(b.logs, "ns_web_uid-1", "main")
+	log := filepath.Join(dir, "1.log")
+	link := filepath.Join(b.cfg.ContainerLogsDir, "web_ns_main-"+id+".log")
+	if to, err := os.Readlink(link); err != nil || to != log {
+		t.Errorf("link leads to %q, %v; want %s", to, err, log)
+	}
+	write(t, log+".20260102-030405", log+".20260101-030405.gz", filepath.Join(dir, "11.log"), filepath.Join(dir, "0.log"))
+	c := pod.Container{ID: id, Name: "main", LogPath: log}
+	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"0.log", "11.log"}) {
+		t.Errorf("left are %q, want those of other attempts", left)
+	}
+	if _, err := os.Lstat(link); !os.IsNotExist(err) {
+		t.Errorf("the link is still there: %v", err)
+	}
+	if n := len(b.runtime.Pods()[0].Containers); n != 0 {
+		t.Errorf("%d containers are left", n)
+	}
+	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+		t.Errorf("removing it again: %v", err)
+	}
+}
+
+func TestNoLinkWithoutALog(t *testing.T) {
+	parity.Proves(t, "RT-43")
+	b := newBench(t, nil)
+	if err := b.linkLegacyLog(pod.Ref{Namespace: "ns", Name: "web"}, "main", "id", "/nonexistent/0.log"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(legacyLogLink(b.cfg.ContainerLogsDir, pod.Ref{Namespace: "ns", Name: "web"}, "main", "id")); !os.IsNotExist(err) {
+		t.Errorf("a link to nowhere: %v", err)
+	}
+}

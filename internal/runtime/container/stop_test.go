@@ -1,0 +1,236 @@
+package container
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+func preStop(h v1.LifecycleHandler) func(*v1.Container) {
+	return func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PreStop: &h} }
+}
+
+func exec(cmd ...string) v1.LifecycleHandler {
+	return v1.LifecycleHandler{Exec: &v1.ExecAction{Command: cmd}}
+}
+
+func sleeping(s int64) v1.LifecycleHandler {
+	return v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: s}}
+}
+
+// started runs the pod's container and forgets the events of it.
+func started(t *testing.T, b bench, p *v1.Pod) Stop {
+	t.Helper()
+	s := b.startOf(p, b.run(t, p))
+	id, failure := b.StartContainer(t.Context(), s)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	b.events.lines = nil
+	config := b.runtime.Pods()[0].Containers[0].Config
+	return Stop{Pod: p, Spec: s.Container, PodIPs: s.PodIPs, Container: pod.Container{ID: id, Name: "main", Annotations: config.Annotations}}
+}
+
+const killing = "web/main Normal Killing Stopping container main"
+
+func TestStop(t *testing.T) {
+	parity.Proves(t, "LIFE-53", "LIFE-56", "LIFE-57", "LIFE-60")
+	for _, tc := range []struct {
+		name    string
+		change  func(*v1.Container)
+		grace   time.Duration
+		message string
+		timeout int64         // sent to the runtime
+		took    time.Duration // before it was
+		events  []string
+	}{
+		{name: "the whole grace is the container's", grace: 30 * time.Second, timeout: 30, events: []string{killing}},
+		{name: "parts of a second are rounded up", grace: 2500 * time.Millisecond, timeout: 3, events: []string{killing}},
+		{name: "a second is too little", grace: time.Second, timeout: 2, events: []string{killing}},
+		{name: "so is none", grace: 0, timeout: 2, events: []string{killing}},
+		{name: "a reason is told", grace: 5 * time.Second, timeout: 5, message: "Container main failed liveness probe, will be restarted", events: []string{"web/main Normal Killing Container main failed liveness probe, will be restarted"}},
+		{name: "the hook's time is subtracted", change: preStop(sleeping(3)), grace: 10 * time.Second, timeout: 7, took: 3 * time.Second, events: []string{killing}},
+		{name: "a hook of no time", change: preStop(sleeping(0)), grace: 10 * time.Second, timeout: 10, events: []string{killing}},
+		{name: "a hook does not outlast the grace", change: preStop(sleeping(60)), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing}},
+		{name: "a command does not either", change: preStop(exec("sleep", "60")), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing}},
+		{name: "without grace there is no hook", change: preStop(sleeping(3)), timeout: 2, events: []string{killing}},
+		{name: "a failing hook does not keep it from stopping", change: preStop(exec("false")), grace: 10 * time.Second, timeout: 10, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
+		{name: "a hook without a kind fails", change: preStop(v1.LifecycleHandler{}), grace: 10 * time.Second, timeout: 10, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
+		{name: "a hook may take its time", change: preStop(exec("sleep", "4")), grace: 10 * time.Second, timeout: 6, took: 4 * time.Second, events: []string{killing}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				s := started(t, b, simplePod(tc.change))
+				s.Grace, s.Message = tc.grace, tc.message
+				begin := time.Now()
+				if err := b.StopContainer(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				if !slices.Equal(b.runtime.stops, []int64{tc.timeout}) {
+					t.Errorf("sent timeouts %d, want %d", b.runtime.stops, tc.timeout)
+				}
+				if got := b.events.all(); !slices.Equal(got, tc.events) {
+					t.Errorf("events %q, want %q", got, tc.events)
+				}
+				if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 exited 143" {
+					t.Errorf("runtime holds %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStopOfAnUnknownPod(t *testing.T) {
+	parity.Proves(t, "RT-18", "RT-13")
+	for _, tc := range []struct {
+		name        string
+		annotations map[string]string // instead of those written on the container
+		grace       time.Duration
+		timeout     int64
+		took        time.Duration
+		hookFailed  bool
+	}{
+		{name: "grace and hook are read from the container", grace: OwnGrace, timeout: 17, took: 3 * time.Second},
+		{name: "a grace that is given counts", grace: 5 * time.Second, timeout: 2, took: 3 * time.Second},
+		{name: "nothing written: the usual grace", annotations: map[string]string{}, grace: OwnGrace, timeout: 30},
+		{name: "a deletion's grace counts", annotations: map[string]string{pod.AnnotationDeletionGracePeriod: "4", pod.AnnotationTerminationGracePeriod: "20"}, grace: OwnGrace, timeout: 4},
+		{name: "what cannot be read does not keep it alive", annotations: map[string]string{pod.AnnotationPreStopHandler: "{", pod.AnnotationPorts: "[", pod.AnnotationTerminationGracePeriod: "x"}, grace: OwnGrace, timeout: 30},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				p := simplePod(preStop(sleeping(3)))
+				p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](20)
+				s := started(t, b, p)
+				s.Pod, s.Spec, s.Ref, s.Grace = nil, nil, pod.RefOf(p), tc.grace
+				if tc.annotations != nil {
+					s.Container.Annotations = tc.annotations
+				}
+				begin := time.Now()
+				if err := b.StopContainer(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				if !slices.Equal(b.runtime.stops, []int64{tc.timeout}) {
+					t.Errorf("sent timeouts %d, want %d", b.runtime.stops, tc.timeout)
+				}
+				if got := b.events.all(); !slices.Equal(got, []string{killing}) {
+					t.Errorf("events %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStoppingWhatIsGone(t *testing.T) {
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	if err := b.StopContainer(t.Context(), Stop{Pod: p, Container: pod.Container{ID: "nobody", Name: "main"}, Grace: time.Second}); err != nil {
+		t.Error(err)
+	}
+	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), pod.Container{ID: "nobody", Name: "main", LogPath: "/nonexistent/0.log"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		s := started(t, b, simplePod(preStop(sleeping(60))))
+		s.Grace = time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.StopContainer(ctx, s); err == nil {
+			t.Error("no error though nothing was stopped")
+		}
+		if got := b.events.all(); !slices.Equal(got, []string{killing}) {
+			t.Errorf("events %q, want no failed hook", got)
+		}
+	})
+}
+
+func TestPostStart(t *testing.T) {
+	parity.Proves(t, "LIFE-52", "LIFE-54")
+	postStart := func(h v1.LifecycleHandler) func(*v1.Container) {
+		return func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PostStart: &h} }
+	}
+	upAndDown := []string{"web/main Normal Created Container created", "web/main Normal Started Container started"}
+	for _, tc := range []struct {
+		name    string
+		change  func(*v1.Container)
+		message string
+		took    time.Duration
+		holds   string
+	}{
+		{name: "the start waits for the hook, however long", change: postStart(exec("sleep", "500")), took: 500 * time.Second, holds: "running"},
+		{name: "also for one that sleeps", change: postStart(sleeping(20)), took: 20 * time.Second, holds: "running"},
+		{
+			name: "a failure ends the container", change: postStart(exec("sh", "-c", "echo secret; exit 3")), holds: "exited 143",
+			message: `Exec lifecycle hook ([sh -c echo secret; exit 3]) for Container "main" in Pod "web_ns(uid-1)" failed - error: command 'sh -c echo secret; exit 3' exited with 3: , message: "secret\n"`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				p := simplePod(tc.change)
+				s := b.startOf(p, b.run(t, p))
+				begin := time.Now()
+				_, failure := b.StartContainer(t.Context(), s)
+				if took := time.Since(begin); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				want := upAndDown
+				if tc.message == "" {
+					if failure != nil {
+						t.Error(failure)
+					}
+				} else {
+					if failure == nil || failure.Reason != "PostStartHookError" || failure.Message != tc.message {
+						t.Errorf("got %v, want %s", failure, tc.message)
+					}
+					want = append(want, "web/main Warning FailedPostStartHook PostStartHook failed", "web/main Normal Killing FailedPostStartHook")
+				}
+				if got := b.events.all(); !slices.Equal(got, want) {
+					t.Errorf("events %q, want %q", got, want)
+				}
+				if got := b.runtime.Pods()[0].String(); !strings.HasSuffix(got, tc.holds) {
+					t.Errorf("runtime holds %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPostStartCalledOffLeavesTheContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		p := simplePod(func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PostStart: ptr.To(sleeping(60))} })
+		s := b.startOf(p, b.run(t, p))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, failure := b.StartContainer(ctx, s); failure == nil {
+			t.Error("no error though the hook did not end")
+		}
+		if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 running" {
+			t.Errorf("runtime holds %s", got)
+		}
+		if got := b.events.all(); len(got) != 2 {
+			t.Errorf("events %q, want none but of the start", got)
+		}
+	})
+}
