@@ -1,0 +1,36 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// authorised lets through whom the authenticator knows and the authorizer
+// allows.
+func (s *Server) authorised(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, err := s.cfg.Authenticator.Authenticate(r)
+		if err != nil {
+			s.cfg.Log.Warn("cannot authenticate request", "err", err, "remote", r.RemoteAddr)
+		}
+		if err != nil || user == nil {
+			writeText(w, http.StatusUnauthorized, textUnauthorized)
+			return
+		}
+		verb, rights := verbFor(r.Method), rightsFor(r.URL.Path)
+		for _, right := range rights {
+			ok, err := s.cfg.Authorizer.Allowed(r.Context(), user, verb, right)
+			if err != nil {
+				s.cfg.Log.Error("cannot authorise request", "err", err, "user", user.Username, "verb", verb, "subresource", right)
+				writeText(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, rights))
+				return
+			}
+			if ok {
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		s.cfg.Log.Debug("forbidden", "user", user.Username, "verb", verb, "subresources", rights)
+		writeText(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, rights))
+	})
+}

@@ -1,0 +1,86 @@
+package cert
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// Names of the pair the agent makes for itself, in its certificate directory.
+const (
+	SelfSignedCert = "kubelet.crt"
+	SelfSignedKey  = "kubelet.key"
+)
+
+// SelfSigned returns the paths of a serving pair in dir, making one for host if
+// there is none. A good pair is kept over restarts. One that is broken, half
+// there or out of date serves nobody: it is put aside as *.bad and replaced.
+func SelfSigned(dir, host string, now time.Time, log *slog.Logger) (certFile, keyFile string, err error) {
+	certFile, keyFile = filepath.Join(dir, SelfSignedCert), filepath.Join(dir, SelfSignedKey)
+	switch why := usable(certFile, keyFile, now); {
+	case why == nil:
+		return certFile, keyFile, nil
+	case errors.Is(why, fs.ErrNotExist):
+	default:
+		log.Warn("replacing self-signed serving certificate", "file", certFile, "cause", why)
+	}
+	for _, f := range []string{certFile, keyFile} {
+		if err := os.Rename(f, f+".bad"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", "", fmt.Errorf("put aside %s: %w", f, err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", "", fmt.Errorf("make certificate directory: %w", err)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return "", "", fmt.Errorf("generate self-signed certificate for %q: %w", host, err)
+	}
+	// The key first: a certificate without its key is what usable would find
+	// after a crash in between.
+	if err := writeFile(keyFile, key, 0o600); err != nil {
+		return "", "", err
+	}
+	if err := writeFile(certFile, cert, 0o644); err != nil {
+		return "", "", err
+	}
+	log.Info("made self-signed serving certificate", "file", certFile, "host", host)
+	return certFile, keyFile, nil
+}
+
+// usable says what is wrong with a pair, or nil.
+func usable(certFile, keyFile string, now time.Time) error {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return err
+	}
+	if now.After(pair.Leaf.NotAfter) {
+		return fmt.Errorf("expired on %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// writeFile puts the whole content in place at once.
+func writeFile(path string, content []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name()) // fails once it was renamed, as it should
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package server
+
+// Names other programs rely on. Text in here is matched by clients, dashboards
+// and test suites; a change is a compatibility change.
+
+// Rights a caller needs, as subresources of nodes. proxy is the broad one that
+// covers every endpoint without a narrower name.
+const (
+	subresourceProxy      = "proxy"
+	subresourceStats      = "stats"
+	subresourceMetrics    = "metrics"
+	subresourceLog        = "log"
+	subresourceCheckpoint = "checkpoint"
+	subresourceStatusz    = "statusz"
+	subresourcePods       = "pods"
+	subresourceHealthz    = "healthz"
+	subresourceConfigz    = "configz"
+)
+
+// Metric names.
+const (
+	metricRequests          = "kubelet_http_requests_total"
+	metricDuration          = "kubelet_http_requests_duration_seconds"
+	metricInflight          = "kubelet_http_inflight_requests"
+	metricWebSocketRequests = "kubelet_websocket_streaming_requests_total"
+	metricHealthcheck       = "kubernetes_healthcheck"
+	metricHealthchecks      = "kubernetes_healthchecks_total"
+)
+
+// Answers.
+const (
+	textUnauthorized     = "Unauthorized"
+	textDebugDisabled    = "Debug endpoints are disabled."
+	textLogsDisabled     = "logs endpoint is disabled."
+	textProfilingOff     = "profiling endpoint is disabled."
+	textFlagsOff         = "flags endpoint is disabled."
+	textUpgradeRequired  = "Upgrade request required"
+	textPodMissing       = "pod does not exist"
+	textNoSuchPath       = "404 page not found"
+	textMethodNotAllowed = "405: Method Not Allowed"
+)

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Served is one endpoint of the table, for tests made from it.
+type Served struct {
+	Pattern string
+	Methods []string
+	Rights  []string
+	Debug   bool
+}
+
+// Table lists every pattern that is served.
+func Table() []Served {
+	var out []Served
+	for _, a := range areas {
+		for _, e := range a.endpoints {
+			for _, p := range e.patterns {
+				out = append(out, Served{p, e.methods, a.rights, a.debug})
+			}
+		}
+	}
+	return out
+}
+
+// SecureHandler is the whole chain of the authenticated port, without TLS.
+func (s *Server) SecureHandler() http.Handler { return s.secureHandler() }
+
+// MaxStreams is the bound on open streams.
+const MaxStreams = maxStreams
+
+// HTTPServer is what every listener is built with.
+func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
+	return (&Server{cfg: Config{Log: log}}).httpServer(ctx, nil)
+}
+
+// HealthzRetry is how long the health port waits before it listens again.
+func (s *Server) HealthzRetry() *time.Duration { return &s.retry }

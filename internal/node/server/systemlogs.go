@@ -1,0 +1,80 @@
+package server
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// systemLogs serves the files below the log directory of the node, and nothing
+// outside it: a link that leads elsewhere is not followed, whoever made it and
+// whenever. Containers write below this directory, so its links are not to be
+// trusted.
+func (s *Server) systemLogs() http.HandlerFunc {
+	if !s.cfg.SystemLogHandler {
+		return refused(textLogsDisabled)
+	}
+	if s.cfg.SystemLogDir == "" {
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		root, err := os.OpenRoot(s.cfg.SystemLogDir)
+		if err != nil {
+			writeText(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		defer root.Close()
+		http.StripPrefix("/logs", http.FileServerFS(&logTree{root: root, dir: s.cfg.SystemLogDir})).ServeHTTP(w, r)
+	}
+}
+
+// logTree is a directory tree whose absolute links count as long as they stay
+// inside, as those of /var/log/containers do.
+type logTree struct {
+	root *os.Root
+	dir  string
+}
+
+// Open resolves links first and then opens what they led to through the root,
+// which refuses to leave: a link exchanged in between gains nothing.
+func (t *logTree) Open(name string) (fs.File, error) {
+	if f, err := t.open(name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	whole, err := filepath.EvalSymlinks(filepath.Join(t.dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.EvalSymlinks(t.dir)
+	if err != nil {
+		return nil, err
+	}
+	rel, err := filepath.Rel(dir, whole)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return t.open(rel)
+}
+
+// open opens a regular file or directory. A named pipe would hold the request
+// for ever, so nothing is waited for and pipes and devices are not served.
+func (t *logTree) open(name string) (fs.File, error) {
+	f, err := t.root.OpenFile(strings.TrimSuffix(name, "/"), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+)
+
+// An area is everything below one first path segment.
+type area struct {
+	root string
+	// rights are the subresources of nodes of which a caller needs one; they are
+	// asked for in this order.
+	rights []string
+	// debug areas are served only with debugging handlers switched on.
+	debug bool
+	// long areas hold their connection for as long as the caller likes.
+	long bool
+	// stubs are path prefixes that answer 405 when debugging handlers are
+	// switched off, rather than 404.
+	stubs     []string
+	endpoints []endpoint
+}
+
+// An endpoint is one thing that is answered.
+type endpoint struct {
+	patterns []string // of http.ServeMux, without a method
+	methods  []string // nil means any
+	// handler makes the answerer, or returns nil if nothing feeds this endpoint
+	// here: then the path is not found.
+	handler func(*Server) http.HandlerFunc
+}
+
+var (
+	narrowPods    = []string{subresourcePods, subresourceProxy}
+	narrowHealthz = []string{subresourceHealthz, subresourceProxy}
+	narrowConfigz = []string{subresourceConfigz, subresourceProxy}
+	onlyProxy     = []string{subresourceProxy}
+
+	get       = []string{http.MethodGet}
+	post      = []string{http.MethodPost}
+	getOrPost = []string{http.MethodGet, http.MethodPost}
+)
+
+// areas is the list of all that is served. An area without endpoints reserves
+// the right that its paths need.
+var areas = []area{
+	{root: "healthz", rights: narrowHealthz, endpoints: []endpoint{
+		{patterns: []string{"/healthz"}, handler: (*Server).healthz},
+		{patterns: []string{"/healthz/{check}"}, handler: (*Server).healthzOne},
+	}},
+	{root: "pods", rights: narrowPods, endpoints: []endpoint{
+		{patterns: []string{"/pods", "/pods/{$}"}, methods: get, handler: (*Server).pods},
+	}},
+	{root: "stats", rights: []string{subresourceStats}, endpoints: []endpoint{
+		{patterns: []string{"/stats/summary"}, methods: getOrPost, handler: (*Server).summary},
+	}},
+	{root: "metrics", rights: []string{subresourceMetrics}, endpoints: []endpoint{
+		{patterns: []string{"/metrics"}, handler: (*Server).metricsAll},
+		{patterns: []string{"/metrics/cadvisor"}, handler: (*Server).metricsContainers},
+		{patterns: []string{"/metrics/resource"}, handler: (*Server).metricsResource},
+		{patterns: []string{"/metrics/probes"}, handler: (*Server).metricsProbes},
+		{patterns: []string{"/metrics/slis"}, handler: (*Server).metricsSLIs},
+	}},
+	{root: "run", rights: onlyProxy, debug: true, stubs: []string{"/run/"}, endpoints: []endpoint{
+		{patterns: []string{"/run/{ns}/{pod}/{container}", "/run/{ns}/{pod}/{uid}/{container}"}, methods: post, handler: (*Server).run},
+	}},
+	{root: "exec", rights: onlyProxy, debug: true, long: true, stubs: []string{"/exec/"}, endpoints: []endpoint{
+		{patterns: []string{"/exec/{ns}/{pod}/{container}", "/exec/{ns}/{pod}/{uid}/{container}"}, methods: getOrPost, handler: (*Server).exec},
+	}},
+	{root: "attach", rights: onlyProxy, debug: true, long: true, stubs: []string{"/attach/"}, endpoints: []endpoint{
+		{patterns: []string{"/attach/{ns}/{pod}/{container}", "/attach/{ns}/{pod}/{uid}/{container}"}, methods: getOrPost, handler: (*Server).attach},
+	}},
+	{root: "portForward", rights: onlyProxy, debug: true, long: true, stubs: []string{"/portForward/"}, endpoints: []endpoint{
+		{patterns: []string{"/portForward/{ns}/{pod}", "/portForward/{ns}/{pod}/{uid}"}, methods: getOrPost, handler: (*Server).portForward},
+	}},
+	{root: "containerLogs", rights: onlyProxy, debug: true, stubs: []string{"/containerLogs/"}, endpoints: []endpoint{
+		{patterns: []string{"/containerLogs/{ns}/{pod}/{container}"}, methods: get, handler: (*Server).containerLogs},
+	}},
+	{root: "runningpods", rights: narrowPods, debug: true, stubs: []string{"/runningpods/"}, endpoints: []endpoint{
+		{patterns: []string{"/runningpods", "/runningpods/{$}"}, methods: get, handler: (*Server).runningPods},
+	}},
+	{root: "configz", rights: narrowConfigz, debug: true, endpoints: []endpoint{
+		{patterns: []string{"/configz"}, handler: (*Server).configz},
+	}},
+	{root: "logs", rights: []string{subresourceLog}, debug: true, stubs: []string{"/logs/"}, endpoints: []endpoint{
+		{patterns: []string{"/logs/{path...}"}, methods: get, handler: (*Server).systemLogs},
+	}},
+	{root: "debug", rights: onlyProxy, debug: true, long: true, stubs: []string{"/debug/pprof/"}, endpoints: []endpoint{
+		{patterns: []string{"/debug/pprof/{profile...}"}, handler: (*Server).pprof},
+		{patterns: []string{"/debug/flags/v"}, handler: (*Server).verbosity},
+	}},
+	{root: "checkpoint", rights: []string{subresourceCheckpoint}, debug: true},
+	{root: "statusz", rights: []string{subresourceStatusz}, debug: true},
+	{root: "flagz", rights: []string{subresourceConfigz}, debug: true},
+}
+
+// areaOf finds the area of a path by its first segment: /metrics/x belongs to
+// metrics, /metricsx to none.
+func areaOf(urlPath string) (area, bool) {
+	first, _, _ := strings.Cut(strings.TrimPrefix(urlPath, "/"), "/")
+	i := slices.IndexFunc(areas, func(a area) bool { return a.root == first })
+	if i < 0 || !strings.HasPrefix(urlPath, "/") {
+		return area{}, false
+	}
+	return areas[i], true
+}
+
+// rightsFor names the subresources of nodes of which a caller needs one.
+func rightsFor(urlPath string) []string {
+	if a, ok := areaOf(urlPath); ok {
+		return a.rights
+	}
+	return onlyProxy
+}
+
+// verbFor is the verb of a method in the language of authorisation. HEAD and
+// OPTIONS have none, so only a caller who may do everything gets past.
+func verbFor(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodGet:
+		return "get"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return ""
+}
+
+// bucketFor is the value of the metrics' path label: known roots as they are,
+// with one more segment for the kinds of metrics, and all else as "other".
+func bucketFor(urlPath string) (bucket string, long bool) {
+	a, ok := areaOf(urlPath)
+	if !ok {
+		return "other", false
+	}
+	if a.root != "metrics" {
+		return a.root, a.long
+	}
+	for _, e := range a.endpoints {
+		if p := e.patterns[0]; urlPath == p || strings.HasPrefix(urlPath, p+"/") && p != "/metrics" {
+			return strings.TrimPrefix(p, "/"), a.long
+		}
+	}
+	return "other", false
+}
+
+// routes builds the mux of what is served: everything, or for the read-only
+// port just what needs no rights.
+func (s *Server) routes(debug bool) *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, a := range areas {
+		if a.debug && !debug {
+			for _, p := range a.stubs {
+				mux.HandleFunc(p, refused(textDebugDisabled))
+			}
+			continue
+		}
+		for _, e := range a.endpoints {
+			h := e.handler(s)
+			if h == nil {
+				continue
+			}
+			for _, p := range e.patterns {
+				mux.HandleFunc(p, clean(a, onlyMethods(e.methods, h)))
+			}
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, textNoSuchPath, http.StatusNotFound) })
+	return mux
+}
+
+// clean lets a request through to an area only if authorisation looked at that
+// same area. The two read the path differently — routing segment by segment
+// before unescaping, authorisation after it — and where they disagree, as for
+// /metrics%2F..., nobody asked for such a path in earnest.
+func clean(a area, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		seen, ok := areaOf(r.URL.Path)
+		if !ok || seen.root != a.root || !strings.HasPrefix(path.Clean(r.URL.Path)+"/", "/"+a.root+"/") {
+			http.Error(w, textNoSuchPath, http.StatusNotFound)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// onlyMethods refuses other methods; nil means that any will do.
+func onlyMethods(methods []string, next http.HandlerFunc) http.HandlerFunc {
+	if methods == nil {
+		return next
+	}
+	allow := strings.Join(methods, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", allow)
+			writeText(w, http.StatusMethodNotAllowed, textMethodNotAllowed)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// refused answers for what is switched off.
+func refused(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) }
+}

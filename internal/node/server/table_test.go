@@ -1,0 +1,270 @@
+package server_test
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	authnv1 "k8s.io/api/authentication/v1"
+
+	"keelson/internal/node/server"
+	"keelson/test/kit/parity"
+)
+
+// sample fills a pattern with a pod that is there.
+func sample(pattern string) string {
+	return strings.NewReplacer("{$}", "", "{ns}", "default", "{pod}", "web", "{uid}", "uid-web", "{container}", "main",
+		"{check}", "ping", "{profile...}", "cmdline", "{path...}", "").Replace(pattern)
+}
+
+// TestRights is the specification: which rights each path needs, tried in this
+// order.
+func TestRights(t *testing.T) {
+	parity.Proves(t, "SRV-07", "SRV-08", "SRV-09", "SRV-10", "SRV-11")
+	r := newRig(t)
+	proxy := []string{"proxy"}
+	for path, want := range map[string][]string{
+		"/pods": {"pods", "proxy"}, "/pods/": {"pods", "proxy"}, "/runningpods/": {"pods", "proxy"}, "/runningpods": {"pods", "proxy"},
+		"/healthz": {"healthz", "proxy"}, "/healthz/ping": {"healthz", "proxy"}, "/configz": {"configz", "proxy"},
+		"/stats/summary": {"stats"}, "/stats": {"stats"}, "/metrics": {"metrics"}, "/metrics/cadvisor": {"metrics"}, "/metrics/nothing": {"metrics"},
+		"/logs/": {"log"}, "/logs/syslog": {"log"}, "/checkpoint/a/b/c": {"checkpoint"}, "/statusz": {"statusz"}, "/flagz": {"configz"},
+		"/metricsfoo": proxy, "/podsfoo": proxy, "/statsd": proxy, "/healthzz": proxy, "/log": proxy,
+		"/run/a/b/c": proxy, "/exec/a/b/c": proxy, "/attach/a/b/c": proxy, "/portForward/a/b": proxy, "/containerLogs/a/b/c": proxy,
+		"/debug/pprof/": proxy, "/": proxy, "/nothing/here": proxy,
+	} {
+		r.api.take()
+		got := r.as("none", "GET", path)
+		var asked []string
+		for _, sub := range want {
+			asked = append(asked, "none get "+sub)
+		}
+		if a := r.api.take(); !slices.Equal(a, asked) {
+			t.Errorf("%s: asked for %q, want %q", path, a, asked)
+		}
+		if want := fmt.Sprintf("Forbidden (user=none, verb=get, resource=nodes, subresource(s)=%v)", want); got.code != 403 || got.text != want {
+			t.Errorf("%s: %d %q, want 403 %q", path, got.code, got.text, want)
+		}
+	}
+	for method, verb := range map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "", "OPTIONS": "", "PROPFIND": ""} {
+		r.api.take()
+		if got := r.as("none", method, "/exec/a/b/c"); got.code != 403 {
+			t.Errorf("%s: %d, want 403", method, got.code)
+		}
+		if a := r.api.take(); !slices.Equal(a, []string{"none " + verb + " proxy"}) {
+			t.Errorf("%s: asked %q", method, a)
+		}
+	}
+	if got := r.as("unsure", "GET", "/pods"); got.code != 500 || !strings.HasPrefix(got.text, "Authorization error (user=unsure") {
+		t.Errorf("a failing review: %d %q, want 500", got.code, got.text)
+	}
+}
+
+// TestEveryEndpointWithEveryCredential is made from the table: each path and
+// method gives to each kind of caller exactly what its rights allow.
+func TestEveryEndpointWithEveryCredential(t *testing.T) {
+	parity.Proves(t, "SRV-06", "SRV-07", "SRV-08", "SRV-09", "SRV-33")
+	r := newRig(t)
+	foreign := newAuthority(t)
+	url := func(path string) string { return "https://" + r.addr[server.Secure] + path }
+	admin := r.client(r.ca.issue(t, x509.ExtKeyUsageClientAuth, "admin", "system:masters"))
+	narrow := map[string]*http.Client{}
+	stranger := r.client(foreign.issue(t, x509.ExtKeyUsageClientAuth, "admin"))
+	wrongUse := r.client(r.ca.issue(t, x509.ExtKeyUsageServerAuth, "admin"))
+	bare := r.client()
+
+	rows := server.Table()
+	for _, p := range []string{"/", "/nothing", "/metricsfoo", "/livez", "/readyz", "/spec/", "/stats/container", "/stats/default/web/uid/main", "/checkpoint/default/web/main", "/metrics/nothing"} {
+		rows = append(rows, server.Served{Pattern: p, Rights: nil})
+	}
+	for _, row := range rows {
+		path := sample(row.Pattern)
+		known := row.Rights != nil
+		rights := row.Rights
+		if !known {
+			rights = map[bool][]string{true: {"stats"}, false: {"proxy"}}[strings.HasPrefix(path, "/stats")]
+			if strings.HasPrefix(path, "/checkpoint") {
+				rights = []string{"checkpoint"}
+			}
+			if strings.HasPrefix(path, "/metrics/") {
+				rights = []string{"metrics"}
+			}
+		}
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"} {
+			name := method + " " + path
+			expect := func(who string, got answer, want int) {
+				t.Helper()
+				if got.code != want {
+					t.Errorf("%s as %s: %d %q, want %d", name, who, got.code, got.text, want)
+				}
+			}
+			// What the endpoint says to who may ask.
+			served := r.ask(admin, method, url(path))
+			switch {
+			case served.code == 401 || served.code == 403:
+				t.Errorf("%s as admin: %d", name, served.code)
+			case !known && served.code != 404:
+				t.Errorf("%s as admin: %d, want 404", name, served.code)
+			case known && row.Methods != nil && !slices.Contains(row.Methods, method):
+				expect("admin", served, 405)
+			case known && (served.code == 404 || served.code >= 500):
+				t.Errorf("%s as admin: %d %q", name, served.code, served.text)
+			}
+			for _, right := range rights {
+				c := narrow[right]
+				if c == nil {
+					c = r.client(r.ca.issue(t, x509.ExtKeyUsageClientAuth, "may-"+right))
+					narrow[right] = c
+				}
+				want := served.code
+				if method == "HEAD" || method == "OPTIONS" { // no verb, no right
+					want = 403
+				}
+				expect("may-"+right+" by certificate", r.ask(c, method, url(path)), want)
+				expect("may-"+right+" by token", r.ask(bare, method, url(path), "Authorization", "Bearer token-may-"+right), want)
+			}
+			for _, other := range []string{"pods", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz", "proxy"} {
+				if !slices.Contains(rights, other) {
+					expect("may-"+other, r.ask(bare, method, url(path), "Authorization", "Bearer token-may-"+other), 403)
+				}
+			}
+			expect("none", r.ask(bare, method, url(path), "Authorization", "Bearer token-none"), 403)
+			for who, got := range map[string]answer{
+				"nobody":                         r.ask(bare, method, url(path)),
+				"bad token":                      r.ask(bare, method, url(path), "Authorization", "Bearer nonsense"),
+				"basic authentication":           r.ask(bare, method, url(path), "Authorization", "Basic YWRtaW46YWRtaW4="),
+				"token that cannot be reviewed":  r.ask(bare, method, url(path), "Authorization", "Bearer token-lost"),
+				"foreign certificate":            r.ask(stranger, method, url(path)),
+				"certificate for another use":    r.ask(wrongUse, method, url(path)),
+				"anonymous that is switched off": r.ask(bare, method, url(path), "X-Remote-User", "admin"),
+			} {
+				expect(who, got, 401)
+				if method != "HEAD" && got.text != "Unauthorized" {
+					t.Errorf("%s as %s: %q", name, who, got.text)
+				}
+			}
+			// A foreign certificate does not spoil a good token.
+			expect("foreign certificate with a token", r.ask(stranger, method, url(path), "Authorization", "Bearer token-admin"), served.code)
+		}
+	}
+}
+
+func TestAnonymous(t *testing.T) {
+	parity.Proves(t, "SRV-06")
+	r := newRig(t, func(p *parts) { p.authn.Anonymous = true })
+	url := "https://" + r.addr[server.Secure] + "/pods"
+	if got := r.ask(r.client(), "GET", url); got.code != 403 || !strings.Contains(got.text, "user=system:anonymous") {
+		t.Errorf("no credentials: %d %q, want 403 for system:anonymous", got.code, got.text)
+	}
+	if got := r.ask(r.client(), "GET", url, "Authorization", "Bearer nonsense"); got.code != 401 {
+		t.Errorf("a bad token is not anonymous: %d", got.code)
+	}
+	if got := r.ask(r.client(newAuthority(t).issue(t, x509.ExtKeyUsageClientAuth, "admin")), "GET", url); got.code != 401 {
+		t.Errorf("a foreign certificate is not anonymous: %d", got.code)
+	}
+}
+
+func TestDisabledDebugging(t *testing.T) {
+	parity.Proves(t, "SRV-32", "SRV-02")
+	r := newRig(t, func(p *parts) { p.server.DebuggingHandlers = false })
+	for _, port := range []server.Port{server.Secure, server.ReadOnly} {
+		ask := func(path string) answer {
+			if port == server.Secure {
+				return r.as("admin", "GET", path)
+			}
+			return r.ask(http.DefaultClient, "GET", "http://"+r.addr[port]+path)
+		}
+		for _, path := range []string{"/run/a/b/c", "/exec/default/web/main", "/attach/a/b/c", "/portForward/a/b", "/containerLogs/default/web/main", "/runningpods/", "/debug/pprof/", "/debug/pprof/heap", "/logs/"} {
+			if got := ask(path); got.code != 405 || got.text != "Debug endpoints are disabled.\n" {
+				t.Errorf("%s %s: %d %q", port, path, got.code, got.text)
+			}
+		}
+		for _, path := range []string{"/configz", "/debug/flags/v", "/statusz", "/checkpoint/a/b/c"} {
+			if got := ask(path); got.code != 404 {
+				t.Errorf("%s %s: %d, want 404", port, path, got.code)
+			}
+		}
+		for _, path := range []string{"/healthz", "/healthz/syncloop", "/pods", "/stats/summary", "/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes", "/metrics/slis"} {
+			if got := ask(path); got.code != 200 {
+				t.Errorf("%s %s: %d, want 200", port, path, got.code)
+			}
+		}
+	}
+}
+
+func TestSwitchedOffHandlers(t *testing.T) {
+	r := newRig(t, func(p *parts) {
+		p.server.ProfilingHandler, p.server.DebugFlagsHandler, p.server.SystemLogHandler = false, false, false
+	})
+	for path, want := range map[string]string{
+		"/debug/pprof/": "profiling endpoint is disabled.\n", "/debug/flags/v": "flags endpoint is disabled.\n", "/logs/": "logs endpoint is disabled.\n",
+	} {
+		if got := r.as("admin", "GET", path); got.code != 405 || got.text != want {
+			t.Errorf("%s: %d %q", path, got.code, got.text)
+		}
+	}
+}
+
+// FuzzPaths looks for a path that authorisation and routing read differently:
+// an endpoint answering to a caller who holds the right to another one only.
+func FuzzPaths(f *testing.F) {
+	for _, row := range server.Table() {
+		f.Add("GET", sample(row.Pattern))
+	}
+	for _, p := range []string{"/metrics/../exec/default/web/main", "/metrics/%2e%2e/exec/default/web/main", "/metrics%2f..%2fpods", "//pods", "/%70ods", "/healthz/..", "/stats//../pods", "/pods/..;/configz", "/logs/..%2f..%2fetc/passwd", "*", "/healthz/%2e%2e/pods", "/./configz"} {
+		f.Add("GET", p)
+		f.Add("POST", p)
+	}
+	r := &rig{t: f, ca: newAuthority(f), api: &fakeAPI{}, rt: newRuntime(f)}
+	held := map[string]http.Handler{}
+	for _, right := range []string{"pods", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz"} {
+		p := r.config()
+		p.server.Registerer, p.server.Metrics = nil, nil
+		p.server.Address = ""
+		p.server.Authenticator = fixedUser("may-" + right)
+		var err error
+		if p.server.Authorizer, err = newAuthorizer(r.api); err != nil {
+			f.Fatal(err)
+		}
+		s, err := server.New(p.server)
+		if err != nil {
+			f.Fatal(err)
+		}
+		held[right] = s.SecureHandler()
+	}
+	mine := map[string]string{ // what shows that an endpoint has answered
+		"pods": `"PodList"`, "configz": "kubeletconfig", "stats": "onlyCPUAndMemory", "log": "<pre>",
+	}
+	f.Fuzz(func(t *testing.T, method, path string) {
+		req, err := http.NewRequest(method, "http://node", nil)
+		if err != nil {
+			return
+		}
+		if req.URL, err = req.URL.Parse(path); err != nil {
+			return
+		}
+		req.RequestURI = path
+		req.RemoteAddr = "127.0.0.1:1"
+		for right, h := range held {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req.Clone(t.Context()))
+			if w.Code != http.StatusOK {
+				continue
+			}
+			for owner, sign := range mine {
+				if owner != right && strings.Contains(w.Body.String(), sign) {
+					t.Errorf("%s %q with the right to %s only: %d %q", method, path, right, w.Code, w.Body)
+				}
+			}
+		}
+	})
+}
+
+type fixedUser string
+
+func (u fixedUser) Authenticate(*http.Request) (*authnv1.UserInfo, error) {
+	return &authnv1.UserInfo{Username: string(u)}, nil
+}
