@@ -106,13 +106,15 @@ func killStrays(dir string) error {
 		return err == nil && bytes.Contains(line, socket)
 	}
 	contained := func(pid int) bool {
-		mounts, err := mountinfo.PidMountInfo(pid)
+		f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		if err != nil {
-			return false // it has ended, or ends
+			return false // it has ended
 		}
-		return slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
-			return m.Mountpoint == "/" && strings.Contains(m.Root+","+m.VFSOptions, dir+"/")
+		defer f.Close()
+		inside, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
+			return m.Mountpoint != "/" || !strings.Contains(m.Root+","+m.VFSOptions, dir+"/"), false
 		})
+		return err == nil && len(inside) > 0
 	}
 	for _, which := range []func(int) bool{shim, contained} {
 		for range 10 { // what is ended may just have started another one

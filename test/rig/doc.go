@@ -8,6 +8,18 @@
 //	r.Runtime.CRI             // the runtime, by hand
 //	r.Kubelet.Kill9(); r.Kubelet.Start(ctx)
 //
+//	r.Kubelet.Restart(ctx); r.Kubelet.Swap(ctx, otherBinary)
+//	r.Kubelet.Get(ctx, "/pods")          // the kubelet's server, as admin
+//	r.Runtime.Kill9(); r.Runtime.Start(ctx); r.Runtime.Freeze(); r.Runtime.Thaw()
+//	r.Cluster.KillAPIServer(); r.Cluster.StartAPIServer(ctx)
+//	r.Cluster.UntilPod(ctx, "default", "web", rig.PodReady)
+//
+// Without Cluster the kubelet runs standalone, on the manifests that a test
+// puts into r.Kubelet.Manifests. Options.Runtime chooses between the built
+// runtime and Debian's; images.Pause and images.Demo are always imported.
+// KubeletConfig.Endpoint points the kubelet at another runtime, a fake one for
+// example, with Options.NoRuntime.
+//
 // A rig claims a number by making its folder, keelson-rig-<N> in the temporary
 // folder, and everything that has to be told apart follows from the number:
 // the bridge kl<N> with pods in 10.231.0.0/16, the loopback address

@@ -17,12 +17,16 @@ import (
 // TestUpstreamKubeletOnTheRig shows that the rig is a cluster: upstream's
 // kubelet runs a Deployment on it.
 func TestUpstreamKubeletOnTheRig(t *testing.T) {
-	if os.Getenv("KEELSON_PEER") == "" {
-		t.Skip("builds upstream's kubelet: set KEELSON_PEER=1")
-	}
 	b, err := parts.New(os.Stderr)
 	if err != nil {
 		t.Fatal(err)
+	}
+	ps, err := parts.Named("kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.State(ps[0]); err != nil || !s.Built {
+		t.Skipf("upstream's kubelet is not built (%v): go run ./test/rig/cmd/parts peer", err)
 	}
 	peer, err := b.Path(t.Context(), "kubelet")
 	if err != nil {
