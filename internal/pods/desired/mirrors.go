@@ -24,15 +24,22 @@ type podAPI interface {
 	DeletePod(ctx context.Context, namespace, name string, opts metav1.DeleteOptions) error
 }
 
-// MirrorConfig holds what mirror pods are kept with. Every field is required.
+// MirrorConfig holds what mirror pods are kept with. Every field but Older is
+// required.
 type MirrorConfig struct {
 	API podAPI
 	// Node is this node's object as last seen; false before it is registered.
 	Node func() (*v1.Node, bool)
-	// Busy reports whether a pod of this full name (name_namespace) that no
-	// source has any more is still ending: its mirror pod stays until then.
-	// Whoever answers calls PokeMirrors when the answer may have changed.
+	// Busy reports whether a static pod of this full name (name_namespace) is
+	// there or still ending. It is asked about pods that no source has any more:
+	// their mirror pods stay until they have ended.
 	Busy func(fullName string) bool
+	// Older reports whether a pod of this full name, other than the given one
+	// which takes its place, is still ending: until then its mirror pod is not
+	// replaced. Nil: it is replaced at once.
+	//
+	// Whoever answers either calls PokeMirrors when an answer may have changed.
+	Older func(fullName string, than types.UID) bool
 }
 
 // Mirrors sees to it that the API server has one mirror pod for each static pod,
@@ -131,7 +138,7 @@ func (m *Mirrors) sync(ctx context.Context) (again time.Duration, err error) {
 	node, known := m.cfg.Node()
 	m.forgetSeen(static, mirrors)
 	steps := planMirrors(mirrorInput{
-		Static: static, Mirrors: mirrors, Created: m.created, Now: m.now(), Busy: m.cfg.Busy,
+		Static: static, Mirrors: mirrors, Created: m.created, Now: m.now(), Busy: m.busy,
 		NodeKnown: known && node.UID != "" && node.DeletionTimestamp == nil,
 	})
 	var failed []error
@@ -141,6 +148,17 @@ func (m *Mirrors) sync(ctx context.Context) (again time.Duration, err error) {
 		}
 	}
 	return steps.wait, errors.Join(failed...)
+}
+
+// busy reports whether a pod of the name, other than the wanted one, is ending.
+func (m *Mirrors) busy(name string, want *v1.Pod) bool {
+	switch {
+	case want == nil:
+		return m.cfg.Busy(name)
+	case m.cfg.Older != nil:
+		return m.cfg.Older(name, want.UID)
+	}
+	return false
 }
 
 // forgetSeen drops what the watch has shown meanwhile: creations that have
@@ -206,7 +224,7 @@ type mirrorInput struct {
 	Static    map[string]*v1.Pod   // by full name
 	Mirrors   map[string][]*v1.Pod // by full name
 	Created   map[string]creation
-	Busy      func(fullName string) bool
+	Busy      func(fullName string, want *v1.Pod) bool // a pod of the name is ending; want is not meant
 	NodeKnown bool
 	Now       time.Time
 }
@@ -238,7 +256,7 @@ func planMirrors(in mirrorInput) mirrorPlan {
 			case m.DeletionTimestamp != nil:
 				reason = "it is being deleted; the static pod is not"
 			}
-			if reason != "" && !in.Busy(name) {
+			if reason != "" && !in.Busy(name, want) {
 				plan.do = append(plan.do, mirrorStep{pod: m, remove: true, reason: reason})
 			}
 		}
@@ -249,7 +267,7 @@ func planMirrors(in mirrorInput) mirrorPlan {
 	for _, name := range slices.Sorted(maps.Keys(in.Static)) {
 		want := in.Static[name]
 		held := slices.ContainsFunc(in.Mirrors[name], func(m *v1.Pod) bool { return isMirrorOf(m, want) && m.DeletionTimestamp == nil })
-		if held || in.Busy(name) {
+		if held || in.Busy(name, want) {
 			continue
 		}
 		if c, ok := in.Created[name]; ok && c.hash == want.Annotations[pod.AnnotationConfigHash] {

@@ -138,7 +138,7 @@ func TestPlanMirrors(t *testing.T) {
 		{name: "nor for another version", in: mirrorInput{Static: static("2"), NodeKnown: true, Now: now, Created: map[string]creation{"a_default": {hash: "1", at: now}}}, want: "create a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.in.Busy = func(string) bool { return tc.busy }
+			tc.in.Busy = func(string, *v1.Pod) bool { return tc.busy }
 			plan := planMirrors(tc.in)
 			var got []string
 			for _, s := range plan.do {
@@ -163,7 +163,7 @@ func mirrorStory(t *testing.T, busy func(string) bool) (*Store, *fakeAPI, *scrip
 		busy = func(string) bool { return false }
 	}
 	s := start(t, Config{NodeName: "node1", Sources: []Source{file, api.source}, Events: r, OnChange: r.changed, Log: r.logger(),
-		Mirrors: &MirrorConfig{API: api, Node: api.node, Busy: busy}})
+		Mirrors: &MirrorConfig{API: api, Node: api.node, Busy: busy, Older: func(name string, _ types.UID) bool { return busy(name) }}})
 	return s, api, file, r
 }
 
