@@ -330,7 +330,7 @@ func (h *held) release(w http.ResponseWriter) {
 	if h.code != 0 {
 		w.WriteHeader(h.code)
 	}
-	w.Write(h.body.Bytes()) //nolint:errcheck // the client is gone
+	w.Write(h.body.Bytes()) // the client is gone
 }
 
 // refuse answers with an API error.

@@ -79,11 +79,11 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz", "/livez", "/readyz":
-		io.WriteString(w, "ok") //nolint:errcheck // the client is gone
+		io.WriteString(w, "ok") // the client is gone
 		return
 	case "/version":
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`) //nolint:errcheck // the client is gone
+		io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`) // the client is gone
 		return
 	}
 	req, err := parse(r)
@@ -214,7 +214,7 @@ func write(w http.ResponseWriter, r *http.Request, code int, obj runtime.Object)
 	}
 	w.Header().Set("Content-Type", info.MediaType)
 	w.WriteHeader(code)
-	w.Write(text) //nolint:errcheck // the client is gone
+	w.Write(text) // the client is gone
 	return nil
 }
 

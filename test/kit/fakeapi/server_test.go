@@ -326,11 +326,10 @@ func TestInVirtualTime(t *testing.T) {
 
 func TestNodeAndLease(t *testing.T) {
 	eachFormat(t, func(t *testing.T, s *fakeapi.Server, c kubernetes.Interface) {
-		n, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
-		if err != nil {
+		if _, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		n, err = c.CoreV1().Nodes().PatchStatus(t.Context(), "n1", []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
+		n, err := c.CoreV1().Nodes().PatchStatus(t.Context(), "n1", []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
 		if err != nil || len(n.Status.Conditions) != 1 || s.Node("n1").Status.Conditions[0].Type != corev1.NodeReady {
 			t.Errorf("%+v, %v", n, err)
 		}

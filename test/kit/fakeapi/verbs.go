@@ -180,7 +180,7 @@ func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.O
 	case m.GetName() != r.name || m.GetNamespace() != r.namespace:
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
 	case m.GetUID() != "" && m.GetUID() != old.GetUID():
-		return nil, conflict(fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", m.GetUID(), old.GetUID())) //nolint:staticcheck // the server's own words
+		return nil, conflict(precondition("UID", string(m.GetUID()), string(old.GetUID())))
 	case m.GetResourceVersion() != "" && m.GetResourceVersion() != old.GetResourceVersion():
 		return nil, conflict(fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
@@ -303,12 +303,10 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 	m := accessor(have)
 	if p := opts.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != m.GetUID() {
-			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(),
-				fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, m.GetUID())) //nolint:staticcheck // the server's own words
+			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(), precondition("UID", string(*p.UID), string(m.GetUID())))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
-			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(),
-				fmt.Errorf("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *p.ResourceVersion, m.GetResourceVersion())) //nolint:staticcheck // the server's own words
+			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(), precondition("ResourceVersion", *p.ResourceVersion, m.GetResourceVersion()))
 		}
 	}
 	var grace int64
@@ -335,6 +333,15 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 	}
 	s.putLocked(res, have, next)
 	return next, nil
+}
+
+// unmet is a failed precondition in the server's own words.
+type unmet string
+
+func (u unmet) Error() string { return string(u) }
+
+func precondition(what, want, have string) error {
+	return unmet(fmt.Sprintf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, want, what, have))
 }
 
 // graceOver tells whether an object waits for nothing but its finalizers.

@@ -131,7 +131,7 @@ func (s *Server) watch(rw http.ResponseWriter, r *request) error {
 		s.mu.Unlock()
 		for _, e := range batch {
 			if err := out.send(e); err != nil {
-				return nil //nolint:nilerr // the client is gone
+				return nil // the client is gone
 			}
 		}
 		if closed {

@@ -88,7 +88,7 @@ func (c *container) openLog() error {
 
 func (c *container) closeLog() {
 	if c.log != nil {
-		c.log.Close() //nolint:errcheck // nothing is buffered
+		c.log.Close() // nothing is buffered
 		c.log = nil
 	}
 }

@@ -150,7 +150,7 @@ func (r *Runtime) Listen(path string) error {
 	if err != nil {
 		return fmt.Errorf("listen for CRI: %w", err)
 	}
-	go r.Serve(l) //nolint:errcheck // it ends with Disconnect, the only way it can end
+	go r.Serve(l) // it ends with Disconnect, the only way it can end
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (r *Runtime) Listen(path string) error {
 // process, so it works in a testing/synctest bubble.
 func (r *Runtime) Dial() (*grpc.ClientConn, error) {
 	l := bufconn.Listen(1 << 20)
-	go r.Serve(l) //nolint:errcheck // it ends with Disconnect, the only way it can end
+	go r.Serve(l) // it ends with Disconnect, the only way it can end
 	conn, err := grpc.NewClient("passthrough:///fakecri",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),

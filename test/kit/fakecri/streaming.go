@@ -40,7 +40,7 @@ func (r *Runtime) streamServer() (server.Server, error) {
 			return
 		}
 		s.http = &http.Server{Handler: s.srv}
-		go s.http.Serve(l) //nolint:errcheck // it ends with close
+		go s.http.Serve(l) // it ends with close
 	})
 	return s.srv, s.err
 }
