@@ -256,6 +256,15 @@ func (s *syncBuffer) lines() []string {
 	return strings.Split(strings.TrimSuffix(s.b.String(), "\n"), "\n")
 }
 
+func await(t *testing.T, out *syncBuffer, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(out.lines(), line); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("followed %q, want the line %q", out.lines(), line)
+		}
+	}
+}
+
 func TestFollowLosesNoLineOverRotations(t *testing.T) {
 	p := newLog(t, criLine(0, "stdout", "F", "0"))
 	var running atomic.Bool
@@ -266,6 +275,7 @@ func TestFollowLosesNoLineOverRotations(t *testing.T) {
 		done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, &out, func(context.Context) (bool, error) { return running.Load(), nil })
 	}()
 
+	await(t, &out, "0")
 	want := []string{"0"}
 	write := func(f *os.File) {
 		n := fmt.Sprint(len(want))
@@ -322,11 +332,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	if _, err := f.WriteString(criLine(2, "stdout", "F", "two")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); !slices.Contains(out.lines(), "two"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("followed %q, want the line that was added", out.lines())
-		}
-	}
+	await(t, &out, "two")
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Errorf("ReadLogs = %v, want the end of its context", err)

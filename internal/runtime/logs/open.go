@@ -71,27 +71,51 @@ func (p *place) after(cur *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
-	live, err := p.root.Stat(p.name)
+	// The live file is opened before the others are listed: what stands between
+	// it and cur had its name already.
+	live, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return nil, err
 	}
-	if os.SameFile(have, live) {
+	next, err := p.between(have, live)
+	if next != live {
+		_ = live.Close()
+	}
+	return next, err
+}
+
+// between is the first file after cur, live itself if there is none before it,
+// and nil if cur is live.
+func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
+	fi, err := live.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	if os.SameFile(cur, fi) {
 		return nil, nil
 	}
 	names, err := p.rotated()
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range names {
+	i := slices.IndexFunc(names, func(name string) bool {
 		fi, err := p.root.Stat(name)
-		if err == nil && os.SameFile(have, fi) && i+1 < len(names) {
-			return p.openName(names[i+1])
-		}
+		return err == nil && os.SameFile(cur, fi)
+	})
+	if i < 0 {
+		return live, nil // cur is gone or was compressed; so are those before it
 	}
-	return p.open()
+	for _, name := range names[i+1:] {
+		f, err := p.openName(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		return f, err
+	}
+	return live, nil
 }
 
 // rotated lists earlier files of the log, oldest first, without compressed
