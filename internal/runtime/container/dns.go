@@ -27,67 +27,80 @@ type warning struct {
 	node            bool // about the node too
 }
 
-// podDNS decides what a pod's resolv.conf says. host is called only when the
-// host's own configuration is needed.
+// dnsPolicy is the policy that a pod's own comes down to on this node: None,
+// Default or ClusterFirst.
+func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning, error) {
+	switch policy := p.Spec.DNSPolicy; policy {
+	case v1.DNSNone, v1.DNSDefault:
+		return policy, nil, nil
+	case v1.DNSClusterFirst, "":
+		if p.Spec.HostNetwork {
+			return v1.DNSDefault, nil, nil
+		}
+	case v1.DNSClusterFirstWithHostNet:
+	default:
+		return "", nil, fmt.Errorf("invalid DNS policy %q", policy)
+	}
+	if len(cfg.ClusterDNS) == 0 {
+		text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
+		return v1.DNSDefault, []warning{{reason: pod.EventMissingClusterDNS, message: text, node: true}}, nil
+	}
+	return v1.DNSClusterFirst, nil, nil
+}
+
+// podDNS decides what a pod's resolv.conf says. host reads the host's own; it
+// is called only when it is needed.
 func podDNS(p *v1.Pod, cfg DNSConfig, hostIPs []string, host func() (resolvConf, error)) (resolvConf, []warning, error) {
 	var c resolvConf
-	var ws []warning
-	policy := p.Spec.DNSPolicy
-	switch policy {
-	case v1.DNSNone:
-	case v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, "":
-		if policy != v1.DNSClusterFirstWithHostNet && p.Spec.HostNetwork {
-			policy = v1.DNSDefault
-			break
+	policy, warnings, err := dnsPolicy(p, cfg)
+	switch {
+	case err != nil || policy == v1.DNSNone:
+	case policy == v1.DNSClusterFirst:
+		if c, err = host(); err == nil {
+			c = clusterDNS(p.Namespace, cfg, c.Searches)
 		}
-		if len(cfg.ClusterDNS) == 0 {
-			text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
-			ws = append(ws, warning{reason: pod.EventMissingClusterDNS, message: text, node: true})
-			policy = v1.DNSDefault
-			break
-		}
-		h, err := host()
-		if err != nil {
-			return c, ws, err
-		}
-		c.Servers = slices.Clone(cfg.ClusterDNS)
-		c.Searches = h.Searches
-		if d := cfg.ClusterDomain; d != "" {
-			c.Searches = unique([]string{p.Namespace + ".svc." + d, "svc." + d, d}, h.Searches)
-		}
-		// A cluster's names have up to four dots before they are complete.
-		c.Options = []string{"ndots:5"}
-	case v1.DNSDefault:
+	case cfg.ResolvConf == "":
+		c = localDNS(hostIPs)
 	default:
-		return c, ws, fmt.Errorf("invalid DNS policy %q", policy)
+		c, err = host()
 	}
-	if policy == v1.DNSDefault {
-		switch {
-		case cfg.ResolvConf == "":
-			c = localDNS(hostIPs)
-		default:
-			h, err := host()
-			if err != nil {
-				return c, ws, err
-			}
-			c = h
+	if err != nil {
+		return resolvConf{}, warnings, err
+	}
+	c, cut := fitDNSLimits(withOwnDNS(c, p.Spec.DNSConfig))
+	return c, append(warnings, cut...), nil
+}
+
+// clusterDNS asks the cluster's servers and completes names first as services.
+// The host's domains come last; its options do not count.
+func clusterDNS(namespace string, cfg DNSConfig, hostSearches []string) resolvConf {
+	c := resolvConf{Servers: cfg.ClusterDNS, Searches: hostSearches}
+	if d := cfg.ClusterDomain; d != "" {
+		c.Searches = unique([]string{namespace + ".svc." + d, "svc." + d, d}, hostSearches)
+	}
+	// A name in the cluster has up to four dots before it is complete.
+	c.Options = []string{"ndots:5"}
+	return c
+}
+
+// withOwnDNS adds what the pod itself says.
+func withOwnDNS(c resolvConf, own *v1.PodDNSConfig) resolvConf {
+	if own == nil {
+		return c
+	}
+	var options []string
+	for _, o := range own.Options {
+		if o.Value != nil && *o.Value != "" {
+			options = append(options, o.Name+":"+*o.Value)
+		} else if o.Name != "" {
+			options = append(options, o.Name)
 		}
 	}
-	if d := p.Spec.DNSConfig; d != nil {
-		c.Servers = unique(c.Servers, d.Nameservers)
-		c.Searches = unique(c.Searches, d.Searches)
-		var more []string
-		for _, o := range d.Options {
-			if o.Value != nil && *o.Value != "" {
-				more = append(more, o.Name+":"+*o.Value)
-			} else if o.Name != "" {
-				more = append(more, o.Name)
-			}
-		}
-		c.Options = mergeOptions(c.Options, more)
+	return resolvConf{
+		Servers:  unique(c.Servers, own.Nameservers),
+		Searches: unique(c.Searches, own.Searches),
+		Options:  mergeOptions(c.Options, options),
 	}
-	c, cut := fitDNSLimits(c)
-	return c, append(ws, cut...), nil
 }
 
 // localDNS asks the node itself, on the loopback address of each of its address

@@ -31,23 +31,25 @@ type hookCall struct {
 	handler   *v1.LifecycleHandler
 }
 
-// runHook runs a hook to its end.
+// runHook runs a hook to its end. The words of its errors are what the status
+// of a container shows.
 func (r *Runner) runHook(ctx context.Context, h hookCall) error {
-	where := func() string { return fmt.Sprintf("for Container %q in Pod %q", h.container.Name, describe(h.pod)) }
+	failed := func(kind string, what any, err error) error {
+		return fmt.Errorf("%s lifecycle hook (%v) for Container %q in Pod %q failed - error: %w", kind, what, h.container.Name, describe(h.pod), err)
+	}
 	switch {
 	case h.handler.Exec != nil:
 		cmd := h.handler.Exec.Command
-		output, err := r.execHook(ctx, h.id, cmd)
-		if err != nil {
-			return fmt.Errorf("Exec lifecycle hook (%v) %s failed - error: %w, message: %q", cmd, where(), err, output)
+		if output, err := r.execHook(ctx, h.id, cmd); err != nil {
+			return fmt.Errorf("%w, message: %q", failed("Exec", cmd, err), output)
 		}
 	case h.handler.HTTPGet != nil:
 		if err := r.httpHook(ctx, h); err != nil {
-			return fmt.Errorf("HTTP lifecycle hook (%s) %s failed - error: %w", h.handler.HTTPGet.Path, where(), err)
+			return failed("HTTP", h.handler.HTTPGet.Path, err)
 		}
 	case h.handler.Sleep != nil:
 		if err := r.sleepHook(ctx, time.Duration(h.handler.Sleep.Seconds)*time.Second); err != nil {
-			return fmt.Errorf("Sleep lifecycle hook (%d) %s failed - error: %w", h.handler.Sleep.Seconds, where(), err)
+			return failed("Sleep", h.handler.Sleep.Seconds, err)
 		}
 	default:
 		// The API also has tcpSocket, which never did anything.

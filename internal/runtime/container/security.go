@@ -117,7 +117,8 @@ func containerSecurity(in securityInput) (*runtimeapi.LinuxContainerSecurityCont
 		return nil, err
 	}
 	// Runtimes from before the field read the same from a string.
-	out.ApparmorProfile = legacyAppArmor(out.Apparmor) //nolint:staticcheck // deprecated, still sent
+	//lint:ignore SA1019 it is for those who do not know its successor
+	out.ApparmorProfile = legacyAppArmor(out.Apparmor)
 	return out, nil
 }
 
