@@ -312,6 +312,9 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 
 // start asks for the container's image and, once it is there, for the container.
 func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod.Container, ran bool) {
+	if _, busy := d.in.Busy[spec.Name]; busy {
+		return // what is seen of it now is half a start
+	}
 	if ran && last.State == pod.StateCreated {
 		// It was made and never started, perhaps by an agent that died in between.
 		// Its place is needed for the same attempt.

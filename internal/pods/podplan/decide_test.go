@@ -131,6 +131,8 @@ func TestDecide(t *testing.T) {
 			want: "start b"},
 		{name: "a container that was made and never started makes room for its attempt", pod: spec("a", always),
 			in: Input{VolumesReady: true, Have: have(true, instance("a", pod.StateCreated)), Images: images(spec("a", always), 0)}, want: "remove a-id"},
+		{name: "a container that is being started is left alone", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, instance("a", pod.StateCreated)), Images: images(spec("a", always), 0), Busy: map[string]Task{"a": {Verb: Start}}}, want: ""},
 		{name: "a dead sandbox takes its containers with it", pod: spec("a", always),
 			in: Input{VolumesReady: true, NetworkReady: true, Have: have(false, running("a"))}, want: "stop a-id"},
 		{name: "a dead sandbox is replaced when its containers are down", pod: spec("a", always),

@@ -92,6 +92,9 @@ func (w *world) begin(s Step) {
 		w.checkOrder(s.Target)
 	case Remove:
 		c, _ := w.have.ByID(s.Target)
+		if p, ok := w.busy[c.Name]; ok && c.State == pod.StateCreated {
+			w.fail("%s is removed while its %s is under way", c.Name, p.step.Verb)
+		}
 		if c.State == pod.StateRunning {
 			w.fail("running container %s is removed", c.Name)
 		}
@@ -100,6 +103,17 @@ func (w *world) begin(s Step) {
 		return
 	}
 	w.busy[s.Target] = pending{s, w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)}
+	if s.Verb == Start {
+		w.create(s) // the runtime shows a container before it runs
+	}
+}
+
+// create is the first half of a start.
+func (w *world) create(s Step) {
+	w.next++
+	c := instance(s.Target, pod.StateCreated)
+	c.ID, c.Attempt, c.SandboxID = fmt.Sprintf("id%d", w.next), s.Attempt, w.have.Sandboxes[0].ID
+	w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
 }
 
 // checkOrder holds a start against the containers that come before it.
@@ -148,15 +162,18 @@ func (w *world) effect(s Step) {
 	case RunSandbox:
 		w.have.Sandboxes = append([]pod.Sandbox{{ID: id, Attempt: uint32(s.Attempt), Ready: true, IPs: []string{"10.0.0.1"}}}, w.have.Sandboxes...)
 	case Start:
-		if prev, again := w.have.Latest(s.Target); again && prev.State == pod.StateExited {
+		if s.Attempt > 0 {
 			w.in.Backoff[s.Target] = w.in.Backoff[s.Target].Next(w.now, DefaultBackoff)
 		}
-		c := instance(s.Target, pod.StateRunning)
-		c.ID, c.Attempt, c.SandboxID, c.StartedAt = id, s.Attempt, w.have.Sandboxes[0].ID, w.now
 		if !w.calm && w.r.IntN(10) == 0 {
-			c.State = pod.StateCreated // the agent died between create and start
+			return // the agent died between create and start
 		}
-		w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
+		w.have.Containers = slices.Clone(w.have.Containers)
+		for i := range w.have.Containers {
+			if c := &w.have.Containers[i]; c.Name == s.Target && c.Attempt == s.Attempt && c.State == pod.StateCreated {
+				c.State, c.StartedAt = pod.StateRunning, w.now
+			}
+		}
 	case Stop:
 		w.exit(s.Target, 143)
 	case Remove:

@@ -9,6 +9,7 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/status"
+	"keelson/internal/runtime/container"
 )
 
 // What the syncer needs of the other parts. All of it is safe for concurrent
@@ -35,54 +36,20 @@ type Observed interface {
 	Synced() <-chan struct{}
 }
 
-// StartContainer is what the start of one container goes by.
-type StartContainer struct {
-	Pod      *v1.Pod
-	Kind     pod.Kind
-	Spec     *v1.Container
-	Sandbox  pod.Sandbox
-	PodIPs   []string
-	Attempt  int
-	ImageRef string
-	TargetID string // of an ephemeral container's target
-	// Mounts gives the volumes' mounts; expand resolves $(NAME) of the
-	// container's environment.
-	Mounts func(expand func(string) (string, error)) ([]pod.Mount, error)
-}
-
-// StopContainer is what the stop of one container goes by.
-type StopContainer struct {
-	Pod       *v1.Pod // nil when only the runtime knows the pod
-	Spec      *v1.Container
-	Container pod.Container
-	PodIPs    []string
-	Grace     time.Duration
-	Message   string // of the Killing event; empty for the usual one
-}
-
 // Containers acts on the runtime, one verb at a time. Stopping or removing what
 // is already stopped or gone is not an error.
 type Containers interface {
-	RunSandbox(ctx context.Context, p *v1.Pod, attempt int) error
+	RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id string, err error)
 	StopSandbox(ctx context.Context, id string) error
 	RemoveSandbox(ctx context.Context, id string) error
-	// Start returns when the container runs and its postStart hook is done. A
-	// *StartError tells what to show while the container waits.
-	Start(ctx context.Context, s StartContainer) error
-	Stop(ctx context.Context, s StopContainer) error
-	Remove(ctx context.Context, ref pod.Ref, c pod.Container) error
+	// StartContainer returns when the container runs and its postStart hook is
+	// done. The failure tells what to show while the container waits.
+	StartContainer(ctx context.Context, s container.Start) (id string, failure *container.StartError)
+	StopContainer(ctx context.Context, s container.Stop) error
+	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
 	// NextAttempt is the attempt that the container's log files call for.
-	NextAttempt(ref pod.Ref, container string) int
+	NextAttempt(ref pod.Ref, container string) (int, error)
 }
-
-// StartError is a failed start as a container's status shows it.
-type StartError struct {
-	Reason string
-	Err    error
-}
-
-func (e *StartError) Error() string { return e.Err.Error() }
-func (e *StartError) Unwrap() error { return e.Err }
 
 // ImageResult is what is known of an image; none of Ready and Reason set means
 // that it is being fetched.

@@ -30,8 +30,11 @@ type Config struct {
 	HostIPs func() []string
 	Events  pod.Events
 	Dirs    Dirs
-	Log     *slog.Logger
-	Now     func() time.Time
+	// OnNameFree is called when a static pod's full name has become free; must
+	// not block.
+	OnNameFree func()
+	Log        *slog.Logger
+	Now        func() time.Time
 }
 
 // Syncer runs one worker for each pod that a source or the runtime knows.
@@ -163,6 +166,13 @@ func (s *Syncer) claim(name string, uid types.UID) bool {
 	return len(line) == 0
 }
 
+// Holds reports whether a static pod of the full name is there or still ending.
+func (s *Syncer) Holds(fullName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.holders[fullName]) > 0
+}
+
 // release gives the full name to the next in line and wakes it.
 func (s *Syncer) release(name string, uid types.UID) {
 	s.mu.Lock()
@@ -184,6 +194,7 @@ func (s *Syncer) release(name string, uid types.UID) {
 	if next != "" {
 		s.Wake(next)
 	}
+	s.cfg.OnNameFree()
 }
 
 // admit decides once whether the pod may run here. Admissions happen one after

@@ -12,6 +12,7 @@ import (
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
 	"keelson/internal/pods/status"
+	"keelson/internal/runtime/container"
 )
 
 // task is one step under way.
@@ -120,7 +121,7 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Contex
 		if !ok {
 			return nil
 		}
-		return func(ctx context.Context) error { return cfg.Containers.Remove(ctx, w.ref(have), c) }
+		return func(ctx context.Context) error { return cfg.Containers.RemoveContainer(ctx, w.ref(have), c) }
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) erro
 	if err := cfg.Cgroups.EnsurePod(ctx, spec); err != nil {
 		return fail(pod.EventFailedCreateContainer, "unable to ensure pod container exists", err)
 	}
-	if err := cfg.Containers.RunSandbox(ctx, spec, attempt); err != nil {
+	if _, err := cfg.Containers.RunSandbox(ctx, spec, uint32(attempt)); err != nil {
 		return fail(pod.EventFailedCreateSandbox, "Failed to create pod sandbox", err)
 	}
 	return nil
@@ -155,37 +156,33 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) erro
 
 // start starts a container. A restart counts against its back-off from now on.
 func (w *worker) start(step podplan.Step, have pod.Runtime) func(context.Context) error {
-	name, spec := step.Target, w.spec
-	kind, c, ok := pod.Find(spec, name)
+	name, p := step.Target, w.spec
+	kind, spec, ok := pod.Find(p, name)
 	sandbox, ready := have.ReadySandbox()
 	if !ok || !ready {
 		return nil
 	}
-	s := StartContainer{Pod: spec, Kind: kind, Spec: c, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
-		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(spec, name, have)}
-	if _, again := podplan.Instance(spec, have, name); again {
+	start := container.Start{Pod: p, Kind: kind, Container: spec, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
+		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(p, name, have)}
+	if _, again := podplan.Instance(p, have, name); again {
 		w.mu.Lock()
 		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), podplan.DefaultBackoff)
 		w.mu.Unlock()
 	}
 	return func(ctx context.Context) error {
-		s.Mounts = func(expand func(string) (string, error)) ([]pod.Mount, error) {
-			return w.s.cfg.Volumes.Mounts(ctx, spec, c, expand)
+		start.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
+			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
+			return pod.Contribution{Mounts: mounts}, err
 		}
-		err := w.s.cfg.Containers.Start(ctx, s)
+		_, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if err == nil {
+		if failure == nil {
 			delete(w.waiting, name)
 			return nil
 		}
-		var failed *StartError
-		if errors.As(err, &failed) {
-			w.waiting[name] = status.Waiting{Reason: failed.Reason, Message: failed.Err.Error()}
-		} else {
-			w.waiting[name] = status.Waiting{Reason: pod.ReasonRunContainer, Message: err.Error()}
-		}
-		return fmt.Errorf("start container %s: %w", name, err)
+		w.waiting[name] = status.Waiting{Reason: failure.Reason, Message: failure.Message}
+		return fmt.Errorf("start container %s: %w", name, failure)
 	}
 }
 
@@ -208,7 +205,7 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) func(context.Context)
 	if !ok {
 		return nil
 	}
-	stop := StopContainer{Pod: w.spec, Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0)}
+	stop := container.Stop{Pod: w.spec, Ref: w.ref(have), Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0)}
 	if w.spec != nil {
 		if _, spec, ok := pod.Find(w.spec, c.Name); ok {
 			stop.Spec = spec
@@ -220,7 +217,7 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) func(context.Context)
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
 	}
-	return func(ctx context.Context) error { return w.s.cfg.Containers.Stop(ctx, stop) }
+	return func(ctx context.Context) error { return w.s.cfg.Containers.StopContainer(ctx, stop) }
 }
 
 // nextRetry is the earliest end of a pause that is still to come.

@@ -332,7 +332,13 @@ func (w *worker) logAttempts(have pod.Runtime) map[string]int {
 		}
 		if f, ok := w.images[spec.Name]; ok {
 			m = put(m, spec.Name, f.attempt) // asked before
-		} else if n := w.s.cfg.Containers.NextAttempt(pod.RefOf(w.spec), spec.Name); n > 0 {
+			continue
+		}
+		n, err := w.s.cfg.Containers.NextAttempt(pod.RefOf(w.spec), spec.Name)
+		if err != nil {
+			w.log.Warn("cannot tell earlier attempts by the logs", "container", spec.Name, "err", err)
+		}
+		if n > 0 {
 			m = put(m, spec.Name, n)
 		}
 	}
@@ -475,10 +481,13 @@ func (w *worker) forget() {
 	cfg.Probes.Forget(w.uid)
 	cfg.Images.Forget(w.uid)
 	cfg.Status.Forget(w.uid)
-	if w.spec != nil {
-		w.s.release(pod.FullName(w.spec), w.uid)
-		w.log.Info("pod is gone")
+	if w.spec == nil {
+		return
 	}
+	if pod.IsStatic(w.spec) {
+		w.s.release(pod.FullName(w.spec), w.uid)
+	}
+	w.log.Info("pod is gone")
 }
 
 func earlier(a, b time.Time) time.Time {

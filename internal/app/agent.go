@@ -1,0 +1,306 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/config"
+	"keelson/internal/node/apiclient"
+	"keelson/internal/node/node"
+	"keelson/internal/node/server"
+	"keelson/internal/pods/desired"
+	"keelson/internal/pods/observed"
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podsync"
+	"keelson/internal/pods/probe"
+	"keelson/internal/pods/status"
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/machine"
+	"keelson/internal/runtime/container"
+	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/image"
+	"keelson/internal/storage/object"
+	"keelson/internal/storage/volume"
+)
+
+// agent is all the parts, joined. Fields are set by the build functions, in the
+// order in which they stand here: each part is built from those above it.
+type agent struct {
+	cfg *config.Config
+	log *slog.Logger
+
+	metrics  *prometheus.Registry
+	machine  machine.Info
+	reserved v1.ResourceList
+	runtime  *cri.Client
+	identity cri.Identity
+	api      *apiclient.Client // nil: standalone
+	recorder *apiclient.Events // nil: standalone
+	events   pod.Events
+	cgroups  *cgroup.Tree // nil: no cgroups per pod
+	node     *node.Node
+	services *services       // nil: standalone
+	classes  *runtimeClasses // nil: standalone
+
+	desired  *desired.Store
+	observed *observed.Cache
+	objects  *object.Store
+	tokens   *object.Tokens
+	volumes  *volume.Manager
+	images   *image.Manager
+	runner   *container.Runner
+	prober   *probe.Prober
+	statuses *status.Writer
+	syncer   *podsync.Syncer
+	server   *server.Server
+}
+
+// Run is the agent's life: it ends when ctx does, or when a part cannot do its
+// work any more. Running pods are left as they are.
+func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	a := &agent{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
+	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, build := range []func(context.Context) error{
+		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
+	} {
+		if err := build(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // asked to end while it waited
+			}
+			return err
+		}
+	}
+	g := newGroup(log)
+	a.start(g)
+	return g.wait(ctx)
+}
+
+// start starts the parts. What others report to comes first, what acts on pods
+// comes last, so that on the way down nothing is done that nobody would see.
+func (a *agent) start(g *group) {
+	if a.recorder != nil {
+		g.start("events", a.recorder.Run) // everybody reports to it
+	}
+	g.start("server", a.server.Run) // health is asked for while the rest comes up
+	g.start("node", a.node.Run)     // host addresses and readiness
+	if a.api != nil {
+		g.start("services", a.services.Run)
+		g.start("runtime classes", a.classes.Run)
+	}
+	g.start("statuses", a.statuses.Run)
+	g.start("objects", a.objects.Run)
+	g.start("volumes", a.volumes.Run)
+	g.start("images", a.images.Run)
+	g.start("probes", a.prober.Run)
+	g.start("observed", a.observed.Run) // what runs must be known before it is compared
+	g.start("pods", a.syncer.Run)       // before the sources: the first pod wakes a worker
+	g.start("desired", a.desired.Run)
+	g.start("orphans", a.adoptOrphans)
+}
+
+// adoptOrphans has what pods of earlier times left on the node looked after,
+// once it is known which pods are wanted.
+func (a *agent) adoptOrphans(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.desired.ReadyC():
+	}
+	a.syncer.WakeAll() // nobody was ended before all sources had spoken
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.observed.Synced():
+	}
+	uids, err := a.volumes.Orphans(a.syncer.Knows)
+	if err != nil {
+		a.log.Warn("cannot look for directories of earlier pods", "err", err)
+	}
+	if a.cgroups != nil {
+		left, err := a.cgroups.List()
+		if err != nil {
+			a.log.Warn("cannot look for cgroups of earlier pods", "err", err)
+		}
+		uids = append(uids, left...)
+	}
+	a.syncer.Adopt(uids)
+	<-ctx.Done()
+	return nil
+}
+
+// buildGround prepares directories and reads the machine.
+func (a *agent) buildGround(context.Context) error {
+	f := &a.cfg.Flags
+	if err := makeRootDirs(f.RootDir, f.CertDir); err != nil {
+		return err
+	}
+	if err := shareMounts(f.RootDir); err != nil {
+		return err
+	}
+	var err error
+	if a.machine, err = machine.Read(machine.Host()); err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	a.reserved, err = reservations(a.cfg.Kubelet.SystemReserved, a.cfg.Kubelet.KubeReserved)
+	return err
+}
+
+// reservations is the sum of what is kept from pods.
+func reservations(lists ...map[string]string) (v1.ResourceList, error) {
+	sum := v1.ResourceList{}
+	for _, list := range lists {
+		for name, text := range list {
+			q, err := resource.ParseQuantity(text)
+			if err != nil {
+				return nil, fmt.Errorf("reserve %s %q: %w", name, text, err)
+			}
+			have := sum[v1.ResourceName(name)]
+			have.Add(q)
+			sum[v1.ResourceName(name)] = have
+		}
+	}
+	return sum, nil
+}
+
+// buildRuntime connects to the container runtime and waits until it answers.
+func (a *agent) buildRuntime(ctx context.Context) error {
+	k := &a.cfg.Kubelet
+	var err error
+	a.runtime, err = cri.Dial(cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
+		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics), Log: a.log})
+	if err != nil {
+		return err
+	}
+	if a.identity, err = a.runtime.Handshake(ctx); err != nil {
+		return err
+	}
+	a.log.Info("container runtime answers", "runtime", a.identity.Name, "version", a.identity.Version)
+	if !*k.CgroupsPerQOS {
+		return nil
+	}
+	groups, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	if !groups.V2() && *k.FailCgroupV1 {
+		return fmt.Errorf("use cgroup v1: the configuration forbids it; set failCgroupV1 to false to run on this machine")
+	}
+	driver := cgroup.Driver(k.CgroupDriver)
+	if a.identity.CgroupDriver != "" {
+		driver = cgroup.Driver(a.identity.CgroupDriver)
+	}
+	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Pod: cgroup.PodOptions{
+		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes()}})
+	return err
+}
+
+// buildAPI prepares the way to the API server, if there is one.
+func (a *agent) buildAPI(context.Context) error {
+	if a.cfg.Standalone() {
+		a.events = apiclient.LogEvents{Log: a.log}
+		return nil
+	}
+	k := &a.cfg.Kubelet
+	var err error
+	a.api, err = apiclient.New(apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
+		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version})
+	if err != nil {
+		return err
+	}
+	a.recorder = apiclient.NewEvents(apiclient.EventsConfig{Client: a.api, Node: a.cfg.NodeName, Log: a.log})
+	a.events = a.recorder
+	a.services = newServices(a.api)
+	a.classes = newRuntimeClasses(a.api)
+	return nil
+}
+
+// unlimited says "no limit" the way the client is told: zero means its default.
+func unlimited(qps int32) float32 {
+	if qps == 0 {
+		return -1
+	}
+	return float32(qps)
+}
+
+func (a *agent) buildNode(context.Context) error {
+	k, f := &a.cfg.Kubelet, &a.cfg.Flags
+	hard, err := node.ParseThresholds(k.EvictionHard)
+	if err != nil {
+		return fmt.Errorf("read evictionHard: %w", err)
+	}
+	nodeIPs, _ := a.cfg.NodeIPs()
+	cfg := node.Config{
+		Identity: node.Identity{Name: a.cfg.NodeName, Hostname: a.cfg.NodeName, OS: a.machine.OS, Arch: a.machine.Arch, Labels: f.NodeLabels,
+			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP},
+		Runtime: a.runtime, Events: a.events, Log: a.log,
+		Machine: a.machine, RootFS: machine.Host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
+		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved, Hard: hard,
+		PressureHold: k.EvictionPressureTransitionPeriod.Duration,
+		Version:      a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
+		UpdateEvery: k.NodeStatusUpdateFrequency.Duration, ReportEvery: k.NodeStatusReportFrequency.Duration,
+		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Register: *k.RegisterNode,
+		Checks:    []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
+		OnNetwork: func() { a.syncer.WakeAll() },
+		OnChange:  func() { a.desired.PokeMirrors() },
+		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		},
+	}
+	if a.api != nil {
+		cfg.API = &node.API{Nodes: a.api.Nodes, Leases: a.api.Leases, CloseConnections: a.api.CloseConnections}
+	}
+	if a.cgroups != nil {
+		cfg.CgroupV1 = !a.hierarchiesV2()
+		cfg.Enforce = a.enforce
+	}
+	a.node, err = node.New(cfg)
+	return err
+}
+
+func (a *agent) hierarchiesV2() bool {
+	groups, err := cgroup.Detect()
+	return err == nil && groups.V2()
+}
+
+// enforce makes the cgroups above the pods.
+func (a *agent) enforce() error {
+	values := cgroup.Values{}
+	for _, what := range a.cfg.Kubelet.EnforceNodeAllocatable {
+		if what == "pods" {
+			values = cgroup.NodeValues(a.node.Capacity(), a.reserved, a.machine.MaxPIDs)
+		}
+	}
+	return a.cgroups.EnsureRoot(values)
+}
+
+// hostIPs are the node's addresses as text.
+func (a *agent) hostIPs() []string {
+	var out []string
+	for _, ip := range a.node.HostIPs() {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+// wake has one pod looked at.
+func (a *agent) wake(uid types.UID) { a.syncer.Wake(uid) }
+
+// minor is the agent's version as others are told it, such as 1.36.
+func (a *agent) minor() string {
+	parts := strings.SplitN(strings.TrimPrefix(a.cfg.Version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return a.cfg.Version
+	}
+	return parts[0] + "." + parts[1]
+}

@@ -1,0 +1,130 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/logs"
+)
+
+// makeRootDirs makes the agent's own directories with the modes that others rely
+// on. A root directory that is named in a roundabout way is refused: the paths
+// below it are compared as text.
+func makeRootDirs(root, certDir string) error {
+	if !filepath.IsAbs(root) || filepath.Clean(root) != root {
+		return fmt.Errorf("use root directory %s: the path must be absolute and in its shortest form", root)
+	}
+	dirs := []struct {
+		path string
+		mode fs.FileMode
+	}{
+		{root, 0o750},
+		{filepath.Join(root, "pods"), 0o750},
+		{filepath.Join(root, "plugins"), 0o750},
+		{filepath.Join(root, "plugins_registry"), 0o750},
+		{filepath.Join(root, "pod-resources"), 0o750},
+		{filepath.Join(root, "checkpoints"), 0o700},
+		{certDir, 0o755},
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return fmt.Errorf("make directory %s: %w", d.path, err)
+		}
+	}
+	return nil
+}
+
+// shareMounts has mounts below the root directory seen by the containers that
+// mount parts of it with propagation. Where the file system is not shared, as
+// without systemd, the directory becomes a shared mount of its own.
+func shareMounts(root string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(root))
+	if err != nil {
+		return fmt.Errorf("read mounts above %s: %w", root, err)
+	}
+	var nearest *mountinfo.Info
+	for _, m := range mounts {
+		if nearest == nil || len(m.Mountpoint) >= len(nearest.Mountpoint) {
+			nearest = m
+		}
+	}
+	if nearest != nil && strings.Contains(nearest.Optional, "shared:") {
+		return nil
+	}
+	if nearest == nil || nearest.Mountpoint != root {
+		if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s onto itself: %w", root, err)
+		}
+	}
+	if err := unix.Mount("", root, "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("share mounts below %s: %w", root, err)
+	}
+	return nil
+}
+
+// podDirs makes and removes the directories of pods.
+type podDirs struct {
+	root    string
+	logRoot string
+	// removeDir removes the pod's directory; it stops at mounts, because the data
+	// behind them is somebody's.
+	removeDir func(ctx context.Context, uid types.UID) error
+}
+
+// Make makes the directories that every pod has.
+func (d podDirs) Make(uid types.UID) error {
+	for _, sub := range []string{"volumes", "plugins", "containers"} {
+		if err := os.MkdirAll(filepath.Join(d.root, "pods", string(uid), sub), 0o750); err != nil {
+			return fmt.Errorf("make pod directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// Remove removes the pod's directory and its log directories.
+func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
+	if err := d.removeDir(ctx, ref.UID); err != nil {
+		return err
+	}
+	dirs := []string{logs.PodDir(d.logRoot, ref)}
+	if ref.Name == "" {
+		var err error
+		if dirs, err = d.logDirs(ref.UID); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove log directory %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// logDirs finds the log directories of a pod whose name nobody knows any more.
+func (d podDirs) logDirs(uid types.UID) ([]string, error) {
+	entries, err := os.ReadDir(d.logRoot)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list log directories: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() && strings.HasSuffix(e.Name(), "_"+string(uid)) {
+			dirs = append(dirs, filepath.Join(d.logRoot, e.Name()))
+		}
+	}
+	return dirs, nil
+}

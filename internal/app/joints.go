@@ -1,0 +1,119 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/node/apiclient"
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podsync"
+	"keelson/internal/pods/probe"
+	"keelson/internal/pods/status"
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/image"
+)
+
+// statusAPI is the writer's way to the API server.
+type statusAPI struct{ apiclient.Pods }
+
+func (a statusAPI) PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
+	return a.Patch(ctx, namespace, name, types.StrategicMergePatchType, patch, "status")
+}
+
+// probes shows probe results as statuses want them.
+type probes struct{ *probe.Prober }
+
+func (p probes) Result(spec *v1.Pod, c pod.Container) status.Probe {
+	r := p.Prober.Result(spec, c)
+	return status.Probe{Started: r.Started, Ready: r.Ready, StartupFailed: r.StartupFailed, LivenessFailed: r.LivenessFailed}
+}
+
+// executor runs probe commands through the runtime.
+type executor struct{ runtime *cri.Client }
+
+func (e executor) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, int32, bool, error) {
+	seconds := int64((timeout + time.Second - 1) / time.Second)
+	resp, err := e.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
+	if cri.IsTimeout(err) {
+		return nil, 0, true, nil
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return append(resp.Stdout, resp.Stderr...), resp.ExitCode, false, nil
+}
+
+// cgroups keeps pods' cgroups, and what the burstable ones are worth together in
+// step with which of them there are.
+type cgroups struct {
+	tree *cgroup.Tree // nil: no cgroups per pod, nothing is done
+
+	mu        sync.Mutex
+	burstable map[types.UID]*v1.Pod
+}
+
+// EnsurePod makes the pod's cgroup.
+func (c *cgroups) EnsurePod(_ context.Context, p *v1.Pod) error {
+	if c.tree == nil {
+		return nil
+	}
+	if err := c.count(p.UID, p); err != nil {
+		return err
+	}
+	return c.tree.EnsurePod(p)
+}
+
+// RemovePod removes the pod's cgroup.
+func (c *cgroups) RemovePod(ctx context.Context, uid types.UID) error {
+	if c.tree == nil {
+		return nil
+	}
+	if err := c.tree.RemovePod(ctx, uid); err != nil {
+		return err
+	}
+	return c.count(uid, nil)
+}
+
+// count takes a pod into the account of burstable pods, or out of it.
+func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, had := c.burstable[uid]
+	has := p != nil && pod.QOS(p) == v1.PodQOSBurstable
+	switch {
+	case has == had:
+		return nil
+	case has:
+		c.burstable[uid] = p
+	default:
+		delete(c.burstable, uid)
+	}
+	return c.tree.UpdateQoS(cgroup.BurstableCPU(slices.Collect(maps.Values(c.burstable))))
+}
+
+// images fetches images in the words of the syncer.
+type images struct {
+	*image.Manager
+	handler func(*v1.Pod) (string, error)
+}
+
+func (i images) Ensure(p *v1.Pod, spec *v1.Container, attempt int) podsync.ImageResult {
+	handler, err := i.handler(p)
+	if err != nil {
+		return podsync.ImageResult{} // the sandbox says why
+	}
+	r, ready := i.Manager.Ensure(image.Request{Pod: p, Container: spec.Name, Image: spec.Image, Policy: spec.ImagePullPolicy,
+		Attempt: attempt, RuntimeHandler: handler})
+	if r.Err != nil {
+		return podsync.ImageResult{Reason: r.Err.Reason, Message: r.Err.Message, RetryAt: r.RetryAt}
+	}
+	return podsync.ImageResult{Ready: ready, Ref: r.Ref}
+}

@@ -1,0 +1,36 @@
+package app
+
+import (
+	"os"
+
+	selinux "github.com/opencontainers/selinux/go-selinux"
+
+	"keelson/internal/runtime/container"
+)
+
+// kernel finds out what the kernel offers to containers.
+func (a *agent) kernel() container.Kernel {
+	k := container.Kernel{CgroupV2: a.hierarchiesV2(), SELinux: selinux.GetEnabled()}
+	// The runtime is told sizes in the order of the page size, as 2MB and 1GB.
+	for _, size := range a.machine.PageSizes() {
+		k.HugePageSizes = append(k.HugePageSizes, pageName(size))
+	}
+	file := "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
+	if k.CgroupV2 {
+		file = "/sys/fs/cgroup/memory.swap.max"
+	}
+	if _, err := os.Stat(file); err == nil {
+		k.SwapController = true
+	}
+	return k
+}
+
+func pageName(bytes uint64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	i := 0
+	for bytes >= 1024 && i < len(units)-1 {
+		bytes /= 1024
+		i++
+	}
+	return itoa(bytes) + units[i]
+}

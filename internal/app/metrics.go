@@ -1,0 +1,31 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"keelson/internal/runtime/cri"
+)
+
+// runtimeMetrics counts the calls to the runtime under upstream's names.
+func runtimeMetrics(r prometheus.Registerer) func(method string, took time.Duration, err error) {
+	label := []string{"operation_type"}
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_runtime_operations_total",
+		Help: "Cumulative number of runtime operations by operation type."}, label)
+	failed := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_runtime_operations_errors_total",
+		Help: "Cumulative number of runtime operation errors by operation type."}, label)
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_runtime_operations_duration_seconds",
+		Help: "Duration in seconds of runtime operations. Broken down by operation type.",
+		// 5 ms to about 31 minutes
+		Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14)}, label)
+	r.MustRegister(total, failed, duration)
+	return func(method string, took time.Duration, err error) {
+		op := cri.OperationType(method)
+		total.WithLabelValues(op).Inc()
+		duration.WithLabelValues(op).Observe(took.Seconds())
+		if err != nil {
+			failed.WithLabelValues(op).Inc()
+		}
+	}
+}

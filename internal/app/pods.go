@@ -1,0 +1,181 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/internal/pods/desired"
+	"keelson/internal/pods/observed"
+	"keelson/internal/pods/podsync"
+	"keelson/internal/pods/probe"
+	"keelson/internal/pods/status"
+	"keelson/internal/runtime/container"
+	"keelson/internal/runtime/image"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/object"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/builtin"
+)
+
+const (
+	// probeWorkers bounds probes under way at once; most of them wait.
+	probeWorkers = 256
+	// statusWorkers bounds status writes under way at once; the client's own
+	// rate bounds how many there are in a second.
+	statusWorkers = 16
+
+	containerLogsDir = "/var/log/containers"
+)
+
+// buildPods builds what stands between the sources and the runtime.
+func (a *agent) buildPods(context.Context) error {
+	a.buildDesired()
+	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
+	a.buildStorage()
+	if err := a.buildContainers(); err != nil {
+		return err
+	}
+	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
+		Version: a.minor(), Log: a.log, Now: time.Now})
+	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
+	if a.api != nil {
+		writer.API = statusAPI{a.api.Pods}
+	}
+	a.statuses = status.NewWriter(writer)
+	a.syncer = podsync.New(podsync.Config{
+		Desired: a.desired, Observed: a.observed, Containers: a.runner,
+		Images:  images{a.images, a.classes.Handler},
+		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
+		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
+		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
+	})
+	return nil
+}
+
+// admit judges a pod on its arrival. Every pod that the API server or a file
+// assigns to this node is taken.
+func (a *agent) admit(*v1.Pod, []*v1.Pod) *podsync.Rejection { return nil }
+
+func (a *agent) buildDesired() {
+	k := &a.cfg.Kubelet
+	manifest := desired.Manifest{NodeName: a.cfg.NodeName, AllowAPIReferences: !a.cfg.Gates.Enabled("PreventStaticPodAPIReferences")}
+	var sources []desired.Source
+	if k.StaticPodPath != "" {
+		sources = append(sources, desired.NewFiles(desired.FilesConfig{Path: k.StaticPodPath, Period: k.FileCheckFrequency.Duration,
+			Manifest: manifest, Events: a.events, Log: a.log}))
+	}
+	if k.StaticPodURL != "" {
+		sources = append(sources, desired.NewURL(desired.URLConfig{URL: k.StaticPodURL, Header: k.StaticPodURLHeader,
+			Period: k.HTTPCheckFrequency.Duration, Manifest: manifest, Log: a.log}))
+	}
+	cfg := desired.Config{NodeName: a.cfg.NodeName, Events: a.events, OnChange: a.wake, Log: a.log}
+	if a.api != nil {
+		mine := fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName)
+		sources = append(sources, desired.NewAPI(desired.APIConfig{Pods: a.api.Pods.ListWatch("", mine), Log: a.log}))
+		cfg.Mirrors = &desired.MirrorConfig{API: a.api.Pods, Busy: func(name string) bool { return a.syncer.Holds(name) },
+			Node: func() (*v1.Node, bool) {
+				n := a.node.Node()
+				return n, n.UID != ""
+			}}
+	}
+	cfg.Sources = sources
+	a.desired = desired.New(cfg)
+}
+
+func (a *agent) buildStorage() {
+	guard := mount.NewGuard()
+	objects := object.Config{Log: a.log, OnChange: func(pods []types.UID, kind object.Kind, _, name string) {
+		a.volumes.ObjectChanged(pods, string(kind), name)
+		for _, uid := range pods {
+			a.wake(uid) // a container may wait for it
+		}
+	}}
+	tokens := object.TokensConfig{Now: time.Now, Log: a.log}
+	if a.api != nil {
+		objects.Client, tokens.Client = a.api.Core(), a.api.Core()
+	}
+	a.objects = object.New(objects)
+	a.tokens = object.NewTokens(tokens)
+	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log,
+		Kinds:             builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard}),
+		RecursiveReadOnly: a.recursiveReadOnly})
+}
+
+// recursiveReadOnly reports whether the pod's runtime handler can mount so.
+func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
+	name, err := a.classes.Handler(p)
+	if err != nil {
+		return false
+	}
+	for _, h := range a.node.Runtime().Handlers {
+		if h.Name == name {
+			return h.RecursiveReadOnlyMounts
+		}
+	}
+	return false
+}
+
+func (a *agent) buildContainers() error {
+	k := &a.cfg.Kubelet
+	fetch := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k),
+		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
+	if a.api != nil {
+		fetch.Secrets = a.objects
+	}
+	a.images = image.New(fetch)
+	cfg := container.Config{
+		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
+		DNS:     container.DNSConfig{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
+		RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, ContainerLogsDir: a.containerLogsDir(),
+		CgroupParent: a.cgroupParent, RuntimeHandler: a.classes.Handler,
+		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
+		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,
+		ContainerStopSignal: a.cfg.Gates.Enabled("ContainerStopSignals"), Version: a.minor(), Registry: a.metrics, Log: a.log, Now: time.Now,
+	}
+	if a.api != nil {
+		cfg.Objects, cfg.Services = a.objects, a.services
+	}
+	var err error
+	a.runner, err = container.New(cfg)
+	return err
+}
+
+// parallelPulls is how many images are pulled at a time; zero for any number.
+func parallelPulls(k *v1beta1.KubeletConfiguration) int {
+	switch {
+	case *k.SerializeImagePulls:
+		return 1
+	case k.MaxParallelImagePulls == nil:
+		return 0
+	}
+	return int(*k.MaxParallelImagePulls)
+}
+
+// containerLogsDir is where the older names of logs stand. They follow the pod
+// log directory where that is not the usual one: two agents on one machine must
+// not write each other's.
+func (a *agent) containerLogsDir() string {
+	if dir := a.cfg.Kubelet.PodLogsDir; dir != "/var/log/pods" {
+		return filepath.Join(filepath.Dir(filepath.Clean(dir)), "containers")
+	}
+	return containerLogsDir
+}
+
+func (a *agent) cgroupParent(p *v1.Pod) string {
+	if a.cgroups == nil {
+		return ""
+	}
+	return a.cgroups.Parent(p)
+}
+
+func (a *agent) nodeFacts() container.NodeFacts {
+	return container.NodeFacts{Name: a.cfg.NodeName, HostIPs: a.hostIPs(), Allocatable: a.node.Allocatable(),
+		Memory: int64(a.machine.Memory), Swap: int64(a.machine.Swap)}
+}
