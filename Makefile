@@ -1,0 +1,55 @@
+# Keelson: a Kubernetes node agent. `make help` lists what can be made.
+
+VERSION ?= v1.36.3+keelson
+GO      ?= go
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+DATE    := $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+
+CONFIG  := keelson/internal/config
+LDFLAGS := -s -w -X $(CONFIG).version=$(VERSION) $(if $(COMMIT),-X $(CONFIG).gitCommit=$(COMMIT)) $(if $(DATE),-X $(CONFIG).buildDate=$(DATE))
+
+# One version for everybody, so that nobody's complaint is new to the others.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Packages whose tests need nothing but Go and, for some, root. The others under
+# test/ start real programs.
+UNIT = ./cmd/... ./internal/... ./docs/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|script)(/|$$)')
+REAL = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|script)(/|$$)')
+
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help build check fmt format vet lint unit test clean FORCE
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | awk -F'\t' '{ printf "  %-16s %s\n", $$1, $$2 }'
+
+build: bin/kubelet ## build bin/kubelet
+
+bin/kubelet: FORCE
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubelet
+
+check: format vet lint unit ## what every change must pass: format, vet, lint, unit tests
+
+format:
+	@out="$$(gofmt -l cmd internal test docs)"; test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+
+fmt: ## format the code
+	@gofmt -w cmd internal test docs
+
+vet:
+	@$(GO) vet ./...
+
+lint:
+	@$(GO) run $(STATICCHECK) ./...
+
+unit: ## unit tests alone
+	@$(GO) test $(UNIT)
+
+test: check deps ## check, then the tests on a real runtime and a real API server
+	@$(GO) test -p 1 -timeout 50m $(REAL)
+
+clean: ## remove what was built here
+	@rm -rf bin
+
+include $(sort $(wildcard mk/*.mk))
