@@ -57,25 +57,52 @@ func Dial(cfg Config) (*Client, error) {
 	if cfg.RequestTimeout <= 0 {
 		return nil, fmt.Errorf("read runtime request timeout: %v is not above zero", cfg.RequestTimeout)
 	}
-	c := &Client{timeout: cfg.RequestTimeout, log: cfg.Log}
-	conn, err := connect(runtimePath, cfg.Observe)
+	conn, err := connect(runtimePath)
 	if err != nil {
 		return nil, fmt.Errorf("prepare connection to %s: %w", runtimePath, err)
 	}
-	c.conns = append(c.conns, conn)
-	c.runtime = runtimeapi.NewRuntimeServiceClient(conn)
+	conns := []*grpc.ClientConn{conn}
 	if imagePath != runtimePath {
-		if conn, err = connect(imagePath, cfg.Observe); err != nil {
-			c.Close()
+		if conn, err = connect(imagePath); err != nil {
+			_ = conns[0].Close()
 			return nil, fmt.Errorf("prepare connection to %s: %w", imagePath, err)
 		}
-		c.conns = append(c.conns, conn)
+		conns = append(conns, conn)
 	}
-	c.image = runtimeapi.NewImageServiceClient(conn)
+	c := Over(conns[0], conn, cfg)
+	c.conns = conns
 	return c, nil
 }
 
-// Close ends the connections; calls under way fail.
+// Over makes a client that speaks over connections that exist already, one to
+// each service. They stay the caller's to close; the endpoints of cfg are not
+// looked at.
+func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
+	if cfg.Observe != nil {
+		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
+	}
+	return &Client{
+		timeout: cfg.RequestTimeout,
+		log:     cfg.Log,
+		runtime: runtimeapi.NewRuntimeServiceClient(runtime),
+		image:   runtimeapi.NewImageServiceClient(image),
+	}
+}
+
+// watched tells of each call when it ends.
+type watched struct {
+	grpc.ClientConnInterface
+	observe func(method string, took time.Duration, err error)
+}
+
+func (w watched) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	start := time.Now()
+	err := w.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	w.observe(path.Base(method), time.Since(start), err)
+	return err
+}
+
+// Close ends the connections that Dial made; calls under way fail.
 func (c *Client) Close() {
 	for _, conn := range c.conns {
 		// The only error is that it was closed before.
@@ -105,8 +132,8 @@ func SocketPath(endpoint string) (string, error) {
 	return path.Clean(p), nil
 }
 
-func connect(socket string, observe func(string, time.Duration, error)) (*grpc.ClientConn, error) {
-	opts := []grpc.DialOption{
+func connect(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(MaxMessage),
@@ -124,21 +151,12 @@ func connect(socket string, observe func(string, time.Duration, error)) (*grpc.C
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-		grpc.WithStaticStreamWindowSize(1 << 20),
-		grpc.WithStaticConnWindowSize(4 << 20),
-		grpc.WithReadBufferSize(8 << 10),
-		grpc.WithWriteBufferSize(8 << 10),
+		grpc.WithStaticStreamWindowSize(1<<20),
+		grpc.WithStaticConnWindowSize(4<<20),
+		grpc.WithReadBufferSize(8<<10),
+		grpc.WithWriteBufferSize(8<<10),
 		grpc.WithSharedWriteBuffer(true),
-	}
-	if observe != nil {
-		opts = append(opts, grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			start := time.Now()
-			err := invoke(ctx, method, req, reply, cc, opts...)
-			observe(path.Base(method), time.Since(start), err)
-			return err
-		}))
-	}
-	return grpc.NewClient("unix://"+socket, opts...)
+	)
 }
 
 // call makes one call, bounded by limit unless that is zero, and says in the
