@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -601,13 +603,18 @@ func TestOthersChanges(t *testing.T) {
 		api.edit(func(n *v1.Node) {
 			n.Labels["kubernetes.io/os"] = "plan9"
 			n.Labels["zone"] = "z"
+		})
+		pass(time.Second)
+		if n := api.snapshot(); n.Labels["kubernetes.io/os"] != "linux" || n.Labels["zone"] != "z" {
+			t.Errorf("labels %v", n.Labels)
+		}
+		api.edit(func(n *v1.Node) {
 			n.Spec.Unschedulable = true
 			n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24", "fd01::/64"}
 		})
 		pass(time.Second)
-		n := api.snapshot()
-		if n.Labels["kubernetes.io/os"] != "linux" || n.Labels["zone"] != "z" || !n.Spec.Unschedulable {
-			t.Errorf("labels %v, spec %+v", n.Labels, n.Spec)
+		if n := api.snapshot(); !n.Spec.Unschedulable {
+			t.Error("the node was uncordoned")
 		}
 		if r.events.count("NodeNotSchedulable") != 1 || changes.Load() == 0 {
 			t.Errorf("events %v, %d changes", r.events.reasons, changes.Load())
@@ -750,6 +757,57 @@ func TestReservingMoreThanThereIsFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cpu") {
 		t.Errorf("New = %v", err)
 	}
+}
+
+func TestAPressureIsHeldForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, root := newServer(), fstest.MapFS{}
+		little, plenty := "MemTotal: 1000000 kB\nMemFree: 90000 kB\n", "MemTotal: 1000000 kB\nMemFree: 900000 kB\n"
+		root["proc/meminfo"] = &fstest.MapFile{Data: []byte(plenty)}
+		meminfo := &lockedFS{fsys: root}
+		r := run(t, api, func(c *Config, _ *rig) {
+			c.RootFS = meminfo
+			c.Hard = []Threshold{{Signal: "memory.available", Quantity: resource.MustParse("100Mi")}}
+		})
+		defer r.stop()
+		pass(time.Minute)
+		under := func() v1.ConditionStatus { return condition(api.snapshot().Status, v1.NodeMemoryPressure).Status }
+		if under() != v1.ConditionFalse {
+			t.Error("pressure with plenty of memory")
+		}
+		meminfo.write("proc/meminfo", little)
+		pass(11 * time.Second)
+		if under() != v1.ConditionTrue || r.events.count("NodeHasInsufficientMemory") != 1 {
+			t.Errorf("no pressure with little memory; events %v", r.events.reasons)
+		}
+		meminfo.write("proc/meminfo", plenty)
+		pass(4*time.Minute + 30*time.Second)
+		if under() != v1.ConditionTrue {
+			t.Error("the pressure was not held")
+		}
+		pass(time.Minute)
+		if under() != v1.ConditionFalse {
+			t.Error("the pressure was held for more than its time")
+		}
+	})
+}
+
+// lockedFS is a tree of files that change while they are read.
+type lockedFS struct {
+	mu   sync.Mutex
+	fsys fstest.MapFS
+}
+
+func (l *lockedFS) Open(name string) (fs.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fsys.Open(name)
+}
+
+func (l *lockedFS) write(name, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fsys[name] = &fstest.MapFile{Data: []byte(text)}
 }
 
 func TestReportsDriftApartAfterNews(t *testing.T) {
