@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -113,8 +114,28 @@ func MkdirBeneath(root, sub string, mode os.FileMode) error {
 			return err
 		}
 		defer at.Close()
-		return mkdirs(at, names[have:], mode)
+		if have == len(names) {
+			return nil
+		}
+		return withoutUmask(func() error { return mkdirs(at, names[have:], mode) })
 	}
+}
+
+// withoutUmask runs fn on a thread whose umask is its own and empty. A mode that
+// is set a moment after the directory was made would stay wrong for ever if the
+// agent was killed in that moment, since a directory that exists is left alone.
+func withoutUmask(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			done <- fmt.Errorf("unshare umask: %w", err)
+			return
+		}
+		unix.Umask(0)
+		done <- fn()
+	}()
+	return <-done
 }
 
 func mkdirs(at *os.File, names []string, mode os.FileMode) error {
@@ -135,7 +156,7 @@ func mkdirs(at *os.File, names []string, mode os.FileMode) error {
 			return &os.PathError{Op: "open", Path: path, Err: err}
 		}
 		defer unix.Close(next)
-		if made {
+		if made { // some file systems give other bits than they are asked for
 			if err := unix.Fchmod(next, bits); err != nil {
 				return &os.PathError{Op: "chmod", Path: path, Err: err}
 			}

@@ -79,6 +79,12 @@ func (k *fakeKind) set(name string, err error) {
 	k.fail[name] = err
 }
 
+func (k *fakeKind) all() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.prepared)
+}
+
 func (k *fakeKind) attempts(name string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,14 +109,19 @@ func (r *recorder) Pod(_ *v1.Pod, _, eventType, reason, message string) {
 }
 func (r *recorder) Node(_, _, _ string) {}
 
+func (r *recorder) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
 type bench struct {
 	*Manager
-	kind     *fakeKind
-	events   *recorder
-	root     string
-	mu       sync.Mutex
-	wakeUps  int
-	shutDown func()
+	kind    *fakeKind
+	events  *recorder
+	root    string
+	mu      sync.Mutex
+	wakeUps int
 }
 
 func (b *bench) woken() int {
@@ -168,19 +179,19 @@ func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {
 		if ready, err := b.Ready("u"); !ready || err != nil {
 			t.Errorf("ready = %v, %v", ready, err)
 		}
-		if n := len(b.kind.prepared); n != 3 {
-			t.Errorf("prepared %v, want each mounted volume once", b.kind.prepared)
+		if n := len(b.kind.all()); n != 3 {
+			t.Errorf("prepared %v, want each mounted volume once", b.kind.all())
 		}
 		if n := b.woken(); n != 1 {
 			t.Errorf("told %d times, want once", n)
 		}
 		b.Want(p.DeepCopy())
 		time.Sleep(24 * time.Hour)
-		if n, m := len(b.kind.prepared), b.woken(); n != 3 || m != 0 {
+		if n, m := len(b.kind.all()), b.woken(); n != 3 || m != 0 {
 			t.Errorf("%d attempts and %d wake-ups after a day of nothing", n, m)
 		}
-		if len(b.events.events) > 0 {
-			t.Errorf("events: %v", b.events.events)
+		if len(b.events.all()) > 0 {
+			t.Errorf("events: %v", b.events.all())
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
@@ -202,7 +213,7 @@ func TestManagerRetriesWithBackOff(t *testing.T) {
 		b.Want(testPod("u", "good", "bad"))
 		synctest.Wait()
 		s := b.State("u")
-		if s.Ready || s.Err == nil || s.Err.Error() != `volume "bad": no` || s.RetryAt.Sub(time.Now()) != 500*time.Millisecond {
+		if s.Ready || s.Err == nil || s.Err.Error() != `volume "bad": no` || time.Until(s.RetryAt) != 500*time.Millisecond {
 			t.Errorf("state = %+v", s)
 		}
 		if n := b.woken(); n != 1 {
@@ -249,18 +260,18 @@ func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
 		b.Want(testPod("u", "zz", "good", "bad"))
 		time.Sleep(patience + time.Second)
 		want := "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[bad zz], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
-		if !slices.Contains(b.events.events, want) {
-			t.Errorf("events %v\nlack %s", b.events.events, want)
+		if !slices.Contains(b.events.all(), want) {
+			t.Errorf("events %v\nlack %s", b.events.all(), want)
 		}
-		if !slices.Contains(b.events.events, `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
-			t.Errorf("events %v lack the volume's own", b.events.events)
+		if !slices.Contains(b.events.all(), `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
+			t.Errorf("events %v lack the volume's own", b.events.all())
 		}
 		b.Release(pod.Ref{UID: "u"})
 		synctest.Wait()
-		before := len(b.events.events)
+		before := len(b.events.all())
 		time.Sleep(time.Hour)
-		if len(b.events.events) != before {
-			t.Errorf("events of a released pod: %v", b.events.events[before:])
+		if len(b.events.all()) != before {
+			t.Errorf("events of a released pod: %v", b.events.all()[before:])
 		}
 	})
 	parity.Proves(t, "VOL-02")
@@ -445,7 +456,7 @@ func TestManagerWhatIsAskedBeforeRunIsDone(t *testing.T) {
 		m.Want(testPod("u", "a"))
 		m.Release(pod.Ref{UID: "old"})
 		synctest.Wait()
-		if len(k.prepared) > 0 {
+		if len(k.all()) > 0 {
 			t.Error("work began before Run")
 		}
 		ctx, stop := context.WithCancel(context.Background())
@@ -477,7 +488,10 @@ func TestManagerForgetsReleasedPods(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.pods); n > maxReleased+1 {
+		b.Manager.mu.Lock()
+		n := len(b.pods)
+		b.Manager.mu.Unlock()
+		if n > maxReleased+1 {
 			t.Errorf("%d pods are remembered", n)
 		}
 	})

@@ -27,10 +27,11 @@ var (
 func TestSameFilesAsUpstream(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o022))
 	n := newTestNode(t)
-	n.objects.putMap("ref-cm", map[string]string{"a": "1", "b.txt": "two"})
-	n.objects.putMap("kube-root-ca.crt", map[string]string{"ca.crt": "PEM"})
-	n.objects.putSecret("ref-sec", map[string][]byte{"s": []byte("shh")})
-	pods := podsFrom(t, "testdata/pods.yaml")
+	n.objects.maps, n.objects.secrets = referenceObjects().maps, referenceObjects().secrets
+	pods, err := referencePods()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range pods {
 		n.ready(p)
 	}
@@ -38,15 +39,7 @@ func TestSameFilesAsUpstream(t *testing.T) {
 	mounts := n.mounts(p, &p.Spec.Containers[0])
 	n.mounts(pods["ref-guaranteed"], &pods["ref-guaranteed"].Spec.Containers[0])
 
-	diff(t, "files", strings.Split(strings.TrimSpace(n.read("testdata/files.tsv")), "\n"), recordFiles(t, n.root))
-	if !mount.NoSwap() {
-		t.Log("this kernel's tmpfs has no noswap")
-	}
-	want := n.read("testdata/mounts.txt")
-	if !mount.NoSwap() {
-		want = strings.ReplaceAll(want, ",noswap", "")
-	}
-	diff(t, "mounts", strings.Split(strings.TrimSpace(want), "\n"), recordMounts(t, n.root))
+	wantReference(t, n)
 
 	// The mounts handed to the runtime, as recorded in the container's status.
 	dir := "<root>/pods/<uid-burstable>/"
@@ -78,14 +71,7 @@ func TestSameFilesAsUpstream(t *testing.T) {
 	for _, p := range pods {
 		n.release(p)
 	}
-	if points := n.mounted(); len(points) > 0 {
-		t.Errorf("still mounted: %v", points)
-	}
-	for _, line := range recordFiles(t, n.root) {
-		if f := strings.Split(line, "\t"); strings.Count(strings.SplitAfter(f[2], ">/")[2], "/") > 1 {
-			t.Errorf("left over: %s", line)
-		}
-	}
+	wantNothingLeft(t, n)
 	for _, p := range pods {
 		if err := n.RemoveDir(t.Context(), p.UID); err != nil {
 			t.Error(err)
@@ -95,6 +81,31 @@ func TestSameFilesAsUpstream(t *testing.T) {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 	parity.Proves(t, "VOL-08", "VOL-33", "VOL-40", "VOL-43", "VOL-47")
+}
+
+// wantReference compares all files and mounts with the recorded ones.
+func wantReference(t *testing.T, n *testNode) {
+	t.Helper()
+	diff(t, "files", strings.Split(strings.TrimSpace(n.read("testdata/files.tsv")), "\n"), recordFiles(t, n.root))
+	want := n.read("testdata/mounts.txt")
+	if !mount.NoSwap() {
+		want = strings.ReplaceAll(want, ",noswap", "")
+	}
+	diff(t, "mounts", strings.Split(strings.TrimSpace(want), "\n"), recordMounts(t, n.root))
+}
+
+// wantNothingLeft allows what upstream leaves of a released pod too: the empty
+// directories of plugins.
+func wantNothingLeft(t *testing.T, n *testNode) {
+	t.Helper()
+	if points := n.mounted(); len(points) > 0 {
+		t.Errorf("still mounted: %v", points)
+	}
+	for _, line := range recordFiles(t, n.root) {
+		if f := strings.Split(line, "\t"); strings.Count(strings.SplitAfter(f[2], ">/")[2], "/") > 1 {
+			t.Errorf("left over: %s", line)
+		}
+	}
 }
 
 func normal(root, path string) string {

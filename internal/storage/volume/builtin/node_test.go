@@ -26,7 +26,7 @@ import (
 // testNode is a node with these kinds of volumes on the real file system.
 type testNode struct {
 	*volume.Manager
-	t       *testing.T
+	t       testing.TB
 	root    string
 	objects *fakeObjects
 	tokens  *fakeTokens
@@ -112,7 +112,7 @@ func (f *fakeEvents) last() string {
 
 var _ pod.Events = (*fakeEvents)(nil)
 
-func newTestNode(t *testing.T) *testNode {
+func newTestNode(t testing.TB) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -146,19 +146,23 @@ func allocatable() v1.ResourceList {
 	return v1.ResourceList{v1.ResourceMemory: resource.MustParse("24581696Ki"), v1.ResourceCPU: resource.MustParse("2")}
 }
 
-// start runs a manager on what is on the disk, as after a restart of the agent.
-func (n *testNode) start() {
+func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID)) *volume.Manager {
 	guard := mount.NewGuard()
-	n.changed = make(chan types.UID, 1000)
-	n.Manager = volume.New(volume.Config{
-		RootDir:           n.root,
-		Kinds:             New(Config{Objects: n.objects, Tokens: n.tokens, Allocatable: allocatable, Guard: guard}),
+	return volume.New(volume.Config{
+		RootDir:           root,
+		Kinds:             New(Config{Objects: objects, Tokens: tokens, Allocatable: allocatable, Guard: guard}),
 		Guard:             guard,
-		Events:            n.events,
+		Events:            events,
 		RecursiveReadOnly: func(*v1.Pod) bool { return true },
-		OnChange:          func(uid types.UID) { n.changed <- uid },
+		OnChange:          onChange,
 		Log:               slog.New(slog.DiscardHandler),
 	})
+}
+
+// start runs a manager on what is on the disk, as after a restart of the agent.
+func (n *testNode) start() {
+	n.changed = make(chan types.UID, 1000)
+	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	m := n.Manager
@@ -244,21 +248,30 @@ func (n *testNode) mounted() []string {
 	return points
 }
 
-func podsFrom(t *testing.T, file string) map[string]*v1.Pod {
-	t.Helper()
-	b, err := os.ReadFile(file)
+// referencePods are the pods whose volumes were recorded.
+func referencePods() (map[string]*v1.Pod, error) {
+	b, err := os.ReadFile("testdata/pods.yaml")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	pods := map[string]*v1.Pod{}
 	for doc := range strings.SplitSeq(string(b), "\n---\n") {
 		p := &v1.Pod{}
 		if err := yaml.UnmarshalStrict([]byte(doc), p); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		pods[p.Name] = p
 	}
-	return pods
+	return pods, nil
+}
+
+// referenceObjects are what those pods refer to.
+func referenceObjects() *fakeObjects {
+	o := &fakeObjects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}}
+	o.putMap("ref-cm", map[string]string{"a": "1", "b.txt": "two"})
+	o.putMap("kube-root-ca.crt", map[string]string{"ca.crt": "PEM"})
+	o.putSecret("ref-sec", map[string][]byte{"s": []byte("shh")})
+	return o
 }
 
 // podWith is a pod whose one container mounts all these volumes at /<name>.
