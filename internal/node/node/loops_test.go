@@ -599,7 +599,7 @@ func TestOthersChanges(t *testing.T) {
 		var changes atomic.Int32
 		r := run(t, api, func(c *Config, _ *rig) { c.OnChange = func() { changes.Add(1) } })
 		defer r.stop()
-		pass(time.Minute)
+		pass(65 * time.Second) // well between two updates
 		api.edit(func(n *v1.Node) {
 			n.Labels["kubernetes.io/os"] = "plan9"
 			n.Labels["zone"] = "z"

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -213,6 +214,53 @@ func TestAMissingHierarchyIsNoticedAndMended(t *testing.T) {
 	}
 	if got := read(t, filepath.Join(h.V1["memory"], tree.Parent(p), "memory.limit_in_bytes")); got != "67108864" {
 		t.Errorf("memory limit after mending = %s", got)
+	}
+}
+
+// TestKernelTakesValuesV2 reads the values back from a kernel that has the
+// controllers on cgroup v2.
+func TestKernelTakesValuesV2(t *testing.T) {
+	parity.Proves(t, "RES-07", "RES-09", "RES-11")
+	h := v2Machine(t)
+	have, err := controllers(h.Unified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"cpu", "memory", "pids"} {
+		if !slices.Contains(have, c) {
+			t.Skipf("this machine has no %s controller on cgroup v2", c)
+		}
+	}
+	opts := plain
+	opts.PIDs = 77
+	tree := liveTree(t, h, opts)
+	pods, _ := recorded(t)
+	if err := tree.EnsureRoot(Values{CPUShares: 2048, Memory: 1 << 30, PIDs: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	var all []*v1.Pod
+	for _, p := range pods {
+		if err := tree.EnsurePod(p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if err := tree.UpdateQoS(BurstableCPU(all)); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(h.Unified, tree.pods.path(Cgroupfs))
+	for file, want := range map[string]string{
+		"cpu.weight": "79", "memory.max": "1073741824", "pids.max": "1000",
+		"besteffort/cpu.weight": "1", "besteffort/memory.max": "max",
+		"burstable/cpu.weight": "4", "burstable/cpu.max": "max 100000",
+		"poduid-guaranteed/cpu.weight": "20", "poduid-guaranteed/cpu.max": "50000 100000",
+		"poduid-guaranteed/memory.max": "67108864", "poduid-guaranteed/pids.max": "77",
+		"burstable/poduid-burstable/cpu.weight": "4", "burstable/poduid-burstable/memory.max": "max",
+		"besteffort/poduid-besteffort/cpu.weight": "1", "besteffort/poduid-besteffort/cpu.max": "max 100000",
+	} {
+		if got := read(t, filepath.Join(root, file)); got != want {
+			t.Errorf("%s = %s, want %s", file, got, want)
+		}
 	}
 }
 
