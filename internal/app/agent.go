@@ -112,16 +112,15 @@ func (a *agent) start(g *group) {
 // adoptOrphans has what pods of earlier times left on the node looked after,
 // once it is known which pods are wanted.
 func (a *agent) adoptOrphans(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-a.desired.ReadyC():
-	}
-	a.syncer.WakeAll() // nobody was ended before all sources had spoken
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-a.observed.Synced():
+	// Workers do nothing before the runtime was listed, and end nothing before all
+	// sources have spoken: each of the two is news to every pod.
+	for _, news := range []<-chan struct{}{a.observed.Synced(), a.desired.ReadyC()} {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-news:
+		}
+		a.syncer.WakeAll()
 	}
 	uids, err := a.volumes.Orphans(a.syncer.Knows)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"keelson/internal/pods/podplan"
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
+	"keelson/internal/runtime/cri"
 )
 
 // task is one step under way.
@@ -62,7 +64,7 @@ func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
 			if _, rerr := w.s.cfg.Observed.Refresh(ctx, w.uid); rerr != nil && ctx.Err() == nil {
-				w.log.Warn("cannot re-read pod", "after", t.verb, "err", rerr)
+				w.log.Log(ctx, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
 			}
 		}
 		w.settle(target, mine, err)
@@ -84,12 +86,21 @@ func (w *worker) settle(target string, t *task, err error) {
 			r.at = w.s.cfg.Now().Add(r.pause)
 			w.retries[target] = r
 			if !errors.Is(err, context.Canceled) {
-				w.log.Warn("cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
+				w.log.Log(context.Background(), severity(err), "cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
 			}
 		}
 	}
 	w.mu.Unlock()
 	w.poke()
+}
+
+// severity keeps quiet about a runtime that is away: that is said once for the
+// node, not once for each pod.
+func severity(err error) slog.Level {
+	if cri.IsUnavailable(err) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // effect is the work of one step.
@@ -109,7 +120,7 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Contex
 	case podplan.StopSandbox:
 		return func(ctx context.Context) error {
 			err := cfg.Containers.StopSandbox(ctx, id)
-			if err != nil && spec != nil && ctx.Err() == nil {
+			if err != nil && spec != nil && ctx.Err() == nil && !cri.IsUnavailable(err) {
 				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+err.Error())
 			}
 			return err
@@ -137,7 +148,7 @@ func (w *worker) ref(have pod.Runtime) pod.Ref {
 func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) error {
 	cfg := &w.s.cfg
 	fail := func(reason, message string, err error) error {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !cri.IsUnavailable(err) {
 			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+err.Error())
 		}
 		return err

@@ -368,18 +368,10 @@ func (w *worker) networkReady() bool {
 	return false
 }
 
+// volumesReady reports whether containers can mount what they want; why not is
+// said by whoever prepares it.
 func (w *worker) volumesReady() bool {
-	ready, err := w.s.cfg.Volumes.Ready(w.uid)
-	said := ""
-	if err != nil {
-		said = err.Error()
-	}
-	if said != w.volumeErr {
-		w.volumeErr = said
-		if said != "" {
-			w.log.Warn("cannot prepare volumes", "err", err)
-		}
-	}
+	ready, _ := w.s.cfg.Volumes.Ready(w.uid)
 	return ready
 }
 

@@ -31,6 +31,7 @@ type fakeAPI struct {
 	objects  map[string]object      // by path
 	watchers map[chan string]string // to path
 	refuse   int                    // that many watches are refused
+	lag      int                    // token requests to be forbidden, as by a server that has not heard of the pod
 	behind   map[string]object      // what new watches are shown instead
 	requests []string               // verb and path
 	asked    []*authv1.TokenRequest // token requests
@@ -227,7 +228,12 @@ func (f *fakeAPI) token(w http.ResponseWriter, r *http.Request) {
 	f.asked = append(f.asked, req.DeepCopy())
 	if f.refuse > 0 {
 		f.refuse--
-		status(w, 403, metav1.StatusReasonForbidden, "not today")
+		status(w, 500, metav1.StatusReasonInternalError, "not today")
+		return
+	}
+	if f.lag > 0 {
+		f.lag--
+		status(w, 403, metav1.StatusReasonForbidden, "node requested token bound to a pod scheduled on a different node")
 		return
 	}
 	life := int64(f.life / time.Second)

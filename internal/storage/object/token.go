@@ -13,6 +13,7 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -26,6 +27,9 @@ const (
 	// tokenRetry is how soon a renewal that failed is tried again while the old
 	// token is still good.
 	tokenRetry = time.Minute
+	// Pauses between requests that are refused, doubling: about a second in all.
+	firstRefusalPause = 10 * time.Millisecond
+	lastRefusalPause  = 640 * time.Millisecond
 )
 
 // TokensConfig holds what Tokens is built from. Every field but Client is
@@ -110,7 +114,24 @@ func tokenKey(p *v1.Pod, audiences []string, seconds *int64) string {
 
 // request asks for a token. The body is JSON by hand because the client's
 // codec is that of another API group.
+// request asks for a token. A server that has just bound the pod to this node may
+// not know that yet where it judges the request, and refuses it: it is given a
+// moment before the refusal counts.
 func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (*token, error) {
+	for pause := firstRefusalPause; ; pause *= 2 {
+		got, err := t.ask(ctx, p, audiences, seconds)
+		if !apierrors.IsForbidden(err) || pause > lastRefusalPause {
+			return got, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (t *Tokens) ask(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (*token, error) {
 	if t.cfg.Client == nil {
 		return nil, errStandalone
 	}

@@ -73,6 +73,21 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+func TestTokenOfAPodTheServerHasNotHeardOf(t *testing.T) {
+	f := newFakeAPI(t)
+	tokens := NewTokens(TokensConfig{Client: f.client(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "u1"}, Spec: v1.PodSpec{ServiceAccountName: "robot"}}
+	f.lag = 3
+	if v, _, err := tokens.Token(context.Background(), p, nil, nil); err != nil || v != "token-4" {
+		t.Errorf("token = %s, %v, want one after three refusals", v, err)
+	}
+	f.lag = 1000
+	p.UID = "u2"
+	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err == nil || !strings.Contains(err.Error(), "different node") {
+		t.Errorf("err = %v, want the refusal that lasts", err)
+	}
+}
+
 func TestRenewAt(t *testing.T) {
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
