@@ -1,0 +1,150 @@
+package admission
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"k8s.io/component-helpers/nodedeclaredfeatures"
+	featuretypes "k8s.io/component-helpers/nodedeclaredfeatures/types"
+	"k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+)
+
+// Rejection says why a pod may not run here.
+type Rejection struct {
+	Reason  string // for machines, CamelCase
+	Message string // for people
+}
+
+// Rules are what does not change from pod to pod.
+type Rules struct {
+	AllowedUnsafeSysctls []string // names, or prefixes that end in *
+	PodLevelResources    bool     // the gate
+	// Version is the node's, whose declared features are compared; nil leaves
+	// that check out.
+	Version *utilversion.Version
+}
+
+// Input is everything a judgement goes by.
+type Input struct {
+	Pod *v1.Pod
+	// Others are the pods that take up room on the node: admitted, and not
+	// ended. What they were granted is their specification.
+	Others      []*v1.Pod
+	Node        *v1.Node // nil when the node is not known
+	Allocatable v1.ResourceList
+}
+
+// Admissible reports whether the pod wants to be judged: it has not ended, and
+// nobody has asked for its end.
+func Admissible(p *v1.Pod) bool { return !pod.IsTerminal(p) && p.DeletionTimestamp == nil }
+
+// Admit judges a pod; nil admits it.
+func (r Rules) Admit(in Input) *Rejection {
+	for _, check := range []func(Input) *Rejection{
+		r.sysctls, nodeInfo, podOS, supplementalGroups, resources,
+		affinity, nodeName, nodePorts, taints, r.podResources, r.features,
+	} {
+		if no := check(in); no != nil {
+			return no
+		}
+	}
+	return nil
+}
+
+func nodeInfo(in Input) *Rejection {
+	if in.Node == nil {
+		return &Rejection{ReasonNodeInfo, "Kubelet cannot get node info."}
+	}
+	return nil
+}
+
+func podOS(in Input) *Rejection {
+	if os, ok := in.Pod.Labels[v1.LabelOSStable]; ok && os != runtime.GOOS {
+		return &Rejection{ReasonOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	}
+	if os := in.Pod.Spec.OS; os != nil && string(os.Name) != runtime.GOOS {
+		return &Rejection{ReasonOSField, "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	return nil
+}
+
+func supplementalGroups(in Input) *Rejection {
+	sc := in.Pod.Spec.SecurityContext
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
+		return nil
+	}
+	if f := in.Node.Status.Features; f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
+		return nil
+	}
+	return &Rejection{ReasonSupplementalGroups, "SupplementalGroupsPolicy=Strict is not supported in this node"}
+}
+
+func affinity(in Input) *Rejection {
+	// A term that does not parse matches nothing, like one that does not match.
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(in.Pod).Match(in.Node); ok && err == nil {
+		return nil
+	}
+	return predicate(ReasonNodeAffinity, saysNodeAffinity)
+}
+
+func nodeName(in Input) *Rejection {
+	if name := in.Pod.Spec.NodeName; name == "" || name == in.Node.Name {
+		return nil
+	}
+	return predicate(ReasonNodeName, saysNodeName)
+}
+
+// taints refuses pods that a NoExecute taint would drive away at once. Static
+// pods are the node's own and stay.
+func taints(in Input) *Rejection {
+	if pod.IsStatic(in.Pod) {
+		return nil
+	}
+	_, untolerated := corev1.FindMatchingUntoleratedTaint(logr.Discard(), in.Node.Spec.Taints, in.Pod.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoExecute
+	}, false)
+	if untolerated {
+		return predicate(ReasonTaint, saysTaint)
+	}
+	return nil
+}
+
+func (r Rules) podResources(in Input) *Rejection {
+	if r.PodLevelResources || !resource.IsPodLevelResourcesSet(in.Pod) {
+		return nil
+	}
+	return &Rejection{ReasonPodResources, "PodLevelResources feature gate is disabled"}
+}
+
+// features refuses pods that need what this node does not declare.
+func (r Rules) features(in Input) *Rejection {
+	if r.Version == nil {
+		return nil
+	}
+	framework := nodedeclaredfeatures.DefaultFramework
+	need, err := framework.InferForPodScheduling(&featuretypes.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, r.Version)
+	if err != nil {
+		return &Rejection{ReasonFeature, fmt.Sprintf("infer the node features that the pod needs: %v", err)}
+	}
+	match, err := framework.MatchNode(need, in.Node)
+	switch {
+	case err != nil:
+		return &Rejection{ReasonFeature, fmt.Sprintf("compare the node features that the pod needs: %v", err)}
+	case match.IsMatch:
+		return nil
+	}
+	return &Rejection{ReasonFeature, "Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")}
+}
+
+func predicate(name, says string) *Rejection {
+	return &Rejection{name, fmt.Sprintf("Predicate %s failed: %s", name, says)}
+}

@@ -1,0 +1,221 @@
+package admission
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+func list(pairs ...string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func asks(pairs ...string) *v1.Pod {
+	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: list(pairs...)}}}}}
+}
+
+func edited(f func(*v1.Pod)) *v1.Pod {
+	p := asks()
+	p.Spec.SecurityContext = &v1.PodSecurityContext{}
+	f(p)
+	return p
+}
+
+func onPort(protocol v1.Protocol, ip string, port int32) *v1.Pod {
+	return edited(func(p *v1.Pod) {
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 1, Protocol: protocol, HostIP: ip, HostPort: port}}
+	})
+}
+
+func sysctls(name string, f func(*v1.PodSpec)) *v1.Pod {
+	return edited(func(p *v1.Pod) {
+		p.Spec.SecurityContext.Sysctls = []v1.Sysctl{{Name: name, Value: "1"}}
+		if f != nil {
+			f(&p.Spec)
+		}
+	})
+}
+
+func wants(selector map[string]string, op v1.NodeSelectorOperator, values ...string) *v1.Pod {
+	return edited(func(p *v1.Pod) {
+		p.Spec.NodeSelector = selector
+		if op != "" {
+			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "disk", Operator: op, Values: values}}}}}}}
+		}
+	})
+}
+
+var (
+	noExecute  = v1.Taint{Key: "maintenance", Value: "yes", Effect: v1.TaintEffectNoExecute}
+	noSchedule = v1.Taint{Key: "full", Effect: v1.TaintEffectNoSchedule}
+)
+
+func TestAdmit(t *testing.T) {
+	parity.Proves(t, "SRC-36", "SRC-38", "SRC-39", "SRC-40", "SRC-41", "SRC-43", "SRC-44", "SRC-47", "SRC-48")
+	rules := Rules{AllowedUnsafeSysctls: []string{"kernel.msg*", "net/core/somaxconn"}, PodLevelResources: true, Version: utilversion.MustParseSemantic("1.36.3")}
+	room := list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "1Gi", "pods", "3", "example.com/gpu", "1", "hugepages-2Mi", "4Mi")
+	node := func(f func(*v1.Node)) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", Labels: map[string]string{"disk": "ssd"}}}
+		if f != nil {
+			f(n)
+		}
+		return n
+	}
+	tainted := node(func(n *v1.Node) { n.Spec.Taints = []v1.Taint{noSchedule, noExecute} })
+	for _, tc := range []struct {
+		name   string
+		pod    *v1.Pod
+		others []*v1.Pod
+		node   *v1.Node
+		absent bool
+		rules  *Rules
+		reason string // "" = admitted
+		says   string
+	}{
+		{name: "a plain pod", pod: asks()},
+		{name: "without a node", pod: asks(), absent: true, reason: "InvalidNodeInfo"},
+
+		{name: "a safe sysctl", pod: sysctls("net.ipv4.tcp_syncookies", nil)},
+		{name: "a safe one with slashes", pod: sysctls("net/ipv4/ip_local_port_range", nil)},
+		{name: "an unsafe one", pod: sysctls("net.core.rmem_max", nil), reason: "SysctlForbidden", says: `forbidden sysctl: "net.core.rmem_max" not allowlisted`},
+		{name: "an unsafe one that a pattern allows", pod: sysctls("kernel.msgmax", nil)},
+		{name: "an unsafe one that is allowed by name", pod: sysctls("net.core.somaxconn", nil)},
+		{name: "of the network, on the host's", pod: sysctls("net.ipv4.tcp_syncookies", func(s *v1.PodSpec) { s.HostNetwork = true }), reason: "SysctlForbidden", says: `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host net enabled`},
+		{name: "of IPC, on the host's", pod: sysctls("kernel.msgmax", func(s *v1.PodSpec) { s.HostIPC = true }), reason: "SysctlForbidden", says: `forbidden sysctl: "kernel.msgmax" not allowed with host ipc enabled`},
+		{name: "of IPC, on the host's network", pod: sysctls("kernel.shm_rmid_forced", func(s *v1.PodSpec) { s.HostNetwork = true })},
+
+		{name: "for this system", pod: edited(func(p *v1.Pod) {
+			p.Labels = map[string]string{"kubernetes.io/os": "linux"}
+			p.Spec.OS = &v1.PodOS{Name: v1.Linux}
+		})},
+		{name: "labelled for another", pod: edited(func(p *v1.Pod) { p.Labels = map[string]string{"kubernetes.io/os": "windows"} }), reason: "PodOSSelectorNodeLabelDoesNotMatch", says: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"},
+		{name: "made for another", pod: edited(func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), reason: "PodOSNotSupported", says: "Failed to admit pod as the OS field doesn't match node OS"},
+		{name: "strict groups, unknown to the runtime", pod: edited(func(p *v1.Pod) {
+			p.Spec.SecurityContext.SupplementalGroupsPolicy = ptr.To(v1.SupplementalGroupsPolicyStrict)
+		}), reason: "SupplementalGroupsPolicyNotSupported", says: "SupplementalGroupsPolicy=Strict is not supported in this node"},
+		{name: "strict groups, known", pod: edited(func(p *v1.Pod) {
+			p.Spec.SecurityContext.SupplementalGroupsPolicy = ptr.To(v1.SupplementalGroupsPolicyStrict)
+		}), node: node(func(n *v1.Node) { n.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(true)} })},
+
+		{name: "all that is left", pod: asks("cpu", "1500m", "memory", "512Mi"), others: []*v1.Pod{asks("cpu", "500m", "memory", "512Mi")}},
+		{name: "more CPU than is left", pod: asks("cpu", "1501m"), others: []*v1.Pod{asks("cpu", "500m")}, reason: "OutOfcpu", says: "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"},
+		{name: "more memory", pod: asks("memory", "2Gi"), reason: "OutOfmemory", says: "Node didn't have enough resource: memory, requested: 2147483648, used: 0, capacity: 1073741824"},
+		{name: "more storage", pod: asks("ephemeral-storage", "2Gi"), reason: "OutOfephemeral-storage"},
+		{name: "one pod too many", pod: asks(), others: []*v1.Pod{asks(), asks(), asks()}, reason: "OutOfpods", says: "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"},
+		{name: "a device that is taken", pod: asks("example.com/gpu", "1"), others: []*v1.Pod{asks("example.com/gpu", "1")}, reason: "OutOfexample.com/gpu"},
+		{name: "a device this node never had", pod: asks("example.com/fpga", "1")},
+		{name: "huge pages this node never had", pod: asks("hugepages-1Gi", "1Gi"), reason: "OutOfhugepages-1Gi"},
+		{name: "CPU comes before memory", pod: asks("cpu", "3", "memory", "2Gi"), reason: "OutOfcpu"},
+		{name: "nothing asked fits a full node", pod: asks(), others: []*v1.Pod{asks("cpu", "5")}},
+		{name: "an init container counts where it asks for more", pod: edited(func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("cpu", "3")}}}
+		}), reason: "OutOfcpu"},
+		{name: "overhead counts", pod: edited(func(p *v1.Pod) { p.Spec.Overhead = list("cpu", "3") }), reason: "OutOfcpu"},
+
+		{name: "a selector that matches", pod: wants(map[string]string{"disk": "ssd"}, "")},
+		{name: "a selector that does not", pod: wants(map[string]string{"disk": "hdd"}, ""), reason: "NodeAffinity", says: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
+		{name: "an affinity that matches", pod: wants(nil, v1.NodeSelectorOpIn, "hdd", "ssd")},
+		{name: "an affinity that does not", pod: wants(nil, v1.NodeSelectorOpNotIn, "ssd"), reason: "NodeAffinity"},
+		{name: "an affinity that says nothing readable", pod: wants(nil, "Perhaps", "x"), reason: "NodeAffinity"},
+		{name: "another node's", pod: edited(func(p *v1.Pod) { p.Spec.NodeName = "node2" }), reason: "NodeName", says: "Predicate NodeName failed: node(s) didn't match the requested node name"},
+		{name: "this node's", pod: edited(func(p *v1.Pod) { p.Spec.NodeName = "node1" })},
+
+		{name: "a port that is taken", pod: onPort("TCP", "", 80), others: []*v1.Pod{onPort("", "", 80)}, reason: "NodePorts", says: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
+		{name: "for another protocol", pod: onPort("UDP", "", 80), others: []*v1.Pod{onPort("TCP", "", 80)}},
+		{name: "on another address", pod: onPort("TCP", "10.0.0.1", 80), others: []*v1.Pod{onPort("TCP", "10.0.0.2", 80)}},
+		{name: "on all addresses", pod: onPort("TCP", "10.0.0.1", 80), others: []*v1.Pod{onPort("TCP", "0.0.0.0", 80)}, reason: "NodePorts"},
+		{name: "ports inside pods do not matter", pod: onPort("TCP", "", 0), others: []*v1.Pod{onPort("TCP", "", 0)}},
+
+		{name: "a taint that ends pods", pod: asks(), node: tainted, reason: "TaintToleration", says: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
+		{name: "tolerated", pod: edited(func(p *v1.Pod) {
+			p.Spec.Tolerations = []v1.Toleration{{Key: "maintenance", Operator: v1.TolerationOpExists}}
+		}), node: tainted},
+		{name: "static pods stay", pod: edited(func(p *v1.Pod) { p.Annotations = map[string]string{pod.AnnotationConfigSource: "file"} }), node: tainted},
+		{name: "taints for the scheduler alone", pod: asks(), node: node(func(n *v1.Node) { n.Spec.Taints = []v1.Taint{noSchedule} })},
+
+		{name: "resources of the pod, the gate off", pod: edited(func(p *v1.Pod) { p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", "1")} }), rules: &Rules{}, reason: "PodLevelResourcesNotSupported"},
+		{name: "resources of the pod count in place of the containers'", pod: edited(func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = list("cpu", "1")
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", "3")}
+		}), reason: "OutOfcpu"},
+		{name: "a feature the node does not declare", pod: restartsAll(), reason: "PodFeatureUnsupported", says: "Pod requires node features that are not available: RestartAllContainersOnContainerExits"},
+		{name: "a feature it declares", pod: restartsAll(), node: node(func(n *v1.Node) { n.Status.DeclaredFeatures = []string{"RestartAllContainersOnContainerExits"} })},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := Input{Pod: tc.pod, Others: tc.others, Node: tc.node, Allocatable: room}
+			if in.Node == nil && !tc.absent {
+				in.Node = node(nil)
+			}
+			r := rules
+			if tc.rules != nil {
+				r = *tc.rules
+			}
+			got := r.Admit(in)
+			if got == nil {
+				got = &Rejection{}
+			}
+			if got.Reason != tc.reason || tc.says != "" && got.Message != tc.says || tc.reason != "" && got.Message == "" {
+				t.Errorf("rejected %q: %s\nwant %q: %s", got.Reason, got.Message, tc.reason, tc.says)
+			}
+		})
+	}
+}
+
+func restartsAll() *v1.Pod {
+	return edited(func(p *v1.Pod) {
+		p.Spec.Containers[0].RestartPolicy = ptr.To(v1.ContainerRestartPolicyNever)
+		p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+			Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
+		}}
+	})
+}
+
+func TestTheFirstReasonCounts(t *testing.T) {
+	p := sysctls("kernel.pid_max", func(s *v1.PodSpec) { s.OS = &v1.PodOS{Name: v1.Windows}; s.NodeName = "node2" })
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}
+	want := []string{"SysctlForbidden", "PodOSNotSupported", "OutOfpods", "NodeName"}
+	mend := []func(*Input){
+		func(*Input) {},
+		func(in *Input) { in.Pod.Spec.SecurityContext.Sysctls = nil },
+		func(in *Input) { in.Pod.Spec.OS = nil },
+		func(in *Input) { in.Allocatable = list("pods", "1") },
+	}
+	in := Input{Pod: p, Node: node}
+	for i, f := range mend {
+		f(&in)
+		if got := (Rules{}).Admit(in); got == nil || got.Reason != want[i] {
+			t.Errorf("%d: %+v, want %s", i, got, want[i])
+		}
+	}
+}
+
+func TestAdmissible(t *testing.T) {
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		pod  *v1.Pod
+		want bool
+	}{
+		"new":     {&v1.Pod{}, true},
+		"running": {&v1.Pod{Status: v1.PodStatus{Phase: v1.PodRunning}}, true},
+		"failed":  {&v1.Pod{Status: v1.PodStatus{Phase: v1.PodFailed}}, false},
+		"done":    {&v1.Pod{Status: v1.PodStatus{Phase: v1.PodSucceeded}}, false},
+		"deleted": {&v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, false},
+	} {
+		if got := Admissible(tc.pod); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package admission
+
+// Reasons of a rejection, as in status.reason and the metric
+// admission_rejections_total. A lack of resource R is OutOfR.
+const (
+	ReasonSysctl             = "SysctlForbidden"
+	ReasonNodeInfo           = "InvalidNodeInfo"
+	ReasonOSLabel            = "PodOSSelectorNodeLabelDoesNotMatch"
+	ReasonOSField            = "PodOSNotSupported"
+	ReasonSupplementalGroups = "SupplementalGroupsPolicyNotSupported"
+	ReasonNodeName           = "NodeName"
+	ReasonNodeAffinity       = "NodeAffinity"
+	ReasonNodePorts          = "NodePorts"
+	ReasonTaint              = "TaintToleration"
+	ReasonPodResources       = "PodLevelResourcesNotSupported"
+	ReasonFeature            = "PodFeatureUnsupported"
+	reasonOutOf              = "OutOf"
+)
+
+// MessagePrefix stands before the detail in the status message of a rejected pod.
+const MessagePrefix = "Pod was rejected: "
+
+// Words of the checks that the scheduler makes too.
+const (
+	saysNodeName     = "node(s) didn't match the requested node name"
+	saysNodeAffinity = "node(s) didn't match Pod's node affinity/selector"
+	saysNodePorts    = "node(s) didn't have free ports for the requested pod ports"
+	saysTaint        = "node(s) had taints that the pod didn't tolerate"
+)
+
+// safeSysctls may be set by any pod: they are kept apart for each pod and cannot
+// harm a neighbour.
+var safeSysctls = []string{
+	"kernel.shm_rmid_forced",
+	"net.ipv4.ip_local_port_range",
+	"net.ipv4.ip_local_reserved_ports",
+	"net.ipv4.ip_unprivileged_port_start",
+	"net.ipv4.ping_group_range",
+	"net.ipv4.tcp_fin_timeout",
+	"net.ipv4.tcp_keepalive_intvl",
+	"net.ipv4.tcp_keepalive_probes",
+	"net.ipv4.tcp_keepalive_time",
+	"net.ipv4.tcp_rmem",
+	"net.ipv4.tcp_syncookies",
+	"net.ipv4.tcp_wmem",
+}

@@ -1,0 +1,73 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// resources checks that what the pod asks for is left on the node: room for one
+// more pod, then CPU, memory and ephemeral storage, then the rest by name.
+func resources(in Input) *Rejection {
+	if capacity := in.Allocatable.Pods().Value(); int64(len(in.Others))+1 > capacity {
+		return outOf(v1.ResourcePods, 1, int64(len(in.Others)), capacity)
+	}
+	asked := requests(in.Pod)
+	used := map[v1.ResourceName]int64{}
+	for _, other := range in.Others {
+		for name, q := range requests(other) {
+			used[name] += q
+		}
+	}
+	for _, name := range order(asked) {
+		have, known := in.Allocatable[name]
+		if !known && isExtended(name) {
+			continue // somebody else's: the cluster keeps count of it
+		}
+		capacity := amount(name, have.MilliValue, have.Value)
+		if asked[name] > 0 && asked[name] > capacity-used[name] {
+			return outOf(name, asked[name], used[name], capacity)
+		}
+	}
+	return nil
+}
+
+// requests are what a pod takes up: CPU in thousandths, the rest in whole units.
+func requests(p *v1.Pod) map[v1.ResourceName]int64 {
+	out := map[v1.ResourceName]int64{}
+	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+		out[name] = amount(name, q.MilliValue, q.Value)
+	}
+	return out
+}
+
+func amount(name v1.ResourceName, milli, whole func() int64) int64 {
+	if name == v1.ResourceCPU {
+		return milli()
+	}
+	return whole()
+}
+
+func order(asked map[v1.ResourceName]int64) []v1.ResourceName {
+	first := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), func(n v1.ResourceName) bool { return slices.Contains(first, n) })
+	return append(first, rest...)
+}
+
+// isExtended reports whether a resource is one that a device plugin or an
+// administrator made up: it has a domain, and not Kubernetes' own.
+func isExtended(name v1.ResourceName) bool {
+	domain, _, ok := strings.Cut(string(name), "/")
+	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+func outOf(name v1.ResourceName, asked, used, capacity int64) *Rejection {
+	return &Rejection{
+		Reason:  reasonOutOf + string(name),
+		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, asked, used, capacity),
+	}
+}

@@ -1,0 +1,47 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/component-helpers/node/util/sysctl"
+)
+
+// sysctls refuses those that are not allowed, and those that would reach beyond
+// the pod because it shares the host's namespace.
+func (r Rules) sysctls(in Input) *Rejection {
+	sc := in.Pod.Spec.SecurityContext
+	if sc == nil {
+		return nil
+	}
+	for _, s := range sc.Sysctls {
+		name := sysctl.NormalizeName(s.Name)
+		why := ""
+		switch {
+		case !r.allows(name):
+			why = "not allowlisted"
+		case strings.HasPrefix(name, "net.") && in.Pod.Spec.HostNetwork:
+			why = "not allowed with host net enabled"
+		case isIPC(name) && in.Pod.Spec.HostIPC:
+			why = "not allowed with host ipc enabled"
+		}
+		if why != "" {
+			return &Rejection{ReasonSysctl, fmt.Sprintf("forbidden sysctl: %q %s", s.Name, why)}
+		}
+	}
+	return nil
+}
+
+func (r Rules) allows(name string) bool {
+	return slices.Contains(safeSysctls, name) || slices.ContainsFunc(r.AllowedUnsafeSysctls, func(allowed string) bool {
+		allowed = sysctl.NormalizeName(allowed)
+		prefix, pattern := strings.CutSuffix(allowed, "*")
+		return name == allowed || pattern && strings.HasPrefix(name, prefix)
+	})
+}
+
+// isIPC reports whether the kernel keeps the sysctl for each IPC namespace.
+func isIPC(name string) bool {
+	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")
+}
