@@ -163,3 +163,15 @@ func nodeName(override string, hostname func() (string, error)) (string, error) 
 	}
 	return name, nil
 }
+
+// Masked is the effective configuration as it may be logged: header values, which
+// may be credentials, are hidden.
+func (c *Config) Masked() *v1beta1.KubeletConfiguration {
+	k := c.Kubelet.DeepCopy()
+	for _, values := range k.StaticPodURLHeader {
+		for i := range values {
+			values[i] = "<masked>"
+		}
+	}
+	return k
+}

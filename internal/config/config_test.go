@@ -449,7 +449,7 @@ func TestValidate(t *testing.T) {
 		"evictionSoft: {memory.available: 1Gi}":                 "evictionSoft.memory.available",
 		"maxParallelImagePulls: 0":                              "maxParallelImagePulls",
 		"{maxParallelImagePulls: 2, serializeImagePulls: true}": "maxParallelImagePulls",
-		"registerWithTaints: [{key: a, effect: Never}]":            "registerWithTaints[0].effect",
+		"registerWithTaints: [{key: a, effect: Never}]":         "registerWithTaints[0].effect",
 		"userNamespaces: {idsPerPod: 100}":                      "userNamespaces.idsPerPod",
 		"tlsMinVersion: VersionTLS9":                            "tlsMinVersion",
 		"tlsCipherSuites: [ROT13]":                              "tlsCipherSuites[0]",
@@ -472,5 +472,19 @@ func TestValidate(t *testing.T) {
 	for _, yaml := range []string{"allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
 		dir := write(t, map[string]string{"k.yaml": head + yaml})
 		load(t, "--kubeconfig=x", "--config="+dir+"/k.yaml")
+	}
+}
+
+func TestHeadersAreMasked(t *testing.T) {
+	c := load(t, "--manifest-url-header=Authorization:secret-1,X:secret-2")
+	b, err := json.Marshal(c.Masked())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(b), "secret") || !strings.Contains(string(b), `"Authorization":["\u003cmasked\u003e"]`) {
+		t.Errorf("masked: %s", b)
+	}
+	if c.Kubelet.StaticPodURLHeader["X"][0] != "secret-2" {
+		t.Error("masking changed the configuration")
 	}
 }
