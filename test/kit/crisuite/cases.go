@@ -47,6 +47,12 @@ func testReady(t *testing.T, s *suite) {
 	if len(st.Info) > 0 {
 		t.Error("Status tells more than it was asked for")
 	}
+	rc, err := s.rt.RuntimeConfig(s.ctx(t), &cri.RuntimeConfigRequest{})
+	if s.Old {
+		wantCode(t, "RuntimeConfig", err, codes.Unimplemented)
+	} else if err != nil || rc.GetLinux() == nil {
+		t.Errorf("RuntimeConfig: %v, %v", rc, err)
+	}
 }
 
 func testSandbox(t *testing.T, s *suite) {
@@ -142,7 +148,7 @@ func testContainer(t *testing.T, s *suite) {
 	if want := filepath.Join(p.cfg.LogDirectory, cfg.LogPath); st.LogPath != want {
 		t.Errorf("log path %q, want %q", st.LogPath, want)
 	}
-	if st.ImageRef == "" || st.ImageId == "" || st.Image.GetImage() == "" {
+	if st.ImageRef == "" || st.ImageId == "" && !s.Old || st.Image.GetImage() == "" {
 		t.Errorf("image %q, ref %q, id %q", st.Image.GetImage(), st.ImageRef, st.ImageId)
 	}
 	s.stop(t, id, 0) // no error, and nothing happens
@@ -177,7 +183,9 @@ func testContainer(t *testing.T, s *suite) {
 		if st.ExitCode != code || st.Reason != wantReason {
 			t.Errorf("%q: exit code %d, reason %q, want %d and %q", script, st.ExitCode, st.Reason, code, wantReason)
 		}
-		if st.StartedAt < st.CreatedAt || st.FinishedAt < st.StartedAt {
+		// containerd notes the start after the fact, so a short container may
+		// have finished before it started.
+		if st.StartedAt < st.CreatedAt || st.FinishedAt < st.CreatedAt {
 			t.Errorf("times of an exited container: %d %d %d", st.CreatedAt, st.StartedAt, st.FinishedAt)
 		}
 		_, err := s.rt.StartContainer(s.ctx(t), &cri.StartContainerRequest{ContainerId: id})
@@ -213,6 +221,7 @@ func logOf(t *testing.T, path string) map[string][]string {
 func testLog(t *testing.T, s *suite) {
 	p := s.runPod(t)
 	cfg := s.script(t, p, "main", `echo one; echo two >&2; echo "$GREETING"; echo -n tail`)
+	cfg.LogPath = "made-by-the-runtime/0.log"
 	cfg.Envs = []*cri.KeyValue{{Key: "GREETING", Value: []byte("hello there")}}
 	st := s.exited(t, s.start(t, p, cfg))
 	got := logOf(t, st.LogPath)
@@ -293,11 +302,16 @@ func testStartFailure(t *testing.T, s *suite) {
 	_, err = s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg})
 	wantError(t, "creating a container whose image is missing", err)
 
-	cfg = s.script(t, p, "nologdir", "true")
-	cfg.LogPath = "no-such-directory/0.log"
+	cfg = s.script(t, p, "link", "true")
+	if err := os.Symlink("elsewhere", filepath.Join(p.cfg.LogDirectory, cfg.LogPath)); err != nil {
+		t.Fatal(err)
+	}
 	id = s.create(t, p, cfg)
 	_, err = s.rt.StartContainer(s.ctx(t), &cri.StartContainerRequest{ContainerId: id})
-	wantError(t, "starting a container whose log directory is missing", err)
+	if s.Old {
+		return // it still followed links
+	}
+	wantError(t, "starting a container whose log is a link", err)
 }
 
 func testSandboxEnds(t *testing.T, s *suite) {
@@ -322,12 +336,17 @@ func testSandboxEnds(t *testing.T, s *suite) {
 func testUnknown(t *testing.T, s *suite) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	ctx := s.ctx(t)
+	// What is gone is stopped; containerd 1.6 did not say so yet.
+	stopped := codes.OK
+	if s.Old {
+		stopped = codes.NotFound
+	}
 	_, err := s.rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-	wantCode(t, "StopPodSandbox", err, codes.OK)
+	wantCode(t, "StopPodSandbox", err, stopped)
 	_, err = s.rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 	wantCode(t, "RemovePodSandbox", err, codes.OK)
 	_, err = s.rt.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 1})
-	wantCode(t, "StopContainer", err, codes.OK)
+	wantCode(t, "StopContainer", err, stopped)
 	_, err = s.rt.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
 	wantCode(t, "RemoveContainer", err, codes.OK)
 
@@ -552,7 +571,7 @@ func testImages(t *testing.T, s *suite) {
 
 	p := s.runPod(t)
 	st := s.status(t, s.create(t, p, s.script(t, p, "main", serve)))
-	if st.ImageId != res.Image.Id {
+	if st.ImageId != res.Image.Id && !s.Old {
 		t.Errorf("the container's image id is %s, the image's is %s", st.ImageId, res.Image.Id)
 	}
 }
@@ -575,7 +594,7 @@ func testStats(t *testing.T, s *suite) {
 }
 
 func testEvents(t *testing.T, s *suite) {
-	if s.NoEvents {
+	if s.Old {
 		stream, err := s.rt.GetContainerEvents(s.ctx(t), &cri.GetEventsRequest{})
 		if err == nil {
 			_, err = stream.Recv()

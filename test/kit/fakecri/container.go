@@ -143,6 +143,9 @@ func (r *Runtime) StopContainer(ctx context.Context, req *cri.StopContainerReque
 	c, ok := r.containerLocked(req.GetContainerId())
 	if !ok || c.state != cri.ContainerState_CONTAINER_RUNNING {
 		r.mu.Unlock()
+		if !ok && r.opts.Old {
+			return nil, errNotFound("an error occurred when try to find container %q", req.GetContainerId())
+		}
 		return &cri.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
@@ -256,6 +259,9 @@ func (r *Runtime) containerStatusLocked(c *container) *cri.ContainerStatus {
 	if st.StopSignal == cri.Signal_RUNTIME_DEFAULT {
 		st.StopSignal = cri.Signal_SIGTERM
 	}
+	if r.opts.Old {
+		st.ImageId = ""
+	}
 	switch c.state {
 	case cri.ContainerState_CONTAINER_RUNNING:
 		st.StartedAt = c.startedAt
@@ -318,9 +324,13 @@ func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 			f.GetState() != nil && f.GetState().GetState() != c.state {
 			continue
 		}
+		imageID := c.image.id
+		if r.opts.Old {
+			imageID = ""
+		}
 		items = append(items, proto.Clone(&cri.Container{
 			Id: c.id, PodSandboxId: c.sandboxID, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(),
-			ImageRef: c.image.id, ImageId: c.image.id, State: c.state, CreatedAt: c.createdAt,
+			ImageRef: c.image.id, ImageId: imageID, State: c.state, CreatedAt: c.createdAt,
 			Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
 		}).(*cri.Container))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protojson"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -72,13 +73,16 @@ func (c *container) removeFile(path string) error {
 	return nil
 }
 
-// openLog opens the log where the kubelet wants it; the directory is the
-// kubelet's to create.
+// openLog opens the log where the kubelet wants it. As containerd does, it
+// makes the directory if need be and does not follow a link.
 func (c *container) openLog() error {
 	if c.logPath == "" {
 		return nil
 	}
-	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	if err := os.MkdirAll(filepath.Dir(c.logPath), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0o640)
 	if err != nil {
 		return err
 	}

@@ -35,8 +35,11 @@ type Options struct {
 	PodCIDR string
 	// Systemd reports the systemd cgroup driver instead of cgroupfs.
 	Systemd bool
-	// NoEvents answers GetContainerEvents with Unimplemented, as runtimes
-	// before containerd 1.7 do; NoRuntimeConfig likewise for RuntimeConfig,
+	// Old makes the runtime one of the age of containerd 1.6: without events,
+	// RuntimeConfig, list streams and image ids of containers, and with
+	// NotFound when something unknown is to be stopped.
+	Old bool
+	// NoEvents answers GetContainerEvents with Unimplemented; NoRuntimeConfig likewise for RuntimeConfig,
 	// NoListStreams for the Stream… lists.
 	NoEvents, NoRuntimeConfig, NoListStreams bool
 	// Handlers are the names of the runtime handlers besides the default one.
@@ -92,6 +95,9 @@ func New(opts Options) *Runtime {
 	}
 	if opts.ImageRoot == "" {
 		opts.ImageRoot = os.TempDir()
+	}
+	if opts.Old {
+		opts.NoEvents, opts.NoRuntimeConfig, opts.NoListStreams = true, true, true
 	}
 	prefix := netip.MustParsePrefix(opts.PodCIDR)
 	r := &Runtime{

@@ -77,8 +77,12 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest
 func (r *Runtime) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s, ok := r.sandboxLocked(req.GetPodSandboxId()); ok {
+	s, ok := r.sandboxLocked(req.GetPodSandboxId())
+	switch {
+	case ok:
 		r.stopSandboxLocked(s)
+	case r.opts.Old:
+		return nil, errNotFound("an error occurred when try to find sandbox %q", req.GetPodSandboxId())
 	}
 	return &cri.StopPodSandboxResponse{}, nil
 }

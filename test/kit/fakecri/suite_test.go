@@ -14,7 +14,7 @@ import (
 // TestSuite runs what every runtime must do against the fake, over a real
 // socket.
 func TestSuite(t *testing.T) {
-	for name, opts := range map[string]fakecri.Options{"with events": {}, "without events": {NoEvents: true}} {
+	for name, opts := range map[string]fakecri.Options{"new": {}, "old": {Old: true}} {
 		t.Run(name, func(t *testing.T) {
 			rt := fakecri.New(opts)
 			t.Cleanup(rt.Close)
@@ -28,7 +28,7 @@ func TestSuite(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			crisuite.Run(t, crisuite.Config{Conn: conn, Image: "busybox:1.37", NoEvents: opts.NoEvents})
+			crisuite.Run(t, crisuite.Config{Conn: conn, Image: "busybox:1.37", Old: opts.Old})
 		})
 	}
 }

@@ -30,7 +30,8 @@ func run() error {
 	listen := flag.String("listen", "unix:///tmp/fakecri.sock", "socket to serve on")
 	flag.StringVar(&opts.PodCIDR, "pod-cidr", "", "range of pod addresses (default 10.88.0.0/16)")
 	flag.BoolVar(&opts.Systemd, "systemd", false, "report the systemd cgroup driver")
-	flag.BoolVar(&opts.NoEvents, "no-events", false, "have no event stream, like containerd 1.6")
+	flag.BoolVar(&opts.Old, "old", false, "be like containerd 1.6")
+	flag.BoolVar(&opts.NoEvents, "no-events", false, "have no event stream")
 	flag.BoolVar(&opts.NoRuntimeConfig, "no-runtime-config", false, "have no RuntimeConfig call")
 	flag.Func("handler", "name of a runtime handler besides the default one (repeatable)", func(s string) error {
 		opts.Handlers = append(opts.Handlers, s)
