@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,6 +24,8 @@ type Config struct {
 	// Warnings are sentences for the log, once, at the start: fields unknown
 	// to this version, flags that should be fields, settings without effect.
 	Warnings []string
+
+	misfits Problems // values of the files that do not fit their fields
 }
 
 // Flags are the settings that no field of the configuration file mirrors.
@@ -113,7 +116,7 @@ func (c *Config) finish(given []string) error {
 	}
 	c.NodeName = name
 	more, notes := validate(c)
-	if problems = append(problems, more...); len(problems) > 0 {
+	if problems = slices.Concat(c.misfits, problems, more); len(problems) > 0 {
 		return c.located(problems)
 	}
 	c.Warnings = append(c.Warnings, notes...)

@@ -198,7 +198,8 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 		{name: "a foreign version", file: "apiVersion: v1\nkind: KubeletConfiguration\n", want: []string{"k.yaml: apiVersion: \"v1\" must be kubelet.config.k8s.io/v1beta1"}},
 		{name: "no YAML at all", file: head + "a: [1\n", want: []string{"k.yaml: yaml: line"}},
 		{name: "a list", file: "- a\n", want: []string{"k.yaml", "not a map"}},
-		{name: "wrong types, all of them", file: head + "maxPods: many\nsyncFrequency: soon\nauthentication: {anonymous: {enabled: 3}, webhook: {cacheTTL: x}}\nclusterDNS: 1.1.1.1\n", want: []string{
+		{name: "a wrong type and a bad value", file: head + "maxPods: many\neventBurst: -1\n", args: []string{"--kubeconfig=x"}, want: []string{"2 problems", `maxPods: "many" must be int32`, "eventBurst: -1 must not be negative"}},
+		{name: "wrong types, all of them", args: []string{"--kubeconfig=x"}, file: head + "maxPods: many\nsyncFrequency: soon\nauthentication: {anonymous: {enabled: 3}, webhook: {cacheTTL: x}}\nclusterDNS: 1.1.1.1\n", want: []string{
 			"5 problems", "k.yaml: maxPods: \"many\" must be int32, is a string", `k.yaml: syncFrequency: "soon" cannot be read: time: invalid duration "soon"`,
 			"k.yaml: authentication.anonymous.enabled: 3 must be bool, is a number", "k.yaml: authentication.webhook.cacheTTL", "k.yaml: clusterDNS"}},
 		{name: "bad values, all of them", file: head + "nodeLeaseDurationSeconds: -1\nimageGCLowThresholdPercent: 90\nhealthzBindAddress: here\n", args: []string{"--max-pods=-3", "--kubeconfig=x"}, want: []string{

@@ -74,14 +74,16 @@ func (c *Config) readFile(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("read configuration file: %w", err)
 	}
 	doc, unknown, err := decode(text)
-	if err != nil {
-		var ps Problems
-		if errors.As(err, &ps) {
-			for i := range ps {
-				ps[i].Origin = path
-			}
+	var ps Problems
+	if errors.As(err, &ps) {
+		for i := range ps {
+			ps[i].Origin = path
+		}
+		if doc == nil {
 			return nil, ps
 		}
+		c.misfits = append(c.misfits, ps...)
+	} else if err != nil {
 		return nil, fmt.Errorf("invalid configuration: %s: %w", path, err)
 	}
 	if len(unknown) > 0 {
@@ -93,7 +95,8 @@ func (c *Config) readFile(path string) (map[string]any, error) {
 	return doc, nil
 }
 
-// decode reads one YAML or JSON document. unknown are the complaints of a strict
+// decode reads one YAML or JSON document. If only the values of some fields do
+// not fit, it returns Problems and the document without them. unknown are the complaints of a strict
 // reading that a lenient one gets over: unknown and repeated fields.
 func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
@@ -114,7 +117,8 @@ func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 	var k v1beta1.KubeletConfiguration
 	strict, err := kjson.UnmarshalStrict(asJSON, &k)
 	if err != nil {
-		return nil, nil, misfits(doc, "", func(m map[string]any) map[string]any { return m })
+		// The rest of the document is still worth checking.
+		return doc, unknown, cutMisfits(doc, "", func(m map[string]any) map[string]any { return m })
 	}
 	for _, e := range strict {
 		unknown = append(unknown, e.Error())
@@ -133,9 +137,10 @@ func checkKind(doc map[string]any) Problems {
 	return ps
 }
 
-// misfits names every field whose value does not fit its type, by decoding each
-// alone. wrap puts a piece of the document back to where it stands in the whole.
-func misfits(doc map[string]any, prefix string, wrap func(map[string]any) map[string]any) Problems {
+// cutMisfits names every field whose value does not fit its type, by decoding
+// each alone, and takes it out of the document. wrap puts a piece back to where
+// it stands in the whole.
+func cutMisfits(doc map[string]any, prefix string, wrap func(map[string]any) map[string]any) Problems {
 	var ps Problems
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		alone := func(m map[string]any) map[string]any { return wrap(map[string]any{k: m}) }
@@ -144,12 +149,13 @@ func misfits(doc map[string]any, prefix string, wrap func(map[string]any) map[st
 			continue
 		}
 		if child, ok := doc[k].(map[string]any); ok && fit(alone(map[string]any{})) == "" {
-			if inner := misfits(child, prefix+k+".", alone); len(inner) > 0 {
+			if inner := cutMisfits(child, prefix+k+".", alone); len(inner) > 0 {
 				ps = append(ps, inner...)
 				continue
 			}
 		}
 		ps = append(ps, Problem{Field: prefix + k, Value: shown(doc[k]), Why: why})
+		delete(doc, k)
 	}
 	return ps
 }
