@@ -1,7 +1,6 @@
 package object
 
 import (
-	"os"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func (s *Store) watch(ctx context.Context, e *entry) (final bool, err error) {
 	w, err := s.cfg.Client.Get().
 		Namespace(e.ref.Namespace).
 		Resource(e.ref.resource()).
-		Param("watch", "true").Param("resourceVersion", os.Getenv("ZZ_RV")).
+		Param("watch", "true").
 		Param("fieldSelector", "metadata.name="+e.ref.Name).
 		Watch(ctx)
 	if err != nil {
