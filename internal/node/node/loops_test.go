@@ -254,6 +254,8 @@ func (f fakeLeases) store(ctx context.Context, call string, l *coordinationv1.Le
 
 // fakeRuntime answers until it is down.
 type fakeRuntime struct {
+	noNetwork atomic.Bool
+
 	mu    sync.Mutex
 	down  bool
 	cidrs []string
@@ -276,7 +278,11 @@ func (f *fakeRuntime) err() error {
 }
 
 func (f *fakeRuntime) Status(context.Context) (cri.Status, error) {
-	return healthy(time.Now()).Status, f.err()
+	st := healthy(time.Now()).Status
+	if f.noNetwork.Load() {
+		st.Network = cri.Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}
+	}
+	return st, f.err()
 }
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -452,6 +458,26 @@ func TestADeadRuntimeShows(t *testing.T) {
 		}
 		if n := strings.Count(r.log.String(), "container runtime does not answer"); n != 1 {
 			t.Errorf("said %d times:\n%s", n, r.log)
+		}
+	})
+}
+
+func TestTheNetworkIsToldWhenItTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns atomic.Int32
+		r := run(t, nil, func(c *Config, r *rig) {
+			r.runtime.noNetwork.Store(true)
+			c.OnNetwork = func() { turns.Add(1) }
+		})
+		defer r.stop()
+		pass(time.Second)
+		if ready, why := r.Ready(); ready || turns.Load() != 0 || !strings.Contains(why, "container runtime network not ready: NetworkReady=false") {
+			t.Errorf("without a network: ready %v (%s), told %d times", ready, why, turns.Load())
+		}
+		r.runtime.noNetwork.Store(false)
+		pass(time.Second)
+		if ready, why := r.Ready(); !ready || turns.Load() != 1 {
+			t.Errorf("with a network: ready %v (%s), told %d times", ready, why, turns.Load())
 		}
 	})
 }
