@@ -112,8 +112,6 @@ func tokenKey(p *v1.Pod, audiences []string, seconds *int64) string {
 	return strings.Join(parts, "\x00")
 }
 
-// request asks for a token. The body is JSON by hand because the client's
-// codec is that of another API group.
 // request asks for a token. A server that has just bound the pod to this node may
 // not know that yet where it judges the request, and refuses it: it is given a
 // moment before the refusal counts.
@@ -131,6 +129,8 @@ func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, sec
 	}
 }
 
+// ask makes one request. The body is JSON by hand because the client's codec is
+// that of another API group.
 func (t *Tokens) ask(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (*token, error) {
 	if t.cfg.Client == nil {
 		return nil, errStandalone
