@@ -13,9 +13,9 @@ import (
 // event is a runtime's event and how far its statuses can be trusted.
 type event struct {
 	*runtimeapi.ContainerEventResponse
-	// old says that it happened before the stream was opened; runtimes keep
-	// events for a while. It still tells where to look, but what it says of a
-	// pod may long be history.
+	// old says that it happened before the stream was opened, or before the pod
+	// was last read; runtimes keep events for a while, and queue them. It still
+	// tells where to look, but what it says of a pod may long be history.
 	old bool
 }
 
@@ -35,8 +35,9 @@ const (
 const lazy = 100 * time.Millisecond
 
 // judge compares an event with what is known of its pod and returns what is
-// known then. Nothing depends on clocks or on the order of events: the life of a
-// container only moves forward, so each event is a claim that can be checked.
+// known then. No event is passed over because of a clock or the order of events:
+// the life of a container only moves forward, so each event is a claim that can
+// be checked. Time decides only whether its statuses may be taken as read.
 //
 // A status in an event is taken as read if it is of the event's own container,
 // not behind the event, and ahead of what is known. Statuses of the pod's other
@@ -46,8 +47,9 @@ func judge(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	if have.SeenAt.IsZero() {
 		return have, now // there may be more than the event tells
 	}
+	ev.old = ev.old || ev.CreatedAt < have.SeenAt.UnixNano()
 	id, kind := ev.ContainerId, ev.ContainerEventType
-	if s := ev.PodSandboxStatus; s != nil && s.Id == id || slices.ContainsFunc(have.Sandboxes, func(s pod.Sandbox) bool { return s.ID == id }) {
+	if s := ev.PodSandboxStatus; s != nil && s.Id == id || hasSandbox(have, id) {
 		return judgeSandbox(have, ev)
 	}
 	had, ok := have.ByID(id)
@@ -109,6 +111,13 @@ func judgeSandbox(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	have.Sandboxes = append(slices.Clone(have.Sandboxes), s)
 	sortSandboxes(have.Sandboxes)
 	return have, applied
+}
+
+// moot reports whether a pod that was read after the event came shows no trace
+// of what it is about: that was there, and is gone.
+func moot(have pod.Runtime, ev event) bool {
+	_, ok := have.ByID(ev.ContainerId)
+	return !ok && !hasSandbox(have, ev.ContainerId) && ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
 }
 
 // claim is the state that an event says its container has reached.

@@ -30,13 +30,14 @@ func TestJudge(t *testing.T) {
 		return r
 	}
 	about := func(id string, kind runtimeapi.ContainerEventType, s *runtimeapi.PodSandboxStatus, states ...runtimeapi.ContainerState) event {
-		ev := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, PodSandboxStatus: s}
+		ev := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, PodSandboxStatus: s, CreatedAt: seen.Add(time.Second).UnixNano()}
 		for _, st := range states {
 			ev.ContainersStatuses = append(ev.ContainersStatuses, &runtimeapi.ContainerStatus{Id: "c1", State: st})
 		}
 		return event{ContainerEventResponse: ev}
 	}
 	old := func(ev event) event { ev.old = true; return ev }
+	before := func(ev event) event { ev.CreatedAt = seen.Add(-time.Second).UnixNano(); return ev }
 	unread := pods(&ready)
 	unread.SeenAt = time.Time{}
 	for _, tc := range []struct {
@@ -56,6 +57,7 @@ func TestJudge(t *testing.T) {
 		{"a start without a status", pods(&ready, in(pod.StateCreated)), about("c1", started, sandbox), now, nil},
 		{"a start in an unknown sandbox", pods(nil), about("c1", started, sandbox, isRunning), now, nil},
 		{"a start kept from before the stream", pods(&ready), old(about("c1", started, sandbox, isRunning)), now, nil},
+		{"a start from before the pod was read", pods(&ready), before(about("c1", started, sandbox, isRunning)), now, nil},
 		{"a creation", pods(&ready), about("c1", created, sandbox, isCreated), applied, new(pods(&ready, in(pod.StateCreated)))},
 		{"a creation without a status can wait", pods(&ready), about("c1", created, sandbox), later, nil},
 		{"an exit", pods(&ready, in(pod.StateRunning)), about("c1", stopped, sandbox, isExited), applied, new(pods(&ready, in(pod.StateExited)))},
@@ -76,9 +78,9 @@ func TestJudge(t *testing.T) {
 		{"the removal of a sandbox that is known", pods(nil), about("s1", deleted, nil), known, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := tc.have
 			if tc.then == nil {
-				tc.then = &before
+				as := tc.have
+				tc.then = &as
 			}
 			got, v := judge(tc.have, tc.ev)
 			for i := range got.Sandboxes {

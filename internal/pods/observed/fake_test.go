@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type fakeRuntime struct {
 	noStream   bool
 	silent     bool // changes send no events
 	latency    time.Duration
+	mangle     *rand.Rand // events are lost, doubled, late and out of order
 	down       error
 	hang       map[string]bool // ids whose status is never told
 	linger     map[string]int  // ids that stay listed for so many more lists after their removal
@@ -123,7 +125,14 @@ func (f *fakeRuntime) emit(id, sandbox string, kind runtimeapi.ContainerEventTyp
 			ev.ContainersStatuses = append(ev.ContainersStatuses, c)
 		}
 	}
-	f.events <- ev
+	if f.mangle == nil {
+		f.events <- ev
+		return
+	}
+	events := f.events
+	for range []int{0, 1, 1, 1, 2}[f.mangle.IntN(5)] {
+		time.AfterFunc(time.Duration(f.mangle.IntN(500))*time.Millisecond, func() { events <- ev })
+	}
 }
 
 func (f *fakeRuntime) breakStream() {
@@ -187,7 +196,10 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSan
 }
 
 func (f *fakeRuntime) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	time.Sleep(f.latency)
+	f.mu.Lock()
+	latency := f.latency
+	f.mu.Unlock()
+	time.Sleep(latency)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.count("ListContainers"); err != nil {

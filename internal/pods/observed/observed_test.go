@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -391,6 +393,102 @@ func TestChurnLeavesNothing(t *testing.T) {
 			t.Errorf("%d entries and %d owners left", entries, owners)
 		}
 	})
+}
+
+// TestRandomHistories lets pods live and die while events are lost, doubled,
+// late and out of order. No container may ever seem to go back in its life, and
+// an audit later all must be known as it is.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(100) {
+		inTime(t, nil, func(t *testing.T, r *rig) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			r.fake.set(func() {
+				r.fake.mangle, r.fake.latency = rand.New(rand.NewPCG(seed, 2)), time.Duration(seed%4)*20*time.Millisecond
+			})
+			r.after(5 * time.Second)
+			furthest := map[string]pod.State{}
+			look := func() {
+				for _, uid := range r.UIDs() {
+					have, ok := r.Get(uid)
+					for _, c := range have.Containers {
+						if ok && c.State < furthest[c.ID] {
+							t.Errorf("seed %d: container %s went from %v back to %v", seed, c.ID, furthest[c.ID], c.State)
+						}
+						furthest[c.ID] = c.State
+					}
+				}
+			}
+			var sandboxes, running, ended []string
+			take := func(from *[]string) (string, bool) {
+				if len(*from) == 0 {
+					return "", false
+				}
+				i := rnd.IntN(len(*from))
+				id := (*from)[i]
+				*from = slices.Delete(*from, i, i+1)
+				return id, true
+			}
+			for n := range 200 {
+				switch rnd.IntN(6) {
+				case 0:
+					id := fmt.Sprintf("s%d", n)
+					r.fake.run(fmt.Sprintf("u%d", n%7), id)
+					sandboxes = append(sandboxes, id)
+				case 1, 2:
+					if len(sandboxes) > 0 {
+						s := sandboxes[rnd.IntN(len(sandboxes))]
+						id := fmt.Sprintf("c%d", n)
+						r.fake.start(r.fake.sandboxes[s].Labels[pod.LabelPodUID], s, "main", id)
+						running = append(running, id)
+					}
+				case 3:
+					if id, ok := take(&running); ok {
+						r.fake.exit(id, int32(n))
+						ended = append(ended, id)
+					}
+				case 4:
+					if id, ok := take(&ended); ok {
+						r.fake.remove(id)
+					}
+				case 5:
+					if rnd.IntN(3) == 0 {
+						if id, ok := take(&sandboxes); ok {
+							r.fake.remove(id)
+						}
+					} else if _, err := r.Refresh(t.Context(), types.UID(fmt.Sprintf("u%d", rnd.IntN(7)))); err != nil {
+						t.Error(err)
+					}
+				}
+				r.after(time.Duration(rnd.IntN(200)) * time.Millisecond)
+				look()
+			}
+			r.after(2 * DefaultAudit)
+			look()
+			known := map[string]pod.State{}
+			for _, uid := range r.UIDs() {
+				have, _ := r.Get(uid)
+				for _, s := range have.Sandboxes {
+					known[s.ID] = 0
+				}
+				for _, c := range have.Containers {
+					known[c.ID] = c.State
+				}
+			}
+			want := map[string]pod.State{}
+			for _, id := range sandboxes {
+				want[id] = 0
+			}
+			for _, id := range running {
+				want[id] = pod.StateRunning
+			}
+			for _, id := range ended {
+				want[id] = pod.StateExited
+			}
+			if !maps.Equal(known, want) {
+				t.Errorf("seed %d: known in the end: %v\nwant: %v", seed, known, want)
+			}
+		})
+	}
 }
 
 func TestTerminationMessageIsRead(t *testing.T) {

@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"slices"
 	"time"
 
 	"keelson/internal/pods/pod"
@@ -140,10 +141,12 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 		news = c.setLocked(e, next)
 	}
 	c.readLocked(e.uid)
-	open := 0
+	open := t.events
 	if err == nil {
 		_, still, _ := digest(e.have, e.events[:t.events])
+		still = slices.DeleteFunc(still, func(ev event) bool { return moot(e.have, ev) })
 		open = len(still)
+		e.events = append(still, e.events[t.events:]...)
 	}
 	switch {
 	case err == nil && open == 0:
@@ -154,7 +157,7 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 		e.dirty = e.dirty || err != nil
 	default: // a list will show whether there is anything to it
 		e.tries, e.after = 0, time.Time{}
-		e.events = e.events[t.events:]
+		e.events = e.events[open:]
 	}
 	c.mu.Unlock()
 	if err != nil && c.ctx.Err() == nil {
