@@ -35,6 +35,7 @@ type decision struct {
 // run brings a wanted pod forward.
 func (d *decision) run() {
 	in := &d.in
+	d.pruneSandboxes()
 	change := sandboxChange(in.Pod, in.Have)
 	switch change {
 	case sandboxKeep:
@@ -335,6 +336,24 @@ func (d *decision) prune(name string) {
 			d.act(Step{Verb: Remove, Target: c.ID, Reason: "an older instance"})
 		}
 	}
+}
+
+// pruneSandboxes removes what is left of sandboxes that the newest has replaced.
+func (d *decision) pruneSandboxes() {
+	for i, s := range d.in.Have.Sandboxes {
+		if i > 0 && !s.Ready && !d.inUse(s.ID) {
+			d.act(Step{Verb: RemoveSandbox, Target: s.ID, Reason: "an older sandbox"})
+		}
+	}
+}
+
+func (d *decision) inUse(sandbox string) bool {
+	for _, c := range d.in.Have.Containers {
+		if c.SandboxID == sandbox {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt is the number of the next instance of a container: one more than the

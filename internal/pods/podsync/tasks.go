@@ -126,7 +126,14 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Contex
 			return err
 		}
 	case podplan.RemoveSandbox:
-		return func(ctx context.Context) error { return cfg.Containers.RemoveSandbox(ctx, id) }
+		return func(ctx context.Context) error {
+			// One that is not ready may have died by itself: only a stop gives its
+			// network back.
+			if err := cfg.Containers.StopSandbox(ctx, id); err != nil {
+				return err
+			}
+			return cfg.Containers.RemoveSandbox(ctx, id)
+		}
 	case podplan.Remove:
 		c, ok := have.ByID(id)
 		if !ok {
