@@ -255,15 +255,15 @@ func (c *Cache) syncLocked() {
 }
 
 // Healthy is nil while the runtime is listed regularly. Its text goes into the
-// node's Ready condition.
+// node's Ready condition, after "PLEG is not healthy: ".
 func (c *Cache) Healthy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.listed.IsZero() {
-		return errors.New("PLEG is not healthy: pleg has yet to be successful")
+		return errors.New("pleg has yet to be successful")
 	}
 	if ago := c.cfg.Now().Sub(c.listed); ago > Threshold {
-		return fmt.Errorf("PLEG is not healthy: pleg was last seen active %v ago; threshold is %v", ago, Threshold)
+		return fmt.Errorf("pleg was last seen active %v ago; threshold is %v", ago, Threshold)
 	}
 	return nil
 }
