@@ -11,7 +11,7 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := s.cfg.Authenticator.Authenticate(r)
 		if err != nil {
-			s.cfg.Log.Warn("cannot authenticate request", "err", err, "remote", r.RemoteAddr)
+			s.complain.Do(func() { s.cfg.Log.Warn("cannot authenticate request", "err", err, "remote", r.RemoteAddr) })
 		}
 		if err != nil || user == nil {
 			writeText(w, http.StatusUnauthorized, textUnauthorized)
@@ -21,7 +21,9 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 		for _, right := range rights {
 			ok, err := s.cfg.Authorizer.Allowed(r.Context(), user, verb, right)
 			if err != nil {
-				s.cfg.Log.Error("cannot authorise request", "err", err, "user", user.Username, "verb", verb, "subresource", right)
+				s.complain.Do(func() {
+					s.cfg.Log.Error("cannot authorise request", "err", err, "user", user.Username, "verb", verb, "subresource", right)
+				})
 				writeText(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, rights))
 				return
 			}

@@ -31,9 +31,6 @@ func Table() []Served {
 // SecureHandler is the whole chain of the authenticated port, without TLS.
 func (s *Server) SecureHandler() http.Handler { return s.secureHandler() }
 
-// MaxStreams is the bound on open streams.
-const MaxStreams = maxStreams
-
 // HTTPServer is what every listener is built with.
 func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
 	return (&Server{cfg: Config{Log: log}}).httpServer(ctx, nil)

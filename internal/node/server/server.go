@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	authnv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 )
@@ -26,7 +27,8 @@ const (
 	maxHTTP2Streams   = 250     // for each connection; log followers of one API server share one
 	maxStreams        = 1000    // exec, attach and port-forward at a time, as many as a runtime holds
 
-	healthzRetry = 5 * time.Second
+	healthzRetry  = 5 * time.Second
+	complainEvery = 10 * time.Second
 	// stopTimeout is for requests that are being answered when the server ends;
 	// streams end at once.
 	stopTimeout = 2 * time.Second
@@ -115,8 +117,10 @@ type Server struct {
 	metrics metrics
 	slis    *prometheus.Registry
 	retry   time.Duration // of the health port
-	streams chan struct{} // one token for each open stream
-	open    sync.WaitGroup
+	// complain keeps strangers from filling the log with their refusals.
+	complain rate.Sometimes
+	streams  chan struct{} // one token for each open stream
+	open     sync.WaitGroup
 }
 
 // New checks the configuration and registers metrics; nothing listens yet.
@@ -124,7 +128,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Address != "" && (cfg.Authenticator == nil || cfg.Authorizer == nil || cfg.TLS.GetCertificate == nil) {
 		return nil, fmt.Errorf("serve %s: authenticator, authorizer and certificate are required", cfg.Address)
 	}
-	s := &Server{cfg: cfg, slis: prometheus.NewRegistry(), retry: healthzRetry, streams: make(chan struct{}, maxStreams)}
+	s := &Server{cfg: cfg, slis: prometheus.NewRegistry(), retry: healthzRetry, complain: rate.Sometimes{First: 10, Interval: complainEvery}, streams: make(chan struct{}, maxStreams)}
 	var err error
 	if s.metrics, err = newMetrics(cfg.Registerer, s.slis); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package server_test
 import (
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -223,7 +224,7 @@ func FuzzPaths(f *testing.F) {
 	for _, right := range []string{"pods", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz"} {
 		p := r.config()
 		p.server.Registerer, p.server.Metrics = nil, nil
-		p.server.Address = ""
+		p.server.Address, p.server.Log = "", slog.New(slog.DiscardHandler)
 		p.server.Authenticator = fixedUser("may-" + right)
 		var err error
 		if p.server.Authorizer, err = newAuthorizer(r.api); err != nil {

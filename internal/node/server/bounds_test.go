@@ -1,0 +1,54 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Whatever a mux may come to match, an area answers only to paths whose rights
+// were its own.
+func TestCleanHoldsRoutingToAuthorisation(t *testing.T) {
+	pods, _ := areaOf("/pods")
+	h := clean(pods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for path, want := range map[string]int{
+		"/pods": 200, "/pods/": 200,
+		"/metrics": 404, "/podsx": 404, "//pods": 404, "pods": 404, "": 404,
+		"/metrics/../pods": 404, "/pods/../configz": 404, "/pods/..": 404,
+	} {
+		w := httptest.NewRecorder()
+		h(w, &http.Request{URL: &url.URL{Path: path}})
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	var begun, held sync.WaitGroup
+	h := s.bounded(func(http.ResponseWriter, *http.Request) { begun.Done(); <-hold })
+	begun.Add(maxStreams)
+	for range maxStreams {
+		held.Go(func() { h(httptest.NewRecorder(), nil) })
+	}
+	begun.Wait()
+	w := httptest.NewRecorder()
+	if h(w, nil); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("one more: %d, want 429", w.Code)
+	}
+	close(hold)
+	held.Wait()
+	begun.Add(1)
+	w = httptest.NewRecorder()
+	h(w, nil)
+	if w.Code != http.StatusOK {
+		t.Errorf("after the others have ended: %d", w.Code)
+	}
+}
