@@ -277,3 +277,23 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 		t.Errorf("annotations of the mirror pod: %v", m.Annotations)
 	}
 }
+
+// A change behind a symbolic link is not notified; the next full read sees it.
+func TestFullReadsSeeWhatIsNotNotified(t *testing.T) {
+	parity.Proves(t, "SRC-03")
+	dir, r := t.TempDir(), newRecorder()
+	path := dir + "/manifests"
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir+"/elsewhere.yaml", manifestText("a", "one"))
+	if err := os.Symlink(dir+"/elsewhere.yaml", path+"/a.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	f := newFiles(r, path)
+	f.cfg.Period = 20 * time.Millisecond
+	s := start(t, Config{NodeName: "node1", Sources: []Source{f}, Events: r, OnChange: r.changed, Log: r.logger()})
+	eventually(t, s, r, "a-node1=one")
+	put(t, dir+"/elsewhere.yaml", manifestText("a", "two"))
+	eventually(t, s, r, "a-node1=two")
+}
