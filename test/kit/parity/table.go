@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func Table(rows []inventory.Row, proven map[string]bool) string {
 		for _, s := range inventory.Subsystems {
 			for _, p := range inventory.Priorities {
 				if ids := open[s+" "+p]; len(ids) > 0 {
-					slices.Sort(ids)
+					slices.SortFunc(ids, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
 					writeWrapped(&b, fmt.Sprintf("  %-5s %s ", s, p), ids)
 				}
 			}
