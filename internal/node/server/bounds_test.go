@@ -1,11 +1,17 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"sync"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"keelson/test/kit/parity"
 )
 
 // Whatever a mux may come to match, an area answers only to paths whose rights
@@ -50,5 +56,20 @@ func TestStreamsAreBounded(t *testing.T) {
 	h(w, nil)
 	if w.Code != http.StatusOK {
 		t.Errorf("after the others have ended: %d", w.Code)
+	}
+}
+
+func TestRuntimeErrorsKeepTheirMeaning(t *testing.T) {
+	parity.Proves(t, "SRV-24")
+	for want, err := range map[int]error{
+		http.StatusNotFound:            status.Error(codes.NotFound, "no such sandbox"),
+		http.StatusTooManyRequests:     status.Error(codes.ResourceExhausted, "maximum number of in-flight requests exceeded"),
+		http.StatusInternalServerError: errors.New("container not found (\"main\")"),
+	} {
+		w := httptest.NewRecorder()
+		writeRuntimeError(w, err)
+		if w.Code != want || w.Body.String() != err.Error() || (w.Header().Get("Retry-After") != "") != (want == http.StatusTooManyRequests) {
+			t.Errorf("%v: %d %q %v, want %d", err, w.Code, w.Body, w.Header(), want)
+		}
 	}
 }
