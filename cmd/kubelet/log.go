@@ -10,17 +10,11 @@ import (
 	"keelson/internal/config"
 )
 
-// verbosityDebug is the verbosity from which on every step is logged.
-const verbosityDebug = 4
-
 // newLogger makes the one logger of the process, in the format of the
 // configuration, and has the libraries that use klog write to it.
 func newLogger(w io.Writer, cfg *config.Config) *slog.Logger {
-	level := slog.LevelInfo
-	if cfg.Kubelet.Logging.Verbosity >= verbosityDebug {
-		level = slog.LevelDebug
-	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: plainTime}
+	// A verbosity of four is slog's debug level, two lies half way.
+	opts := &slog.HandlerOptions{Level: slog.Level(-int(cfg.Kubelet.Logging.Verbosity)), ReplaceAttr: plainTime}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if cfg.Kubelet.Logging.Format == "json" {
 		h = slog.NewJSONHandler(w, opts)

@@ -102,13 +102,18 @@ func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 // images fetches images in the words of the syncer.
 type images struct {
 	*image.Manager
+	// handler resolves the runtime handler that images are kept for; nil when
+	// they are the same for all of them (gate RuntimeClassInImageCriAPI).
 	handler func(*v1.Pod) (string, error)
 }
 
 func (i images) Ensure(p *v1.Pod, spec *v1.Container, attempt int) podsync.ImageResult {
-	handler, err := i.handler(p)
-	if err != nil {
-		return podsync.ImageResult{} // the sandbox says why
+	handler := ""
+	if i.handler != nil {
+		var err error
+		if handler, err = i.handler(p); err != nil {
+			return podsync.ImageResult{} // the sandbox says why
+		}
 	}
 	r, ready := i.Manager.Ensure(image.Request{Pod: p, Container: spec.Name, Image: spec.Image, Policy: spec.ImagePullPolicy,
 		Attempt: attempt, RuntimeHandler: handler})

@@ -43,6 +43,10 @@ func (a *agent) buildPods(context.Context) error {
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
+	fetch := images{Manager: a.images}
+	if a.cfg.Gates.Enabled("RuntimeClassInImageCriAPI") {
+		fetch.handler = a.classes.Handler
+	}
 	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
@@ -50,7 +54,7 @@ func (a *agent) buildPods(context.Context) error {
 	a.statuses = status.NewWriter(writer)
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
-		Images:  images{a.images, a.classes.Handler},
+		Images:  fetch,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
@@ -78,8 +82,10 @@ func (a *agent) buildDesired() {
 	cfg := desired.Config{NodeName: a.cfg.NodeName, Events: a.events, OnChange: a.wake, Log: a.log}
 	if a.api != nil {
 		mine := fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName)
-		sources = append(sources, desired.NewAPI(desired.APIConfig{Pods: a.api.Pods.ListWatch("", mine), Log: a.log}))
-		cfg.Mirrors = &desired.MirrorConfig{API: a.api.Pods, Busy: func(name string) bool { return a.syncer.Holds(name) },
+		sources = append(sources, desired.NewAPI(desired.APIConfig{Pods: a.api.Pods.ListWatch("", mine), After: a.node.Registered(), Log: a.log}))
+		cfg.Mirrors = &desired.MirrorConfig{API: a.api.Pods,
+			Busy:  func(name string) bool { return a.syncer.Holds(name) },
+			Older: func(name string, than types.UID) bool { return a.syncer.HoldsOlder(name, than) },
 			Node: func() (*v1.Node, bool) {
 				n := a.node.Node()
 				return n, n.UID != ""

@@ -28,6 +28,9 @@ type Desired interface {
 
 // Observed is what does run.
 type Observed interface {
+	// Get is false when the runtime was not listed yet, or when what it holds of
+	// the pod could not be read yet; the pod is woken when it was. A pod that the
+	// runtime holds nothing of is an empty value, and true.
 	Get(types.UID) (pod.Runtime, bool)
 	UIDs() []types.UID
 	// Refresh re-reads one pod from the runtime.

@@ -3,6 +3,7 @@ package podsync
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,6 +172,14 @@ func (s *Syncer) Holds(fullName string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.holders[fullName]) > 0
+}
+
+// HoldsOlder reports whether another static pod than this one is there or still
+// ending under the full name.
+func (s *Syncer) HoldsOlder(fullName string, than types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.holders[fullName], func(uid types.UID) bool { return uid != than })
 }
 
 // release gives the full name to the next in line and wakes it.

@@ -18,9 +18,8 @@ const (
 // windUp releases what a stopped pod still holds on the node, in an order: its
 // volumes, then the objects they were made from, then its cgroup. It reports
 // whether all of it is released.
-func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup) bool {
+func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Runtime) bool {
 	cfg := &w.s.cfg
-	have, _ := cfg.Observed.Get(w.uid)
 	ref := w.ref(have)
 	ref.UID = w.uid
 	cfg.Volumes.Release(ref)

@@ -121,7 +121,12 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	w.known = known
 	w.vanished = !known
-	have, _ := cfg.Observed.Get(w.uid)
+	have, read := cfg.Observed.Get(w.uid)
+	if !read {
+		// The runtime has something of the pod that could not be read yet. To act
+		// as if there were nothing would be to start it twice.
+		return time.Time{}, false
+	}
 	have.UID = w.uid
 	switch {
 	case w.spec == nil && have.Empty() && !w.adopted:
@@ -144,7 +149,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	w.announce(now, plan)
 	w.do(ctx, tasks, plan, have)
-	finished := plan.Stopped && w.windUp(ctx, tasks)
+	finished := plan.Stopped && w.windUp(ctx, tasks, have)
 	w.publish(have, finished)
 	if finished && w.leaveNothing(ctx, tasks, have) {
 		w.forget()
