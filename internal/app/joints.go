@@ -103,7 +103,7 @@ func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 type images struct {
 	*image.Manager
 	// handler resolves the runtime handler that images are kept for; nil when
-	// they are the same for all of them (gate RuntimeClassInImageCriAPI).
+	// they are the same for all of them (gate RuntimeClassInImageCriApi).
 	handler func(*v1.Pod) (string, error)
 }
 

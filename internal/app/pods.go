@@ -44,7 +44,7 @@ func (a *agent) buildPods(context.Context) error {
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
 	fetch := images{Manager: a.images}
-	if a.cfg.Gates.Enabled("RuntimeClassInImageCriAPI") {
+	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
 		fetch.handler = a.classes.Handler
 	}
 	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
