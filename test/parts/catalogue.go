@@ -64,7 +64,7 @@ func cniPlugins(paths ...string) []Program {
 // catalogue lists the parts, those that everything waits for first.
 var catalogue = []Part{
 	{
-		Name: "containerd", Folder: "containerd", Pin: "github.com/containerd/containerd/v2", Ask: []string{"--version"}, Minutes: 2.5,
+		Name: "containerd", Folder: "containerd", Pin: "github.com/containerd/containerd/v2", Ask: []string{"--version"}, Minutes: 2,
 		Programs: []Program{
 			{Name: "containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd"},
 			{Name: "containerd-shim-runc-v2", Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
@@ -91,8 +91,8 @@ var catalogue = []Part{
 		Name: "etcd", Folder: "etcd", Pin: "go.etcd.io/etcd/server/v3", Ask: []string{"--version"}, Minutes: 1,
 		Programs: []Program{{Name: "etcd", Package: "go.etcd.io/etcd/server/v3"}},
 	},
-	kubernetes("kube-apiserver", "cmd/kube-apiserver", 8, "--version"),
-	kubernetes("kube-controller-manager", "cmd/kube-controller-manager", 2, "--version"),
+	kubernetes("kube-apiserver", "cmd/kube-apiserver", 5, "--version"),
+	kubernetes("kube-controller-manager", "cmd/kube-controller-manager", 1.5, "--version"),
 	kubernetes("kube-scheduler", "cmd/kube-scheduler", 1, "--version"),
 	kubernetes("kubectl", "cmd/kubectl", 1, "version", "--client"),
 	kubernetes("kubelet", "cmd/kubelet", 2, "--version"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -94,7 +95,33 @@ func unpack(ctx context.Context, deb, tree string) error {
 // fetch downloads packages into a private folder, with package lists of its
 // own, and returns the files.
 func fetch(ctx context.Context, dir string, closure bool, packages []string) ([]string, error) {
-	for _, d := range []string{"lists/partial", "cache/archives/partial", "debs"} {
+	a, err := newApt(dir)
+	if err != nil {
+		return nil, err
+	}
+	// A list of somebody else's that cannot be had does not matter as long as
+	// the packages are found.
+	updated := a.run(ctx, "update")
+	if closure {
+		if err := a.run(ctx, append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Debug::NoLocking=true"}, packages...)...); err != nil {
+			return nil, errors.Join(updated, err)
+		}
+		return filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))
+	}
+	if err := a.run(ctx, append([]string{"download"}, packages...)...); err != nil {
+		return nil, errors.Join(updated, err)
+	}
+	return filepath.Glob(filepath.Join(dir, "out", "*.deb"))
+}
+
+// apt is apt-get with lists, cache and package database in a folder of its own.
+type apt struct {
+	dir  string
+	opts []string
+}
+
+func newApt(dir string) (*apt, error) {
+	for _, d := range []string{"lists/partial", "cache/archives/partial", "out"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
 		}
@@ -104,36 +131,25 @@ func fetch(ctx context.Context, dir string, closure bool, packages []string) ([]
 	if err := os.WriteFile(status, nil, 0o644); err != nil {
 		return nil, err
 	}
-	opts := []string{
+	return &apt{dir: dir, opts: []string{
 		"-q", "-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
 		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
 		"-o", "Dir::State::status=" + status,
 		"-o", "APT::Sandbox::User=root", // the private folders belong to this user
 		"-o", "APT::Update::Post-Invoke-Success::=", "-o", "Acquire::Languages=none",
 		"-o", "APT::Get::List-Cleanup=false",
+	}}, nil
+}
+
+// run runs apt-get in the folder out.
+func (a *apt) run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), args...)...)
+	cmd.Dir = filepath.Join(a.dir, "out")
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(string(out), 8))
 	}
-	apt := func(args ...string) error {
-		cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, opts...), args...)...)
-		cmd.Dir = filepath.Join(dir, "debs")
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(string(out), 8))
-		}
-		return nil
-	}
-	if err := apt("update"); err != nil {
-		return nil, err
-	}
-	if closure {
-		if err := apt(append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Debug::NoLocking=true"}, packages...)...); err != nil {
-			return nil, err
-		}
-		return filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))
-	}
-	if err := apt(append([]string{"download"}, packages...)...); err != nil {
-		return nil, err
-	}
-	return filepath.Glob(filepath.Join(dir, "debs", "*.deb"))
+	return nil
 }
 
 // release is the code name of the running Debian.

@@ -84,6 +84,15 @@ func (b *Builder) PathRuntime(ctx context.Context) (Runtime, error) {
 	return r, errors.New("find network plugins: host-local is neither on PATH nor in /opt/cni/bin or /usr/lib/cni")
 }
 
+// AnyRuntime is the runtime found on PATH, and Debian's where PATH has not all
+// of it: nothing is compiled.
+func (b *Builder) AnyRuntime(ctx context.Context) (Runtime, error) {
+	if r, err := b.PathRuntime(ctx); err == nil {
+		return r, nil
+	}
+	return b.DebianRuntime(ctx)
+}
+
 // complete asks containerd for its version and sees to iptables.
 func (b *Builder) complete(ctx context.Context, r Runtime) (Runtime, error) {
 	out, err := exec.CommandContext(ctx, r.Containerd, "--version").Output()

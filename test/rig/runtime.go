@@ -25,7 +25,7 @@ const socketName = "cri.sock"
 // RuntimeConfig says which runtime to start.
 type RuntimeConfig struct {
 	// Source is "built" (default: the pinned versions), "debian" (the running
-	// release's, unpacked) or "path" (what PATH has).
+	// release's, unpacked), "path" (what PATH has) or "any" (PATH, else Debian).
 	Source string
 	// Images are archives to import beside the project's own images.
 	Images []string
@@ -50,7 +50,7 @@ func (rt *Runtime) Endpoint() string { return "unix://" + rt.Socket }
 // StartRuntime starts containerd and imports the project's images.
 func (r *Rig) StartRuntime(ctx context.Context, cfg RuntimeConfig) (*Runtime, error) {
 	choose := map[string]func(context.Context) (parts.Runtime, error){
-		"": r.parts.BuiltRuntime, "built": r.parts.BuiltRuntime, "debian": r.parts.DebianRuntime, "path": r.parts.PathRuntime,
+		"": r.parts.BuiltRuntime, "built": r.parts.BuiltRuntime, "debian": r.parts.DebianRuntime, "path": r.parts.PathRuntime, "any": r.parts.AnyRuntime,
 	}[cfg.Source]
 	if choose == nil {
 		return nil, fmt.Errorf("start runtime: no source %q", cfg.Source)
@@ -157,6 +157,9 @@ func (rt *Runtime) Freeze() { rt.proc.signal(unix.SIGSTOP) }
 
 // Thaw undoes Freeze.
 func (rt *Runtime) Thaw() { rt.proc.signal(unix.SIGCONT) }
+
+// Done is closed when containerd, as it was last started, has ended.
+func (rt *Runtime) Done() <-chan struct{} { return rt.proc.done }
 
 // Pid is containerd's process number.
 func (rt *Runtime) Pid() int { return rt.proc.Pid }

@@ -157,7 +157,7 @@ func TestTwoRigsAtOnce(t *testing.T) {
 	if err != nil || st.Status.State != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the other rig's container: %v, %v; want it running", st.GetStatus().GetState(), err)
 	}
-	rules, err := natRules(t.Context(), nil)
+	rules, err := natRules(t.Context(), b.Runtime.Parts.Path)
 	if err != nil || !strings.Contains(string(rules), `name: \"`+b.Name+`\"`) {
 		t.Errorf("the other rig's address translation is gone (%v)", err)
 	}

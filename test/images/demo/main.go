@@ -21,7 +21,7 @@ var verbs map[string]verb
 
 func init() {
 	verbs = map[string]verb{
-		"serve":   {"serve [-port N] [-delay D] [-drain D]: answer HTTP, log a line for each request", serve},
+		"serve":   {"serve [-port N] [-delay D] [-drain D] [-page FILE]: answer HTTP, log a line for each request", serve},
 		"sleep":   {"sleep [D]: wait (for ever without D); SIGTERM ends it with code 0", sleep},
 		"deaf":    {"deaf [D]: wait and ignore SIGTERM", deaf},
 		"exit":    {"exit CODE [D]: end with this code, after D", exit},
@@ -33,6 +33,7 @@ func init() {
 		"write":   {"write FILE TEXT: make a file", write},
 		"message": {"message CODE TEXT: write TEXT as termination message and end with CODE", message},
 		"check":   {"check FILE: code 0 when the file is there, else 1 (an exec probe)", check},
+		"clock":   {"clock FILE [D]: write the time into the file, again every D", clock},
 		"count":   {"count FILE: add a line to the file and print how many there are", count},
 		"get":     {"get URL: print the body of an answer; code 1 unless it is 2xx", get},
 		"hog":     {"hog MEBIBYTES: hold this much memory until told to end", hog},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,13 +14,14 @@ import (
 	"time"
 )
 
-// serve answers on / with who it is, on /healthz with 200 (503 after a request
+// serve answers on / with who it is, $MESSAGE and a page, on /healthz with 200 (503 after a request
 // to /break, until one to /mend), on /exit?code=N by ending.
 func serve(args []string) int {
 	f := flag.NewFlagSet("serve", flag.ExitOnError)
 	port := f.Int("port", 8080, "port to listen on")
 	delay := f.Duration("delay", 0, "wait before listening")
 	drain := f.Duration("drain", 0, "wait after SIGTERM before ending")
+	page := f.String("page", "", "file to show in answers")
 	f.Parse(args) // ExitOnError
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -37,6 +39,12 @@ func serve(args []string) int {
 		n := answered.Add(1)
 		fmt.Printf("%s %s from %s\n", r.Method, r.URL, r.RemoteAddr)
 		fmt.Fprintf(w, "hello from %s, request %d\n", name, n)
+		if message, ok := os.LookupEnv("MESSAGE"); ok {
+			fmt.Fprintln(w, message)
+		}
+		if *page != "" {
+			showPage(w, *page)
+		}
 	})
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		if broken.Load() {
@@ -68,6 +76,16 @@ func serve(args []string) int {
 		return fail(err)
 	}
 	return 0
+}
+
+// showPage writes a file into an answer, or why it cannot.
+func showPage(w io.Writer, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		fmt.Fprintln(w, err)
+		return
+	}
+	w.Write(data) // who asked may have left
 }
 
 // wait returns after d, or when ctx ends.

@@ -144,6 +144,27 @@ func check(args []string) int {
 	return 0
 }
 
+// clock renames a finished file into place: who reads sees a whole one.
+func clock(args []string) int {
+	if len(args) == 0 {
+		return usage(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	every := duration(arg(args, 1, "1s"))
+	for ctx.Err() == nil {
+		line := "it is " + time.Now().UTC().Format(time.TimeOnly) + " UTC\n"
+		if err := os.WriteFile(args[0]+".part", []byte(line), 0o644); err != nil {
+			return fail(err)
+		}
+		if err := os.Rename(args[0]+".part", args[0]); err != nil {
+			return fail(err)
+		}
+		wait(ctx, every)
+	}
+	return 0
+}
+
 func count(args []string) int {
 	if len(args) != 1 {
 		return usage(2)

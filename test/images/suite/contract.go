@@ -19,6 +19,6 @@ const (
 
 // packages are where the userlands' programs come from.
 var packages = []string{
-	"libc6", "busybox-static", "bash-static", "bash", "hostname", "curl", "bind9-dnsutils", "bind9-host", "netcat-openbsd",
+	"libc6", "bash", "hostname", "curl", "bind9-dnsutils", "bind9-host", "netcat-openbsd",
 	"iproute2", "iperf", "util-linux", "util-linux-extra", "nginx", "perl-base", "coreutils",
 }

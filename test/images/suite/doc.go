@@ -2,7 +2,7 @@
 // name, without a registry: from agnhost, CoreDNS and Debian's packages,
 // unpacked and not installed.
 //
-// The small userland is Debian's busybox with bash as /bin/sh: busybox's own
-// shell, as Debian builds it, drops environment names such as data-1, which
-// the suite sets and expects to see; bash passes them on.
+// The small userland is busybox as its authors configure it: Debian's shell
+// drops environment names such as data-1, which the suite sets and expects to
+// see, and other shells word their messages differently from what it expects.
 package suite

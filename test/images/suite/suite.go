@@ -17,7 +17,8 @@ type builder struct {
 	parts    *parts.Builder
 	checkout string
 	work     string
-	debian   string
+	debian   string // tree of Debian's packages
+	shell    string // the busybox of all userlands
 }
 
 // Build writes the suite's images as archives into dir and returns them.
@@ -30,12 +31,16 @@ func Build(ctx context.Context, b *parts.Builder, dir string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
+	shell, err := b.Busybox(ctx)
+	if err != nil {
+		return nil, err
+	}
 	work, err := os.MkdirTemp(dir, "suite-")
 	if err != nil {
 		return nil, fmt.Errorf("make images of the suite: %w", err)
 	}
 	defer os.RemoveAll(work)
-	s := &builder{parts: b, checkout: checkout, work: work, debian: debian}
+	s := &builder{parts: b, checkout: checkout, work: work, debian: debian, shell: shell}
 	var files []string
 	for _, make := range []func(context.Context) (images.Image, error){
 		s.busybox, s.nonroot, s.nonewprivs, s.ipcUtils, s.perl, s.nginx, s.dnsTesting, s.agnhost,
@@ -54,7 +59,7 @@ func Build(ctx context.Context, b *parts.Builder, dir string) ([]string, error) 
 }
 
 func (s *builder) userland(ctx context.Context, name string) *userland {
-	return newUserland(ctx, filepath.Join(s.work, name), s.debian)
+	return newUserland(ctx, filepath.Join(s.work, name), s.debian, s.shell)
 }
 
 func (s *builder) busybox(ctx context.Context) (images.Image, error) {
@@ -137,7 +142,7 @@ func (s *builder) nginx(ctx context.Context) (images.Image, error) {
 
 func (s *builder) dnsTesting(ctx context.Context) (images.Image, error) {
 	u := s.userland(ctx, "dns-testing")
-	u.programs(ctx, "dig", "nslookup", "host", "nsupdate", "curl", "hostname")
+	u.programs(ctx, "bash", "dig", "nslookup", "host", "nsupdate", "curl", "hostname")
 	s.part(ctx, u, "coredns", "coredns")
 	return images.Image{Names: []string{dnsTesting}, Root: u.root, Config: v1.Config{Cmd: []string{"bash"}}}, u.err
 }
@@ -156,7 +161,7 @@ func (s *builder) part(ctx context.Context, u *userland, part, to string) {
 
 func (s *builder) agnhost(ctx context.Context) (images.Image, error) {
 	u := s.userland(ctx, "agnhost")
-	u.programs(ctx, "dig", "nslookup", "host", "curl", "nc.openbsd", "ss", "ip", "iperf", "ipcs", "ipcmk", "ipcrm")
+	u.programs(ctx, "bash", "dig", "nslookup", "host", "curl", "nc.openbsd", "ss", "ip", "iperf", "ipcs", "ipcmk", "ipcrm")
 	u.replaceLink("bin/nc", "nc.openbsd")
 	u.link("usr/local/bin/iperf", "../../bin/iperf")
 	s.part(ctx, u, "agnhost", "agnhost")

@@ -21,9 +21,9 @@ type userland struct {
 	err    error  // the first failure; what follows does nothing
 }
 
-// newUserland makes a root with busybox's programs, bash as its shell, and the
-// accounts that images of this kind have.
-func newUserland(ctx context.Context, dir, debian string) *userland {
+// newUserland makes a root with busybox's programs and the accounts that images
+// of this kind have.
+func newUserland(ctx context.Context, dir, debian, busybox string) *userland {
 	u := &userland{root: dir, debian: debian}
 	for _, d := range []string{"bin", "lib", "lib64", "etc", "root", "tmp", "home", "dev", "proc", "sys", "run", "usr/local/bin", "usr/share", "var/tmp", "var/www", "var/log", "var/lib"} {
 		u.folder(d, 0o755)
@@ -34,14 +34,12 @@ func newUserland(ctx context.Context, dir, debian string) *userland {
 	for link, to := range map[string]string{"sbin": "bin", "usr/bin": "../bin", "usr/sbin": "../bin", "usr/lib": "../lib", "usr/lib64": "../lib64"} {
 		u.link(link, to)
 	}
-	u.copy("bin/busybox", filepath.Join(debian, "usr/bin/busybox"), 0o755)
+	u.copy("bin/busybox", busybox, 0o755)
 	for _, name := range u.applets(ctx) {
 		if name != "busybox" {
 			u.link("bin/"+name, "busybox")
 		}
 	}
-	u.copy("bin/bash", filepath.Join(debian, "usr/bin/bash-static"), 0o755)
-	u.replaceLink("bin/sh", "bash")
 	u.write("etc/passwd", `root:x:0:0:root:/root:/bin/sh
 daemon:x:1:1:daemon:/usr/sbin:/bin/false
 bin:x:2:2:bin:/bin:/bin/false
