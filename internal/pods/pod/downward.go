@@ -119,10 +119,11 @@ func ResourceValue(p *v1.Pod, container string, sel *v1.ResourceFieldSelector, a
 
 // boundOf is what limits a container that sets no limit of its own.
 func boundOf(p *v1.Pod, rn v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
+	bound := allocatable[rn]
 	if p.Spec.Resources != nil {
-		if q, ok := p.Spec.Resources.Limits[rn]; ok && !q.IsZero() {
+		if q, ok := p.Spec.Resources.Limits[rn]; ok && !q.IsZero() && (bound.IsZero() || q.Cmp(bound) < 0) {
 			return q
 		}
 	}
-	return allocatable[rn]
+	return bound
 }

@@ -128,7 +128,7 @@ func (b *envBuilder) addFrom(ctx context.Context, from *v1.EnvFromSource) error 
 
 func (b *envBuilder) add(ctx context.Context, e *v1.EnvVar) error {
 	if e.Value != "" {
-		b.vars.set(e.Name, expand(e.Value, b.lookup))
+		b.vars.set(e.Name, pod.Expand(e.Value, b.lookup))
 		return nil
 	}
 	value, ok, err := b.fromSource(ctx, e.ValueFrom)
@@ -152,7 +152,7 @@ func (b *envBuilder) fromSource(ctx context.Context, src *v1.EnvVarSource) (valu
 		value, err = fieldValue(b.start.Pod, src.FieldRef, b.podIPs, b.node)
 		return value, true, err
 	case src.ResourceFieldRef != nil:
-		value, err = resourceValue(b.start.Pod, b.start.Container, src.ResourceFieldRef, b.node.Allocatable)
+		value, err = pod.ResourceValue(b.start.Pod, b.start.Container.Name, src.ResourceFieldRef, b.node.Allocatable)
 		return value, true, err
 	case src.ConfigMapKeyRef != nil:
 		ref := src.ConfigMapKeyRef

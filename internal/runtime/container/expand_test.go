@@ -30,8 +30,8 @@ func TestExpand(t *testing.T) {
 		{"nothing to do", "plain", "plain"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := expand(tc.in, lookupIn(someEnv)); got != tc.want {
-				t.Errorf("expand(%q) = %q, want %q", tc.in, got, tc.want)
+			if got := pod.Expand(tc.in, lookupIn(someEnv)); got != tc.want {
+				t.Errorf("Expand(%q) = %q, want %q", tc.in, got, tc.want)
 			}
 		})
 	}
@@ -63,9 +63,9 @@ func FuzzExpand(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got := expand(s, func(string) (string, bool) { return "", false })
+		got := pod.Expand(s, func(string) (string, bool) { return "", false })
 		if want := collapseDollars(s); got != want {
-			t.Errorf("expand(%q) = %q without variables, want %q", s, got, want)
+			t.Errorf("Expand(%q) = %q without variables, want %q", s, got, want)
 		}
 	})
 }

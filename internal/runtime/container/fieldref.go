@@ -5,33 +5,17 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 )
 
-// fieldValue is what a fieldRef of an environment stands for.
+// fieldValue is what a fieldRef of an environment stands for: a field of the
+// specification, or an address that only the node knows.
 func fieldValue(p *v1.Pod, ref *v1.ObjectFieldSelector, podIPs []string, node NodeFacts) (string, error) {
 	if ref.APIVersion != "" && ref.APIVersion != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", ref.APIVersion)
 	}
-	if path, key, ok := subscript(ref.FieldPath); ok {
-		switch path {
-		case "metadata.labels":
-			return p.Labels[key], nil
-		case "metadata.annotations":
-			return p.Annotations[key], nil
-		}
-		return "", fmt.Errorf("field path %q does not support subscript", ref.FieldPath)
-	}
 	switch ref.FieldPath {
-	case "metadata.name":
-		return p.Name, nil
-	case "metadata.namespace":
-		return p.Namespace, nil
-	case "metadata.uid":
-		return string(p.UID), nil
-	case "spec.nodeName":
-		return p.Spec.NodeName, nil
-	case "spec.serviceAccountName":
-		return p.Spec.ServiceAccountName, nil
 	case "spec.host": // from before v1
 		return p.Spec.NodeName, nil
 	case "status.podIP":
@@ -42,18 +26,10 @@ func fieldValue(p *v1.Pod, ref *v1.ObjectFieldSelector, podIPs []string, node No
 		return first(node.HostIPs), nil
 	case "status.hostIPs":
 		return strings.Join(node.HostIPs, ","), nil
+	case "metadata.labels", "metadata.annotations":
+		return "", fmt.Errorf("unsupported fieldPath: %s", ref.FieldPath) // whole maps are for files
 	}
-	return "", fmt.Errorf("unsupported fieldPath: %s", ref.FieldPath)
-}
-
-// subscript splits metadata.labels['x'] into metadata.labels and x.
-func subscript(path string) (before, key string, ok bool) {
-	rest, ok := strings.CutSuffix(path, "']")
-	if !ok {
-		return "", "", false
-	}
-	before, key, ok = strings.Cut(rest, "['")
-	return before, key, ok && before != ""
+	return pod.FieldValue(p, ref.FieldPath)
 }
 
 func first(s []string) string {
