@@ -58,6 +58,7 @@ var layers = map[string]Layer{
 	"internal/resources/device":   Subsystem,
 	"internal/resources/dra":      Subsystem,
 	"internal/resources/stats":    Subsystem,
+	"internal/resources/userns":   Subsystem,
 
 	"internal/runtime/cri":      Adapter,
 	"internal/runtime/logs":     Adapter,

@@ -1,0 +1,79 @@
+package userns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// subidsLimit bounds the one question that is asked of the system.
+const subidsLimit = 5 * time.Second
+
+// NodeIDs is the range of the node that the administrator set aside for the user
+// kubelet (subuid(5)), or where nothing is set aside, what maxPods need from
+// 65536 on.
+func NodeIDs(ctx context.Context, perPod uint32, maxPods int) (Range, error) {
+	fallback := Range{First: 65536, Count: uint64(perPod) * uint64(maxPods)}
+	tool, err := exec.LookPath("getsubids")
+	if err != nil {
+		return fallback, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, subidsLimit)
+	defer cancel()
+	uids, err := subids(ctx, tool)
+	if err != nil || uids == "" {
+		return fallback, err
+	}
+	gids, err := subids(ctx, tool, "-g")
+	if err != nil {
+		return Range{}, err
+	}
+	if uids != gids {
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: users (%q) and groups (%q) must be the same", uids, gids)
+	}
+	r, err := parseSubids(uids)
+	if err != nil {
+		return Range{}, err
+	}
+	if r.Count < uint64(perPod)*uint64(maxPods) {
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: %d IDs do not serve %d pods of %d", r.Count, maxPods, perPod)
+	}
+	return r, nil
+}
+
+// subids asks for the ranges of the user kubelet; there are none if there is no
+// such user.
+func subids(ctx context.Context, tool string, flags ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, tool, append(flags, "kubelet")...)
+	cmd.Stdout = &out
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("run %s: %w", tool, err)
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// parseSubids reads the one line that getsubids may print: "0: kubelet 65536 7208960".
+func parseSubids(text string) (Range, error) {
+	fields := strings.Fields(text)
+	if strings.Contains(text, "\n") || len(fields) != 4 || fields[1] != "kubelet" {
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: want one range, got %q", text)
+	}
+	first, err := strconv.ParseUint(fields[2], 10, 32)
+	if err != nil {
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: %w", err)
+	}
+	count, err := strconv.ParseUint(fields[3], 10, 64)
+	if err != nil {
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: %w", err)
+	}
+	return Range{First: uint32(first), Count: count}, nil
+}

@@ -1,0 +1,125 @@
+package userns
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func allocator(t *testing.T, dir string, pods int) *Allocator {
+	t.Helper()
+	a, err := New(Config{PodsDir: dir, IDs: Range{65536, uint64(pods) * 65536}, PerPod: 65536, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func make1(t *testing.T, dir string, uid types.UID) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, string(uid)), 0o750); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRangesAreUniqueAndSurviveARestart(t *testing.T) {
+	dir := t.TempDir()
+	a := allocator(t, dir, 3)
+	seen := map[uint32]types.UID{}
+	want := map[types.UID]Range{}
+	for i := range 3 {
+		uid := types.UID(fmt.Sprint("u", i))
+		make1(t, dir, uid)
+		r, err := a.Of(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, twice := seen[r.First]; twice || r.First < 65536 || r.Count != 65536 {
+			t.Errorf("%s gets %+v, which %q has", uid, r, other)
+		}
+		seen[r.First], want[uid] = uid, r
+	}
+	make1(t, dir, "late")
+	if _, err := a.Of("late"); err == nil || !strings.Contains(err.Error(), "all 3 ranges") {
+		t.Errorf("a pod beyond the last range: %v", err)
+	}
+	b := allocator(t, dir, 3)
+	for uid, r := range want {
+		if got, err := b.Of(uid); err != nil || got != r {
+			t.Errorf("after a restart %s has %+v, %v, want %+v", uid, got, err, r)
+		}
+	}
+	b.Release("u1")
+	if got, err := b.Of("late"); err != nil || got != want["u1"] {
+		t.Errorf("late gets %+v, %v, want the range that is free again", got, err)
+	}
+}
+
+func TestTheRecordIsUpstreams(t *testing.T) {
+	dir := t.TempDir()
+	make1(t, dir, "u")
+	if _, err := allocator(t, dir, 1).Of("u"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "u", "userns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`
+	if string(b) != want {
+		t.Errorf("record = %s\nwant     %s", b, want)
+	}
+}
+
+func TestABadRecordIsLeftAndNotGivenTwice(t *testing.T) {
+	dir := t.TempDir()
+	for uid, text := range map[string]string{"bad": "{", "foreign": `{"uidMappings":[{"hostId":70000,"containerId":0,"length":65536}],"gidMappings":[{"hostId":70000,"containerId":0,"length":65536}]}`} {
+		make1(t, dir, types.UID(uid))
+		if err := os.WriteFile(filepath.Join(dir, uid, "userns"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := allocator(t, dir, 2)
+	if len(a.pods) != 0 {
+		t.Errorf("took up %v", a.pods)
+	}
+}
+
+func TestNoRangeWithoutARecord(t *testing.T) {
+	a := allocator(t, t.TempDir(), 2)
+	if _, err := a.Of("gone"); err == nil {
+		t.Error("a range that could not be recorded was given")
+	}
+	if len(a.used) != 0 {
+		t.Errorf("used = %v", a.used)
+	}
+}
+
+func TestSubids(t *testing.T) {
+	if r, err := parseSubids("0: kubelet 65536 7208960"); err != nil || r != (Range{65536, 7208960}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, bad := range []string{"0: kubelet 1", "0: other 65536 65536", "0: kubelet 65536 65536\n1: kubelet 999 1", "0: kubelet x 1", "0: kubelet 99999999999 1"} {
+		if r, err := parseSubids(bad); err == nil {
+			t.Errorf("%q gives %+v", bad, r)
+		}
+	}
+}
+
+func TestBadConfigurationNamesTheValue(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"1000 IDs per pod": {PerPod: 1000, IDs: Range{65536, 65536}},
+		"IDs from 0":       {PerPod: 65536, IDs: Range{0, 65536}},
+		"beyond the last":  {PerPod: 65536, IDs: Range{65536, 1 << 32}},
+	} {
+		cfg.PodsDir, cfg.Log = t.TempDir(), slog.New(slog.DiscardHandler)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
