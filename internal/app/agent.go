@@ -37,8 +37,9 @@ import (
 // agent is all the parts, joined. Fields are set by the build functions, in the
 // order in which they stand here: each part is built from those above it.
 type agent struct {
-	cfg *config.Config
-	log *slog.Logger
+	cfg   *config.Config
+	log   *slog.Logger
+	links Links
 
 	metrics  *prometheus.Registry
 	machine  machine.Info
@@ -69,7 +70,12 @@ type agent struct {
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
 // work any more. Running pods are left as they are.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-	a := &agent{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
+	return RunOver(ctx, cfg, log, Links{})
+}
+
+// RunOver is Run over ways to the outside that the caller brings.
+func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
+	a := &agent{cfg: cfg, log: log, links: links, metrics: prometheus.NewRegistry()}
 	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
@@ -176,9 +182,8 @@ func reservations(lists ...map[string]string) (v1.ResourceList, error) {
 func (a *agent) buildRuntime(ctx context.Context) error {
 	k := &a.cfg.Kubelet
 	var err error
-	a.runtime, err = cri.Dial(cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
-		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics), Log: a.log})
-	if err != nil {
+	if a.runtime, err = a.links.dialRuntime(cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
+		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics), Log: a.log}); err != nil {
 		return err
 	}
 	if a.identity, err = a.runtime.Handshake(ctx); err != nil {
@@ -212,7 +217,7 @@ func (a *agent) buildAPI(context.Context) error {
 	}
 	k := &a.cfg.Kubelet
 	var err error
-	a.api, err = apiclient.New(apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
+	a.api, err = a.links.dialAPI(apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
 		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version})
 	if err != nil {
 		return err

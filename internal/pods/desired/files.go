@@ -26,6 +26,7 @@ import (
 type FilesConfig struct {
 	Path     string        // a directory of manifests, or one manifest; it need not exist
 	Period   time.Duration // between two full reads, in case a notification was lost
+	Watch    bool          // false: full reads only
 	Manifest Manifest
 	Events   pod.Events
 	Log      *slog.Logger
@@ -73,7 +74,10 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 	defer period.Stop()
 	delivered := false
 	for {
-		retry := w.ensure()
+		var retry time.Duration
+		if f.cfg.Watch {
+			retry = w.ensure()
+		}
 		pods, again := f.read(time.Now())
 		// Before the first delivery everything must have settled: a pod that is
 		// left out then would be taken for one that is gone.

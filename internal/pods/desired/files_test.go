@@ -42,7 +42,7 @@ func remove(t *testing.T, path string) {
 }
 
 func newFiles(r *recorder, path string) *Files {
-	return NewFiles(FilesConfig{Path: path, Period: time.Hour, Manifest: Manifest{NodeName: "Node1"}, Events: r, Log: r.logger()})
+	return NewFiles(FilesConfig{Path: path, Period: time.Hour, Watch: true, Manifest: Manifest{NodeName: "Node1"}, Events: r, Log: r.logger()})
 }
 
 func read(f *Files) string {

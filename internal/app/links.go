@@ -1,0 +1,38 @@
+package app
+
+import (
+	"google.golang.org/grpc"
+	"k8s.io/client-go/rest"
+
+	"keelson/internal/node/apiclient"
+	"keelson/internal/runtime/cri"
+)
+
+// Links are ways to the outside that the caller brings, where the agent would
+// otherwise make its own from the configuration: with them it runs in memory,
+// in virtual time. The zero value brings none.
+type Links struct {
+	// Runtime is a connection to the container runtime. It stays the caller's to
+	// close.
+	Runtime grpc.ClientConnInterface
+	// API is how to reach the API server, instead of the kubeconfig; whether there
+	// is one is still the configuration's to say.
+	API *rest.Config
+	// NoFileWatch has static manifests re-read from time to time and not watched:
+	// the kernel's notifications know nothing of virtual time.
+	NoFileWatch bool
+}
+
+func (l Links) dialRuntime(cfg cri.Config) (*cri.Client, error) {
+	if l.Runtime != nil {
+		return cri.Over(l.Runtime, l.Runtime, cfg), nil
+	}
+	return cri.Dial(cfg)
+}
+
+func (l Links) dialAPI(cfg apiclient.Config) (*apiclient.Client, error) {
+	if l.API != nil {
+		return apiclient.NewFor(l.API, cfg)
+	}
+	return apiclient.New(cfg)
+}
