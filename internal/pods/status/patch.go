@@ -55,11 +55,12 @@ func fields(st v1.PodStatus) (map[string]any, error) {
 }
 
 // ownConditions are the conditions we write; one of ours that is over is deleted.
+// Conditions are merged field by field: a reason that is over has to be told.
 func ownConditions(stored, st v1.PodStatus) []any {
 	var list []any
 	for _, c := range st.Conditions {
 		if slices.Contains(owned, c.Type) {
-			list = append(list, c)
+			list = append(list, wholeCondition{c, orNull(c.Reason), orNull(c.Message)})
 		}
 	}
 	for _, c := range stored.Conditions {
@@ -68,4 +69,19 @@ func ownConditions(stored, st v1.PodStatus) []any {
 		}
 	}
 	return list
+}
+
+// wholeCondition is a condition with no field left out. Its own fields stand for
+// those of the same names in the condition.
+type wholeCondition struct {
+	v1.PodCondition
+	Reason  *string `json:"reason"`
+	Message *string `json:"message"`
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

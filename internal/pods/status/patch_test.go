@@ -60,6 +60,12 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue), gate}},
 		},
 		{
+			"reasons that are over are cleared",
+			v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "[a]"}}},
+			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)}},
+			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)}},
+		},
+		{
 			"addresses are replaced, not merged",
 			v1.PodStatus{PodIP: "10.0.0.1", PodIPs: []v1.PodIP{{IP: "10.0.0.1"}}},
 			v1.PodStatus{PodIP: "10.0.0.2", PodIPs: []v1.PodIP{{IP: "10.0.0.2"}}},
@@ -81,8 +87,8 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := applied(t, tc.stored, tc.next)
 			for _, c := range tc.want.Conditions {
-				if g := find(got.Conditions, c.Type); g == nil || g.Status != c.Status {
-					t.Errorf("condition %s = %v, want %v", c.Type, g, c.Status)
+				if g := find(got.Conditions, c.Type); g == nil || g.Status != c.Status || g.Reason != c.Reason || g.Message != c.Message {
+					t.Errorf("condition %s = %v, want %v", c.Type, g, c)
 				}
 			}
 			if len(got.Conditions) != len(tc.want.Conditions) {

@@ -231,11 +231,12 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		if removed && e.ref == ref {
 			e.remove, e.removed = false, true
 		}
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err) && unsent:
-		// The object is gone, or its name belongs to another pod: there is nobody
-		// to tell. The source will say so, or bring the new one.
-		e.remove, e.removed = false, true
-		return
+	case apierrors.IsNotFound(err):
+		// The object is gone: there is nobody to tell. The source will say so. A
+		// conflict is no such answer: it may have come of a crowd of writers.
+		if e.ref == ref {
+			e.remove, e.removed = false, true
+		}
 	case errors.Is(err, context.Canceled):
 		return
 	default:
