@@ -28,7 +28,7 @@ type worker struct {
 	mirror      *v1.Pod // of a static pod; nil while the API server has none
 	known       bool    // a source holds the pod now
 	vanished    bool    // no source held it once; it is not taken up again by this worker
-	adopted     bool    // only traces on the node tell of it; set before the first turn
+	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
 	rejected    bool
 	admitted    bool
 	podIPs      []string
@@ -128,6 +128,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		return time.Time{}, false
 	}
 	have.UID = w.uid
+	w.adopted = w.adopted || w.spec == nil && !have.Empty()
 	switch {
 	case w.spec == nil && have.Empty() && !w.adopted:
 		return time.Time{}, true // a late word of a pod that is gone

@@ -1,0 +1,111 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"keelson/test/rig"
+)
+
+func httpProbe(path string) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5,
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080)}}}
+}
+
+// get asks a web server until it answers.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	var body string
+	client := http.Client{Timeout: 5 * time.Second}
+	until(t, "an answer of "+url, func() (string, bool) {
+		resp, err := client.Get(url)
+		if err != nil {
+			return err.Error(), false
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		body = string(data)
+		return resp.Status + " " + body, err == nil && resp.StatusCode == http.StatusOK
+	})
+	return body
+}
+
+func TestReadinessProbe(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = httpProbe("/healthz") }))
+	p := s.ready("web")
+	url := "http://" + p.Status.PodIP + ":8080"
+	get(t, url+"/break")
+	p = s.pod("web", "not Ready", func(p *corev1.Pod) bool { return !rig.PodReady(p) })
+	if c := condition(p, corev1.PodReady); c.Reason != "ContainersNotReady" || c.Message != "containers with unready status: [main]" {
+		t.Errorf("condition %+v", c)
+	}
+	s.event("web", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
+	get(t, url+"/mend")
+	if p = s.ready("web"); container(p, "main").RestartCount != 0 {
+		t.Error("a failing readiness probe restarted the container")
+	}
+}
+
+func TestLivenessProbe(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz") }))
+	p := s.ready("web")
+	get(t, "http://"+p.Status.PodIP+":8080/break")
+	p = s.pod("web", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	if last := container(p, "main").LastTerminationState.Terminated; last == nil {
+		t.Error("nothing is said of the instance before")
+	}
+	s.event("web", "Unhealthy", "Liveness probe failed")
+	s.event("web", "Killing", "Container main failed liveness probe, will be restarted")
+}
+
+// TestStartupProbe holds the other probes off until it has succeeded, and ends a
+// container that does not come up.
+func TestStartupProbe(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	s.create(s.demo("slow", []string{"serve", "-delay", "6s"}, func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.StartupProbe, c.LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
+		c.StartupProbe.FailureThreshold = 60
+	}))
+	s.create(s.demo("stuck", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = httpProbe("/healthz") }))
+	p := s.pod("slow", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
+	if c := container(p, "main"); c.Started == nil || *c.Started {
+		t.Errorf("started before the startup probe said so: %+v", c)
+	}
+	if p = s.ready("slow"); container(p, "main").RestartCount != 0 {
+		t.Error("the liveness probe did not wait for the startup probe")
+	}
+	s.pod("stuck", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount >= 1 })
+	s.event("stuck", "Killing", "Container main failed startup probe, will be restarted")
+}
+
+// TestProbeHandlers has one pod probed in each of the other ways.
+func TestProbeHandlers(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	s.create(s.demo("exec", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/data/ready"}}}}
+	}))
+	s.create(s.demo("tcp", []string{"serve"}, func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1,
+			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
+	}))
+	s.ready("tcp")
+	s.pod("exec", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
+	s.event("exec", "Unhealthy", "Readiness probe failed")
+	s.kubectlDo("exec", "exec", "--", "/demo", "write", "/data/ready", "yes")
+	s.ready("exec")
+}
