@@ -145,6 +145,12 @@ func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 			n = &corev1.Node{}
 		}
 		set["spec.unschedulable"] = strconv.FormatBool(n.Spec.Unschedulable)
+	case r.name == "services":
+		svc, _ := obj.(*corev1.Service)
+		if svc == nil {
+			svc = &corev1.Service{}
+		}
+		set["spec.clusterIP"], set["spec.type"] = svc.Spec.ClusterIP, string(svc.Spec.Type)
 	case r.name == "secrets":
 		sec, _ := obj.(*corev1.Secret)
 		if sec == nil {
