@@ -29,7 +29,6 @@ import (
 	"keelson/internal/resources/machine"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
-	"keelson/internal/runtime/image"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
 )
@@ -59,7 +58,7 @@ type agent struct {
 	objects  *object.Store
 	tokens   *object.Tokens
 	volumes  *volume.Manager
-	images   *image.Manager
+	images   images
 	runner   *container.Runner
 	prober   *probe.Prober
 	statuses *status.Writer

@@ -13,12 +13,10 @@ import (
 
 	"keelson/internal/node/apiclient"
 	"keelson/internal/pods/pod"
-	"keelson/internal/pods/podsync"
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/runtime/cri"
-	"keelson/internal/runtime/image"
 )
 
 // statusAPI is the writer's way to the API server.
@@ -97,28 +95,4 @@ func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 		delete(c.burstable, uid)
 	}
 	return c.tree.UpdateQoS(cgroup.BurstableCPU(slices.Collect(maps.Values(c.burstable))))
-}
-
-// images fetches images in the words of the syncer.
-type images struct {
-	*image.Manager
-	// handler resolves the runtime handler that images are kept for; nil when
-	// they are the same for all of them (gate RuntimeClassInImageCriApi).
-	handler func(*v1.Pod) (string, error)
-}
-
-func (i images) Ensure(p *v1.Pod, spec *v1.Container, attempt int) podsync.ImageResult {
-	handler := ""
-	if i.handler != nil {
-		var err error
-		if handler, err = i.handler(p); err != nil {
-			return podsync.ImageResult{} // the sandbox says why
-		}
-	}
-	r, ready := i.Manager.Ensure(image.Request{Pod: p, Container: spec.Name, Image: spec.Image, Policy: spec.ImagePullPolicy,
-		Attempt: attempt, RuntimeHandler: handler})
-	if r.Err != nil {
-		return podsync.ImageResult{Reason: r.Err.Reason, Message: r.Err.Message, RetryAt: r.RetryAt}
-	}
-	return podsync.ImageResult{Ready: ready, Ref: r.Ref}
 }

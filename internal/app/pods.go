@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/pods/desired"
 	"keelson/internal/pods/observed"
@@ -16,7 +15,6 @@ import (
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
-	"keelson/internal/runtime/image"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
@@ -38,15 +36,12 @@ func (a *agent) buildPods(context.Context) error {
 	a.buildDesired()
 	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
 	a.buildStorage()
+	a.buildImages()
 	if err := a.buildContainers(); err != nil {
 		return err
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
-	fetch := images{Manager: a.images}
-	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
-		fetch.handler = a.classes.Handler
-	}
 	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
@@ -54,7 +49,7 @@ func (a *agent) buildPods(context.Context) error {
 	a.statuses = status.NewWriter(writer)
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
-		Images:  fetch,
+		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
@@ -110,7 +105,8 @@ func (a *agent) buildStorage() {
 	a.objects = object.New(objects)
 	a.tokens = object.NewTokens(tokens)
 	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log,
-		Kinds:             builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard}),
+		Kinds: builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
+			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }}),
 		RecursiveReadOnly: a.recursiveReadOnly})
 }
 
@@ -130,12 +126,6 @@ func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
 
 func (a *agent) buildContainers() error {
 	k := &a.cfg.Kubelet
-	fetch := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k),
-		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
-	if a.api != nil {
-		fetch.Secrets = a.objects
-	}
-	a.images = image.New(fetch)
 	cfg := container.Config{
 		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
 		DNS:     container.DNSConfig{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
@@ -151,17 +141,6 @@ func (a *agent) buildContainers() error {
 	var err error
 	a.runner, err = container.New(cfg)
 	return err
-}
-
-// parallelPulls is how many images are pulled at a time; zero for any number.
-func parallelPulls(k *v1beta1.KubeletConfiguration) int {
-	switch {
-	case *k.SerializeImagePulls:
-		return 1
-	case k.MaxParallelImagePulls == nil:
-		return 0
-	}
-	return int(*k.MaxParallelImagePulls)
 }
 
 // containerLogsDir is where the older names of logs stand. They follow the pod

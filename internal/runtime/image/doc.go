@@ -1,10 +1,10 @@
-// Package image makes sure that the image of a container is there before the
-// container is made.
+// Package image makes sure that the image of a container, or of an image volume,
+// is there before the container is made.
 //
-// It owns, per pod and container, how far the wish for an image has come, and
-// per pod and image the back-off after a failed pull. It reads images and pulls
-// them through the runtime, and reads credentials from pull secrets and from
-// what else it was given (see [Source]).
+// It owns, per container and image volume of a pod, how far the wish for an
+// image has come, and per pod and image the back-off after a failed pull. It
+// reads images and pulls them through the runtime, and reads credentials from
+// pull secrets and from what else it was given (see [Source]).
 //
 // A wish goes this way; asking again is cheap and never waits:
 //

@@ -46,10 +46,12 @@ type Config struct {
 	Now   func() time.Time
 }
 
-// Request is the wish for an image on behalf of one container.
+// Request is the wish for an image on behalf of one container or one image
+// volume: one of the two is named.
 type Request struct {
 	Pod       *v1.Pod
 	Container string
+	Volume    string
 	Image     string // as the pod says
 	Policy    v1.PullPolicy
 	// RuntimeHandler is handed to the runtime where images depend on it.
@@ -75,6 +77,8 @@ type Error struct{ Reason, Message string }
 
 func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 
+func (r Request) key() key { return key{r.Pod.UID, r.Container, r.Volume} }
+
 // fresh is how long an image that was there is taken to be there. Images can be
 // removed; a container that is to start later than this has its image checked
 // again.
@@ -96,9 +100,11 @@ type Manager struct {
 	backoffs map[backoffKey]backoff
 }
 
+// key is whose wish it is: a container's or an image volume's of a pod.
 type key struct {
 	uid       types.UID
 	container string
+	volume    string
 }
 
 type backoffKey struct {
@@ -106,12 +112,15 @@ type backoffKey struct {
 	image string
 }
 
-// wish is one container's wish. Requests are not changed after they were made.
+// wish is one container's or volume's wish. Requests are not changed after they
+// were made.
 type wish struct {
 	req     Request
 	cancel  context.CancelFunc // ends the work
 	working bool
-	pulled  bool // this start has pulled or accepted the image before
+	done    chan struct{} // of the last work, closed with its end
+	gone    chan struct{} // closed when nobody has this wish any more
+	pulled  bool          // this start has pulled or accepted the image before
 	ref     string
 	at      time.Time // when ref was found
 	err     *Error
@@ -149,13 +158,13 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) Ensure(req Request) (res Result, ready bool) {
 	now := m.cfg.Now()
 	m.mu.Lock()
-	k := key{req.Pod.UID, req.Container}
+	k := req.key()
 	w := m.wishes[k]
 	if w == nil || w.req.Attempt != req.Attempt || w.req.Image != req.Image {
-		if w != nil && w.cancel != nil {
-			w.cancel()
+		if w != nil {
+			w.drop()
 		}
-		w = &wish{req: req}
+		w = &wish{req: req, gone: make(chan struct{})}
 		m.wishes[k] = w
 	}
 	var say bool
@@ -190,9 +199,7 @@ func (m *Manager) Forget(uid types.UID) {
 	defer m.mu.Unlock()
 	for k, w := range m.wishes {
 		if k.uid == uid {
-			if w.cancel != nil {
-				w.cancel()
-			}
+			w.drop()
 			delete(m.wishes, k)
 		}
 	}
@@ -203,12 +210,20 @@ func (m *Manager) Forget(uid types.UID) {
 	}
 }
 
+// drop ends the work for a wish that nobody has any more, and waiting for it.
+func (w *wish) drop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+	close(w.gone)
+}
+
 func (m *Manager) startLocked(w *wish) bool {
 	if m.closed {
 		return false
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
-	w.working, w.cancel = true, cancel
+	w.working, w.cancel, w.done = true, cancel, make(chan struct{})
 	done := w.pulled
 	m.wg.Go(func() {
 		defer cancel()
@@ -221,6 +236,7 @@ func (m *Manager) startLocked(w *wish) bool {
 func (m *Manager) finish(ctx context.Context, w *wish, record func(now time.Time)) {
 	m.mu.Lock()
 	w.working = false
+	close(w.done)
 	over := ctx.Err() != nil
 	if !over {
 		record(m.cfg.Now())

@@ -110,6 +110,7 @@ type rig struct {
 	*Manager
 	fake    *fakeRuntime
 	events  *recorder
+	stop    context.CancelFunc
 	changed int
 	mu      sync.Mutex
 }
@@ -137,6 +138,7 @@ func inTime(t *testing.T, setup func(*Config), test func(t *testing.T, r *rig)) 
 		}
 		r.Manager = New(cfg)
 		ctx, cancel := context.WithCancel(t.Context())
+		r.stop = cancel
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		test(t, r)

@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/internal/pods/podsync"
+	"keelson/internal/runtime/image"
+)
+
+// buildImages builds what fetches images.
+func (a *agent) buildImages() {
+	k := &a.cfg.Kubelet
+	cfg := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k),
+		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
+	if a.api != nil {
+		cfg.Secrets = a.objects
+	}
+	a.images = images{Manager: image.New(cfg)}
+	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
+		a.images.handler = a.classes.Handler
+	}
+}
+
+// parallelPulls is how many images are pulled at a time; zero for any number.
+func parallelPulls(k *v1beta1.KubeletConfiguration) int {
+	switch {
+	case *k.SerializeImagePulls:
+		return 1
+	case k.MaxParallelImagePulls == nil:
+		return 0
+	}
+	return int(*k.MaxParallelImagePulls)
+}
+
+// images fetches images in the words of the syncer and of the volumes.
+type images struct {
+	*image.Manager
+	// handler resolves the runtime handler that images are kept for; nil when
+	// they are the same for all of them (gate RuntimeClassInImageCriApi).
+	handler func(*v1.Pod) (string, error)
+}
+
+// Ensure tells how far the container's image is, and the images that it mounts:
+// what is wrong with one of those is shown on the containers that mount it.
+func (i images) Ensure(p *v1.Pod, spec *v1.Container, attempt int) podsync.ImageResult {
+	handler, err := i.handlerOf(p)
+	if err != nil {
+		return podsync.ImageResult{} // the sandbox says why
+	}
+	r, ready := i.Manager.Ensure(image.Request{Pod: p, Container: spec.Name, Image: spec.Image, Policy: spec.ImagePullPolicy,
+		Attempt: attempt, RuntimeHandler: handler})
+	ref := r.Ref
+	for j := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[j]
+		if r.Err != nil {
+			break
+		}
+		if v.Image == nil || !slices.ContainsFunc(spec.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name }) {
+			continue
+		}
+		var there bool
+		r, there = i.Manager.Ensure(volumeImage(p, v, handler))
+		ready = ready && there
+	}
+	if r.Err != nil {
+		return podsync.ImageResult{Reason: r.Err.Reason, Message: r.Err.Message, RetryAt: r.RetryAt}
+	}
+	return podsync.ImageResult{Ready: ready, Ref: ref}
+}
+
+// Volume waits for the image of an image volume.
+func (i images) Volume(ctx context.Context, p *v1.Pod, v *v1.Volume) (ref string, err error) {
+	handler, err := i.handlerOf(p)
+	if err != nil {
+		return "", err
+	}
+	return i.Fetch(ctx, volumeImage(p, v, handler))
+}
+
+func (i images) handlerOf(p *v1.Pod) (string, error) {
+	if i.handler == nil {
+		return "", nil
+	}
+	return i.handler(p)
+}
+
+func volumeImage(p *v1.Pod, v *v1.Volume, handler string) image.Request {
+	return image.Request{Pod: p, Volume: v.Name, Image: v.Image.Reference, Policy: v.Image.PullPolicy, RuntimeHandler: handler}
+}
