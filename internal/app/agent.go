@@ -29,6 +29,7 @@ import (
 	"keelson/internal/resources/machine"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/rotate"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
 )
@@ -59,6 +60,7 @@ type agent struct {
 	tokens   *object.Tokens
 	volumes  *volume.Manager
 	images   images
+	rotator  *rotate.Rotator // nil: logs may grow
 	runner   *container.Runner
 	prober   *probe.Prober
 	statuses *status.Writer
@@ -109,7 +111,10 @@ func (a *agent) start(g *group) {
 	g.start("images", a.images.Run)
 	g.start("probes", a.prober.Run)
 	g.start("observed", a.observed.Run) // what runs must be known before it is compared
-	g.start("pods", a.syncer.Run)       // before the sources: the first pod wakes a worker
+	if a.rotator != nil {
+		g.start("logs", a.rotator.Run)
+	}
+	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
 }

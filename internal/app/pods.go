@@ -40,6 +40,9 @@ func (a *agent) buildPods(context.Context) error {
 	if err := a.buildContainers(); err != nil {
 		return err
 	}
+	if err := a.buildRotation(); err != nil {
+		return err
+	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
 	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}

@@ -50,6 +50,7 @@ var layers = map[string]Layer{
 	"internal/pods/status":        Subsystem,
 	"internal/runtime/container":  Subsystem,
 	"internal/runtime/image":      Subsystem,
+	"internal/runtime/rotate":     Subsystem,
 	"internal/storage/volume":     Subsystem,
 	"internal/storage/object":     Subsystem,
 	"internal/resources/resource": Subsystem,

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -101,15 +102,11 @@ func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(names, func(name string) bool {
-		fi, err := p.root.Stat(name)
-		return err == nil && os.SameFile(cur, fi)
-	})
-	if i < 0 {
-		return live, nil // cur is gone or was compressed; so are those before it
-	}
-	for _, name := range names[i+1:] {
+	for _, name := range names[p.afterFile(names, cur):] {
 		f, err := p.openName(name)
+		if errors.Is(err, fs.ErrNotExist) && !isCompressed(name) {
+			f, err = p.openName(name + compressed) // since it was listed
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -118,8 +115,28 @@ func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
 	return live, nil
 }
 
-// rotated lists earlier files of the log, oldest first, without compressed
-// ones. Their names end in the time of the rotation.
+// afterFile is the index of the first of the rotated files that was written
+// after cur. When cur has lost its name, because it was compressed or removed,
+// the times of the last writes tell: a compressed file keeps that of its source.
+func (p *place) afterFile(names []string, cur fs.FileInfo) int {
+	next := len(names)
+	for i, name := range names {
+		fi, err := p.root.Stat(name)
+		if err != nil {
+			continue
+		}
+		if os.SameFile(cur, fi) {
+			return i + 1
+		}
+		if fi.ModTime().After(cur.ModTime()) {
+			next = min(next, i)
+		}
+	}
+	return next
+}
+
+// rotated lists earlier files of the log, oldest first. Their names end in the
+// time of the rotation, and in one more suffix if they are compressed.
 func (p *place) rotated() ([]string, error) {
 	d, err := p.root.Open(filepath.Dir(p.name))
 	if err != nil {
@@ -132,10 +149,29 @@ func (p *place) rotated() ([]string, error) {
 	}
 	var names []string
 	for _, n := range all {
-		if rest, ok := strings.CutPrefix(n, filepath.Base(p.name)+"."); ok && rest != "" && !strings.Contains(rest, ".") {
+		if rest, ok := strings.CutPrefix(n, filepath.Base(p.name)+"."); ok && rest != "" && !strings.Contains(strings.TrimSuffix(rest, compressed), ".") {
 			names = append(names, filepath.Join(filepath.Dir(p.name), n))
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	// While a file is replaced by its compressed form, both are there.
+	return slices.CompactFunc(names, func(plain, other string) bool { return other == plain+compressed }), nil
+}
+
+// compressed ends the names of files that are not plain text.
+const compressed = ".gz"
+
+func isCompressed(name string) bool { return strings.HasSuffix(name, compressed) }
+
+// content reads a file's lines from an offset; a compressed file is read from
+// its beginning.
+func content(f *os.File, offset int64) (io.Reader, error) {
+	if !isCompressed(f.Name()) {
+		return io.NewSectionReader(f, offset, 1<<62), nil
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read compressed log %s: %w", f.Name(), err)
+	}
+	return z, nil
 }

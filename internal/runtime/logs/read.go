@@ -268,14 +268,22 @@ func (r *reader) change(ctx context.Context, next *os.File) error {
 		_ = next.Close()
 		return err
 	}
+	text, err := content(next, 0)
+	if err != nil {
+		_ = next.Close()
+		return err
+	}
 	_ = r.file.Close()
 	r.file, r.offset = next, 0
-	r.in.Reset(io.NewSectionReader(next, 0, 1<<62))
+	r.in.Reset(text)
 	return nil
 }
 
 // rewindTruncated starts again when somebody cut the file short.
 func (r *reader) rewindTruncated() error {
+	if isCompressed(r.file.Name()) {
+		return nil // nobody writes to it, and its size says nothing of its text
+	}
 	fi, err := r.file.Stat()
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)

@@ -1,0 +1,24 @@
+// Package rotate keeps the logs of running containers from growing without end.
+//
+// It owns the files beside a live log; the live log is the runtime's. It reads
+// which containers run from its caller and, for each of them, looks at the size
+// of one file every period: a container that does not run writes nothing.
+//
+// The files of one log, oldest last:
+//
+//	3.log                          written by the runtime
+//	3.log.20260102-030405          the newest rotated one, plain: the runtime may
+//	                               still hold back some last lines for it
+//	3.log.20260102-020000.gz       older ones
+//	3.log.20260102-010000.tmp      being compressed, or left by an agent that died
+//
+// A rotation is: tidy (remove what is too old or left over, compress what is
+// plain), rename the live log, have the runtime open a new one. If the runtime
+// does not, the live log gets its name back, unless there is a new one by then.
+//
+// Whoever shares a directory of logs with a container shares it with whatever
+// that container puts there: nothing outside of the directory of all logs is
+// touched, and only regular files are.
+//
+// Rotator.mu guards which logs are being worked on; nothing is called under it.
+package rotate

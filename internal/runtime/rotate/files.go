@@ -1,0 +1,198 @@
+package rotate
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// directory is where the files of one log are. Names in it are plain names, and
+// following one never leads out of the directory of all logs.
+type directory struct {
+	root *os.Root
+	self *os.File // root, for calls that os.Root does not have
+	live string
+}
+
+// open opens the directory of a log.
+func (r *Rotator) open(log Log) (*directory, error) {
+	name, err := filepath.Rel(r.cfg.Root, log.Path)
+	if err != nil || !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("open log %s: path is not inside %s", log.Path, r.cfg.Root)
+	}
+	all, err := os.OpenRoot(r.cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open log directory: %w", err)
+	}
+	defer all.Close()
+	root, err := all.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("open log directory: %w", err)
+	}
+	self, err := root.Open(".")
+	if err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("open log directory: %w", err)
+	}
+	return &directory{root: root, self: self, live: filepath.Base(name)}, nil
+}
+
+func (d *directory) close() {
+	_ = d.self.Close()
+	_ = d.root.Close()
+}
+
+// files lists the directory.
+func (d *directory) files() ([]string, error) {
+	names, err := d.self.Readdirnames(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	return names, nil
+}
+
+// clean removes what an agent left that died while it compressed.
+func (r *Rotator) clean(_ context.Context, log Log) error {
+	d, err := r.open(log)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	files, err := d.files()
+	if err != nil {
+		return err
+	}
+	return d.remove(leftovers(files, d.live))
+}
+
+// rotate gives a container a new log. Trouble with old files is told, but does
+// not keep the live one growing.
+func (r *Rotator) rotate(ctx context.Context, log Log) error {
+	d, err := r.open(log)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	files, err := d.files()
+	if err != nil {
+		return err
+	}
+	plan := tidy(files, d.live, r.cfg.MaxFiles)
+	errs := []error{d.remove(plan.Remove)}
+	for _, name := range plan.Compress {
+		errs = append(errs, d.compress(ctx, name))
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(append(errs, r.turn(ctx, log, d))...)
+}
+
+// turn renames the live log and has the runtime make a new one.
+func (r *Rotator) turn(ctx context.Context, log Log, d *directory) error {
+	old := rotatedName(d.live, r.cfg.Now())
+	if err := d.move(d.live, old); err != nil {
+		return fmt.Errorf("rename log: %w", err)
+	}
+	err := r.reopen(ctx, log)
+	if err == nil {
+		return nil
+	}
+	if undo := d.move(old, d.live); undo != nil && !errors.Is(undo, fs.ErrExist) {
+		return fmt.Errorf("give log its name back: %w", errors.Join(undo, err))
+	}
+	// If there is a new log after all, the runtime made it and was late to say so.
+	return fmt.Errorf("reopen log: %w", err)
+}
+
+// move renames a file to a name that must be free: whatever had that name would
+// lose its lines.
+func (d *directory) move(from, to string) error {
+	fd := int(d.self.Fd())
+	if err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+func (d *directory) remove(names []string) error {
+	var errs []error
+	for _, name := range names {
+		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove old log: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compress replaces a rotated file by a compressed one. Both say the same about
+// when the log was written last: readers tell by it which file comes after which.
+func (d *directory) compress(ctx context.Context, name string) (err error) {
+	in, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("compress log: %w", err)
+	}
+	defer in.Close()
+	fi, err := in.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	if err != nil {
+		return fmt.Errorf("compress log: %w", err)
+	}
+	tmp := name + unfinishedSuffix
+	out, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fi.Mode().Perm())
+	if err != nil {
+		return fmt.Errorf("compress log: %w", err)
+	}
+	err = pack(ctx, out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = d.root.Chtimes(tmp, fi.ModTime(), fi.ModTime())
+	}
+	if err == nil {
+		err = d.root.Rename(tmp, name+compressedSuffix)
+	}
+	if err != nil {
+		return fmt.Errorf("compress log %s: %w", name, errors.Join(err, d.remove([]string{tmp})))
+	}
+	return d.remove([]string{name})
+}
+
+// pack writes compressed and to the disk: its source is about to be removed.
+func pack(ctx context.Context, out *os.File, in io.Reader) error {
+	z := gzip.NewWriter(out)
+	if _, err := io.Copy(z, patient{ctx, in}); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return out.Sync()
+}
+
+// patient stops reading when its context ends.
+type patient struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return p.Reader.Read(b)
+}

@@ -1,0 +1,71 @@
+package rotate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tidying is what is to be done with rotated files before the live log becomes
+// one of them.
+type tidying struct {
+	Remove   []string
+	Compress []string
+}
+
+// tidy decides about the files in a log's directory. When it is done and the
+// live log was renamed, there are at most maxFiles of them, the live one
+// included. What does not look like a rotated file of this log is left alone.
+func tidy(files []string, live string, maxFiles int) tidying {
+	var plan tidying
+	plain, compressed := map[string]bool{}, map[string]bool{}
+	for _, name := range files {
+		rest, ok := strings.CutPrefix(name, live+".")
+		if !ok || len(rest) < len(stampFormat) || !isStamp(rest[:len(stampFormat)]) {
+			continue
+		}
+		switch rotated := name[:len(live)+1+len(stampFormat)]; name[len(rotated):] {
+		case "":
+			plain[rotated] = true
+		case compressedSuffix:
+			compressed[rotated] = true
+		case unfinishedSuffix:
+			plan.Remove = append(plan.Remove, name)
+		}
+	}
+	for name := range plain {
+		if compressed[name] { // an agent died between the two
+			plan.Remove = append(plan.Remove, name)
+			delete(plain, name)
+		}
+	}
+	// Names sort by time. The live log and the one that it becomes stay.
+	all := slices.AppendSeq(slices.Collect(maps.Keys(plain)), maps.Keys(compressed))
+	slices.Sort(all)
+	for len(all) > max(maxFiles-2, 0) {
+		name := all[0]
+		if compressed[name] {
+			name += compressedSuffix
+		}
+		plan.Remove = append(plan.Remove, name)
+		all = all[1:]
+	}
+	for _, name := range all {
+		if plain[name] {
+			plan.Compress = append(plan.Compress, name)
+		}
+	}
+	slices.Sort(plan.Remove)
+	return plan
+}
+
+func isStamp(s string) bool {
+	_, err := time.Parse(stampFormat, s)
+	return err == nil
+}
+
+// leftovers are files that an agent left which died while it compressed.
+func leftovers(files []string, live string) []string {
+	return tidy(files, live, len(files)+2).Remove // with room for all, nothing is too old
+}

@@ -1,0 +1,173 @@
+package rotate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// reopener is the part of the runtime that makes new log files.
+type reopener interface {
+	// ReopenContainerLog returns when the container writes to a file that has
+	// the log's name now. It fails for a container that does not run.
+	ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error)
+}
+
+// Log is the live log of a running container.
+type Log struct {
+	Container string // id
+	Path      string // absolute
+}
+
+// Config holds what a Rotator is built from. Every field is required.
+type Config struct {
+	Runtime reopener
+	// Running are the logs of containers that run now.
+	Running func() []Log
+	// Known is closed when Running tells everything.
+	Known    <-chan struct{}
+	Root     string // the directory of all logs
+	MaxSize  int64  // of a log before it is rotated
+	MaxFiles int    // of one log, the live one included; at least 2
+	Workers  int    // logs rotated at a time
+	Period   time.Duration
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// reopenLimit bounds a worker's wait for the runtime: one container that hangs
+// should not keep the logs of others growing.
+const reopenLimit = 10 * time.Second
+
+// Rotator rotates logs.
+type Rotator struct {
+	cfg   Config
+	slots chan struct{}
+	group sync.WaitGroup
+
+	mu     sync.Mutex
+	busy   map[string]bool // by container; it waits for a worker or has one
+	failed map[string]bool // by container; it was said already
+}
+
+// New makes a Rotator. Nothing is looked at before Run.
+func New(cfg Config) *Rotator {
+	return &Rotator{cfg: cfg, slots: make(chan struct{}, cfg.Workers), busy: map[string]bool{}, failed: map[string]bool{}}
+}
+
+// Run rotates logs until ctx ends, and returns when no file is being worked on.
+func (r *Rotator) Run(ctx context.Context) error {
+	defer r.group.Wait()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.cfg.Known:
+	}
+	for _, log := range r.cfg.Running() {
+		r.work(ctx, log, r.clean)
+	}
+	tick := time.NewTicker(r.cfg.Period)
+	defer tick.Stop()
+	for {
+		r.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look finds the logs that are due. It costs one stat for each running container.
+func (r *Rotator) look(ctx context.Context) {
+	running := r.cfg.Running()
+	r.forget(running)
+	for _, log := range running {
+		fi, err := os.Lstat(log.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			r.work(ctx, log, r.reopen)
+		case err != nil:
+			r.report(log, fmt.Errorf("look at log: %w", err))
+		case !fi.Mode().IsRegular():
+			r.report(log, fmt.Errorf("look at log %s: not a regular file", log.Path))
+		case fi.Size() >= r.cfg.MaxSize:
+			r.work(ctx, log, r.rotate)
+		default:
+			r.report(log, nil)
+		}
+	}
+}
+
+// work has a worker do something with a log, unless one does already.
+func (r *Rotator) work(ctx context.Context, log Log, do func(context.Context, Log) error) {
+	r.mu.Lock()
+	busy := r.busy[log.Container]
+	r.busy[log.Container] = true
+	r.mu.Unlock()
+	if busy {
+		return
+	}
+	r.group.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.busy, log.Container)
+			r.mu.Unlock()
+		}()
+		select {
+		case <-ctx.Done():
+			return
+		case r.slots <- struct{}{}:
+		}
+		defer func() { <-r.slots }()
+		if err := do(ctx, log); ctx.Err() == nil {
+			r.report(log, err)
+		}
+	})
+}
+
+// report says that a log cannot be rotated, once until it can be again.
+func (r *Rotator) report(log Log, err error) {
+	r.mu.Lock()
+	said := r.failed[log.Container]
+	if err != nil {
+		r.failed[log.Container] = true
+	} else {
+		delete(r.failed, log.Container)
+	}
+	r.mu.Unlock()
+	if err != nil && !said {
+		r.cfg.Log.Warn("cannot rotate log", "container", log.Container, "path", log.Path, "err", err)
+	}
+}
+
+// forget drops what was said of containers that do not run any more.
+func (r *Rotator) forget(running []Log) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.failed) == 0 {
+		return
+	}
+	still := make(map[string]bool, len(running))
+	for _, log := range running {
+		if r.failed[log.Container] {
+			still[log.Container] = true
+		}
+	}
+	r.failed = still
+}
+
+// reopen has the runtime make a log file. Its error names the container.
+func (r *Rotator) reopen(ctx context.Context, log Log) error {
+	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
+	defer cancel()
+	_, err := r.cfg.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: log.Container})
+	return err
+}
