@@ -27,6 +27,7 @@ import (
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/resources/machine"
+	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 	"keelson/internal/runtime/rotate"
@@ -61,6 +62,7 @@ type agent struct {
 	volumes  *volume.Manager
 	images   images
 	rotator  *rotate.Rotator // nil: logs may grow
+	users    *userns.Allocator
 	runner   *container.Runner
 	prober   *probe.Prober
 	statuses *status.Writer

@@ -16,6 +16,7 @@ import (
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/cri"
 )
 
@@ -52,7 +53,8 @@ func (e executor) Exec(ctx context.Context, id string, command []string, timeout
 // cgroups keeps pods' cgroups, and what the burstable ones are worth together in
 // step with which of them there are.
 type cgroups struct {
-	tree *cgroup.Tree // nil: no cgroups per pod, nothing is done
+	tree  *cgroup.Tree // nil: no cgroups per pod, nothing is done
+	users *userns.Allocator
 
 	mu        sync.Mutex
 	burstable map[types.UID]*v1.Pod
@@ -69,8 +71,17 @@ func (c *cgroups) EnsurePod(_ context.Context, p *v1.Pod) error {
 	return c.tree.EnsurePod(p)
 }
 
-// RemovePod removes the pod's cgroup.
+// RemovePod removes the pod's cgroup, and then gives back the IDs of its users,
+// whom nothing runs as any more.
 func (c *cgroups) RemovePod(ctx context.Context, uid types.UID) error {
+	if err := c.removePod(ctx, uid); err != nil {
+		return err
+	}
+	c.users.Release(uid)
+	return nil
+}
+
+func (c *cgroups) removePod(ctx context.Context, uid types.UID) error {
 	if c.tree == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
+	"keelson/internal/runtime/cri"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
@@ -32,9 +33,12 @@ const (
 )
 
 // buildPods builds what stands between the sources and the runtime.
-func (a *agent) buildPods(context.Context) error {
+func (a *agent) buildPods(ctx context.Context) error {
 	a.buildDesired()
 	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
+	if err := a.buildUsers(ctx); err != nil {
+		return err
+	}
 	a.buildStorage()
 	a.buildImages()
 	if err := a.buildContainers(); err != nil {
@@ -53,7 +57,7 @@ func (a *agent) buildPods(context.Context) error {
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
-		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
+		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
@@ -116,12 +120,14 @@ func (a *agent) buildStorage() {
 // recursiveReadOnly reports whether the pod's runtime handler can mount so.
 func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
 	name, err := a.classes.Handler(p)
-	if err != nil {
-		return false
-	}
+	return err == nil && a.handlerHas(name, func(h cri.Handler) bool { return h.RecursiveReadOnlyMounts })
+}
+
+// handlerHas reports whether a handler of the runtime has a feature.
+func (a *agent) handlerHas(name string, has func(cri.Handler) bool) bool {
 	for _, h := range a.node.Runtime().Handlers {
 		if h.Name == name {
-			return h.RecursiveReadOnlyMounts
+			return has(h)
 		}
 	}
 	return false
@@ -133,7 +139,7 @@ func (a *agent) buildContainers() error {
 		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
 		DNS:     container.DNSConfig{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
 		RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, ContainerLogsDir: a.containerLogsDir(),
-		CgroupParent: a.cgroupParent, RuntimeHandler: a.classes.Handler,
+		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,
 		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
 		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,
 		ContainerStopSignal: a.cfg.Gates.Enabled("ContainerStopSignals"), Version: a.minor(), Registry: a.metrics, Log: a.log, Now: time.Now,
