@@ -33,6 +33,9 @@ func (a *agent) buildServer(context.Context) error {
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
 		KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
+	if a.cfg.Gates.Enabled("ContainerCheckpoint") {
+		cfg.Checkpoints = a.checkpoints()
+	}
 	if *k.HealthzPort > 0 {
 		cfg.HealthzAddress = net.JoinHostPort(k.HealthzBindAddress, strconv.Itoa(int(*k.HealthzPort)))
 	}

@@ -318,6 +318,7 @@ func (r *rig) config() parts {
 			Logs:          r.logs,
 			Streams:       fakeStreams{r.rt},
 			Runner:        fakeStreams{r.rt},
+			Checkpoints:   fakeCheckpoints{},
 			Summary:       func(_ context.Context, only bool) (any, error) { return map[string]bool{"onlyCPUAndMemory": only}, nil },
 			KubeletConfig: func() any { return map[string]string{"kind": "KubeletConfiguration"} },
 			SetVerbosity:  func(s string) (string, error) { return "verbosity is " + s, nil },

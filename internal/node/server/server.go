@@ -61,6 +61,7 @@ type Config struct {
 	Logs        logReader
 	Streams     streamer
 	Runner      runner
+	Checkpoints checkpointer
 	// Summary makes the answer of /stats/summary.
 	Summary func(ctx context.Context, onlyCPUAndMemory bool) (any, error)
 	// KubeletConfig is the configuration in force, for /configz.

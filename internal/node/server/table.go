@@ -91,7 +91,9 @@ var areas = []area{
 		{patterns: []string{"/debug/pprof/{profile...}"}, handler: (*Server).pprof},
 		{patterns: []string{"/debug/flags/v"}, handler: (*Server).verbosity},
 	}},
-	{root: "checkpoint", rights: []string{subresourceCheckpoint}, debug: true},
+	{root: "checkpoint", rights: []string{subresourceCheckpoint}, debug: true, endpoints: []endpoint{
+		{patterns: []string{"/checkpoint/{ns}/{pod}/{container}"}, methods: post, handler: (*Server).checkpoint},
+	}},
 	{root: "statusz", rights: []string{subresourceStatusz}, debug: true},
 	{root: "flagz", rights: []string{subresourceConfigz}, debug: true},
 }

@@ -78,7 +78,7 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 	bare := r.client()
 
 	rows := server.Table()
-	for _, p := range []string{"/", "/nothing", "/metricsfoo", "/livez", "/readyz", "/spec/", "/stats/container", "/stats/default/web/uid/main", "/checkpoint/default/web/main", "/metrics/nothing"} {
+	for _, p := range []string{"/", "/nothing", "/metricsfoo", "/livez", "/readyz", "/spec/", "/stats/container", "/stats/default/web/uid/main", "/checkpoint/default/web", "/metrics/nothing"} {
 		rows = append(rows, server.Served{Pattern: p, Rights: nil})
 	}
 	for _, row := range rows {

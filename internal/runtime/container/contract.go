@@ -68,3 +68,12 @@ const eventCheckResolvConf = "CheckLimitsForResolvConf"
 
 // etcHosts is where the hosts file is, in containers and on the host.
 const etcHosts = "/etc/hosts"
+
+// Checkpoints are <root>/checkpoints/checkpoint-<pod>_<namespace>-<container>-<time>.tar.
+const checkpointSuffix = ".tar"
+
+func checkpointPrefix(podFullName, container string) string {
+	return "checkpoint-" + podFullName + "-" + container + "-"
+}
+
+func checkpointDir(root string) string { return filepath.Join(root, "checkpoints") }

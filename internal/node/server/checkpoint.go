@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// checkpointer writes the state of a running container to a file.
+type checkpointer interface {
+	// Checkpoint returns the file's path. Zero leaves the time that it may take
+	// to the runtime.
+	Checkpoint(ctx context.Context, p *v1.Pod, container string, timeout time.Duration) (string, error)
+}
+
+func (s *Server) checkpoint() http.HandlerFunc {
+	if s.cfg.Checkpoints == nil || s.cfg.Pods == nil {
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		namespace, name, container := r.PathValue("ns"), r.PathValue("pod"), r.PathValue("container")
+		p, ok := s.cfg.Pods.Pod(namespace, name)
+		if !ok {
+			writeText(w, http.StatusNotFound, textPodMissing)
+			return
+		}
+		if _, _, ok := pod.Find(p, container); !ok {
+			writeText(w, http.StatusNotFound, fmt.Sprintf("container %v does not exist", container))
+			return
+		}
+		timeout, ok := checkpointTimeout(r.URL.Query().Get("timeout"))
+		if !ok {
+			writeText(w, http.StatusNotFound, "cannot parse value of timeout parameter")
+			return
+		}
+		path, err := s.cfg.Checkpoints.Checkpoint(r.Context(), p, container, timeout)
+		if err != nil {
+			s.cfg.Log.Warn("cannot checkpoint container", "pod", namespace+"/"+name, "uid", p.UID, "container", container, "err", err)
+			writeText(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %v/%v/%v failed (%v)", namespace, name, container, err))
+			return
+		}
+		writeJSON(w, struct {
+			Items []string `json:"items"`
+		}{[]string{path}})
+	}
+}
+
+// checkpointTimeout reads a number of seconds; none is zero.
+func checkpointTimeout(seconds string) (time.Duration, bool) {
+	if seconds == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(seconds, 10, 32)
+	return time.Duration(n) * time.Second, err == nil && n >= 0
+}
