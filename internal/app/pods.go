@@ -11,6 +11,7 @@ import (
 
 	"keelson/internal/pods/desired"
 	"keelson/internal/pods/observed"
+	"keelson/internal/pods/podplan"
 	"keelson/internal/pods/podsync"
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
@@ -60,9 +61,19 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
+		Backoff:    a.crashBackoff(),
 		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
 	})
 	return nil
+}
+
+// crashBackoff is how long containers that crash are held back.
+func (a *agent) crashBackoff() podplan.BackoffLimits {
+	longest := podplan.DefaultBackoff.Max
+	if a.cfg.Gates.Enabled("KubeletCrashLoopBackOffMax") {
+		longest = a.cfg.Kubelet.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
+	}
+	return podplan.Limits(longest, a.cfg.Gates.Enabled("ReduceDefaultCrashLoopBackOffDecay"))
 }
 
 // admit judges a pod on its arrival. Every pod that the API server or a file

@@ -36,8 +36,9 @@ var unbuiltFlags = strings.Fields(`
 // builtGates are the gates that change something. Any other gate warns when it
 // is set against its default.
 var builtGates = strings.Fields(`
-	AllAlpha AllBeta KubeletEnsureSecretPulledImages LoggingAlphaOptions PreventStaticPodAPIReferences
-	QOSReserved RotateKubeletServerCertificate`)
+	AllAlpha AllBeta ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
+	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages LoggingAlphaOptions PodLogsQuerySplitStreams PreventStaticPodAPIReferences
+	QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletServerCertificateFile RotateKubeletServerCertificate RuntimeClassInImageCriApi`)
 
 // unbuilt is one sentence about everything that was asked for and has no effect
 // yet; "" when there is nothing of the kind.

@@ -18,6 +18,21 @@ type BackoffLimits struct {
 // DefaultBackoff doubles from ten seconds up to five minutes.
 var DefaultBackoff = BackoffLimits{First: 10 * time.Second, Max: 5 * time.Minute}
 
+// Limits are the limits of a node that sets a longest delay, and the gate that
+// makes them short: one second that doubles up to a minute. A longest delay that
+// was set away from the default counts all the same.
+func Limits(longest time.Duration, short bool) BackoffLimits {
+	l := DefaultBackoff
+	if short {
+		l = BackoffLimits{First: time.Second, Max: time.Minute}
+	}
+	if longest != DefaultBackoff.Max {
+		l.Max = longest
+	}
+	l.First = min(l.First, l.Max)
+	return l
+}
+
 // Until is the time before which a container that finished then may not be
 // started again; zero when it may be at once. A container that has behaved for
 // twice the longest delay starts over.

@@ -1,6 +1,7 @@
 package podplan
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -299,7 +300,7 @@ func probeGrace(p *v1.Pod, probe *v1.Probe) time.Duration {
 // restart starts an ended container again once its back-off is over.
 func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	in := &d.in
-	if until := in.Backoff[spec.Name].Until(c.FinishedAt, DefaultBackoff); in.Now.Before(until) {
+	if until := in.Backoff[spec.Name].Until(c.FinishedAt, cmp.Or(in.Limits, DefaultBackoff)); in.Now.Before(until) {
 		if d.plan.Held == nil {
 			d.plan.Held = map[string]time.Time{}
 		}

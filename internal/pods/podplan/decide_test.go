@@ -216,6 +216,38 @@ func TestBackoffDoublesAndStartsOver(t *testing.T) {
 	}
 }
 
+func TestBackoffLimits(t *testing.T) {
+	parity.Proves(t, "LIFE-48")
+	for _, tc := range []struct {
+		name    string
+		longest time.Duration
+		short   bool
+		want    BackoffLimits
+	}{
+		{"as it is by default", 300 * time.Second, false, BackoffLimits{10 * time.Second, 300 * time.Second}},
+		{"a node that waits less long", 40 * time.Second, false, BackoffLimits{10 * time.Second, 40 * time.Second}},
+		{"a node that waits less than the first delay", 2 * time.Second, false, BackoffLimits{2 * time.Second, 2 * time.Second}},
+		{"short delays", 300 * time.Second, true, BackoffLimits{time.Second, 60 * time.Second}},
+		{"short delays up to a limit that was set", 100 * time.Second, true, BackoffLimits{time.Second, 100 * time.Second}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Limits(tc.longest, tc.short); got != tc.want {
+				t.Errorf("Limits = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+	// The longest delay also says after how long a container starts over.
+	in := Input{Now: now, VolumesReady: true, NetworkReady: true, Pod: spec("a", v1.RestartPolicyAlways), Have: have(true, exited("a", 1)),
+		Images: images(spec("a", v1.RestartPolicyAlways), 1), Backoff: map[string]Backoff{"a": {Delay: 40 * time.Second, Since: now.Add(-90 * time.Second)}}}
+	if plan := Decide(in); len(plan.Held) != 1 {
+		t.Errorf("plan = %+v, want that the container waits", plan)
+	}
+	in.Limits = Limits(40*time.Second, false)
+	if plan := Decide(in); len(plan.Held) != 0 {
+		t.Errorf("plan with a shorter limit = %+v, want that the container starts over", plan)
+	}
+}
+
 func TestPhase(t *testing.T) {
 	parity.Proves(t, "LIFE-16", "LIFE-17", "LIFE-18", "LIFE-19")
 	always, onFailure, never := v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever

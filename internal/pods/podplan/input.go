@@ -26,6 +26,7 @@ type Input struct {
 	Images       map[string]Image     // by container name
 	Probes       map[string]Probe     // by container ID
 	Backoff      map[string]Backoff   // crash back-off, by container name
+	Limits       BackoffLimits        // of it; zero is DefaultBackoff
 	RetryAt      map[string]time.Time // after a failed step: its target is not tried before
 	LogAttempts  map[string]int       // next attempt by the log files on disk, for containers the runtime has forgotten
 }

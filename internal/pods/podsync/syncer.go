@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
 // Config holds what a Syncer is built from. Every field is required.
@@ -25,6 +26,7 @@ type Config struct {
 	Probes     Probes
 	Status     Status
 	Admit      func(p *v1.Pod, active []*v1.Pod) *Rejection
+	Backoff    podplan.BackoffLimits // of containers that crash
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error
 	// HostIPs are the node's addresses, primary family first; nil until known.

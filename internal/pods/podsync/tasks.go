@@ -184,7 +184,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) func(context.Context
 		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(p, name, have)}
 	if _, again := podplan.Instance(p, have, name); again {
 		w.mu.Lock()
-		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), podplan.DefaultBackoff)
+		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), w.s.cfg.Backoff)
 		w.mu.Unlock()
 	}
 	return func(ctx context.Context) error {

@@ -274,7 +274,7 @@ func (w *worker) evict(grace time.Duration, reason, message string) {
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Images: w.imageFacts()}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Images: w.imageFacts(), Limits: cfg.Backoff}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()
