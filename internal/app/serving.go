@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -33,6 +35,9 @@ func (a *agent) buildServer(context.Context) error {
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
 		KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
+	probes := prometheus.NewRegistry()
+	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg.ProbeMetrics = probes
 	if a.cfg.Gates.Enabled("ContainerCheckpoint") {
 		cfg.Checkpoints = a.checkpoints()
 	}

@@ -7,4 +7,13 @@ const (
 	kindLiveness  = "Liveness"
 	kindReadiness = "Readiness"
 	kindStartup   = "Startup"
+
+	metricTotal   = "prober_probe_total"
+	metricSeconds = "prober_probe_duration_seconds"
+
+	resultSuccessful = "successful"
+	resultFailed     = "failed"
+	resultUnknown    = "unknown"
 )
+
+var results = []string{resultSuccessful, resultFailed, resultUnknown}

@@ -36,11 +36,12 @@ type Prober struct {
 	cfg     Config
 	started time.Time // when the agent started: what ran before has no first probe
 
-	mu    sync.Mutex
-	pods  map[types.UID]map[string]*target // by container ID
-	due   schedule
-	poke  chan struct{} // capacity 1
-	slots chan struct{}
+	mu      sync.Mutex
+	metrics metrics
+	pods    map[types.UID]map[string]*target // by container ID
+	due     schedule
+	poke    chan struct{} // capacity 1
+	slots   chan struct{}
 }
 
 // target is one container instance under probe.
@@ -73,7 +74,7 @@ type check struct {
 
 // New makes a Prober. Nothing is probed before Run.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, started: cfg.Now(), pods: map[types.UID]map[string]*target{},
+	return &Prober{cfg: cfg, started: cfg.Now(), metrics: newMetrics(), pods: map[types.UID]map[string]*target{},
 		poke: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Workers)}
 }
 
@@ -118,6 +119,9 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 	}
 	if len(targets) == 0 {
 		delete(p.pods, spec.UID)
+		if going {
+			p.metrics.forget(spec.UID)
+		}
 	}
 	p.wakeLocked()
 }
@@ -212,6 +216,7 @@ func (p *Prober) Forget(uid types.UID) {
 		p.dropAll(t)
 	}
 	delete(p.pods, uid)
+	p.metrics.forget(uid)
 }
 
 // Run probes until ctx ends.
@@ -254,16 +259,17 @@ func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 		k.running = true
 		run := p.prepare(k)
 		group.Go(func() {
+			start := time.Now()
 			o, output := run(ctx)
 			<-p.slots
-			p.finish(ctx, k, o, output)
+			p.finish(ctx, k, o, output, time.Since(start))
 		})
 	}
 	return time.Time{}
 }
 
 // finish takes an outcome in and puts the probe back on the schedule.
-func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string) {
+func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string, took time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -273,6 +279,7 @@ func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string)
 	live := p.pods[t.uid][t.container.ID] == t && !k.settled && (!t.going || k == t.readiness)
 	changed := false
 	if live {
+		p.metrics.ran(t.pod, k, o, took)
 		changed = p.note(k, o)
 		if !k.settled {
 			k.at = later(k.at.Add(k.settings.period), p.cfg.Now())

@@ -1,0 +1,76 @@
+package probe
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// metrics count what probes found. Prober.mu guards it.
+type metrics struct {
+	total   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	// series are the probes of each pod that have been counted: their series go
+	// with the pod.
+	series map[types.UID]map[series]bool
+}
+
+// series are the labels of one probe.
+type series struct{ kind, container, pod, namespace string }
+
+func newMetrics() metrics {
+	return metrics{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTotal,
+			Help: "Probes of containers, by what they found"}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricSeconds,
+			Help: "Seconds that probes of containers took"}, []string{"probe_type", "container", "pod", "namespace"}),
+		series: map[types.UID]map[series]bool{},
+	}
+}
+
+func (m *metrics) ran(spec *v1.Pod, k *check, o outcome, took time.Duration) {
+	s := series{k.kind, k.target.container.Name, spec.Name, spec.Namespace}
+	of := m.series[spec.UID]
+	if of == nil {
+		of = map[series]bool{}
+		m.series[spec.UID] = of
+	}
+	of[s] = true
+	m.total.WithLabelValues(s.kind, resultOf(o), s.container, s.pod, s.namespace, string(spec.UID)).Inc()
+	m.seconds.WithLabelValues(s.kind, s.container, s.pod, s.namespace).Observe(took.Seconds())
+}
+
+// forget drops the series of a pod that is not probed any more.
+func (m *metrics) forget(uid types.UID) {
+	for s := range m.series[uid] {
+		for _, result := range results {
+			m.total.DeleteLabelValues(s.kind, result, s.container, s.pod, s.namespace, string(uid))
+		}
+		m.seconds.DeleteLabelValues(s.kind, s.container, s.pod, s.namespace)
+	}
+	delete(m.series, uid)
+}
+
+func resultOf(o outcome) string {
+	switch o {
+	case success, warning:
+		return resultSuccessful
+	case failure:
+		return resultFailed
+	}
+	return resultUnknown
+}
+
+// Describe makes the Prober a collector of its metrics.
+func (p *Prober) Describe(ch chan<- *prometheus.Desc) {
+	p.metrics.total.Describe(ch)
+	p.metrics.seconds.Describe(ch)
+}
+
+// Collect shows the metrics of probes.
+func (p *Prober) Collect(ch chan<- prometheus.Metric) {
+	p.metrics.total.Collect(ch)
+	p.metrics.seconds.Collect(ch)
+}
