@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// history remembers what was seen last, and tells what is new.
+type history struct {
+	pods  map[string]sight     // by name
+	first map[string]time.Time // when a UID was first seen
+	ready map[string]bool      // UIDs that were settled once
+}
+
+func newHistory() *history {
+	return &history{pods: map[string]sight{}, first: map[string]time.Time{}, ready: map[string]bool{}}
+}
+
+// update takes what is seen now and returns a sentence for each change.
+func (h *history) update(pods []sight, now time.Time) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	next := map[string]sight{}
+	for _, s := range pods {
+		next[s.Name] = s
+		was, known := h.pods[s.Name]
+		if _, ok := h.first[s.UID]; !ok {
+			h.first[s.UID] = now
+		}
+		switch {
+		case known && was.UID != s.UID:
+			say("%s is replaced: its manifest changed, the old pod ends before the new one starts", s.Name)
+			h.forget(was.UID)
+			was = sight{}
+		case !known:
+			say("%s is new", s.Name)
+		}
+		if s.settled() && !was.settled() || s.Done && !was.Done {
+			say("%s", h.settledNow(s, now))
+		}
+		if was.Ready && !s.settled() {
+			say("%s is not Ready any more: %s", s.Name, s.Counts)
+		}
+		if s.Restarts > was.Restarts {
+			say("%s: a container was restarted, %d time(s) so far", s.Name, s.Restarts)
+		}
+		if s.Trouble != (trouble{}) && s.Trouble.Step != was.Trouble.Step {
+			say("%s: %s", s.Name, s.Trouble)
+		}
+	}
+	for name, s := range h.pods {
+		if _, there := next[name]; !there {
+			say("%s ends: its manifest is gone", name)
+			h.forget(s.UID)
+		}
+	}
+	h.pods = next
+	return out
+}
+
+// settledNow says that a pod has become what was wanted.
+func (h *history) settledNow(s sight, now time.Time) string {
+	took := now.Sub(h.first[s.UID]).Seconds()
+	if s.Done {
+		return fmt.Sprintf("%s has completed, after %.1f s", s.Name, took)
+	}
+	if h.ready[s.UID] {
+		return s.Name + " is Ready again"
+	}
+	h.ready[s.UID] = true
+	return fmt.Sprintf("%s is Ready at %s, after %.1f s", s.Name, s.IP, took)
+}
+
+func (h *history) forget(uid string) {
+	delete(h.first, uid)
+	delete(h.ready, uid)
+}
+
+// starting tells whether a pod is so young that failing probes are usual.
+func (h *history) starting(name string, now time.Time) bool {
+	s, known := h.pods[name]
+	return !known || !h.ready[s.UID] && now.Sub(h.first[s.UID]) < usual
+}
+
+// usual is how long a server may take until it listens.
+const usual = 5 * time.Second

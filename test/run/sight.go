@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// sight is what is shown of a pod.
+type sight struct {
+	Name     string // with its namespace, unless that is the usual one
+	UID      string
+	IP       string
+	Ready    bool
+	Done     bool   // it has ended, as it should
+	Counts   string // of its containers
+	Restarts int32
+	Started  time.Time
+	Grace    time.Duration
+	Trouble  trouble
+}
+
+// settled pods have nothing left to wait for.
+func (s sight) settled() bool { return s.Ready || s.Done }
+
+// sights are the pods in the order of their names.
+func sights(pods []v1.Pod) []sight {
+	var out []sight
+	for i := range pods {
+		out = append(out, look(&pods[i]))
+	}
+	slices.SortFunc(out, func(a, b sight) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// look reads a pod's status.
+func look(p *v1.Pod) sight {
+	s := sight{Name: shown(p), UID: string(p.UID), IP: p.Status.PodIP, Grace: 30 * time.Second}
+	if g := p.Spec.TerminationGracePeriodSeconds; g != nil {
+		s.Grace = time.Duration(*g) * time.Second
+	}
+	if t := p.Status.StartTime; t != nil {
+		s.Started = t.Time
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			s.Ready = c.Status == v1.ConditionTrue
+		}
+	}
+	s.Done = p.Status.Phase == v1.PodSucceeded
+	ready, all := 0, 0
+	for _, c := range lasting(p) {
+		all++
+		s.Restarts += c.RestartCount
+		if c.Ready {
+			ready++
+		}
+	}
+	all = max(all, len(p.Spec.Containers)) // before there is a status
+	s.Counts = fmt.Sprintf("%d/%d ready", ready, all)
+	switch {
+	case s.Done:
+		s.Counts = "completed"
+	case p.Status.Phase == v1.PodFailed:
+		s.Counts = "failed"
+	}
+	if !s.settled() {
+		s.Trouble = findTrouble(p)
+	}
+	return s
+}
+
+// lasting are the states of the containers that are there to stay: regular ones
+// and sidecars.
+func lasting(p *v1.Pod) []v1.ContainerStatus {
+	sidecar := map[string]bool{}
+	for _, c := range p.Spec.InitContainers {
+		sidecar[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	}
+	out := slices.Clone(p.Status.ContainerStatuses)
+	for _, c := range p.Status.InitContainerStatuses {
+		if sidecar[c.Name] {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func shown(p *v1.Pod) string {
+	if p.Namespace == v1.NamespaceDefault || p.Namespace == "" {
+		return p.Name
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// table shows the pods aligned.
+func table(pods []sight, now time.Time) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "NAME\tIP\tCONTAINERS\tRESTARTS\tAGE")
+	for _, s := range pods {
+		age := "-"
+		if !s.Started.IsZero() {
+			age = duration.HumanDuration(now.Sub(s.Started))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", s.Name, cmp.Or(s.IP, "-"), s.Counts, s.Restarts, age)
+	}
+	w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
