@@ -56,21 +56,23 @@ const (
 // Cache knows what the runtime holds for each pod. It is safe for concurrent
 // use.
 type Cache struct {
-	cfg    Config
-	ctx    context.Context // ends with Run; workers live in it
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	slots  chan struct{}
-	poke   chan struct{} // capacity 1: asks for a list
-	synced chan struct{}
+	cfg     Config
+	ctx     context.Context // ends with Run; workers live in it
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	slots   chan struct{}
+	poke    chan struct{} // capacity 1: asks for a list
+	synced  chan struct{}
+	metrics metrics
 
-	mu     sync.Mutex
-	closed bool
-	pods   map[types.UID]*entry
-	owners map[string]types.UID   // of sandboxes and containers
-	unread map[types.UID]struct{} // of the first list; nil before it and once synced
-	listed time.Time              // when the last list arrived; zero: never
-	stream time.Time              // since when there is an event stream; zero: none
+	mu      sync.Mutex
+	closed  bool
+	pods    map[types.UID]*entry
+	owners  map[string]types.UID   // of sandboxes and containers
+	unread  map[types.UID]struct{} // of the first list; nil before it and once synced
+	listed  time.Time              // when the last list arrived; zero: never
+	stream  time.Time              // since when there is an event stream; zero: none
+	streams int                    // that stood for a while and ended
 }
 
 // entry is one pod. An entry exists while the runtime holds something of the
@@ -105,12 +107,13 @@ func New(cfg Config) *Cache {
 		cfg.Audit = DefaultAudit
 	}
 	c := &Cache{
-		cfg:    cfg,
-		slots:  make(chan struct{}, slots),
-		poke:   make(chan struct{}, 1),
-		synced: make(chan struct{}),
-		pods:   map[types.UID]*entry{},
-		owners: map[string]types.UID{},
+		cfg:     cfg,
+		slots:   make(chan struct{}, slots),
+		poke:    make(chan struct{}, 1),
+		synced:  make(chan struct{}),
+		metrics: newMetrics(),
+		pods:    map[types.UID]*entry{},
+		owners:  map[string]types.UID{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

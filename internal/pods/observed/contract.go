@@ -19,3 +19,17 @@ const (
 	maxMessageLog   = 2048
 	maxMessageLines = 80
 )
+
+// Metric names.
+const (
+	metricRunningPods       = "kubelet_running_pods"
+	metricRunningContainers = "kubelet_running_containers"
+	metricLastSeen          = "kubelet_pleg_last_seen_seconds"
+	metricRelist            = "kubelet_pleg_relist_duration_seconds"
+	metricInterval          = "kubelet_pleg_relist_interval_seconds"
+	metricPodRead           = "kubelet_pleg_pod_relist_duration_seconds"
+	metricDropped           = "kubelet_pleg_discard_events"
+	metricLatency           = "kubelet_evented_pleg_connection_latency_seconds"
+	metricStood             = "kubelet_evented_pleg_connection_success_count"
+	metricBroken            = "kubelet_evented_pleg_connection_error_count"
+)

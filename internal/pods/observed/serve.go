@@ -120,8 +120,10 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 		close(lease)
 		c.cfg.Log.Warn("container runtime is slow to tell about a pod", "uid", e.uid, "after", patience)
 	})
+	start := time.Now()
 	next, err := c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
 	if err == nil {
+		c.metrics.podRead.Observe(time.Since(start).Seconds())
 		addMessages(c.ctx, t.have, &next)
 	}
 	if slow.Stop() {

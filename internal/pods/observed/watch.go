@@ -33,10 +33,15 @@ func (c *Cache) Run(ctx context.Context) error {
 	}()
 	c.wg.Go(func() { c.follow(ctx) })
 	down := false
+	var last time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		start := time.Now()
+		if !last.IsZero() {
+			c.metrics.interval.Observe(start.Sub(last).Seconds())
+		}
+		last = start
 		relied := c.streaming(start)
 		err := c.relist(ctx)
 		switch {
@@ -72,11 +77,12 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // relist lists everything and has every pod read that is not as it was.
 func (c *Cache) relist(ctx context.Context) error {
-	at := c.cfg.Now()
+	at, start := c.cfg.Now(), time.Now()
 	all, err := c.list(ctx, "")
 	if err != nil {
 		return err
 	}
+	c.metrics.relist.Observe(time.Since(start).Seconds())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := c.listed.IsZero()
@@ -140,15 +146,16 @@ func (c *Cache) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		opened := time.Now()
 		wall := c.cfg.Now().UnixNano()
-		c.setStream(opened)
+		c.beginStream(opened)
 		err := c.cfg.Runtime.ContainerEvents(ctx, func(ev *runtimeapi.ContainerEventResponse) {
 			c.handle(event{ContainerEventResponse: ev, old: ev.CreatedAt < wall})
 		})
-		c.setStream(time.Time{})
+		stood := time.Since(opened) >= steady
+		c.endStream(stood)
 		if ctx.Err() != nil {
 			return
 		}
-		stood := time.Since(opened) >= steady
+		c.metrics.broken.Inc()
 		if stood {
 			pause, saidBroken = PollPeriod, false
 		}
@@ -181,10 +188,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (c *Cache) setStream(t time.Time) {
+func (c *Cache) beginStream(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stream = t
+}
+
+// endStream notes that the stream has ended.
+func (c *Cache) endStream(stood bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stream = time.Time{}
+	if stood {
+		c.streams++
+	}
 }
 
 // streaming reports whether there is an event stream to rely on.
@@ -203,6 +220,9 @@ func (c *Cache) askList() {
 
 // handle takes in one event. It does not block: the runtime waits for us.
 func (c *Cache) handle(ev event) {
+	if !ev.old {
+		c.metrics.latency.Observe(max(c.cfg.Now().Sub(time.Unix(0, ev.CreatedAt)), 0).Seconds())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid, ok := c.ownerLocked(ev)
@@ -225,6 +245,7 @@ func (c *Cache) handle(ev event) {
 		e.events = append(e.events, ev)
 	} else {
 		e.dirty = true
+		c.metrics.dropped.Inc()
 	}
 	e.tries = 0
 	c.workLocked(e)

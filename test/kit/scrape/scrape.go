@@ -1,0 +1,39 @@
+// Package scrape reads metrics as a scraper would, for tests.
+package scrape
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Of returns the series that a collector shows, written name{label=value,...},
+// or just name without labels. The value of a histogram is how much it counted.
+func Of(t testing.TB, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			name := f.GetName()
+			if len(labels) > 0 {
+				name = fmt.Sprintf("%s{%s}", name, strings.Join(labels, ","))
+			}
+			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}
