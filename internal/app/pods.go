@@ -37,6 +37,7 @@ const (
 func (a *agent) buildPods(ctx context.Context) error {
 	a.buildDesired()
 	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
+	a.metrics.MustRegister(a.observed)
 	if err := a.buildUsers(ctx); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
-		Admit: a.admit, SecondLook: a.secondLook, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:    a.crashBackoff(),
 		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
@@ -75,6 +76,10 @@ func (a *agent) crashBackoff() podplan.BackoffLimits {
 	}
 	return podplan.Limits(longest, a.cfg.Gates.Enabled("ReduceDefaultCrashLoopBackOffDecay"))
 }
+
+// admit judges a pod on its arrival. Every pod that the API server or a file
+// assigns to this node is taken.
+func (a *agent) admit(*v1.Pod, []*v1.Pod) *podsync.Rejection { return nil }
 
 func (a *agent) buildDesired() {
 	k := &a.cfg.Kubelet
