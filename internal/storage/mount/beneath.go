@@ -101,8 +101,8 @@ func elements(rel string) []string {
 }
 
 // MkdirBeneath makes the directories of sub that are missing below root, with
-// the given permissions whatever the umask, and the set-group-id bit if mode
-// has it. It can no more be led astray than OpenBeneath.
+// the given permissions whatever the umask, and the set-group-id and sticky bits
+// if mode has them. It can no more be led astray than OpenBeneath.
 func MkdirBeneath(root, sub string, mode os.FileMode) error {
 	names := elements(sub)
 	for have := len(names); ; have-- {
@@ -142,6 +142,9 @@ func mkdirs(at *os.File, names []string, mode os.FileMode) error {
 	bits := uint32(mode.Perm())
 	if mode&os.ModeSetgid != 0 {
 		bits |= unix.S_ISGID
+	}
+	if mode&os.ModeSticky != 0 {
+		bits |= unix.S_ISVTX
 	}
 	dir, path := int(at.Fd()), at.Name()
 	for _, name := range names {

@@ -251,11 +251,11 @@ func TestMkdirBeneath(t *testing.T) {
 	must(t, os.Symlink("real", filepath.Join(vol, "link")))
 	mkdir(t, vol, "real")
 	for range 2 {
-		must(t, MkdirBeneath(vol, "x/y", 0o777|os.ModeSetgid))
+		must(t, MkdirBeneath(vol, "x/y", 0o777|os.ModeSetgid|os.ModeSticky))
 		must(t, MkdirBeneath(vol, "link/z", 0o750))
 		must(t, MkdirBeneath(vol, ".", 0o700))
 	}
-	for path, want := range map[string]string{"x": "42777 0:3000", "x/y": "42777 0:3000", "real/z": "40750 0:3000", ".": "42777 0:3000"} {
+	for path, want := range map[string]string{"x": "43777 0:3000", "x/y": "43777 0:3000", "real/z": "40750 0:3000", ".": "42777 0:3000"} {
 		if got := modeOf(t, filepath.Join(vol, path)); got != want {
 			t.Errorf("%s is %s, want %s", path, got, want)
 		}
