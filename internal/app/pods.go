@@ -65,6 +65,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Backoff:    a.crashBackoff(),
 		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
 	})
+	a.metrics.MustRegister(a.syncer)
 	return nil
 }
 

@@ -42,7 +42,8 @@ type Config struct {
 
 // Syncer runs one worker for each pod that a source or the runtime knows.
 type Syncer struct {
-	cfg Config
+	cfg     Config
+	metrics metrics
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before
@@ -56,7 +57,7 @@ type Syncer struct {
 
 // New makes a Syncer. Nothing happens before Run.
 func New(cfg Config) *Syncer {
-	return &Syncer{cfg: cfg, workers: map[types.UID]*worker{}, holders: map[string][]types.UID{}, admitted: map[types.UID]*v1.Pod{}}
+	return &Syncer{cfg: cfg, metrics: newMetrics(), workers: map[types.UID]*worker{}, holders: map[string][]types.UID{}, admitted: map[types.UID]*v1.Pod{}}
 }
 
 // Run wakes every known pod once and then serves wake-ups until ctx ends. It
@@ -149,7 +150,8 @@ func (s *Syncer) leave(w *worker) bool {
 	delete(s.workers, w.uid)
 	delete(s.admitted, w.uid)
 	s.mu.Unlock()
-	if _, _, again := s.cfg.Desired.Get(w.uid); again {
+	if spec, _, again := s.cfg.Desired.Get(w.uid); again {
+		s.metrics.restarted.WithLabelValues(staticLabel(spec)).Inc()
 		s.Wake(w.uid)
 	}
 	return true

@@ -37,6 +37,7 @@ type worker struct {
 	held        map[string]time.Time // containers whose back-off was announced, and until when
 	networkSaid bool
 	volumeErr   string
+	times       times
 
 	mu         sync.Mutex
 	going      *podplan.Going
@@ -47,6 +48,7 @@ type worker struct {
 	waiting    map[string]status.Waiting // failed starts, by container name
 	backoff    map[string]podplan.Backoff
 	cgroupGone bool
+	place      place // as metrics show it
 	dirsGone   bool
 }
 
@@ -57,7 +59,7 @@ type imageFact struct {
 
 func newWorker(s *Syncer, uid types.UID) *worker {
 	return &worker{
-		s: s, uid: uid, wake: make(chan struct{}, 1),
+		s: s, uid: uid, wake: make(chan struct{}, 1), times: times{arrived: s.cfg.Now()},
 		log:     s.cfg.Log.With("uid", uid),
 		images:  map[string]imageFact{},
 		held:    map[string]time.Time{},
@@ -152,6 +154,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	w.do(ctx, tasks, plan, have)
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
 	w.publish(have, finished)
+	w.measure(now, have, plan.Stopped)
 	if finished && w.leaveNothing(ctx, tasks, have) {
 		w.forget()
 		return time.Time{}, true

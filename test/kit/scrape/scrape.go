@@ -13,6 +13,19 @@ import (
 // or just name without labels. The value of a histogram is how much it counted.
 func Of(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
+	values, _ := read(t, c)
+	return values
+}
+
+// Sums returns what the observations of each histogram add up to, by series.
+func Sums(t testing.TB, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	_, sums := read(t, c)
+	return sums
+}
+
+func read(t testing.TB, c prometheus.Collector) (values, sums map[string]float64) {
+	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(c); err != nil {
 		t.Fatal(err)
@@ -21,7 +34,7 @@ func Of(t testing.TB, c prometheus.Collector) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]float64{}
+	values, sums = map[string]float64{}, map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.Metric {
 			var labels []string
@@ -32,8 +45,11 @@ func Of(t testing.TB, c prometheus.Collector) map[string]float64 {
 			if len(labels) > 0 {
 				name = fmt.Sprintf("%s{%s}", name, strings.Join(labels, ","))
 			}
-			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if h := m.GetHistogram(); h != nil {
+				sums[name] = h.GetSampleSum()
+			}
 		}
 	}
-	return out
+	return values, sums
 }

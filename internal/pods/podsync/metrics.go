@@ -1,0 +1,295 @@
+package podsync
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// metrics are what happened; what is, Collect counts at each scrape.
+type metrics struct {
+	orphaned      prometheus.Counter
+	restarted     *prometheus.CounterVec
+	terminated    *prometheus.CounterVec
+	containers    prometheus.Histogram
+	worker        *prometheus.HistogramVec
+	workerStart   prometheus.Histogram
+	podStart      prometheus.Histogram
+	podStartTotal prometheus.Histogram
+	podStartSLI   prometheus.Histogram
+}
+
+// startBuckets are those that a pod's start is measured in: up to an hour.
+var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+
+func newMetrics() metrics {
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	return metrics{
+		orphaned: prometheus.NewCounter(prometheus.CounterOpts{Name: metricOrphaned, Help: "Pods that were found in the container runtime and that no source knew"}),
+		restarted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricRestarted,
+			Help: "Pods that came back with the same UID while their first life ended"}, []string{"static"}),
+		terminated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTerminated,
+			Help: "Containers that ended"}, []string{"container_type", "exit_code", "reason"}),
+		containers: histogram(metricContainers, "Containers of a pod when it arrives", prometheus.ExponentialBuckets(1, 2, 5)),
+		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricWorker,
+			Help: "Seconds that a turn of a pod's worker took"}, []string{"operation_type"}),
+		workerStart:   histogram(metricWorkerStart, "Seconds from the arrival of a pod to the first turn of its worker", nil),
+		podStart:      histogram(metricPodStart, "Seconds from the arrival of a pod to the start of its last container", startBuckets),
+		podStartTotal: histogram(metricPodStartTotal, "Seconds from the creation of a pod to the start of its last container", startBuckets),
+		podStartSLI:   histogram(metricPodStartSLI, "The same without the time in which images were pulled and init containers ran", startBuckets),
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.orphaned, m.restarted, m.terminated, m.containers, m.worker, m.workerStart, m.podStart, m.podStartTotal, m.podStartSLI}
+}
+
+var (
+	descDesired   = prometheus.NewDesc(metricDesired, "Pods that sources want to run", []string{"static"}, nil)
+	descActive    = prometheus.NewDesc(metricActive, "Pods that take up the node's resources", []string{"static"}, nil)
+	descMirror    = prometheus.NewDesc(metricMirror, "Static pods that the API server shows", nil, nil)
+	descEphemeral = prometheus.NewDesc(metricEphemeral, "Ephemeral containers of pods that sources want to run", nil, nil)
+	descWorking   = prometheus.NewDesc(metricWorking, "Pods that have a worker", []string{"lifecycle", "config", "static"}, nil)
+)
+
+// Describe makes the Syncer a collector of its metrics.
+func (s *Syncer) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descDesired, descActive, descMirror, descEphemeral, descWorking} {
+		ch <- d
+	}
+	for _, m := range s.metrics.collectors() {
+		m.Describe(ch)
+	}
+}
+
+// Collect counts the pods that there are.
+func (s *Syncer) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	desired, mirrors, ephemeral := map[string]int{}, 0, 0
+	for _, uid := range s.cfg.Desired.UIDs() {
+		spec, mirror, ok := s.cfg.Desired.Get(uid)
+		if !ok {
+			continue
+		}
+		desired[staticLabel(spec)]++
+		ephemeral += len(spec.Spec.EphemeralContainers)
+		if mirror != nil {
+			mirrors++
+		}
+	}
+	active, working := s.tally()
+	for _, static := range []string{staticNo, staticYes} {
+		gauge(descDesired, desired[static], static)
+		gauge(descActive, active[static], static)
+	}
+	gauge(descMirror, mirrors)
+	gauge(descEphemeral, ephemeral)
+	for _, life := range []lifecycle{lifeSync, lifeTerminating, lifeTerminated} {
+		for _, at := range []place{{life, knownDesired, staticNo}, {life, knownDesired, staticYes}, {life, knownOrphan, staticNo},
+			{life, knownOrphan, staticYes}, {life, knownRuntime, staticUnknown}} {
+			gauge(descWorking, working[at], string(at.life), string(at.known), at.static)
+		}
+	}
+	for _, m := range s.metrics.collectors() {
+		m.Collect(ch)
+	}
+}
+
+// place is where a pod is among those that have a worker.
+type place struct {
+	life   lifecycle
+	known  knownBy
+	static string
+}
+
+// tally counts pods that are admitted, and those that have a worker.
+func (s *Syncer) tally() (active map[string]int, working map[place]int) {
+	active, working = map[string]int{}, map[place]int{}
+	s.mu.Lock()
+	workers := make([]*worker, 0, len(s.workers))
+	for _, w := range s.workers {
+		workers = append(workers, w)
+	}
+	for _, p := range s.admitted {
+		active[staticLabel(p)]++
+	}
+	s.mu.Unlock()
+	for _, w := range workers {
+		w.mu.Lock()
+		at := w.place
+		w.mu.Unlock()
+		if at.life != "" { // it has had a turn
+			working[at]++
+		}
+	}
+	return active, working
+}
+
+func staticLabel(p *v1.Pod) string {
+	if pod.IsStatic(p) {
+		return staticYes
+	}
+	return staticNo
+}
+
+// placeOf says where a pod is; spec is nil when only the runtime knows it.
+func placeOf(spec *v1.Pod, known, going, stopped bool) place {
+	at := place{life: lifeSync, known: knownDesired}
+	switch {
+	case spec == nil:
+		at.known, at.static, going = knownRuntime, staticUnknown, true
+	case !known:
+		at.known, at.static = knownOrphan, staticLabel(spec)
+	default:
+		at.static = staticLabel(spec)
+	}
+	switch {
+	case going && stopped:
+		at.life = lifeTerminated
+	case going:
+		at.life = lifeTerminating
+	}
+	return at
+}
+
+// times are what the measures of one worker go by. Only its turns touch them.
+type times struct {
+	arrived   time.Time // when the worker was made
+	turns     int       // over which the worker measured
+	spec      *v1.Pod   // of the turn before
+	pulling   time.Time // when an image was first waited for; zero: none was
+	pulled    time.Time // when the last of them was there
+	started   bool      // the start was measured, or began before this agent
+	exited    map[string]bool
+	exitsRead bool // what had ended before the first turn is not counted
+	orphan    bool // it was counted that only the runtime knew the pod
+}
+
+// seeStart measures the start of a pod once all of its containers have started.
+func (m *metrics) seeStart(t *times, spec *v1.Pod, have pod.Runtime, now time.Time) {
+	if t.started || spec == nil {
+		return
+	}
+	if t.turns == 0 && !have.Empty() {
+		t.started = true
+		return
+	}
+	for i := range spec.Spec.Containers {
+		if c, ok := have.Latest(spec.Spec.Containers[i].Name); !ok || c.StartedAt.IsZero() {
+			return
+		}
+	}
+	t.started = true
+	m.podStart.Observe(now.Sub(t.arrived).Seconds())
+	if spec.CreationTimestamp.IsZero() || pod.IsStatic(spec) {
+		return
+	}
+	total := now.Sub(spec.CreationTimestamp.Time)
+	own := total - initTime(spec, have)
+	if !t.pulling.IsZero() {
+		own -= max(t.pulled.Sub(t.pulling), 0)
+	}
+	m.podStartTotal.Observe(total.Seconds())
+	m.podStartSLI.Observe(max(own, 0).Seconds())
+}
+
+// initTime is from the start of the first init container to the end of the last.
+// Sidecars go on beside the others and take no time of their own.
+func initTime(spec *v1.Pod, have pod.Runtime) time.Duration {
+	var first, last time.Time
+	for kind, c := range pod.Containers(spec) {
+		if kind != pod.Init {
+			continue
+		}
+		for _, run := range have.Instances(c.Name) {
+			if first.IsZero() || run.StartedAt.Before(first) {
+				first = run.StartedAt
+			}
+			if run.FinishedAt.After(last) {
+				last = run.FinishedAt
+			}
+		}
+	}
+	return max(last.Sub(first), 0)
+}
+
+// seeExits counts containers that ended since the turn before.
+func (m *metrics) seeExits(t *times, spec *v1.Pod, have pod.Runtime) {
+	exited := map[string]bool{}
+	for _, c := range have.Containers {
+		if c.State != pod.StateExited {
+			continue
+		}
+		exited[c.ID] = true
+		if t.exitsRead && !t.exited[c.ID] {
+			m.terminated.WithLabelValues(containerType(spec, c.Name), strconv.Itoa(int(c.ExitCode)), c.Reason).Inc()
+		}
+	}
+	t.exited, t.exitsRead = exited, true
+}
+
+func containerType(spec *v1.Pod, name string) string {
+	if spec != nil {
+		switch kind, _, _ := pod.Find(spec, name); kind {
+		case pod.Init, pod.Sidecar:
+			return "init_container"
+		case pod.Ephemeral:
+			return "ephemeral_container"
+		}
+	}
+	return "container"
+}
+
+// seeTurn measures a turn that had the pod's specification.
+func (m *metrics) seeTurn(t *times, spec *v1.Pod, began, ended time.Time) {
+	operation := "sync"
+	switch {
+	case t.turns == 0:
+		operation = "create"
+		m.workerStart.Observe(began.Sub(t.arrived).Seconds())
+		m.containers.Observe(float64(len(spec.Spec.Containers)))
+	case spec != t.spec:
+		operation = "update"
+	}
+	t.turns, t.spec = t.turns+1, spec
+	m.worker.WithLabelValues(operation).Observe(ended.Sub(began).Seconds())
+}
+
+// seePull notes when images were first waited for and when all were there.
+func (t *times) seePull(waits bool, now time.Time) {
+	switch {
+	case waits && t.pulling.IsZero():
+		t.pulling = now
+	case !waits && !t.pulling.IsZero() && t.pulled.IsZero():
+		t.pulled = now
+	}
+}
+
+// measure takes in what a turn saw, before the pod may be forgotten.
+func (w *worker) measure(began time.Time, have pod.Runtime, stopped bool) {
+	m, t, now := &w.s.metrics, &w.times, w.s.cfg.Now()
+	waits := false
+	for _, f := range w.images {
+		waits = waits || !f.result.Ready
+	}
+	t.seePull(waits, now)
+	m.seeStart(t, w.spec, have, now)
+	m.seeExits(t, w.spec, have)
+	if w.spec != nil {
+		m.seeTurn(t, w.spec, began, now)
+	} else if !t.orphan && !have.Empty() {
+		t.orphan = true
+		m.orphaned.Inc()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.place = placeOf(w.spec, w.known, w.going != nil, stopped)
+}
