@@ -325,8 +325,16 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 	}
 	d.prune(spec.Name)
 	attempt := d.attempt(spec.Name)
-	if d.image(spec.Name, attempt) && !d.starting {
-		d.starting = d.act(Step{Verb: Start, Target: spec.Name, Attempt: attempt, Reason: why})
+	if d.image(spec.Name, attempt) {
+		if !d.starting {
+			d.starting = d.act(Step{Verb: Start, Target: spec.Name, Attempt: attempt, Reason: why})
+		}
+		return
+	}
+	// The order of the specification holds for the first start: what comes after
+	// waits for an image that is on its way, but not for one that has failed.
+	if kind == pod.Regular && !ran && d.in.Images[spec.Name].RetryAt.IsZero() {
+		d.starting = true
 	}
 }
 
