@@ -38,9 +38,10 @@ import (
 // agent is all the parts, joined. Fields are set by the build functions, in the
 // order in which they stand here: each part is built from those above it.
 type agent struct {
-	cfg   *config.Config
-	log   *slog.Logger
-	links Links
+	cfg     *config.Config
+	log     *slog.Logger
+	written *writing
+	links   Links
 
 	metrics  *prometheus.Registry
 	machine  machine.Info
@@ -78,7 +79,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 
 // RunOver is Run over ways to the outside that the caller brings.
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
-	a := &agent{cfg: cfg, log: log, links: links, metrics: prometheus.NewRegistry()}
+	log, written := watchLog(log)
+	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
 	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,

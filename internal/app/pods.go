@@ -61,9 +61,10 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
-		Dirs:       podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
-		Backoff:    a.crashBackoff(),
-		OnNameFree: a.desired.PokeMirrors, Log: a.log, Now: time.Now,
+		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
+		Backoff:      a.crashBackoff(),
+		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
+		OnNameFree:   a.desired.PokeMirrors, Log: a.log, Now: time.Now,
 	})
 	a.metrics.MustRegister(a.syncer)
 	return nil

@@ -33,7 +33,7 @@ func (a *agent) buildServer(context.Context) error {
 		SystemLogHandler: *k.EnableSystemLogHandler, SystemLogDir: "/var/log", SplitLogStreams: a.cfg.Gates.Enabled("PodLogsQuerySplitStreams"),
 		ExtendWebSockets: a.cfg.Gates.Enabled("ExtendWebSocketsToKubelet"), StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration,
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
-		KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
+		Checks: a.checks(), KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
 	probes := prometheus.NewRegistry()
 	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

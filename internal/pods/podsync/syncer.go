@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,14 +37,18 @@ type Config struct {
 	// OnNameFree is called when a static pod's full name has become free; must
 	// not block.
 	OnNameFree func()
-	Log        *slog.Logger
-	Now        func() time.Time
+	// TurnPatience is how long a worker may be in one turn before something is
+	// wrong.
+	TurnPatience time.Duration
+	Log          *slog.Logger
+	Now          func() time.Time
 }
 
 // Syncer runs one worker for each pod that a source or the runtime knows.
 type Syncer struct {
 	cfg     Config
 	metrics metrics
+	checked atomic.Pointer[checkup]
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before
@@ -67,9 +72,17 @@ func (s *Syncer) Run(ctx context.Context) error {
 	s.ctx = ctx
 	s.mu.Unlock()
 	s.WakeAll()
-	<-ctx.Done()
-	s.group.Wait()
-	return nil
+	defer s.group.Wait()
+	tick := time.NewTicker(s.cfg.TurnPatience / checkups)
+	defer tick.Stop()
+	for {
+		s.check()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // Wake has the pod looked at. It never blocks.

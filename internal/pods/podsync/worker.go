@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ type worker struct {
 	uid  types.UID
 	log  *slog.Logger
 	wake chan struct{} // capacity 1: one waiting poke says all there is to say
+
+	turning atomic.Pointer[time.Time] // since when it is in a turn; nil: it is not
 
 	// Only the turn touches these.
 	spec        *v1.Pod // the last specification seen; kept when the source forgets the pod
@@ -89,7 +92,10 @@ func (w *worker) run(ctx context.Context) {
 		case <-w.wake:
 		case <-timer.C:
 		}
+		began := w.s.cfg.Now()
+		w.turning.Store(&began)
 		next, gone := w.turn(ctx, &tasks)
+		w.turning.Store(nil)
 		if gone && w.s.leave(w) {
 			return
 		}

@@ -1,0 +1,44 @@
+package podsync
+
+import (
+	"fmt"
+	"time"
+)
+
+// checkup is what the last round through the workers found.
+type checkup struct {
+	at  time.Time
+	err error
+}
+
+// checkups a patience: how late it is noticed that a turn stands still.
+const checkups = 5
+
+// check goes through the workers. A turn waits for nothing, so one that takes
+// long has met a lock that is never given back, or a disk that does not answer.
+func (s *Syncer) check() {
+	now := s.cfg.Now()
+	c := checkup{at: now}
+	s.mu.Lock()
+	for uid, w := range s.workers {
+		if began := w.turning.Load(); began != nil && now.Sub(*began) > s.cfg.TurnPatience {
+			c.err = fmt.Errorf("the worker of pod %s has been in one turn since %s", uid, began.Format(time.RFC3339))
+			break
+		}
+	}
+	s.mu.Unlock()
+	s.checked.Store(&c)
+}
+
+// Healthy is nil while pods are looked after. It never blocks: it only looks at
+// the last round, and when that was. Before Run there is nothing to complain of.
+func (s *Syncer) Healthy() error {
+	c := s.checked.Load()
+	if c == nil {
+		return nil
+	}
+	if ago := s.cfg.Now().Sub(c.at); ago > s.cfg.TurnPatience {
+		return fmt.Errorf("the workers of pods were last gone through %v ago", ago.Round(time.Second))
+	}
+	return c.err
+}
