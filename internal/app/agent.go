@@ -30,6 +30,7 @@ import (
 	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/image/gc"
 	"keelson/internal/runtime/rotate"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
@@ -62,6 +63,7 @@ type agent struct {
 	tokens   *object.Tokens
 	volumes  *volume.Manager
 	images   images
+	imageGC  *gc.Collector
 	rotator  *rotate.Rotator // nil: logs may grow
 	users    *userns.Allocator
 	runner   *container.Runner
@@ -113,6 +115,7 @@ func (a *agent) start(g *group) {
 	g.start("objects", a.objects.Run)
 	g.start("volumes", a.volumes.Run)
 	g.start("images", a.images.Run)
+	g.start("image collection", a.imageGC.Run) // waits until it is known what is in use
 	g.start("probes", a.prober.Run)
 	g.start("observed", a.observed.Run) // what runs must be known before it is compared
 	if a.rotator != nil {

@@ -1,19 +1,23 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/pods/podsync"
+	"keelson/internal/resources/machine"
 	"keelson/internal/runtime/image"
+	"keelson/internal/runtime/image/gc"
 )
 
-// buildImages builds what fetches images.
-func (a *agent) buildImages() {
+// buildImages builds what fetches images, and what removes them.
+func (a *agent) buildImages() error {
 	k := &a.cfg.Kubelet
 	cfg := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k),
 		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
@@ -24,6 +28,35 @@ func (a *agent) buildImages() {
 	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
 		a.images.handler = a.classes.Handler
 	}
+	var err error
+	a.imageGC, err = gc.New(gc.Config{Runtime: a.runtime, Filesystem: machine.ReadFilesystem, InUse: a.imagesInUse, After: a.observed.Synced(),
+		High: int(*k.ImageGCHighThresholdPercent), Low: int(*k.ImageGCLowThresholdPercent), MinAge: k.ImageMinimumGCAge.Duration,
+		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Log: a.log, Now: time.Now})
+	return err
+}
+
+// imagesInUse are the images of all containers that the runtime has, ours or
+// not, of the volumes that ours mount, and those that are about to be used.
+func (a *agent) imagesInUse(ctx context.Context) ([]string, error) {
+	used := a.images.InUse()
+	for _, uid := range a.observed.UIDs() {
+		have, _ := a.observed.Get(uid) // what was last seen is better than nothing
+		for _, c := range have.Containers {
+			for _, m := range c.Mounts {
+				if m.Image != "" {
+					used = append(used, m.Image)
+				}
+			}
+		}
+	}
+	resp, err := a.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range resp.GetContainers() {
+		used = append(used, cmp.Or(c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()))
+	}
+	return used, nil
 }
 
 // parallelPulls is how many images are pulled at a time; zero for any number.

@@ -42,7 +42,9 @@ func (a *agent) buildPods(ctx context.Context) error {
 		return err
 	}
 	a.buildStorage()
-	a.buildImages()
+	if err := a.buildImages(); err != nil {
+		return err
+	}
 	if err := a.buildContainers(); err != nil {
 		return err
 	}

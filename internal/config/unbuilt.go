@@ -18,7 +18,6 @@ import (
 var unbuiltFields = strings.Fields(`
 	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling enableSystemLogQuery
 	evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionSoft evictionSoftGracePeriod
-	imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge
 	imagePullCredentialsVerificationPolicy kernelMemcgNotification kubeReservedCgroup kubeletCgroups
 	logging.options.json.splitStream logging.options.text.splitStream logging.vmodule
 	memoryManagerPolicy memoryReservationPolicy memorySwap.swapBehavior memoryThrottlingFactor

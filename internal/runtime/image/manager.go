@@ -210,6 +210,20 @@ func (m *Manager) Forget(uid types.UID) {
 	}
 }
 
+// InUse are the references of images that containers may be made of at any
+// moment, and of image volumes.
+func (m *Manager) InUse() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var refs []string
+	for _, w := range m.wishes {
+		if w.ref != "" {
+			refs = append(refs, w.ref)
+		}
+	}
+	return refs
+}
+
 // drop ends the work for a wish that nobody has any more, and waiting for it.
 func (w *wish) drop() {
 	if w.cancel != nil {

@@ -1,0 +1,107 @@
+package gc
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// key tells images apart. Where images are kept per runtime handler, the same
+// id may be there several times.
+type key struct{ id, handler string }
+
+func keyOf(img *runtimeapi.Image) key { return key{img.GetId(), img.GetSpec().GetRuntimeHandler()} }
+
+// record is what is known of one image.
+type record struct {
+	key
+	size     uint64
+	pinned   bool
+	inUse    bool
+	detected time.Time // when it was first seen; zero: it was there before
+	used     time.Time // when it was last seen in use; zero: never
+}
+
+// observe brings the records in step with the images that are there. Images of
+// the first look are older than anybody knows.
+func observe(old map[key]record, images []*runtimeapi.Image, used map[string]bool, first bool, now time.Time) map[key]record {
+	out := make(map[key]record, len(images))
+	for _, img := range images {
+		r, known := old[keyOf(img)]
+		if !known {
+			r.key = keyOf(img)
+			if !first {
+				r.detected = now
+			}
+		}
+		r.size, r.pinned, r.inUse = img.GetSize(), img.GetPinned(), isUsed(img, used)
+		if r.inUse {
+			r.used = now
+		}
+		out[r.key] = r
+	}
+	return out
+}
+
+// isUsed looks for the image under each name that somebody may know it by.
+func isUsed(img *runtimeapi.Image, used map[string]bool) bool {
+	named := func(name string) bool { return used[name] }
+	return used[img.GetId()] || slices.ContainsFunc(img.GetRepoDigests(), named) || slices.ContainsFunc(img.GetRepoTags(), named)
+}
+
+// candidates are the images that may go, in the order in which they should: the
+// least recently used first, and of those the one that was first seen.
+func candidates(records map[key]record) []record {
+	var out []record
+	for _, r := range records {
+		if !r.pinned && !r.inUse {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b record) int {
+		return cmp.Or(a.used.Compare(b.used), a.detected.Compare(b.detected), cmp.Compare(a.id, b.id), cmp.Compare(a.handler, b.handler))
+	})
+	return out
+}
+
+// tooOld are the candidates that were not used for longer than maxAge. What
+// happened before began is not known, so nothing is older than that.
+func tooOld(from []record, maxAge time.Duration, began, now time.Time) (old, rest []record) {
+	for _, r := range from {
+		idle := began
+		for _, t := range []time.Time{r.detected, r.used} {
+			if t.After(idle) {
+				idle = t
+			}
+		}
+		if maxAge > 0 && now.Sub(idle) > maxAge {
+			old = append(old, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return old, rest
+}
+
+// settled reports whether an image has been there long enough to go: one that
+// was just pulled is about to be used.
+func settled(r record, minAge time.Duration, now time.Time) bool {
+	return r.detected.IsZero() || now.Sub(r.detected) >= minAge
+}
+
+// excess is how many bytes must be freed to come down to the low threshold, in
+// percent of the capacity; over is false below the high threshold.
+func excess(capacity, available uint64, high, low int) (bytes uint64, percent int, over bool) {
+	available = min(available, capacity)
+	percent = 100 - int(available*100/capacity)
+	if percent < high {
+		return 0, percent, false
+	}
+	target := capacity * uint64(100-low) / 100
+	if target <= available {
+		return 0, percent, true
+	}
+	return target - available, percent, true
+}
