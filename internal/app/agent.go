@@ -121,6 +121,7 @@ func (a *agent) start(g *group) {
 	if a.rotator != nil {
 		g.start("logs", a.rotator.Run)
 	}
+	a.runner.CheckHostDNS()
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
@@ -279,8 +280,15 @@ func (a *agent) buildNode(context.Context) error {
 		cfg.CgroupV1 = !a.hierarchiesV2()
 		cfg.Enforce = a.enforce
 	}
-	a.node, err = node.New(cfg)
-	return err
+	if a.node, err = node.New(cfg); err != nil || a.cgroups == nil {
+		return err
+	}
+	// Before the first pod, whose cgroup goes below. Where it fails, the node says
+	// so and tries again.
+	if err := a.enforce(); err != nil {
+		a.log.Warn("cannot make the cgroups above the pods", "err", err)
+	}
+	return nil
 }
 
 func (a *agent) hierarchiesV2() bool {

@@ -62,7 +62,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
-		Admit: a.admit, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Admit: a.admit, SecondLook: a.secondLook, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
@@ -80,10 +80,6 @@ func (a *agent) crashBackoff() podplan.BackoffLimits {
 	}
 	return podplan.Limits(longest, a.cfg.Gates.Enabled("ReduceDefaultCrashLoopBackOffDecay"))
 }
-
-// admit judges a pod on its arrival. Every pod that the API server or a file
-// assigns to this node is taken.
-func (a *agent) admit(*v1.Pod, []*v1.Pod) *podsync.Rejection { return nil }
 
 func (a *agent) buildDesired() {
 	k := &a.cfg.Kubelet

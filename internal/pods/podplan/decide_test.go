@@ -57,6 +57,13 @@ func exited(name string, code int32) pod.Container {
 	return c
 }
 
+// again is a container that was made for the second time and not started yet.
+func again(name string) pod.Container {
+	c := instance(name, pod.StateCreated)
+	c.ID, c.Attempt, c.StartedAt = name+"-id-1", 1, time.Time{}
+	return c
+}
+
 // images says that the first image of each container is there.
 func images(p *v1.Pod, attempt int) map[string]Image {
 	m := map[string]Image{}
@@ -264,6 +271,7 @@ func TestPhase(t *testing.T) {
 		{"all run", spec("a b", always), have(true, running("a"), running("b")), false, v1.PodRunning},
 		{"one crashed and comes back", spec("a b", always), have(true, running("a"), exited("b", 1)), false, v1.PodRunning},
 		{"all crashed and come back", spec("a", always), have(true, exited("a", 1)), false, v1.PodRunning},
+		{"one that crashed is made again", spec("a", always), have(true, again("a"), exited("a", 1)), false, v1.PodRunning},
 		{"all did their work", spec("a b", onFailure), have(true, exited("a", 0), exited("b", 0)), false, v1.PodSucceeded},
 		{"one failed for good", spec("a b", never), have(true, exited("a", 0), exited("b", 2)), false, v1.PodFailed},
 		{"an init container failed for good", spec("i : a", never), have(true, exited("i", 1)), false, v1.PodFailed},

@@ -65,6 +65,9 @@ func Phase(p *v1.Pod, have pod.Runtime, going bool) v1.PodPhase {
 			}
 		case pod.Regular:
 			switch {
+			case ok && c.State == pod.StateCreated && c.Attempt > 0:
+				stopped++ // on its way back, as it was a moment ago
+				restartable++
 			case !ok || c.State == pod.StateCreated:
 				waiting++
 			case c.State == pod.StateRunning:

@@ -26,7 +26,13 @@ type Config struct {
 	Cgroups    Cgroups
 	Probes     Probes
 	Status     Status
-	Admit      func(p *v1.Pod, active []*v1.Pod) *Rejection
+	// Admit judges whether a pod may run beside those that take up the node's
+	// resources. It must not block.
+	Admit func(p *v1.Pod, active []*v1.Pod) *Rejection
+	// SecondLook reads anew what a rejection may be wrong about, and returns a
+	// judge who knows it; nil when the rejection stands. It may block: only the
+	// pod in question waits.
+	SecondLook func(ctx context.Context, r *Rejection) func(p *v1.Pod, active []*v1.Pod) *Rejection
 	Backoff    podplan.BackoffLimits // of containers that crash
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error
@@ -225,19 +231,33 @@ func (s *Syncer) release(name string, uid types.UID) {
 
 // admit decides once whether the pod may run here. Admissions happen one after
 // another, each seeing the pods admitted before it.
-func (s *Syncer) admit(p *v1.Pod, running bool) *Rejection {
+func (s *Syncer) admit(ctx context.Context, p *v1.Pod, running bool) *Rejection {
+	if running {
+		return s.judge(p, func(*v1.Pod, []*v1.Pod) *Rejection { return nil })
+	}
+	r := s.judge(p, s.cfg.Admit)
+	if r == nil {
+		return nil
+	}
+	if again := s.cfg.SecondLook(ctx, r); again != nil {
+		return s.judge(p, again)
+	}
+	return r
+}
+
+// judge takes the pod into the account of the node's resources unless the judge
+// refuses it.
+func (s *Syncer) judge(p *v1.Pod, judge func(*v1.Pod, []*v1.Pod) *Rejection) *Rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !running {
-		active := make([]*v1.Pod, 0, len(s.admitted))
-		for _, other := range s.admitted {
-			if other.UID != p.UID {
-				active = append(active, other)
-			}
+	active := make([]*v1.Pod, 0, len(s.admitted))
+	for _, other := range s.admitted {
+		if other.UID != p.UID {
+			active = append(active, other)
 		}
-		if r := s.cfg.Admit(p, active); r != nil {
-			return r
-		}
+	}
+	if r := judge(p, active); r != nil {
+		return r
 	}
 	s.admitted[p.UID] = p
 	return nil

@@ -148,7 +148,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	case w.spec != nil:
 		w.begin(now, have)
 	}
-	next = w.judge(now, have)
+	next = w.judge(ctx, now, have)
 	in := w.input(now, have)
 	plan := podplan.Decide(in)
 	if w.askImages(&plan) {
@@ -197,7 +197,7 @@ func (w *worker) begin(now time.Time, have pod.Runtime) {
 }
 
 // judge finds out whether the pod is to end, and when that has to be asked again.
-func (w *worker) judge(now time.Time, have pod.Runtime) (next time.Time) {
+func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time) {
 	p := w.spec
 	if p == nil {
 		return time.Time{}
@@ -213,7 +213,7 @@ func (w *worker) judge(now time.Time, have pod.Runtime) (next time.Time) {
 		w.end(now, pod.Grace(p), nil, "its stored phase is "+string(p.Status.Phase))
 		return time.Time{}
 	}
-	w.admitOnce(now, have)
+	w.admitOnce(ctx, now, have)
 	if podplan.Done(p, have) {
 		w.end(now, pod.Grace(p), nil, "done")
 		return time.Time{}
@@ -234,11 +234,14 @@ func (w *worker) judge(now time.Time, have pod.Runtime) (next time.Time) {
 
 // admitOnce lets the pod be judged on its arrival. A pod whose containers are
 // there already was admitted by an earlier agent.
-func (w *worker) admitOnce(now time.Time, have pod.Runtime) {
+func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) {
 	if w.admitted || w.rejected {
 		return
 	}
-	r := w.s.admit(w.spec, !have.Empty())
+	r := w.s.admit(ctx, w.spec, !have.Empty())
+	if ctx.Err() != nil {
+		return // the next agent judges
+	}
 	if r == nil {
 		w.admitted = true
 		return
@@ -314,11 +317,8 @@ func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
 	in.Busy = make(map[string]podplan.Task, len(w.tasks))
 	for target, t := range w.tasks {
 		in.Busy[target] = podplan.Task{Verb: t.verb, Deadline: t.deadline}
-		if t.verb == podplan.Start {
-			// Its postStart hook may still run: what waits for it goes on waiting.
-			if c, ok := have.Latest(target); ok {
-				in.Probes[c.ID] = podplan.Probe{}
-			}
+		if c, ok := have.Latest(target); ok && t.verb == podplan.Start && hooked(w.spec, target) {
+			in.Probes[c.ID] = podplan.Probe{} // what waits for the hook goes on waiting
 		}
 	}
 	in.RetryAt = make(map[string]time.Time, len(w.retries))
@@ -327,6 +327,14 @@ func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
 	}
 	in.Backoff = maps.Clone(w.backoff)
 	return in
+}
+
+// hooked reports whether a container is not started before its postStart hook
+// has run. Others are when the runtime says so, even if the call that starts
+// them has yet to return.
+func hooked(p *v1.Pod, name string) bool {
+	_, c, ok := pod.Find(p, name)
+	return ok && c.Lifecycle != nil && c.Lifecycle.PostStart != nil
 }
 
 func (w *worker) imageFacts() map[string]podplan.Image {
@@ -473,7 +481,7 @@ func (w *worker) publish(have pod.Runtime, finished bool) {
 			f.Down = false
 		case podplan.Start:
 			f.Down = false
-			if c, ok := have.Latest(target); ok { // its postStart hook runs
+			if c, ok := have.Latest(target); ok && hooked(w.spec, target) {
 				f.Probes[c.ID] = status.Probe{}
 			}
 		}

@@ -1,0 +1,212 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"keelson/test/rig"
+)
+
+// logLines are the lines that the agent has logged from an offset on.
+func (n *node) logLines(t *testing.T, from int64) []string {
+	t.Helper()
+	data, err := os.ReadFile(n.Kubelet.LogFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(data[min(from, int64(len(data))):])), "\n")
+}
+
+func (n *node) logSize(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(n.Kubelet.LogFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// complaints are the lines that somebody has to read.
+func complaints(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		if strings.Contains(l, "level=WARN") || strings.Contains(l, "level=ERROR") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// TestAPIServerAway stops the API server. Pods run on, one that ends is
+// restarted by its policy, the agent does not fill its log, also over a restart,
+// and everything is shown once the server is back.
+func TestAPIServerAway(t *testing.T) {
+	n := shared(t)
+	s := n.namespace(t)
+	s.create(s.demo("calm", []string{"serve"}))
+	s.create(s.demo("ends", []string{"serve"}))
+	s.create(s.demo("done", []string{"serve"}, never))
+	before := map[string]*corev1.Pod{}
+	for _, name := range []string{"calm", "ends", "done"} {
+		before[name] = s.ready(name)
+	}
+	from := n.logSize(t)
+	n.Cluster.KillAPIServer()
+	up := false
+	defer func() {
+		if !up {
+			if err := n.Cluster.StartAPIServer(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for name, code := range map[string]string{"ends": "3", "done": "4"} {
+		if out, err := n.Runtime.Crictl(t.Context(), "exec", containerID(before[name], "main"), "/demo", "get", "http://localhost:8080/exit?code="+code); err == nil {
+			t.Errorf("the server answered: %s", out)
+		}
+	}
+	s.until("the ended container to be started again", func() (string, bool) {
+		have, err := n.traces(t.Context())
+		if err != nil {
+			return err.Error(), false
+		}
+		kinds := have[before["ends"].UID]
+		return lines(kinds), kinds["container main"] == 1 && kinds["dead container main"] == 1
+	})
+	time.Sleep(20 * time.Second) // long enough for a complaint in a loop to show
+	if said := complaints(n.logLines(t, from)); len(said) > 12 {
+		t.Errorf("%d complaints about the API server:\n%s", len(said), strings.Join(said, "\n"))
+	}
+	if err := n.Cluster.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	up = true
+	p := s.pod("ends", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	if last := container(p, "main").LastTerminationState.Terminated; last == nil || last.ExitCode != 3 {
+		t.Errorf("the instance before: %+v", last)
+	}
+	if c := container(s.phase("done", corev1.PodFailed), "main"); c.State.Terminated == nil || c.State.Terminated.ExitCode != 4 {
+		t.Errorf("the container that ended: %+v", c)
+	}
+	if p := s.ready("calm"); container(p, "main").ContainerID != container(before["calm"], "main").ContainerID || container(p, "main").RestartCount != 0 {
+		t.Errorf("the pod that nothing happened to: %+v", p.Status)
+	}
+	s.create(s.demo("later", []string{"serve"}))
+	s.ready("later")
+}
+
+func containerID(p *corev1.Pod, name string) string {
+	return strings.TrimPrefix(container(p, name).ContainerID, "containerd://")
+}
+
+// TestRuntimeAway stops the runtime's answers. The node is shown as not Ready
+// and comes back by itself; that the runtime is away is said once.
+func TestRuntimeAway(t *testing.T) {
+	n := shared(t)
+	s := n.namespace(t)
+	s.create(s.demo("calm", []string{"serve"}))
+	before := s.ready("calm")
+	from := n.logSize(t)
+	n.Runtime.Kill9()
+	down := true
+	defer func() {
+		if down {
+			if err := n.Runtime.Start(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the node is still Ready after %s", patience))
+	defer cancel()
+	at, err := n.Cluster.UntilNode(ctx, n.Kubelet.Node, func(node *corev1.Node) bool { return !rig.NodeReady(node) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range at.Status.Conditions {
+		if c.Type == corev1.NodeReady && (c.Reason != "KubeletNotReady" || !strings.Contains(c.Message, "container runtime is down")) {
+			t.Errorf("condition %+v", c)
+		}
+	}
+	s.create(s.demo("waits", []string{"serve"}, func(p *corev1.Pod) { p.Spec.NodeName = n.Kubelet.Node }))
+	time.Sleep(15 * time.Second) // long enough for a complaint in a loop to show
+	said := complaints(n.logLines(t, from))
+	if len(said) == 0 || len(said) > 8 {
+		t.Errorf("%d complaints about the runtime:\n%s", len(said), strings.Join(said, "\n"))
+	}
+	if err := n.Runtime.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	down = false
+	if _, err := n.Cluster.UntilNode(ctx, n.Kubelet.Node, rig.NodeReady); err != nil {
+		t.Fatal(err)
+	}
+	s.ready("waits")
+	if p := s.ready("calm"); container(p, "main").ContainerID != container(before, "main").ContainerID {
+		t.Error("the container was restarted")
+	}
+}
+
+// TestSwapWithUpstream replaces the agent by upstream's under running pods, and
+// back: each takes up what the other has left, and no container is restarted.
+func TestSwapWithUpstream(t *testing.T) {
+	n := shared(t)
+	peer, err := n.parts.Path(t.Context(), "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := n.namespace(t)
+	s.configMap("conf", map[string]string{"a": "b"})
+	s.secret("hidden", map[string]string{"word": "sesame"})
+	s.create(s.demo("plain", []string{"serve"}))
+	s.create(s.demo("init", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081")))
+	s.create(s.demo("volumes", []string{"serve"},
+		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}})))
+	s.create(s.demo("host", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	s.create(s.demo("guaranteed", []string{"serve"}, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": quantity("100m"), "memory": quantity("64Mi")}
+	}))
+	s.create(s.demo("burstable", []string{"serve"}, requests("cpu", "50m")))
+	s.create(s.demo("probed", []string{"serve"}, func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
+	}))
+	s.manifest("st", s.static("st", "serve"))
+	s.create(s.demo("finished", []string{"echo", "done"}, never))
+	s.phase("finished", corev1.PodSucceeded)
+	before := instances(s.allReady(8))
+	// Whoever runs the node now shows it by starting another pod.
+	settled := func(name string) {
+		s.create(s.demo(name, []string{"serve"}))
+		s.ready(name)
+		s.delete(name, 0)
+		s.gone(name)
+	}
+	for i, binary := range []string{peer, n.ours} {
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
+		}
+		settled(fmt.Sprintf("late-%d", i))
+		if after := instances(s.allReady(8)); after != before {
+			t.Errorf("after swap %d the containers are\n%s\nbefore:\n%s", i+1, after, before)
+		}
+	}
+	for _, p := range s.pods() {
+		if p.Annotations["kubernetes.io/config.mirror"] == "" {
+			s.delete(p.Name, 1)
+		}
+	}
+	s.until("one pod to be left", func() (string, bool) {
+		left := s.pods()
+		return fmt.Sprint(len(left)), len(left) == 1
+	})
+}
