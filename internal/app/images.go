@@ -19,16 +19,19 @@ import (
 // buildImages builds what fetches images, and what removes them.
 func (a *agent) buildImages() error {
 	k := &a.cfg.Kubelet
-	cfg := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k),
+	cfg := image.Config{Runtime: a.runtime, Events: a.events, OnChange: a.wake, Parallel: parallelPulls(k), Registry: a.metrics,
 		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
 	if a.api != nil {
 		cfg.Secrets = a.objects
 	}
-	a.images = images{Manager: image.New(cfg)}
+	fetcher, err := image.New(cfg)
+	if err != nil {
+		return err
+	}
+	a.images = images{Manager: fetcher}
 	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
 		a.images.handler = a.classes.Handler
 	}
-	var err error
 	a.imageGC, err = gc.New(gc.Config{Runtime: a.runtime, Filesystem: machine.ReadFilesystem, InUse: a.imagesInUse, After: a.observed.Synced(),
 		High: int(*k.ImageGCHighThresholdPercent), Low: int(*k.ImageGCLowThresholdPercent), MinAge: k.ImageMinimumGCAge.Duration,
 		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Log: a.log, Now: time.Now})

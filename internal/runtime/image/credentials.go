@@ -3,6 +3,9 @@ package image
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"path"
@@ -11,20 +14,43 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/pods/pod"
 )
+
+// Credential is what may open a repository, and whose it is: that of a pull
+// secret, that of a service account for which a plugin gave it, or with neither
+// that of the node, which is for everybody.
+type Credential struct {
+	Auth    *runtimeapi.AuthConfig
+	Secret  *v1beta1.ImagePullSecret
+	Account *v1beta1.ImagePullServiceAccount
+}
+
+// Hash tells credentials apart without giving them away.
+func Hash(auth *runtimeapi.AuthConfig) string {
+	b, err := json.Marshal(struct {
+		Username string `json:"username,omitempty"`
+		Password string `json:"password,omitempty"`
+	}{auth.GetUsername(), auth.GetPassword()})
+	if err != nil {
+		panic(fmt.Sprintf("image: encode two strings: %v", err))
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
 
 // Source gives credentials that are not in the pod's pull secrets: those of the
 // node, those of a plugin.
 type Source interface {
 	// Credentials returns what may open the repository for the pod, best first.
 	// An error is logged and the next source asked: a pull may do without.
-	Credentials(ctx context.Context, p *v1.Pod, repository string) ([]*runtimeapi.AuthConfig, error)
+	Credentials(ctx context.Context, p *v1.Pod, repository string) ([]Credential, error)
 }
 
 // credentials collects what may open the image, the pod's own secrets first.
-func (m *Manager) credentials(ctx context.Context, req Request) ([]*runtimeapi.AuthConfig, error) {
+func (m *Manager) credentials(ctx context.Context, req Request) ([]Credential, error) {
 	repo, err := repository(req.Image)
 	if err != nil {
 		return nil, err
@@ -81,7 +107,7 @@ type Keyring struct{ entries []ringEntry }
 type ringEntry struct {
 	host string // labels may be globs
 	path string
-	auth *runtimeapi.AuthConfig
+	cred Credential
 }
 
 // defaultRegistry is the name under which Docker keeps credentials for images
@@ -90,7 +116,7 @@ const defaultRegistry = "index.docker.io"
 
 // add puts a credential under its location: a registry, or a part of one. A
 // scheme is ignored, and so is the version of the registry's interface.
-func (k *Keyring) add(location string, auth *runtimeapi.AuthConfig) error {
+func (k *Keyring) add(location string, cred Credential) error {
 	if !strings.HasPrefix(location, "http://") && !strings.HasPrefix(location, "https://") {
 		location = "https://" + location
 	}
@@ -108,7 +134,7 @@ func (k *Keyring) add(location string, auth *runtimeapi.AuthConfig) error {
 	if p == "/" {
 		p = ""
 	}
-	k.entries = append(k.entries, ringEntry{host: u.Host, path: p, auth: auth})
+	k.entries = append(k.entries, ringEntry{host: u.Host, path: p, cred: cred})
 	// The most specific first; of equals, the one that was added first.
 	slices.SortStableFunc(k.entries, func(a, b ringEntry) int {
 		return cmp.Compare(len(b.host)+len(b.path), len(a.host)+len(a.path))
@@ -118,12 +144,12 @@ func (k *Keyring) add(location string, auth *runtimeapi.AuthConfig) error {
 
 // Lookup returns what matches a repository, the most specific first. Credentials
 // for Docker's registry are only used when nothing else matches.
-func (k *Keyring) Lookup(repository string) []*runtimeapi.AuthConfig {
+func (k *Keyring) Lookup(repository string) []Credential {
 	host, p, _ := strings.Cut(repository, "/")
-	var out []*runtimeapi.AuthConfig
+	var out []Credential
 	for _, e := range k.entries {
 		if matches(e, host, "/"+p) {
-			out = append(out, e.auth)
+			out = append(out, e.cred)
 		}
 	}
 	if len(out) > 0 || host != "docker.io" && host != defaultRegistry {
@@ -131,10 +157,17 @@ func (k *Keyring) Lookup(repository string) []*runtimeapi.AuthConfig {
 	}
 	for _, e := range k.entries {
 		if e.host == defaultRegistry && e.path == "" {
-			out = append(out, e.auth)
+			out = append(out, e.cred)
 		}
 	}
 	return out
+}
+
+// Match reports whether a pattern, as plugins and their configuration name
+// registries and parts of them, covers a repository.
+func Match(pattern, repository string) bool {
+	var k Keyring
+	return k.add(pattern, Credential{}) == nil && len(k.Lookup(repository)) > 0
 }
 
 // matches compares label by label, so that *.example.com is not a.b.example.com;

@@ -40,7 +40,7 @@ func TestLookup(t *testing.T) {
 			var k Keyring
 			for _, l := range tc.locations {
 				// A location that is no address is refused; it matches nothing.
-				_ = k.add(l, &runtimeapi.AuthConfig{Username: l})
+				_ = k.add(l, Credential{Auth: &runtimeapi.AuthConfig{Username: l}})
 			}
 			repo, err := repository(tc.image)
 			if err != nil {
@@ -48,7 +48,7 @@ func TestLookup(t *testing.T) {
 			}
 			var got []string
 			for _, a := range k.Lookup(repo) {
-				got = append(got, a.Username)
+				got = append(got, a.Auth.Username)
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("Lookup(%s) = %q, want %q", tc.image, got, tc.want)
@@ -76,7 +76,7 @@ func TestDockerConfig(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var k Keyring
-			err := k.addConfig([]byte(tc.raw), tc.legacy)
+			err := k.addConfig([]byte(tc.raw), tc.legacy, nil)
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Errorf("error = %v, want %s", err, tc.err)
@@ -84,7 +84,7 @@ func TestDockerConfig(t *testing.T) {
 				return
 			}
 			got := k.Lookup("r.io/a")
-			if err != nil || len(got) != 1 || got[0].Username != tc.user || got[0].Password != tc.pw {
+			if err != nil || len(got) != 1 || got[0].Auth.Username != tc.user || got[0].Auth.Password != tc.pw {
 				t.Errorf("Lookup = %v, %v; want %s %s", got, err, tc.user, tc.pw)
 			}
 		})
@@ -96,7 +96,7 @@ func FuzzDockerConfig(f *testing.F) {
 	f.Add([]byte(`{"auths":{"*.[":{"username":"u"}}}`), "docker.io/library/busybox")
 	f.Fuzz(func(t *testing.T, raw []byte, image string) {
 		var k Keyring
-		if k.addConfig(raw, false) == nil {
+		if k.addConfig(raw, false, nil) == nil {
 			k.Lookup(image)
 		}
 	})
@@ -121,7 +121,7 @@ func TestNodeFiles(t *testing.T) {
 		if len(got) == 0 {
 			return "", err
 		}
-		return got[0].Username, err
+		return got[0].Auth.Username, err
 	}
 	expect := func(want string, wantErr bool) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
 // maxConfig bounds a file of credentials; a Secret cannot be larger either.
@@ -48,9 +49,9 @@ func (d dockerEntry) credential() (*runtimeapi.AuthConfig, error) {
 }
 
 // addConfig adds what a config.json holds, or with legacy set a .dockercfg,
-// which is the same without what stands around it. Errors never quote the
-// content: it is secret.
-func (k *Keyring) addConfig(raw []byte, legacy bool) error {
+// which is the same without what stands around it. from is the secret that holds
+// it, nil for the node's own. Errors never quote the content: it is secret.
+func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 	entries := map[string]dockerEntry{}
 	var err error
 	if legacy {
@@ -74,7 +75,11 @@ func (k *Keyring) addConfig(raw []byte, legacy bool) error {
 		if err != nil {
 			return fmt.Errorf("registry %s: %w", location, err)
 		}
-		if err := k.add(location, auth); err != nil {
+		cred := Credential{Auth: auth}
+		if from != nil {
+			cred.Secret = &v1beta1.ImagePullSecret{UID: string(from.UID), Namespace: from.Namespace, Name: from.Name, CredentialHash: Hash(auth)}
+		}
+		if err := k.add(location, cred); err != nil {
 			return err
 		}
 	}
@@ -85,9 +90,9 @@ func (k *Keyring) addConfig(raw []byte, legacy bool) error {
 func (k *Keyring) addSecret(s *v1.Secret) error {
 	var err error
 	if raw, ok := s.Data[v1.DockerConfigJsonKey]; ok && s.Type == v1.SecretTypeDockerConfigJson {
-		err = k.addConfig(raw, false)
+		err = k.addConfig(raw, false, s)
 	} else if raw, ok := s.Data[v1.DockerConfigKey]; ok && s.Type == v1.SecretTypeDockercfg {
-		err = k.addConfig(raw, true)
+		err = k.addConfig(raw, true, s)
 	}
 	if err != nil {
 		return fmt.Errorf("read image pull secret %s/%s: %w", s.Namespace, s.Name, err)
@@ -116,7 +121,7 @@ func DefaultNodeFiles(rootDir string) NodeFiles {
 }
 
 // Credentials implements [Source].
-func (n NodeFiles) Credentials(_ context.Context, _ *v1.Pod, repository string) ([]*runtimeapi.AuthConfig, error) {
+func (n NodeFiles) Credentials(_ context.Context, _ *v1.Pod, repository string) ([]Credential, error) {
 	var problems []error
 	for _, kind := range []struct {
 		dirs   []string
@@ -134,7 +139,7 @@ func (n NodeFiles) Credentials(_ context.Context, _ *v1.Pod, repository string) 
 			}
 			var ring Keyring
 			if err == nil {
-				err = ring.addConfig(raw, kind.legacy)
+				err = ring.addConfig(raw, kind.legacy, nil)
 			}
 			if err != nil {
 				problems = append(problems, fmt.Errorf("read %s: %w", p, err))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
@@ -27,6 +28,20 @@ type secrets interface {
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
+// Records remembers with which credentials images were pulled, so that a pod
+// does not get at an image that it could not have pulled itself.
+type Records interface {
+	// MustPull reports whether a pod may use an image that is there only after
+	// pulling it. held are the credentials that the pod has; it is only called if
+	// they matter.
+	MustPull(image, ref string, held func() ([]Credential, error)) bool
+	// Pulling is called before a pull, and either Pulled or Failed after it. A
+	// Credential without Auth is a pull that needed none.
+	Pulling(image string) error
+	Pulled(image, ref string, with Credential)
+	Failed(image string)
+}
+
 // Config holds what a Manager is built from. Fields are required unless their
 // comment says otherwise.
 type Config struct {
@@ -38,6 +53,10 @@ type Config struct {
 	// Parallel is how many images are pulled at a time; 0 is any number, 1 one
 	// after the other.
 	Parallel int
+	// Records remembers with what images were pulled; nil: what is on the node is
+	// for all its pods.
+	Records  Records
+	Registry prometheus.Registerer // nil: nothing is counted
 	// QPS and Burst bound how many pulls begin in a second; pulls beyond wait.
 	// A QPS of 0 is no bound.
 	QPS   float64
@@ -86,13 +105,14 @@ const fresh = 30 * time.Second
 
 // Manager fetches images. It is safe for concurrent use.
 type Manager struct {
-	cfg    Config
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	pulls  *semaphore.Weighted // nil: no bound
-	rate   *rate.Limiter       // nil: no bound
-	reads  singleflight.Group  // of images that several wishes ask for
+	cfg     Config
+	metrics metrics
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	pulls   *semaphore.Weighted // nil: no bound
+	rate    *rate.Limiter       // nil: no bound
+	reads   singleflight.Group  // of images that several wishes ask for
 
 	mu       sync.Mutex
 	closed   bool
@@ -130,8 +150,12 @@ type wish struct {
 }
 
 // New makes a manager. Work begins with the first wish.
-func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg, wishes: map[key]*wish{}, backoffs: map[backoffKey]backoff{}}
+func New(cfg Config) (*Manager, error) {
+	counts, err := newMetrics(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{cfg: cfg, metrics: counts, wishes: map[key]*wish{}, backoffs: map[backoffKey]backoff{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	if cfg.Parallel > 0 {
 		m.pulls = semaphore.NewWeighted(int64(cfg.Parallel))
@@ -139,7 +163,7 @@ func New(cfg Config) *Manager {
 	if cfg.QPS > 0 {
 		m.rate = rate.NewLimiter(rate.Limit(cfg.QPS), max(cfg.Burst, 1))
 	}
-	return m
+	return m, nil
 }
 
 // Run waits for ctx to end and then ends all work.

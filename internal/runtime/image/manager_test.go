@@ -136,7 +136,10 @@ func inTime(t *testing.T, setup func(*Config), test func(t *testing.T, r *rig)) 
 		if setup != nil {
 			setup(&cfg)
 		}
-		r.Manager = New(cfg)
+		var err error
+		if r.Manager, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		r.stop = cancel
 		done := make(chan error, 1)

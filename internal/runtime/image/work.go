@@ -30,7 +30,15 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 		m.fail(ctx, w, pod.EventInspectFailed, &Error{pod.ReasonImageInspectError, fmt.Sprintf("Failed to inspect image %q: %v", req.Image, cri.Cause(err))})
 		return
 	}
-	switch decide(policyFor(req.Policy, req.Image), have != nil, done) {
+	policy := policyFor(req.Policy, req.Image)
+	next := decide(policy, have != nil, done)
+	if next == use && !done && m.mustPull(ctx, req, have.Id) {
+		next = decide(policy, false, done)
+	}
+	if !done {
+		m.metrics.ensured(policy, have != nil, next)
+	}
+	switch next {
 	case use:
 		if !done {
 			m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", req.Image))
@@ -96,8 +104,15 @@ func (m *Manager) pull(ctx context.Context, w *wish, spec *runtimeapi.ImageSpec)
 	} else {
 		size = img.GetSize()
 	}
+	m.metrics.pulled(took, size)
 	m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, pulledMessage(req.Image, took, m.cfg.Now().Sub(wanted), size))
 	m.succeed(ctx, w, ref)
+}
+
+// mustPull reports whether the pod has to show that it may have an image that is
+// there. That may take a while: plugins are asked for credentials.
+func (m *Manager) mustPull(ctx context.Context, req Request, ref string) bool {
+	return m.cfg.Records != nil && m.cfg.Records.MustPull(req.Image, ref, func() ([]Credential, error) { return m.credentials(ctx, req) })
 }
 
 // pullInTurn waits for its turn and pulls, with one credential after the other.
@@ -117,14 +132,27 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 			return "", 0, err
 		}
 	}
+	if m.cfg.Records != nil {
+		if err := m.cfg.Records.Pulling(req.Image); err != nil {
+			return "", 0, fmt.Errorf("record that image %q is pulled: %w", req.Image, err)
+		}
+		defer func() {
+			if err != nil {
+				m.cfg.Records.Failed(req.Image)
+			}
+		}()
+	}
 	start := m.cfg.Now()
 	if len(creds) == 0 {
-		creds = []*runtimeapi.AuthConfig{nil}
+		creds = []Credential{{}}
 	}
 	var errs []string
-	for _, auth := range creds {
-		resp, err := m.cfg.Runtime.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: auth, SandboxConfig: sandboxConfig(req.Pod)})
+	for _, cred := range creds {
+		resp, err := m.cfg.Runtime.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: cred.Auth, SandboxConfig: sandboxConfig(req.Pod)})
 		if err == nil {
+			if m.cfg.Records != nil {
+				m.cfg.Records.Pulled(req.Image, resp.ImageRef, cred)
+			}
 			return resp.ImageRef, m.cfg.Now().Sub(start), nil
 		}
 		if ctx.Err() != nil {
