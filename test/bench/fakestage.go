@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/test/kit/apiproxy"
+	"keelson/test/kit/fakeapi"
+	"keelson/test/kit/fakecri"
+	"keelson/test/rig"
+)
+
+// onFakes names the ground of figures that are the kubelet's own.
+const onFakes = "fake runtime, fake API"
+
+// fakeStage is a kubelet between a runtime and an API server that take no time:
+// what is left is its own.
+type fakeStage struct {
+	node    string
+	runtime *fakecri.Runtime
+	api     *fakeapi.Server
+	proxy   *apiproxy.Proxy
+	http    *httptest.Server
+	client  kubernetes.Interface
+	rig     *rig.Rig
+	kubelet *rig.Kubelet
+	watch   *podWatch
+}
+
+// fakeOptions are what scenes want different.
+type fakeOptions struct {
+	runtime fakecri.Options
+	before  func(*fakecri.Runtime)
+	edit    func(*kubeletconfig.KubeletConfiguration)
+}
+
+// onFakeStage plays on a stage made for one kubelet and takes it away.
+func (r *run) onFakeStage(ctx context.Context, c contender, o fakeOptions, play func(context.Context, *fakeStage) error) (err error) {
+	s := &fakeStage{api: fakeapi.New()}
+	if s.rig, err = rig.Open(ctx, rig.Config{Purpose: "bench", Parts: r.cfg.Parts, Log: r.cfg.Log}); err != nil {
+		return err
+	}
+	defer closing(&err, s.rig.Close)
+	s.node = s.rig.Name
+	s.runtime = fakecri.New(o.runtime)
+	s.runtime.AddImage(fakecri.Image{Name: podImage, Local: true})
+	if o.before != nil {
+		o.before(s.runtime)
+	}
+	socket := filepath.Join(s.rig.Dir, "fake.sock")
+	if err := s.runtime.Listen(socket); err != nil {
+		return err
+	}
+	defer s.runtime.Close()
+
+	s.proxy = apiproxy.New(s.api)
+	s.http = httptest.NewUnstartedServer(s.proxy)
+	s.http.EnableHTTP2 = true
+	s.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.http.StartTLS()
+	defer s.http.Close()
+	// Before the server closes, which waits for its requests.
+	defer s.http.CloseClientConnections()
+	s.client = s.api.Client()
+	if s.watch, err = watchPods(ctx, s.client, "default"); err != nil {
+		return err
+	}
+	defer s.watch.close()
+
+	kubeconfig := filepath.Join(s.rig.Dir, "fake.kubeconfig")
+	if err := s.writeKubeconfig(kubeconfig); err != nil {
+		return err
+	}
+	start, cancel := within(ctx, 90*time.Second)
+	defer cancel()
+	s.kubelet, err = s.rig.StartKubelet(start, rig.KubeletConfig{
+		Binary: c.binary, Endpoint: "unix://" + socket, Standalone: true, Flags: []string{"--kubeconfig=" + kubeconfig},
+		Edit: func(k *kubeletconfig.KubeletConfiguration) {
+			k.MaxPods = 1200
+			k.StaticPodPath = ""
+			if o.edit != nil {
+				o.edit(k)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer s.kubelet.Stop()
+	if err := s.untilNodeReady(start); err != nil {
+		return err
+	}
+	r.say("%s kubelet is up", c.who)
+	defer r.logCalls(c, s) // also when something went wrong
+	return play(ctx, s)
+}
+
+func (s *fakeStage) writeKubeconfig(file string) error {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["fake"] = &clientcmdapi.Cluster{Server: s.http.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})}
+	c.AuthInfos["node"] = &clientcmdapi.AuthInfo{Token: "node"}
+	c.Contexts["fake"] = &clientcmdapi.Context{Cluster: "fake", AuthInfo: "node"}
+	c.CurrentContext = "fake"
+	return clientcmd.WriteToFile(*c, file)
+}
+
+// untilNodeReady asks the store again and again: it is in this process.
+func (s *fakeStage) untilNodeReady(ctx context.Context) error {
+	for {
+		if n := s.api.Node(s.node); n != nil && rig.NodeReady(n) {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("wait for node %s: %w", s.node, context.Cause(ctx))
+		}
+	}
+}
+
+// create makes pods, all at once, and returns their names.
+func create(ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod) ([]string, error) {
+	names := make([]string, len(pods))
+	errs := make(chan error, len(pods))
+	slots := make(chan struct{}, 16)
+	for i, p := range pods {
+		names[i] = p.Name
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs <- createOne(ctx, client, p)
+		}()
+	}
+	var failed error
+	for range pods {
+		if err := <-errs; err != nil {
+			failed = err
+		}
+	}
+	return names, failed
+}
