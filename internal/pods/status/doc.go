@@ -4,7 +4,8 @@
 // [Project] is pure: the specification, what the runtime holds and what the
 // probes found go in, an API status comes out. The [Writer] sends it: the
 // statuses of different pods in parallel, those of one pod in order, each as one
-// PATCH with no read before it, and only when something changed. When a pod is
+// PATCH with no read before it, and only when something changed. News that nobody
+// acts on wait a moment for what follows, see [pressing]. When a pod is
 // finished and its deletion was asked for, the writer deletes the API object
 // after its last status has arrived.
 //

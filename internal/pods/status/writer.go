@@ -49,7 +49,11 @@ type entry struct {
 	ref     pod.Ref // of the API object; zero when there is none
 	status  v1.PodStatus
 	stored  v1.PodStatus // as far as it is known
+	told    v1.PodStatus // the last of our own that the API server took
 	sent    bool         // the API server has status
+	going   bool         // the API object is being deleted
+	held    *time.Timer  // runs while what is to be sent may wait for more; nil: not begun
+	ripe    bool         // it has waited long enough
 	remove  bool         // the API object is to be deleted once status was sent
 	removed bool
 	queued  bool
@@ -76,7 +80,7 @@ func (w *Writer) Publish(f Facts) {
 	defer w.mu.Unlock()
 	e, known := w.entries[f.Pod.UID]
 	if !known {
-		e = &entry{uid: f.Pod.UID, status: f.stored(), sent: true}
+		e = &entry{uid: f.Pod.UID, status: f.stored(), told: f.stored(), sent: true}
 		w.entries[f.Pod.UID] = e
 	}
 	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
@@ -86,8 +90,9 @@ func (w *Writer) Publish(f Facts) {
 		if ref := pod.RefOf(o); ref != e.ref {
 			changed = changed || e.ref.UID != "" || pod.IsStatic(f.Pod) // a new mirror has no status yet
 			e.ref, e.removed = ref, false
-			e.stored = o.Status
+			e.stored, e.told = o.Status, o.Status
 		}
+		e.going = o.DeletionTimestamp != nil
 		if f.Finished && !pod.IsStatic(f.Pod) && o.DeletionTimestamp != nil && ended(next.Phase) && !e.removed {
 			e.remove = true
 		}
@@ -123,12 +128,29 @@ func (w *Writer) enqueueLocked(e *entry) {
 	if w.cfg.API == nil || e.ref.UID == "" || e.queued || e.busy || e.gone || e.sent && !e.remove {
 		return
 	}
+	if !e.ripe && !e.remove && !pressing(e.told, e.status, e.going) {
+		w.holdLocked(e)
+		return
+	}
 	e.queued = true
 	w.queue = append(w.queue, e)
 	select {
 	case w.work <- struct{}{}:
 	default:
 	}
+}
+
+// holdLocked lets what is to be sent wait for more of it, once.
+func (w *Writer) holdLocked(e *entry) {
+	if e.held != nil {
+		return
+	}
+	e.held = time.AfterFunc(hold, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e.ripe = true
+		w.enqueueLocked(e)
+	})
 }
 
 // Run sends until ctx ends.
@@ -178,7 +200,11 @@ func (w *Writer) next() *entry {
 func (w *Writer) send(ctx context.Context, e *entry) {
 	w.mu.Lock()
 	ref, status, stored, unsent, remove := e.ref, e.status, e.stored, !e.sent, e.remove
-	e.sent = true
+	e.sent, e.ripe = true, false
+	if e.held != nil {
+		e.held.Stop()
+		e.held = nil
+	}
 	w.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
@@ -207,7 +233,7 @@ func (w *Writer) patch(ctx context.Context, ref pod.Ref, stored, status v1.PodSt
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.ref == ref {
-		e.stored = p.Status
+		e.stored, e.told = p.Status, status
 	}
 	return nil
 }
@@ -250,6 +276,7 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		time.AfterFunc(e.pause, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			e.ripe = true
 			w.enqueueLocked(e)
 		})
 		return

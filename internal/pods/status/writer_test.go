@@ -1,0 +1,199 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// server keeps what it is sent, as the API server does.
+type server struct {
+	mu    sync.Mutex
+	begin time.Time
+	wrote []write
+	gone  []string
+	fail  error // the next write
+}
+
+type write struct {
+	after  time.Duration
+	status v1.PodStatus
+}
+
+func (s *server) PatchPodStatus(_ context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail; err != nil {
+		s.fail = nil
+		return nil, err
+	}
+	p := &v1.Pod{}
+	if err := json.Unmarshal(patch, p); err != nil {
+		return nil, err
+	}
+	s.wrote = append(s.wrote, write{time.Since(s.begin), p.Status})
+	return p, nil
+}
+
+func (s *server) DeletePod(_ context.Context, namespace, name string, opts metav1.DeleteOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = append(s.gone, name)
+	return nil
+}
+
+// writing runs a test in virtual time with a writer at work.
+func writing(t *testing.T, f func(t *testing.T, s *server, w *Writer)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := &server{begin: time.Now()}
+		w := NewWriter(Config{API: s, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		f(t, s, w)
+	})
+}
+
+// facts of a pod of one container, which is in the given state, if any.
+func facts(cs ...pod.Container) Facts {
+	f := simple(v1.RestartPolicyAlways, cs...)
+	f.Pod.Name, f.Pod.Namespace, f.Started = "p", "default", time.Now()
+	return f
+}
+
+var (
+	created = pod.Container{ID: "1", State: pod.StateCreated}
+	running = pod.Container{ID: "1", State: pod.StateRunning}
+	crashed = pod.Container{ID: "1", State: pod.StateExited, ExitCode: 3, Reason: "Error"}
+)
+
+func TestAStartIsOneWriteWhenItIsQuick(t *testing.T) {
+	writing(t, func(t *testing.T, s *server, w *Writer) {
+		w.Publish(facts())
+		time.Sleep(hold / 2)
+		w.Publish(facts(created))
+		w.Publish(facts(running))
+		synctest.Wait()
+		if len(s.wrote) != 1 || s.wrote[0].after != hold/2 || !isTrue(s.wrote[0].status.Conditions, v1.PodReady) {
+			t.Errorf("wrote %v, want one status, Ready, at once when it was", s.wrote)
+		}
+		time.Sleep(time.Minute)
+		if len(s.wrote) != 1 {
+			t.Errorf("wrote %d statuses, the later ones with nothing new", len(s.wrote))
+		}
+	})
+}
+
+func TestASlowStartIsShownOnTheWay(t *testing.T) {
+	writing(t, func(t *testing.T, s *server, w *Writer) {
+		w.Publish(facts())
+		time.Sleep(hold / 2)
+		w.Publish(facts(created)) // does not make the wait longer
+		time.Sleep(time.Minute)
+		if len(s.wrote) != 1 || s.wrote[0].after != hold || s.wrote[0].status.Phase != v1.PodPending {
+			t.Errorf("wrote %v, want a pending status after %v", s.wrote, hold)
+		}
+		w.Publish(facts(running))
+		synctest.Wait()
+		if len(s.wrote) != 2 || s.wrote[1].after != hold/2+time.Minute {
+			t.Errorf("wrote %v, want Ready at once", s.wrote)
+		}
+	})
+}
+
+func TestADeletionIsOneWriteWhenItIsQuick(t *testing.T) {
+	writing(t, func(t *testing.T, s *server, w *Writer) {
+		w.Publish(facts(running))
+		synctest.Wait()
+		f := facts(crashed)
+		f.Pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		f.Going = true
+		w.Publish(f)
+		synctest.Wait()
+		if len(s.wrote) != 1 {
+			t.Errorf("wrote %d statuses while the pod went", len(s.wrote)-1)
+		}
+		f.Down, f.Finished = true, true
+		f.Have.Sandboxes[0].Ready = false
+		w.Publish(f)
+		synctest.Wait()
+		if len(s.wrote) != 2 || !ended(s.wrote[1].status.Phase) || !slices.Equal(s.gone, []string{f.Pod.Name}) {
+			t.Errorf("wrote %v, deleted %v; want the last status and then the deletion", s.wrote, s.gone)
+		}
+	})
+}
+
+func TestAWriteThatFailsIsTriedAgainWithTheLatest(t *testing.T) {
+	writing(t, func(t *testing.T, s *server, w *Writer) {
+		s.fail = context.DeadlineExceeded
+		w.Publish(facts(running))
+		synctest.Wait()
+		w.Publish(facts(crashed))
+		time.Sleep(time.Minute)
+		if len(s.wrote) != 1 || s.wrote[0].status.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("wrote %v, want the end of the container, once", s.wrote)
+		}
+	})
+}
+
+func TestPressing(t *testing.T) {
+	status := func(phase v1.PodPhase, edit ...func(*v1.PodStatus)) v1.PodStatus {
+		s := v1.PodStatus{Phase: phase}
+		for _, e := range edit {
+			e(&s)
+		}
+		return s
+	}
+	isReady := func(s *v1.PodStatus) { s.Conditions = []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)} }
+	waiting := func(reason string) func(*v1.PodStatus) {
+		return func(s *v1.PodStatus) {
+			s.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+	over := func(code int32) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: "a", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+	}
+	for _, c := range []struct {
+		name      string
+		told, now v1.PodStatus
+		deleting  bool
+		want      bool
+	}{
+		{"a pod that was just heard of", status(""), status(v1.PodPending, waiting("ContainerCreating")), false, false},
+		{"an address", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.PodIP = "10.0.0.1" }), false, false},
+		{"all containers run", status(v1.PodPending), status(v1.PodRunning), false, true},
+		{"ready", status(v1.PodRunning), status(v1.PodRunning, isReady), false, true},
+		{"not ready any more", status(v1.PodRunning, isReady), status(v1.PodRunning), false, true},
+		{"not ready any more, but being deleted", status(v1.PodRunning, isReady), status(v1.PodRunning), true, false},
+		{"over", status(v1.PodRunning, isReady), status(v1.PodSucceeded), true, true},
+		{"an image that cannot be pulled", status(v1.PodPending, waiting("ContainerCreating")), status(v1.PodPending, waiting("ErrImagePull")), false, true},
+		{"the same trouble again", status(v1.PodPending, waiting("ErrImagePull")), status(v1.PodPending, waiting("ErrImagePull")), false, false},
+		{"a container that ended", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) { s.ContainerStatuses = []v1.ContainerStatus{over(0)} }), false, true},
+		{"an init container that is done", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(0)} }), false, false},
+		{"an init container that failed", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(1)} }), false, true},
+		{"an ephemeral container that runs", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) {
+			s.EphemeralContainerStatuses = []v1.ContainerStatus{{Name: "d", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+		}), false, true},
+		{"an eviction", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) { s.Reason = "Evicted" }), false, true},
+	} {
+		if got := pressing(c.told, c.now, c.deleting); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
