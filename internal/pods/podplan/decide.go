@@ -300,6 +300,9 @@ func probeGrace(p *v1.Pod, probe *v1.Probe) time.Duration {
 // restart starts an ended container again once its back-off is over.
 func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	in := &d.in
+	if _, busy := in.Busy[spec.Name]; busy {
+		return // the back-off is that of the instance that is being started
+	}
 	if until := in.Backoff[spec.Name].Until(c.FinishedAt, cmp.Or(in.Limits, DefaultBackoff)); in.Now.Before(until) {
 		if d.plan.Held == nil {
 			d.plan.Held = map[string]time.Time{}

@@ -129,6 +129,10 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	w.known = known
 	w.vanished = !known
+	// What is under way is asked before what there is: a task that ends in between
+	// counts as under way, and its end wakes the worker again. The other way round
+	// its effect would be missing, and it would be started twice.
+	busy := w.underWay()
 	have, read := cfg.Observed.Get(w.uid)
 	if !read {
 		// The runtime has something of the pod that could not be read yet. To act
@@ -149,7 +153,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.begin(now, have)
 	}
 	next = w.judge(ctx, now, have)
-	in := w.input(now, have)
+	in := w.input(now, have, busy)
 	plan := podplan.Decide(in)
 	if w.askImages(&plan) {
 		in.Images = w.imageFacts()
@@ -159,7 +163,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	w.announce(now, plan)
 	w.do(ctx, tasks, plan, have)
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
-	w.publish(have, finished)
+	w.publish(have, busy, finished)
 	w.measure(now, have, plan.Stopped)
 	if finished && w.leaveNothing(ctx, tasks, have) {
 		w.forget()
@@ -283,10 +287,21 @@ func (w *worker) evict(grace time.Duration, reason, message string) {
 	w.poke()
 }
 
+// underWay are the tasks that have not ended yet, by target.
+func (w *worker) underWay() map[string]podplan.Task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	busy := make(map[string]podplan.Task, len(w.tasks))
+	for target, t := range w.tasks {
+		busy[target] = podplan.Task{Verb: t.verb, Deadline: t.deadline}
+	}
+	return busy
+}
+
 // input gathers what the decision goes by.
-func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
+func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Images: w.imageFacts(), Limits: cfg.Backoff}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()
@@ -306,6 +321,11 @@ func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
 				in.Probes[c.ID] = podplan.Probe{Started: r.Started, StartupFailed: r.StartupFailed, LivenessFailed: r.LivenessFailed}
 			}
 		}
+		for target, t := range busy {
+			if c, ok := have.Latest(target); ok && t.Verb == podplan.Start && hooked(w.spec, target) {
+				in.Probes[c.ID] = podplan.Probe{} // what waits for the hook goes on waiting
+			}
+		}
 		in.LogAttempts = w.logAttempts(have)
 	}
 	w.mu.Lock()
@@ -313,13 +333,6 @@ func (w *worker) input(now time.Time, have pod.Runtime) podplan.Input {
 	if w.going != nil {
 		g := *w.going
 		in.Going = &g
-	}
-	in.Busy = make(map[string]podplan.Task, len(w.tasks))
-	for target, t := range w.tasks {
-		in.Busy[target] = podplan.Task{Verb: t.verb, Deadline: t.deadline}
-		if c, ok := have.Latest(target); ok && t.verb == podplan.Start && hooked(w.spec, target) {
-			in.Probes[c.ID] = podplan.Probe{} // what waits for the hook goes on waiting
-		}
 	}
 	in.RetryAt = make(map[string]time.Time, len(w.retries))
 	for target, r := range w.retries {
@@ -463,8 +476,9 @@ func (w *worker) announce(now time.Time, plan podplan.Plan) {
 // podTag names a pod in messages, as readers of events know it.
 func podTag(p *v1.Pod) string { return pod.FullName(p) + "(" + string(p.UID) + ")" }
 
-// publish hands the facts of the pod's status on.
-func (w *worker) publish(have pod.Runtime, finished bool) {
+// publish hands the facts of the pod's status on. What was under way when have
+// was read may have had effects since.
+func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finished bool) {
 	if w.spec == nil || !w.known {
 		return
 	}
@@ -473,10 +487,10 @@ func (w *worker) publish(have pod.Runtime, finished bool) {
 	for _, c := range have.Containers {
 		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
 	}
-	w.mu.Lock()
-	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
-	for target, t := range w.tasks {
-		switch t.verb {
+	now := w.underWay() // and what this turn has started
+	maps.Copy(now, busy)
+	for target, t := range now {
+		switch t.Verb {
 		case podplan.RunSandbox:
 			f.Down = false
 		case podplan.Start:
@@ -486,6 +500,8 @@ func (w *worker) publish(have pod.Runtime, finished bool) {
 			}
 		}
 	}
+	w.mu.Lock()
+	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
 	w.mu.Unlock()
 	w.s.cfg.Status.Publish(f)
 }
