@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,7 @@ var _ pod.Events = (*Events)(nil)
 type Events struct {
 	cfg   EventsConfig
 	queue chan *corev1.Event
+	last  atomic.Int64 // the moment of the latest event, in nanoseconds
 }
 
 // EventsConfig holds what Events are built from. Every field is required.
@@ -59,11 +61,23 @@ func (e *Events) Node(eventType, reason, message string) {
 }
 
 func (e *Events) record(ref corev1.ObjectReference, eventType, reason, message string) {
-	event := newEvent(ref, e.cfg.Node, eventType, reason, message, time.Now())
+	event := newEvent(ref, e.cfg.Node, eventType, reason, message, e.moment())
 	select {
 	case e.queue <- event:
 	default:
 		e.cfg.Log.Debug("event dropped, too many wait", "object", ref.Namespace+"/"+ref.Name, "reason", reason, "message", message)
+	}
+}
+
+// moment is now, or a little later: events are named by their moment, and of two
+// of one name the second would be lost.
+func (e *Events) moment() time.Time {
+	for {
+		last := e.last.Load()
+		next := max(time.Now().UnixNano(), last+1)
+		if e.last.CompareAndSwap(last, next) {
+			return time.Unix(0, next)
+		}
 	}
 }
 
