@@ -14,6 +14,7 @@ import (
 	"keelson/internal/resources/machine"
 	"keelson/internal/runtime/image"
 	"keelson/internal/runtime/image/gc"
+	"keelson/internal/runtime/image/provider"
 )
 
 // buildImages builds what fetches images, and what removes them.
@@ -23,6 +24,18 @@ func (a *agent) buildImages() error {
 		Sources: []image.Source{image.DefaultNodeFiles(a.cfg.Flags.RootDir)}, QPS: float64(*k.RegistryPullQPS), Burst: int(k.RegistryBurst), Log: a.log, Now: time.Now}
 	if a.api != nil {
 		cfg.Secrets = a.objects
+	}
+	if path := a.cfg.Flags.ImageCredentialProviderConfig; path != "" {
+		plugins := provider.Config{Path: path, BinDir: a.cfg.Flags.ImageCredentialProviderBinDir, Registry: a.metrics, Log: a.log, Now: time.Now,
+			AllowTokens: a.cfg.Gates.Enabled("KubeletServiceAccountTokenForCredentialProviders")}
+		if a.api != nil {
+			plugins.Tokens, plugins.Account = a.tokens, a.serviceAccount
+		}
+		source, err := provider.New(plugins)
+		if err != nil {
+			return err
+		}
+		cfg.Sources = append(cfg.Sources, source)
 	}
 	fetcher, err := image.New(cfg)
 	if err != nil {
@@ -36,6 +49,13 @@ func (a *agent) buildImages() error {
 		High: int(*k.ImageGCHighThresholdPercent), Low: int(*k.ImageGCLowThresholdPercent), MinAge: k.ImageMinimumGCAge.Duration,
 		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Log: a.log, Now: time.Now})
 	return err
+}
+
+// serviceAccount reads one service account from the API server.
+func (a *agent) serviceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+	var sa v1.ServiceAccount
+	err := a.api.Core().Get().Namespace(namespace).Resource("serviceaccounts").Name(name).Do(ctx).Into(&sa)
+	return &sa, err
 }
 
 // imagesInUse are the images of all containers that the runtime has, ours or

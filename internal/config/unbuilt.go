@@ -30,13 +30,14 @@ var unbuiltFields = strings.Fields(`
 // unbuiltFlags warn when they are given.
 var unbuiltFlags = strings.Fields(`
 	bootstrap-kubeconfig exit-on-lock-contention housekeeping-interval
-	image-credential-provider-bin-dir image-credential-provider-config lock-file runtime-cgroups`)
+	lock-file runtime-cgroups`)
 
 // builtGates are the gates that change something. Any other gate warns when it
 // is set against its default.
 var builtGates = strings.Fields(`
 	AllAlpha AllBeta ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
-	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages LoggingAlphaOptions PodLogsQuerySplitStreams PreventStaticPodAPIReferences
+	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+	KubeletServiceAccountTokenForCredentialProviders LoggingAlphaOptions PodLogsQuerySplitStreams PreventStaticPodAPIReferences
 	QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletServerCertificateFile RotateKubeletServerCertificate RuntimeClassInImageCriApi`)
 
 // unbuilt is one sentence about everything that was asked for and has no effect
