@@ -68,7 +68,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
 		OnNameFree:   a.desired.PokeMirrors, Log: a.log, Now: time.Now,
 	})
-	a.metrics.MustRegister(a.syncer)
+	a.metrics.MustRegister(a.syncer, a.statuses)
 	return nil
 }
 

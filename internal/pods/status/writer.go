@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,8 @@ type Config struct {
 
 // Writer publishes pod statuses.
 type Writer struct {
-	cfg Config
+	cfg         Config
+	syncSeconds prometheus.Histogram
 
 	mu      sync.Mutex
 	entries map[types.UID]*entry
@@ -51,6 +53,7 @@ type entry struct {
 	stored  v1.PodStatus // as far as it is known
 	told    v1.PodStatus // the last of our own that the API server took
 	sent    bool         // the API server has status
+	since   time.Time    // when the oldest change that is not under way was seen; zero: there is none
 	going   bool         // the API object is being deleted
 	held    *time.Timer  // runs while what is to be sent may wait for more; nil: not begun
 	ripe    bool         // it has waited long enough
@@ -70,7 +73,7 @@ const (
 
 // NewWriter makes a Writer. Nothing is sent before Run.
 func NewWriter(cfg Config) *Writer {
-	return &Writer{cfg: cfg, entries: map[types.UID]*entry{}, work: make(chan struct{}, 1)}
+	return &Writer{cfg: cfg, syncSeconds: newSyncSeconds(), entries: map[types.UID]*entry{}, work: make(chan struct{}, 1)}
 }
 
 // Publish makes the pod's status from f and has it sent if it says anything new.
@@ -99,6 +102,9 @@ func (w *Writer) Publish(f Facts) {
 	}
 	if changed {
 		e.sent = false
+		if e.since.IsZero() {
+			e.since = w.cfg.Now()
+		}
 	}
 	w.enqueueLocked(e)
 }
@@ -200,7 +206,8 @@ func (w *Writer) next() *entry {
 func (w *Writer) send(ctx context.Context, e *entry) {
 	w.mu.Lock()
 	ref, status, stored, unsent, remove := e.ref, e.status, e.stored, !e.sent, e.remove
-	e.sent, e.ripe = true, false
+	since := e.since
+	e.sent, e.ripe, e.since = true, false, time.Time{}
 	if e.held != nil {
 		e.held.Stop()
 		e.held = nil
@@ -212,6 +219,7 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	var err error
 	if unsent {
 		err = w.patch(ctx, ref, stored, status, e)
+		w.measure(e, since, err)
 	}
 	removed := false
 	if err == nil && remove {
@@ -236,6 +244,17 @@ func (w *Writer) patch(ctx context.Context, ref pod.Ref, stored, status v1.PodSt
 		e.stored, e.told = p.Status, status
 	}
 	return nil
+}
+
+// measure takes in how long a status took to arrive; one that did not goes on.
+func (w *Writer) measure(e *entry, since time.Time, err error) {
+	if err == nil {
+		w.syncSeconds.Observe(w.cfg.Now().Sub(since).Seconds())
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.since = since
 }
 
 func (w *Writer) delete(ctx context.Context, ref pod.Ref) error {
