@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -44,8 +45,11 @@ func (h *history) update(pods []sight, now time.Time) []string {
 		if s.Restarts > was.Restarts {
 			say("%s: a container was restarted, %d time(s) so far", s.Name, s.Restarts)
 		}
-		if s.Trouble != (trouble{}) && s.Trouble.Step != was.Trouble.Step {
-			say("%s: %s", s.Name, s.Trouble)
+		for _, new := range s.Troubles {
+			// The cause is worded anew at each try.
+			if !slices.ContainsFunc(was.Troubles, func(old trouble) bool { return old.Step == new.Step }) {
+				say("%s: %s", s.Name, new)
+			}
 		}
 	}
 	for name, s := range h.pods {

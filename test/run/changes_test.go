@@ -25,11 +25,14 @@ func TestHistory(t *testing.T) {
 		{"it is Ready once more", []sight{ready(with(web, func(s *sight) { s.Restarts = 1 }))}, []string{"web is Ready again"}},
 		{"another pod of the name takes its place", []sight{with(web, func(s *sight) { s.UID = "2" })}, []string{"web is replaced"}},
 		{"the new one's time counts from its own beginning", []sight{ready(with(web, func(s *sight) { s.UID = "2" }))}, []string{"web is Ready at 10.0.0.2, after 1.0 s"}},
-		{"trouble is told", []sight{with(web, func(s *sight) { s.UID = "2"; s.Trouble = trouble{"cannot start container a", "no file", "correct it"} })},
+		{"trouble is told", []sight{with(web, func(s *sight) {
+			s.UID = "2"
+			s.Troubles = []trouble{{"cannot start container a", "no file", "correct it"}}
+		})},
 			[]string{"web is not Ready any more", "web: cannot start container a\n  cause: no file\n  to do: correct it"}},
 		{"and not again when only its wording changes", []sight{with(web, func(s *sight) {
 			s.UID = "2"
-			s.Trouble = trouble{"cannot start container a", "no file, 2nd try", "correct it"}
+			s.Troubles = []trouble{{"cannot start container a", "no file, 2nd try", "correct it"}}
 		})}, nil},
 		{"a job at work", []sight{{Name: "job", UID: "3", Ready: true}}, []string{"job is new", "job is Ready", "web ends: its manifest is gone"}},
 		{"has done it", []sight{{Name: "job", UID: "3", Done: true}}, []string{"job has completed, after 1.0 s"}},

@@ -111,7 +111,7 @@ func (f *follower) sentence(line []field) string {
 	text := of["msg"]
 	for _, l := range line {
 		switch l.key {
-		case "time", "level", "msg", "uid", "source", "keepsLastGood":
+		case "time", "level", "msg", "uid", "source", "keepsLastGood", "again_in": // the last one grows
 		case "err":
 			text += ": " + l.value
 		default:

@@ -96,7 +96,7 @@ func (s *show) first(ctx context.Context) ([]sight, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.step("the kubelet answers; it is given %d manifests of %s", len(files), s.examples)
+	s.step("the kubelet answers; it is given the %d manifests of %s", len(files), s.folder())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	var pods []sight
@@ -124,7 +124,7 @@ var errPatience = errors.New("not Ready in time")
 // present shows the pods: a table, an answer, a line of a log, what to try.
 func (s *show) present(ctx context.Context, pods []sight, handed time.Time) error {
 	if len(pods) == 0 {
-		s.step("no pods: put manifests into %s", s.examples)
+		s.step("no pods: put manifests into %s", s.folder())
 	}
 	s.plain("\n" + table(pods, time.Now()) + "\n")
 	list, err := s.pods(ctx)
@@ -191,14 +191,8 @@ func (s *show) hints(address string) string {
 	var b strings.Builder
 	b.WriteString("\nTry next:\n")
 	hint := func(do, what string) { fmt.Fprintf(&b, "  %-40s %s\n", do, what) }
-	examples := s.examples
-	if wd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(wd, examples); err == nil && !strings.HasPrefix(rel, "..") {
-			examples = rel
-		}
-	}
-	hint("edit "+filepath.Join(examples, "web.yaml"), "the pod is replaced; it is said here")
-	hint("add a manifest to "+examples+"/", "with image keelson.local/demo:1: a new pod")
+	hint("edit "+filepath.Join(s.folder(), "web.yaml"), "the pod is replaced; it is said here")
+	hint("add a manifest to "+s.folder()+"/", "with image keelson.local/demo:1: a new pod")
 	if address != "" {
 		hint("curl "+address, "the same request once more")
 	}
@@ -207,6 +201,19 @@ func (s *show) hints(address string) string {
 	hint("Ctrl-C", "stops the pods and removes all of it")
 	b.WriteString("\n")
 	return b.String()
+}
+
+// folder is the examples' folder as a person here would name it.
+func (s *show) folder() string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return s.examples
+	}
+	rel, err := filepath.Rel(wd, s.examples)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return s.examples
+	}
+	return rel
 }
 
 // watch says what changes until ctx ends.

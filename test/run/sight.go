@@ -23,7 +23,7 @@ type sight struct {
 	Restarts int32
 	Started  time.Time
 	Grace    time.Duration
-	Trouble  trouble
+	Troubles []trouble
 }
 
 // settled pods have nothing left to wait for.
@@ -71,7 +71,7 @@ func look(p *v1.Pod) sight {
 		s.Counts = "failed"
 	}
 	if !s.settled() {
-		s.Trouble = findTrouble(p)
+		s.Troubles = findTroubles(p)
 	}
 	return s
 }

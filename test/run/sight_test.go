@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,32 +58,36 @@ func TestTroubleNamesStepCauseAndWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*v1.Pod)
-		want   trouble
+		want   []trouble
 	}{
-		{"a pod on its way has none", waiting("ContainerCreating", ""), trouble{}},
+		{"a pod on its way has none", waiting("ContainerCreating", ""), nil},
 		{"an image that is nowhere", waiting("ImagePullBackOff", "Back-off pulling"),
-			trouble{"cannot get image x:1 of container web", "ImagePullBackOff: Back-off pulling", doImage}},
+			[]trouble{{"cannot get image x:1 of container web", "ImagePullBackOff: Back-off pulling", doImage}}},
 		{"a start that fails", waiting("RunContainerError", "exec: no such file"),
-			trouble{"cannot start container web", "RunContainerError: exec: no such file", doManifest}},
+			[]trouble{{"cannot start container web", "RunContainerError: exec: no such file", doManifest}}},
 		{"a container that ends again and again", func(p *v1.Pod) {
 			waiting("CrashLoopBackOff", "back-off 10s")(p)
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}
-		}, trouble{"container web keeps ending", "it ended with code 3", doLog}},
+		}, []trouble{{"container web keeps ending", "it ended with code 3", doLog}}},
 		{"a sidecar of it", func(p *v1.Pod) {
 			p.Status.InitContainerStatuses[1].State.Waiting = &v1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "no key"}
-		}, trouble{"cannot start container clock", "CreateContainerConfigError: no key", doManifest}},
+		}, []trouble{{"cannot start container clock", "CreateContainerConfigError: no key", doManifest}}},
+		{"two containers, each with its own", func(p *v1.Pod) {
+			p.Status.InitContainerStatuses[1].State.Waiting = &v1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "no"}
+			waiting("InvalidImageName", "X")(p)
+		}, []trouble{{"cannot start container clock", "CreateContainerError: no", doManifest}, {"cannot get image x:1 of container web", "InvalidImageName: X", doImage}}},
 		{"a job that failed", func(p *v1.Pod) {
 			p.Status.Phase = v1.PodFailed
 			p.Status.ContainerStatuses[0].State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
-		}, trouble{"container web failed", "it ended with code 137, OOMKilled", doLog}},
+		}, []trouble{{"container web failed", "it ended with code 137, OOMKilled", doLog}}},
 		{"a pod that was refused", func(p *v1.Pod) {
 			p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
-		}, trouble{"the pod failed", "OutOfcpu: Node didn't have enough resource: cpu", doManifest}},
+		}, []trouble{{"the pod failed", "OutOfcpu: Node didn't have enough resource: cpu", doManifest}}},
 	} {
 		p := web()
 		p.Status.Conditions = nil
 		c.change(p)
-		if got := look(p).Trouble; got != c.want {
+		if got := look(p).Troubles; !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

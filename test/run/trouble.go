@@ -8,8 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// trouble says why a pod is not as it should be. The zero value: it is, or it
-// is on its way.
+// trouble says why a pod is not as it should be.
 type trouble struct {
 	Step  string // what the kubelet could not do
 	Cause string
@@ -27,9 +26,10 @@ const (
 	doLog      = "read its log, below pod-logs/ in the private folder"
 )
 
-// findTrouble finds the first thing that keeps a pod from its work. Reasons that
-// are steps on the way are none.
-func findTrouble(p *v1.Pod) trouble {
+// findTroubles finds what keeps a pod from its work. Reasons that are steps on
+// the way are none.
+func findTroubles(p *v1.Pod) (out []trouble) {
+	add := func(step, cause, do string) { out = append(out, trouble{step, cause, do}) }
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		w := c.State.Waiting
 		if w == nil {
@@ -38,22 +38,25 @@ func findTrouble(p *v1.Pod) trouble {
 		switch w.Reason {
 		case "", "PodInitializing", "ContainerCreating":
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
-			return trouble{fmt.Sprintf("cannot get image %s of container %s", c.Image, c.Name), says(w.Reason, w.Message), doImage}
+			add(fmt.Sprintf("cannot get image %s of container %s", c.Image, c.Name), says(w.Reason, w.Message), doImage)
 		case "CrashLoopBackOff":
-			return trouble{fmt.Sprintf("container %s keeps ending", c.Name), lastEnd(c), doLog}
+			add(fmt.Sprintf("container %s keeps ending", c.Name), lastEnd(c), doLog)
 		default:
-			return trouble{fmt.Sprintf("cannot start container %s", c.Name), says(w.Reason, w.Message), doManifest}
+			add(fmt.Sprintf("cannot start container %s", c.Name), says(w.Reason, w.Message), doManifest)
 		}
 	}
-	if p.Status.Phase == v1.PodFailed {
-		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
-				return trouble{fmt.Sprintf("container %s failed", c.Name), end(e), doLog}
-			}
-		}
-		return trouble{"the pod failed", says(p.Status.Reason, p.Status.Message), doManifest}
+	if p.Status.Phase != v1.PodFailed {
+		return out
 	}
-	return trouble{}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
+			add(fmt.Sprintf("container %s failed", c.Name), end(e), doLog)
+		}
+	}
+	if len(out) == 0 {
+		add("the pod failed", says(p.Status.Reason, p.Status.Message), doManifest)
+	}
+	return out
 }
 
 // lastEnd says how a container that is not running ended last.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// compileWith runs the compiler with a script in the place of the go command,
+// and returns what it told.
+func compileWith(t *testing.T, script string) (string, error) {
+	t.Helper()
+	golang := filepath.Join(t.TempDir(), "go")
+	if err := os.WriteFile(golang, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p := newProgress(out, time.Now())
+	p.said = time.Time{} // the changing line is due
+	c := compiler{golang: golang, out: "bin", tell: p}
+	failure := c.compile(t.Context())
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), failure
+}
+
+func TestCompileTellsHowFarItIs(t *testing.T) {
+	told, err := compileWith(t, `
+case $1 in
+list) echo 'go: downloading example.org/a v1.0.0' >&2; printf 'a\nb\nc\n' ;;
+build) printf 'a\nb\n' >&2 ;;
+esac`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"fetching Go modules: 1 so far\n", "fetched 1 Go modules\n", "compiled 2 packages into bin/kubelet and bin/run\n"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("not told: %q in\n%s", want, told)
+		}
+	}
+}
+
+func TestCompileSaysNothingWhenThereIsNothingToDo(t *testing.T) {
+	if told, err := compileWith(t, "echo a"); err != nil || told != "" {
+		t.Errorf("told %q, %v", told, err)
+	}
+}
+
+func TestCompileShowsTheCompilersWords(t *testing.T) {
+	_, err := compileWith(t, `[ $1 = list ] || { printf 'a\n# example.org/b\nb.go:1: undefined: x and y\n' >&2; exit 1; }`)
+	if err == nil || !strings.Contains(err.Error(), "b.go:1: undefined: x and y") || strings.Contains(err.Error(), "\na\n") {
+		t.Errorf("failed with %v; want the compiler's lines, without the packages that are fine", err)
+	}
+	_, err = compileWith(t, `echo 'go: example.org/a: no route to host' >&2; exit 1`)
+	if err == nil || !strings.Contains(err.Error(), "fetch Go modules") || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("failed with %v; want the step and the cause", err)
+	}
+}
