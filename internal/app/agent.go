@@ -83,7 +83,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	log, written := watchLog(log)
 	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
-	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.metrics.MustRegister(nodeName(cfg.NodeName), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
 	} {

@@ -10,10 +10,11 @@ import (
 	"keelson/internal/runtime/rotate"
 )
 
-// buildRotation builds what keeps logs short, unless the configuration lets
-// them grow.
+// buildRotation builds what measures logs, and what keeps them short unless the
+// configuration lets them grow.
 func (a *agent) buildRotation() error {
 	k := &a.cfg.Kubelet
+	a.metrics.MustRegister(rotate.NewUsage(k.PodLogsDir, a.runningLogs))
 	size, err := resource.ParseQuantity(k.ContainerLogMaxSize)
 	if err != nil {
 		return fmt.Errorf("read containerLogMaxSize: %w", err)
@@ -34,7 +35,7 @@ func (a *agent) runningLogs() []rotate.Log {
 		have, _ := a.observed.Get(uid)
 		for _, c := range have.Containers {
 			if c.State == pod.StateRunning && c.LogPath != "" {
-				list = append(list, rotate.Log{Container: c.ID, Path: c.LogPath})
+				list = append(list, rotate.Log{Container: c.ID, Path: c.LogPath, Pod: have.Ref, Name: c.Name})
 			}
 		}
 	}

@@ -8,6 +8,13 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
+// nodeName tells scrapers which node this is.
+func nodeName(name string) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_node_name", Help: "The name of this node, as a label", ConstLabels: prometheus.Labels{"node": name}})
+	g.Set(1)
+	return g
+}
+
 // runtimeMetrics counts the calls to the runtime under upstream's names.
 func runtimeMetrics(r prometheus.Registerer) func(method string, took time.Duration, err error) {
 	label := []string{"operation_type"}

@@ -7,6 +7,8 @@ const (
 	stampFormat      = "20060102-150405"
 	compressedSuffix = ".gz"
 	unfinishedSuffix = ".tmp"
+
+	metricUsed = "kubelet_container_log_filesystem_used_bytes"
 )
 
 // rotatedName is what a live log is renamed to.

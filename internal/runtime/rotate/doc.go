@@ -16,6 +16,8 @@
 // plain), rename the live log, have the runtime open a new one. If the runtime
 // does not, the live log gets its name back, unless there is a new one by then.
 //
+// Beside that, Usage tells scrapers how much room the logs take up.
+//
 // Whoever shares a directory of logs with a container shares it with whatever
 // that container puts there: nothing outside of the directory of all logs is
 // touched, and only regular files are.

@@ -23,26 +23,26 @@ type directory struct {
 }
 
 // open opens the directory of a log.
-func (r *Rotator) open(log Log) (*directory, error) {
-	name, err := filepath.Rel(r.cfg.Root, log.Path)
+func open(root string, log Log) (*directory, error) {
+	name, err := filepath.Rel(root, log.Path)
 	if err != nil || !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("open log %s: path is not inside %s", log.Path, r.cfg.Root)
+		return nil, fmt.Errorf("open log %s: path is not inside %s", log.Path, root)
 	}
-	all, err := os.OpenRoot(r.cfg.Root)
+	all, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, fmt.Errorf("open log directory: %w", err)
 	}
 	defer all.Close()
-	root, err := all.OpenRoot(filepath.Dir(name))
+	dir, err := all.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return nil, fmt.Errorf("open log directory: %w", err)
 	}
-	self, err := root.Open(".")
+	self, err := dir.Open(".")
 	if err != nil {
-		_ = root.Close()
+		_ = dir.Close()
 		return nil, fmt.Errorf("open log directory: %w", err)
 	}
-	return &directory{root: root, self: self, live: filepath.Base(name)}, nil
+	return &directory{root: dir, self: self, live: filepath.Base(name)}, nil
 }
 
 func (d *directory) close() {
@@ -61,7 +61,7 @@ func (d *directory) files() ([]string, error) {
 
 // clean removes what an agent left that died while it compressed.
 func (r *Rotator) clean(_ context.Context, log Log) error {
-	d, err := r.open(log)
+	d, err := open(r.cfg.Root, log)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *Rotator) clean(_ context.Context, log Log) error {
 // rotate gives a container a new log. Trouble with old files is told, but does
 // not keep the live one growing.
 func (r *Rotator) rotate(ctx context.Context, log Log) error {
-	d, err := r.open(log)
+	d, err := open(r.cfg.Root, log)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // reopener is the part of the runtime that makes new log files.
@@ -24,6 +26,8 @@ type reopener interface {
 type Log struct {
 	Container string // id
 	Path      string // absolute
+	Pod       pod.Ref
+	Name      string // the container's in its pod
 }
 
 // Config holds what a Rotator is built from. Every field is required.

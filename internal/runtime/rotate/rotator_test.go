@@ -213,7 +213,7 @@ func TestARotationInTheSameSecondWaits(t *testing.T) {
 	}
 	r.cfg.MaxFiles = 10
 	r.runtime.write(t, "1234567890")
-	d, err := r.open(r.log)
+	d, err := open(r.cfg.Root, r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
