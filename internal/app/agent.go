@@ -31,6 +31,7 @@ import (
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 	"keelson/internal/runtime/image/gc"
+	"keelson/internal/runtime/image/record"
 	"keelson/internal/runtime/rotate"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
@@ -64,6 +65,7 @@ type agent struct {
 	volumes  *volume.Manager
 	images   images
 	imageGC  *gc.Collector
+	pulls    *record.Store   // nil: what is on the node is for all its pods
 	rotator  *rotate.Rotator // nil: logs may grow
 	users    *userns.Allocator
 	runner   *container.Runner
@@ -114,6 +116,9 @@ func (a *agent) start(g *group) {
 	g.start("statuses", a.statuses.Run)
 	g.start("objects", a.objects.Run)
 	g.start("volumes", a.volumes.Run)
+	if a.pulls != nil {
+		g.start("pull records", a.pulls.Run)
+	}
 	g.start("images", a.images.Run)
 	g.start("image collection", a.imageGC.Run) // waits until it is known what is in use
 	g.start("probes", a.prober.Run)

@@ -15,6 +15,7 @@ import (
 	"keelson/internal/runtime/image"
 	"keelson/internal/runtime/image/gc"
 	"keelson/internal/runtime/image/provider"
+	"keelson/internal/runtime/image/record"
 )
 
 // buildImages builds what fetches images, and what removes them.
@@ -37,6 +38,16 @@ func (a *agent) buildImages() error {
 		}
 		cfg.Sources = append(cfg.Sources, source)
 	}
+	var onPass func([]*runtimeapi.Image, time.Time)
+	if a.cfg.Gates.Enabled("KubeletEnsureSecretPulledImages") {
+		var err error
+		a.pulls, err = record.New(record.Config{Root: a.cfg.Flags.RootDir, Images: a.listImages, Registry: a.metrics, Log: a.log, Now: time.Now,
+			Policy: record.Policy{Verify: k.ImagePullCredentialsVerificationPolicy, Allowed: k.PreloadedImagesVerificationAllowlist}})
+		if err != nil {
+			return err
+		}
+		cfg.Records, onPass = a.pulls, a.pulls.Review
+	}
 	fetcher, err := image.New(cfg)
 	if err != nil {
 		return err
@@ -45,10 +56,15 @@ func (a *agent) buildImages() error {
 	if a.cfg.Gates.Enabled("RuntimeClassInImageCriApi") {
 		a.images.handler = a.classes.Handler
 	}
-	a.imageGC, err = gc.New(gc.Config{Runtime: a.runtime, Filesystem: machine.ReadFilesystem, InUse: a.imagesInUse, After: a.observed.Synced(),
+	a.imageGC, err = gc.New(gc.Config{Runtime: a.runtime, Filesystem: machine.ReadFilesystem, InUse: a.imagesInUse, After: a.observed.Synced(), OnPass: onPass,
 		High: int(*k.ImageGCHighThresholdPercent), Low: int(*k.ImageGCLowThresholdPercent), MinAge: k.ImageMinimumGCAge.Duration,
 		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Log: a.log, Now: time.Now})
 	return err
+}
+
+func (a *agent) listImages(ctx context.Context) ([]*runtimeapi.Image, error) {
+	resp, err := a.runtime.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	return resp.GetImages(), err
 }
 
 // serviceAccount reads one service account from the API server.

@@ -1,0 +1,102 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const maxFile = 1 << 20
+
+// header is what every file begins with.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// write writes a file whole or not at all.
+func write(dir, name string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	f, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// remove removes a file; one that is gone is no error.
+func remove(dir, name string) error {
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// readAll calls take for each file of a kind. A file that cannot be read, or is
+// of another kind, is told to bad. What was left half written is removed.
+func readAll(dir, kind string, take func(name string, raw []byte) error, bad func(path string, err error)) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), ".tmp-") {
+			err = os.Remove(path)
+		} else {
+			err = readOne(path, e.Name(), kind, take)
+		}
+		if err != nil {
+			bad(path, err)
+		}
+	}
+	return nil
+}
+
+func readOne(path, name, kind string, take func(name string, raw []byte) error) error {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxFile {
+		return errors.New("not a file of records")
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var h header
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return err
+	}
+	if h.Kind != kind || h.APIVersion != apiVersion && h.APIVersion != group+"/v1alpha1" {
+		return fmt.Errorf("a %q of %q, want %s", h.Kind, h.APIVersion, kind)
+	}
+	return take(name, raw)
+}
+
+// flush has a file or directory written down. One that is gone needs none.
+func flush(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
