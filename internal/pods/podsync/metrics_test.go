@@ -64,7 +64,6 @@ func podNamed(uid types.UID, source pod.Source) *v1.Pod {
 }
 
 func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
-	parity.Proves(t, "SRV-49")
 	m := newMeasured(t)
 	web, static, lost := podNamed("web", pod.SourceAPI), podNamed("static", pod.SourceFile), podNamed("lost", pod.SourceAPI)
 	web.Spec.EphemeralContainers = []v1.EphemeralContainer{{}}
