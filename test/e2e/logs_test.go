@@ -80,7 +80,7 @@ func TestLogsAndMeasures(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/metrics": {`kubelet_running_pods 1`, `kubelet_running_containers{container_state="running"} 1`, `kubelet_desired_pods{static="true"} 1`,
 			`kubelet_active_pods{static="true"} 1`, `kubelet_working_pods{config="desired",lifecycle="sync",static="true"} 1`, `kubelet_pod_start_duration_seconds_count 1`,
-			`kubelet_evented_pleg_connection_success_count 1`},
+			`kubelet_evented_pleg_connection_success_count 1`, `kubelet_node_name{node="` + k.Node + `"} 1`, `kubelet_container_log_filesystem_used_bytes{container="main",`},
 		"/metrics/probes":   {`prober_probe_total{container="main",namespace="default",pod="` + name + `",pod_uid="`, `prober_probe_duration_seconds_count{`},
 		"/healthz?verbose":  {"[+]ping ok", "[+]log ok", "[+]syncloop ok", "healthz check passed"},
 		"/healthz/syncloop": {"ok"},
