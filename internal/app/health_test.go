@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"keelson/test/kit/parity"
 )
 
 // pipe is a log's end that may be full, or closed.
@@ -31,7 +29,6 @@ func (p *pipe) Write(b []byte) (int, error) {
 }
 
 func TestALogThatTakesNoLineIsNotHealthy(t *testing.T) {
-	parity.Proves(t, "SRV-13")
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
 		log, w := watchLog(slog.New(slog.NewTextHandler(p, nil)))

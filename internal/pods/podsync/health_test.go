@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"keelson/internal/pods/pod"
-	"keelson/test/kit/parity"
 )
 
 func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
-	parity.Proves(t, "SRV-13")
 	m := newMeasured(t)
 	m.cfg.TurnPatience = 5 * time.Minute
 	w := m.worker("web", podNamed("web", pod.SourceAPI))
