@@ -1,0 +1,56 @@
+package script
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"keelson/test/kit/parity"
+)
+
+// patience is how many seconds of virtual time a crashed agent has to bring
+// about what a scenario shows.
+const patience = 120
+
+// settles reports whether what the step shows is a state, which a crash delays
+// and must not change, and not a story of how it came about.
+func (st step) settles() bool {
+	switch st.args[0] {
+	case "status", "runtime", "left":
+		return true
+	}
+	return false
+}
+
+// The agent is killed after every single call that changes something in the
+// runtime, before it hears of the answer. The next one must bring the scenario
+// to the same end, and every instance of every container is started once, as if
+// there had been no crash.
+func TestCrashes(t *testing.T) {
+	parity.Proves(t, "LIFE-14")
+	for _, s := range scenarios(t) {
+		if !s.Crash {
+			continue
+		}
+		name := strings.TrimSuffix(filepath.Base(s.Name), ".txt")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calm := play(t, s, 0)
+			for at := 1; at <= calm.writes; at++ {
+				t.Run(fmt.Sprintf("after-%d", at), func(t *testing.T) {
+					t.Parallel()
+					got := play(t, s, at)
+					t.Logf("the agent was killed after %s", got.crashed)
+					if got.crashed == "" {
+						t.Errorf("the agent made %d calls and was not killed", got.writes)
+					}
+					if !maps.Equal(got.starts, calm.starts) {
+						t.Errorf("killed after %s: started\n%v, without a crash\n%v", got.crashed, got.starts, calm.starts)
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// link is all that connects one life of the agent with the outside: its
+// connection to the runtime and its way to the API server. Once it is cut,
+// nothing of that life gets out any more, and nothing reaches it: as far as
+// others can see, it was killed at that moment.
+type link struct {
+	runtime func() grpc.ClientConnInterface // the connection now
+	api     http.RoundTripper
+	// after is told of every runtime call that has ended, before the agent is.
+	// It may cut the link: then the agent never hears of it.
+	after func(method string)
+
+	ctx context.Context // ends when the link is cut
+	cut context.CancelFunc
+}
+
+var errCut = errors.New("the agent was killed")
+
+func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *link {
+	l := &link{runtime: runtime, api: api, after: func(string) {}}
+	l.ctx, l.cut = context.WithCancel(context.Background())
+	return l
+}
+
+// Invoke makes a runtime call.
+func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	if l.ctx.Err() == nil {
+		err := l.runtime().Invoke(ctx, method, args, reply, opts...)
+		l.after(method)
+		if l.ctx.Err() == nil {
+			return err
+		}
+	}
+	return status.Error(codes.Unavailable, errCut.Error())
+}
+
+// NewStream opens a stream of the runtime's; it breaks when the link is cut.
+func (l *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if l.ctx.Err() != nil {
+		return nil, status.Error(codes.Unavailable, errCut.Error())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(l.ctx, cancel)
+	s, err := l.runtime().NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		cancel()
+	}
+	return s, err
+}
+
+// RoundTrip makes a request to the API server.
+func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+	if l.ctx.Err() != nil {
+		return nil, errCut
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(l.ctx, cancel)
+	resp, err := l.api.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		stop()
+		cancel()
+		return nil, err
+	}
+	resp.Body = body{resp.Body, func() { stop(); cancel() }}
+	return resp, nil
+}
+
+// body, a watch perhaps, lasts until it is closed or the link is cut.
+type body struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b body) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// swap is a value that several goroutines read and one replaces.
+type swap[T any] struct {
+	mu    sync.Mutex
+	value T
+}
+
+func (s *swap[T]) get() T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value
+}
+
+func (s *swap[T]) set(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value = v
+}

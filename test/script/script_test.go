@@ -1,0 +1,159 @@
+package script
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"keelson/test/kit/parity"
+)
+
+var (
+	update = flag.Bool("update", false, "write what the scenarios show into their blocks")
+	logged = flag.Bool("log", false, "show what the agent logged, also when a scenario passes")
+)
+
+func TestMain(m *testing.M) {
+	// One of the library's handlers keeps errors a millisecond apart by the clock
+	// of the whole process, which is decades ahead of that of a bubble.
+	utilruntime.ErrorHandlers = nil
+	m.Run()
+}
+
+func scenarios(t *testing.T) []*Scenario {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*Scenario
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(f, string(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func TestScenarios(t *testing.T) {
+	for _, s := range scenarios(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(s.Name), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			parity.Proves(t, s.Rows...)
+			r := play(t, s, 0)
+			if *update && len(r.shown) == len(s.steps) {
+				if err := os.WriteFile(s.Name, []byte(s.With(r.shown)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// result is what a run came to.
+type result struct {
+	shown   []string       // by step, as far as it got
+	writes  int            // calls that changed something in the runtime
+	crashed string         // the one after which the agent died
+	starts  map[string]int // successful starts, by pod/container#attempt
+}
+
+// play runs a scenario. With crashAt it kills the agent after that many calls
+// that change something; then calls and events are not as they would be, and
+// what else is shown may take a while to be so.
+func play(t *testing.T, s *Scenario, crashAt int) result {
+	dir := nodeDir(t)
+	var res result
+	var failure, log string
+	passed := false
+	defer func() { // a bubble that fails ends the test
+		if !passed || failure != "" || *logged {
+			t.Logf("the agent's log:\n%s", log)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, s.Config)
+		w.crashAt = crashAt
+		r := &run{world: w, scenario: s, faults: map[string]fault{}}
+		if !s.Late {
+			w.start()
+		}
+		for _, st := range s.steps {
+			where := fmt.Sprintf("%s:%d: %s", s.Name, st.line+1, strings.Join(st.args, " "))
+			out, err := r.do(st)
+			for i := 0; crashAt > 0 && err == nil && out != st.want && st.settles() && i < patience; i++ {
+				time.Sleep(time.Second)
+				out, err = r.do(st)
+			}
+			res.shown = append(res.shown, out)
+			if err != nil {
+				failure = fmt.Sprintf("%s: %v", where, err)
+				break
+			}
+			if out != st.want && !*update && (crashAt == 0 || st.settles()) {
+				t.Errorf("%s shows\n%swant\n%s", where, indent(out), indent(st.want))
+			}
+		}
+		if failure != "" {
+			failure += "\nThe runtime holds:\n" + indent(w.showRuntime()) + "The last calls:\n" + indent(w.showCalls(r.look, "", true))
+		}
+		for _, b := range w.breaches() {
+			t.Errorf("%s: %s", s.Name, b)
+		}
+		w.close()
+		res.writes, res.crashed, res.starts = w.writes, w.crashed, w.starts()
+		log, passed = w.log.String(), !t.Failed()
+	})
+	if failure != "" {
+		t.Error(failure)
+	}
+	return res
+}
+
+func indent(s string) string {
+	if s == "" {
+		return "    (nothing)\n"
+	}
+	return "    " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n    ") + "\n"
+}
+
+// nodeDir is a directory for one node. The agent may make mounts below it.
+func nodeDir(t *testing.T) string {
+	if os.Geteuid() != 0 {
+		t.Skip("the agent makes mounts: this needs root")
+	}
+	dir, err := os.MkdirTemp("", "keelson-script-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+		if err != nil {
+			t.Error(err)
+		}
+		for i := len(mounts) - 1; i >= 0; i-- {
+			if err := unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount %s: %v", mounts[i].Mountpoint, err)
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

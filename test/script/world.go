@@ -1,0 +1,382 @@
+package script
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/app"
+	"keelson/internal/config"
+	"keelson/test/kit/apiproxy"
+	"keelson/test/kit/fakeapi"
+	"keelson/test/kit/fakecri"
+	"keelson/test/kit/memhttp"
+)
+
+const (
+	node      = "node1"
+	namespace = "default"
+	// latency is what every runtime call takes, so that one after another and
+	// both at once are not the same.
+	latency = time.Millisecond
+	// reviveAfter is how long a killed agent stays away in the crash test.
+	reviveAfter = time.Second
+)
+
+// world is one node with its control plane.
+type world struct {
+	t       testing.TB
+	dir     string
+	config  string // YAML of the scenario
+	log     *logBuffer
+	begin   time.Time
+	runtime *fakecri.Runtime
+	conn    swap[*grpc.ClientConn]
+	server  *fakeapi.Server
+	proxy   *apiproxy.Proxy
+	api     kubernetes.Interface // past the proxy: the user is never partitioned
+
+	mu      sync.Mutex
+	events  []event
+	sick    map[string]bool // containers whose healthy command fails, as pod/container
+	writes  int             // runtime calls so far that changed something
+	crashAt int             // the write after which the agent dies; zero: it does not
+	crashed string          // what that write was
+	twice   []string        // breaches of what always holds
+
+	life   sync.Mutex // held while the agent is started or stopped
+	agent  *agent     // nil while there is none
+	revive sync.WaitGroup
+}
+
+// agent is one life of the agent.
+type agent struct {
+	link *link
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// newWorld must be called inside the bubble. dir is the agent's own.
+func newWorld(t testing.TB, dir, configuration string) *world {
+	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}}
+	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec})
+	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
+	w.runtime.Inject(fakecri.Fault{Delay: latency})
+	w.proxy = apiproxy.New(w.noteEvents(w.server))
+	w.api = w.server.Client()
+	w.connect()
+	return w
+}
+
+// connect makes the runtime reachable.
+func (w *world) connect() {
+	conn, err := w.runtime.Dial()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if old := w.conn.get(); old != nil {
+		old.Close() // its server is gone
+	}
+	w.conn.set(conn)
+}
+
+// close ends everything that lives in the bubble.
+func (w *world) close() {
+	w.revive.Wait()
+	w.stop()
+	w.runtime.Close()
+	w.conn.get().Close() // its server is gone
+}
+
+// settings is the agent's configuration: that of every node, but for what has
+// no place in a test that is to run next to others, in virtual time.
+func (w *world) settings() (*config.Config, error) {
+	base := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///in-memory
+staticPodPath: %s
+podLogsDir: %s
+fileCheckFrequency: 1s
+resolvConf: ""
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+enableServer: false
+healthzPort: 0
+contentType: application/json
+eventRecordQPS: 0
+registryPullQPS: 0
+serializeImagePulls: false
+`, w.path("manifests"), w.path("logs"))
+	file := w.path("config.yaml")
+	if err := os.WriteFile(file, []byte(base+w.config), 0o600); err != nil {
+		return nil, err
+	}
+	args := []string{"--config=" + file, "--root-dir=" + w.path("kubelet"), "--cert-dir=" + w.path("pki"), "--hostname-override=" + node,
+		"--kubeconfig=" + w.path("in-memory")}
+	if ip := someAddress(); ip != "" {
+		args = append(args, "--node-ip="+ip)
+	}
+	return config.Load(args)
+}
+
+// someAddress is an address of this machine: nothing needs to be looked up then.
+func someAddress() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+	}
+	return ""
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// start begins a life of the agent.
+func (w *world) start() {
+	w.life.Lock()
+	defer w.life.Unlock()
+	if w.agent != nil {
+		w.t.Error("start: the agent runs already")
+		return
+	}
+	cfg, err := w.settings()
+	if err != nil {
+		w.t.Errorf("start the agent: %v", err)
+		return
+	}
+	a := &agent{done: make(chan struct{})}
+	a.link = newLink(func() grpc.ClientConnInterface { return w.conn.get() }, memhttp.Transport(w.proxy))
+	a.link.after = func(method string) { w.after(a, method) }
+	var ctx context.Context
+	ctx, a.stop = context.WithCancel(context.Background())
+	links := app.Links{Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true}
+	go func() {
+		defer close(a.done)
+		a.err = app.RunOver(ctx, cfg, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), links)
+	}()
+	w.agent = a
+}
+
+// stop ends the agent as a signal does. Without an agent it does nothing.
+func (w *world) stop() { w.end(false) }
+
+// kill ends it as SIGKILL does.
+func (w *world) kill() { w.end(true) }
+
+func (w *world) end(abruptly bool) {
+	w.life.Lock()
+	defer w.life.Unlock()
+	a := w.agent
+	if a == nil {
+		return
+	}
+	w.agent = nil
+	if abruptly {
+		a.link.cut()
+	}
+	a.stop()
+	<-a.done
+	a.link.cut() // releases what hangs on it
+	if a.err != nil {
+		w.t.Errorf("the agent failed: %v", a.err)
+	}
+}
+
+// writing are the calls that change what the runtime holds.
+var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
+	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true}
+
+// after sees every runtime call of the agent that has ended. It holds what must
+// always hold, and kills the agent when its time has come.
+func (w *world) after(a *agent, method string) {
+	method = filepath.Base(method)
+	if method == "StartContainer" {
+		w.checkInstances()
+	}
+	if !writing[method] {
+		return
+	}
+	w.mu.Lock()
+	w.writes++
+	dies := w.writes == w.crashAt
+	if dies {
+		w.crashed = method
+	}
+	w.mu.Unlock()
+	if !dies {
+		return
+	}
+	a.link.cut()
+	w.revive.Go(func() {
+		w.kill()
+		time.Sleep(reviveAfter)
+		w.start()
+	})
+}
+
+// checkInstances looks for two running instances of a container.
+func (w *world) checkInstances() {
+	type key struct{ uid, container string }
+	running := map[key]string{}
+	for _, p := range w.runtime.Pods() {
+		for _, c := range p.Containers {
+			if c.Status.State != cri.ContainerState_CONTAINER_RUNNING {
+				continue
+			}
+			k := key{p.UID, c.Status.Metadata.Name}
+			if _, two := running[k]; two {
+				w.mu.Lock()
+				w.twice = append(w.twice, "two instances of "+p.Name+"/"+k.container+" run at once")
+				w.mu.Unlock()
+			}
+			running[k] = c.Status.Id
+		}
+	}
+}
+
+// starts counts the successful starts of each instance.
+func (w *world) starts() map[string]int {
+	names, n := w.names(), map[string]int{}
+	for _, c := range w.runtime.Calls(0) {
+		if c.Method == "StartContainer" && !c.End.IsZero() && c.Err == "" {
+			n[fmt.Sprintf("%s/%s#%d", names[c.UID], c.Container, c.Attempt)]++
+		}
+	}
+	return n
+}
+
+// breaches are what must never happen and did.
+func (w *world) breaches() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.twice...)
+}
+
+// onExec answers the probe command "healthy".
+func (w *world) onExec(e fakecri.Exec) (fakecri.ExecResult, bool) {
+	if e.Command[0] != "healthy" {
+		return fakecri.ExecResult{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sick[strings.TrimPrefix(e.Pod, namespace+"/")+"/"+e.Container] {
+		return fakecri.ExecResult{Code: 1, Stdout: "not well"}, true
+	}
+	return fakecri.ExecResult{}, true
+}
+
+// event is what the agent told about a pod.
+type event struct {
+	pod, container, kind, reason, message string
+	again                                 bool
+	at                                    time.Time
+}
+
+// noteEvents writes down what events are sent. The server has them too, but
+// events of one pod at one moment have one name there, and here time stands
+// still often enough for that to happen.
+func (w *world) noteEvents(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		what := apiproxy.Describe(r)
+		if what.Resource != "events" || what.Verb != "create" && what.Verb != "patch" {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		next.ServeHTTP(rw, r)
+		var e corev1.Event
+		if what.Verb == "patch" {
+			for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
+				if o.(*corev1.Event).Name == what.Name {
+					e = *o.(*corev1.Event)
+				}
+			}
+		} else if err := json.Unmarshal(text, &e); err != nil {
+			w.t.Errorf("read event: %v", err)
+		}
+		if e.InvolvedObject.Kind != "Pod" {
+			return
+		}
+		_, container, _ := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, event{e.InvolvedObject.Name, container, e.Type, e.Reason, e.Message, what.Verb == "patch", time.Now()})
+	})
+}
+
+// takeEvents are the events about a pod, or about all, since the last time.
+func (w *world) takeEvents(pod string) []event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out, others []event
+	for _, e := range w.events {
+		if pod == "" || e.pod == pod {
+			out = append(out, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	w.events = others
+	return out
+}
+
+// awaits waits for the pod at the API server.
+func (w *world) awaits(name string, limit time.Duration, wanted func(*corev1.Pod) bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	p, err := w.server.WaitPod(ctx, namespace, name, wanted)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("not within %s; it is:\n%s", limit, cmp.Or(w.showStatus(p), "not there\n"))
+	}
+	return err
+}
+
+// logBuffer keeps what the agent logged, for a scenario that fails.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
