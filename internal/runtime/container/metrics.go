@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/pods/pod"
 )
@@ -22,6 +23,9 @@ type metrics struct {
 	containerErrors   *prometheus.CounterVec
 	httpFallbacks     prometheus.Counter
 	sleepsEndedBefore prometheus.Counter
+	imageVolumes      prometheus.Counter
+	imageMounts       prometheus.Counter
+	imageMountErrors  prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (metrics, error) {
@@ -43,12 +47,16 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 		containerErrors:   vec("started_containers_errors_total", "Containers that could not be started", "container_type", "code"),
 		httpFallbacks:     counter("lifecycle_handler_http_fallbacks_total", "Lifecycle hooks over HTTPS that were answered only over HTTP"),
 		sleepsEndedBefore: counter("sleep_action_terminated_early_total", "Sleep hooks that the grace period ended before their time"),
+		imageVolumes:      counter("image_volume_requested_total", "Mounts of image volumes that containers were to have"),
+		imageMounts:       counter("image_volume_mounted_succeed_total", "Mounts of image volumes that containers have"),
+		imageMountErrors:  counter("image_volume_mounted_errors_total", "Mounts of image volumes of containers that could not be made"),
 	}
 	if r == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.sandboxSeconds, m.sandboxErrors, m.pods, m.podErrors, m.usernsPods,
-		m.usernsPodErrors, m.containers, m.containerErrors, m.httpFallbacks, m.sleepsEndedBefore} {
+		m.usernsPodErrors, m.containers, m.containerErrors, m.httpFallbacks, m.sleepsEndedBefore,
+		m.imageVolumes, m.imageMounts, m.imageMountErrors} {
 		if err := r.Register(c); err != nil {
 			return m, fmt.Errorf("register container metrics: %w", err)
 		}
@@ -85,6 +93,22 @@ func (m metrics) container(kind pod.Kind, err *StartError) {
 	m.containers.WithLabelValues(metricKind(kind)).Inc()
 	if err != nil {
 		m.containerErrors.WithLabelValues(metricKind(kind), err.Reason).Inc()
+	}
+}
+
+// imagesMounted counts the image volumes of a container that was made or not.
+func (m metrics) imagesMounted(mounts []*runtimeapi.Mount, err error) {
+	n := 0.
+	for _, mount := range mounts {
+		if mount.Image != nil {
+			n++
+		}
+	}
+	m.imageVolumes.Add(n)
+	if err != nil {
+		m.imageMountErrors.Add(n)
+	} else {
+		m.imageMounts.Add(n)
 	}
 }
 

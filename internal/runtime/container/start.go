@@ -53,6 +53,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 		Config:        config,
 		SandboxConfig: sandbox,
 	})
+	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
 		return "", r.startFailed(ctx, s, pod.ReasonCreateContainer, err)
 	}
