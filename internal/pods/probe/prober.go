@@ -70,6 +70,10 @@ type check struct {
 	running  bool
 	at       time.Time
 	index    int // in the schedule; -1 when not in it
+
+	tick  time.Time     // when the last run that counts was due
+	eager bool          // the run that is due is one between two ticks
+	pause time.Duration // before it
 }
 
 // New makes a Prober. Nothing is probed before Run.
@@ -280,9 +284,11 @@ func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string,
 	changed := false
 	if live {
 		p.metrics.ran(t.pod, k, o, took)
-		changed = p.note(k, o)
+		if live = k.counts(o); live {
+			changed = p.note(k, o)
+		}
 		if !k.settled {
-			k.at = later(k.at.Add(k.settings.period), p.cfg.Now())
+			k.schedule(o, p.cfg.Now())
 			p.push(k)
 		}
 	}
@@ -295,6 +301,34 @@ func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string,
 	if changed {
 		p.cfg.OnChange(t.uid)
 	}
+}
+
+// firstPause is the time between the first run of a probe and the run after it,
+// while the container has not answered yet.
+const firstPause = 50 * time.Millisecond
+
+// counts reports whether the outcome of a run is one of those that thresholds
+// count: what a container that is coming up does not answer between two ticks
+// says nothing against it.
+func (k *check) counts(o outcome) bool { return !k.eager || o == success || o == warning }
+
+// schedule sets the time of the next run: the next tick of the period, or before
+// it, at growing distances, while a container that has just started does not
+// answer yet. Most begin to listen a moment after their start and would else
+// wait out a whole period.
+func (k *check) schedule(o outcome, now time.Time) {
+	if !k.eager {
+		k.tick = k.at
+	}
+	next := later(k.tick.Add(k.settings.period), now)
+	if o == failure && !k.known && k.probe.Exec == nil && k.kind != kindLiveness {
+		k.pause = max(2*k.pause, firstPause)
+		if soon := now.Add(k.pause); soon.Before(next) {
+			k.at, k.eager = soon, true
+			return
+		}
+	}
+	k.at, k.eager = next, false
 }
 
 // later keeps a probe in its rhythm unless it has fallen behind.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -331,4 +332,37 @@ func TestManyProbesShareFewWorkers(t *testing.T) {
 			t.Errorf("%d probes were run, want every one", n)
 		}
 	})
+}
+
+func TestAContainerThatComesUpIsAskedAgainSoon(t *testing.T) {
+	k := &check{kind: kindReadiness, probe: &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}}, settings: settings{period: time.Second, failures: 1}}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	k.at = start
+	var asked []time.Duration
+	var counted int
+	for range 7 {
+		now := k.at
+		asked = append(asked, now.Sub(start))
+		if k.counts(failure) {
+			counted++
+		}
+		k.schedule(failure, now)
+	}
+	want := []time.Duration{0, 50 * time.Millisecond, 150 * time.Millisecond, 350 * time.Millisecond, 750 * time.Millisecond, time.Second, 2 * time.Second}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked at %v, want %v", asked, want)
+	}
+	if counted != 3 {
+		t.Errorf("%d failures count, want those of the three ticks", counted)
+	}
+	k.eager = true
+	if !k.counts(success) {
+		t.Error("an answer between two ticks does not count")
+	}
+	k.known = true
+	k.pause, k.eager = 0, false
+	k.schedule(failure, k.at)
+	if k.eager {
+		t.Error("a container that has answered before is asked out of turn")
+	}
 }
