@@ -96,9 +96,11 @@ type entry struct {
 
 // request is one read that callers wait for.
 type request struct {
-	done   chan struct{}
-	result pod.Runtime
-	err    error
+	done    chan struct{}
+	all     bool // everything is to be read, not only what effects name
+	effects []pod.Effect
+	result  pod.Runtime
+	err     error
 }
 
 // New makes a cache; it knows nothing until Run is called.
@@ -165,6 +167,7 @@ func (c *Cache) Refresh(ctx context.Context, uid types.UID) (pod.Runtime, error)
 	if e.waiting == nil {
 		e.waiting = &request{done: make(chan struct{})}
 	}
+	e.waiting.all = true
 	r := e.waiting
 	ok := c.workLocked(e)
 	c.mu.Unlock()

@@ -9,7 +9,8 @@
 //
 //   - An event of the runtime. Often it carries all there is to know and no
 //     call is needed; otherwise the pod is read. See [digest].
-//   - Whoever acted on the pod, with [Cache.Refresh].
+//   - Whoever acted on the pod: with [Cache.Confirm], which reads at most what
+//     was acted on, or with [Cache.Refresh], when it is not clear what happened.
 //   - A list of everything. With a working event stream it is an audit, once a
 //     minute; without one it is made every second and only compared: calls are
 //     made for pods that changed, so the cost follows changes.

@@ -318,6 +318,57 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
+func TestConfirm(t *testing.T) {
+	inTime(t, nil, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.fake.run("u1", "s1")
+		r.fake.start("u1", "s1", "main", "c1")
+		r.fake.start("u1", "s1", "side", "c2")
+		r.after(0)
+		r.fake.forgetCalls()
+		runs := pod.Effect{Sandbox: "s1", Container: "c1", State: pod.StateRunning}
+		if err := r.Confirm(t.Context(), "u1", runs); err != nil || r.fake.total() != 0 {
+			t.Errorf("%v, calls %v; want none for what events told", err, r.fake.calls)
+		}
+		r.changed()
+
+		r.fake.set(func() { r.fake.silent = true })
+		r.fake.exit("c1", 9)
+		ended := pod.Effect{Sandbox: "s1", Container: "c1", State: pod.StateExited}
+		if err := r.Confirm(t.Context(), "u1", ended); err != nil || r.state(t, "u1", "main") != pod.StateExited {
+			t.Errorf("confirmed the end: %v, but main is %v", err, r.state(t, "u1", "main"))
+		}
+		if r.fake.total() != 1 || r.fake.called("ContainerStatus") != 1 {
+			t.Errorf("calls %v, want the status of the container alone", r.fake.calls)
+		}
+		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
+			t.Errorf("told of %v, want u1 once", got)
+		}
+
+		r.fake.remove("c1")
+		if err := r.Confirm(t.Context(), "u1", pod.Effect{Sandbox: "s1", Container: "c1", Gone: true}); err != nil {
+			t.Error(err)
+		}
+		r.fake.remove("c2")
+		r.fake.remove("s1")
+		if err := r.Confirm(t.Context(), "u1", pod.Effect{Sandbox: "s1", Gone: true}); err != nil {
+			t.Error(err)
+		}
+		if have, ok := r.Get("u1"); !ok || !have.Empty() {
+			t.Errorf("after the sandbox was removed: %+v", have)
+		}
+
+		// A pod of which nothing was known.
+		r.fake.run("u2", "s2")
+		if err := r.Confirm(t.Context(), "u2", pod.Effect{Sandbox: "s2", State: pod.StateRunning}); err != nil {
+			t.Error(err)
+		}
+		if have, _ := r.Get("u2"); have.Name != "pod-u2" || len(have.Sandboxes) != 1 || !have.Sandboxes[0].Ready {
+			t.Errorf("a new pod: %+v", have)
+		}
+	})
+}
+
 func TestOneHungPodKeepsNobodyWaiting(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		for i := range 3 * slots {
@@ -428,27 +479,45 @@ func TestRandomHistories(t *testing.T) {
 				*from = slices.Delete(*from, i, i+1)
 				return id, true
 			}
+			confirm := func(uid types.UID, e pod.Effect) { // as whoever acts does, mostly
+				if rnd.IntN(3) == 0 {
+					return
+				}
+				if err := r.Confirm(t.Context(), uid, e); err != nil {
+					t.Error(err)
+				}
+				if have, ok := r.Get(uid); !ok || !e.ShownBy(have) {
+					t.Errorf("seed %d: confirmed %+v, but known is %+v", seed, e, have)
+				}
+			}
+			owner := map[string]types.UID{}
 			for n := range 200 {
 				switch rnd.IntN(6) {
 				case 0:
 					id := fmt.Sprintf("s%d", n)
-					r.fake.run(fmt.Sprintf("u%d", n%7), id)
+					owner[id] = types.UID(fmt.Sprintf("u%d", n%7))
+					r.fake.run(string(owner[id]), id)
 					sandboxes = append(sandboxes, id)
+					confirm(owner[id], pod.Effect{Sandbox: id, State: pod.StateRunning})
 				case 1, 2:
 					if len(sandboxes) > 0 {
 						s := sandboxes[rnd.IntN(len(sandboxes))]
 						id := fmt.Sprintf("c%d", n)
-						r.fake.start(r.fake.sandboxes[s].Labels[pod.LabelPodUID], s, "main", id)
+						owner[id] = owner[s]
+						r.fake.start(string(owner[id]), s, "main", id)
 						running = append(running, id)
+						confirm(owner[id], pod.Effect{Sandbox: s, Container: id, State: pod.StateRunning})
 					}
 				case 3:
 					if id, ok := take(&running); ok {
 						r.fake.exit(id, int32(n))
 						ended = append(ended, id)
+						confirm(owner[id], pod.Effect{Sandbox: r.fake.in[id], Container: id, State: pod.StateExited})
 					}
 				case 4:
 					if id, ok := take(&ended); ok {
 						r.fake.remove(id)
+						confirm(owner[id], pod.Effect{Sandbox: r.fake.in[id], Container: id, Gone: true})
 					}
 				case 5:
 					if rnd.IntN(3) == 0 {

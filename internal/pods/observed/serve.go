@@ -55,7 +55,8 @@ type turn struct {
 	wait    time.Duration
 	request *request
 	listing *listing
-	events  int // how many events the read should settle
+	effects []pod.Effect // to be read and nothing else
+	events  int          // how many events the read should settle
 }
 
 // next decides the step. When there is nothing to do, the worker is let go
@@ -72,6 +73,17 @@ func (c *Cache) next(e *entry) turn {
 	e.events = open
 	if moved {
 		return turn{do: doApply, have: e.have, next: next}
+	}
+	if r := e.waiting; r != nil && !r.all && !have.SeenAt.IsZero() {
+		left := unshown(have, r.effects)
+		if len(left) == 0 {
+			e.waiting = nil
+			r.result = have
+			close(r.done)
+		} else if need != now && !e.dirty && e.listing == nil && !anyGone(left) {
+			e.waiting = nil
+			return turn{do: doRead, have: e.have, request: r, effects: left}
+		}
 	}
 	if e.waiting == nil && e.listing == nil && !e.dirty && len(open) == 0 {
 		e.busy, e.tries, e.after = false, 0, time.Time{}
@@ -121,7 +133,13 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 		c.cfg.Log.Warn("container runtime is slow to tell about a pod", "uid", e.uid, "after", patience)
 	})
 	start := time.Now()
-	next, err := c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
+	var next pod.Runtime
+	var err error
+	if t.effects != nil {
+		next, err = c.readEffects(c.ctx, e.uid, t.have, t.effects)
+	} else {
+		next, err = c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
+	}
 	if err == nil {
 		c.metrics.podRead.Observe(time.Since(start).Seconds())
 		addMessages(c.ctx, t.have, &next)

@@ -33,6 +33,8 @@ type Observed interface {
 	// runtime holds nothing of is an empty value, and true.
 	Get(types.UID) (pod.Runtime, bool)
 	UIDs() []types.UID
+	// Confirm returns once Get shows what an action did.
+	Confirm(context.Context, types.UID, pod.Effect) error
 	// Refresh re-reads one pod from the runtime.
 	Refresh(context.Context, types.UID) (pod.Runtime, error)
 	// Synced is closed when the runtime was listed once.

@@ -49,7 +49,7 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 
 // spawn runs f as the task of its target. A task that is under way for the
 // target is cancelled: it was a stop with a longer grace period.
-func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string, t task, f func(context.Context) error) {
+func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
 	ctx, t.cancel = context.WithCancel(ctx)
 	mine := &t
 	w.mu.Lock()
@@ -60,15 +60,28 @@ func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string
 	w.mu.Unlock()
 	tasks.Go(func() {
 		defer t.cancel()
-		err := f(ctx)
+		effect, err := f(ctx)
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
-			if _, rerr := w.s.cfg.Observed.Refresh(ctx, w.uid); rerr != nil && ctx.Err() == nil {
+			if rerr := w.see(ctx, effect, err); rerr != nil && ctx.Err() == nil {
 				w.log.Log(ctx, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
 			}
 		}
 		w.settle(target, mine, err)
 	})
+}
+
+// work is what a task does. It tells its effect on the runtime, unless it fails:
+// then anything may be.
+type work func(context.Context) (pod.Effect, error)
+
+// see has the effect of a task seen.
+func (w *worker) see(ctx context.Context, effect pod.Effect, failed error) error {
+	if failed == nil {
+		return w.s.cfg.Observed.Confirm(ctx, w.uid, effect)
+	}
+	_, err := w.s.cfg.Observed.Refresh(ctx, w.uid)
+	return err
 }
 
 func actsOnRuntime(v podplan.Verb) bool { return v != removeCgroup && v != removeDirs }
@@ -104,7 +117,7 @@ func severity(err error) slog.Level {
 }
 
 // effect is the work of one step.
-func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Context) error {
+func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 	cfg, spec, id := &w.s.cfg, w.spec, step.Target
 	w.log.Debug("step", "verb", step.Verb, "target", step.Target, "attempt", step.Attempt, "why", step.Reason)
 	switch step.Verb {
@@ -112,34 +125,39 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) func(context.Contex
 		if len(have.Sandboxes) > 0 || len(have.Containers) > 0 {
 			cfg.Events.Pod(spec, "", v1.EventTypeNormal, pod.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 		}
-		return func(ctx context.Context) error { return w.runSandbox(ctx, spec, step.Attempt) }
+		return func(ctx context.Context) (pod.Effect, error) {
+			id, err := w.runSandbox(ctx, spec, step.Attempt)
+			return pod.Effect{Sandbox: id, State: pod.StateRunning}, err
+		}
 	case podplan.Start:
 		return w.start(step, have)
 	case podplan.Stop:
 		return w.stop(step, have)
 	case podplan.StopSandbox:
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) (pod.Effect, error) {
 			err := cfg.Containers.StopSandbox(ctx, id)
 			if err != nil && spec != nil && ctx.Err() == nil && !cri.IsUnavailable(err) {
 				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+err.Error())
 			}
-			return err
+			return pod.Effect{Sandbox: id, State: pod.StateExited}, err
 		}
 	case podplan.RemoveSandbox:
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) (pod.Effect, error) {
 			// One that is not ready may have died by itself: only a stop gives its
 			// network back.
 			if err := cfg.Containers.StopSandbox(ctx, id); err != nil {
-				return err
+				return pod.Effect{}, err
 			}
-			return cfg.Containers.RemoveSandbox(ctx, id)
+			return pod.Effect{Sandbox: id, Gone: true}, cfg.Containers.RemoveSandbox(ctx, id)
 		}
 	case podplan.Remove:
 		c, ok := have.ByID(id)
 		if !ok {
 			return nil
 		}
-		return func(ctx context.Context) error { return cfg.Containers.RemoveContainer(ctx, w.ref(have), c) }
+		return func(ctx context.Context) (pod.Effect, error) {
+			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, w.ref(have), c)
+		}
 	}
 	return nil
 }
@@ -152,13 +170,13 @@ func (w *worker) ref(have pod.Runtime) pod.Ref {
 	return have.Ref
 }
 
-func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) error {
+func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id string, err error) {
 	cfg := &w.s.cfg
-	fail := func(reason, message string, err error) error {
+	fail := func(reason, message string, err error) (string, error) {
 		if ctx.Err() == nil && !cri.IsUnavailable(err) {
 			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+err.Error())
 		}
-		return err
+		return "", err
 	}
 	if err := cfg.Dirs.Make(spec.UID); err != nil {
 		return fail(pod.EventFailed, "error making pod data directories", err)
@@ -166,14 +184,14 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) erro
 	if err := cfg.Cgroups.EnsurePod(ctx, spec); err != nil {
 		return fail(pod.EventFailedCreateContainer, "unable to ensure pod container exists", err)
 	}
-	if _, err := cfg.Containers.RunSandbox(ctx, spec, uint32(attempt)); err != nil {
+	if id, err = cfg.Containers.RunSandbox(ctx, spec, uint32(attempt)); err != nil {
 		return fail(pod.EventFailedCreateSandbox, "Failed to create pod sandbox", err)
 	}
-	return nil
+	return id, nil
 }
 
 // start starts a container. A restart counts against its back-off from now on.
-func (w *worker) start(step podplan.Step, have pod.Runtime) func(context.Context) error {
+func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	name, p := step.Target, w.spec
 	kind, spec, ok := pod.Find(p, name)
 	sandbox, ready := have.ReadySandbox()
@@ -187,20 +205,20 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) func(context.Context
 		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), w.s.cfg.Backoff)
 		w.mu.Unlock()
 	}
-	return func(ctx context.Context) error {
+	return func(ctx context.Context) (pod.Effect, error) {
 		start.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
 			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
 			return pod.Contribution{Mounts: mounts}, err
 		}
-		_, failure := w.s.cfg.Containers.StartContainer(ctx, start)
+		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if failure == nil {
 			delete(w.waiting, name)
-			return nil
+			return pod.Effect{Sandbox: sandbox.ID, Container: id, State: pod.StateRunning}, nil
 		}
 		w.waiting[name] = status.Waiting{Reason: failure.Reason, Message: failure.Message}
-		return fmt.Errorf("start container %s: %w", name, failure)
+		return pod.Effect{}, fmt.Errorf("start container %s: %w", name, failure)
 	}
 }
 
@@ -218,7 +236,7 @@ func ephemeralTarget(p *v1.Pod, name string, have pod.Runtime) string {
 	return ""
 }
 
-func (w *worker) stop(step podplan.Step, have pod.Runtime) func(context.Context) error {
+func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 	c, ok := have.ByID(step.Target)
 	if !ok {
 		return nil
@@ -235,7 +253,9 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) func(context.Context)
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
 	}
-	return func(ctx context.Context) error { return w.s.cfg.Containers.StopContainer(ctx, stop) }
+	return func(ctx context.Context) (pod.Effect, error) {
+		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: pod.StateExited}, w.s.cfg.Containers.StopContainer(ctx, stop)
+	}
 }
 
 // nextRetry is the earliest end of a pause that is still to come.

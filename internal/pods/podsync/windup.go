@@ -81,6 +81,6 @@ func (w *worker) once(ctx context.Context, tasks *sync.WaitGroup, verb podplan.V
 	waits := w.retries[string(verb)].at.After(w.s.cfg.Now())
 	w.mu.Unlock()
 	if !busy && !waits {
-		w.spawn(ctx, tasks, string(verb), task{verb: verb}, f)
+		w.spawn(ctx, tasks, string(verb), task{verb: verb}, func(ctx context.Context) (pod.Effect, error) { return pod.Effect{}, f(ctx) })
 	}
 }

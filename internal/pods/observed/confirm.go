@@ -1,0 +1,92 @@
+package observed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
+)
+
+// Confirm returns once what is known of a pod shows the effect of an action.
+// Mostly the event stream has told of it by then; otherwise the sandbox or
+// container is read, and nothing else. What was removed takes a full read.
+func (c *Cache) Confirm(ctx context.Context, uid types.UID, effect pod.Effect) error {
+	c.mu.Lock()
+	e := c.entryLocked(uid)
+	if e.waiting == nil {
+		e.waiting = &request{done: make(chan struct{})}
+	}
+	e.waiting.effects = append(e.waiting.effects, effect)
+	r := e.waiting
+	ok := c.workLocked(e)
+	c.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("read pod %s: %w", uid, errStopped)
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("read pod %s: %w", uid, ctx.Err())
+	}
+}
+
+// anyGone reports whether one of the effects is a removal.
+func anyGone(effects []pod.Effect) bool {
+	return slices.ContainsFunc(effects, func(e pod.Effect) bool { return e.Gone })
+}
+
+// unshown are the effects that r does not show.
+func unshown(r pod.Runtime, effects []pod.Effect) []pod.Effect {
+	return slices.DeleteFunc(slices.Clone(effects), func(e pod.Effect) bool { return e.ShownBy(r) })
+}
+
+// readEffects reads the sandboxes and containers that were acted on. The rest of
+// the pod is as it was, and so is the time it was read at. When one is not there,
+// everything is read: an event that is late must not bring it back, and what is
+// late is told by the time of a full read.
+func (c *Cache) readEffects(ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect) (pod.Runtime, error) {
+	next := have
+	for _, e := range effects {
+		var err error
+		if e.Container != "" {
+			next, err = c.readContainer(ctx, next, e.Sandbox, e.Container)
+		} else {
+			next, err = c.readSandbox(ctx, next, e.Sandbox)
+		}
+		switch {
+		case cri.IsNotFound(err):
+			return c.read(ctx, uid, have, nil, true)
+		case err != nil:
+			return have, err
+		}
+	}
+	return next, nil
+}
+
+func (c *Cache) readContainer(ctx context.Context, have pod.Runtime, sandbox, id string) (pod.Runtime, error) {
+	resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return have, err
+	}
+	return withContainer(have, cri.ToContainer(sandbox, resp.Status)), nil
+}
+
+func (c *Cache) readSandbox(ctx context.Context, have pod.Runtime, id string) (pod.Runtime, error) {
+	resp, err := c.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		return have, err
+	}
+	if ref, ok := cri.PodRef(resp.Status.GetLabels()); ok {
+		have.Ref = ref
+	}
+	have.Sandboxes = slices.DeleteFunc(slices.Clone(have.Sandboxes), func(h pod.Sandbox) bool { return h.ID == id })
+	have.Sandboxes = append(have.Sandboxes, cri.ToSandbox(resp.Status))
+	sortSandboxes(have.Sandboxes)
+	return have, nil
+}
