@@ -137,7 +137,7 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		return func(ctx context.Context) (pod.Effect, error) {
 			err := cfg.Containers.StopSandbox(ctx, id)
 			if err != nil && spec != nil && ctx.Err() == nil && !cri.IsUnavailable(err) {
-				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+err.Error())
+				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+cri.Cause(err).Error())
 			}
 			return pod.Effect{Sandbox: id, State: pod.StateExited}, err
 		}
@@ -174,7 +174,7 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id 
 	cfg := &w.s.cfg
 	fail := func(reason, message string, err error) (string, error) {
 		if ctx.Err() == nil && !cri.IsUnavailable(err) {
-			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+err.Error())
+			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+cri.Cause(err).Error())
 		}
 		return "", err
 	}
