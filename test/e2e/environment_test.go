@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"keelson/test/kit/parity"
 )
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
@@ -18,6 +20,7 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 // TestEnvironment sets variables in every way there is.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-81", "LIFE-83", "LIFE-86")
 	s := shared(t).namespace(t)
 	s.configMap("conf", map[string]string{"CONF_A": "a", "OVER": "from the map"})
 	s.secret("hidden", map[string]string{"WORD": "sesame"})
@@ -78,6 +81,7 @@ func TestEnvironment(t *testing.T) {
 // TestMissingKey keeps a container waiting until the key it wants is there.
 func TestMissingKey(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-88")
 	s := shared(t).namespace(t)
 	s.create(s.demo("wants", []string{"sleep"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
@@ -101,6 +105,7 @@ func TestMissingKey(t *testing.T) {
 // their own network and of the node's.
 func TestNames(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-65", "LIFE-68", "LIFE-70", "LIFE-72")
 	s := shared(t).namespace(t)
 	own := s.demo("own", []string{"cat", "/etc/hosts", "/etc/resolv.conf"}, func(p *corev1.Pod) {
 		p.Spec.Hostname, p.Spec.Subdomain = "me", "sub"
@@ -110,11 +115,13 @@ func TestNames(t *testing.T) {
 	ip := s.phase("own", corev1.PodSucceeded).Status.PodIP
 	domain := s.ns + ".svc.cluster.local"
 	for _, want := range []string{
-		"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n",
+		"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+			"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
 		"\n" + ip + "\tme.sub." + domain + "\tme\n",
 		"\n# Entries added by HostAliases.\n192.0.2.1\tother\tanother\n",
 		"search " + domain + " svc.cluster.local cluster.local\n",
-		"options ndots:5\n",
+		"\nnameserver 10.96.0.10\n",
+		"\noptions ndots:5\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"keelson/test/images"
+	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
 
@@ -30,6 +31,7 @@ func sidecar(name string, args ...string) spec {
 // TestInitOrder runs init containers one after another, and the regular one last.
 func TestInitOrder(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-37")
 	s := shared(t).namespace(t)
 	out := s.says(s.demo("steps", []string{"count", "/data/n"}, initContainer("one", "count", "/data/n"), initContainer("two", "count", "/data/n"), keepCount))
 	one, two := s.kubectlDo("logs", "steps", "-c", "one"), s.kubectlDo("logs", "steps", "-c", "two")
@@ -74,6 +76,7 @@ func TestInitFailure(t *testing.T) {
 // on their own, and do not keep a pod from completing.
 func TestSidecars(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-40", "LIFE-41")
 	s := shared(t).namespace(t)
 	s.create(s.demo("job", []string{"exit", "0", "3s"}, sidecar("proxy", "serve"), sidecar("flaky", "exit", "0", "1s"), never))
 	p := s.pod("job", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
@@ -94,6 +97,7 @@ func TestSidecars(t *testing.T) {
 // TestRestartPolicies counts what is restarted, and sees it back off.
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-17", "LIFE-43", "LIFE-49")
 	s := shared(t).namespace(t)
 	s.create(s.demo("always", []string{"exit", "0"}))
 	s.create(s.demo("failing", []string{"exit", "4"}, onFailure))
@@ -128,6 +132,7 @@ func TestRestartPolicies(t *testing.T) {
 // before it is asked to end, within the grace period.
 func TestHooks(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-52", "LIFE-53")
 	s := shared(t).namespace(t)
 	hook := func(args ...string) *corev1.LifecycleHandler {
 		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{"/demo"}, args...)}}
@@ -159,6 +164,7 @@ func TestHooks(t *testing.T) {
 // TestTerminationMessage reads what a container says at its end.
 func TestTerminationMessage(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-91", "LIFE-92")
 	s := shared(t).namespace(t)
 	s.create(s.demo("file", []string{"message", "2", "no", "fuel"}, never))
 	s.create(s.demo("elsewhere", []string{"message", "0", "all well"}, never, func(p *corev1.Pod) {
@@ -179,6 +185,7 @@ func TestTerminationMessage(t *testing.T) {
 // TestActiveDeadline ends a pod that is too long at it.
 func TestActiveDeadline(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-33")
 	s := shared(t).namespace(t)
 	s.create(s.demo("late", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(4)) }))
 	p := s.phase("late", corev1.PodFailed)
@@ -195,6 +202,7 @@ func TestActiveDeadline(t *testing.T) {
 // is no registry to be reached.
 func TestImages(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-95")
 	s := shared(t).namespace(t)
 	with := func(image string, policy corev1.PullPolicy) spec {
 		return func(p *corev1.Pod) { p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = image, policy }
@@ -244,6 +252,7 @@ func TestImages(t *testing.T) {
 // scheduler about.
 func TestRejected(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "SRC-41")
 	s := shared(t).namespace(t)
 	bound := func(p *corev1.Pod) { p.Spec.NodeName = s.Kubelet.Node }
 	s.create(s.demo("greedy", []string{"sleep"}, bound, requests("cpu", "1000")))
@@ -268,16 +277,18 @@ func requests(name corev1.ResourceName, amount string) spec {
 // TestEphemeralContainer adds a container to a running pod.
 func TestEphemeralContainer(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-42")
 	s := shared(t).namespace(t)
 	s.create(s.demo("box", []string{"sleep"}))
 	before := s.ready("box")
-	s.kubectlDo("debug", "box", "--image="+images.Demo, "--container=look", "--target=main", "--", "/demo", "echo", "looking")
+	s.kubectlDo("debug", "box", "--image="+images.Demo, "--container=look", "--target=main", "--", "/demo", "cat", "/proc/1/cmdline")
 	p := s.pod("box", "looked at", func(p *corev1.Pod) bool { return container(p, "look").State.Terminated != nil })
 	if c := container(p, "look"); c.State.Terminated.ExitCode != 0 || c.RestartCount != 0 {
 		t.Errorf("the ephemeral container: %+v", c)
 	}
-	if got := s.kubectlDo("logs", "box", "-c", "look"); got != "looking\n" {
-		t.Errorf("it said %q", got)
+	// It sees the processes of its target.
+	if got := s.kubectlDo("logs", "box", "-c", "look"); !strings.Contains(got, "sleep") {
+		t.Errorf("its first process is %q", got)
 	}
 	if !rig.PodReady(p) || container(p, "main").ContainerID != container(before, "main").ContainerID {
 		t.Error("the pod was disturbed")

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
 
@@ -39,6 +40,7 @@ func get(t *testing.T, url string) string {
 
 func TestReadinessProbe(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "PROBE-12")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = httpProbe("/healthz") }))
 	p := s.ready("web")
@@ -57,6 +59,7 @@ func TestReadinessProbe(t *testing.T) {
 
 func TestLivenessProbe(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "PROBE-10")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz") }))
 	p := s.ready("web")
@@ -73,6 +76,7 @@ func TestLivenessProbe(t *testing.T) {
 // container that does not come up.
 func TestStartupProbe(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "PROBE-11")
 	s := shared(t).namespace(t)
 	s.create(s.demo("slow", []string{"serve", "-delay", "6s"}, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
 
@@ -102,6 +103,7 @@ func (s *space) watchReady() (stop func() []string) {
 // TestRestartLeavesPodsAlone restarts the agent under running pods, in order
 // and by force: no container is restarted and no pod stops being Ready.
 func TestRestartLeavesPodsAlone(t *testing.T) {
+	parity.Proves(t, "LIFE-14")
 	n := shared(t)
 	s := n.namespace(t)
 	s.crowd()
@@ -140,6 +142,7 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 // start. All of them become Ready, and nothing else is left of the crash; when
 // the pods are deleted, nothing at all is.
 func TestCrashWhileStarting(t *testing.T) {
+	parity.Proves(t, "LIFE-14", "RT-32")
 	n := shared(t)
 	for name, crash := range map[string]func(context.Context) error{
 		"agent": func(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"keelson/test/images"
+	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
 
@@ -67,6 +68,7 @@ func (s *space) liveCopies(name string) int {
 // TestStaticPod adds, edits and removes a manifest.
 func TestStaticPod(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "SRC-16", "SRC-19", "SRC-20", "SRC-22", "SRC-23", "SRC-24")
 	s := shared(t).namespace(t)
 	name := "st-" + s.Kubelet.Node
 	s.manifest("st", s.static("st", "serve"))
@@ -75,9 +77,10 @@ func TestStaticPod(t *testing.T) {
 		len(first.OwnerReferences) != 1 || first.OwnerReferences[0].Kind != "Node" || first.OwnerReferences[0].Name != s.Kubelet.Node {
 		t.Errorf("mirror pod: annotations %v, owners %v", first.Annotations, first.OwnerReferences)
 	}
-	if log := s.kubectlDo("logs", name); !strings.Contains(log, "listening on") {
-		t.Errorf("log %q", log)
-	}
+	s.until("a line of its log", func() (string, bool) {
+		log := s.kubectlDo("logs", name)
+		return log, strings.Contains(log, "listening on")
+	})
 	if out := s.kubectlDo("exec", name, "--", "/demo", "echo", "hello"); out != "hello\n" {
 		t.Errorf("exec says %q", out)
 	}

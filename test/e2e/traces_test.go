@@ -155,8 +155,7 @@ func (n *node) addresses(all traces, owner map[string]types.UID) {
 		if err != nil {
 			continue // given back meanwhile
 		}
-		id := string(bytes.TrimSpace(bytes.SplitN(data, []byte("\n"), 2)[0]))
-		uid, ok := owner[id]
+		uid, ok := owner[string(bytes.TrimSpace(bytes.SplitN(data, []byte("\n"), 2)[0]))]
 		if !ok {
 			uid = "?"
 		}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"keelson/test/kit/parity"
 )
 
 // mounted adds a volume and mounts it into the first container.
@@ -55,6 +57,7 @@ func listing(out string) map[string]string {
 // TestVolumes looks at every built-in kind from inside the container.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "VOL-33", "VOL-44", "VOL-45", "VOL-47")
 	s := shared(t).namespace(t)
 	host := filepath.Join(s.Dir, "shown-"+s.ns)
 	if err := os.WriteFile(host, []byte("from the host"), 0o600); err != nil {
@@ -128,6 +131,7 @@ func (s *space) lists(out string, want map[string]string) {
 // TestVolumeOwnership gives volumes to a group and a user that is not root.
 func TestVolumeOwnership(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "VOL-17")
 	s := shared(t).namespace(t)
 	s.secret("hidden", map[string]string{"word": "sesame"})
 	out := s.says(s.demo("owned", []string{"ls", "/empty", "/hidden/..data/word", "/var/run/secrets/kubernetes.io/serviceaccount/..data/token"},
@@ -154,9 +158,10 @@ func TestConfigMapUpdate(t *testing.T) {
 		mounted("down", "/down", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}})))
 	s.event("reader", "FailedMount", `configmap "conf" not found`)
-	if p := s.pod("reader", "shown", func(*corev1.Pod) bool { return true }); container(p, "main").State.Waiting == nil || container(p, "main").State.Waiting.Reason != "ContainerCreating" {
-		t.Errorf("the container waits as %+v", container(p, "main").State)
-	}
+	s.pod("reader", "waiting for its volume", func(p *corev1.Pod) bool {
+		c := container(p, "main")
+		return c.State.Waiting != nil && c.State.Waiting.Reason == "ContainerCreating"
+	})
 	s.configMap("conf", map[string]string{"a": "old"})
 	p := s.ready("reader")
 	s.kubectlDo("patch", "configmap", "conf", "-p", `{"data":{"a":"new","b":"more"}}`)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/parity"
 )
 
 // deployment creates a deployment of the pod's kind and waits until it is whole.
@@ -62,6 +65,7 @@ func (s *space) pods() []corev1.Pod {
 
 func TestDeployment(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-60")
 	s := shared(t).namespace(t)
 	s.deployment("web", 3, s.demo("web", []string{"serve"}))
 	for _, p := range s.pods() {
@@ -185,6 +189,7 @@ func TestFollowLog(t *testing.T) {
 
 func TestPreviousLog(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "RT-50")
 	s := shared(t).namespace(t)
 	s.create(s.demo("again", []string{"count", "/data/n"}, keepCount, func(p *corev1.Pod) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageReadFile
@@ -210,6 +215,7 @@ func keepCount(p *corev1.Pod) {
 
 func TestExec(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "SRV-19")
 	s := shared(t).namespace(t)
 	s.create(s.demo("box", []string{"sleep"}))
 	s.ready("box")
@@ -312,16 +318,32 @@ func TestPortForward(t *testing.T) {
 	}
 }
 
+// deafened waits until the pod's first process ignores SIGTERM.
+func (s *space) deafened(name string) {
+	s.t.Helper()
+	s.ready(name)
+	s.until("SIGTERM to be ignored", func() (string, bool) {
+		for line := range strings.Lines(s.kubectlDo("exec", name, "--", "/demo", "cat", "/proc/1/status")) {
+			if mask, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+				bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+				return line, err == nil && bits&(1<<(unix.SIGTERM-1)) != 0
+			}
+		}
+		return "no SigIgn", false
+	})
+}
+
 // TestDelete ends a pod that listens at once, and one that does not by force.
 func TestDelete(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-11")
 	s := shared(t).namespace(t)
 	s.create(s.demo("polite", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(60)) }))
 	s.create(s.demo("deaf", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(3)) }))
 	s.create(s.demo("hurry", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) }))
-	for _, name := range []string{"polite", "deaf", "hurry"} {
-		s.ready(name)
-	}
+	s.ready("polite")
+	s.deafened("deaf")
+	s.deafened("hurry")
 	start := time.Now()
 	s.delete("polite", -1)
 	s.delete("deaf", -1)
@@ -342,11 +364,12 @@ func TestDelete(t *testing.T) {
 // TestKilledStatus watches the last status of a pod that has to be killed.
 func TestKilledStatus(t *testing.T) {
 	t.Parallel()
+	parity.Proves(t, "LIFE-19", "LIFE-62")
 	s := shared(t).namespace(t)
 	p := s.demo("deaf", []string{"deaf"})
 	p.Finalizers = []string{"keelson.example/held"}
 	s.create(p)
-	s.ready("deaf")
+	s.deafened("deaf")
 	s.delete("deaf", 1)
 	end := s.phase("deaf", corev1.PodFailed)
 	if c := container(end, "main").State.Terminated; c == nil || c.ExitCode != 137 || c.Reason != "Error" {
