@@ -15,6 +15,11 @@ import (
 // ask it, which a pod that has become ready would otherwise wait for.
 const hold = 300 * time.Millisecond
 
+// calmPeriod is the least time between two writes of such news that did not turn
+// into more. When many pods come at once, what is allowed to this node at the API
+// server is for those that are ready.
+const calmPeriod = 100 * time.Millisecond
+
 // pressing reports whether somebody acts on the difference between what was told
 // and what is so now: on a pod that comes into another phase, becomes ready or
 // stops being so; on a container that ended, or waits because something is

@@ -39,10 +39,12 @@ type Writer struct {
 	cfg         Config
 	syncSeconds prometheus.Histogram
 
-	mu      sync.Mutex
-	entries map[types.UID]*entry
-	queue   []*entry
-	work    chan struct{} // capacity 1
+	mu       sync.Mutex
+	entries  map[types.UID]*entry
+	queue    []*entry // to be sent now
+	calm     []*entry // to be sent when there is time
+	calmNext time.Time
+	work     chan struct{} // capacity 1
 }
 
 // entry is what is to be said of one pod. Writer.mu guards it.
@@ -59,7 +61,8 @@ type entry struct {
 	ripe    bool         // it has waited long enough
 	remove  bool         // the API object is to be deleted once status was sent
 	removed bool
-	queued  bool
+	queued  bool // in the queue
+	calm    bool // among the calm
 	busy    bool
 	pause   time.Duration
 	gone    bool
@@ -134,12 +137,19 @@ func (w *Writer) enqueueLocked(e *entry) {
 	if w.cfg.API == nil || e.ref.UID == "" || e.queued || e.busy || e.gone || e.sent && !e.remove {
 		return
 	}
-	if !e.ripe && !e.remove && !pressing(e.told, e.status, e.going) {
+	switch presses := e.remove || e.pause > 0 || pressing(e.told, e.status, e.going); {
+	case presses:
+		e.queued, e.calm = true, false
+		w.queue = append(w.queue, e)
+	case e.calm:
+		return
+	case e.ripe:
+		e.calm = true
+		w.calm = append(w.calm, e)
+	default:
 		w.holdLocked(e)
 		return
 	}
-	e.queued = true
-	w.queue = append(w.queue, e)
 	select {
 	case w.work <- struct{}{}:
 	default:
@@ -164,15 +174,22 @@ func (w *Writer) Run(ctx context.Context) error {
 	slots := make(chan struct{}, w.cfg.Parallel)
 	var group sync.WaitGroup
 	defer group.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.work:
+		case <-timer.C:
 		}
 		for {
-			e := w.next()
+			e, later := w.next()
 			if e == nil {
+				timer.Stop()
+				if later > 0 {
+					timer.Reset(later)
+				}
 				break
 			}
 			select {
@@ -188,17 +205,29 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-func (w *Writer) next() *entry {
+// next takes who is to be sent now. If there is nobody, it tells when one of the
+// calm may be; zero if there are none.
+func (w *Writer) next() (e *entry, later time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		return nil
+	if len(w.queue) > 0 {
+		e, w.queue[0], w.queue = w.queue[0], nil, w.queue[1:]
 	}
-	e := w.queue[0]
-	w.queue[0] = nil
-	w.queue = w.queue[1:]
-	e.queued, e.busy = false, true
-	return e
+	for e == nil && len(w.calm) > 0 {
+		if !w.calm[0].calm || w.calm[0].gone { // sent meanwhile, because it pressed; or of no use
+			w.calm[0], w.calm = nil, w.calm[1:]
+			continue
+		}
+		if later = time.Until(w.calmNext); later > 0 {
+			return nil, later
+		}
+		w.calmNext = time.Now().Add(calmPeriod)
+		e, w.calm[0], w.calm = w.calm[0], nil, w.calm[1:]
+	}
+	if e != nil {
+		e.queued, e.calm, e.busy = false, false, true
+	}
+	return e, 0
 }
 
 // send sends one pod's status, and then its deletion if that is due. What

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
 )
@@ -113,6 +115,41 @@ func TestASlowStartIsShownOnTheWay(t *testing.T) {
 		synctest.Wait()
 		if len(s.wrote) != 2 || s.wrote[1].after != hold/2+time.Minute {
 			t.Errorf("wrote %v, want Ready at once", s.wrote)
+		}
+	})
+}
+
+func TestManySlowStartsLeaveTheWayFree(t *testing.T) {
+	writing(t, func(t *testing.T, s *server, w *Writer) {
+		publish := func(name string, cs ...pod.Container) {
+			f := facts(cs...)
+			f.Pod.Name, f.Pod.UID = name, types.UID(name)
+			w.Publish(f)
+		}
+		for i := range 100 {
+			publish(fmt.Sprint(i))
+		}
+		time.Sleep(hold + 3*calmPeriod + calmPeriod/2)
+		if len(s.wrote) != 4 {
+			t.Errorf("wrote %d statuses that can wait, want one every %v", len(s.wrote), calmPeriod)
+		}
+		for i := range 100 {
+			publish(fmt.Sprint(i), running)
+		}
+		synctest.Wait()
+		if len(s.wrote) != 104 {
+			t.Errorf("wrote %d statuses, want all that press at once", len(s.wrote)-4)
+		}
+		time.Sleep(time.Minute)
+		if len(s.wrote) != 104 {
+			t.Errorf("wrote %d statuses more than there was to say", len(s.wrote)-104)
+		}
+		for i := range 20 {
+			publish(fmt.Sprint("late", i))
+		}
+		time.Sleep(time.Minute)
+		if len(s.wrote) != 124 {
+			t.Errorf("%d of 20 statuses were never written", 124-len(s.wrote))
 		}
 	})
 }
