@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// patience is how many seconds of virtual time a crashed agent has to bring
-// about what a scenario shows.
+// patience is how many seconds of virtual time an agent has to bring about what a
+// scenario shows, if it is not run as it stands.
 const patience = 120
 
 // settles reports whether what the step shows is a state, which a crash delays
@@ -37,11 +37,11 @@ func TestCrashes(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(s.Name), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			calm := play(t, s, 0)
+			calm := play(t, s, mode{})
 			for at := 1; at <= calm.writes; at++ {
 				t.Run(fmt.Sprintf("after-%d", at), func(t *testing.T) {
 					t.Parallel()
-					got := play(t, s, at)
+					got := play(t, s, mode{crashAt: at})
 					t.Logf("the agent was killed after %s", got.crashed)
 					if got.crashed == "" {
 						t.Errorf("the agent made %d calls and was not killed", got.writes)
@@ -50,6 +50,23 @@ func TestCrashes(t *testing.T) {
 						t.Errorf("killed after %s: started\n%v, without a crash\n%v", got.crashed, got.starts, calm.starts)
 					}
 				})
+			}
+		})
+	}
+}
+
+// A runtime that tells nothing by itself is asked: the same things happen, a
+// little later.
+func TestRuntimeWithoutEvents(t *testing.T) {
+	for _, s := range scenarios(t) {
+		if !s.Crash {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(s.Name), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			calm, got := play(t, s, mode{}), play(t, s, mode{old: true})
+			if !maps.Equal(got.starts, calm.starts) {
+				t.Errorf("started\n%v, with events\n%v", got.starts, calm.starts)
 			}
 		})
 	}

@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(s.Name), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			parity.Proves(t, s.Rows...)
-			r := play(t, s, 0)
+			r := play(t, s, mode{})
 			if *update && len(r.shown) == len(s.steps) {
 				if err := os.WriteFile(s.Name, []byte(s.With(r.shown)), 0o644); err != nil {
 					t.Fatal(err)
@@ -73,10 +73,15 @@ type result struct {
 	starts  map[string]int // successful starts, by pod/container#attempt
 }
 
-// play runs a scenario. With crashAt it kills the agent after that many calls
-// that change something; then calls and events are not as they would be, and
-// what else is shown may take a while to be so.
-func play(t *testing.T, s *Scenario, crashAt int) result {
+// mode is how a scenario is run. In any but the zero one calls and events are not
+// as they would be, and what else is shown may take a while to be so.
+type mode struct {
+	crashAt int  // the agent dies after that many calls that change something
+	old     bool // the runtime is one of the age of containerd 1.6
+}
+
+// play runs a scenario.
+func play(t *testing.T, s *Scenario, m mode) result {
 	dir := nodeDir(t)
 	var res result
 	var failure, log string
@@ -87,8 +92,9 @@ func play(t *testing.T, s *Scenario, crashAt int) result {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, s.Config)
-		w.crashAt = crashAt
+		w := newWorld(t, dir, s.Config, m.old)
+		w.crashAt = m.crashAt
+		plain := m == (mode{})
 		r := &run{world: w, scenario: s, faults: map[string]fault{}}
 		if !s.Late {
 			w.start()
@@ -96,7 +102,7 @@ func play(t *testing.T, s *Scenario, crashAt int) result {
 		for _, st := range s.steps {
 			where := fmt.Sprintf("%s:%d: %s", s.Name, st.line+1, strings.Join(st.args, " "))
 			out, err := r.do(st)
-			for i := 0; crashAt > 0 && err == nil && out != st.want && st.settles() && i < patience; i++ {
+			for i := 0; !plain && err == nil && out != st.want && st.settles() && i < patience; i++ {
 				time.Sleep(time.Second)
 				out, err = r.do(st)
 			}
@@ -105,7 +111,7 @@ func play(t *testing.T, s *Scenario, crashAt int) result {
 				failure = fmt.Sprintf("%s: %v", where, err)
 				break
 			}
-			if out != st.want && !*update && (crashAt == 0 || st.settles()) {
+			if out != st.want && !*update && (plain || st.settles()) {
 				t.Errorf("%s shows\n%swant\n%s", where, indent(out), indent(st.want))
 			}
 		}

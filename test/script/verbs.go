@@ -82,6 +82,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"hit":       {"NAME", false, quiet((*run).hit)},
 		"release":   {"NAME", false, quiet((*run).release)},
 		"runtime":   {"[up|down]", true, (*run).runtimeIs},
+		"network":   {"up|down", false, quiet(func(r *run, a []string) error { return r.networkIs(a[0]) })},
 		"api":       {"up|down|hang", false, quiet((*run).apiIs)},
 
 		"calls":  {"[POD] [timed]", true, (*run).calls},
@@ -441,6 +442,14 @@ func (r *run) runtimeIs(args []string) (string, error) {
 		return "", fmt.Errorf("the runtime is up or down, not %s", args[0])
 	}
 	return "", nil
+}
+
+func (r *run) networkIs(how string) error {
+	if how != "up" && how != "down" {
+		return fmt.Errorf("the network is up or down, not %s", how)
+	}
+	r.runtime.SetCondition(cri.NetworkReady, how == "up", "", "")
+	return nil
 }
 
 func (r *run) apiIs(args []string) error {

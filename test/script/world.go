@@ -76,10 +76,11 @@ type agent struct {
 	err  error // once done is closed
 }
 
-// newWorld must be called inside the bubble. dir is the agent's own.
-func newWorld(t testing.TB, dir, configuration string) *world {
+// newWorld must be called inside the bubble. dir is the agent's own; old is for a
+// runtime without event stream.
+func newWorld(t testing.TB, dir, configuration string, old bool) *world {
 	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}}
-	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec})
+	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
 	w.proxy = apiproxy.New(w.noteEvents(w.server))
