@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"keelson/test/kit/parity"
 )
 
 // counted shows what a metric counts, by its labels.
@@ -36,7 +35,6 @@ func counted(t *testing.T, r *prometheus.Registry, name string) map[string]float
 }
 
 func TestMetrics(t *testing.T) {
-	parity.Proves(t, "LIFE-105")
 	reg := prometheus.NewRegistry()
 	inTime(t, func(c *Config) { c.Registry = reg }, func(t *testing.T, r *rig) {
 		r.fake.images["here:1"] = &runtimeapi.Image{Id: "sha256:here"}

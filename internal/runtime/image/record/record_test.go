@@ -292,7 +292,6 @@ func TestFilesThatMakeNoSense(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	parity.Proves(t, "LIFE-105")
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	b.pull(t, "a:1", "sha256:a", secret("1", "p"))
 	if err := b.Pulling("b:1"); err != nil {
