@@ -155,8 +155,9 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		if !ok {
 			return nil
 		}
+		ref := w.ref(have) // the specification is the turn's, not the task's
 		return func(ctx context.Context) (pod.Effect, error) {
-			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, w.ref(have), c)
+			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, ref, c)
 		}
 	}
 	return nil
