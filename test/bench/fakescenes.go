@@ -194,9 +194,11 @@ func playMany(ctx context.Context, r *run) error {
 		}{{fewPods, exits, idle}, {manyPods, exitsMany, idleMany}}
 		have := 0
 		for _, st := range stages {
+			stop := r.profile(ctx, c, s.kubelet)
 			if err := s.fill(ctx, have, st.pods); err != nil {
 				return err
 			}
+			stop()
 			r.say("%d pods are ready", st.pods)
 			u, err := s.idle(ctx)
 			if err != nil {
