@@ -52,6 +52,9 @@ type Containers interface {
 	StartContainer(ctx context.Context, s container.Start) (id string, failure *container.StartError)
 	StopContainer(ctx context.Context, s container.Stop) error
 	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
+	// LinkLogs completes the names of logs of containers that an earlier agent
+	// started; it is a look at the disk.
+	LinkLogs(have pod.Runtime) error
 	// NextAttempt is the attempt that the container's log files call for.
 	NextAttempt(ref pod.Ref, container string) (int, error)
 }

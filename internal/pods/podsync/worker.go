@@ -32,6 +32,7 @@ type worker struct {
 	known       bool    // a source holds the pod now
 	vanished    bool    // no source held it once; it is not taken up again by this worker
 	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
+	takenUp     bool    // what an earlier agent left half done was looked at
 	rejected    bool
 	admitted    bool
 	podIPs      []string
@@ -152,6 +153,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	case w.spec != nil:
 		w.begin(now, have)
 	}
+	w.takeUp(have)
 	next = w.judge(ctx, now, have)
 	in := w.input(now, have, busy)
 	plan := podplan.Decide(in)
@@ -197,6 +199,18 @@ func (w *worker) begin(now time.Time, have pod.Runtime) {
 		w.started = have.Sandboxes[len(have.Sandboxes)-1].CreatedAt
 	default:
 		w.started = now
+	}
+}
+
+// takeUp completes, once, what an agent before this one may have left half done
+// for containers that run.
+func (w *worker) takeUp(have pod.Runtime) {
+	if w.takenUp {
+		return
+	}
+	w.takenUp = true
+	if err := w.s.cfg.Containers.LinkLogs(have); err != nil {
+		w.log.Warn("cannot link logs under their older names", "err", err)
 	}
 }
 

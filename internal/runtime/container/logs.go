@@ -82,6 +82,18 @@ func (r *Runner) linkLegacyLog(ref pod.Ref, container, id, log string) error {
 	return err
 }
 
+// LinkLogs gives the logs of containers that an earlier agent started their flat
+// names, where it died between the two.
+func (r *Runner) LinkLogs(have pod.Runtime) error {
+	var errs []error
+	for _, c := range have.Containers {
+		if c.State >= pod.StateRunning && c.LogPath != "" {
+			errs = append(errs, r.linkLegacyLog(have.Ref, c.Name, c.ID, c.LogPath))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // removeLogs removes a container's log, the files that it was rotated to, and
 // its flat name.
 func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {

@@ -130,3 +130,29 @@ func TestNoLinkWithoutALog(t *testing.T) {
 		t.Errorf("a link to nowhere: %v", err)
 	}
 }
+
+// TestLinksThatAreMissing gives logs of an agent that died before it linked them
+// their flat names, and those of containers that never ran none.
+func TestLinksThatAreMissing(t *testing.T) {
+	b := newBench(t, nil)
+	ref := pod.Ref{Namespace: "ns", Name: "web"}
+	file := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	have := pod.Runtime{Ref: ref, Containers: []pod.Container{
+		{ID: "runs", Name: "main", State: pod.StateRunning, LogPath: file},
+		{ID: "made", Name: "main", State: pod.StateCreated, LogPath: file},
+	}}
+	for range 2 { // a link that is there is right
+		if err := b.LinkLogs(have); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to, err := os.Readlink(legacyLogLink(b.cfg.ContainerLogsDir, ref, "main", "runs")); err != nil || to != file {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if _, err := os.Lstat(legacyLogLink(b.cfg.ContainerLogsDir, ref, "main", "made")); !os.IsNotExist(err) {
+		t.Errorf("a link for a container that never ran: %v", err)
+	}
+}
