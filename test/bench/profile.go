@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
-	"time"
 
 	"keelson/test/rig"
 )
@@ -45,10 +44,6 @@ func (r *run) logCalls(c contender, s *fakeStage) {
 	}
 	defer f.Close()
 	w := tabwriter.NewWriter(f, 0, 0, 2, ' ', 0)
-	type line struct {
-		at   time.Time
-		text string
-	}
 	calls := s.runtime.Calls(0)
 	for _, call := range calls {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f ms\t%s\n", call.Start.Format("05.000000"), "CRI", call.Method, call.Key(), ms(call.End.Sub(call.Start)), call.Err)

@@ -6,7 +6,7 @@ import (
 	"hash/fnv"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 )
 
 // Hash identifies the part of a container's specification whose change makes a

@@ -155,7 +155,6 @@ func connect(socket string) (*grpc.ClientConn, error) {
 		grpc.WithStaticConnWindowSize(4<<20),
 		grpc.WithReadBufferSize(8<<10),
 		grpc.WithWriteBufferSize(8<<10),
-		grpc.WithSharedWriteBuffer(true),
 	)
 }
 
