@@ -13,8 +13,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests need nothing but Go and, for some, root. The others under
 # test/ start real programs.
-UNIT = ./cmd/... ./internal/... ./docs/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|script)(/|$$)')
-REAL = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|script)(/|$$)')
+UNIT = ./cmd/... ./internal/... ./docs/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|run|script)(/|$$)')
+REAL = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|run|script)(/|$$)')
 
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
