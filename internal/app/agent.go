@@ -130,6 +130,7 @@ func (a *agent) start(g *group) {
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
+	g.start("memory", a.tidy)
 }
 
 // adoptOrphans has what pods of earlier times left on the node looked after,
