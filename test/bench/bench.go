@@ -72,6 +72,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			return nil, err
 		}
 	}
+	for _, c := range r.contenders() {
+		if err := fromDisk(c.binary); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range chosen {
 		r.scene = s.name
 		r.say("%s", strings.Join(s.figures, ", "))

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Use is what a process has used since it began.
@@ -61,6 +63,24 @@ func use(pid int) (Use, error) {
 func resident(pid int) (float64, error) {
 	n, err := statusField(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 	return float64(n) / 1024, err
+}
+
+// fromDisk has a program read from the disk when it starts, as after a boot. One
+// that was just written lies in memory in pieces of up to 2 MiB, each of which a
+// process maps, and seems to hold, as a whole.
+func fromDisk(program string) error {
+	f, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("write %s to the disk: %w", program, err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("forget %s: %w", program, err)
+	}
+	return nil
 }
 
 // statusField is a number of a status file of /proc.
