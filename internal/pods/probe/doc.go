@@ -4,9 +4,10 @@
 // All probes of the node hang on one schedule, a heap ordered by when each is
 // due, with one timer for the earliest. A probe that is due runs on a goroutine
 // that ends with it; at most Config.Workers run at a time, so that thousands of
-// probes cost a heap entry each and no goroutine. The first probe of a kind is
-// due when the container has started and its initial delay is over, without a
-// wait for a period.
+// probes cost a heap entry each and no goroutine. The first readiness or startup
+// probe is due when the container has started and its initial delay is over,
+// without a wait for a period; a liveness probe, whose failure ends the container,
+// gives it a period to begin in.
 //
 // States of one probe, forward only within one container instance:
 //

@@ -143,6 +143,10 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 		}
 		k := &check{target: t, kind: kind, probe: probe, settings: settingsOf(probe), ok: initial, index: -1}
 		k.at = seen.StartedAt.Add(k.settings.delay)
+		if kind == kindLiveness && k.settings.delay == 0 {
+			// A failure ends the container: it gets a period to begin in.
+			k.at = seen.StartedAt.Add(k.settings.period)
+		}
 		if now := p.cfg.Now(); before && k.at.Before(now) {
 			// Many containers were there before: do not ask all of them at once.
 			k.at = now

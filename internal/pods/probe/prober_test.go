@@ -192,7 +192,7 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 		have := seen("1", time.Now())
 		c.set(0, errors.New("no runtime"))
 		p.Sync(spec, have, nil, false)
-		time.Sleep(95 * time.Second)
+		time.Sleep(105 * time.Second)
 		if p.Result(spec, have.Containers[0]).LivenessFailed {
 			t.Error("errors of the probe itself failed the container")
 		}
@@ -365,4 +365,21 @@ func TestAContainerThatComesUpIsAskedAgainSoon(t *testing.T) {
 	if k.eager {
 		t.Error("a container that has answered before is asked out of turn")
 	}
+}
+
+func TestALivenessProbeGivesTheContainerAPeriodToBegin(t *testing.T) {
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{LivenessProbe: execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 })})
+		have := seen("1", time.Now())
+		c.set(1, nil)
+		p.Sync(spec, have, nil, false)
+		time.Sleep(9 * time.Second)
+		if p.Result(spec, have.Containers[0]).LivenessFailed {
+			t.Error("the container is to be stopped before it had time to begin")
+		}
+		time.Sleep(2 * time.Second)
+		if !p.Result(spec, have.Containers[0]).LivenessFailed {
+			t.Error("the failure after the first period does not count")
+		}
+	})
 }
