@@ -18,17 +18,17 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
 		p.Sync(spec, seen("1", time.Now()), nil, false)
-		time.Sleep(15 * time.Second) // two probes each
+		time.Sleep(15 * time.Second) // one liveness probe, two readiness probes
 		c.set(1, nil)
 		time.Sleep(10 * time.Second)
 		c.set(0, errors.New("no runtime"))
 		time.Sleep(10 * time.Second)
 		p.Sync(spec, pod.Runtime{}, nil, false) // between two instances of the container
 		want := map[string]float64{
-			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Liveness}":                   4,
+			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Liveness}":                   3,
 			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Readiness}":                  4,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=failed}":      1,
-			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=successful}":  2,
+			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=successful}":  1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=unknown}":     1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Readiness,result=failed}":     1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Readiness,result=successful}": 2,
@@ -43,7 +43,7 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 		}
 		c.set(0, nil)
 		p.Sync(spec, seen("2", time.Now()), nil, false)
-		time.Sleep(time.Second)
+		time.Sleep(11 * time.Second)
 		if got := scrape.Of(t, p); len(got) != 4 {
 			t.Errorf("metrics are %v, want those of two probes", got)
 		}
