@@ -124,7 +124,6 @@ type Runner struct {
 	masked  []string // paths no container sees unless it asks to
 	metrics metrics
 	hooks   *http.Client
-	turns   *turns
 }
 
 // New makes a Runner. It starts nothing.
@@ -133,7 +132,7 @@ func New(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient(), turns: newTurns()}, nil
+	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient()}, nil
 }
 
 // describe names a pod in messages that users read.

@@ -25,12 +25,9 @@ func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id 
 	if err != nil {
 		return "", err
 	}
-	resp, err := inTurn(ctx, r.turns, rankOf(p, false), func() (*runtimeapi.RunPodSandboxResponse, error) {
-		begin := r.cfg.Now()
-		resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-		r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
-		return resp, err
-	})
+	begin := r.cfg.Now()
+	resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
 	if err != nil {
 		return "", err
 	}

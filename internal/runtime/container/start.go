@@ -48,12 +48,10 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	if err != nil {
 		return "", r.startFailed(ctx, s, pod.ReasonCreateContainerConfig, err)
 	}
-	created, err := inTurn(ctx, r.turns, rankOf(s.Pod, true), func() (*runtimeapi.CreateContainerResponse, error) {
-		return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId:  s.Sandbox.ID,
-			Config:        config,
-			SandboxConfig: sandbox,
-		})
+	created, err := r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId:  s.Sandbox.ID,
+		Config:        config,
+		SandboxConfig: sandbox,
 	})
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
@@ -61,10 +59,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	}
 	id = created.GetContainerId()
 	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
-	_, err = inTurn(ctx, r.turns, rankOf(s.Pod, true), func() (*runtimeapi.StartContainerResponse, error) {
-		return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-	})
-	if err != nil {
+	if _, err := r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 		return id, r.startFailed(ctx, s, pod.ReasonRunContainer, err)
 	}
 	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")
