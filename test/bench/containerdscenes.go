@@ -292,7 +292,7 @@ func (s *realStage) rest(ctx context.Context, who string, idle, idleRt, switches
 		}
 	}
 	begin := time.Now()
-	if err := pause(ctx, 2*idleFor); err != nil {
+	if err := pause(ctx, idleFor); err != nil {
 		return err
 	}
 	for i, pid := range pids {

@@ -175,9 +175,10 @@ const (
 	fewPods  = 110
 	manyPods = 1000
 	// settle is how long a kubelet gets to come to rest before its idling is
-	// measured, and idleFor how long that is watched.
+	// measured, and idleFor how long that is watched: as long as the longest of the
+	// usual periods.
 	settle  = 15 * time.Second
-	idleFor = 30 * time.Second
+	idleFor = time.Minute
 )
 
 // playMany fills the node of our kubelet far beyond the usual, and looks at how

@@ -1,8 +1,9 @@
 package bench
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,43 +19,49 @@ type Use struct {
 	Switches int64 // context switches of its threads, wanted or not
 }
 
-// tick is the unit of CPU time in /proc.
-const tick = 10 * time.Millisecond
-
-// use reads what a process has used.
+// use reads what the threads of a process have used. The clock of its stat file
+// ticks in hundredths of a second, too coarse for a process at rest; that of its
+// threads does not. Go's threads hardly ever end, so none is missed.
 func use(pid int) (Use, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return Use{}, fmt.Errorf("read use of process %d: %w", pid, err)
-	}
-	// The command in parentheses may hold anything; what follows is plain.
-	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(f) < 13 {
-		return Use{}, fmt.Errorf("read use of process %d: unexpected stat %q", pid, data)
-	}
-	var u Use
-	for _, field := range f[11:13] { // user and system
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return Use{}, fmt.Errorf("read use of process %d: %w", pid, err)
-		}
-		u.CPU += time.Duration(n) * tick
-	}
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil {
 		return Use{}, err
 	}
+	if len(tasks) == 0 {
+		return Use{}, fmt.Errorf("read use of process %d: it is not there", pid)
+	}
+	var u Use
 	for _, t := range tasks {
-		for _, name := range []string{"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"} {
-			n, err := statusField(t, name)
-			if os.IsNotExist(err) {
-				break // the thread ended
-			}
-			if err != nil {
-				return Use{}, err
-			}
-			u.Switches += n
+		one, err := threadUse(t)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread ended
 		}
+		if err != nil {
+			return Use{}, fmt.Errorf("read use of process %d: %w", pid, err)
+		}
+		u.CPU += one.CPU
+		u.Switches += one.Switches
+	}
+	return u, nil
+}
+
+func threadUse(dir string) (Use, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "schedstat")) // nanoseconds on a CPU first
+	if err != nil {
+		return Use{}, err
+	}
+	ran, _, _ := strings.Cut(string(data), " ")
+	ns, err := strconv.ParseInt(ran, 10, 64)
+	if err != nil {
+		return Use{}, err
+	}
+	u := Use{CPU: time.Duration(ns)}
+	for _, name := range []string{"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"} {
+		n, err := statusField(filepath.Join(dir, "status"), name)
+		if err != nil {
+			return Use{}, err
+		}
+		u.Switches += n
 	}
 	return u, nil
 }
