@@ -104,7 +104,7 @@ func playSingle(ctx context.Context, r *run) error {
 
 // emptyMemory is what the kubelet holds once it has come to rest.
 func (s *realStage) emptyMemory(ctx context.Context) (float64, error) {
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, 2*settle); err != nil {
 		return 0, err
 	}
 	return resident(s.kubelet.Pid())
