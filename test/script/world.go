@@ -110,7 +110,8 @@ func (w *world) close() {
 }
 
 // settings is the agent's configuration: that of every node, but for what has
-// no place in a test that is to run next to others, in virtual time.
+// no place in a test that is to run next to others, in virtual time. The disk is
+// that of the machine, and how full it is must not matter.
 func (w *world) settings() (*config.Config, error) {
 	base := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -130,6 +131,7 @@ contentType: application/json
 eventRecordQPS: 0
 registryPullQPS: 0
 serializeImagePulls: false
+imageGCHighThresholdPercent: 100
 `, w.path("manifests"), w.path("logs"))
 	file := w.path("config.yaml")
 	if err := os.WriteFile(file, []byte(base+w.config), 0o600); err != nil {

@@ -124,11 +124,21 @@ func TestStale(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "a", "a_test.go"), []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join(root, "a", "testdata"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "a", "testdata", "story.txt"), []byte("# RT-05\nrows: RT-03 RT-04\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		rec  Record
 		want bool
 	}{
+		{"the scenario names the row", Record{"RT-04", "m/a", "TestOne/story"}, false},
+		{"the scenario speaks of the row and does not claim it", Record{"RT-05", "m/a", "TestOne/story"}, true},
+		{"another scenario names the row", Record{"RT-04", "m/a", "TestOne/other"}, true},
+		{"the scenario names the row and its test is gone", Record{"RT-04", "m/a", "TestTwo/story"}, true},
 		{"the test names the row", Record{"RT-01", "m/a", "TestOne/case"}, false},
 		{"the test is gone", Record{"RT-01", "m/a", "TestTwo"}, true},
 		{"the row is no longer named", Record{"RT-02", "m/a", "TestOne"}, true},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -78,7 +79,9 @@ func Records(dir string) ([]Record, error) {
 
 // Stale tells whether the sources under root no longer hold the test of this
 // record or no longer name its row beside it: the test was removed or renamed,
-// or does not claim the row any more.
+// or does not claim the row any more. Where a test runs scenarios, the file that
+// its case is named after may name the row as well, in a line that begins with
+// "rows:".
 func (r Record) Stale(root, module string) (bool, error) {
 	rel, ok := strings.CutPrefix(r.Package, module)
 	if !ok {
@@ -88,8 +91,12 @@ func (r Record) Stale(root, module string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("list sources of %s: %w", r.Package, err)
 	}
-	test, _, _ := strings.Cut(r.Test, "/")
-	var hasTest, hasRow bool
+	test, scenario, _ := strings.Cut(r.Test, "/")
+	var hasTest bool
+	hasRow, err := r.inScenario(filepath.Join(root, filepath.FromSlash(rel), "testdata", scenario+".txt"))
+	if err != nil {
+		return false, err
+	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
@@ -99,4 +106,19 @@ func (r Record) Stale(root, module string) (bool, error) {
 		hasRow = hasRow || strings.Contains(string(text), `"`+r.Row+`"`)
 	}
 	return !hasTest || !hasRow, nil
+}
+
+// inScenario reports whether the scenario in the file claims the row; a file that
+// does not exist claims nothing.
+func (r Record) inScenario(file string) (bool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("read scenario: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rows, ok := strings.CutPrefix(line, "rows:"); ok && slices.Contains(strings.Fields(rows), r.Row) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
