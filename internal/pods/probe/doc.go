@@ -3,8 +3,11 @@
 //
 // All probes of the node hang on one schedule, a heap ordered by when each is
 // due, with one timer for the earliest. A probe that is due runs on a goroutine
-// that ends with it; at most Config.Workers run at a time, so that thousands of
-// probes cost a heap entry each and no goroutine. The first readiness or startup
+// that ends with it, so that thousands of probes cost a heap entry each and no
+// goroutine. At most Config.Workers begin at a time. A run that outlasts a
+// moment gives its worker back and is waited for aside: there is never more than
+// one of a probe, it ends at the probe's timeout, and it holds no other up. The
+// first readiness or startup
 // probe is due when the container has started and its initial delay is over,
 // without a wait for a period; a liveness probe, whose failure ends the container,
 // gives it a period to begin in.

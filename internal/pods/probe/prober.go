@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,10 @@ type Config struct {
 	Exec     Executor
 	Events   pod.Events
 	OnChange func(types.UID) // a result changed; must not block
-	Workers  int             // how many probes may run at once
+	// Workers is how many probes may have begun within the last moment and still
+	// run. One that takes longer waits for its container without a worker: what
+	// hangs holds nothing up.
+	Workers int
 	Version  string          // major.minor of the agent, for user agents
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -40,8 +44,14 @@ type Prober struct {
 	metrics metrics
 	pods    map[types.UID]map[string]*target // by container ID
 	due     schedule
+	busy    []*run        // runs that have a worker, the oldest first
 	poke    chan struct{} // capacity 1
-	slots   chan struct{}
+}
+
+// run is a probe being asked.
+type run struct {
+	check *check
+	began time.Time
 }
 
 // target is one container instance under probe.
@@ -79,7 +89,7 @@ type check struct {
 // New makes a Prober. Nothing is probed before Run.
 func New(cfg Config) *Prober {
 	return &Prober{cfg: cfg, started: cfg.Now(), metrics: newMetrics(), pods: map[types.UID]map[string]*target{},
-		poke: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Workers)}
+		poke: make(chan struct{}, 1)}
 }
 
 // Sync tells which containers of the pod there are now. Probes of containers
@@ -248,42 +258,50 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
+// patience is how long a run has a worker. Most take a few milliseconds.
+const patience = 200 * time.Millisecond
+
 // launch starts every probe that is due while there are workers, and tells when
-// the next one is.
+// to look again unless a run ends before.
 func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.due) > 0 {
-		k := p.due[0]
-		if k.at.After(p.cfg.Now()) {
+		k, now := p.due[0], p.cfg.Now()
+		if k.at.After(now) {
 			return k.at
 		}
-		select {
-		case p.slots <- struct{}{}:
-		default:
-			return time.Time{} // a worker that ends looks again
+		if len(p.busy) >= p.cfg.Workers {
+			if free := p.busy[0].began.Add(patience); free.After(now) {
+				return free
+			}
+			p.busy = p.busy[1:] // it goes on without a worker
 		}
 		heap.Pop(&p.due)
 		k.running = true
-		run := p.prepare(k)
+		ask, r := p.prepare(k), &run{k, now}
+		p.busy = append(p.busy, r)
 		group.Go(func() {
 			start := time.Now()
-			o, output := run(ctx)
-			<-p.slots
-			p.finish(ctx, k, o, output, time.Since(start))
+			o, output := ask(ctx)
+			p.finish(ctx, r, o, output, time.Since(start))
 		})
 	}
 	return time.Time{}
 }
 
 // finish takes an outcome in and puts the probe back on the schedule.
-func (p *Prober) finish(ctx context.Context, k *check, o outcome, output string, took time.Duration) {
+func (p *Prober) finish(ctx context.Context, r *run, o outcome, output string, took time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
+	k := r.check
 	t := k.target
 	p.mu.Lock()
 	k.running = false
+	if i := slices.Index(p.busy, r); i >= 0 {
+		p.busy = slices.Delete(p.busy, i, i+1)
+	}
 	live := p.pods[t.uid][t.container.ID] == t && !k.settled && (!t.going || k == t.readiness)
 	changed := false
 	if live {
