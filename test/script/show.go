@@ -182,6 +182,9 @@ func (w *world) plain(s string) string {
 		p := o.(*corev1.Pod)
 		s = strings.ReplaceAll(s, string(p.UID), "<"+p.Name+">")
 	}
+	if ip := someAddress(); ip != "" {
+		s = strings.ReplaceAll(s, ip, "<node>")
+	}
 	s = took.ReplaceAllString(s, "<time>")
 	return longID.ReplaceAllString(strings.ReplaceAll(s, w.dir, "<dir>"), "<id>")
 }
