@@ -228,7 +228,9 @@ func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout 
 	address := net.JoinHostPort(ip, strconv.Itoa(int(g.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithUserAgent(userAgentPrefix+p.cfg.Version),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) }))
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}))
 	if err != nil {
 		return errored, err.Error()
 	}

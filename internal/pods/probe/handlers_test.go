@@ -188,8 +188,7 @@ func TestHTTPRedirects(t *testing.T) {
 	parity.Proves(t, "PROBE-22")
 	var away atomic.Int32
 	other := web(t, func(http.ResponseWriter, *http.Request) { away.Add(1) })
-	var port intstr.IntOrString
-	port = web(t, func(w http.ResponseWriter, r *http.Request) {
+	port := web(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		switch {
 		case r.URL.Path == "/away": // the same machine under another name

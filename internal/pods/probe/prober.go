@@ -30,9 +30,9 @@ type Config struct {
 	// run. One that takes longer waits for its container without a worker: what
 	// hangs holds nothing up.
 	Workers int
-	Version  string          // major.minor of the agent, for user agents
-	Log      *slog.Logger
-	Now      func() time.Time
+	Version string // major.minor of the agent, for user agents
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Prober runs the probes of all pods on the node.
