@@ -35,6 +35,7 @@ import (
 	"keelson/internal/runtime/rotate"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
 )
 
 // agent is all the parts, joined. Fields are set by the build functions, in the
@@ -63,6 +64,7 @@ type agent struct {
 	objects  *object.Store
 	tokens   *object.Tokens
 	volumes  *volume.Manager
+	lasting  *persistent.Volumes
 	images   images
 	imageGC  *gc.Collector
 	pulls    *record.Store   // nil: what is on the node is for all its pods
@@ -115,6 +117,7 @@ func (a *agent) start(g *group) {
 	}
 	g.start("statuses", a.statuses.Run)
 	g.start("objects", a.objects.Run)
+	g.start("persistent volumes", a.lasting.Run)
 	g.start("volumes", a.volumes.Run)
 	if a.pulls != nil {
 		g.start("pull records", a.pulls.Run)
@@ -146,6 +149,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		}
 		a.syncer.WakeAll()
 	}
+	a.lasting.Settle()
 	uids, err := a.volumes.Orphans(a.syncer.Knows)
 	if err != nil {
 		a.log.Warn("cannot look for directories of earlier pods", "err", err)
@@ -274,7 +278,11 @@ func (a *agent) buildNode(context.Context) error {
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Register: *k.RegisterNode,
 		Checks:    []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
 		OnNetwork: func() { a.syncer.WakeAll() },
-		OnChange:  func() { a.desired.PokeMirrors() },
+		OnChange: func() {
+			a.desired.PokeMirrors()
+			a.lasting.NodeChanged()
+		},
+		VolumesInUse: func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},

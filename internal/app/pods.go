@@ -123,9 +123,10 @@ func (a *agent) buildStorage() {
 	}
 	a.objects = object.New(objects)
 	a.tokens = object.NewTokens(tokens)
+	a.buildPersistent(guard)
 	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log,
-		Kinds: builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
-			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }}),
+		Kinds: append(a.lasting.Kinds(), builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
+			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }})...),
 		RecursiveReadOnly: a.recursiveReadOnly})
 }
 

@@ -82,6 +82,8 @@ type Volumes interface {
 	Want(*v1.Pod)
 	Ready(types.UID) (bool, error)
 	Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error)
+	// Devices are the block devices that the container is given of its volumes.
+	Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error)
 	Release(pod.Ref)
 	Released(types.UID) (bool, error)
 }

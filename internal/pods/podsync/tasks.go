@@ -209,7 +209,11 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	return func(ctx context.Context) (pod.Effect, error) {
 		start.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
 			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
-			return pod.Contribution{Mounts: mounts}, err
+			if err != nil {
+				return pod.Contribution{}, err
+			}
+			devices, err := w.s.cfg.Volumes.Devices(p, spec)
+			return pod.Contribution{Mounts: mounts, Devices: devices}, err
 		}
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()

@@ -11,6 +11,7 @@ import (
 // left there, and the other way round.
 const (
 	volumesDir  = "volumes"
+	devicesDir  = "volumeDevices"
 	subPathsDir = "volume-subpaths"
 
 	podDirMode    = 0o750 // of the pod's directory and those right below

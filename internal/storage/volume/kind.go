@@ -35,6 +35,9 @@ type Place struct {
 	// exist.
 	Pod  string
 	Path string
+	// Block is set if the pod has the volume as a device: then Path is below
+	// volumeDevices, and a link or nothing.
+	Block bool
 }
 
 // Request is what a volume is prepared from.
@@ -62,14 +65,25 @@ const (
 
 // Ready is a volume that containers can mount.
 type Ready struct {
-	Path     string    // on the host; empty for an image
+	Path     string    // on the host; empty for an image or a device
+	Device   string    // on the host, of a volume that comes as a block device
 	ReadOnly bool      // whatever a container's mount says
 	Image    string    // the runtime's reference of an image that is the volume
 	RenewAt  time.Time // when the content grows old; zero for never
 }
 
-// place is where the named volume of a plugin lives.
-func (m *Manager) place(uid types.UID, plugin, name string) Place {
-	dir := PodDir(m.cfg.RootDir, uid)
-	return Place{UID: uid, Name: name, Pod: dir, Path: filepath.Join(dir, volumesDir, escape(plugin), name)}
+// A Tracker is a Kind that remembers pods.
+type Tracker interface {
+	// Gone is called once nothing of the pod's volumes is left on the disk. It
+	// must not block.
+	Gone(types.UID)
+}
+
+// PlaceOf is where the named volume of a plugin lives.
+func PlaceOf(root string, uid types.UID, plugin, name string, block bool) Place {
+	dir, sub := PodDir(root, uid), volumesDir
+	if block {
+		sub = devicesDir
+	}
+	return Place{UID: uid, Name: name, Pod: dir, Path: filepath.Join(dir, sub, escape(plugin), name), Block: block}
 }

@@ -24,8 +24,8 @@ const (
 	patience = 2*time.Minute + 3*time.Second
 )
 
-// errNoPlugin is the cause for a volume of a kind that nobody here serves.
-var errNoPlugin = errors.New("no volume plugin matched")
+// ErrNoPlugin is the cause for a volume of a kind that nobody here serves.
+var ErrNoPlugin = errors.New("no volume plugin matched")
 
 // Config holds what a Manager is built from. Every field is required.
 type Config struct {
@@ -87,6 +87,7 @@ type vol struct {
 	ready bool
 	have  Ready
 	err   error // of the last attempt
+	waits *Waiting
 	delay time.Duration
 	retry time.Time   // when the next attempt after a failure is due
 	timer *time.Timer // for the next attempt
@@ -174,7 +175,7 @@ func (m *Manager) Want(p *v1.Pod) {
 			v = &vol{spec: spec, kind: m.kindOf(spec)}
 			ps.vols[spec.Name] = v
 			if v.kind == nil {
-				v.err = fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", spec.Name, errNoPlugin)
+				v.err = fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", spec.Name, ErrNoPlugin)
 				events = append(events, ps.waitingFor(v.err))
 				continue
 			}
@@ -222,6 +223,23 @@ func (m *Manager) ObjectChanged(pods []types.UID, kind, name string) {
 				v.delay = 0 // the cause of the failure may be gone
 				m.startLocked(uid, ps, v)
 			}
+		}
+	}
+}
+
+// Again has those volumes of the pod looked at now that wait for something or
+// have failed.
+func (m *Manager) Again(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[uid]
+	if ps == nil || ps.phase != wanted {
+		return
+	}
+	for _, v := range ps.vols {
+		if v.kind != nil && (v.waits != nil || v.err != nil || v.busy && !v.ready) {
+			v.delay = 0
+			m.startLocked(uid, ps, v)
 		}
 	}
 }

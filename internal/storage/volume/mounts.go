@@ -57,6 +57,24 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 	return mounts, nil
 }
 
+// Devices are the block devices that the container is given of volumes.
+func (m *Manager) Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error) {
+	if len(c.VolumeDevices) == 0 {
+		return nil, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	have := map[string]Ready{}
+	if ps := m.pods[p.UID]; ps != nil && ps.phase == wanted {
+		for name, v := range ps.vols {
+			if v.ready {
+				have[name] = v.have
+			}
+		}
+	}
+	return devicesOf(c, have)
+}
+
 // readyVolumes are the volumes that the container mounts.
 func (m *Manager) readyVolumes(p *v1.Pod, c *v1.Container) (map[string]Ready, error) {
 	m.mu.Lock()

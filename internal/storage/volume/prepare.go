@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 	}
 	v.busy = true
 	ps.busy++
-	r := Request{Place: m.place(uid, v.kind.Plugin(), v.spec.Name), Pod: ps.spec, Volume: v.spec}
+	r := Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
 	ctx, kind := ps.ctx, v.kind
 	m.wg.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, patience)
@@ -54,13 +55,16 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 		m.mu.Unlock()
 		return
 	}
-	v.err, v.retry = err, time.Time{}
+	v.err, v.waits, v.retry = err, nil, time.Time{}
 	switch {
 	case err == nil:
 		v.ready, v.have, v.delay = true, have, 0
 	default:
 		v.delay = min(max(2*v.delay, minRetry), maxRetry)
 		v.retry = time.Now().Add(v.delay)
+		if errors.As(err, &v.waits) {
+			v.err = nil
+		}
 	}
 	switch {
 	case v.again:
@@ -71,16 +75,23 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	case !have.RenewAt.IsZero():
 		v.timer = time.AfterFunc(max(time.Until(have.RenewAt), soonest), func() { m.due(uid, ps, v) })
 	}
+	var reason, message string
+	if v.err != nil {
+		reason, message = ps.failed(v, v.err)
+	}
+	waits := v.waits
 	notify := ps.changedLocked()
 	if ps.overdue != nil && ps.readyLocked() {
 		ps.overdue.Stop()
 		ps.overdue = nil
 	}
 	m.mu.Unlock()
-	if err != nil {
+	switch {
+	case waits != nil:
+		m.cfg.Log.Debug("volume waits", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "for", waits.For)
+	case err != nil:
 		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "err", err)
-		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount,
-			fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.spec.Name, err))
+		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message)
 	}
 	if notify {
 		m.cfg.OnChange(uid)
@@ -112,17 +123,21 @@ func (m *Manager) overdue(uid types.UID, ps *volumes) {
 
 // waitingFor is the event of a pod whose volumes are not all there.
 func (ps *volumes) waitingFor(cause error) string {
-	unmounted, failed := []string{}, []string{}
+	unmounted, unattached, failed := []string{}, []string{}, []string{}
 	for _, spec := range needed(ps.spec) {
 		v := ps.vols[spec.Name]
 		if v == nil || !v.ready {
 			unmounted = append(unmounted, spec.Name)
 		}
-		if v != nil && v.kind == nil {
+		if v != nil && v.isUnresolved() {
 			failed = append(failed, spec.Name)
+		}
+		if v != nil && v.waits != nil && v.waits.Attach {
+			unattached = append(unattached, spec.Name)
 		}
 	}
 	slices.Sort(unmounted)
+	slices.Sort(unattached)
 	slices.Sort(failed)
-	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %v", unmounted, failed, cause)
+	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %v", unmounted, unattached, failed, cause)
 }

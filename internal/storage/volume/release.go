@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,6 +114,13 @@ func (m *Manager) finishRelease(uid types.UID, ps *volumes, err error) {
 		ps.spec, ps.vols, ps.after = nil, nil, nil
 	}
 	m.mu.Unlock()
+	if err == nil {
+		for _, k := range m.cfg.Kinds {
+			if t, ok := k.(Tracker); ok {
+				t.Gone(uid)
+			}
+		}
+	}
 	if err != nil {
 		m.cfg.Log.Warn("cannot release volumes", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "err", err)
 		if before != nil && before.Error() == err.Error() {
@@ -163,21 +171,50 @@ type foundVolume struct {
 func (m *Manager) found(uid types.UID) ([]foundVolume, error) {
 	kinds := map[string]Kind{}
 	for _, k := range m.cfg.Kinds {
-		kinds[escape(k.Plugin())] = k
-	}
-	root := filepath.Join(PodDir(m.cfg.RootDir, uid), volumesDir)
-	plugins, err := readDir(root)
-	if err != nil {
-		return nil, err
+		kinds[k.Plugin()] = k
 	}
 	var out []foundVolume
-	for _, plugin := range plugins {
-		names, err := readDir(filepath.Join(root, plugin))
+	for _, block := range []bool{false, true} {
+		places, err := FoundOn(m.cfg.RootDir, uid, block)
 		if err != nil {
 			return nil, err
 		}
+		for _, p := range places {
+			out = append(out, foundVolume{kinds[p.plugin], p.Place})
+		}
+	}
+	return out, nil
+}
+
+// Found is a volume that a pod has on the disk, and whose it is.
+type Found struct {
+	Place
+	plugin string
+}
+
+// Plugin is the name of the plugin that made it.
+func (f Found) Plugin() string { return f.plugin }
+
+// FoundOn lists what a pod has on the disk: file systems, or block devices.
+func FoundOn(root string, uid types.UID, block bool) ([]Found, error) {
+	sub := volumesDir
+	if block {
+		sub = devicesDir
+	}
+	base := filepath.Join(PodDir(root, uid), sub)
+	plugins, err := readDir(base)
+	if err != nil {
+		return nil, err
+	}
+	var out []Found
+	for _, escaped := range plugins {
+		names, err := readDir(filepath.Join(base, escaped))
+		if err != nil {
+			return nil, err
+		}
+		plugin := strings.ReplaceAll(escaped, "~", "/")
 		for _, name := range names {
-			out = append(out, foundVolume{kinds[plugin], m.place(uid, strings.ReplaceAll(plugin, "~", "/"), name)})
+			out = append(out, Found{PlaceOf(root, uid, plugin, name, block), plugin})
 		}
 	}
 	return out, nil
@@ -207,7 +244,7 @@ func (m *Manager) releaseUnknown(ctx context.Context, p Place) error {
 			return err
 		}
 		if err := os.Remove(p.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w for what is left there: %w", errNoPlugin, err)
+			return fmt.Errorf("%w for what is left there: %w", ErrNoPlugin, err)
 		}
 		return nil
 	})
@@ -230,17 +267,21 @@ func unmountAll(dir string) error {
 // Orphans lists the pods that have a directory on this node and are not known.
 // Whoever winds up pods should wind them up, once every source has delivered.
 func (m *Manager) Orphans(known func(types.UID) bool) ([]types.UID, error) {
-	names, err := readDir(filepath.Join(m.cfg.RootDir, "pods"))
+	uids, err := PodsOn(m.cfg.RootDir)
+	return slices.DeleteFunc(uids, known), err
+}
+
+// PodsOn lists the pods that have a directory.
+func PodsOn(root string) ([]types.UID, error) {
+	names, err := readDir(filepath.Join(root, "pods"))
 	if err != nil {
 		return nil, err
 	}
-	var out []types.UID
-	for _, name := range names {
-		if uid := types.UID(name); !known(uid) {
-			out = append(out, uid)
-		}
+	uids := make([]types.UID, len(names))
+	for i, name := range names {
+		uids[i] = types.UID(name)
 	}
-	return out, nil
+	return uids, nil
 }
 
 // RemoveDir removes the directory of a pod whose volumes are released. It stops

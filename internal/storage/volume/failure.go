@@ -1,0 +1,80 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Failure is why a volume could not be prepared, from kinds whose work has
+// several steps that users know by name.
+type Failure struct {
+	Step   string // MountVolume.MountDevice
+	Volume string // as the step calls it, which need not be the pod's name for it
+	Reason string // of the event; empty means FailedMount
+	Err    error
+}
+
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s failed for volume %q : %v", f.Step, f.Volume, f.Err)
+}
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Unresolved is why it is not known yet what a volume is: the claim it names is
+// missing, or is not bound.
+type Unresolved struct{ Err error }
+
+func (u *Unresolved) Error() string { return u.Err.Error() }
+func (u *Unresolved) Unwrap() error { return u.Err }
+
+// Waiting is what Prepare returns while something has to happen elsewhere first.
+// It is no failure. Whoever returns it has [Manager.Again] called when that has
+// happened; the volume is looked at now and then all the same.
+type Waiting struct {
+	For    string
+	Attach bool // for the volume to be attached to the node
+}
+
+func (w *Waiting) Error() string { return "waiting for " + w.For }
+
+// failed is the event of an attempt that failed.
+func (ps *volumes) failed(v *vol, err error) (reason, message string) {
+	var step *Failure
+	var unresolved *Unresolved
+	switch {
+	case errors.As(err, &step):
+		if step.Reason != "" {
+			return step.Reason, step.Error()
+		}
+		return pod.EventFailedMount, step.Error()
+	case errors.As(err, &unresolved):
+		return pod.EventFailedMount, ps.waitingFor(unresolved.Err)
+	}
+	return pod.EventFailedMount, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.spec.Name, err)
+}
+
+// isUnresolved reports whether it is not known what the volume is.
+func (v *vol) isUnresolved() bool {
+	var unresolved *Unresolved
+	return v.kind == nil || errors.As(v.err, &unresolved)
+}
+
+// devicesOf are the block devices that the container's specification names.
+func devicesOf(c *v1.Container, have map[string]Ready) ([]pod.Device, error) {
+	var out []pod.Device
+	for _, d := range c.VolumeDevices {
+		v, ok := have[d.Name]
+		if !ok || v.Device == "" {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name, c.Name)
+		}
+		permissions := "mrw"
+		if v.ReadOnly {
+			permissions = "r"
+		}
+		out = append(out, pod.Device{HostPath: v.Device, ContainerPath: d.DevicePath, Permissions: permissions})
+	}
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package persistent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+)
+
+const mapDirMode = 0o750
+
+// publishDevice publishes a block device and maps it for the pod. The link in the
+// pod's directory comes first and goes last: it is the record of the rest.
+func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (Published, error) {
+	dir := plugin.(Blocker).MapDir(r.Name)
+	global := filepath.Join(dir, string(r.Pod.UID))
+	if err := link(global, r.Place.Path); err != nil {
+		return Published{}, err
+	}
+	out, err := plugin.Publish(ctx, r)
+	if err != nil {
+		if on, _ := mount.IsPoint(global); !on && !IsUnknown(err) {
+			return Published{}, errors.Join(err, unlink(r.Place.Path))
+		}
+		return Published{}, err
+	}
+	var loop string
+	err = v.cfg.Guard.Do(ctx, global, "map device", func() error {
+		if err := os.MkdirAll(dir, mapDirMode); err != nil {
+			return err
+		}
+		if err := mount.BindDevice(out.Device, global); err != nil {
+			return err
+		}
+		// Held open, the device cannot be removed and another one take its name.
+		var err error
+		loop, err = mount.AttachLoop(global)
+		return err
+	})
+	if err != nil {
+		return Published{}, Unknown(err)
+	}
+	if old, err := os.Readlink(r.Place.Path); err != nil || old != out.Device {
+		if err := relink(out.Device, r.Place.Path); err != nil {
+			return Published{}, Unknown(err)
+		}
+		v.cfg.Log.Info("mapped block volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "volume", r.Name, "device", out.Device, "loop", loop)
+		for _, where := range []string{
+			fmt.Sprintf("globalMapPath %q", dir),
+			fmt.Sprintf("volumeMapPath %q", filepath.Dir(r.Place.Path)),
+		} {
+			v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventMountedVolume,
+				fmt.Sprintf("MapVolume.MapPodDevice succeeded for volume %q %s", r.Name, where))
+		}
+	}
+	out.Device = r.Place.Path
+	return out, nil
+}
+
+// unmapDevice takes the mapping of a device away, but for the link.
+func (v *Volumes) unmapDevice(ctx context.Context, plugin Plugin, p volume.Place) error {
+	blocker, ok := plugin.(Blocker)
+	if !ok {
+		return fmt.Errorf("plugin %s has no block devices", plugin.Name())
+	}
+	dir := blocker.MapDir(p.Name)
+	global := filepath.Join(dir, string(p.UID))
+	return v.cfg.Guard.Do(ctx, global, "unmap device", func() error {
+		if err := mount.DetachLoop(global); err != nil {
+			return err
+		}
+		if err := mount.Unmount(global); err != nil {
+			return err
+		}
+		if err := unlink(global); err != nil {
+			return err
+		}
+		// The directories are others' too; the last one out removes them.
+		for range 2 {
+			if err := os.Remove(dir); err != nil {
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+		return nil
+	})
+}
+
+// link makes a symbolic link, unless there is one.
+func link(to, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), mapDirMode); err != nil {
+		return err
+	}
+	if err := os.Symlink(to, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// relink has a symbolic link lead elsewhere from one moment to the next.
+func relink(to, path string) error {
+	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
+	if err := unlink(next); err != nil {
+		return err
+	}
+	if err := os.Symlink(to, next); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+func unlink(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package persistent
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/storage/volume"
+)
+
+// claimKind serves volumes that a claim stands for. It has no place of its own:
+// what it prepares is the plugin's.
+type claimKind struct{ v *Volumes }
+
+func (claimKind) Plugin() string { return "kubernetes.io/persistent-claim" }
+
+func (claimKind) Serves(src *v1.Volume) bool {
+	return src.PersistentVolumeClaim != nil || src.Ephemeral != nil
+}
+
+func (claimKind) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
+func (claimKind) Release(context.Context, volume.Place) error { return nil }
+func (k claimKind) Gone(uid types.UID)                        { k.v.gone(uid) }
+
+func (k claimKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
+	s, err := k.v.resolve(ctx, r.Pod, r.Volume)
+	if err != nil {
+		return volume.Ready{}, err
+	}
+	for _, p := range k.v.cfg.Plugins {
+		if p.Serves(s) {
+			return k.v.prepare(ctx, r.Pod, s, p)
+		}
+	}
+	return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", s.Name, volume.ErrNoPlugin)}
+}
+
+// pluginKind serves volumes of a plugin that the pod names itself, and releases
+// all of the plugin's.
+type pluginKind struct {
+	v *Volumes
+	p Plugin
+}
+
+func (k pluginKind) Plugin() string                  { return k.p.Name() }
+func (k pluginKind) Inputs(*v1.Volume) volume.Inputs { return volume.Inputs{} }
+
+func (k pluginKind) Serves(src *v1.Volume) bool {
+	return k.p.Serves(Spec{Name: src.Name, Inline: src})
+}
+
+func (k pluginKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
+	return k.v.prepare(ctx, r.Pod, Spec{Name: r.Volume.Name, Inline: r.Volume}, k.p)
+}
+
+func (k pluginKind) Release(ctx context.Context, p volume.Place) error {
+	return k.v.release(ctx, k.p, p)
+}

@@ -1,0 +1,129 @@
+package persistent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"keelson/internal/storage/volume"
+)
+
+// Spec is a volume as its owner wrote it: a PersistentVolume that a claim is
+// bound to, or one that a pod names itself.
+type Spec struct {
+	// Name is that of the volume's directories: the PersistentVolume's, or the
+	// one that the pod gives it.
+	Name     string
+	PV       *v1.PersistentVolume      // nil if the pod names it itself
+	Claim    *v1.PersistentVolumeClaim // with PV
+	Inline   *v1.Volume                // nil with PV
+	ReadOnly bool                      // the pod asks for it
+	Block    bool                      // it comes as a block device
+}
+
+// Traits are what a volume is to the node.
+type Traits struct {
+	// ID is the volume's name on this node: kubernetes.io/csi/driver^handle. Two
+	// specifications of one ID are the same volume. Empty if nothing of it is
+	// common to the pods of the node: it is neither attached nor staged.
+	ID string
+	// Attach is set if a controller has to attach it to the node first.
+	Attach bool
+}
+
+// Device is what the disk says of a volume that may be staged.
+type Device struct {
+	Traits
+	Name  string // of the specification, if the record has it
+	Dir   string // of the record
+	Block bool
+}
+
+// Request is what a step is taken from.
+type Request struct {
+	Spec
+	Place volume.Place // in the pod
+	Pod   *v1.Pod
+	// AttachedAt is what the controller says the device is called on this node;
+	// often nothing.
+	AttachedAt string
+}
+
+// Published is a volume that the pod can use.
+type Published struct {
+	Path     string // to mount into containers; empty for a device
+	Device   string // of the host, for a volume that comes as one
+	ReadOnly bool
+	RenewAt  time.Time // when Publish is due again; zero for never
+}
+
+// Plugin is one way to bring persistent volumes to a node. Every step is safe to
+// repeat, works from whatever is there, and returns soon after ctx ended.
+type Plugin interface {
+	// Name is the plugin's in paths and messages: kubernetes.io/csi.
+	Name() string
+	// Serves reports whether the volume is the plugin's.
+	Serves(s Spec) bool
+	// Describe tells what the volume is to the node.
+	Describe(ctx context.Context, s Spec) (Traits, error)
+
+	// Stage does what is done once for the node. It leaves the record that Devices
+	// finds before the first effect. An error that is not Unknown means that
+	// nothing was done, and then the record is gone.
+	Stage(ctx context.Context, r Request) error
+	// Unstage undoes Stage as far as it came, and then removes the record.
+	Unstage(ctx context.Context, d Device) error
+	// Publish gives the volume to a pod. Before the first effect it makes the
+	// place, by which Unpublish is called in the end. What was said about errors
+	// of Stage holds here too. A call for a pod that has the volume renews it, and
+	// must leave it usable if it fails.
+	Publish(ctx context.Context, r Request) (Published, error)
+	// Unpublish undoes Publish as far as it came, and then removes the place. It
+	// knows no more than the disk does.
+	Unpublish(ctx context.Context, p volume.Place) error
+
+	// Devices lists what may be staged, by the disk. What it can list is returned
+	// along with an error about the rest.
+	Devices() ([]Device, error)
+	// DeviceOf is the device that a pod's volume stands on, by the disk; none for
+	// a volume without one.
+	DeviceOf(p volume.Place) (Traits, error)
+}
+
+// An Expander is a Plugin whose volumes can grow while they are on the node.
+type Expander interface {
+	// Expand makes the node see the size. It is called after Stage, and once more
+	// after Publish if it was not done then.
+	Expand(ctx context.Context, r Request, size resource.Quantity, published bool) (done bool, err error)
+}
+
+// A Blocker is a Plugin whose volumes can come as block devices.
+type Blocker interface {
+	// MapDir is where the volume's device is mapped for each pod, by its UID.
+	MapDir(name string) string
+}
+
+// Unknown marks the error of a step that may have had an effect, or still may.
+func Unknown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &unknown{err}
+}
+
+type unknown struct{ err error }
+
+func (u *unknown) Error() string { return u.err.Error() }
+func (u *unknown) Unwrap() error { return u.err }
+
+// IsUnknown reports whether the step may have had an effect.
+func IsUnknown(err error) bool {
+	var u *unknown
+	return errors.As(err, &u) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// ErrInfeasible is the cause of an expansion that will never work.
+var ErrInfeasible = errors.New("the volume cannot grow to this size")

@@ -1,0 +1,214 @@
+package persistent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/volume"
+)
+
+// stepLimit is how long one attempt may wait for its turn and take its steps; the
+// plugins' own limits are shorter.
+const stepLimit = 4 * time.Minute
+
+var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+
+// prepare stages a volume if it is not, and publishes it to the pod.
+func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin) (volume.Ready, error) {
+	v.scan()
+	r := Request{Spec: s, Pod: p, Place: volume.PlaceOf(v.cfg.RootDir, p.UID, plugin.Name(), s.Name, s.Block)}
+	if s.Block {
+		if _, ok := plugin.(Blocker); !ok {
+			return volume.Ready{}, failure(r, stepStage, fmt.Errorf("plugin %s has no block devices", plugin.Name()))
+		}
+	}
+	traits, err := plugin.Describe(ctx, s)
+	if err != nil {
+		return volume.Ready{}, failure(r, stepMount, err)
+	}
+	h := hold{p.UID, plugin.Name(), s.Name, s.Block}
+	d := v.hold(plugin, h, Device{Traits: traits, Name: s.Name, Block: s.Block})
+	if d == nil {
+		out, err := v.publish(ctx, plugin, r)
+		return v.ready(out, s), err
+	}
+	if traits.Attach && v.cfg.Attach {
+		var w *volume.Waiting
+		if r.AttachedAt, w = v.awaitAttach(d, h); w != nil {
+			return volume.Ready{}, w
+		}
+	}
+	if err := d.take(ctx); err != nil {
+		return volume.Ready{}, failure(r, stepMount, err)
+	}
+	defer d.give()
+	if err := v.stage(ctx, d, r); err != nil {
+		return volume.Ready{}, failure(r, stepStage, err)
+	}
+	grown, err := v.expand(ctx, plugin, r, false)
+	if err != nil {
+		return volume.Ready{}, failure(r, stepExpand, err)
+	}
+	if !v.claimPod(d, h, s) {
+		return volume.Ready{}, failure(r, stepMount, errInUse)
+	}
+	out, err := v.publish(ctx, plugin, r)
+	if err != nil {
+		if !IsUnknown(err) {
+			v.unpublished(d, h)
+		}
+		return volume.Ready{}, err
+	}
+	if !grown {
+		if _, err := v.expand(ctx, plugin, r, true); err != nil {
+			return volume.Ready{}, failure(r, stepExpand, err)
+		}
+	}
+	return v.ready(out, s), nil
+}
+
+// publish gives the volume to the pod, and maps it if it is a device.
+func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Published, error) {
+	if !r.Block {
+		out, err := plugin.Publish(ctx, r)
+		return out, failure(r, stepMount, err)
+	}
+	out, err := v.publishDevice(ctx, plugin, r)
+	return out, failure(r, stepMount, err)
+}
+
+// ready is the volume as the pod gets it. A claim is read again after a while,
+// to see whether the volume grew.
+func (v *Volumes) ready(out Published, s Spec) volume.Ready {
+	ready := volume.Ready{Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, RenewAt: out.RenewAt}
+	if s.Claim != nil {
+		// Spread, so that pods that came together do not ask together.
+		at := time.Now().Add(v.cfg.Recheck + rand.N(v.cfg.Recheck/2+1))
+		if ready.RenewAt.IsZero() || at.Before(ready.RenewAt) {
+			ready.RenewAt = at
+		}
+	}
+	return ready
+}
+
+// hold notes that the pod is about to use the volume, so that it is in use from
+// now on. It returns nil for a volume that is not shared by pods.
+func (v *Volumes) hold(plugin Plugin, h hold, dev Device) *device {
+	v.mu.Lock()
+	v.holds[h] = dev.ID
+	if dev.ID == "" {
+		v.mu.Unlock()
+		return nil
+	}
+	before := v.devices[dev.ID]
+	d := v.deviceLocked(plugin, dev)
+	news := d != before || d.dev.Attach != dev.Attach
+	d.dev.Attach, d.dev.Name = dev.Attach, dev.Name
+	if _, ok := d.holders[h]; !ok {
+		d.holders[h] = false
+	}
+	v.mu.Unlock()
+	if news && dev.Attach {
+		v.cfg.OnInUse()
+	}
+	return d
+}
+
+// awaitAttach tells where the volume is attached, or notes that the pod waits.
+func (v *Volumes) awaitAttach(d *device, h hold) (string, *volume.Waiting) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	// Before the look, since what is looked for may come in between.
+	d.waiting[h.uid] = true
+	path, w := attachment(v.cfg.Node(), d.dev.ID)
+	if w == nil {
+		delete(d.waiting, h.uid)
+	}
+	return path, w
+}
+
+// stage stages the volume, unless that was done in this agent's life.
+func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
+	v.mu.Lock()
+	staged, before := d.staged, d.maybe
+	d.maybe = true
+	v.mu.Unlock()
+	if staged {
+		return nil
+	}
+	err := d.plugin.Stage(ctx, r)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case err == nil:
+		d.staged = true
+	case !IsUnknown(err):
+		d.maybe = before
+	}
+	return err
+}
+
+// claimPod notes that the pod may have the volume from now on. It refuses a
+// volume for one pod that another pod has.
+func (v *Volumes) claimPod(d *device, h hold, s Spec) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if onePodOnly(s) {
+		for other, has := range d.holders {
+			if has && other.uid != h.uid {
+				return false
+			}
+		}
+	}
+	d.holders[h] = true
+	return true
+}
+
+// unpublished notes that the pod does not have the volume.
+func (v *Volumes) unpublished(d *device, h hold) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, ok := d.holders[h]; ok {
+		d.holders[h] = false
+	}
+}
+
+// take waits for the turn to speak about the volume.
+func (d *device) take(ctx context.Context) error {
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another operation on volume %s: %w", d.dev.ID, ctx.Err())
+	}
+}
+
+func (d *device) give() { <-d.turn }
+
+// step is what is done to a file system, and to a device, in upstream's words.
+type step struct{ mount, mapped string }
+
+var (
+	stepStage  = step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
+	stepMount  = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
+	stepExpand = step{"MountVolume.NodeExpandVolume", "MapVolume.NodeExpandVolume"}
+)
+
+// failure names the step that failed, unless the error does.
+func failure(r Request, s step, err error) error {
+	var named *volume.Failure
+	if err == nil || errors.As(err, &named) {
+		return err
+	}
+	f := &volume.Failure{Step: s.mount, Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
+	if r.Block {
+		f.Step, f.Reason = s.mapped, pod.EventFailedMapVolume
+	}
+	return f
+}

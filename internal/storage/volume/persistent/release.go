@@ -1,0 +1,130 @@
+package persistent
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/storage/volume"
+)
+
+const (
+	minRetry = 500 * time.Millisecond
+	maxRetry = 2*time.Minute + 2*time.Second
+)
+
+// release takes a volume away from a pod, and then off the node if the pod was
+// the last one. The node is not waited for.
+func (v *Volumes) release(ctx context.Context, plugin Plugin, p volume.Place) error {
+	v.scan()
+	h := hold{p.UID, plugin.Name(), p.Name, p.Block}
+	v.mu.Lock()
+	d := v.devices[v.holds[h]]
+	v.mu.Unlock()
+	if d != nil {
+		if err := d.take(ctx); err != nil {
+			return err
+		}
+		defer d.give()
+	}
+	if p.Block {
+		if err := v.unmapDevice(ctx, plugin, p); err != nil {
+			return err
+		}
+	}
+	if err := plugin.Unpublish(ctx, p); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked(h)
+	return nil
+}
+
+// gone drops what a pod held without having anything of it on the disk.
+func (v *Volumes) gone(uid types.UID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for h := range v.holds {
+		if h.uid == uid {
+			v.dropLocked(h)
+		}
+	}
+}
+
+func (v *Volumes) dropLocked(h hold) {
+	id, ok := v.holds[h]
+	delete(v.holds, h)
+	if d := v.devices[id]; ok && d != nil {
+		delete(d.holders, h)
+		delete(d.waiting, h.uid)
+		v.endLocked(d)
+	}
+}
+
+// endLocked begins to unstage a device that nobody holds.
+func (v *Volumes) endLocked(d *device) {
+	if v.ctx == nil || len(d.holders) > 0 || d.ending || !v.settled && !d.staged {
+		return
+	}
+	d.ending = true
+	ctx := v.ctx
+	v.wg.Go(func() { v.end(ctx, d) })
+}
+
+// end unstages a device as many times as it takes, unless a pod wants it again.
+func (v *Volumes) end(ctx context.Context, d *device) {
+	delay := time.Duration(0)
+	for {
+		over, err := v.tryEnd(ctx, d)
+		if over {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		delay = min(max(2*delay, minRetry), maxRetry)
+		v.cfg.Log.Warn("cannot unstage volume", "volume", d.dev.ID, "retry", delay, "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+	}
+	v.cfg.OnInUse()
+}
+
+// tryEnd makes one attempt. It is over when the device is gone or held again.
+func (v *Volumes) tryEnd(ctx context.Context, d *device) (over bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, stepLimit)
+	defer stop()
+	if err := d.take(ctx); err != nil {
+		return false, err
+	}
+	defer d.give()
+	v.mu.Lock()
+	if len(d.holders) > 0 {
+		d.ending = false
+		v.mu.Unlock()
+		return true, nil
+	}
+	maybe, dev := d.staged || d.maybe, d.dev
+	d.staged = false // whoever comes now stages it again
+	v.mu.Unlock()
+	if maybe {
+		if err := d.plugin.Unstage(ctx, dev); err != nil {
+			v.mu.Lock()
+			d.maybe = true
+			v.mu.Unlock()
+			return false, err
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.maybe, d.ending = false, false
+	if len(d.holders) == 0 {
+		delete(v.devices, d.dev.ID)
+	}
+	return true, nil
+}

@@ -1,0 +1,119 @@
+package persistent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/volume"
+)
+
+// resolve finds the PersistentVolume behind a pod's volume.
+func (v *Volumes) resolve(ctx context.Context, p *v1.Pod, src *v1.Volume) (Spec, error) {
+	name, readOnly := claimOf(p, src)
+	spec, err := v.follow(ctx, p, src, name)
+	if err != nil {
+		return Spec{}, &volume.Unresolved{Err: fmt.Errorf("error processing PVC %s/%s: %w", p.Namespace, name, err)}
+	}
+	spec.ReadOnly = readOnly
+	if err := checkMode(p, src, spec); err != nil {
+		return Spec{}, &volume.Unresolved{Err: err}
+	}
+	return spec, nil
+}
+
+// claimOf names the claim of a volume: the one it refers to, or the one that was
+// made for it and the pod.
+func claimOf(p *v1.Pod, src *v1.Volume) (name string, readOnly bool) {
+	if src.Ephemeral != nil {
+		return p.Name + "-" + src.Name, false
+	}
+	return src.PersistentVolumeClaim.ClaimName, src.PersistentVolumeClaim.ReadOnly
+}
+
+func (v *Volumes) follow(ctx context.Context, p *v1.Pod, src *v1.Volume, name string) (Spec, error) {
+	if v.cfg.API == nil {
+		return Spec{}, errStandalone
+	}
+	claim, err := v.cfg.API.Claim(ctx, p.Namespace, name)
+	if err != nil {
+		return Spec{}, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+	}
+	if src.Ephemeral != nil && !metav1.IsControlledBy(claim, p) {
+		return Spec{}, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, p.Namespace, p.Name)
+	}
+	if err := checkClaim(claim); err != nil {
+		return Spec{}, err
+	}
+	pv, err := v.cfg.API.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return Spec{}, fmt.Errorf("failed to fetch PV %q from API server: %w", claim.Spec.VolumeName, err)
+	}
+	if err := checkBound(claim, pv); err != nil {
+		return Spec{}, err
+	}
+	return Spec{Name: pv.Name, PV: pv, Claim: claim, Block: isBlock(pv.Spec.VolumeMode)}, nil
+}
+
+// checkClaim reports whether the claim has a volume and keeps it.
+func checkClaim(claim *v1.PersistentVolumeClaim) error {
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return errors.New("PVC is being deleted")
+	case claim.Status.Phase != v1.ClaimBound:
+		return errors.New("PVC is not bound")
+	case claim.Spec.VolumeName == "":
+		return errors.New("PVC has empty pvc.Spec.VolumeName")
+	}
+	return nil
+}
+
+// checkBound reports whether the volume says of itself that it is the claim's. A
+// claim can be deleted and made again under the same name.
+func checkBound(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) error {
+	switch ref := pv.Spec.ClaimRef; {
+	case ref == nil:
+		return fmt.Errorf("found PV object %q but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
+	case ref.UID != claim.UID:
+		return fmt.Errorf("found PV object %q but its pv.Spec.ClaimRef.UID %q does not point to claim.UID %q", pv.Name, ref.UID, claim.UID)
+	}
+	return nil
+}
+
+// checkMode compares how the volume comes with how containers use it.
+func checkMode(p *v1.Pod, src *v1.Volume, s Spec) error {
+	mounted, passed := uses(p, src.Name)
+	switch {
+	case mounted && s.Block:
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", src.Name, v1.PersistentVolumeBlock)
+	case passed && !s.Block:
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", src.Name, v1.PersistentVolumeFilesystem)
+	}
+	return nil
+}
+
+// uses tells how containers use a volume.
+func uses(p *v1.Pod, name string) (mounted, passed bool) {
+	for _, c := range pod.Containers(p) {
+		for i := range c.VolumeMounts {
+			mounted = mounted || c.VolumeMounts[i].Name == name
+		}
+		for i := range c.VolumeDevices {
+			passed = passed || c.VolumeDevices[i].Name == name
+		}
+	}
+	return mounted, passed
+}
+
+func isBlock(mode *v1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == v1.PersistentVolumeBlock
+}
+
+// onePodOnly reports whether only one pod at a time may have the volume.
+func onePodOnly(s Spec) bool {
+	return s.PV != nil && len(s.PV.Spec.AccessModes) == 1 && s.PV.Spec.AccessModes[0] == v1.ReadWriteOncePod
+}
