@@ -38,6 +38,7 @@ func (a *agent) buildServer(context.Context) error {
 	probes := prometheus.NewRegistry()
 	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.ProbeMetrics = probes
+	a.buildStats(&cfg)
 	if a.cfg.Gates.Enabled("ContainerCheckpoint") {
 		cfg.Checkpoints = a.checkpoints()
 	}

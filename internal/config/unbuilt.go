@@ -18,26 +18,26 @@ import (
 var unbuiltFields = strings.Fields(`
 	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling enableSystemLogQuery
 	evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionSoft evictionSoftGracePeriod
-	kernelMemcgNotification kubeReservedCgroup kubeletCgroups
+	kernelMemcgNotification kubeReservedCgroup
 	logging.options.json.splitStream logging.options.text.splitStream logging.vmodule
 	memoryManagerPolicy memoryReservationPolicy memorySwap.swapBehavior memoryThrottlingFactor
 	protectKernelDefaults qosReserved reservedMemory
 	rotateCertificates serverTLSBootstrap showHiddenMetricsForVersion
 	shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods
-	systemCgroups systemReservedCgroup tlsCurvePreferences topologyManagerPolicy
+	systemReservedCgroup tlsCurvePreferences topologyManagerPolicy
 	topologyManagerPolicyOptions tracing userNamespaces volumePluginDir`)
 
 // unbuiltFlags warn when they are given.
 var unbuiltFlags = strings.Fields(`
 	bootstrap-kubeconfig exit-on-lock-contention housekeeping-interval
-	lock-file runtime-cgroups`)
+	lock-file`)
 
 // builtGates are the gates that change something. Any other gate warns when it
 // is set against its default.
 var builtGates = strings.Fields(`
 	AllAlpha AllBeta ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
 	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-	KubeletServiceAccountTokenForCredentialProviders LoggingAlphaOptions PodLogsQuerySplitStreams PreventStaticPodAPIReferences
+	KubeletServiceAccountTokenForCredentialProviders LoggingAlphaOptions PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PreventStaticPodAPIReferences
 	QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletServerCertificateFile RotateKubeletServerCertificate RuntimeClassInImageCriApi`)
 
 // unbuilt is one sentence about everything that was asked for and has no effect

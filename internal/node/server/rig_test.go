@@ -33,6 +33,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	utilexec "k8s.io/utils/exec"
 
 	"keelson/internal/node/server"
@@ -312,14 +313,20 @@ func (r *rig) config() parts {
 			Address: "127.0.0.1:0", ReadOnlyAddress: "127.0.0.1:0", HealthzAddress: "127.0.0.1:0",
 			DebuggingHandlers: true, ProfilingHandler: true, DebugFlagsHandler: true, SystemLogHandler: true,
 			SystemLogDir: r.t.TempDir(), ExtendWebSockets: true, StreamIdleTimeout: 4 * time.Hour,
-			Checks:        []server.Check{{Name: "log", Check: func() error { return nil }}, {Name: "syncloop", Check: func() error { return nil }}},
-			Pods:          fakePods{webPod()},
-			RunningPods:   func(context.Context) ([]*v1.Pod, error) { return nil, nil },
-			Logs:          r.logs,
-			Streams:       fakeStreams{r.rt},
-			Runner:        fakeStreams{r.rt},
-			Checkpoints:   fakeCheckpoints{},
-			Summary:       func(_ context.Context, only bool) (any, error) { return map[string]bool{"onlyCPUAndMemory": only}, nil },
+			Checks:      []server.Check{{Name: "log", Check: func() error { return nil }}, {Name: "syncloop", Check: func() error { return nil }}},
+			Pods:        fakePods{webPod()},
+			RunningPods: func(context.Context) ([]*v1.Pod, error) { return nil, nil },
+			Logs:        r.logs,
+			Streams:     fakeStreams{r.rt},
+			Runner:      fakeStreams{r.rt},
+			Checkpoints: fakeCheckpoints{},
+			Summary: func(_ context.Context, only bool) (*statsapi.Summary, error) {
+				s := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: nodeName}, Pods: []statsapi.PodStats{}}
+				if !only {
+					s.Node.Rlimit = &statsapi.RlimitStats{}
+				}
+				return s, nil
+			},
 			KubeletConfig: func() any { return map[string]string{"kind": "KubeletConfiguration"} },
 			SetVerbosity:  func(s string) (string, error) { return "verbosity is " + s, nil },
 			Metrics:       r.reg, ContainerMetrics: prometheus.NewRegistry(), ResourceMetrics: prometheus.NewRegistry(), ProbeMetrics: prometheus.NewRegistry(),

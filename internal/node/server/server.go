@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	authnv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 const (
@@ -63,7 +64,7 @@ type Config struct {
 	Runner      runner
 	Checkpoints checkpointer
 	// Summary makes the answer of /stats/summary.
-	Summary func(ctx context.Context, onlyCPUAndMemory bool) (any, error)
+	Summary func(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 	// KubeletConfig is the configuration in force, for /configz.
 	KubeletConfig func() any
 	// SetVerbosity changes the log level and says so in a sentence.

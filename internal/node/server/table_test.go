@@ -237,7 +237,7 @@ func FuzzPaths(f *testing.F) {
 		held[right] = s.SecureHandler()
 	}
 	mine := map[string]string{ // what shows that an endpoint has answered
-		"pods": `"PodList"`, "configz": "kubeletconfig", "stats": "onlyCPUAndMemory", "log": "<pre>",
+		"pods": `"PodList"`, "configz": "kubeletconfig", "stats": `"nodeName"`, "log": "<pre>",
 	}
 	f.Fuzz(func(t *testing.T, method, path string) {
 		req, err := http.NewRequest(method, "http://node", nil)

@@ -6,13 +6,14 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Memory is the state of the machine's memory, in bytes.
 type Memory struct {
-	Total, Free, InactiveFile, SwapTotal uint64
+	Total, Free, InactiveFile, SwapTotal, SwapFree uint64
 }
 
 // Available is the memory that is free or can be had by dropping cached files
@@ -31,7 +32,7 @@ func ReadMemory(fsys fs.FS) (Memory, error) {
 func parseMemory(text string) (Memory, error) {
 	var m Memory
 	fields := map[string]*uint64{
-		"MemTotal": &m.Total, "MemFree": &m.Free, "Inactive(file)": &m.InactiveFile, "SwapTotal": &m.SwapTotal,
+		"MemTotal": &m.Total, "MemFree": &m.Free, "Inactive(file)": &m.InactiveFile, "SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree,
 	}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(line, ":")
@@ -68,6 +69,7 @@ func ReadPIDs(fsys fs.FS) (int64, error) {
 // Filesystem is the state of one file system. Available leaves out what is kept
 // for root.
 type Filesystem struct {
+	Free                uint64 // bytes, with what is kept for root
 	Capacity, Available uint64 // bytes
 	Inodes, InodesFree  uint64 // 0 where inodes are made as needed
 }
@@ -82,5 +84,48 @@ func ReadFilesystem(path string) (Filesystem, error) {
 	if block == 0 {
 		block = uint64(st.Bsize)
 	}
-	return Filesystem{Capacity: st.Blocks * block, Available: st.Bavail * block, Inodes: st.Files, InodesFree: st.Ffree}, nil
+	return Filesystem{Free: st.Bfree * block, Capacity: st.Blocks * block, Available: st.Bavail * block, Inodes: st.Files, InodesFree: st.Ffree}, nil
+}
+
+// ReadPressure reads what the kernel says of pressure on cpu, memory or io; empty
+// where it keeps no account.
+func ReadPressure(fsys fs.FS, of string) string {
+	return first(fsys, "proc/pressure/"+of)
+}
+
+// SwapUsed tells how much swap is in use, in bytes.
+func (m Memory) SwapUsed() uint64 { return m.SwapTotal - min(m.SwapFree, m.SwapTotal) }
+
+// BootTime is when the machine came up.
+func BootTime(fsys fs.FS, now time.Time) (time.Time, error) {
+	text := first(fsys, "proc/uptime")
+	up, _, _ := strings.Cut(text, " ")
+	seconds, err := strconv.ParseFloat(up, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read proc/uptime: %q is not a number of seconds", up)
+	}
+	return now.Add(-time.Duration(seconds * float64(time.Second))), nil
+}
+
+// ReadCPUTime is the time that all processors together have worked since the
+// machine came up.
+func ReadCPUTime(fsys fs.FS) (time.Duration, error) {
+	text := first(fsys, "proc/stat")
+	line, _, _ := strings.Cut(text, "\n")
+	f := strings.Fields(line)
+	if len(f) < 9 || f[0] != "cpu" {
+		return 0, fmt.Errorf("read proc/stat: the first line is %q", line)
+	}
+	var sum time.Duration
+	for i, v := range f[1:9] {
+		if i == 3 || i == 4 { // idle, waiting for a disk
+			continue
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read proc/stat: %q is not a number", v)
+		}
+		sum += time.Duration(n) * time.Second / 100 // ticks, the same everywhere
+	}
+	return sum, nil
 }

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"keelson/internal/node/server"
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/machine"
+	"keelson/internal/resources/stats"
+)
+
+// buildStats has what node and pods use told to those who ask the server.
+func (a *agent) buildStats(cfg *server.Config) {
+	k := &a.cfg.Kubelet
+	c := stats.Config{NodeName: a.cfg.NodeName, Machine: a.machine, Host: machine.Host(), Runtime: a.runtime, Pods: a.podsInRuntime,
+		FromRuntime: a.cfg.Gates.Enabled("PodAndContainerStatsFromCRI"), RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, Log: a.log,
+		System: map[string]string{"kubelet": k.KubeletCgroups, "runtime": a.cfg.Flags.RuntimeCgroups, "misc": k.SystemCgroups}}
+	groups, err := cgroup.Detect()
+	if err != nil {
+		a.log.Warn("cannot find control groups; usage of the node is told without them", "err", err)
+		groups = cgroup.Hierarchies{}
+	}
+	c.Groups = groups
+	if a.cgroups != nil {
+		c.Tree = a.cgroups
+	}
+	if c.System["kubelet"] == "" {
+		c.System["kubelet"] = groups.Own()
+	}
+	collector := stats.New(c)
+	provider := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_metrics_provider", Help: "Where usage of pods and containers is read: control groups, or the runtime"}, []string{"provider"})
+	provider.WithLabelValues(collector.Provider()).Set(1)
+	a.metrics.MustRegister(provider)
+	cfg.Summary = collector.Summary
+	cfg.ResourceMetrics, cfg.ContainerMetrics = collector.Resource(), collector.Containers()
+}
+
+// podsInRuntime are the pods that the runtime holds something of.
+func (a *agent) podsInRuntime() []stats.Pod {
+	var out []stats.Pod
+	for _, uid := range a.observed.UIDs() {
+		have, ok := a.observed.Get(uid)
+		if !ok {
+			continue
+		}
+		spec, _, _ := a.desired.Get(uid)
+		out = append(out, stats.Pod{Spec: spec, Have: have})
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package stats
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"keelson/internal/pods/pod"
+)
+
+// space is what some files take up on their disk.
+type space struct{ bytes, inodes uint64 }
+
+func (s *space) add(o space) { s.bytes += o.bytes; s.inodes += o.inodes }
+
+// ofFile measures one file; one that is not there takes up nothing.
+func ofFile(path string) (space, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return space{}, nil
+		}
+		return space{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return space{bytes: uint64(st.Blocks) * 512, inodes: 1}, nil
+}
+
+// logsOf measures the log of a container with those that were rotated.
+func logsOf(podLogs string, ref pod.Ref, container string) (space, error) {
+	dir := filepath.Join(podLogs, ref.Namespace+"_"+ref.Name+"_"+string(ref.UID), container)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return space{}, nil
+	}
+	if err != nil {
+		return space{}, err
+	}
+	var sum space
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		s, err := ofFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return sum, err
+		}
+		sum.add(s)
+	}
+	return sum, nil
+}
+
+// localTypes are the file systems that are shown, by prefix of their name.
+var localTypes = []string{"ext", "xfs", "btrfs", "zfs", "tmpfs"}
+
+// localFilesystems finds the file systems of the node, by device; of several
+// places of one device the first counts. What is mounted for pods is theirs, and a
+// tmpfs goes by its place, having no device.
+func localFilesystems(rootDir string) (map[string]string, error) {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		local := slices.ContainsFunc(localTypes, func(p string) bool { return strings.HasPrefix(m.FSType, p) })
+		return !local || strings.HasPrefix(m.Mountpoint, rootDir+"/") || strings.HasPrefix(m.Mountpoint, "/run/containerd/") || strings.HasPrefix(m.Mountpoint, "/run/netns"), false
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, m := range mounts {
+		device := m.Source
+		if m.FSType == "tmpfs" {
+			device = m.Mountpoint
+		}
+		if _, known := out[device]; !known {
+			out[device] = m.Mountpoint
+		}
+	}
+	return out, nil
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }

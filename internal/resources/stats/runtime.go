@@ -1,0 +1,131 @@
+package stats
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/machine"
+)
+
+// layers is how much containers have written, as the runtime says, and where.
+type layers struct {
+	at         time.Time
+	containers map[string]*runtimeapi.FilesystemUsage // by container
+	images     *runtimeapi.FilesystemUsage
+	writable   *runtimeapi.FilesystemUsage
+}
+
+// readLayers asks the runtime, or repeats what it said a moment ago.
+func (c *Collector) readLayers(ctx context.Context) (*layers, error) {
+	c.layersMu.Lock()
+	defer c.layersMu.Unlock()
+	now := time.Now()
+	if c.layers != nil && now.Sub(c.layers.at) < layersEvery {
+		return c.layers, nil
+	}
+	l := &layers{at: now, containers: map[string]*runtimeapi.FilesystemUsage{}}
+	info, err := c.cfg.Runtime.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return nil, err
+	}
+	if fs := info.GetImageFilesystems(); len(fs) > 0 {
+		l.images = fs[0]
+	}
+	if fs := info.GetContainerFilesystems(); len(fs) > 0 {
+		l.writable = fs[0]
+	}
+	list, err := c.cfg.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list.GetStats() {
+		l.containers[s.GetAttributes().GetId()] = s.GetWritableLayer()
+	}
+	c.layers = l
+	return l, nil
+}
+
+// askRuntime has the runtime tell what pods use.
+func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string, error)) {
+	resp, err := c.cfg.Runtime.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{})
+	note("pods", err)
+	bySandbox := map[string]*runtimeapi.PodSandboxStats{}
+	for _, s := range resp.GetStats() {
+		bySandbox[s.GetAttributes().GetId()] = s
+	}
+	for _, p := range c.cfg.Pods() {
+		sandbox, ok := p.Have.ReadySandbox()
+		if !ok {
+			continue
+		}
+		said := bySandbox[sandbox.ID]
+		if said == nil {
+			continue
+		}
+		linux := said.GetLinux()
+		pr := podReading{Pod: p, started: sandbox.CreatedAt, processes: linux.GetProcess().GetProcessCount().GetValue()}
+		pr.group = c.asGroup("pod "+string(p.Have.UID), linux.GetCpu(), linux.GetMemory(), sandbox.CreatedAt)
+		if n := linux.GetNetwork(); n != nil {
+			pr.netAt = time.Unix(0, n.GetTimestamp())
+			if d := n.GetDefaultInterface(); d != nil {
+				pr.net = append(pr.net, traffic(d))
+			}
+			for _, i := range n.GetInterfaces() {
+				pr.net = append(pr.net, traffic(i))
+			}
+		}
+		byID := map[string]*runtimeapi.ContainerStats{}
+		for _, s := range linux.GetContainers() {
+			byID[s.GetAttributes().GetId()] = s
+		}
+		for _, inst := range running(p.Have) {
+			if s := byID[inst.ID]; s != nil {
+				pr.containers = append(pr.containers, containerReading{Container: inst,
+					group: c.asGroup(fmt.Sprintf("container %s", inst.ID), s.GetCpu(), s.GetMemory(), startOf(inst))})
+			}
+		}
+		r.pods = append(r.pods, pr)
+	}
+}
+
+func startOf(c pod.Container) time.Time { return c.StartedAt }
+
+func traffic(i *runtimeapi.NetworkInterfaceUsage) machine.Traffic {
+	return machine.Traffic{Name: i.GetName(), RxBytes: i.GetRxBytes().GetValue(), RxErrors: i.GetRxErrors().GetValue(),
+		TxBytes: i.GetTxBytes().GetValue(), TxErrors: i.GetTxErrors().GetValue()}
+}
+
+// asGroup says in the words of control groups what the runtime says. A rate that
+// it does not tell is measured.
+func (c *Collector) asGroup(key string, cpu *runtimeapi.CpuUsage, mem *runtimeapi.MemoryUsage, started time.Time) group {
+	g := group{path: key}
+	g.use = cgroup.Usage{At: time.Unix(0, cpu.GetTimestamp()), Created: started}
+	g.use.CPU.Total = time.Duration(cpu.GetUsageCoreNanoSeconds().GetValue())
+	m := &g.use.Memory
+	m.Usage, m.WorkingSet, m.RSS = mem.GetUsageBytes().GetValue(), mem.GetWorkingSetBytes().GetValue(), mem.GetRssBytes().GetValue()
+	m.Faults, m.MajorFaults = mem.GetPageFaults().GetValue(), mem.GetMajorPageFaults().GetValue()
+	if a := mem.GetAvailableBytes(); a != nil && a.GetValue() > 0 {
+		m.Limit = a.GetValue() + m.WorkingSet
+	}
+	g.use.CPU.Pressure, m.Pressure = pressure(cpu.GetPsi()), pressure(mem.GetPsi())
+	c.measure(&g, started)
+	if n := cpu.GetUsageNanoCores(); n != nil {
+		g.cores = n.GetValue()
+	}
+	return g
+}
+
+func pressure(p *runtimeapi.PsiStats) *cgroup.Pressure {
+	if p == nil {
+		return nil
+	}
+	stall := func(d *runtimeapi.PsiData) cgroup.Stall {
+		return cgroup.Stall{Avg10: d.GetAvg10(), Avg60: d.GetAvg60(), Avg300: d.GetAvg300(), Total: time.Duration(d.GetTotal()) * time.Microsecond}
+	}
+	return &cgroup.Pressure{Some: stall(p.GetSome()), Full: stall(p.GetFull())}
+}

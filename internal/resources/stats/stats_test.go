@@ -1,0 +1,421 @@
+package stats
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/machine"
+	"keelson/test/kit/parity"
+)
+
+// ground is a node in a folder: its control groups, with one pod of two containers
+// of which one has ended.
+type ground struct {
+	t      testing.TB
+	dir    string
+	groups cgroup.Hierarchies
+	cfg    Config
+	asked  int // how often the runtime was
+	broken error
+}
+
+const (
+	podUID     = "11111111-2222-3333-4444-555555555555"
+	podDir     = "/kubepods/burstable/pod" + podUID
+	sandboxID  = "aaaa000000000000"
+	mainID     = "bbbb000000000000"
+	mebi       = 1 << 20
+	hostMemory = 8 << 30
+)
+
+var began = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+
+func newGround(t testing.TB, v2 bool) *ground {
+	t.Helper()
+	g := &ground{t: t, dir: t.TempDir()}
+	g.groups = cgroup.Hierarchies{V1: map[string]string{"cpu": g.dir + "/cpu", "cpuacct": g.dir + "/cpuacct", "memory": g.dir + "/memory", "pids": g.dir + "/pids"}}
+	if v2 {
+		g.groups = cgroup.Hierarchies{Unified: g.dir + "/unified"}
+	}
+	tree, err := cgroup.New(cgroup.Config{Driver: cgroup.Cgroupfs, Root: "/", Hierarchies: g.groups})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(g.dir, "root")
+	g.cfg = Config{NodeName: "node1", Machine: machine.Info{CPUs: 2, Memory: hostMemory, MaxPIDs: 32768, Kernel: "6.1", BootID: "boot"}, Groups: g.groups, Tree: tree,
+		Host: fstest.MapFS{
+			"proc/meminfo": {Data: []byte("MemTotal: 8388608 kB\nMemFree: 4194304 kB\nInactive(file): 1048576 kB\nSwapTotal: 1024 kB\nSwapFree: 1000 kB\n")},
+			"proc/loadavg": {Data: []byte("0 0 0 2/345 6789\n")}, "proc/uptime": {Data: []byte("1000.00 1.00\n")},
+			"proc/pressure/cpu": {Data: []byte("some avg10=1.50 avg60=2.50 avg300=3.50 total=4500\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")},
+		},
+		Runtime: g, RootDir: root, PodLogsDir: filepath.Join(g.dir, "logs"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Pods: func() []Pod { return []Pod{g.pod()} },
+	}
+	for _, path := range []string{"/", "/kubepods", "/kubepods/burstable", "/kubepods/besteffort", podDir, podDir + "/" + sandboxID, podDir + "/" + mainID} {
+		g.use(path, 500*time.Millisecond, 100*mebi, 0)
+	}
+	g.use(podDir+"/"+mainID, 200*time.Millisecond, 60*mebi, 64*mebi)
+	g.write("root/pods/"+podUID+"/etc-hosts", "x")
+	g.write("logs/default_web_"+podUID+"/main/0.log", "lines")
+	return g
+}
+
+func (g *ground) pod() Pod {
+	spec := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: podUID},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}}}, {Name: "done"}}}}
+	spec.Status.QOSClass = v1.PodQOSBurstable
+	return Pod{Spec: spec, Have: pod.Runtime{Ref: pod.RefOf(spec), Sandboxes: []pod.Sandbox{{ID: sandboxID, Ready: true, CreatedAt: began}},
+		Containers: []pod.Container{
+			{ID: mainID, Name: "main", State: pod.StateRunning, Image: "app:1", CreatedAt: began.Add(time.Second), StartedAt: began.Add(2 * time.Second)},
+			{ID: "cccc", Name: "main", State: pod.StateRunning, CreatedAt: began},
+			{ID: "dddd", Name: "done", State: pod.StateExited, CreatedAt: began},
+		}}}
+}
+
+func (g *ground) write(path, text string) {
+	g.t.Helper()
+	path = filepath.Join(g.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// use says what a group uses, in the files of the kernel.
+func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
+	if g.groups.V2() {
+		max := "max"
+		if limit > 0 {
+			max = strconv.FormatUint(limit, 10)
+		}
+		for file, text := range map[string]string{
+			"cpu.stat":       fmt.Sprintf("usage_usec %d\nuser_usec 3000\nsystem_usec 2000\nnr_periods 7\nnr_throttled 2\nthrottled_usec 1000000\n", cpu.Microseconds()),
+			"memory.current": fmt.Sprint(memory), "memory.max": max, "memory.swap.current": "4096", "memory.swap.max": "8192", "cpu.max": "20000 100000", "cpu.weight": "100",
+			"memory.stat":     fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n", memory/2, 10*mebi),
+			"memory.events":   "low 0\nmax 3\noom 1\noom_kill 1\n",
+			"memory.pressure": "some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
+			"cgroup.procs":    "", "pids.current": "4", "pids.max": "max", "io.stat": "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
+			"io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
+		} {
+			g.write("unified"+path+"/"+file, text)
+		}
+		return
+	}
+	if limit == 0 {
+		limit = 9223372036854771712
+	}
+	for file, text := range map[string]string{
+		"cpuacct/%s/cpuacct.usage": fmt.Sprint(cpu.Nanoseconds()), "cpuacct/%s/cpuacct.stat": "user 3\nsystem 2\n",
+		"cpu/%s/cpu.shares": "51", "cpu/%s/cpu.cfs_period_us": "100000", "cpu/%s/cpu.cfs_quota_us": "20000", "cpu/%s/cpu.stat": "nr_periods 7\nnr_throttled 2\nthrottled_time 1000000000\n",
+		"memory/%s/memory.usage_in_bytes": fmt.Sprint(memory), "memory/%s/memory.limit_in_bytes": fmt.Sprint(limit), "memory/%s/memory.memsw.limit_in_bytes": "9223372036854771712",
+		"memory/%s/memory.stat":  fmt.Sprintf("cache 1\nrss 2\npgfault 5\npgmajfault 0\ntotal_rss %d\ntotal_cache 4096\ntotal_inactive_file %d\ntotal_pgfault 9\ntotal_pgmajfault 1\ntotal_swap 4096\n", memory/2, 10*mebi),
+		"memory/%s/cgroup.procs": "", "pids/%s/pids.current": "4", "pids/%s/pids.max": "max", "memory/%s/memory.failcnt": "3", "memory/%s/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+	} {
+		g.write(fmt.Sprintf(file, path), text)
+	}
+}
+
+func (g *ground) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	fs := []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: g.dir}, UsedBytes: value(1000), InodesUsed: value(10)}}
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: fs, ContainerFilesystems: fs}, g.broken
+}
+
+func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+
+func (g *ground) ListContainerStats(context.Context, *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+	g.asked++
+	return &runtimeapi.ListContainerStatsResponse{Stats: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID},
+		WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: value(4096), InodesUsed: value(3)}}}}, nil
+}
+
+func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	now := time.Now().UnixNano()
+	cpu := &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(5e9), UsageNanoCores: value(7)}
+	mem := &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(20 * mebi), UsageBytes: value(30 * mebi), AvailableBytes: value(44 * mebi)}
+	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
+		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
+			Network:    &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
+			Containers: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID}, Cpu: cpu, Memory: mem}}}}}}, nil
+}
+
+// both runs a test on cgroup v1 and v2.
+func both(t *testing.T, f func(*testing.T, bool)) {
+	t.Run("v1", func(t *testing.T) { f(t, false) })
+	t.Run("v2", func(t *testing.T) { f(t, true) })
+}
+
+func TestSummary(t *testing.T) {
+	parity.Proves(t, "SRV-37", "SRV-39", "SRV-40", "SRV-41", "SRV-38", "SRV-42", "SRV-44")
+	both(t, func(t *testing.T, v2 bool) {
+		g := newGround(t, v2)
+		g.cfg.System = map[string]string{"kubelet": "/kubepods/besteffort", "runtime": "/nothing"}
+		no := false
+		g.cfg.Volumes = func(types.UID) []Volume {
+			return []Volume{{Name: "data", Claim: "claim", Capacity: 100, Available: 40, Used: 60, Inodes: 10, InodesUsed: 2, Abnormal: &no},
+				{Name: "tmp", Used: 500, InodesUsed: 5, Ephemeral: true}}
+		}
+		c := New(g.cfg)
+		s, err := c.Summary(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := s.Node
+		if n.NodeName != "node1" || n.StartTime.IsZero() || *n.CPU.UsageCoreNanoSeconds != 5e8 || n.CPU.UsageNanoCores == nil ||
+			*n.Rlimit.MaxPID != 32768 || *n.Rlimit.NumOfRunningProcesses != 345 || *n.Swap.SwapUsageBytes != 24<<10 || *n.Swap.SwapAvailableBytes != 1000<<10 ||
+			*n.Fs.CapacityBytes == 0 || *n.Fs.Inodes == 0 || *n.Runtime.ImageFs.UsedBytes != 1000 || *n.Runtime.ContainerFs.InodesUsed != 10 || n.Network == nil {
+			t.Errorf("node %s", show(n))
+		}
+		// Without a limit of its own the node has what the machine has. The root of a
+		// v2 tree keeps no account of memory.
+		working := uint64(90 * mebi)
+		if v2 {
+			working = 3 << 30
+		}
+		if *n.Memory.WorkingSetBytes != working || *n.Memory.AvailableBytes != hostMemory-working {
+			t.Errorf("memory of the node %s", show(n.Memory))
+		}
+		if v2 != (n.Memory.PSI != nil) || n.IO == nil {
+			t.Errorf("pressure %s", show(n.Memory))
+		}
+		var names []string
+		for _, sys := range n.SystemContainers {
+			names = append(names, sys.Name)
+		}
+		if !slices.Equal(names, []string{"kubelet", "pods"}) {
+			t.Errorf("system containers %v", names)
+		}
+		if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 {
+			t.Fatalf("pods %s", show(s.Pods))
+		}
+		p := s.Pods[0]
+		if p.PodRef != (statsapi.PodReference{Name: "web", Namespace: "default", UID: podUID}) || !p.StartTime.Time.Equal(began) ||
+			*p.Memory.UsageBytes != 100*mebi || p.Memory.AvailableBytes != nil || *p.Swap.SwapUsageBytes != 4096 {
+			t.Errorf("pod %s", show(p))
+		}
+		m := p.Containers[0]
+		if m.Name != "main" || !m.StartTime.Time.Equal(began.Add(time.Second)) || *m.CPU.UsageCoreNanoSeconds != 2e8 || *m.Memory.WorkingSetBytes != 50*mebi ||
+			*m.Memory.AvailableBytes != 14*mebi || *m.Memory.RSSBytes != 30*mebi || *m.Memory.PageFaults != 9 || *m.Memory.MajorPageFaults != 1 ||
+			*m.Rootfs.UsedBytes != 4096 || *m.Rootfs.InodesUsed != 3 || *m.Rootfs.CapacityBytes == 0 || *m.Logs.InodesUsed != 1 {
+			t.Errorf("container %s", show(m))
+		}
+		if v2 && (*m.Swap.SwapAvailableBytes != 4096 || m.Memory.PSI.Some.Avg10 != 0.5 || m.Memory.PSI.Full.Total != 1000000 || m.IO.PSI.Some.Total != 7) {
+			t.Errorf("container on v2 %s", show(m))
+		}
+		if !v2 && n.CPU.PSI.Some != (statsapi.PSIData{Total: 4500, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}) {
+			t.Errorf("pressure on processors %s", show(n.CPU))
+		}
+		// The pod's own storage: layer, log, hosts file and the volume without a claim.
+		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 || *p.EphemeralStorage.InodesUsed != 3+5+1+1 {
+			t.Errorf("ephemeral storage %s", show(p.EphemeralStorage))
+		}
+		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef.Name != "claim" || p.VolumeStats[0].PVCRef.Namespace != "default" || *p.VolumeStats[0].UsedBytes != 60 || p.VolumeStats[1].PVCRef != nil {
+			t.Errorf("volumes %s", show(p.VolumeStats))
+		}
+	})
+}
+
+func TestSummaryOfCPUAndMemoryAlone(t *testing.T) {
+	both(t, func(t *testing.T, v2 bool) {
+		g := newGround(t, v2)
+		g.broken = errors.New("nobody is to ask")
+		s, err := New(g.cfg).Summary(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, p := s.Node, s.Pods[0]; n.Network != nil || n.Fs != nil || n.Runtime != nil || n.Rlimit != nil || n.IO != nil || p.EphemeralStorage != nil ||
+			p.IO != nil || p.Containers[0].Rootfs != nil || p.Containers[0].Logs != nil || *p.Containers[0].Memory.WorkingSetBytes != 50*mebi || n.Swap == nil {
+			t.Errorf("%s", show(s))
+		}
+		if _, err := New(g.cfg).Summary(t.Context(), false); err == nil {
+			t.Error("a runtime that fails went unnoticed")
+		}
+	})
+}
+
+// One reading serves all who ask within a second, and the runtime is asked rarely.
+func TestCostFollowsScrapes(t *testing.T) {
+	parity.Proves(t, "SRV-45")
+	g := newGround(t, true)
+	c := New(g.cfg)
+	for range 3 {
+		if _, err := c.Summary(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.asked != 1 {
+		t.Errorf("the runtime was asked %d times", g.asked)
+	}
+	first := c.last
+	if _, err := c.Resource().Gather(); err != nil || c.last != first {
+		t.Errorf("a reading was not shared: %v", err)
+	}
+	if g.asked != 1 {
+		t.Errorf("the runtime was asked %d times for what it has nothing to say about", g.asked)
+	}
+}
+
+func TestRates(t *testing.T) {
+	parity.Proves(t, "SRV-45")
+	r := rates{}
+	at := func(seconds float64, cpu float64) uint64 {
+		n := r.cores("/a", sample{began.Add(time.Duration(seconds * 1e9)), time.Duration(cpu * 1e9)}, began)
+		r.sweep()
+		return n
+	}
+	for _, c := range []struct {
+		name         string
+		seconds, cpu float64
+		want         uint64
+	}{
+		{"the first is since the start", 100, 50, 5e8},
+		{"soon after, still since the start", 105, 55, 523809523},
+		{"over the last window", 110, 60, 1e9},
+		{"a little later, over that window and more", 115, 60, 666666666},
+		{"the next window begins", 120, 60, 0},
+		{"a group made anew begins anew", 130, 13, 1e8},
+	} {
+		if got := at(c.seconds, c.cpu); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	r.sweep() // nothing came by
+	if len(r) != 0 {
+		t.Error("a group that is gone is remembered")
+	}
+}
+
+func expose(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestResourceMetrics(t *testing.T) {
+	parity.Proves(t, "SRV-46")
+	both(t, func(t *testing.T, v2 bool) {
+		g := newGround(t, v2)
+		text := expose(t, New(g.cfg).Resource())
+		for _, want := range []string{
+			"# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total 0.5 1",
+			`container_cpu_usage_seconds_total{container="main",namespace="default",pod="web"} 0.2 1`,
+			`container_memory_working_set_bytes{container="main",namespace="default",pod="web"} 5.24288e+07 1`,
+			`container_start_time_seconds{container="main",namespace="default",pod="web"} 1.777629601e+09` + "\n",
+			`container_swap_usage_bytes{container="main",namespace="default",pod="web"} 4096 1`,
+			`pod_cpu_usage_seconds_total{namespace="default",pod="web"} 0.5 1`,
+			`pod_memory_working_set_bytes{namespace="default",pod="web"} 9.437184e+07 1`,
+			`pod_swap_usage_bytes{namespace="default",pod="web"} 4096 1`,
+			"node_swap_usage_bytes 24576 1", "resource_scrape_error 0\n",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+	})
+	g := newGround(t, true)
+	g.cfg.Host = fstest.MapFS{}
+	if text := expose(t, New(g.cfg).Resource()); !strings.Contains(text, "resource_scrape_error 1\n") {
+		t.Errorf("a failure is not told:\n%s", text)
+	}
+}
+
+func TestContainerMetrics(t *testing.T) {
+	parity.Proves(t, "SRV-47", "SRV-48")
+	both(t, func(t *testing.T, v2 bool) {
+		g := newGround(t, v2)
+		text := expose(t, New(g.cfg).Containers())
+		main := `container="main",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"`
+		for _, want := range []string{
+			`container_cpu_usage_seconds_total{container="main",cpu="total",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"} 0.2 1`,
+			`container_memory_working_set_bytes{container="",id="` + podDir + "/" + sandboxID + `",image="",name="` + sandboxID + `",namespace="default",pod="web"} 9.437184e+07 1`,
+			`container_memory_usage_bytes{container="",id="` + podDir + `",image="",name="",namespace="default",pod="web"} 1.048576e+08 1`,
+			`container_cpu_usage_seconds_total{container="",cpu="total",id="/",image="",name="",namespace="",pod=""} 0.5 1`,
+			`container_memory_rss{` + main + `} 3.145728e+07 1`, `container_memory_failcnt{` + main + `} 3 1`, `container_oom_events_total{` + main + `} 1 1`,
+			`container_cpu_cfs_throttled_seconds_total{` + main + `} 1 1`, `container_threads{` + main + `} 4 1`, `container_spec_cpu_quota{` + main + `} 20000` + "\n",
+			`container_spec_memory_limit_bytes{` + main + `} 6.7108864e+07` + "\n", `container_start_time_seconds{` + main + `} 1.777629602e+09` + "\n",
+			`id="/kubepods/burstable"`, "machine_cpu_cores{", "machine_scrape_error 0\n", "container_scrape_error 0\n", `cadvisor_version_info{cadvisorRevision="",`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q", want)
+			}
+		}
+		pressed := `container_pressure_memory_waiting_seconds_total{` + main + `} 2 1`
+		read := `container_fs_reads_bytes_total{container="main",device="",id="` + podDir
+		for _, s := range []string{pressed, read} {
+			if strings.Contains(text, s) != v2 {
+				t.Errorf("%q there: %v, want %v", s, !v2, v2)
+			}
+		}
+		for _, absent := range []string{"accelerator", "container_network_tcp", "container_network_udp", "perf_event", "hugetlb", "container_sched", "resctrl", "cpuset"} {
+			if strings.Contains(text, absent) {
+				t.Errorf("%s is told", absent)
+			}
+		}
+		if t.Failed() {
+			t.Log(text)
+		}
+	})
+}
+
+// Where pods have no groups, or a gate says so, the runtime tells what they use.
+func TestUsageFromRuntime(t *testing.T) {
+	parity.Proves(t, "SRV-43")
+	g := newGround(t, true)
+	if p := New(g.cfg).Provider(); p != "cadvisor" {
+		t.Errorf("provider %s", p)
+	}
+	g.cfg.FromRuntime = true
+	c := New(g.cfg)
+	if p := c.Provider(); p != "cri" {
+		t.Errorf("provider %s", p)
+	}
+	s, err := c.Summary(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Pods[0]
+	if *p.CPU.UsageCoreNanoSeconds != 5e9 || *p.CPU.UsageNanoCores != 7 || *p.ProcessStats.ProcessCount != 3 || p.Network.Name != "eth0" || *p.Network.RxBytes != 11 ||
+		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi {
+		t.Errorf("%s", show(p))
+	}
+}
+
+func show(v any) string {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
