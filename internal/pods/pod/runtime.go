@@ -101,11 +101,11 @@ func (r Runtime) ByID(id string) (Container, bool) {
 	return Container{}, false
 }
 
-// Live reports whether any container is created, running or in a state that the
-// runtime cannot tell.
+// Live reports whether any container is running or in a state that the runtime
+// cannot tell. One that was created and never started does nothing.
 func (r Runtime) Live() bool {
 	for _, c := range r.Containers {
-		if c.State != StateExited {
+		if c.State == StateRunning || c.State == StateUnknown {
 			return true
 		}
 	}

@@ -382,7 +382,7 @@ func (d *decision) attempt(name string) int {
 }
 
 func (d *decision) stop(c pod.Container, deadline time.Time, cause Cause, why string) {
-	if t, busy := d.in.Busy[c.ID]; busy && (t.Verb != Stop || !deadline.Before(t.Deadline)) {
+	if !d.free(c.ID, deadline) {
 		return
 	}
 	if at, ok := d.in.RetryAt[c.ID]; ok && d.in.Now.Before(at) {
@@ -390,6 +390,13 @@ func (d *decision) stop(c pod.Container, deadline time.Time, cause Cause, why st
 		return
 	}
 	d.plan.step(Step{Verb: Stop, Target: c.ID, Deadline: deadline, Cause: cause, Reason: why})
+}
+
+// free reports whether a container can be asked to stop by the deadline: it is not
+// when it is removed, or was asked before to be gone by then.
+func (d *decision) free(id string, deadline time.Time) bool {
+	t, busy := d.in.Busy[id]
+	return !busy || (t.Verb == Stop || t.Verb == AnnounceStop) && deadline.Before(t.Deadline)
 }
 
 // act adds a step unless its target is busy or waits after a failure, and

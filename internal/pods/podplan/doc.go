@@ -11,7 +11,8 @@
 //	sandbox      one, ready, of the network mode asked for
 //	init         one after the other; a sidecar is passed when it has started
 //	regular      all, in the order of the specification
-//	going        regular containers stop together, then sidecars in reverse
+//	going        all are told; regular containers stop together, then sidecars in
+//	             reverse
 //	stopped      nothing lives; sandboxes are stopped
 //	removed      only when no source knows the pod any more
 package podplan

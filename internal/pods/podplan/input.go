@@ -28,6 +28,7 @@ type Input struct {
 	Backoff      map[string]Backoff   // crash back-off, by container name
 	Limits       BackoffLimits        // of it; zero is DefaultBackoff
 	RetryAt      map[string]time.Time // after a failed step: its target is not tried before
+	Announced    map[string]bool      // containers that were told that they will be stopped, by ID
 	LogAttempts  map[string]int       // next attempt by the log files on disk, for containers the runtime has forgotten
 }
 
@@ -39,7 +40,7 @@ type Going struct {
 // Task is a step under way.
 type Task struct {
 	Verb     Verb
-	Deadline time.Time // of a Stop
+	Deadline time.Time // of a Stop or AnnounceStop
 }
 
 // Image is what is known of a container's image for one attempt to start it.
@@ -60,7 +61,7 @@ type Probe struct {
 type Verb string
 
 // The verbs. A step's target is a container name for Image and Start, a
-// container ID for Stop and Remove, a sandbox ID for StopSandbox and
+// container ID for Stop, AnnounceStop and Remove, a sandbox ID for StopSandbox and
 // RemoveSandbox, and [SandboxTarget] for RunSandbox.
 const (
 	RunSandbox    Verb = "run sandbox"
@@ -69,6 +70,7 @@ const (
 	FetchImage    Verb = "fetch image"
 	Start         Verb = "start"
 	Stop          Verb = "stop"
+	AnnounceStop  Verb = "announce stop"
 	Remove        Verb = "remove"
 )
 
@@ -94,7 +96,7 @@ type Step struct {
 	Verb     Verb
 	Target   string
 	Attempt  int       // RunSandbox, Start, FetchImage
-	Deadline time.Time // Stop: when the container's grace period is over
+	Deadline time.Time // Stop, AnnounceStop: when the container's grace period is over
 	Cause    Cause     // Stop
 	Reason   string    // what a person would want in a log
 }

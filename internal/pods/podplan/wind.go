@@ -33,41 +33,26 @@ func (d *decision) wind() {
 	}
 }
 
-// stopContainers asks every container whose turn it is to stop. It reports
-// whether any is left.
+// stopContainers asks every container whose turn it is to stop. Those whose turn
+// comes later are told at once: what they do before they stop is done side by
+// side. It reports whether any is left.
 func (d *decision) stopContainers() bool {
 	in := &d.in
-	var first, sidecars []pod.Container // sidecars in the order of the specification
-	for _, c := range in.Have.Containers {
-		if c.State != pod.StateRunning && c.State != pod.StateUnknown {
-			continue
-		}
-		if in.Pod == nil || !isSidecar(in, c) {
-			first = append(first, c)
-		}
-	}
-	if in.Pod != nil {
-		for i := range in.Pod.Spec.InitContainers {
-			spec := &in.Pod.Spec.InitContainers[i]
-			if !pod.IsSidecar(spec) {
-				continue
-			}
-			for _, c := range in.Have.Instances(spec.Name) {
-				if c.State == pod.StateRunning || c.State == pod.StateUnknown {
-					sidecars = append(sidecars, c)
-				}
-			}
-		}
-	}
-	turn := first
-	switch {
+	first, sidecars := d.alive()
+	turn, later := first, sidecars
+	switch last := len(sidecars) - 1; {
 	case in.Going != nil && !in.Now.Before(in.Going.Deadline):
-		turn = append(turn, sidecars...) // no time left for an order
+		turn, later = append(turn, sidecars...), nil // no time left for an order
 	case len(first) == 0 && len(sidecars) > 0:
-		turn = sidecars[len(sidecars)-1:]
+		turn, later = sidecars[last:], sidecars[:last]
 	}
 	for _, c := range turn {
 		d.stop(c, d.deadline(c), CausePodGoing, "pod is going")
+	}
+	for _, c := range later {
+		if deadline := d.deadline(c); !in.Announced[c.ID] && d.free(c.ID, deadline) {
+			d.plan.step(Step{Verb: AnnounceStop, Target: c.ID, Deadline: deadline, Reason: "pod is going"})
+		}
 	}
 	if in.Going != nil && len(sidecars) > 0 && in.Now.Before(in.Going.Deadline) {
 		d.plan.wakeAt(in.Going.Deadline)
@@ -75,6 +60,35 @@ func (d *decision) stopContainers() bool {
 	// A container that is being started will be seen when its maker is done.
 	return d.starting || len(first)+len(sidecars) > 0
 }
+
+// alive are the containers that are to be stopped: those that stop first, in no
+// order, and the sidecars in the order of the specification.
+func (d *decision) alive() (first, sidecars []pod.Container) {
+	in := &d.in
+	for _, c := range in.Have.Containers {
+		if alive(c) && (in.Pod == nil || !isSidecar(in, c)) {
+			first = append(first, c)
+		}
+	}
+	if in.Pod == nil {
+		return first, nil
+	}
+	for i := range in.Pod.Spec.InitContainers {
+		spec := &in.Pod.Spec.InitContainers[i]
+		if !pod.IsSidecar(spec) {
+			continue
+		}
+		for _, c := range in.Have.Instances(spec.Name) {
+			if alive(c) {
+				sidecars = append(sidecars, c)
+			}
+		}
+	}
+	return first, sidecars
+}
+
+// alive reports whether the container may be doing something.
+func alive(c pod.Container) bool { return c.State == pod.StateRunning || c.State == pod.StateUnknown }
 
 // deadline is the end of the pod's grace period; for a pod without specification
 // it is the grace period written on the container.

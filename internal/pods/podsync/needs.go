@@ -50,6 +50,8 @@ type Containers interface {
 	// StartContainer returns when the container runs and its postStart hook is
 	// done. The failure tells what to show while the container waits.
 	StartContainer(ctx context.Context, s container.Start) (id string, failure *container.StartError)
+	// AnnounceStop does what is to be done long before a container stops.
+	AnnounceStop(ctx context.Context, s container.Stop)
 	StopContainer(ctx context.Context, s container.Stop) error
 	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
 	// LinkLogs completes the names of logs of containers that an earlier agent

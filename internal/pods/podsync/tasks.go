@@ -48,9 +48,12 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 }
 
 // spawn runs f as the task of its target. A task that is under way for the
-// target is cancelled: it was a stop with a longer grace period.
-func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
-	ctx, t.cancel = context.WithCancel(ctx)
+// target is cancelled: it was a stop with a longer grace period. What became of
+// the pod is seen even after that: the runtime may have done what was asked
+// before it heard that nobody waits any more.
+func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
+	var ctx context.Context
+	ctx, t.cancel = context.WithCancel(life)
 	mine := &t
 	w.mu.Lock()
 	if old, ok := w.tasks[target]; ok {
@@ -63,7 +66,7 @@ func (w *worker) spawn(ctx context.Context, tasks *sync.WaitGroup, target string
 		effect, err := f(ctx)
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
-			if rerr := w.see(ctx, effect, err); rerr != nil && ctx.Err() == nil {
+			if rerr := w.see(life, effect, err); rerr != nil && life.Err() == nil {
 				w.log.Log(ctx, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
 			}
 		}
@@ -84,7 +87,24 @@ func (w *worker) see(ctx context.Context, effect pod.Effect, failed error) error
 	return err
 }
 
-func actsOnRuntime(v podplan.Verb) bool { return v != removeCgroup && v != removeDirs }
+func actsOnRuntime(v podplan.Verb) bool {
+	return v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop
+}
+
+// callOffStarts cancels what would bring more of the pod to life. A runtime that
+// hangs in it does not keep the pod from ending.
+func (w *worker) callOffStarts() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.going == nil {
+		return
+	}
+	for _, t := range w.tasks {
+		if t.verb == podplan.RunSandbox || t.verb == podplan.Start {
+			t.cancel()
+		}
+	}
+}
 
 // settle records how a task ended and wakes the worker.
 func (w *worker) settle(target string, t *task, err error) {
@@ -98,7 +118,7 @@ func (w *worker) settle(target string, t *task, err error) {
 			r.pause = min(max(2*r.pause, firstPause), maxPause)
 			r.at = w.s.cfg.Now().Add(r.pause)
 			w.retries[target] = r
-			if !errors.Is(err, context.Canceled) {
+			if !errors.Is(err, context.Canceled) && !cri.IsCanceled(err) {
 				w.log.Log(context.Background(), severity(err), "cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
 			}
 		}
@@ -131,14 +151,12 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		}
 	case podplan.Start:
 		return w.start(step, have)
-	case podplan.Stop:
+	case podplan.Stop, podplan.AnnounceStop:
 		return w.stop(step, have)
 	case podplan.StopSandbox:
 		return func(ctx context.Context) (pod.Effect, error) {
 			err := cfg.Containers.StopSandbox(ctx, id)
-			if err != nil && spec != nil && ctx.Err() == nil && !cri.IsUnavailable(err) {
-				cfg.Events.Pod(spec, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: "+cri.Cause(err).Error())
-			}
+			w.killFailed(ctx, spec, "KillPodSandbox", string(w.uid), err)
 			return pod.Effect{Sandbox: id, State: pod.StateExited}, err
 		}
 	case podplan.RemoveSandbox:
@@ -246,7 +264,11 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 	if !ok {
 		return nil
 	}
-	stop := container.Stop{Pod: w.spec, Ref: w.ref(have), Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0)}
+	w.mu.Lock()
+	announced := w.announced[c.ID]
+	w.mu.Unlock()
+	stop := container.Stop{Pod: w.spec, Ref: w.ref(have), Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0),
+		Announced: announced}
 	if w.spec != nil {
 		if _, spec, ok := pod.Find(w.spec, c.Name); ok {
 			stop.Spec = spec
@@ -258,8 +280,37 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
 	}
+	if step.Verb == podplan.AnnounceStop {
+		return func(ctx context.Context) (pod.Effect, error) {
+			w.s.cfg.Containers.AnnounceStop(ctx, stop)
+			if ctx.Err() == nil {
+				w.mu.Lock()
+				w.announced[c.ID] = true
+				w.mu.Unlock()
+			}
+			return pod.Effect{}, ctx.Err()
+		}
+	}
+	p := w.spec
 	return func(ctx context.Context) (pod.Effect, error) {
-		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: pod.StateExited}, w.s.cfg.Containers.StopContainer(ctx, stop)
+		err := w.s.cfg.Containers.StopContainer(ctx, stop)
+		w.killFailed(ctx, p, "KillContainer", c.Name, err)
+		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: pod.StateExited}, err
+	}
+}
+
+// killFailed tells what keeps a pod from ending. The words are those that
+// readers of events know.
+func (w *worker) killFailed(ctx context.Context, p *v1.Pod, what, target string, err error) {
+	if err == nil || p == nil || ctx.Err() != nil || cri.IsUnavailable(err) {
+		return
+	}
+	w.mu.Lock()
+	going := w.going != nil
+	w.mu.Unlock()
+	if going {
+		w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedKillPod,
+			fmt.Sprintf("error killing pod: failed to %q for %q with %sError: %q", what, target, what, cri.Cause(err)))
 	}
 }
 

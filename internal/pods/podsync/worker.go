@@ -51,6 +51,7 @@ type worker struct {
 	retries    map[string]retry
 	waiting    map[string]status.Waiting // failed starts, by container name
 	backoff    map[string]podplan.Backoff
+	announced  map[string]bool // containers that know that they will be stopped, by ID
 	cgroupGone bool
 	place      place // as metrics show it
 	dirsGone   bool
@@ -71,6 +72,8 @@ func newWorker(s *Syncer, uid types.UID) *worker {
 		retries: map[string]retry{},
 		waiting: map[string]status.Waiting{},
 		backoff: map[string]podplan.Backoff{},
+
+		announced: map[string]bool{},
 	}
 }
 
@@ -155,6 +158,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	w.takeUp(have)
 	next = w.judge(ctx, now, have)
+	w.callOffStarts()
 	in := w.input(now, have, busy)
 	plan := podplan.Decide(in)
 	if w.askImages(&plan) {
@@ -352,7 +356,7 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 	for target, r := range w.retries {
 		in.RetryAt[target] = r.at
 	}
-	in.Backoff = maps.Clone(w.backoff)
+	in.Backoff, in.Announced = maps.Clone(w.backoff), maps.Clone(w.announced)
 	return in
 }
 

@@ -27,6 +27,37 @@ type Stop struct {
 	// Nothing or less leaves no time for a hook.
 	Grace   time.Duration
 	Message string // of the Killing event; empty for the usual one
+	// Announced says that the Killing event is out and the preStop hook has run:
+	// see [Runner.AnnounceStop].
+	Announced bool
+}
+
+// AnnounceStop does what comes before a container is asked to stop: it tells of
+// it, and runs the preStop hook. It is for containers whose turn to stop comes
+// later in their pod's grace period.
+func (r *Runner) AnnounceStop(ctx context.Context, s Stop) {
+	s = r.restored(s)
+	r.announce(ctx, s)
+}
+
+func (r *Runner) announce(ctx context.Context, s Stop) {
+	text := s.Message
+	if text == "" {
+		text = "Stopping container " + s.Container.Name
+	}
+	r.cfg.Events.Pod(s.Pod, s.Container.Name, v1.EventTypeNormal, pod.EventKilling, text)
+	if s.Spec.Lifecycle != nil && s.Spec.Lifecycle.PreStop != nil && s.Grace > 0 {
+		r.preStop(ctx, s)
+	}
+}
+
+func (r *Runner) restored(s Stop) Stop {
+	s, err := restore(s)
+	if err != nil {
+		// The container must go all the same.
+		r.log(s.Pod, s.Container.Name).Warn("cannot read what was written on the container", "err", err)
+	}
+	return s
 }
 
 // StopContainer runs the container's preStop hook, asks it to stop, and returns
@@ -34,24 +65,14 @@ type Stop struct {
 // and the grace are where nobody knows the pod any more is read from the
 // container's annotations.
 func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
-	s, err := restore(s)
-	if err != nil {
-		// The container must go all the same.
-		r.log(s.Pod, s.Container.Name).Warn("cannot read what was written on the container", "err", err)
-	}
-	text := s.Message
-	if text == "" {
-		text = "Stopping container " + s.Container.Name
-	}
-	r.cfg.Events.Pod(s.Pod, s.Container.Name, v1.EventTypeNormal, pod.EventKilling, text)
-
+	s = r.restored(s)
 	left := s.Grace
-	if s.Spec.Lifecycle != nil && s.Spec.Lifecycle.PreStop != nil && left > 0 {
+	if !s.Announced {
 		begin := r.cfg.Now()
-		r.preStop(ctx, s)
+		r.announce(ctx, s)
 		left -= r.cfg.Now().Sub(begin)
 	}
-	_, err = r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
 		ContainerId: s.Container.ID,
 		Timeout:     stopTimeout(left),
 	})

@@ -28,6 +28,9 @@ func IsUnavailable(err error) bool { return code(err) == codes.Unavailable }
 // IsTimeout reports whether the call ran into its deadline.
 func IsTimeout(err error) bool { return code(err) == codes.DeadlineExceeded }
 
+// IsCanceled reports whether the caller called the call off.
+func IsCanceled(err error) bool { return code(err) == codes.Canceled }
+
 // code is the gRPC status of err, Unknown if it has none.
 func code(err error) codes.Code { return status.Code(err) }
 
