@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 		{name: "sidecars stop after the others, the last first", pod: spec("+s +t : a", always),
 			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, exited("a", 0), running("t"), running("s"))}, want: "stop t-id, announce stop s-id", wake: now.Add(time.Minute)},
 		{name: "sidecars are told at once that they will stop", pod: spec("+s +t : a", always),
-			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, running("a"), running("t"), running("s")), Announced: map[string]bool{"s-id": true}},
+			in:   Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, running("a"), running("t"), running("s")), Announced: map[string]bool{"s-id": true}},
 			want: "stop a-id, announce stop t-id", wake: now.Add(time.Minute)},
 		{name: "a sidecar whose turn comes waits for its preStop hook", pod: spec("+s : a", always),
 			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, exited("a", 0), running("s")),
