@@ -125,9 +125,11 @@ func (a *agent) buildStorage() {
 	a.tokens = object.NewTokens(tokens)
 	a.buildPersistent(guard)
 	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log,
+		StatsPeriod: a.cfg.Kubelet.VolumeStatsAggPeriod.Duration,
 		Kinds: append(a.lasting.Kinds(), builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
 			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }})...),
 		RecursiveReadOnly: a.recursiveReadOnly})
+	a.metrics.MustRegister(a.volumes)
 }
 
 // recursiveReadOnly reports whether the pod's runtime handler can mount so.

@@ -3,14 +3,9 @@ package mount
 import (
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -87,19 +82,13 @@ func (g Grant) Apply(ctx context.Context, root string) error {
 		return &os.PathError{Op: "stat", Path: root, Err: err}
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		w := grantWalk{Grant: g, ctx: ctx, root: root, fd: fd, hands: make(chan struct{}, walkers())}
-		w.dir(".")
-		w.wg.Wait()
-		if w.err != nil {
-			return w.err
+		w := walk{ctx: ctx, root: root, fd: fd, hands: make(chan struct{}, walkers()), visit: g.entry}
+		if err := w.run(); err != nil {
+			return err
 		}
 	}
 	return g.give(fd, root)
 }
-
-// walkers is how many goroutines help with one tree. File systems that sit on a
-// disk or a network have several requests under way; more gain little.
-func walkers() int { return min(8, 2*runtime.GOMAXPROCS(0)) }
 
 // give changes an object that is open, if it needs to.
 func (g Grant) give(fd int, path string) error {
@@ -141,119 +130,14 @@ func chmodOpen(fd int, mode uint32) error {
 	return err
 }
 
-// grantWalk is one walk through a tree. Each directory is opened by its path
-// from the root, through no symlink, so that no more descriptors are held than
-// there are walkers, however deep the tree is.
-type grantWalk struct {
-	Grant
-	ctx   context.Context
-	root  string
-	fd    int           // of the root
-	hands chan struct{} // one for each walker at work beside the first
-	wg    sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // the first
-}
-
-func (w *grantWalk) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
-}
-
-func (w *grantWalk) over() bool {
-	if err := w.ctx.Err(); err != nil {
-		w.fail(err)
-		return true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err != nil
-}
-
-// share has fn done by another walker if one is free, else by this one.
-func (w *grantWalk) share(fn func()) {
-	select {
-	case w.hands <- struct{}{}:
-		w.wg.Go(func() {
-			defer func() { <-w.hands }()
-			fn()
-		})
-	default:
-		fn()
-	}
-}
-
-// dir goes through a directory and then through those in it. The directory
-// itself was seen to by whoever goes through the one above.
-func (w *grantWalk) dir(rel string) {
-	if w.over() {
-		return
-	}
-	for _, name := range w.entries(rel) {
-		sub := filepath.Join(rel, name)
-		w.share(func() { w.dir(sub) })
-	}
-}
-
-// batch is how many entries of a directory are handed out at once.
-const batch = 512
-
-// entries sees to what is in a directory, and names the directories among it.
-func (w *grantWalk) entries(rel string) (dirs []string) {
-	path := filepath.Join(w.root, rel)
-	fd, err := openDir(w.fd, rel)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil // removed or replaced by another user of the volume
-	}
-	if err != nil {
-		w.fail(&os.PathError{Op: "open", Path: path, Err: err})
-		return nil
-	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
-	var others sync.WaitGroup // who use the descriptor too
-	defer others.Wait()
-	for !w.over() {
-		list, err := dir.ReadDir(batch)
-		if errors.Is(err, io.EOF) {
-			return dirs
-		}
-		if err != nil {
-			w.fail(err)
-			return dirs
-		}
-		for _, e := range list {
-			if e.IsDir() {
-				dirs = append(dirs, e.Name())
-			}
-		}
-		others.Add(1)
-		w.share(func() { defer others.Done(); w.each(fd, path, list) })
-	}
-	return dirs
-}
-
-func (w *grantWalk) each(dir int, path string, list []fs.DirEntry) {
-	for _, e := range list {
-		if err := w.entry(dir, path, e.Name()); err != nil {
-			w.fail(err)
-			return
-		}
-	}
-}
-
 // entry sees to one object. Most often it is right already, which one call
 // tells; else it is opened, so that what is changed is what was looked at.
-func (w *grantWalk) entry(dir int, path, name string) error {
+func (g Grant) entry(dir int, path, name string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && w.holds(&st) {
-		if w.Done != nil {
-			w.Done.Add(1)
+	if err == nil && g.holds(&st) {
+		if g.Done != nil {
+			g.Done.Add(1)
 		}
 		return nil
 	}
@@ -261,48 +145,11 @@ func (w *grantWalk) entry(dir int, path, name string) error {
 		var fd int
 		if fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 			defer unix.Close(fd)
-			return w.give(fd, filepath.Join(path, name))
+			return g.give(fd, filepath.Join(path, name))
 		}
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return nil // removed by another user of the volume
 	}
 	return &os.PathError{Op: "open", Path: filepath.Join(path, name), Err: err}
-}
-
-// maxOpened is how much of a path is resolved at once: the kernel takes 4096
-// bytes, and containers can nest deeper.
-const maxOpened = 2048
-
-// openDir opens a directory below an open one for reading, through no symlink.
-func openDir(root int, rel string) (int, error) {
-	at := root
-	for len(rel) > maxOpened {
-		cut := strings.LastIndexByte(rel[:maxOpened], '/') // a name has at most 255 bytes
-		next, err := openat2(at, rel[:cut], unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
-		if errors.Is(err, unix.ENOSYS) {
-			next, err = openStepwise(at, rel[:cut])
-		}
-		if at != root {
-			unix.Close(at)
-		}
-		if err != nil {
-			return -1, err
-		}
-		at, rel = next, rel[cut+1:]
-	}
-	if at != root {
-		defer unix.Close(at)
-	}
-	fd, err := openat2(at, rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
-	if !errors.Is(err, unix.ENOSYS) {
-		return fd, err
-	}
-	// Kernels before 5.6.
-	dir, err := openStepwise(at, rel)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(dir)
-	return unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }

@@ -36,6 +36,9 @@ type Config struct {
 	// RecursiveReadOnly tells whether the runtime can mount recursively
 	// read-only for this pod's handler.
 	RecursiveReadOnly func(p *v1.Pod) bool
+	// StatsPeriod is the least time between two measurings of a volume; nothing
+	// is measured if it is zero or less.
+	StatsPeriod time.Duration
 	// OnChange is called when the answer of State or Released changed. It must
 	// not block.
 	OnChange func(types.UID)
@@ -44,8 +47,10 @@ type Config struct {
 
 // Manager prepares and releases the volumes of pods.
 type Manager struct {
-	cfg Config
-	wg  sync.WaitGroup // attempts and releases under way
+	cfg       Config
+	metrics   *metrics
+	measuring chan struct{}  // one for each volume that is measured
+	wg        sync.WaitGroup // attempts and releases under way
 
 	mu   sync.Mutex
 	ctx  context.Context // of Run; nil before and after
@@ -91,6 +96,9 @@ type vol struct {
 	delay time.Duration
 	retry time.Time   // when the next attempt after a failure is due
 	timer *time.Timer // for the next attempt
+
+	since   time.Time // when it was first asked for
+	figures figures
 }
 
 // State is how far the volumes of a pod are.
@@ -102,13 +110,14 @@ type State struct {
 
 // New builds a Manager; nothing is prepared before Run.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, pods: map[types.UID]*volumes{}}
+	return &Manager{cfg: cfg, metrics: newMetrics(), measuring: make(chan struct{}, measuring), pods: map[types.UID]*volumes{}}
 }
 
 // Run works on what is wanted until ctx ends, and returns once nothing is under
 // way any more.
 func (m *Manager) Run(ctx context.Context) error {
 	m.warnOfSwap()
+	m.wg.Go(m.countFound)
 	m.mu.Lock()
 	m.ctx = ctx
 	for uid, ps := range m.pods {
@@ -172,7 +181,7 @@ func (m *Manager) Want(p *v1.Pod) {
 	for _, spec := range needed(p) {
 		v := ps.vols[spec.Name]
 		if v == nil {
-			v = &vol{spec: spec, kind: m.kindOf(spec)}
+			v = &vol{spec: spec, kind: m.kindOf(spec), since: time.Now()}
 			ps.vols[spec.Name] = v
 			if v.kind == nil {
 				v.err = fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", spec.Name, ErrNoPlugin)

@@ -34,6 +34,7 @@ type fakeKind struct {
 	prepared []string // name and time since the start, in order
 	began    time.Time
 	inputs   Inputs
+	measured int
 }
 
 func newFakeKind() *fakeKind {
@@ -141,6 +142,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 		b.Manager = New(Config{
 			RootDir: root, Kinds: []Kind{b.kind}, Guard: mount.NewGuard(), Events: b.events,
 			RecursiveReadOnly: func(*v1.Pod) bool { return false },
+			StatsPeriod:       time.Minute,
 			OnChange:          func(types.UID) { b.mu.Lock(); b.wakeUps++; b.mu.Unlock() },
 			Log:               slog.New(slog.DiscardHandler),
 		})

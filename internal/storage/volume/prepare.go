@@ -32,14 +32,20 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 	}
 	v.busy = true
 	ps.busy++
-	r := Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
+	r := m.requestLocked(uid, ps, v)
 	ctx, kind := ps.ctx, v.kind
 	m.wg.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, patience)
 		defer stop()
+		began := time.Now()
 		have, err := kind.Prepare(ctx, r)
+		m.metrics.did(kind.Plugin(), opMount, time.Since(began), err)
 		m.finish(uid, ps, v, r.Pod, have, err)
 	})
+}
+
+func (m *Manager) requestLocked(uid types.UID, ps *volumes, v *vol) Request {
+	return Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
 }
 
 // finish takes the outcome of an attempt.
@@ -58,6 +64,9 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	v.err, v.waits, v.retry = err, nil, time.Time{}
 	switch {
 	case err == nil:
+		if !v.ready {
+			m.metrics.arrived(v.kind.Plugin(), time.Since(v.since))
+		}
 		v.ready, v.have, v.delay = true, have, 0
 	default:
 		v.delay = min(max(2*v.delay, minRetry), maxRetry)

@@ -100,6 +100,13 @@ func (m *Manager) finishRelease(uid types.UID, ps *volumes, err error) {
 	before := ps.err
 	ps.err = err
 	again := ps.after
+	if ps.spec == nil { // it was found, and nobody wanted it
+		if err == nil {
+			m.metrics.orphans.Inc()
+		} else {
+			m.metrics.orphansFailed.Inc()
+		}
+	}
 	if err != nil {
 		ps.delay = min(max(2*ps.delay, minRetry), maxRetry)
 		if m.ctx != nil {
@@ -149,9 +156,15 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 	for i, f := range places {
 		wg.Go(func() {
 			if f.kind != nil {
+				began := time.Now()
 				errs[i] = f.kind.Release(ctx, f.place)
+				m.metrics.did(f.kind.Plugin(), opUnmount, time.Since(began), errs[i])
 			} else {
 				errs[i] = m.releaseUnknown(ctx, f.place)
+				m.metrics.counters.forced.Inc()
+				if errs[i] != nil {
+					m.metrics.counters.forcedFailed.Inc()
+				}
 			}
 			if errs[i] != nil {
 				errs[i] = fmt.Errorf("release volume %q: %w", f.place.Name, errs[i])

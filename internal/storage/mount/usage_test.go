@@ -1,0 +1,50 @@
+package mount
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestUsageIsWhatDuTells(t *testing.T) {
+	dir := room(t)
+	tree := mkdir(t, dir, "tree")
+	grow(t, tree, 7)
+	write(t, filepath.Join(tree, "big"), strings.Repeat("x", 100_000))
+	must(t, os.Link(filepath.Join(tree, "big"), filepath.Join(tree, "twice")))
+	f, err := os.Create(filepath.Join(tree, "sparse"))
+	must(t, err)
+	must(t, f.Truncate(1<<30))
+	must(t, f.Close())
+	other := mkdir(t, tree, "other")
+	must(t, Tmpfs(other, 1<<20))
+	write(t, filepath.Join(other, "not counted"), strings.Repeat("x", 300_000))
+	u, err := UsageOfTree(t.Context(), tree)
+	must(t, err)
+	for _, want := range []struct {
+		flag string
+		have uint64
+	}{{"--block-size=1", u.Used}, {"--inodes", u.InodesUsed}} {
+		out, err := exec.Command("du", "-x", "-s", want.flag, tree).Output()
+		must(t, err)
+		if got := fmt.Sprintf("%d\t%s\n", want.have, tree); got != string(out) {
+			t.Errorf("du %s says %q, we %q", want.flag, out, got)
+		}
+	}
+	var st unix.Statfs_t
+	must(t, unix.Statfs(tree, &st))
+	if u.Capacity != st.Blocks*uint64(st.Bsize) || u.Inodes != st.Files || u.Available == 0 {
+		t.Errorf("usage = %+v, the file system's %+v", u, st)
+	}
+	if u, err := UsageOfFilesystem(other); err != nil || u.Capacity != 1<<20 || u.Used < 300_000 || u.InodesUsed != 2 {
+		t.Errorf("usage of a file system = %+v, %v", u, err)
+	}
+	if _, err := UsageOfTree(t.Context(), filepath.Join(dir, "none")); err == nil {
+		t.Error("nothing has a usage")
+	}
+}

@@ -1,0 +1,173 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// walkers is how many goroutines help with one tree. File systems that sit on a
+// disk or a network have several requests under way; more gain little.
+func walkers() int { return min(8, 2*runtime.GOMAXPROCS(0)) }
+
+// walk goes through a tree that others may change meanwhile. Each directory is
+// opened by its path from the root, through no symlink, so that no more
+// descriptors are held than there are walkers, however deep the tree is.
+type walk struct {
+	ctx   context.Context
+	root  string
+	fd    int           // of the root
+	how   uint64        // further restrictions on where it goes
+	hands chan struct{} // one for each walker at work beside the first
+	// visit is called for everything but the root, from several goroutines.
+	visit func(dir int, path, name string) error
+
+	wg  sync.WaitGroup
+	mu  sync.Mutex
+	err error // the first
+}
+
+// run goes through the tree until its end, the first error, or the end of ctx.
+func (w *walk) run() error {
+	w.dir(".")
+	w.wg.Wait()
+	return w.err
+}
+
+func (w *walk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *walk) over() bool {
+	if err := w.ctx.Err(); err != nil {
+		w.fail(err)
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil
+}
+
+// share has fn done by another walker if one is free, else by this one.
+func (w *walk) share(fn func()) {
+	select {
+	case w.hands <- struct{}{}:
+		w.wg.Go(func() {
+			defer func() { <-w.hands }()
+			fn()
+		})
+	default:
+		fn()
+	}
+}
+
+// dir goes through a directory and then through those in it. The directory
+// itself was seen to by whoever goes through the one above.
+func (w *walk) dir(rel string) {
+	if w.over() {
+		return
+	}
+	for _, name := range w.entries(rel) {
+		sub := filepath.Join(rel, name)
+		w.share(func() { w.dir(sub) })
+	}
+}
+
+// batch is how many entries of a directory are handed out at once.
+const batch = 512
+
+// entries sees to what is in a directory, and names the directories among it.
+func (w *walk) entries(rel string) (dirs []string) {
+	path := filepath.Join(w.root, rel)
+	fd, err := openDir(w.fd, rel, w.how)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil // removed or replaced by another user of the volume
+	case errors.Is(err, unix.EXDEV) && w.how&unix.RESOLVE_NO_XDEV != 0:
+		return nil // another mount
+	}
+	if err != nil {
+		w.fail(&os.PathError{Op: "open", Path: path, Err: err})
+		return nil
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	var others sync.WaitGroup // who use the descriptor too
+	defer others.Wait()
+	for !w.over() {
+		list, err := dir.ReadDir(batch)
+		if errors.Is(err, io.EOF) {
+			return dirs
+		}
+		if err != nil {
+			w.fail(err)
+			return dirs
+		}
+		for _, e := range list {
+			if e.IsDir() {
+				dirs = append(dirs, e.Name())
+			}
+		}
+		others.Add(1)
+		w.share(func() { defer others.Done(); w.each(fd, path, list) })
+	}
+	return dirs
+}
+
+func (w *walk) each(dir int, path string, list []fs.DirEntry) {
+	for _, e := range list {
+		if err := w.visit(dir, path, e.Name()); err != nil {
+			w.fail(err)
+			return
+		}
+	}
+}
+
+// maxOpened is how much of a path is resolved at once: the kernel takes 4096
+// bytes, and containers can nest deeper.
+const maxOpened = 2048
+
+// openDir opens a directory below an open one for reading, through no symlink.
+func openDir(root int, rel string, how uint64) (int, error) {
+	at := root
+	for len(rel) > maxOpened {
+		cut := strings.LastIndexByte(rel[:maxOpened], '/') // a name has at most 255 bytes
+		next, err := openat2(at, rel[:cut], unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
+		if errors.Is(err, unix.ENOSYS) {
+			next, err = openStepwise(at, rel[:cut])
+		}
+		if at != root {
+			unix.Close(at)
+		}
+		if err != nil {
+			return -1, err
+		}
+		at, rel = next, rel[cut+1:]
+	}
+	if at != root {
+		defer unix.Close(at)
+	}
+	fd, err := openat2(at, rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
+	if !errors.Is(err, unix.ENOSYS) {
+		return fd, err
+	}
+	// Kernels before 5.6.
+	dir, err := openStepwise(at, rel)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	return unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}

@@ -1,0 +1,208 @@
+package volume
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// What operations are called in metrics.
+const (
+	opMount   = "volume_mount"
+	opUnmount = "volume_unmount"
+	// opOverall is from the first asking for a volume until it is there.
+	opOverall = "overall_volume_mount"
+
+	succeeded = "success"
+	failed    = "fail-unknown"
+)
+
+// metrics are what the Manager counts as it goes. The others are looked at when
+// they are asked for.
+type metrics struct {
+	duration *prometheus.HistogramVec
+	overall  *prometheus.HistogramVec
+	measure  *prometheus.HistogramVec
+	counters struct {
+		found, foundFailed, forced, forcedFailed prometheus.Counter
+	}
+	orphans, orphansFailed prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	buckets := []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "storage_operation_duration_seconds",
+			Help: "Storage operation duration", Buckets: buckets}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+		overall: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "volume_operation_total_seconds",
+			Help: "Storage operation end to end duration in seconds", Buckets: buckets}, []string{"plugin_name", "operation_name"}),
+		measure: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_volume_metric_collection_duration_seconds",
+			Help: "Duration in seconds to calculate volume stats", Buckets: prometheus.DefBuckets}, []string{"metric_source"}),
+		orphans: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_orphan_pod_cleaned_volumes",
+			Help: "Number of pods without a specification whose volumes were released since the start"}),
+		orphansFailed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_orphan_pod_cleaned_volumes_errors",
+			Help: "Number of failed attempts to release volumes of pods without a specification since the start"}),
+	}
+	m.counters.found = counter("reconstruct_volume_operations_total", "Number of volumes that were found on the disk at the start")
+	m.counters.foundFailed = counter("reconstruct_volume_operations_errors_total", "Number of those of a kind that is not served here")
+	m.counters.forced = counter("force_cleaned_failed_volume_operations_total", "Number of attempts to take away volumes of a kind that is not served here")
+	m.counters.forcedFailed = counter("force_cleaned_failed_volume_operation_errors_total", "Number of those attempts that failed")
+	return m
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	c := &m.counters
+	return []prometheus.Collector{m.duration, m.overall, m.measure, m.orphans, m.orphansFailed, c.found, c.foundFailed, c.forced, c.forcedFailed}
+}
+
+// did counts one operation on one volume.
+func (m *metrics) did(plugin, operation string, took time.Duration, err error) {
+	status := succeeded
+	if err != nil {
+		status = failed
+	}
+	m.duration.WithLabelValues(plugin, operation, status, "false").Observe(took.Seconds())
+}
+
+func (m *metrics) arrived(plugin string, took time.Duration) {
+	m.overall.WithLabelValues(plugin, opOverall).Observe(took.Seconds())
+}
+
+func (m *metrics) measured(source string, took time.Duration) {
+	m.measure.WithLabelValues(source).Observe(took.Seconds())
+}
+
+var totalVolumes = prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes in Volume Manager", []string{"plugin_name", "state"}, nil)
+
+// Gauges of volumes of claims.
+var (
+	claimLabels = []string{"namespace", "persistentvolumeclaim"}
+	claimGauges = []struct {
+		desc *prometheus.Desc
+		of   func(s *stats.VolumeStats) *uint64
+	}{
+		{claimDesc("capacity_bytes", "Capacity in bytes of the volume"), func(s *stats.VolumeStats) *uint64 { return s.CapacityBytes }},
+		{claimDesc("available_bytes", "Number of available bytes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.AvailableBytes }},
+		{claimDesc("used_bytes", "Number of used bytes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.UsedBytes }},
+		{claimDesc("inodes", "Maximum number of inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.Inodes }},
+		{claimDesc("inodes_free", "Number of free inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.InodesFree }},
+		{claimDesc("inodes_used", "Number of used inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.InodesUsed }},
+	}
+	claimAbnormal = claimDesc("health_status_abnormal", "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy")
+)
+
+func claimDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("kubelet_volume_stats_"+name, help, claimLabels, nil)
+}
+
+// Describe makes the Manager a collector of its metrics.
+func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.metrics.all() {
+		c.Describe(ch)
+	}
+	ch <- totalVolumes
+	for _, g := range claimGauges {
+		ch <- g.desc
+	}
+	ch <- claimAbnormal
+}
+
+// Collect shows what was counted, which volumes there are, and how full those of
+// claims are.
+func (m *Manager) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.metrics.all() {
+		c.Collect(ch)
+	}
+	for k, n := range m.countVolumes() {
+		ch <- prometheus.MustNewConstMetric(totalVolumes, prometheus.GaugeValue, float64(n), k.plugin, k.state)
+	}
+	seen := map[stats.PVCReference]bool{} // pods can share a claim
+	for _, s := range m.claimStats() {
+		if s.PVCRef == nil || seen[*s.PVCRef] {
+			continue
+		}
+		seen[*s.PVCRef] = true
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.PVCRef.Namespace, s.PVCRef.Name)
+		}
+		for _, g := range claimGauges {
+			if v := g.of(&s); v != nil {
+				gauge(g.desc, float64(*v))
+			}
+		}
+		if h := s.VolumeHealthStats; h != nil {
+			var v float64
+			if h.Abnormal {
+				v = 1
+			}
+			gauge(claimAbnormal, v)
+		}
+	}
+}
+
+// claimStats are those of all pods with claims, side by side: a scrape waits no
+// longer for many pods than for one.
+func (m *Manager) claimStats() []stats.VolumeStats {
+	uids := m.claims()
+	by := make([][]stats.VolumeStats, len(uids))
+	var wg sync.WaitGroup
+	for i, uid := range uids {
+		wg.Go(func() { by[i] = m.Stats(context.Background(), uid) })
+	}
+	wg.Wait()
+	var out []stats.VolumeStats
+	for _, s := range by {
+		out = append(out, s...)
+	}
+	return out
+}
+
+type countedAs struct{ plugin, state string }
+
+func (m *Manager) countVolumes() map[countedAs]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := map[countedAs]int{}
+	for _, ps := range m.pods {
+		for _, v := range ps.vols {
+			if v.kind == nil {
+				continue
+			}
+			if ps.phase == wanted {
+				n[countedAs{v.kind.Plugin(), "desired_state_of_world"}]++
+			}
+			if v.ready {
+				n[countedAs{v.kind.Plugin(), "actual_state_of_world"}]++
+			}
+		}
+	}
+	return n
+}
+
+// countFound counts what an earlier agent left on the disk.
+func (m *Manager) countFound() {
+	uids, err := readDir(filepath.Join(m.cfg.RootDir, "pods"))
+	if err != nil {
+		m.cfg.Log.Warn("cannot look for volumes of earlier pods", "err", err)
+	}
+	for _, uid := range uids {
+		all, err := m.found(types.UID(uid))
+		if err != nil {
+			m.metrics.counters.foundFailed.Inc()
+		}
+		for _, f := range all {
+			m.metrics.counters.found.Inc()
+			if f.kind == nil {
+				m.metrics.counters.foundFailed.Inc()
+			}
+		}
+	}
+}
