@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,9 @@ import (
 
 // A Measurer is a Kind that can tell how full its volumes are.
 type Measurer interface {
-	// Measure looks at a volume that is ready. It must return soon after ctx
-	// ended.
-	Measure(ctx context.Context, r Request) (Measured, error)
+	// Measure looks at a volume that is ready, as Prepare left it. It must return
+	// soon after ctx ended. A volume that cannot be measured is ErrNoStats.
+	Measure(ctx context.Context, r Request, have Ready) (Measured, error)
 }
 
 // Measured is how full a volume is, and how it is if its driver can tell.
@@ -27,6 +28,9 @@ type Measured struct {
 	Health *stats.VolumeHealthStats
 	Source string // how it was found out: du, statfs, a driver
 }
+
+// ErrNoStats is the answer for a volume that nothing can be told of.
+var ErrNoStats = errors.New("volume has no stats")
 
 const (
 	// statsPatience is how long whoever asks for figures waits for fresh ones.
@@ -92,8 +96,8 @@ func (m *Manager) measure(uid types.UID) []chan struct{} {
 		}
 		if v.figures.done == nil && time.Since(v.figures.tried) >= m.cfg.StatsPeriod {
 			v.figures.tried, v.figures.done = time.Now(), make(chan struct{})
-			ctx, r := ps.ctx, m.requestLocked(uid, ps, v) // releasing ends it
-			m.wg.Go(func() { m.measureOne(ctx, kind, r, v) })
+			ctx, r, have := ps.ctx, m.requestLocked(uid, ps, v), v.have // releasing ends it
+			m.wg.Go(func() { m.measureOne(ctx, kind, r, have, v) })
 		}
 		if v.figures.done != nil {
 			wait = append(wait, v.figures.done)
@@ -102,7 +106,7 @@ func (m *Manager) measure(uid types.UID) []chan struct{} {
 	return wait
 }
 
-func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, v *vol) {
+func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, ready Ready, v *vol) {
 	ctx, stop := context.WithTimeout(ctx, measurePatience)
 	defer stop()
 	var have Measured
@@ -111,14 +115,14 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, v *v
 	select {
 	case m.measuring <- struct{}{}:
 		began = time.Now()
-		have, err = kind.Measure(ctx, r)
+		have, err = kind.Measure(ctx, r, ready)
 		<-m.measuring
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err == nil {
 		m.metrics.measured(have.Source, time.Since(began))
-	} else if ctx.Err() == nil {
+	} else if ctx.Err() == nil && !errors.Is(err, ErrNoStats) {
 		m.cfg.Log.Warn("cannot measure volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.UID, "volume", r.Name, "err", err)
 	}
 	m.mu.Lock()

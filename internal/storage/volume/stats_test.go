@@ -19,7 +19,7 @@ import (
 )
 
 // Measure tells the number of this measuring as the used bytes.
-func (k *fakeKind) Measure(ctx context.Context, r Request) (Measured, error) {
+func (k *fakeKind) Measure(ctx context.Context, r Request, _ Ready) (Measured, error) {
 	k.mu.Lock()
 	k.measured++
 	n, err, hang := k.measured, k.fail["measure "+r.Name], k.hang["measure "+r.Name]

@@ -19,10 +19,10 @@ func measureTree(ctx context.Context, g *mount.Guard, r volume.Request) (volume.
 	return m, err
 }
 
-func (k emptyDir) Measure(ctx context.Context, r volume.Request) (volume.Measured, error) {
+func (k emptyDir) Measure(ctx context.Context, r volume.Request, _ volume.Ready) (volume.Measured, error) {
 	return measureTree(ctx, k.cfg.Guard, r)
 }
 
-func (k filesKind) Measure(ctx context.Context, r volume.Request) (volume.Measured, error) {
+func (k filesKind) Measure(ctx context.Context, r volume.Request, _ volume.Ready) (volume.Measured, error) {
 	return measureTree(ctx, k.cfg.Guard, r)
 }
