@@ -59,7 +59,7 @@ func (g *Guard) Do(ctx context.Context, key, what string, fn func() error) error
 	case g.slots <- struct{}{}:
 	case <-ctx.Done():
 		g.leave(c)
-		return fmt.Errorf("%s %s: %w", what, key, ctx.Err())
+		return fmt.Errorf("%s %s: %w", what, key, context.Cause(ctx))
 	}
 	release := sync.OnceFunc(func() { <-g.slots })
 	defer release()
@@ -88,7 +88,7 @@ func (g *Guard) Do(ctx context.Context, key, what string, fn func() error) error
 // enter takes the key once it is free.
 func (g *Guard) enter(ctx context.Context, key, what string) (*call, error) {
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", what, key, err)
 		}
 		g.mu.Lock()

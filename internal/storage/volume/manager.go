@@ -19,8 +19,8 @@ import (
 const (
 	minRetry = 500 * time.Millisecond
 	maxRetry = 2*time.Minute + 2*time.Second
-	// patience is how long one attempt may take, and after which a pod that
-	// still waits for volumes is said to.
+	// patience is how long one attempt may take without a sign of progress, and
+	// after which a pod that still waits for volumes is said to.
 	patience = 2*time.Minute + 3*time.Second
 )
 

@@ -35,7 +35,7 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 	r := m.requestLocked(uid, ps, v)
 	ctx, kind := ps.ctx, v.kind
 	m.wg.Go(func() {
-		ctx, stop := context.WithTimeout(ctx, patience)
+		ctx, stop := withPatience(ctx, patience)
 		defer stop()
 		began := time.Now()
 		have, err := kind.Prepare(ctx, r)
