@@ -13,6 +13,7 @@ type Scenario struct {
 	Config string            // YAML, merged into the agent's configuration
 	Crash  bool              // also run by the crash test
 	Late   bool              // the agent is not started at the beginning
+	Loose  bool              // what has no block is not compared
 	Files  map[string]string // manifests
 
 	steps []step

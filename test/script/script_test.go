@@ -111,6 +111,9 @@ func play(t *testing.T, s *Scenario, m mode) result {
 				failure = fmt.Sprintf("%s: %v", where, err)
 				break
 			}
+			if s.Loose && st.block[0] == st.block[1] {
+				continue
+			}
 			if out != st.want && !*update && (plain || st.settles()) {
 				t.Errorf("%s shows\n%swant\n%s", where, indent(out), indent(st.want))
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,8 @@ const (
 	waitLimit = time.Hour
 	// calm lets what a wait was for have its consequences, statuses that nobody acts on included: those wait for 300 ms.
 	calm = 350 * time.Millisecond
+	// steadySlack are goroutines that come and go: a heartbeat, a watch made anew.
+	steadySlack = 4
 )
 
 // run is one execution of a scenario.
@@ -79,6 +82,8 @@ func init() { // the verbs refer to the table when one is unknown
 
 		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after]", false, quiet((*run).fault)},
 		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [drop] [hang] [after]", false, quiet((*run).apiFault)},
+		"hanging":   {"NAME LIMIT", false, quiet((*run).hanging)},
+		"steady":    {"DURATION", false, quiet((*run).steady)},
 		"hit":       {"NAME", false, quiet((*run).hit)},
 		"release":   {"NAME", false, quiet((*run).release)},
 		"runtime":   {"[up|down]", true, (*run).runtimeIs},
@@ -278,11 +283,32 @@ func (r *run) wait(args []string) error {
 		}
 		limit, args = d, args[:len(args)-1]
 	}
+	if args[0] == "node" {
+		return r.awaitNode(limit)
+	}
 	err := r.awaits(args[0], limit, func(p *corev1.Pod) bool {
 		return !slices.ContainsFunc(args[1:], func(cond string) bool { return !holds(p, cond) })
 	})
 	time.Sleep(calm)
 	return err
+}
+
+// awaitNode waits until the node is ready.
+func (r *run) awaitNode(limit time.Duration) error {
+	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		n, err := r.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the node is not ready within %s: %v", limit, n.Status.Conditions)
+		}
+	}
 }
 
 func holds(p *corev1.Pod, cond string) bool {
@@ -417,6 +443,33 @@ func (r *run) hit(args []string) error {
 	case <-time.After(waitLimit):
 		return fmt.Errorf("no call has met fault %s within %s", args[0], waitLimit)
 	}
+}
+
+// hanging fails when more calls hang on a fault now than there should be.
+func (r *run) hanging(args []string) error {
+	f, ok := r.faults[args[0]].(interface{ Waiting() int })
+	if !ok {
+		return fmt.Errorf("there is no fault %s of the runtime", args[0])
+	}
+	limit, err := strconv.Atoi(args[1])
+	if err == nil && f.Waiting() > limit {
+		err = fmt.Errorf("%d calls hang", f.Waiting())
+	}
+	return err
+}
+
+// steady lets time pass, in which the process must not come to have more
+// goroutines. It is for tests that run alone.
+func (r *run) steady(args []string) error {
+	before := goruntime.NumGoroutine()
+	if err := r.advance(args); err != nil {
+		return err
+	}
+	synctest.Wait()
+	if after := goruntime.NumGoroutine(); after > before+steadySlack {
+		return fmt.Errorf("there were %d goroutines, and there are %d", before, after)
+	}
+	return nil
 }
 
 func (r *run) release(args []string) error {

@@ -54,7 +54,7 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
 	var ctx context.Context
 	ctx, t.cancel = context.WithCancel(life)
-	mine := &t
+	mine, p := &t, w.spec // the specification is the turn's, not the task's
 	w.mu.Lock()
 	if old, ok := w.tasks[target]; ok {
 		old.cancel()
@@ -67,7 +67,10 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
 			if rerr := w.see(life, effect, err); rerr != nil && life.Err() == nil {
-				w.log.Log(ctx, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
+				w.log.Log(life, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
+				if p != nil && !cri.IsUnavailable(rerr) {
+					w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error determining status: "+cri.Cause(rerr).Error())
+				}
 			}
 		}
 		w.settle(target, mine, err)

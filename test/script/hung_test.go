@@ -1,0 +1,98 @@
+package script
+
+import (
+	"strings"
+	"testing"
+)
+
+// hungCall is a call of the runtime that never comes back for one pod.
+type hungCall struct {
+	method string
+	// told is the event that says what a deletion waits for; empty if the pod is
+	// deleted all the same.
+	told string
+}
+
+var hungCalls = []hungCall{
+	{method: "RunPodSandbox"},
+	{method: "PullImage"},
+	{method: "ImageStatus"},
+	{method: "CreateContainer"},
+	{method: "StartContainer"},
+	// Often an event of the runtime has told all there is to know.
+	{method: "ContainerStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
+	{method: "PodSandboxStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
+	{method: "ExecSync"},
+	{method: "StopContainer", told: `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded`},
+	{method: "StopPodSandbox", told: `failed to "KillPodSandbox" for "<stuck>" with KillPodSandboxError: "rpc error: code = DeadlineExceeded`},
+	{method: "RemoveContainer"},
+	{method: "RemovePodSandbox"},
+}
+
+// A pod whose calls hang for ever changes nothing for the others: they start,
+// are restarted and end as fast as ever, and the node is ready. Its own deletion
+// says what it waits for, and ends once the call comes back. What is kept for it
+// meanwhile does not grow.
+func TestAPodWhoseCallsHang(t *testing.T) {
+	for _, c := range hungCalls {
+		t.Run(c.method, func(t *testing.T) { // one at a time: goroutines are counted
+			s, err := Parse(c.method, strings.NewReplacer("METHOD", c.method).Replace(hungStory))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Loose = true
+			shown := map[string]string{}
+			for i, out := range play(t, s, mode{}).shown {
+				shown[s.steps[i].args[0]] = out
+			}
+			if t.Failed() {
+				return
+			}
+			switch gone := shown["status"] == "gone\n"; {
+			case gone:
+			case c.told == "":
+				t.Errorf("while %s hangs, the deleted pod is not gone; it is\n%s", c.method, shown["status"])
+			case !strings.Contains(shown["events"], c.told):
+				t.Errorf("while %s hangs, no event says %s, but\n%s", c.method, c.told, shown["events"])
+			}
+		})
+	}
+}
+
+// hungStory: what is shown without being compared is looked at by the test.
+const hungStory = `
+fault hung METHOD pod=stuck hang
+apply stuck.yaml
+advance 5
+apply other.yaml
+wait other Ready within=2
+exit other main 1
+wait other main#1 within=2
+delete stuck
+advance 30
+wait node Ready within=1
+status stuck
+steady 30m
+wait node Ready within=1
+hanging hung 2
+apply next.yaml=other.yaml
+wait next Ready within=2
+delete other
+wait other gone within=2
+events stuck
+release hung
+wait stuck gone within=20
+delete next
+wait next gone within=2
+advance 70
+left
+----
+nothing
+
+-- stuck.yaml --
+spec:
+  containers:
+  - {name: main, image: 'other:1', livenessProbe: {exec: {command: [healthy]}, periodSeconds: 1}}
+-- other.yaml --
+spec: {containers: [{name: main}]}
+`
