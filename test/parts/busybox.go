@@ -17,7 +17,7 @@ import (
 // of others are stood in for: its shell drops environment names such as
 // data-1, and prefers its own programs to those of the image.
 func (b *Builder) Busybox(ctx context.Context) (string, error) {
-	release, err := release()
+	release, err := codename()
 	if err != nil {
 		return "", fmt.Errorf("make busybox: %w", err)
 	}

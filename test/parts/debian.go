@@ -19,10 +19,16 @@ import (
 // is written. With closure, what the packages depend on comes along: a tree
 // that holds everything its programs load.
 func (b *Builder) Unpack(ctx context.Context, name string, closure bool, packages ...string) (string, error) {
-	release, err := release()
+	release, err := codename()
 	if err != nil {
 		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
 	}
+	return b.unpackFrom(ctx, release, false, name, closure, packages...)
+}
+
+// unpackFrom is Unpack from a given release; other says that it is not the
+// running one, whose package sources the system has.
+func (b *Builder) unpackFrom(ctx context.Context, release string, other bool, name string, closure bool, packages ...string) (string, error) {
 	key := sha256.Sum256(fmt.Append(nil, closure, packages))
 	home := filepath.Join(b.cache, "debian", name)
 	dir := filepath.Join(home, release+"-"+hex.EncodeToString(key[:])[:12])
@@ -48,7 +54,14 @@ func (b *Builder) Unpack(ctx context.Context, name string, closure bool, package
 
 	start := time.Now()
 	b.say("%s from Debian %s: fetching", name, release)
-	debs, err := fetch(ctx, filepath.Join(tmp, "apt"), closure, packages)
+	a, err := newApt(filepath.Join(tmp, "apt"))
+	if err == nil && other {
+		err = a.from(ctx, release)
+	}
+	if err != nil {
+		return "", fmt.Errorf("fetch %s from Debian: %w", name, err)
+	}
+	debs, err := a.fetch(ctx, closure, packages)
 	if err != nil {
 		return "", fmt.Errorf("fetch %s from Debian: %w", name, err)
 	}
@@ -94,11 +107,7 @@ func unpack(ctx context.Context, deb, tree string) error {
 
 // fetch downloads packages into a private folder, with package lists of its
 // own, and returns the files.
-func fetch(ctx context.Context, dir string, closure bool, packages []string) ([]string, error) {
-	a, err := newApt(dir)
-	if err != nil {
-		return nil, err
-	}
+func (a *apt) fetch(ctx context.Context, closure bool, packages []string) ([]string, error) {
 	// A list of somebody else's that cannot be had does not matter as long as
 	// the packages are found.
 	updated := a.run(ctx, "update")
@@ -106,12 +115,12 @@ func fetch(ctx context.Context, dir string, closure bool, packages []string) ([]
 		if err := a.run(ctx, append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Debug::NoLocking=true"}, packages...)...); err != nil {
 			return nil, errors.Join(updated, err)
 		}
-		return filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))
+		return filepath.Glob(filepath.Join(a.dir, "cache", "archives", "*.deb"))
 	}
 	if err := a.run(ctx, append([]string{"download"}, packages...)...); err != nil {
 		return nil, errors.Join(updated, err)
 	}
-	return filepath.Glob(filepath.Join(dir, "out", "*.deb"))
+	return filepath.Glob(filepath.Join(a.dir, "out", "*.deb"))
 }
 
 // apt is apt-get with lists, cache and package database in a folder of its own.
@@ -141,6 +150,28 @@ func newApt(dir string) (*apt, error) {
 	}}, nil
 }
 
+// from has apt take packages of another release, from where the system takes its
+// own. What comes is checked with Debian's keys as always.
+func (a *apt) from(ctx context.Context, release string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")...)
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("ask apt-get for its sources: %w", err)
+	}
+	own, err := codename()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 && f[1] == own && f[2] == "main" {
+			list := filepath.Join(a.dir, "sources.list")
+			a.opts = append(a.opts, "-o", "Dir::Etc::sourcelist="+list, "-o", "Dir::Etc::sourceparts=-")
+			return os.WriteFile(list, fmt.Appendf(nil, "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", f[0], release), 0o644)
+		}
+	}
+	return fmt.Errorf("find where the packages of Debian %s come from: apt-get does not know", own)
+}
+
 // run runs apt-get in the folder out.
 func (a *apt) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), args...)...)
@@ -152,8 +183,8 @@ func (a *apt) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// release is the code name of the running Debian.
-func release() (string, error) {
+// codename is that of the running Debian.
+func codename() (string, error) {
 	data, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		return "", err

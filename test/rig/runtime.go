@@ -29,6 +29,8 @@ type RuntimeConfig struct {
 	Source string
 	// Images are archives to import beside the project's own images.
 	Images []string
+	// Checkpoints has the runtime find criu.
+	Checkpoints bool
 }
 
 // Runtime is a containerd of the rig's own.
@@ -58,6 +60,13 @@ func (r *Rig) StartRuntime(ctx context.Context, cfg RuntimeConfig) (*Runtime, er
 	programs, err := choose(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start runtime: %w", err)
+	}
+	if cfg.Checkpoints {
+		criu, err := r.parts.CRIU(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("start runtime: %w", err)
+		}
+		programs.Path = append(programs.Path, criu)
 	}
 	rt := &Runtime{rig: r, Parts: programs, Socket: filepath.Join(r.Dir, socketName), CDI: filepath.Join(r.Dir, "cdi")}
 	none, err := noPortmapChains(ctx, programs.Path)
