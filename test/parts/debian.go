@@ -153,7 +153,7 @@ func newApt(dir string) (*apt, error) {
 // from has apt take packages of another release, from where the system takes its
 // own. What comes is checked with Debian's keys as always.
 func (a *apt) from(ctx context.Context, release string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")...)
+	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")...)
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("ask apt-get for its sources: %w", err)
