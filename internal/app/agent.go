@@ -123,17 +123,31 @@ func (a *agent) start(g *group) {
 		g.start("pull records", a.pulls.Run)
 	}
 	g.start("images", a.images.Run)
-	g.start("image collection", a.imageGC.Run) // waits until it is known what is in use
+	g.start("image collection", a.onceUp(a.imageGC.Run)) // waits until it is known what is in use
 	g.start("probes", a.prober.Run)
 	g.start("observed", a.observed.Run) // what runs must be known before it is compared
 	if a.rotator != nil {
-		g.start("logs", a.rotator.Run)
+		g.start("logs", a.onceUp(a.rotator.Run))
 	}
 	a.runner.CheckHostDNS()
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
 	g.start("memory", a.tidy)
+}
+
+// onceUp holds a part back until the runtime has said for the first time that it
+// is well: before that there is nothing for it to look after, and it would act on
+// half a picture.
+func (a *agent) onceUp(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.node.RuntimeUp():
+			return run(ctx)
+		}
+	}
 }
 
 // adoptOrphans has what pods of earlier times left on the node looked after,
@@ -169,7 +183,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 // buildGround prepares directories and reads the machine.
 func (a *agent) buildGround(context.Context) error {
 	f := &a.cfg.Flags
-	if err := makeRootDirs(f.RootDir, f.CertDir); err != nil {
+	if err := makeRootDirs(f.RootDir, f.CertDir, labeller(), a.log); err != nil {
 		return err
 	}
 	if err := shareMounts(f.RootDir); err != nil {
@@ -212,6 +226,11 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 		return err
 	}
 	a.log.Info("container runtime answers", "runtime", a.identity.Name, "version", a.identity.Version)
+	if a.identity.Ageing {
+		a.metrics.MustRegister(runtimeAgeing())
+		a.log.Warn("the container runtime does not tell its cgroup driver: the configuration's counts, and a coming release will not run on it",
+			"cgroupDriver", k.CgroupDriver, "release", losingSupport)
+	}
 	if !*k.CgroupsPerQOS {
 		return nil
 	}

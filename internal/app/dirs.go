@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,35 +14,73 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/config"
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/logs"
 )
 
-// makeRootDirs makes the agent's own directories with the modes that others rely
-// on. A root directory that is named in a roundabout way is refused: the paths
-// below it are compared as text.
-func makeRootDirs(root, certDir string) error {
-	if !filepath.IsAbs(root) || filepath.Clean(root) != root {
-		return fmt.Errorf("use root directory %s: the path must be absolute and in its shortest form", root)
+// rootDir is a directory of the agent's own.
+type rootDir struct {
+	path string
+	mode fs.FileMode
+	// plugins says that sockets of containers appear in it, or are looked for.
+	plugins bool
+}
+
+// rootDirs are the agent's directories with the modes that others rely on.
+func rootDirs(root, certDir string) []rootDir {
+	dirs := []rootDir{
+		{root, 0o750, false},
+		{filepath.Join(root, "pods"), 0o750, false},
+		{filepath.Join(root, "plugins"), 0o750, true},
+		{filepath.Join(root, "plugins_registry"), 0o750, true},
+		{filepath.Join(root, "pod-resources"), 0o750, false},
+		{filepath.Join(root, "checkpoints"), 0o700, false},
+		{filepath.Join(root, "image_manager"), 0o700, false},
+		{certDir, 0o755, false},
 	}
-	dirs := []struct {
-		path string
-		mode fs.FileMode
-	}{
-		{root, 0o750},
-		{filepath.Join(root, "pods"), 0o750},
-		{filepath.Join(root, "plugins"), 0o750},
-		{filepath.Join(root, "plugins_registry"), 0o750},
-		{filepath.Join(root, "pod-resources"), 0o750},
-		{filepath.Join(root, "checkpoints"), 0o700},
-		{certDir, 0o755},
+	if root == config.DefaultRootDir { // where device plugins look does not follow the root directory
+		dirs = append(dirs, rootDir{filepath.Join(root, "device-plugins"), 0o750, false})
 	}
-	for _, d := range dirs {
-		if err := os.MkdirAll(d.path, d.mode); err != nil {
+	return dirs
+}
+
+// pluginLabel lets containers reach what is in a directory where SELinux guards.
+const pluginLabel = "system_u:object_r:container_file_t:s0"
+
+// makeRootDirs makes the agent's directories. A root directory that is named in a
+// roundabout way is refused: the paths below it are compared as text. label, if
+// not nil, sets the SELinux label of a directory; one that cannot be set is told.
+func makeRootDirs(root, certDir string, label func(path, label string) error, log *slog.Logger) error {
+	if !filepath.IsAbs(root) {
+		return fmt.Errorf("use root directory %s: the path must be absolute", root)
+	}
+	if clean := filepath.Clean(root); clean != root {
+		return fmt.Errorf("rootDirectory not in canonical form: expected %s, was %s", clean, root)
+	}
+	for _, d := range rootDirs(root, certDir) {
+		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory %s: %w", d.path, err)
+		}
+		if d.plugins && label != nil {
+			if err := label(d.path, pluginLabel); err != nil {
+				log.Warn("cannot label directory, plugins in containers will not reach it", "path", d.path, "label", pluginLabel, "err", err)
+			}
 		}
 	}
 	return nil
+}
+
+// makeDir makes a directory with the mode meant, whatever the umask. One that is
+// there keeps the mode that somebody has given it.
+func makeDir(path string, mode fs.FileMode) error {
+	if _, err := os.Stat(path); err == nil {
+		return os.MkdirAll(path, mode) // says so if it is a file
+	}
+	if err := os.MkdirAll(path, mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
 }
 
 // shareMounts has mounts below the root directory seen by the containers that

@@ -8,6 +8,14 @@ import (
 	"keelson/internal/runtime/container"
 )
 
+// labeller sets the SELinux label of a file; nil where there is no SELinux.
+func labeller() func(path, label string) error {
+	if !selinux.GetEnabled() {
+		return nil
+	}
+	return selinux.SetFileLabel
+}
+
 // kernel finds out what the kernel offers to containers.
 func (a *agent) kernel() container.Kernel {
 	k := container.Kernel{CgroupV2: a.hierarchiesV2(), SELinux: selinux.GetEnabled()}

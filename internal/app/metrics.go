@@ -15,6 +15,18 @@ func nodeName(name string) prometheus.Collector {
 	return g
 }
 
+// losingSupport is the release of the agent that will refuse runtimes which do
+// not tell their cgroup driver.
+const losingSupport = "1.37.0"
+
+// runtimeAgeing tells operators that the runtime is too old for a coming release.
+func runtimeAgeing() prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_cri_losing_support",
+		Help: "1 if the container runtime lacks what the release named by the label will need"}, []string{"version"})
+	g.WithLabelValues(losingSupport).Set(1)
+	return g
+}
+
 // runtimeMetrics counts the calls to the runtime under upstream's names.
 func runtimeMetrics(r prometheus.Registerer) func(method string, took time.Duration, err error) {
 	label := []string{"operation_type"}

@@ -8,8 +8,7 @@ import (
 )
 
 // criuRelease is the Debian release that criu is taken from. That of bookworm,
-// 3.17.1, cannot dump a process under kernels whose vDSO has more than one page
-// of code; 4.1 can.
+// 3.17.1, fails on the vDSO of recent kernels; 4.1 was seen to dump under 6.18.
 const criuRelease = "trixie"
 
 // CRIU returns a folder with criu, which runtimes make checkpoints with. It comes

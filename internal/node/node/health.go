@@ -22,6 +22,7 @@ const (
 // that would change the Ready condition. A runtime that is down is said once.
 func (n *Node) watchHealth(ctx context.Context) {
 	var down error
+	up := false
 	for {
 		st, err := n.cfg.Runtime.Status(ctx)
 		switch {
@@ -45,6 +46,10 @@ func (n *Node) watchHealth(ctx context.Context) {
 			if first {
 				close(n.answered)
 			}
+			if st.Runtime.OK && !up {
+				close(n.up)
+				up = true
+			}
 		}
 		ready := n.checkReady()
 		wait := healthEvery
@@ -62,6 +67,9 @@ func (n *Node) watchHealth(ctx context.Context) {
 		}
 	}
 }
+
+// RuntimeUp is closed when the runtime has said for the first time that it is well.
+func (n *Node) RuntimeUp() <-chan struct{} { return n.up }
 
 // checkReady computes the Ready condition and wakes the status loop if it turned.
 // Another message alone can wait: it may tell the time.

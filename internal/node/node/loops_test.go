@@ -255,6 +255,8 @@ func (f fakeLeases) store(ctx context.Context, call string, l *coordinationv1.Le
 // fakeRuntime answers until it is down.
 type fakeRuntime struct {
 	noNetwork atomic.Bool
+	unready   atomic.Bool
+	asked     atomic.Int32 // for its status
 
 	mu    sync.Mutex
 	down  bool
@@ -278,7 +280,11 @@ func (f *fakeRuntime) err() error {
 }
 
 func (f *fakeRuntime) Status(context.Context) (cri.Status, error) {
+	f.asked.Add(1)
 	st := healthy(time.Now()).Status
+	if f.unready.Load() {
+		st.Runtime = cri.Condition{Reason: "Starting", Message: "shim is missing"}
+	}
 	if f.noNetwork.Load() {
 		st.Network = cri.Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}
 	}

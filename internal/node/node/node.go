@@ -121,6 +121,7 @@ type Node struct {
 	cfg        Config
 	registered chan struct{}
 	answered   chan struct{} // closed when the runtime first answered
+	up         chan struct{} // closed when it first said that it is well
 	computed   chan struct{} // closed when the status is first known
 	poke       chan struct{} // wakes the status loop; capacity 1
 
@@ -147,6 +148,7 @@ func New(cfg Config) (*Node, error) {
 		cfg:        cfg,
 		registered: make(chan struct{}),
 		answered:   make(chan struct{}),
+		up:         make(chan struct{}),
 		computed:   make(chan struct{}),
 		poke:       make(chan struct{}, 1),
 	}

@@ -27,10 +27,13 @@ type Identity struct {
 	APIVersion string // v1
 	// CgroupDriver is systemd or cgroupfs; empty when the runtime does not tell.
 	CgroupDriver string
+	// Ageing says that the runtime lacks a call that a coming release of the agent
+	// will not do without.
+	Ageing bool
 }
 
-// Handshake waits until the runtime answers, for as long as ctx allows, and
-// asks it who it is. The wait is logged once when it begins and once when it
+// Handshake waits until the runtime answers, for as long as a request may take,
+// and asks it who it is. The wait is logged once when it begins and once when it
 // ends. An error other than the end of ctx means that this runtime cannot be
 // used.
 func (c *Client) Handshake(ctx context.Context) (Identity, error) {
@@ -42,7 +45,7 @@ func (c *Client) Handshake(ctx context.Context) (Identity, error) {
 	if id.APIVersion != APIVersion {
 		return id, fmt.Errorf("use container runtime %s %s: it speaks version %q of the runtime interface, want %q", id.Name, id.Version, id.APIVersion, APIVersion)
 	}
-	id.CgroupDriver, err = c.cgroupDriver(ctx)
+	id.CgroupDriver, id.Ageing, err = c.cgroupDriver(ctx)
 	return id, err
 }
 
@@ -54,7 +57,7 @@ func (c *Client) Version(ctx context.Context, req *runtimeapi.VersionRequest) (*
 func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	start, said := time.Now(), false
 	for {
-		try, cancel := context.WithTimeout(ctx, handshakeCall)
+		try, cancel := context.WithTimeout(ctx, min(handshakeCall, c.timeout))
 		v, err := c.Version(try, &runtimeapi.VersionRequest{Version: "0.1.0"})
 		cancel()
 		if err == nil {
@@ -70,28 +73,34 @@ func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error)
 			c.log.Warn("waiting for the container runtime", "err", err)
 			said = true
 		}
+		if time.Since(start) >= c.timeout {
+			return nil, fmt.Errorf("wait for container runtime: no answer within %v: %w", c.timeout, err)
+		}
 		if !sleep(ctx, handshakePause) {
 			return nil, fmt.Errorf("wait for container runtime: %w", err)
 		}
 	}
 }
 
-// cgroupDriver asks which of the two writers of cgroups the runtime uses. A
-// runtime that is still starting may fail the first time.
-func (c *Client) cgroupDriver(ctx context.Context) (string, error) {
+// cgroupDriver asks which of the two writers of cgroups the runtime uses, and
+// reports whether it lacks the call. A runtime that is still starting may fail the
+// first time.
+func (c *Client) cgroupDriver(ctx context.Context) (driver string, lacks bool, err error) {
 	for try := 1; ; try++ {
 		resp, err := c.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 		switch {
-		case err == nil && resp.GetLinux() == nil, IsUnimplemented(err):
-			return "", nil
+		case IsUnimplemented(err):
+			return "", true, nil
+		case err == nil && resp.GetLinux() == nil:
+			return "", false, nil
 		case err == nil && resp.Linux.CgroupDriver == runtimeapi.CgroupDriver_SYSTEMD:
-			return "systemd", nil
+			return "systemd", false, nil
 		case err == nil && resp.Linux.CgroupDriver == runtimeapi.CgroupDriver_CGROUPFS:
-			return "cgroupfs", nil
+			return "cgroupfs", false, nil
 		case err == nil:
-			return "", fmt.Errorf("read runtime configuration: unknown cgroup driver %v", resp.Linux.CgroupDriver)
+			return "", false, fmt.Errorf("read runtime configuration: unknown cgroup driver %v", resp.Linux.CgroupDriver)
 		case try == configTries || !sleep(ctx, configPause):
-			return "", err
+			return "", false, err
 		}
 	}
 }

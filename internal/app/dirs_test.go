@@ -1,0 +1,119 @@
+package app
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"keelson/test/kit/parity"
+)
+
+func TestRootDirectory(t *testing.T) {
+	parity.Proves(t, "RT-54")
+	t.Run("modes and labels", testRootModes)
+	t.Run("mounts below it are shared", testRootShared)
+}
+
+func testRootModes(t *testing.T) {
+	old := syscall.Umask(0o077) // of a careless init system
+	defer syscall.Umask(old)
+	root := filepath.Join(t.TempDir(), "lib", "kubelet")
+	labelled := map[string]string{}
+	label := func(path, label string) error {
+		labelled[path] = label
+		return errors.New("no SELinux here") // is no reason not to start
+	}
+	for range 2 { // what is there is left alone
+		if err := makeRootDirs(root, filepath.Join(root, "pki"), label, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]fs.FileMode{".": 0o750, "pods": 0o750, "plugins": 0o750, "plugins_registry": 0o750, "pod-resources": 0o750,
+		"checkpoints": 0o700, "image_manager": 0o700, "pki": 0o755}
+	for name, mode := range want {
+		fi, err := os.Stat(filepath.Join(root, name))
+		if err != nil || !fi.IsDir() || fi.Mode().Perm() != mode {
+			t.Errorf("%s is %v, %v; want a directory of mode %v", name, fi, err, mode)
+		}
+	}
+	if !slices.Contains(rootDirs("/var/lib/kubelet", "/pki"), rootDir{"/var/lib/kubelet/device-plugins", 0o750, false}) {
+		t.Error("there is no directory where device plugins look")
+	}
+	for _, name := range []string{"plugins", "plugins_registry"} {
+		if got := labelled[filepath.Join(root, name)]; got != "system_u:object_r:container_file_t:s0" {
+			t.Errorf("%s is labelled %q", name, got)
+		}
+	}
+	if len(labelled) != 2 {
+		t.Errorf("labelled are %v, want the directories of plugins alone", labelled)
+	}
+	if err := os.Chmod(filepath.Join(root, "pods"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeRootDirs(root, filepath.Join(root, "pki"), nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(filepath.Join(root, "pods")); err != nil || fi.Mode().Perm() != 0o711 {
+		t.Errorf("pods is %v, %v; want the mode that somebody gave it", fi, err)
+	}
+}
+
+func TestARootDirectoryIsNamedInItsShortestForm(t *testing.T) {
+	parity.Proves(t, "RT-55")
+	dir := t.TempDir()
+	for _, root := range []string{dir + "/a/../b", dir + "/a/", dir + "//a", dir + "/./a", "lib/kubelet", ""} {
+		err := makeRootDirs(root, filepath.Join(dir, "pki"), nil, slog.New(slog.DiscardHandler))
+		if err == nil || filepath.IsAbs(root) && !strings.Contains(err.Error(), "rootDirectory not in canonical form: expected "+filepath.Clean(root)+", was "+root) {
+			t.Errorf("root directory %q: %v, want that it is refused", root, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("made %v, %v; want nothing", entries, err)
+	}
+}
+
+// testRootShared starts on a file system that shares nothing.
+func testRootShared(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	island := t.TempDir()
+	if err := unix.Mount(island, island, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(island, "kubelet")
+	t.Cleanup(func() {
+		_ = unix.Unmount(root, unix.MNT_DETACH) // if it was mounted at all
+		if err := unix.Unmount(island, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mount("", island, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(root, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second start finds it done
+		if err := shareMounts(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(root))
+	if err != nil || len(mounts) != 1 || !strings.Contains(mounts[0].Optional, "shared:") {
+		t.Errorf("mounts at the root directory: %v, %v; want one that is shared", mounts, err)
+	}
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
+	if err != nil || slices.ContainsFunc(all, func(m *mountinfo.Info) bool { return !strings.Contains(m.Optional, "shared:") }) {
+		t.Errorf("mounts below are %v, %v; want all of them shared", all, err)
+	}
+}
