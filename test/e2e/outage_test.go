@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"keelson/test/rig"
 )
@@ -156,71 +155,4 @@ func TestRuntimeAway(t *testing.T) {
 	if p := s.ready("calm"); container(p, "main").ContainerID != container(before, "main").ContainerID {
 		t.Error("the container was restarted")
 	}
-}
-
-// TestSwapWithUpstream replaces the agent by upstream's under running pods, and
-// back: each takes up what the other has left, and no container is restarted.
-func TestSwapWithUpstream(t *testing.T) {
-	n := shared(t)
-	peer, err := n.parts.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := n.namespace(t)
-	s.configMap("conf", map[string]string{"a": "b"})
-	s.secret("hidden", map[string]string{"word": "sesame"})
-	s.create(s.demo("plain", []string{"serve"}))
-	s.create(s.demo("init", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081")))
-	s.create(s.demo("volumes", []string{"serve"},
-		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
-		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}})))
-	s.create(s.demo("host", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
-	s.create(s.demo("guaranteed", []string{"serve"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": quantity("100m"), "memory": quantity("64Mi")}
-	}))
-	s.create(s.demo("burstable", []string{"serve"}, requests("cpu", "50m")))
-	s.create(s.demo("probed", []string{"serve"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
-	}))
-	// A static pod has the same UID with both agents if its manifest gives it one.
-	var st corev1.Pod
-	if err := yaml.Unmarshal(s.static("st", "serve"), &st); err != nil {
-		t.Fatal(err)
-	}
-	st.UID = "5f0a3c1e-0000-4000-8000-000000000001"
-	data, err := yaml.Marshal(st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.manifest("st", data)
-	s.create(s.demo("finished", []string{"echo", "done"}, never))
-	s.phase("finished", corev1.PodSucceeded)
-	before := instances(s.allReady(8))
-	// Whoever runs the node now shows it by starting another pod.
-	settled := func(name string) {
-		s.create(s.demo(name, []string{"serve"}))
-		s.ready(name)
-		s.delete(name, 0)
-		s.gone(name)
-	}
-	for i, binary := range []string{peer, n.ours} {
-		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
-			t.Fatal(err)
-		}
-		settled(fmt.Sprintf("late-%d", i))
-		if after := instances(s.allReady(8)); after != before {
-			t.Errorf("after swap %d the containers are\n%s\nbefore:\n%s", i+1, after, before)
-		}
-	}
-	for _, p := range s.pods() {
-		if p.Annotations["kubernetes.io/config.mirror"] == "" {
-			s.delete(p.Name, 1)
-		}
-	}
-	s.until("one pod to be left", func() (string, bool) {
-		left := s.pods()
-		return fmt.Sprint(len(left)), len(left) == 1
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 )
@@ -13,6 +14,9 @@ func setDefaults(p *v1.Pod) {
 	s := &p.Spec
 	def(&s.EnableServiceLinks, true)
 	def(&s.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
+	if *s.TerminationGracePeriodSeconds < 0 {
+		*s.TerminationGracePeriodSeconds = 1
+	}
 	defValue(&s.DNSPolicy, v1.DNSClusterFirst)
 	defValue(&s.RestartPolicy, v1.RestartPolicyAlways)
 	defValue(&s.SchedulerName, v1.DefaultSchedulerName)
@@ -21,14 +25,21 @@ func setDefaults(p *v1.Pod) {
 	}
 	for i := range s.InitContainers {
 		defaultContainer(&s.InitContainers[i], s.HostNetwork)
+		requestLimits(&s.InitContainers[i].Resources)
 	}
 	for i := range s.Containers {
 		defaultContainer(&s.Containers[i], s.HostNetwork)
+		requestLimits(&s.Containers[i].Resources)
+	}
+	for i := range s.EphemeralContainers {
+		// The two types differ in their name only.
+		defaultContainer((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), s.HostNetwork)
 	}
 	defaultPodResources(p)
 	for i := range s.Volumes {
 		defaultVolume(&s.Volumes[i].VolumeSource)
 	}
+	roundAmounts(s)
 }
 
 func defaultContainer(c *v1.Container, hostNetwork bool) {
@@ -52,15 +63,6 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 			}
 		}
 	}
-	// A limit without a request asks for as much as the limit.
-	for name, limit := range c.Resources.Limits {
-		if _, ok := c.Resources.Requests[name]; !ok {
-			if c.Resources.Requests == nil {
-				c.Resources.Requests = v1.ResourceList{}
-			}
-			c.Resources.Requests[name] = limit.DeepCopy()
-		}
-	}
 	defaultProbe(c.LivenessProbe)
 	defaultProbe(c.ReadinessProbe)
 	defaultProbe(c.StartupProbe)
@@ -73,24 +75,79 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 	}
 }
 
-// defaultPodResources fills requests of the pod as a whole (KEP-2837) that have
-// a limit: with the sum of the containers' requests if they have any.
+// requestLimits asks for as much as a limit where there is no request.
+func requestLimits(r *v1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if _, ok := r.Requests[name]; !ok {
+			if r.Requests == nil {
+				r.Requests = v1.ResourceList{}
+			}
+			r.Requests[name] = limit.DeepCopy()
+		}
+	}
+}
+
+// defaultPodResources fills the resources of a pod as a whole (KEP-2837), if it
+// has any: huge pages are limited to what the containers may take, and what
+// containers request the pod requests, else as much as its limit.
 func defaultPodResources(p *v1.Pod) {
 	r := p.Spec.Resources
-	if r == nil {
+	if r == nil || len(r.Requests) == 0 && len(r.Limits) == 0 {
 		return
 	}
-	sum := resource.AggregateContainerRequests(p, resource.PodResourcesOptions{})
-	for name, limit := range r.Limits {
-		if _, ok := r.Requests[name]; ok || !resource.IsSupportedPodLevelResource(name) {
-			continue
+	fill := func(list *v1.ResourceList, name v1.ResourceName, q apiresource.Quantity) {
+		if _, ok := (*list)[name]; ok || !resource.IsSupportedPodLevelResource(name) {
+			return
 		}
-		if r.Requests == nil {
-			r.Requests = v1.ResourceList{}
+		if *list == nil {
+			*list = v1.ResourceList{}
 		}
-		r.Requests[name] = limit.DeepCopy()
-		if q, ok := sum[name]; ok && !q.IsZero() && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
-			r.Requests[name] = q
+		(*list)[name] = q.DeepCopy()
+	}
+	for name, q := range resource.AggregateContainerLimits(p, resource.PodResourcesOptions{}) {
+		if _, ok := r.Requests[name]; !ok && isHugePages(name) {
+			fill(&r.Limits, name, q)
+		}
+	}
+	for name, q := range resource.AggregateContainerRequests(p, resource.PodResourcesOptions{}) {
+		if !isHugePages(name) {
+			fill(&r.Requests, name, q)
+		}
+	}
+	for name, q := range r.Limits {
+		fill(&r.Requests, name, q)
+	}
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// roundAmounts brings amounts up to thousandths, for nothing smaller can be
+// asked for. Sums are made before.
+func roundAmounts(s *v1.PodSpec) {
+	lists := []v1.ResourceList{s.Overhead}
+	if s.Resources != nil {
+		lists = append(lists, s.Resources.Limits, s.Resources.Requests)
+	}
+	for _, containers := range [][]v1.Container{s.InitContainers, s.Containers} {
+		for _, c := range containers {
+			lists = append(lists, c.Resources.Limits, c.Resources.Requests)
+		}
+	}
+	for _, c := range s.EphemeralContainers {
+		lists = append(lists, c.Resources.Limits, c.Resources.Requests)
+	}
+	for _, v := range s.Volumes {
+		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+			claim := &v.Ephemeral.VolumeClaimTemplate.Spec
+			lists = append(lists, claim.Resources.Limits, claim.Resources.Requests)
+		}
+	}
+	for _, list := range lists {
+		for name, q := range list {
+			q.RoundUp(apiresource.Milli)
+			list[name] = q
 		}
 	}
 }
@@ -144,6 +201,10 @@ func defaultVolume(v *v1.VolumeSource) {
 			}
 		}
 	}
+	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
+		def(&claim.VolumeMode, v1.PersistentVolumeFilesystem)
+	}
 	if v.Image != nil {
 		defValue(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
@@ -162,13 +223,11 @@ func defaultItems(items []v1.DownwardAPIVolumeFile) {
 
 // pullPolicy follows the tag: what may change under its name is pulled always.
 func pullPolicy(image string) v1.PullPolicy {
-	if strings.Contains(image, "@") {
-		return v1.PullIfNotPresent
-	}
+	name, _, pinned := strings.Cut(image, "@")
 	// The tag follows the last colon of the last part; a colon before that
 	// belongs to the registry's port.
-	_, tag, tagged := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
-	if !tagged || tag == "latest" {
+	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	if tag == "latest" || !tagged && !pinned && name != "" {
 		return v1.PullAlways
 	}
 	return v1.PullIfNotPresent

@@ -2,17 +2,14 @@ package desired
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -39,7 +36,7 @@ func (m Manifest) File(path string, text []byte) (p *v1.Pod, unknown []string, e
 	if err != nil {
 		return nil, nil, err
 	}
-	m.adopt(p, "host:"+m.NodeName+"file:"+path, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
+	m.adopt(p, origin{host: m.NodeName, file: path}, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	return p, unknown, m.check(p)
 }
 
@@ -70,7 +67,7 @@ func (m Manifest) URL(url string, text []byte) ([]*v1.Pod, error) {
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
-		m.adopt(p, "url:"+url)
+		m.adopt(p, origin{url: url})
 		if err := m.check(p); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", p.Name, err)
 		}
@@ -122,7 +119,11 @@ func decodePod(asJSON []byte) (*v1.Pod, []string, error) {
 }
 
 // adopt gives a pod from outside its identity on this node, and the defaults.
-func (m Manifest) adopt(p *v1.Pod, origin string, tolerations ...v1.Toleration) {
+func (m Manifest) adopt(p *v1.Pod, from origin, tolerations ...v1.Toleration) {
+	setDefaults(p)
+	if p.UID == "" {
+		p.UID = manifestUID(p, from)
+	}
 	p.Annotations = maps.Clone(p.Annotations)
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
@@ -131,9 +132,6 @@ func (m Manifest) adopt(p *v1.Pod, origin string, tolerations ...v1.Toleration) 
 	delete(p.Annotations, pod.AnnotationConfigMirror)
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = nil, nil
 	p.ResourceVersion, p.OwnerReferences, p.Finalizers = "", nil, nil
-	if p.UID == "" {
-		p.UID = manifestUID(p, origin)
-	}
 	p.Annotations[pod.AnnotationConfigHash] = string(p.UID)
 	if p.Name != "" {
 		p.Name += "-" + strings.ToLower(m.NodeName)
@@ -144,22 +142,6 @@ func (m Manifest) adopt(p *v1.Pod, origin string, tolerations ...v1.Toleration) 
 	p.Spec.NodeName = m.NodeName
 	p.Spec.Tolerations = append(p.Spec.Tolerations, tolerations...)
 	p.Status = v1.PodStatus{Phase: v1.PodPending}
-	setDefaults(p)
-}
-
-// manifestUID is the UID of a pod that brings none: it stays the same for as long
-// as the manifest says the same in the same place, and it is no other node's.
-// The manifest is hashed as JSON before defaults are set, so that neither a
-// comment nor a new version of the agent makes it another pod.
-func manifestUID(p *v1.Pod, origin string) types.UID {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(fmt.Sprintf("encode a decoded pod: %v", err))
-	}
-	h := fnv.New128a()
-	h.Write(text)
-	h.Write([]byte(origin))
-	return types.UID(hex.EncodeToString(h.Sum(nil)))
 }
 
 // check refuses what the API server would.

@@ -126,13 +126,23 @@ func requirements(request, limit string) v1.ResourceRequirements {
 }
 
 func TestPullPolicyFollowsTheTag(t *testing.T) {
+	const digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	for image, want := range map[string]v1.PullPolicy{
 		"busybox": "Always", "busybox:latest": "Always", "busybox:1.37": "IfNotPresent", "host:5000/busybox": "Always",
-		"host:5000/busybox:1": "IfNotPresent", "busybox@sha256:0": "IfNotPresent", "busybox:latest@sha256:0": "IfNotPresent",
+		"host:5000/busybox:1": "IfNotPresent", "busybox@" + digest: "IfNotPresent", "busybox:1@" + digest: "IfNotPresent",
+		"busybox:latest@" + digest: "Always", "": "IfNotPresent",
 	} {
 		if got := pullPolicy(image); got != want {
 			t.Errorf("%s: %s, want %s", image, got, want)
 		}
+	}
+}
+
+func TestANegativeGraceIsASecond(t *testing.T) {
+	p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](-1)}}
+	setDefaults(p)
+	if *p.Spec.TerminationGracePeriodSeconds != 1 {
+		t.Errorf("grace %d", *p.Spec.TerminationGracePeriodSeconds)
 	}
 }
 
@@ -227,7 +237,6 @@ func TestValidate(t *testing.T) {
 			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.hair"}}}}
 		}, `spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "spec.hair"`},
 		{"a request above its limit", func(p *v1.Pod) { p.Spec.Containers[0].Resources = requirements("2", "1") }, `spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`},
-		{"negative grace", func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](-1) }, "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"},
 		{"no name servers", func(p *v1.Pod) { p.Spec.DNSPolicy = v1.DNSNone }, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
 		{"ephemeral containers", func(p *v1.Pod) { p.Spec.EphemeralContainers = make([]v1.EphemeralContainer, 1) }, "spec.ephemeralContainers: Forbidden: cannot be set on create"},
 		{"a bad toleration", func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Value: "x"}} }, "spec.tolerations[0].operator: Invalid value"},

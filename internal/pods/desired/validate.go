@@ -28,9 +28,6 @@ func validate(p *v1.Pod) field.ErrorList {
 	errs = append(errs, validateDNS(s, at)...)
 	errs = append(errs, validatePodSecurity(s, at)...)
 	errs = append(errs, oneOf(s.RestartPolicy, at.Child("restartPolicy"), v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
-	if n := s.TerminationGracePeriodSeconds; n != nil && *n < 0 {
-		errs = append(errs, notNegative(at.Child("terminationGracePeriodSeconds"), *n)...)
-	}
 	if n := s.ActiveDeadlineSeconds; n != nil && (*n < 1 || *n > 1<<31-1) {
 		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, validation.InclusiveRangeError(1, 1<<31-1)))
 	}

@@ -1,0 +1,97 @@
+package desired
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// origin is where a manifest lies.
+type origin struct {
+	host, file string
+	url        string
+}
+
+func (o origin) write(h hash.Hash) {
+	if o.url != "" {
+		fmt.Fprintf(h, "url:%s", o.url)
+		return
+	}
+	fmt.Fprintf(h, "host:%sfile:%s", o.host, o.file)
+}
+
+// manifestUID is the UID of a pod that brings none: it stays the same for as long
+// as the manifest says the same in the same place, and it is no other node's. It
+// is upstream's to the letter (docs/decisions/0004), for the containers of a
+// static pod that runs are known by it. p is as it was decoded, with defaults.
+func manifestUID(p *v1.Pod, o origin) types.UID {
+	h := fnv.New128a()
+	printInternal(h, asInternal(p))
+	o.write(h)
+	return types.UID(hex.EncodeToString(h.Sum(nil)))
+}
+
+// asInternal returns the pod with the values it has once upstream converted it to
+// its internal version.
+func asInternal(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	p.TypeMeta.Kind, p.TypeMeta.APIVersion = "", ""
+	for _, name := range formerInitContainers {
+		delete(p.Annotations, name)
+	}
+	if p.Spec.ServiceAccountName == "" {
+		p.Spec.ServiceAccountName = p.Spec.DeprecatedServiceAccount
+	}
+	if s := &p.Status; s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
+		s.PodIPs = []v1.PodIP{{IP: s.PodIP}}
+	}
+	return p
+}
+
+// formerInitContainers are annotations of the time before init containers had a
+// field; nobody sees them any more.
+var formerInitContainers = []string{
+	"pod.beta.kubernetes.io/init-containers",
+	"pod.alpha.kubernetes.io/init-containers",
+	"pod.beta.kubernetes.io/init-container-statuses",
+	"pod.alpha.kubernetes.io/init-container-statuses",
+}
+
+// The fields of the few types whose internal version is not laid out as the one
+// of the API.
+var (
+	internalPodSpec = []string{
+		"Volumes", "InitContainers", "Containers", "EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds",
+		"ActiveDeadlineSeconds", "DNSPolicy", "NodeSelector", "ServiceAccountName", "AutomountServiceAccountToken", "NodeName",
+		"SecurityContext", "ImagePullSecrets", "Hostname", "Subdomain", "SetHostnameAsFQDN", "Affinity", "SchedulerName",
+		"Tolerations", "HostAliases", "PriorityClassName", "Priority", "PreemptionPolicy", "DNSConfig", "ReadinessGates",
+		"RuntimeClassName", "Overhead", "EnableServiceLinks", "TopologySpreadConstraints", "OS", "SchedulingGates",
+		"ResourceClaims", "Resources", "HostnameOverride", "SchedulingGroup",
+	}
+	// internalOfSpec stand in the security context, before its own fields.
+	internalOfSpec             = []string{"HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"}
+	internalPodSecurityContext = []string{
+		"SELinuxOptions", "WindowsOptions", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups",
+		"SupplementalGroupsPolicy", "FSGroup", "FSGroupChangePolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",
+		"SELinuxChangePolicy",
+	}
+	internalPodStatus = []string{
+		"ObservedGeneration", "Phase", "Conditions", "Message", "Reason", "NominatedNodeName", "HostIP", "HostIPs", "PodIPs",
+		"StartTime", "QOSClass", "InitContainerStatuses", "ContainerStatuses", "EphemeralContainerStatuses", "Resize",
+		"ResourceClaimStatuses", "ExtendedResourceClaimStatus", "AllocatedResources", "Resources",
+		"NodeAllocatableResourceClaimStatuses",
+	}
+	internalVolumeSource = []string{
+		"HostPath", "EmptyDir", "GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "Secret", "NFS", "ISCSI", "Glusterfs",
+		"PersistentVolumeClaim", "RBD", "Quobyte", "FlexVolume", "Cinder", "CephFS", "Flocker", "DownwardAPI", "FC", "AzureFile",
+		"ConfigMap", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "Projected", "PortworxVolume", "ScaleIO", "StorageOS",
+		"CSI", "Ephemeral", "Image",
+	}
+	// internalMissing are fields of the API that the internal version lacks.
+	internalMissing = append(slices.Clone(internalOfSpec), "DeprecatedServiceAccount", "PodIP")
+)
