@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,7 +86,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	log, written := watchLog(log)
 	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
-	a.metrics.MustRegister(nodeName(cfg.NodeName), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	component(a.metrics, cfg)
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
 	} {

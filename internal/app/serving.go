@@ -30,11 +30,12 @@ func (a *agent) buildServer(context.Context) error {
 	k := &a.cfg.Kubelet
 	cfg := server.Config{
 		DebuggingHandlers: *k.EnableDebuggingHandlers, ProfilingHandler: *k.EnableProfilingHandler, DebugFlagsHandler: *k.EnableDebugFlagsHandler,
-		SystemLogHandler: *k.EnableSystemLogHandler, SystemLogDir: "/var/log", SplitLogStreams: a.cfg.Gates.Enabled("PodLogsQuerySplitStreams"),
+		SystemLogHandler: *k.EnableSystemLogHandler, SystemLogDir: "/var/log", SystemLogQuery: *k.EnableSystemLogQuery, SplitLogStreams: a.cfg.Gates.Enabled("PodLogsQuerySplitStreams"),
 		ExtendWebSockets: a.cfg.Gates.Enabled("ExtendWebSocketsToKubelet"), StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration,
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
 		Checks: a.checks(), KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
+	cfg.About = a.about()
 	probes := prometheus.NewRegistry()
 	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.ProbeMetrics = probes
@@ -57,6 +58,15 @@ func (a *agent) buildServer(context.Context) error {
 	var err error
 	a.server, err = server.New(cfg)
 	return err
+}
+
+// about is what the server tells of the program.
+func (a *agent) about() server.About {
+	about := server.About{Started: time.Now(), Version: strings.TrimPrefix(a.cfg.Version, "v"), Release: a.minor(), Status: a.cfg.Gates.Enabled("ComponentStatusz")}
+	if a.cfg.Gates.Enabled("ComponentFlagz") {
+		about.Flags = a.cfg.CommandLine
+	}
+	return about
 }
 
 // secure fills in who may come in and how the server proves itself.

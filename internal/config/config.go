@@ -25,6 +25,9 @@ type Config struct {
 	// to this version, flags that should be fields, settings without effect.
 	Warnings []string
 
+	// CommandLine is every flag with its value, before the files are read.
+	CommandLine map[string]string
+
 	misfits Problems // values of the files that do not fit their fields
 }
 
@@ -70,6 +73,8 @@ func Load(args []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.CommandLine = map[string]string{}
+	fs.VisitAll(func(f *pflag.Flag) { c.CommandLine[f.Name] = f.Value.String() })
 	c.Origins = Origins{}
 	if c.Flags.ConfigFile != "" || c.Flags.ConfigDir != "" {
 		if err := c.loadFiles(); err != nil {

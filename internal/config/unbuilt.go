@@ -16,7 +16,7 @@ import (
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
-	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling enableSystemLogQuery
+	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling
 	evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionSoft evictionSoftGracePeriod
 	kernelMemcgNotification kubeReservedCgroup
 	logging.options.json.splitStream logging.options.text.splitStream logging.vmodule
@@ -35,7 +35,7 @@ var unbuiltFlags = strings.Fields(`
 // builtGates are the gates that change something. Any other gate warns when it
 // is set against its default.
 var builtGates = strings.Fields(`
-	AllAlpha AllBeta ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
+	AllAlpha AllBeta ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
 	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
 	KubeletServiceAccountTokenForCredentialProviders LoggingAlphaOptions PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PreventStaticPodAPIReferences
 	QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletServerCertificateFile RotateKubeletServerCertificate RuntimeClassInImageCriApi`)

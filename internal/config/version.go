@@ -70,6 +70,9 @@ func (v *versionFlag) text() string {
 	return ""
 }
 
+// Build tells what this program was built from, under the version that it reports.
+func (c *Config) Build() apiversion.Info { return buildInfo(c.Version) }
+
 func buildInfo(gitVersion string) apiversion.Info {
 	sem := utilversion.MustParseSemantic(gitVersion)
 	return apiversion.Info{

@@ -18,12 +18,17 @@ func writeText(w http.ResponseWriter, status int, text string) {
 
 // writeJSON answers with v.
 func writeJSON(w http.ResponseWriter, v any) {
-	b, err := json.Marshal(v)
+	b, err := jsonLine(v)
 	if err != nil {
 		writeText(w, http.StatusInternalServerError, "encode answer: "+err.Error())
 		return
 	}
-	writeJSONBytes(w, append(b, '\n'))
+	writeJSONBytes(w, b)
+}
+
+func jsonLine(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	return append(b, '\n'), err
 }
 
 func writeJSONBytes(w http.ResponseWriter, b []byte) {

@@ -39,3 +39,12 @@ const (
 	textNoSuchPath       = "404 page not found"
 	textMethodNotAllowed = "405: Method Not Allowed"
 )
+
+// The pages about the program itself.
+const (
+	componentName = "kubelet"
+	zGroup        = "config.k8s.io"
+	zWarning      = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only."
+)
+
+var zVersions = []string{"v1beta1", "v1alpha1"} // the newest first; the others are on their way out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -38,3 +39,17 @@ func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
 
 // HealthzRetry is how long the health port waits before it listens again.
 func (s *Server) HealthzRetry() *time.Duration { return &s.retry }
+
+// JournalArgs are what a query asks the journal, by service; nothing when it is
+// refused.
+func JournalArgs(q url.Values) map[string][]string {
+	n, errs := parseNodeLogQuery(q)
+	if n == nil || len(errs) > 0 || len(n.validate(func(string) error { return nil })) > 0 {
+		return nil
+	}
+	out := map[string][]string{}
+	for _, s := range n.services {
+		out[s] = n.journalArgs(s)
+	}
+	return out
+}

@@ -83,11 +83,14 @@ func (s *Server) metricsResource() http.HandlerFunc   { return exposition(s.cfg.
 func (s *Server) metricsProbes() http.HandlerFunc     { return exposition(s.cfg.ProbeMetrics) }
 func (s *Server) metricsSLIs() http.HandlerFunc       { return exposition(s.slis) }
 
+// started is told to scrapers, who know a restart by it.
+var started = time.Now()
+
 // exposition shows what g gathers, in the format that is asked for. One broken
 // collector does not hide the others.
 func exposition(g prometheus.Gatherer) http.HandlerFunc {
 	if g == nil {
 		return nil
 	}
-	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true}).ServeHTTP
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, ProcessStartTime: started}).ServeHTTP
 }

@@ -327,6 +327,7 @@ func (r *rig) config() parts {
 				}
 				return s, nil
 			},
+			About:         server.About{Version: "1.36.3", Release: "1.36", Status: true, Flags: map[string]string{"v": "2"}},
 			KubeletConfig: func() any { return map[string]string{"kind": "KubeletConfiguration"} },
 			SetVerbosity:  func(s string) (string, error) { return "verbosity is " + s, nil },
 			Metrics:       r.reg, ContainerMetrics: prometheus.NewRegistry(), ResourceMetrics: prometheus.NewRegistry(), ProbeMetrics: prometheus.NewRegistry(),

@@ -52,6 +52,7 @@ type Config struct {
 	DebugFlagsHandler bool
 	SystemLogHandler  bool
 	SystemLogDir      string // served below /logs/
+	SystemLogQuery    bool   // /logs/?query=... asks the journal
 	SplitLogStreams   bool   // gate PodLogsQuerySplitStreams
 	ExtendWebSockets  bool   // gate ExtendWebSocketsToKubelet
 	StreamIdleTimeout time.Duration
@@ -67,6 +68,8 @@ type Config struct {
 	Summary func(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 	// KubeletConfig is the configuration in force, for /configz.
 	KubeletConfig func() any
+	// About is what /statusz and /flagz tell.
+	About About
 	// SetVerbosity changes the log level and says so in a sentence.
 	SetVerbosity func(level string) (string, error)
 
@@ -121,7 +124,9 @@ type Server struct {
 	retry   time.Duration // of the health port
 	// complain keeps strangers from filling the log with their refusals.
 	complain rate.Sometimes
+	paths    []string      // as /statusz names them
 	streams  chan struct{} // one token for each open stream
+	journals chan struct{} // one for each log query
 	open     sync.WaitGroup
 }
 
@@ -130,7 +135,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Address != "" && (cfg.Authenticator == nil || cfg.Authorizer == nil || cfg.TLS.GetCertificate == nil) {
 		return nil, fmt.Errorf("serve %s: authenticator, authorizer and certificate are required", cfg.Address)
 	}
-	s := &Server{cfg: cfg, slis: prometheus.NewRegistry(), retry: healthzRetry, complain: rate.Sometimes{First: 10, Interval: complainEvery}, streams: make(chan struct{}, maxStreams)}
+	s := &Server{cfg: cfg, slis: prometheus.NewRegistry(), retry: healthzRetry, complain: rate.Sometimes{First: 10, Interval: complainEvery}, paths: listedPaths(&cfg), streams: make(chan struct{}, maxStreams), journals: make(chan struct{}, maxJournals)}
 	var err error
 	if s.metrics, err = newMetrics(cfg.Registerer, s.slis); err != nil {
 		return nil, err

@@ -29,7 +29,13 @@ func (s *Server) systemLogs() http.HandlerFunc {
 			return
 		}
 		defer root.Close()
-		http.StripPrefix("/logs", http.FileServerFS(&logTree{root: root, dir: s.cfg.SystemLogDir})).ServeHTTP(w, r)
+		tree := &logTree{root: root, dir: s.cfg.SystemLogDir}
+		files := http.StripPrefix("/logs", http.FileServerFS(tree))
+		if s.cfg.SystemLogQuery {
+			s.queried(tree, files)(w, r)
+			return
+		}
+		files.ServeHTTP(w, r)
 	}
 }
 
@@ -59,6 +65,12 @@ func (t *logTree) Open(name string) (fs.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return t.open(rel)
+}
+
+// stat says why a file cannot be read.
+func (t *logTree) stat(name string) error {
+	_, err := t.root.Stat(filepath.FromSlash(strings.ReplaceAll(name, `\`, "/")))
+	return err
 }
 
 // open opens a regular file or directory. A named pipe would hold the request

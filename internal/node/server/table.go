@@ -13,6 +13,8 @@ type area struct {
 	// rights are the subresources of nodes of which a caller needs one; they are
 	// asked for in this order.
 	rights []string
+	// listed areas are named by /statusz.
+	listed bool
 	// debug areas are served only with debugging handlers switched on.
 	debug bool
 	// long areas hold their connection for as long as the caller likes.
@@ -43,10 +45,9 @@ var (
 	getOrPost = []string{http.MethodGet, http.MethodPost}
 )
 
-// areas is the list of all that is served. An area without endpoints reserves
-// the right that its paths need.
+// areas is the list of all that is served.
 var areas = []area{
-	{root: "healthz", rights: narrowHealthz, endpoints: []endpoint{
+	{root: "healthz", listed: true, rights: narrowHealthz, endpoints: []endpoint{
 		{patterns: []string{"/healthz"}, handler: (*Server).healthz},
 		{patterns: []string{"/healthz/{check}"}, handler: (*Server).healthzOne},
 	}},
@@ -56,7 +57,7 @@ var areas = []area{
 	{root: "stats", rights: []string{subresourceStats}, endpoints: []endpoint{
 		{patterns: []string{"/stats/summary"}, methods: getOrPost, handler: (*Server).summary},
 	}},
-	{root: "metrics", rights: []string{subresourceMetrics}, endpoints: []endpoint{
+	{root: "metrics", listed: true, rights: []string{subresourceMetrics}, endpoints: []endpoint{
 		{patterns: []string{"/metrics"}, handler: (*Server).metricsAll},
 		{patterns: []string{"/metrics/cadvisor"}, handler: (*Server).metricsContainers},
 		{patterns: []string{"/metrics/resource"}, handler: (*Server).metricsResource},
@@ -81,21 +82,25 @@ var areas = []area{
 	{root: "runningpods", rights: narrowPods, debug: true, stubs: []string{"/runningpods/"}, endpoints: []endpoint{
 		{patterns: []string{"/runningpods", "/runningpods/{$}"}, methods: get, handler: (*Server).runningPods},
 	}},
-	{root: "configz", rights: narrowConfigz, debug: true, endpoints: []endpoint{
+	{root: "configz", listed: true, rights: narrowConfigz, debug: true, endpoints: []endpoint{
 		{patterns: []string{"/configz"}, handler: (*Server).configz},
 	}},
 	{root: "logs", rights: []string{subresourceLog}, debug: true, stubs: []string{"/logs/"}, endpoints: []endpoint{
 		{patterns: []string{"/logs/{path...}"}, methods: get, handler: (*Server).systemLogs},
 	}},
-	{root: "debug", rights: onlyProxy, debug: true, long: true, stubs: []string{"/debug/pprof/"}, endpoints: []endpoint{
+	{root: "debug", listed: true, rights: onlyProxy, debug: true, long: true, stubs: []string{"/debug/pprof/"}, endpoints: []endpoint{
 		{patterns: []string{"/debug/pprof/{profile...}"}, handler: (*Server).pprof},
 		{patterns: []string{"/debug/flags/v"}, handler: (*Server).verbosity},
 	}},
 	{root: "checkpoint", rights: []string{subresourceCheckpoint}, debug: true, endpoints: []endpoint{
 		{patterns: []string{"/checkpoint/{ns}/{pod}/{container}"}, methods: post, handler: (*Server).checkpoint},
 	}},
-	{root: "statusz", rights: []string{subresourceStatusz}, debug: true},
-	{root: "flagz", rights: []string{subresourceConfigz}, debug: true},
+	{root: "statusz", rights: []string{subresourceStatusz}, debug: true, endpoints: []endpoint{
+		{patterns: []string{"/statusz"}, handler: (*Server).statusz},
+	}},
+	{root: "flagz", listed: true, rights: []string{subresourceConfigz}, debug: true, endpoints: []endpoint{
+		{patterns: []string{"/flagz"}, handler: (*Server).flagz},
+	}},
 }
 
 // areaOf finds the area of a path by its first segment: /metrics/x belongs to

@@ -512,7 +512,8 @@ func (h Hierarchies) IOPressure(path string) *Pressure {
 	return r.pressure(filepath.Join(h.Unified, path), "io.pressure")
 }
 
-// Own is the group of this process; empty when it is in none of its own.
+// Own is the group of this process; empty when it is in none of its own, or not in
+// the same one for CPU time and memory.
 func (h Hierarchies) Own() string {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -523,14 +524,21 @@ func (h Hierarchies) Own() string {
 
 // ownGroup reads /proc/self/cgroup: number, controllers and path of each hierarchy.
 func ownGroup(text string, v2 bool) string {
+	by := map[string]string{}
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 || f[2] == "/" {
 			continue
 		}
-		if v2 && f[1] == "" || !v2 && slices.Contains(strings.Split(f[1], ","), "memory") {
-			return f[2]
+		for controller := range strings.SplitSeq(f[1], ",") {
+			by[controller] = f[2]
 		}
+	}
+	switch {
+	case v2:
+		return by[""]
+	case by["cpuacct"] == by["memory"]:
+		return by["memory"]
 	}
 	return ""
 }

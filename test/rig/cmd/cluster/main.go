@@ -136,7 +136,11 @@ func up(ctx context.Context, log *slog.Logger, kubelet, source string, foregroun
 func choose(ctx context.Context, b *parts.Builder, r *rig.Rig, kubelet string) (string, error) {
 	switch kubelet {
 	case "":
-		return rig.OurKubelet(ctx, r.Dir)
+		bin := filepath.Join(r.Dir, "bin") // the folder itself is where the kubelet keeps its own
+		if err := os.MkdirAll(bin, 0o755); err != nil {
+			return "", err
+		}
+		return rig.OurKubelet(ctx, bin)
 	case "upstream":
 		return b.Path(ctx, "kubelet")
 	}

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	maxLogServices = 4
+	maxTailLines   = 100_000
+	journalTimeout = 30 * time.Second
+	journalProgram = "journalctl"
+	maxJournals    = 4 // at a time: each is a process that reads a whole journal
+)
+
+// serviceName is what a systemd unit may be called. Nothing in it means anything
+// to a shell or to journalctl's reading of its arguments.
+var serviceName = regexp.MustCompile(`^[a-zA-Z\-_.:0-9@]+$`)
+
+// nodeLogQuery asks for logs of services of the node, or for one file.
+type nodeLogQuery struct {
+	services, files []string
+	since, until    *time.Time
+	tail, boot      *int
+	pattern         string
+}
+
+// parseNodeLogQuery reads a query; nil without errors when it asks for nothing of
+// the kind. What has a slash in it is a file, all else a service.
+func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
+	var n nodeLogQuery
+	var errs field.ErrorList
+	asked := q["query"]
+	for _, name := range asked {
+		switch {
+		case name == "":
+			errs = append(errs, field.Invalid(field.NewPath("query"), asked, "may not be empty"))
+		case strings.ContainsAny(name, `/\`):
+			n.files = append(n.files, name)
+		default:
+			n.services = append(n.services, name)
+		}
+	}
+	moment := func(key string) *time.Time {
+		text := q.Get(key)
+		if text == "" {
+			return nil
+		}
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(key), text, "invalid time format"))
+			return nil
+		}
+		return &t
+	}
+	number := func(key string) *int {
+		text := q.Get(key)
+		if text == "" {
+			return nil
+		}
+		v, err := strconv.Atoi(text)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(key), text, err.Error()))
+			return nil
+		}
+		return &v
+	}
+	n.since, n.until, n.tail, n.boot, n.pattern = moment("sinceTime"), moment("untilTime"), number("tailLines"), number("boot"), q.Get("pattern")
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	if len(asked) == 0 && !n.hasOptions() {
+		return nil, nil
+	}
+	return &n, nil
+}
+
+func (n *nodeLogQuery) hasOptions() bool {
+	return n.since != nil || n.until != nil || n.tail != nil || n.boot != nil || n.pattern != ""
+}
+
+// validate checks what is asked for. stat tells whether a file is there to read.
+func (n *nodeLogQuery) validate(stat func(file string) error) (errs field.ErrorList) {
+	query := field.NewPath("query")
+	switch {
+	case len(n.services)+len(n.files) == 0:
+		errs = append(errs, field.Required(query, "cannot be empty with options"))
+	case len(n.services) > 0 && len(n.files) > 0:
+		errs = append(errs, field.Invalid(query, fmt.Sprintf("%v, %v", n.files, n.services), "cannot specify a file and service"))
+	case len(n.files) > 1:
+		errs = append(errs, field.Invalid(query, n.files, "cannot specify more than one file"))
+	case len(n.files) == 1 && n.hasOptions():
+		errs = append(errs, field.Invalid(query, n.files, "cannot specify file with options"))
+	case len(n.files) == 1:
+		if err := stat(n.files[0]); err != nil {
+			errs = append(errs, field.Invalid(query, n.files, err.Error()))
+		}
+	}
+	if len(n.services) > maxLogServices {
+		errs = append(errs, field.TooMany(query, len(n.services), maxLogServices))
+	}
+	for _, s := range n.services {
+		if !serviceName.MatchString(s) {
+			errs = append(errs, field.Invalid(query, s, "input contains unsupported characters"))
+		}
+	}
+	if n.since != nil && n.until != nil && !n.until.After(*n.since) {
+		errs = append(errs, field.Invalid(field.NewPath("untilTime"), n.until.Format(time.RFC3339), "must be after `sinceTime`"))
+	}
+	if n.tail != nil && (*n.tail < 0 || *n.tail > maxTailLines) {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *n.tail, fmt.Sprintf("must be between 0 and %d, inclusive", maxTailLines)))
+	}
+	if n.boot != nil && *n.boot > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("boot"), *n.boot, "must be less than 1"))
+	}
+	if _, err := regexp.Compile(n.pattern); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("pattern"), n.pattern, err.Error()))
+	}
+	return errs
+}
+
+// journalArgs are the arguments that ask the journal for one service. Each value is
+// part of its option's argument and cannot be taken for another option.
+func (n *nodeLogQuery) journalArgs(service string) []string {
+	args := []string{"--utc", "--no-pager", "--quiet", "--output=short-precise", "--unit=" + service}
+	const form = "2006-01-02 15:04:05"
+	if n.since != nil {
+		args = append(args, "--since="+n.since.UTC().Format(form))
+	}
+	if n.until != nil {
+		args = append(args, "--until="+n.until.UTC().Format(form))
+	}
+	if n.tail != nil {
+		args = append(args, "--lines="+strconv.Itoa(*n.tail))
+	}
+	if n.boot != nil {
+		args = append(args, "--boot="+strconv.Itoa(*n.boot))
+	}
+	if n.pattern != "" {
+		args = append(args, "--grep="+n.pattern, "--case-sensitive=false")
+	}
+	return args
+}
+
+// queried answers requests that are queries and leaves the others to the files.
+func (s *Server) queried(tree *logTree, files http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n, errs := parseNodeLogQuery(r.URL.Query())
+		if len(errs) > 0 {
+			http.Error(w, errs.ToAggregate().Error(), http.StatusBadRequest)
+			return
+		}
+		if n == nil {
+			files.ServeHTTP(w, r)
+			return
+		}
+		if r.URL.Path != "/logs/" {
+			http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
+			return
+		}
+		if errs := n.validate(tree.stat); len(errs) > 0 {
+			http.Error(w, errs.ToAggregate().Error(), http.StatusNotAcceptable)
+			return
+		}
+		if len(n.files) == 1 {
+			r = r.Clone(r.Context())
+			r.URL.Path = "/logs/" + strings.ReplaceAll(n.files[0], `\`, "/")
+			files.ServeHTTP(w, r)
+			return
+		}
+		s.serviceLogs(w, r, n, tree)
+	}
+}
+
+// serviceLogs writes the logs of each service: from the journal, or else from the
+// file that bears its name.
+func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, n *nodeLogQuery, tree *logTree) {
+	select {
+	case s.journals <- struct{}{}:
+		defer func() { <-s.journals }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		writeText(w, http.StatusTooManyRequests, "too many log queries at a time")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), journalTimeout)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
+	var out io.Writer = w
+	if slices.Contains(strings.Split(strings.ReplaceAll(r.Header.Get("Accept-Encoding"), " ", ""), ","), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close() // a caller that has gone is the only one to see its error
+		out = z
+	}
+	for _, service := range n.services {
+		found, err := copyJournal(ctx, out, n.journalArgs(service))
+		if err != nil {
+			s.cfg.Log.Debug("cannot read journal", "service", service, "err", err)
+		}
+		if found || ctx.Err() != nil {
+			continue
+		}
+		if n.hasOptions() {
+			fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", n.services)
+			return
+		}
+		if !copyLogFile(out, tree, service) {
+			fmt.Fprintf(out, "\nlog not found for %s\n", service)
+		}
+	}
+}
+
+// copyJournal writes what the journal has and reports whether it had anything. A
+// machine without a journal has nothing in it.
+func copyJournal(ctx context.Context, to io.Writer, args []string) (found bool, err error) {
+	cmd := exec.CommandContext(ctx, journalProgram, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	from := bufio.NewReader(out)
+	if _, err := from.Peek(1); err == nil {
+		found = true
+		_, err = io.Copy(to, from)
+		if err != nil {
+			_ = cmd.Process.Kill() // nobody reads the rest
+		}
+	}
+	return found, cmd.Wait()
+}
+
+// copyLogFile writes the log file of a service, by the names that such files have.
+func copyLogFile(to io.Writer, tree *logTree, service string) bool {
+	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
+		f, err := tree.Open(name)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			_, err = io.Copy(to, f)
+		}
+		closed := f.Close()
+		if err == nil && info.Mode().IsRegular() {
+			return errors.Join(err, closed) == nil
+		}
+	}
+	return false
+}
