@@ -51,6 +51,7 @@ type agent struct {
 	runtime  *cri.Client
 	identity cri.Identity
 	api      *apiclient.Client // nil: standalone
+	ids      identities
 	recorder *apiclient.Events // nil: standalone
 	events   pod.Events
 	cgroups  *cgroup.Tree // nil: no cgroups per pod
@@ -108,6 +109,7 @@ func (a *agent) start(g *group) {
 	if a.recorder != nil {
 		g.start("events", a.recorder.Run) // everybody reports to it
 	}
+	a.ids.start(g)                  // without a certificate there is no way to the API server
 	g.start("server", a.server.Run) // health is asked for while the rest comes up
 	g.start("node", a.node.Run)     // host addresses and readiness
 	if a.api != nil {
@@ -250,14 +252,14 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 }
 
 // buildAPI prepares the way to the API server, if there is one.
-func (a *agent) buildAPI(context.Context) error {
+func (a *agent) buildAPI(ctx context.Context) error {
 	if a.cfg.Standalone() {
 		a.events = apiclient.LogEvents{Log: a.log}
 		return nil
 	}
 	k := &a.cfg.Kubelet
 	var err error
-	a.api, err = a.links.dialAPI(apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
+	a.api, err = a.dialAPI(ctx, apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
 		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version})
 	if err != nil {
 		return err
@@ -294,12 +296,9 @@ func (a *agent) buildNode(context.Context) error {
 		Version:      a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
 		UpdateEvery: k.NodeStatusUpdateFrequency.Duration, ReportEvery: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Register: *k.RegisterNode,
-		Checks:    []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
-		OnNetwork: func() { a.syncer.WakeAll() },
-		OnChange: func() {
-			a.desired.PokeMirrors()
-			a.lasting.NodeChanged()
-		},
+		Checks:       []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
+		OnNetwork:    func() { a.syncer.WakeAll() },
+		OnChange:     a.nodeChanged,
 		VolumesInUse: func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)

@@ -4,7 +4,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
-	"keelson/internal/node/apiclient"
 	"keelson/internal/runtime/cri"
 )
 
@@ -28,11 +27,4 @@ func (l Links) dialRuntime(cfg cri.Config) (*cri.Client, error) {
 		return cri.Over(l.Runtime, l.Runtime, cfg), nil
 	}
 	return cri.Dial(cfg)
-}
-
-func (l Links) dialAPI(cfg apiclient.Config) (*apiclient.Client, error) {
-	if l.API != nil {
-		return apiclient.NewFor(l.API, cfg)
-	}
-	return apiclient.New(cfg)
 }

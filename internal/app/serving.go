@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -72,14 +73,7 @@ func (a *agent) about() server.About {
 // secure fills in who may come in and how the server proves itself.
 func (a *agent) secure(cfg *server.Config) error {
 	k := &a.cfg.Kubelet
-	certFile, keyFile := k.TLSCertFile, k.TLSPrivateKeyFile
-	if certFile == "" && keyFile == "" {
-		var err error
-		if certFile, keyFile, err = cert.SelfSigned(a.cfg.Flags.CertDir, a.cfg.NodeName, time.Now(), a.log); err != nil {
-			return err
-		}
-	}
-	pair, err := cert.NewPair(certFile, keyFile, a.cfg.Gates.Enabled("ReloadKubeletServerCertificateFile"), a.log)
+	show, err := a.servingCertificate()
 	if err != nil {
 		return err
 	}
@@ -87,11 +81,11 @@ func (a *agent) secure(cfg *server.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.TLS = server.TLS{MinVersion: versions, CipherSuites: suites, CurvePreferences: curves, GetCertificate: pair.GetCertificate}
+	cfg.TLS = server.TLS{MinVersion: versions, CipherSuites: suites, CurvePreferences: curves, GetCertificate: show}
 
 	authn := access.AuthenticatorConfig{Anonymous: *k.Authentication.Anonymous.Enabled, TokenTTL: k.Authentication.Webhook.CacheTTL.Duration, Registerer: a.metrics}
 	if file := k.Authentication.X509.ClientCAFile; file != "" {
-		pool, err := cert.NewPool(file, true, a.log)
+		pool, err := cert.NewPool(file, a.cfg.Gates.Enabled("ReloadKubeletClientCAFile"), a.log)
 		if err != nil {
 			return err
 		}
@@ -114,6 +108,31 @@ func (a *agent) secure(cfg *server.Config) error {
 	}
 	cfg.Authorizer, err = access.NewAuthorizer(authz)
 	return err
+}
+
+// servingCertificate finds what the server proves itself with: a certificate that
+// the cluster issues, one from files, or one it makes for itself.
+func (a *agent) servingCertificate() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	k := &a.cfg.Kubelet
+	if k.ServerTLSBootstrap && a.api != nil {
+		var err error
+		if a.ids.serving, err = a.issuedServing(); err != nil {
+			return nil, err
+		}
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.ids.serving.Current(), nil }, nil
+	}
+	certFile, keyFile := k.TLSCertFile, k.TLSPrivateKeyFile
+	if certFile == "" && keyFile == "" {
+		var err error
+		if certFile, keyFile, err = cert.SelfSigned(a.cfg.Flags.CertDir, a.cfg.NodeName, time.Now(), a.log); err != nil {
+			return nil, err
+		}
+	}
+	pair, err := cert.NewPair(certFile, keyFile, a.cfg.Gates.Enabled("ReloadKubeletServerCertificateFile"), a.log)
+	if err != nil {
+		return nil, err
+	}
+	return pair.GetCertificate, nil
 }
 
 // podView shows the pods of the node with their latest status.

@@ -16,29 +16,70 @@ import (
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
-	cpuManagerPolicy cpuManagerPolicyOptions enableContentionProfiling
-	evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionSoft evictionSoftGracePeriod
-	kernelMemcgNotification kubeReservedCgroup
-	logging.options.json.splitStream logging.options.text.splitStream logging.vmodule
-	memoryManagerPolicy memoryReservationPolicy memorySwap.swapBehavior memoryThrottlingFactor
-	protectKernelDefaults qosReserved reservedMemory
-	rotateCertificates serverTLSBootstrap showHiddenMetricsForVersion
-	shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods
-	systemReservedCgroup tlsCurvePreferences topologyManagerPolicy
-	topologyManagerPolicyOptions tracing userNamespaces volumePluginDir`)
+	cpuManagerPolicy
+	cpuManagerPolicyOptions
+	enableContentionProfiling
+	evictionHard
+	evictionMaxPodGracePeriod
+	evictionMinimumReclaim
+	evictionSoft
+	evictionSoftGracePeriod
+	kernelMemcgNotification
+	kubeReservedCgroup
+	logging.options.json.splitStream
+	logging.options.text.splitStream
+	logging.vmodule
+	memoryManagerPolicy
+	memoryReservationPolicy
+	memorySwap.swapBehavior
+	memoryThrottlingFactor
+	protectKernelDefaults
+	qosReserved
+	reservedMemory
+	showHiddenMetricsForVersion
+	shutdownGracePeriod
+	shutdownGracePeriodByPodPriority
+	shutdownGracePeriodCriticalPods
+	systemReservedCgroup
+	topologyManagerPolicy
+	topologyManagerPolicyOptions
+	tracing
+	userNamespaces
+	volumePluginDir
+`)
 
 // unbuiltFlags warn when they are given.
 var unbuiltFlags = strings.Fields(`
-	bootstrap-kubeconfig exit-on-lock-contention housekeeping-interval
-	lock-file`)
+	exit-on-lock-contention
+	housekeeping-interval
+	lock-file
+`)
 
 // builtGates are the gates that change something. Any other gate warns when it
 // is set against its default.
 var builtGates = strings.Fields(`
-	AllAlpha AllBeta ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals ExtendWebSocketsToKubelet
-	KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-	KubeletServiceAccountTokenForCredentialProviders LoggingAlphaOptions PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PreventStaticPodAPIReferences
-	QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletServerCertificateFile RotateKubeletServerCertificate RuntimeClassInImageCriApi`)
+	AllAlpha
+	AllBeta
+	AllowDNSOnlyNodeCSR
+	ComponentFlagz
+	ComponentStatusz
+	ContainerCheckpoint
+	ContainerStopSignals
+	ExtendWebSocketsToKubelet
+	KubeletCrashLoopBackOffMax
+	KubeletEnsureSecretPulledImages
+	KubeletServiceAccountTokenForCredentialProviders
+	LoggingAlphaOptions
+	PodAndContainerStatsFromCRI
+	PodLogsQuerySplitStreams
+	PreventStaticPodAPIReferences
+	QOSReserved
+	ReduceDefaultCrashLoopBackOffDecay
+	ReloadKubeletClientCAFile
+	ReloadKubeletServerCertificateFile
+	RotateKubeletServerCertificate
+	RuntimeClassInImageCriApi
+`)
 
 // unbuilt is one sentence about everything that was asked for and has no effect
 // yet; "" when there is nothing of the kind.

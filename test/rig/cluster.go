@@ -17,7 +17,8 @@ import (
 
 // ClusterConfig says what to add to the usual control plane.
 type ClusterConfig struct {
-	APIServerFlags []string
+	APIServerFlags         []string
+	ControllerManagerFlags []string
 }
 
 // Cluster is a control plane of the rig's own.
@@ -27,15 +28,15 @@ type Cluster struct {
 	REST       *rest.Config
 	Client     kubernetes.Interface
 
-	rig   *Rig
-	flags []string
-	api   *process
+	rig *Rig
+	cfg ClusterConfig
+	api *process
 }
 
 // StartCluster starts etcd, kube-apiserver, kube-controller-manager and
 // kube-scheduler, and returns when pods can be created.
 func (r *Rig) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
-	c := &Cluster{rig: r, flags: cfg.APIServerFlags, URL: "https://" + r.Loopback() + ":6443"}
+	c := &Cluster{rig: r, cfg: cfg, URL: "https://" + r.Loopback() + ":6443"}
 	if err := c.credentials(); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
@@ -128,7 +129,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--kubelet-client-certificate=" + pki.path("kubelet-client.crt"), "--kubelet-client-key=" + pki.path("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
 	}
-	c.api, err = c.rig.start(program{name: "kube-apiserver", kind: "control", path: bin, args: append(args, c.flags...)})
+	c.api, err = c.rig.start(program{name: "kube-apiserver", kind: "control", path: bin, args: append(args, c.cfg.APIServerFlags...)})
 	if err != nil {
 		return err
 	}
@@ -143,11 +144,11 @@ func (c *Cluster) KillAPIServer() { c.api.kill() }
 func (c *Cluster) startControllers(ctx context.Context) error {
 	pki, ip := c.rig.pki, c.rig.Loopback()
 	for name, args := range map[string][]string{
-		"kube-controller-manager": {
+		"kube-controller-manager": append([]string{
 			"--service-account-private-key-file=" + pki.path("sa.key"), "--root-ca-file=" + pki.path("ca.crt"),
 			"--use-service-account-credentials=true",
 			"--cluster-signing-cert-file=" + pki.path("ca.crt"), "--cluster-signing-key-file=" + pki.path("ca.key"),
-		},
+		}, c.cfg.ControllerManagerFlags...),
 		"kube-scheduler": nil,
 	} {
 		bin, err := c.rig.parts.Path(ctx, name)

@@ -24,6 +24,9 @@ type KubeletConfig struct {
 	Node string
 	// Endpoint of the runtime; the rig's own if empty.
 	Endpoint string
+	// BootstrapToken has the kubelet begin with this token and nothing else,
+	// instead of the node's certificate.
+	BootstrapToken string
 	// Standalone leaves the control plane out even if the rig has one.
 	Standalone bool
 	Edit       func(*kubeletconfig.KubeletConfiguration)
@@ -86,7 +89,12 @@ func (r *Rig) StartKubelet(ctx context.Context, cfg KubeletConfig) (*Kubelet, er
 // the kubelet's own server.
 func (k *Kubelet) credentials() error {
 	pki := k.rig.pki
-	if c := k.rig.Cluster; c != nil && !k.cfg.Standalone {
+	if c := k.rig.Cluster; c != nil && k.cfg.BootstrapToken != "" {
+		k.Kubeconfig = filepath.Join(k.Root, "kubeconfig")
+		if err := pki.tokenKubeconfig(c.URL, k.bootstrap(), k.cfg.BootstrapToken); err != nil {
+			return err
+		}
+	} else if c != nil && !k.cfg.Standalone {
 		var err error
 		k.Kubeconfig, err = pki.kubeconfig(c.URL, subject{file: "node", name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
 		if err != nil {
@@ -113,6 +121,8 @@ func (k *Kubelet) credentials() error {
 	k.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}}
 	return nil
 }
+
+func (k *Kubelet) bootstrap() string { return filepath.Join(k.rig.Dir, "bootstrap.kubeconfig") }
 
 // configure writes the configuration file: everything under the rig's folder,
 // addresses of the rig's own, and limits that do not interfere on a full disk.
@@ -186,6 +196,9 @@ func (k *Kubelet) Start(ctx context.Context) error {
 	args := []string{"--config=" + k.ConfigFile, "--root-dir=" + k.Root, "--cert-dir=" + filepath.Join(k.Root, "pki"), "--hostname-override=" + k.Node, "--node-ip=" + k.rig.NodeIP(), "--v=2"}
 	if k.Kubeconfig != "" {
 		args = append(args, "--kubeconfig="+k.Kubeconfig)
+	}
+	if k.cfg.BootstrapToken != "" {
+		args = append(args, "--bootstrap-kubeconfig="+k.bootstrap())
 	}
 	proc, err := k.rig.start(program{name: "kubelet", kind: "kubelet", path: k.cfg.Binary, args: append(args, k.cfg.Flags...), env: k.cfg.Env})
 	if err != nil {

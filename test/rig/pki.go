@@ -128,3 +128,16 @@ func (a *authority) kubeconfig(server string, s subject) (string, error) {
 	}
 	return path, nil
 }
+
+// tokenKubeconfig writes a kubeconfig whose user has nothing but a token.
+func (a *authority) tokenKubeconfig(server, path, token string) error {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["rig"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.path("ca.crt")}
+	c.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts["rig"] = &clientcmdapi.Context{Cluster: "rig", AuthInfo: "user"}
+	c.CurrentContext = "rig"
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

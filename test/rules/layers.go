@@ -43,6 +43,7 @@ var layers = map[string]Layer{
 	"internal/node/node":          Driver,
 	"internal/node/server":        Driver,
 
+	"internal/node/identity":      Subsystem,
 	"internal/pods/desired":       Subsystem,
 	"internal/pods/observed":      Subsystem,
 	"internal/pods/admission":     Subsystem,

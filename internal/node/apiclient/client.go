@@ -41,6 +41,10 @@ type Config struct {
 	ContentType string        // protobuf
 	Version     string        // of the agent, for the user agent; required
 	Heartbeat   time.Duration // longest a node or lease call may take; 10s
+
+	// Identity is the client certificate, for a node that renews it. Then it is
+	// the only credential. Optional.
+	Identity Identity
 }
 
 // Client holds the connection and one Resource for each kind.
@@ -97,7 +101,7 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext)
 	rc.Dial = dialer.DialContext
 
-	httpc, err := rest.HTTPClientFor(rc)
+	httpc, err := httpClient(rc, cfg.Identity)
 	if err != nil {
 		return nil, fmt.Errorf("make API client for %s: %w", rc.Host, err)
 	}

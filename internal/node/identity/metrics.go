@@ -1,0 +1,56 @@
+package identity
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what scrapers learn of the certificates, under upstream's names.
+type Metrics struct {
+	// Failed counts the tries to renew the client's that failed.
+	Failed prometheus.Counter
+	// Lived observes how old certificates of the server became, in seconds.
+	Lived prometheus.Histogram
+
+	registerer prometheus.Registerer
+}
+
+// NewMetrics makes metrics that are registered as rotators are shown.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	const day = 24 * time.Hour
+	var buckets []float64
+	for _, age := range []time.Duration{time.Minute, time.Hour, 4 * time.Hour, day, 7 * day, 30 * day, 90 * day, 180 * day, 360 * day, 1440 * day} {
+		buckets = append(buckets, age.Seconds())
+	}
+	return &Metrics{
+		Failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_certificate_manager_client_expiration_renew_errors",
+			Help: "Counter of certificate renewal errors."}),
+		Lived: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_certificate_manager_server_rotation_seconds", Buckets: buckets,
+			Help: "Histogram of the number of seconds the previous certificate lived before being rotated."}),
+		registerer: r,
+	}
+}
+
+// ShowClient shows the rotator of the client certificate.
+func (m *Metrics) ShowClient(r *Rotator) {
+	m.registerer.MustRegister(m.Failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_client_ttl_seconds",
+		Help: "Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF."},
+		func() float64 { return r.timeLeft() }))
+}
+
+// ShowServer shows the rotator of the server's certificate.
+func (m *Metrics) ShowServer(r *Rotator) {
+	m.registerer.MustRegister(m.Lived, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_server_ttl_seconds",
+		Help: "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF."},
+		func() float64 { return r.timeLeft() }))
+}
+
+func (r *Rotator) timeLeft() float64 {
+	leaf := r.Leaf()
+	if leaf == nil {
+		return math.Inf(1)
+	}
+	return math.Trunc(time.Until(leaf.NotAfter).Seconds())
+}

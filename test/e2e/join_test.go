@@ -1,0 +1,251 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/test/kit/parity"
+	"keelson/test/rig"
+)
+
+// signedFor is how long certificates of the join test are good. The signer dates
+// them back by five minutes, so most of their life is over when they are issued
+// and the agent renews them soon.
+const signedFor = 90 * time.Second
+
+// TestJoin has a node begin with nothing but a bootstrap token. The controllers
+// of a real control plane approve and sign its requests.
+func TestJoin(t *testing.T) {
+	parity.Proves(t, "CFG-27", "CFG-110", "CFG-128", "CFG-129", "CFG-130", "CFG-28", "CFG-131")
+	r := rig.Start(t, rig.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	binary, err := rig.OurKubelet(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.StartCluster(ctx, rig.ClusterConfig{APIServerFlags: []string{"--enable-bootstrap-token-auth"},
+		ControllerManagerFlags: []string{"--cluster-signing-duration=" + signedFor.String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := allowJoining(ctx, t, c)
+	go approveServing(ctx, t, c)
+
+	begin := time.Now()
+	k, err := r.StartKubelet(ctx, rig.KubeletConfig{Binary: binary, BootstrapToken: token, Edit: func(k *kubeletconfig.KubeletConfiguration) {
+		quick(k)
+		k.RotateCertificates, k.ServerTLSBootstrap = true, true
+		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("joined and Ready after %v", time.Since(begin).Round(10*time.Millisecond))
+	pki := filepath.Join(k.Root, "pki")
+	first := inForce(t, pki, "kubelet-client")
+	if first.Subject.String() != "CN=system:node:"+k.Node+",O=system:nodes" {
+		t.Errorf("certificate for %s", first.Subject)
+	}
+	text, err := os.ReadFile(k.Kubeconfig)
+	if err != nil || !strings.Contains(string(text), filepath.Join(pki, "kubelet-client-current.pem")) || strings.Contains(string(text), token) {
+		t.Errorf("kubeconfig, %v:\n%s", err, text)
+	}
+	if _, err := os.Stat(filepath.Join(pki, "kubelet-client.key.tmp")); err == nil {
+		t.Error("the temporary key is left")
+	}
+	asked := signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
+	if len(asked) == 0 || asked[0].Spec.Username != "system:bootstrap:"+strings.Split(token, ".")[0] {
+		t.Errorf("first request: %+v", asked)
+	}
+	served := untilServed(ctx, t, k, c)
+	if err := served.VerifyHostname(r.NodeIP()); err != nil {
+		t.Error(err)
+	}
+
+	// The client's certificate is renewed with itself, and so is the server's.
+	var second *x509.Certificate
+	eventually(ctx, t, "another client certificate", func() bool {
+		second = inForce(t, pki, "kubelet-client")
+		return !second.Equal(first)
+	})
+	list := signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
+	if n := len(list); n < 2 || list[n-1].Spec.Username != "system:node:"+k.Node {
+		t.Errorf("%d requests, the last by %s", n, list[n-1].Spec.Username)
+	}
+	eventually(ctx, t, "another serving certificate", func() bool {
+		now, err := handshake(k)
+		return err == nil && !now.Equal(served)
+	})
+	if out, err := k.Get(ctx, "/metrics"); err != nil || !strings.Contains(out, "kubelet_certificate_manager_client_ttl_seconds ") || !strings.Contains(out, "kubelet_certificate_manager_server_rotation_seconds_count ") {
+		t.Errorf("metrics of the certificates are missing: %v", err)
+	}
+	if n, err := c.UntilNode(ctx, k.Node, rig.NodeReady); err != nil {
+		t.Error(n, err)
+	}
+
+	// The certificate expires while the agent is down: it begins again with the token.
+	k.Kill9()
+	down := inForce(t, pki, "kubelet-client")
+	before := len(signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName))
+	select {
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	case <-time.After(time.Until(down.NotAfter.Add(time.Second))):
+	}
+	if err := k.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(ctx, t, "a certificate after the one before expired", func() bool { return time.Now().Before(inForce(t, pki, "kubelet-client").NotAfter) })
+	list = signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
+	if len(list) <= before || !strings.HasPrefix(list[before].Spec.Username, "system:bootstrap:") {
+		t.Errorf("%d requests, %d before", len(list), before)
+	}
+
+	// The certificate in force is damaged while the agent is down.
+	k.Stop()
+	file, err := filepath.EvalSymlinks(filepath.Join(pki, "kubelet-client-current.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 300); err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Now()
+	if err := k.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file + ".bad"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("Ready %v after a start with a damaged certificate", time.Since(begin).Round(10*time.Millisecond))
+}
+
+// allowJoining makes a bootstrap token and gives its users, and nodes, the rights
+// that an installer gives them.
+func allowJoining(ctx context.Context, t *testing.T, c *rig.Cluster) string {
+	t.Helper()
+	const id, secret = "07401b", "f395accd246ae52d"
+	_, err := c.Client.CoreV1().Secrets("kube-system").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, group := range map[string]string{
+		"system:node-bootstrapper": "system:bootstrappers",
+		"system:certificates.k8s.io:certificatesigningrequests:nodeclient":     "system:bootstrappers",
+		"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": "system:nodes",
+	} {
+		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(role, ":", ".")},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return id + "." + secret
+}
+
+// approveServing plays the administrator, who approves what no controller does.
+func approveServing(ctx context.Context, t *testing.T, c *rig.Cluster) {
+	api := c.Client.CertificatesV1().CertificateSigningRequests()
+	w, err := api.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		r, ok := e.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || r.Spec.SignerName != certificatesv1.KubeletServingSignerName || len(r.Status.Conditions) > 0 {
+			continue
+		}
+		r = r.DeepCopy()
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+		if _, err := api.UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil && ctx.Err() == nil {
+			t.Logf("approve %s: %v", r.Name, err)
+		}
+	}
+}
+
+// signingRequests lists those to one signer, oldest first.
+func signingRequests(ctx context.Context, t *testing.T, c *rig.Cluster, signer string) []certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	list, err := c.Client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=" + signer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := list.Items
+	for i := range out { // few, so the simplest order will do
+		for j := i; j > 0 && out[j].CreationTimestamp.Before(&out[j-1].CreationTimestamp); j-- {
+			out[j], out[j-1] = out[j-1], out[j]
+		}
+	}
+	return out
+}
+
+// inForce reads a certificate from the agent's directory.
+func inForce(t *testing.T, pki, pair string) *x509.Certificate {
+	t.Helper()
+	file := filepath.Join(pki, pair+"-current.pem")
+	c, err := tls.LoadX509KeyPair(file, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Leaf
+}
+
+func handshake(k *rig.Kubelet) (*x509.Certificate, error) {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", strings.TrimPrefix(k.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0], nil
+}
+
+// untilServed waits for the certificate of the agent's server to be issued and
+// shown: handshakes fail until then.
+func untilServed(ctx context.Context, t *testing.T, k *rig.Kubelet, c *rig.Cluster) *x509.Certificate {
+	t.Helper()
+	var cert *x509.Certificate
+	eventually(ctx, t, "the server to have a certificate", func() bool {
+		var err error
+		cert, err = handshake(k)
+		return err == nil
+	})
+	if cert.Issuer.CommonName != "keelson rig" {
+		t.Errorf("issued by %s", cert.Issuer)
+	}
+	return cert
+}
+
+// eventually looks once a second.
+func eventually(ctx context.Context, t *testing.T, what string, there func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no %s within %v", what, patience))
+	defer cancel()
+	for !there() {
+		select {
+		case <-ctx.Done():
+			t.Fatal(context.Cause(ctx))
+		case <-time.After(time.Second):
+		}
+	}
+}
