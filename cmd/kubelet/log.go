@@ -1,20 +1,24 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"keelson/internal/app"
 	"keelson/internal/config"
 )
 
 // newLogger makes the one logger of the process, in the format of the
-// configuration, and has the libraries that use klog write to it.
-func newLogger(w io.Writer, cfg *config.Config) *slog.Logger {
-	// A verbosity of four is slog's debug level, two lies half way.
-	opts := &slog.HandlerOptions{Level: slog.Level(-int(cfg.Kubelet.Logging.Verbosity)), ReplaceAttr: plainTime}
+// configuration, and has the libraries that use klog write to it. What is logged
+// follows level from then on.
+func newLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logger {
+	level.Set(app.Level(uint32(cfg.Kubelet.Logging.Verbosity)))
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: plainTime}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if cfg.Kubelet.Logging.Format == "json" {
 		h = slog.NewJSONHandler(w, opts)
@@ -22,6 +26,14 @@ func newLogger(w io.Writer, cfg *config.Config) *slog.Logger {
 	log := slog.New(h)
 	klog.SetSlogLogger(log)
 	return log
+}
+
+// logConfiguration says what is in force, for those who ask for much: verbosity 5.
+func logConfiguration(log *slog.Logger, cfg *config.Config) {
+	if level := app.Level(5); log.Enabled(context.Background(), level) {
+		text, err := json.Marshal(cfg.Masked())
+		log.Log(context.Background(), level, "effective configuration", "configuration", string(text), "err", err)
+	}
 }
 
 // plainTime writes times to the millisecond: a journal adds its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,23 +18,44 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	cfg, err := config.Load(args)
 	var answer *config.Answer
-	if errors.As(err, &answer) {
+	switch {
+	case errors.As(err, &answer):
 		fmt.Print(answer.Text)
 		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kubelet:", err)
-		return 1
+	case cfg != nil && cfg.Flags.ShowConfig && !cfg.Flags.Validate:
+		// Shown even if something is wrong with it: that is when it is needed.
+		fmt.Print(cfg.Show())
+		return report(err)
+	case cfg != nil && cfg.Flags.Validate:
+		return check(cfg, err, os.Stdout, os.Stderr)
+	case err != nil:
+		return report(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	log := newLogger(os.Stderr, cfg)
+	hangup := make(chan os.Signal, 1) // one waiting signal says all there is to say
+	signal.Notify(hangup, syscall.SIGHUP)
+	level := new(slog.LevelVar)
+	log := newLogger(os.Stderr, cfg, level)
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
-	if err := app.Run(ctx, cfg, log); err != nil {
+	if uid := os.Geteuid(); uid != 0 {
+		log.Error("the kubelet needs root for most of what it does", "uid", uid)
+	}
+	logConfiguration(log, cfg)
+	op := app.Operator{Level: level, Hangup: hangup, Load: func() (*config.Config, error) { return config.Load(args) }, Notify: app.ServiceManager()}
+	if err := app.Run(ctx, cfg, log, op); err != nil {
 		log.Error("kubelet ends", "err", err)
 		return 1
 	}
 	return 0
+}
+
+func report(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "kubelet:", err)
+	return 1
 }

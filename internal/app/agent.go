@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/config"
 	"keelson/internal/node/apiclient"
@@ -42,6 +44,7 @@ import (
 type agent struct {
 	cfg     *config.Config
 	log     *slog.Logger
+	inForce atomic.Pointer[v1beta1.KubeletConfiguration] // cfg's, and what changed since
 	written *writing
 	links   Links
 
@@ -79,14 +82,18 @@ type agent struct {
 
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
 // work any more. Running pods are left as they are.
-func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-	return RunOver(ctx, cfg, log, Links{})
+func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator) error {
+	if problems := Preflight(cfg); len(problems) > 0 {
+		return problems
+	}
+	return RunOver(ctx, cfg, log, Links{Operator: op})
 }
 
 // RunOver is Run over ways to the outside that the caller brings.
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	log, written := watchLog(log)
 	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
+	a.inForce.Store(cfg.Kubelet.DeepCopy())
 	component(a.metrics, cfg)
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
@@ -98,8 +105,20 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 			return err
 		}
 	}
+	watchdog, err := watchdogTimeout()
+	if err != nil {
+		return err
+	}
 	g := newGroup(log)
 	a.start(g)
+	if a.links.Operator.Hangup != nil {
+		g.start("operator", a.heed)
+	}
+	if watchdog > 0 && a.links.Operator.Notify != nil {
+		g.start("watchdog", a.showLife(watchdog))
+	}
+	a.tellManager(stateReady)
+	defer context.AfterFunc(ctx, func() { a.tellManager(stateStopping) })()
 	return g.wait(ctx)
 }
 

@@ -17,6 +17,8 @@ type Links struct {
 	// API is how to reach the API server, instead of the kubeconfig; whether there
 	// is one is still the configuration's to say.
 	API *rest.Config
+	// Operator is how whoever runs the agent reaches it.
+	Operator Operator
 	// NoFileWatch has static manifests re-read from time to time and not watched:
 	// the kernel's notifications know nothing of virtual time.
 	NoFileWatch bool

@@ -34,7 +34,7 @@ func (a *agent) buildServer(context.Context) error {
 		SystemLogHandler: *k.EnableSystemLogHandler, SystemLogDir: "/var/log", SystemLogQuery: *k.EnableSystemLogQuery, SplitLogStreams: a.cfg.Gates.Enabled("PodLogsQuerySplitStreams"),
 		ExtendWebSockets: a.cfg.Gates.Enabled("ExtendWebSocketsToKubelet"), StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration,
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
-		Checks: a.checks(), KubeletConfig: func() any { return k }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
+		Checks: a.checks(), KubeletConfig: func() any { return a.inForce.Load() }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
 	cfg.About = a.about()
 	probes := prometheus.NewRegistry()

@@ -28,7 +28,8 @@ type Config struct {
 	// CommandLine is every flag with its value, before the files are read.
 	CommandLine map[string]string
 
-	misfits Problems // values of the files that do not fit their fields
+	native  map[string]string // flags of no field, with their values
+	misfits Problems          // values of the files that do not fit their fields
 }
 
 // Flags are the settings that no field of the configuration file mirrors.
@@ -49,7 +50,13 @@ type Flags struct {
 
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
+
+	Validate   bool // check the configuration and exit
+	ShowConfig bool // print it and exit
 }
+
+// questions are the flags that ask for an answer instead of for a node agent.
+var questions = []string{"help", "version", "validate", "show-config"}
 
 // Answer is the error Load returns when the command line asks a question, such
 // as --help, instead of asking for a node agent. Text goes to standard output
@@ -63,7 +70,8 @@ func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
 
 // Load reads the command line (without the program's name), the files it names,
 // and the defaults. The error is an [*Answer], a [Problems], or says why a flag
-// or file cannot be read.
+// or file cannot be read. With Problems there is a Config too, for whoever wants
+// to look for more.
 func Load(args []string) (*Config, error) {
 	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir}, Version: version}
 	setDefaults(&c.Kubelet)
@@ -92,10 +100,7 @@ func Load(args []string) (*Config, error) {
 			}
 		}
 	}
-	if err := c.finish(c.noteFlags(fs)); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.finish(c.noteFlags(fs))
 }
 
 // finish derives what depends on the whole, and checks it. given are the names
@@ -144,6 +149,12 @@ func (c *Config) located(ps Problems) error {
 // noteFlags records which flags were given, warns about those that should be
 // fields of the configuration file, and returns their names.
 func (c *Config) noteFlags(fs *flagSet) (given []string) {
+	c.native = map[string]string{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if fs.fields[f.Name] == "" && fs.deprecated[f.Name] == "" && f.Value.String() != "" && !slices.Contains(questions, f.Name) {
+			c.native[f.Name] = f.Value.String()
+		}
+	})
 	fs.Visit(func(f *pflag.Flag) {
 		given = append(given, f.Name)
 		if field := fs.fields[f.Name]; field != "" {

@@ -60,6 +60,9 @@ func newFlagSet(c *Config) *flagSet {
 	fs.Var(&fs.version, "version", "Print the version and exit; --version=raw prints all of it; --version=vX.Y.Z... sets the version that is reported.")
 	fs.Lookup("version").NoOptDefVal = "true"
 
+	fs.BoolVar(&c.Flags.Validate, "validate", false, "Check the command line, the configuration and the files they name, say everything that is wrong, and exit.")
+	fs.BoolVar(&c.Flags.ShowConfig, "show-config", false, "Print the effective configuration with the origin of each value, and exit.")
+
 	fs.addNative(&c.Flags)
 	fs.addLeftovers()
 	fs.addFields(c)

@@ -88,7 +88,7 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 	if err != nil {
 		return err
 	}
-	plan := tidy(files, d.live, r.cfg.MaxFiles)
+	plan := tidy(files, d.live, int(r.files.Load()))
 	errs := []error{d.remove(plan.Remove)}
 	for _, name := range plan.Compress {
 		errs = append(errs, d.compress(ctx, name))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -53,6 +54,8 @@ const reopenLimit = 10 * time.Second
 // Rotator rotates logs.
 type Rotator struct {
 	cfg   Config
+	size  atomic.Int64 // that is too big for a log
+	files atomic.Int64 // of one log, at most
 	slots chan struct{}
 	group sync.WaitGroup
 
@@ -63,7 +66,15 @@ type Rotator struct {
 
 // New makes a Rotator. Nothing is looked at before Run.
 func New(cfg Config) *Rotator {
-	return &Rotator{cfg: cfg, slots: make(chan struct{}, cfg.Workers), busy: map[string]bool{}, failed: map[string]bool{}}
+	r := &Rotator{cfg: cfg, slots: make(chan struct{}, cfg.Workers), busy: map[string]bool{}, failed: map[string]bool{}}
+	r.Adjust(cfg.MaxSize, cfg.MaxFiles)
+	return r
+}
+
+// Adjust has other limits hold from the next look on.
+func (r *Rotator) Adjust(maxSize int64, maxFiles int) {
+	r.size.Store(maxSize)
+	r.files.Store(int64(maxFiles))
 }
 
 // Run rotates logs until ctx ends, and returns when no file is being worked on.
@@ -102,7 +113,7 @@ func (r *Rotator) look(ctx context.Context) {
 			r.report(log, fmt.Errorf("look at log: %w", err))
 		case !fi.Mode().IsRegular():
 			r.report(log, fmt.Errorf("look at log %s: not a regular file", log.Path))
-		case fi.Size() >= r.cfg.MaxSize:
+		case fi.Size() >= r.size.Load():
 			r.work(ctx, log, r.rotate)
 		default:
 			r.report(log, nil)

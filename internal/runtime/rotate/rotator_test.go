@@ -211,7 +211,7 @@ func TestARotationInTheSameSecondWaits(t *testing.T) {
 	if err := os.WriteFile(name, []byte("of this second"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	r.cfg.MaxFiles = 10
+	r.Adjust(r.cfg.MaxSize, 10)
 	r.runtime.write(t, "1234567890")
 	d, err := open(r.cfg.Root, r.log)
 	if err != nil {
@@ -370,7 +370,7 @@ func TestNothingOutsideOfTheLogDirectoryIsTouched(t *testing.T) {
 		if err := os.Symlink(secret, r.log.Path); err != nil {
 			t.Fatal(err)
 		}
-		r.cfg.MaxSize = 1
+		r.Adjust(1, r.cfg.MaxFiles)
 		r.round(t)
 		if r.runtime.reopened != 0 || !strings.Contains(r.said.String(), "not a regular file") {
 			t.Errorf("reopened %d times and said %q, want a complaint only", r.runtime.reopened, r.said)
@@ -392,7 +392,7 @@ func (g *gate) Write(p []byte) (int, error) {
 func TestAFollowerThatFallsBehindLosesNoLine(t *testing.T) {
 	parity.Proves(t, "RT-49")
 	r := newRig(t)
-	r.cfg.MaxFiles, r.cfg.MaxSize = 10, 1
+	r.Adjust(1, 10)
 	var want []string
 	line := func() {
 		r.runtime.write(t, fmt.Sprintf("2024-01-01T00:00:00Z stdout F %d\n", len(want)))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,9 +49,19 @@ type Config struct {
 	Now            func() time.Time
 }
 
+// Limits are the settings that may change while the collector works.
+type Limits struct {
+	High, Low      int
+	MinAge, MaxAge time.Duration
+}
+
+// none reports that there is no reason to remove any image.
+func (l Limits) none() bool { return l.High == 100 && l.MaxAge == 0 }
+
 // Collector removes images. It is safe for concurrent use.
 type Collector struct {
 	cfg     Config
+	limits  atomic.Pointer[Limits]
 	began   time.Time
 	removed *prometheus.CounterVec
 
@@ -61,18 +72,20 @@ type Collector struct {
 // New makes a collector; it removes nothing before Run.
 func New(cfg Config) (*Collector, error) {
 	c := &Collector{cfg: cfg, began: cfg.Now()}
+	c.Adjust(Limits{High: cfg.High, Low: cfg.Low, MinAge: cfg.MinAge, MaxAge: cfg.MaxAge})
 	var err error
 	c.removed, err = newCounter(cfg.Registry)
 	return c, err
 }
 
+// Adjust has other limits hold from the next pass on.
+func (c *Collector) Adjust(l Limits) { c.limits.Store(&l) }
+
 // Run makes passes until ctx ends. A failed pass is logged and tried again at
 // its time; the second one in a row is said on the node.
 func (c *Collector) Run(ctx context.Context) error {
-	if c.cfg.High == 100 && c.cfg.MaxAge == 0 {
+	if c.limits.Load().none() {
 		c.cfg.Log.Info("images are not collected: the configuration asks for no reason to")
-		<-ctx.Done()
-		return nil
 	}
 	select {
 	case <-ctx.Done():
@@ -82,7 +95,10 @@ func (c *Collector) Run(ctx context.Context) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for failed := false; ; {
-		err := c.Collect(ctx)
+		var err error
+		if !c.limits.Load().none() {
+			err = c.Collect(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -106,7 +122,7 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) Collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.cfg.Now()
+	now, limits := c.cfg.Now(), c.limits.Load()
 	images, err := c.look(ctx, now)
 	if err != nil {
 		return err
@@ -114,7 +130,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 	gone := map[key]bool{}
 	defer func() { c.report(images, gone, now) }()
 
-	old, rest := tooOld(candidates(c.records), c.cfg.MaxAge, c.began, now)
+	old, rest := tooOld(candidates(c.records), limits.MaxAge, c.began, now)
 	if _, err := c.remove(ctx, old, reasonAge, math.MaxUint64, gone); err != nil {
 		return err
 	}
@@ -127,11 +143,11 @@ func (c *Collector) Collect(ctx context.Context) error {
 		c.cfg.Events.Node(v1.EventTypeWarning, EventInvalidDiskCapacity, err.Error())
 		return err
 	}
-	want, percent, over := excess(fs.Capacity, fs.Available, c.cfg.High, c.cfg.Low)
+	want, percent, over := excess(fs.Capacity, fs.Available, limits.High, limits.Low)
 	if !over {
 		return nil
 	}
-	c.cfg.Log.Info("disk of images is nearly full", "percent", percent, "high", c.cfg.High, "low", c.cfg.Low, "bytes", want)
+	c.cfg.Log.Info("disk of images is nearly full", "percent", percent, "high", limits.High, "low", limits.Low, "bytes", want)
 	freed, err := c.free(ctx, rest, want, now, gone)
 	if err != nil {
 		return err
@@ -182,8 +198,9 @@ func (c *Collector) look(ctx context.Context, now time.Time) ([]*runtimeapi.Imag
 // free removes settled images until enough bytes are free.
 func (c *Collector) free(ctx context.Context, from []record, want uint64, now time.Time, gone map[key]bool) (uint64, error) {
 	var may []record
+	young := c.limits.Load().MinAge
 	for _, r := range from {
-		if settled(r, c.cfg.MinAge, now) {
+		if settled(r, young, now) {
 			may = append(may, r)
 		}
 	}

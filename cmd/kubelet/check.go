@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"keelson/internal/app"
+	"keelson/internal/config"
+)
+
+// check says everything that is wrong with a configuration, and what is odd about
+// it, and returns the exit status: 1 if a kubelet would not start with it.
+func check(cfg *config.Config, err error, out, complaints io.Writer) int {
+	var problems config.Problems
+	if err != nil && !errors.As(err, &problems) {
+		fmt.Fprintln(complaints, "kubelet:", err)
+		return 1
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintln(complaints, "note:", w)
+	}
+	if problems = append(problems, app.Preflight(cfg)...); len(problems) > 0 {
+		fmt.Fprintln(complaints, "kubelet:", problems)
+		return 1
+	}
+	fmt.Fprintln(out, "the configuration is valid")
+	return 0
+}

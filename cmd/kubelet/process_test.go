@@ -1,0 +1,336 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"keelson/test/kit/fakecri"
+	"keelson/test/kit/parity"
+)
+
+// asKubelet in the environment makes the test binary the kubelet.
+const asKubelet = "KEELSON_TEST_AS_KUBELET"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKubelet) != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// alone is a configuration that touches little of the machine.
+const alone = head + `authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+enableServer: false
+healthzPort: 0
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+`
+
+// kubelet runs the program to its end.
+func kubelet(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, exe, append([]string{"--hostname-override=n1"}, args...)...)
+	cmd.Env = append(os.Environ(), asKubelet+"=1")
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), complaints.String()
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestMistakes are those of somebody who meets the kubelet for the first time. Each
+// ends in one message that names the file, the field, the value and the cause.
+func TestMistakes(t *testing.T) {
+	parity.Proves(t, "CFG-15", "CFG-108")
+	dir := t.TempDir()
+	good := write(t, dir+"/good.yaml", alone)
+	notASocket := write(t, dir+"/runtime.sock", "")
+	for _, tc := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"a file that is not there", []string{"--config=" + dir + "/no.yaml"}, []string{"read configuration file: open " + dir + "/no.yaml: no such file or directory"}},
+		{"no YAML", []string{"--config=" + write(t, dir+"/a.yaml", head+"port: [\n")}, []string{dir + "/a.yaml", "yaml: line"}},
+		{"a wrong kind", []string{"--config=" + write(t, dir+"/b.yaml", "apiVersion: v1\nkind: Pod\n")}, []string{dir + `/b.yaml: kind: "Pod" must be KubeletConfiguration`}},
+		{"values that are wrong in several places", []string{"--config=" + write(t, dir+"/c.yaml", alone+"maxPods: -1\nclusterDNS: no\n"), "--image-gc-high-threshold=200"},
+			[]string{dir + "/c.yaml: maxPods: -1 must not be negative", dir + "/c.yaml: clusterDNS: ", "flag --image-gc-high-threshold: imageGCHighThresholdPercent: 200 must be between 0 and 100"}},
+		{"files it names that are not there", []string{"--config=" + write(t, dir+"/d.yaml", strings.Replace(alone, "anonymous: {enabled: false}", "x509: {clientCAFile: "+dir+"/ca.crt}", 1)+"tlsCertFile: "+dir+"/crt\ntlsPrivateKeyFile: "+dir+"/key\n"), "--kubeconfig=" + dir + "/kc"},
+			[]string{dir + `/d.yaml: authentication.x509.clientCAFile: "` + dir + `/ca.crt" must be a file that exists`, dir + `/d.yaml: tlsCertFile: "` + dir + `/crt" must be a file that exists`, `--kubeconfig: "` + dir + `/kc" must be a file that exists`}},
+		{"a certificate that is none", []string{"--config=" + write(t, dir+"/e.yaml", alone+"tlsCertFile: "+good+"\ntlsPrivateKeyFile: "+good+"\n")}, []string{"e.yaml: tlsCertFile: ", "must be a certificate for the key in tlsPrivateKeyFile, " + good}},
+		{"a runtime that is no socket", []string{"--config=" + good, "--container-runtime-endpoint=unix://" + notASocket}, []string{`flag --container-runtime-endpoint: containerRuntimeEndpoint: "unix://` + notASocket + `" must be the socket of a container runtime, and ` + notASocket + " is none"}},
+		{"a runtime that is no endpoint", []string{"--config=" + good, "--container-runtime-endpoint=tcp://1.2.3.4:5"}, []string{"containerRuntimeEndpoint: \"tcp://1.2.3.4:5\" must be the socket of a container runtime: "}},
+		{"nobody may come in", []string{"--config=" + write(t, dir+"/f.yaml", strings.Replace(alone, "enableServer: false\n", "", 1))}, []string{"authentication: no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous"}},
+		{"a flag that is none", []string{"--confg=x"}, []string{"unknown flag: --confg"}},
+		{"a word", []string{"start"}, []string{`unknown command "start"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, args := range [][]string{tc.args, append([]string{"--validate"}, tc.args...)} {
+				code, out, complaints := kubelet(t, args...)
+				if code != 1 || out != "" {
+					t.Errorf("%q: exit status %d, output %q", args, code, out)
+				}
+				for _, want := range tc.says {
+					// A log escapes quotes.
+					if !strings.Contains(complaints, want) && !strings.Contains(strings.ReplaceAll(complaints, `\"`, `"`), want) {
+						t.Errorf("%q does not say %s:\n%s", args, want, complaints)
+					}
+				}
+			}
+		})
+	}
+	code, out, complaints := kubelet(t, "--validate", "--config="+good, "--max-pods=7")
+	if code != 0 || out != "the configuration is valid\n" || !strings.Contains(complaints, "note: Flag --max-pods has been deprecated") {
+		t.Errorf("a good one: %d %q %q", code, out, complaints)
+	}
+}
+
+func TestShowConfig(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir+"/k.yaml", alone+"staticPodURLHeader: {Authorization: [secret]}\n")
+	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	drop := write(t, dir+"/d/10.conf", head+"clusterDNS: [10.0.0.10]\nevictionHard: {memory.available: 1Gi}\n")
+	args := []string{"--config=" + file, "--config-dir=" + dir + "/d", "--max-pods=7"}
+	code, out, _ := kubelet(t, append(args, "--show-config")...)
+	lines := map[string]string{}
+	for _, l := range strings.Split(out, "\n") {
+		l, from, _ := strings.Cut(l, "  # ")
+		lines[strings.TrimSpace(l)] = from
+	}
+	for line, want := range map[string]string{
+		"maxPods: 7": "flag --max-pods", `clusterDNS: ["10.0.0.10"]`: drop, "enableServer: false": file, "port: 10250": "default",
+		`memory.available: "1Gi"`: drop, `Authorization: ["<masked>"]`: file, "# --root-dir=/var/lib/kubelet": "", "# node name: n1": "",
+	} {
+		if from, there := lines[line]; !there || from != want {
+			t.Errorf("%s comes from %q (shown %v), want %q", line, from, there, want)
+		}
+	}
+	// What is shown is a configuration file that says the same.
+	shown := write(t, dir+"/shown.yaml", out)
+	code2, again, complaints := kubelet(t, "--config="+shown, "--show-config")
+	plain := func(s string) string {
+		var b strings.Builder
+		for _, l := range strings.Split(s, "\n") {
+			l, _, _ = strings.Cut(l, "  # ")
+			if !strings.HasPrefix(l, "#") {
+				b.WriteString(strings.TrimRight(l, " ") + "\n")
+			}
+		}
+		return b.String()
+	}
+	if code != 0 || code2 != 0 || plain(again) != plain(out) {
+		t.Errorf("%d, %d: %s\n%s\n%s", code, code2, complaints, plain(out), plain(again))
+	}
+}
+
+// running is a kubelet over a runtime that runs nothing, with a service manager
+// that listens.
+type running struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    chan string
+	states chan string
+}
+
+// begin starts a kubelet. It leaves nothing behind: its mounts are in a namespace
+// of its own.
+func begin(t *testing.T, env []string, args ...string) *running {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	dir, err := os.MkdirTemp("", "kubelet") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cri := fakecri.New(fakecri.Options{})
+	if err := cri.Listen(dir + "/cri.sock"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cri.Disconnect)
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/notify", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = manager.Close() })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, log: make(chan string, 1000), states: make(chan string, 1000)}
+	r.cmd = exec.Command(exe, append([]string{"--hostname-override=n1", "--root-dir=" + dir + "/root", "--cert-dir=" + dir + "/pki",
+		"--container-runtime-endpoint=unix://" + dir + "/cri.sock"}, args...)...)
+	r.cmd.Env = append(append(os.Environ(), asKubelet+"=1", "NOTIFY_SOCKET="+dir+"/notify"), env...)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	stderr, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.cmd.ProcessState == nil {
+			_ = r.cmd.Process.Kill()
+			_ = r.cmd.Wait()
+		}
+	})
+	go func() {
+		defer close(r.log)
+		for s := bufio.NewScanner(stderr); s.Scan(); {
+			r.log <- s.Text()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := manager.Read(buf)
+			if err != nil {
+				return
+			}
+			r.states <- string(buf[:n])
+		}
+	}()
+	return r
+}
+
+// until waits for a line or a state that begins or contains so.
+func (r *running) until(c chan string, want string) string {
+	r.t.Helper()
+	var seen []string
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case s, ok := <-c:
+			if strings.Contains(s, want) {
+				return s
+			}
+			if !ok {
+				r.t.Fatalf("it ended without %q:\n%s", want, strings.Join(seen, "\n"))
+			}
+			seen = append(seen, s)
+		case <-timeout:
+			r.t.Fatalf("no %q within 30 s:\n%s", want, strings.Join(seen, "\n"))
+		}
+	}
+}
+
+func (r *running) signal(s syscall.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestServiceManager: the manager hears when the agent is ready, that it lives, when
+// it reads its configuration again, and that it stops.
+func TestServiceManager(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir+"/k.yaml", alone)
+	r := begin(t, []string{"WATCHDOG_USEC=1000000"}, "--config="+file)
+	r.until(r.states, "READY=1")
+	r.until(r.states, "WATCHDOG=1")
+	r.until(r.states, "WATCHDOG=1")
+
+	write(t, file, alone+"logging: {verbosity: 6}\nimageGCHighThresholdPercent: 90\nmaxPods: 5\n")
+	r.signal(syscall.SIGHUP)
+	if s := r.until(r.states, "RELOADING=1"); !strings.Contains(s, "MONOTONIC_USEC=") {
+		t.Errorf("reloading: %q", s)
+	}
+	r.until(r.states, "READY=1")
+	r.until(r.log, "the configuration was read again")
+	for _, want := range []string{"field=logging.verbosity value=6 before=0 origin=" + file, "field=imageGCHighThresholdPercent value=90 before=85"} {
+		if s := r.until(r.log, "setting is in force"); !strings.Contains(s, want) {
+			t.Errorf("said %s, want %s", s, want)
+		}
+	}
+	if s := r.until(r.log, "needs a restart"); !strings.Contains(s, "field=maxPods value=5 inForce=110 origin="+file) {
+		t.Errorf("said %s", s)
+	}
+
+	write(t, file, alone+"maxPods: -5\n")
+	r.signal(syscall.SIGHUP)
+	if s := r.until(r.log, "is not taken up"); !strings.Contains(s, file+": maxPods: -5 must not be negative") {
+		t.Errorf("said %s", s)
+	}
+
+	r.signal(syscall.SIGTERM)
+	r.until(r.states, "STOPPING=1")
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestPortInUse: the message names the address.
+func TestPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	port := l.Addr().(*net.TCPAddr).Port
+	text := strings.NewReplacer("enableServer: false", fmt.Sprintf("address: 127.0.0.1\nport: %d", port), "anonymous: {enabled: false}", "anonymous: {enabled: true}").Replace(alone)
+	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", text))
+	if s := r.until(r.log, "kubelet ends"); !strings.Contains(s, fmt.Sprintf("listen on 127.0.0.1:%d (secure port)", port)) || !strings.Contains(s, "address already in use") {
+		t.Errorf("said %s", s)
+	}
+	if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestConfigurationIsLoggedAtFive: for those who ask for much, without credentials.
+func TestConfigurationIsLogged(t *testing.T) {
+	parity.Proves(t, "CFG-14")
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "k.yaml"), alone+"staticPodURLHeader: {Authorization: [sesame]}\n")
+	r := begin(t, nil, "--config="+file, "--v=5")
+	s := r.until(r.log, "effective configuration")
+	if !strings.Contains(s, "masked") || strings.Contains(s, "sesame") || !strings.Contains(s, `\"maxPods\":110`) {
+		t.Errorf("logged: %s", s)
+	}
+	r = begin(t, nil, "--config="+file, "--v=4")
+	for {
+		s := r.until(r.log, "msg=")
+		if strings.Contains(s, "effective configuration") {
+			t.Errorf("logged at 4: %s", s)
+		}
+		if strings.Contains(s, "container runtime answers") {
+			return
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"keelson/internal/config"
+	"keelson/internal/runtime/cri"
+)
+
+// Preflight looks for what the configuration names and is not there, or cannot be
+// read: everything in one pass, before anything is started. What only some pods
+// need is left for them to complain about.
+func Preflight(cfg *config.Config) config.Problems {
+	p := preflight{cfg: cfg}
+	k, f := &cfg.Kubelet, &cfg.Flags
+	if a := &k.Authentication; *k.EnableServer && a.X509.ClientCAFile == "" && !*a.Webhook.Enabled && !*a.Anonymous.Enabled {
+		p.bad("authentication", nil, "no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous")
+	}
+	p.file("authentication.x509.clientCAFile", k.Authentication.X509.ClientCAFile)
+	if !k.ServerTLSBootstrap && k.TLSCertFile != "" && k.TLSPrivateKeyFile != "" &&
+		p.file("tlsCertFile", k.TLSCertFile) && p.file("tlsPrivateKeyFile", k.TLSPrivateKeyFile) {
+		if _, err := tls.LoadX509KeyPair(k.TLSCertFile, k.TLSPrivateKeyFile); err != nil {
+			p.bad("tlsCertFile", k.TLSCertFile, "must be a certificate for the key in tlsPrivateKeyFile, %s: %v", k.TLSPrivateKeyFile, err)
+		}
+	}
+	switch {
+	case f.Kubeconfig == "":
+	case f.BootstrapKubeconfig == "":
+		p.file("--kubeconfig", f.Kubeconfig)
+	case !there(f.Kubeconfig):
+		p.file("--bootstrap-kubeconfig", f.BootstrapKubeconfig)
+	}
+	p.file("--image-credential-provider-config", f.ImageCredentialProviderConfig)
+	p.file("--image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir)
+	p.socket("containerRuntimeEndpoint", k.ContainerRuntimeEndpoint)
+	p.socket("imageServiceEndpoint", k.ImageServiceEndpoint)
+	return p.problems
+}
+
+type preflight struct {
+	cfg      *config.Config
+	problems config.Problems
+}
+
+func (p *preflight) bad(field string, value any, format string, args ...any) {
+	origin := ""
+	if !strings.HasPrefix(field, "--") {
+		origin = p.cfg.Origins.Of(field)
+	}
+	p.problems = append(p.problems, config.Problem{Origin: origin, Field: field, Value: value, Why: fmt.Sprintf(format, args...)})
+}
+
+// file checks that a file or directory, if one is named, is there and can be read.
+func (p *preflight) file(field, path string) bool {
+	if path == "" {
+		return false
+	}
+	f, err := os.Open(path)
+	switch {
+	case err == nil:
+		_ = f.Close() // nothing was written
+		return true
+	case errors.Is(err, fs.ErrNotExist):
+		p.bad(field, path, "must be a file that exists")
+	case errors.Is(err, fs.ErrPermission):
+		p.bad(field, path, "must be a file that user %d may read", os.Geteuid())
+	default:
+		p.bad(field, path, "must be a file that can be read: %v", err)
+	}
+	return false
+}
+
+// socket checks that an endpoint is written as one. Whether somebody listens there
+// is found out by asking: a runtime that is not up yet is waited for.
+func (p *preflight) socket(field, endpoint string) {
+	if endpoint == "" {
+		return
+	}
+	path, err := cri.SocketPath(endpoint)
+	if err != nil {
+		p.bad(field, endpoint, "must be the socket of a container runtime: %v", err)
+		return
+	}
+	if i, err := os.Stat(path); err == nil && i.Mode()&fs.ModeSocket == 0 {
+		p.bad(field, endpoint, "must be the socket of a container runtime, and %s is none", path)
+	}
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

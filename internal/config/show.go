@@ -1,0 +1,123 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// Show is the effective configuration as a configuration file, each value with
+// where it came from beside it. Credentials are masked. The settings that exist
+// only on the command line stand above it as comments.
+func (c *Config) Show() string {
+	var b strings.Builder
+	b.WriteString("# The effective configuration of the kubelet, with the origin of each value.\n")
+	fmt.Fprintf(&b, "# node name: %s\n", c.NodeName)
+	var rows [][2]string
+	for _, name := range slices.Sorted(maps.Keys(c.native)) {
+		rows = append(rows, [2]string{"# --" + name + "=" + c.native[name], ""})
+	}
+	rows = append(rows, [2]string{"apiVersion: " + APIVersion, ""}, [2]string{"kind: " + Kind, ""})
+	doc := document(c.Masked())
+	// Empty is not the same as absent, for which there is a default.
+	if len(c.Kubelet.EvictionHard) == 0 {
+		doc["evictionHard"] = map[string]any{}
+	}
+	if len(c.Kubelet.EnforceNodeAllocatable) == 0 {
+		doc["enforceNodeAllocatable"] = []any{}
+	}
+	delete(doc, "apiVersion")
+	delete(doc, "kind")
+	rows = append(rows, c.rows(doc, "", "")...)
+	width := 0
+	for _, r := range rows {
+		if r[1] != "" && len(r[0]) <= 60 {
+			width = max(width, len(r[0]))
+		}
+	}
+	for _, r := range rows {
+		if r[1] == "" {
+			b.WriteString(r[0] + "\n")
+			continue
+		}
+		fmt.Fprintf(&b, "%-*s  # %s\n", width, r[0], r[1])
+	}
+	return b.String()
+}
+
+// rows are the lines of a piece of the document: what stands there, and its origin.
+func (c *Config) rows(doc map[string]any, prefix, indent string) [][2]string {
+	var out [][2]string
+	for _, name := range slices.Sorted(maps.Keys(doc)) {
+		// A key of a map may be anything; names of fields need no quotes.
+		at, key := prefix+name, name
+		if strings.ContainsAny(name, ":# {}[]'\"") {
+			key = quoted(name)
+		}
+		if child, ok := doc[name].(map[string]any); ok && len(child) > 0 {
+			out = append(out, [2]string{indent + key + ":", ""})
+			out = append(out, c.rows(child, at+".", indent+"  ")...)
+			continue
+		}
+		from := c.Origins.Of(at)
+		if from == "" {
+			from = "default"
+		}
+		out = append(out, [2]string{indent + key + ": " + quoted(doc[name]), from})
+	}
+	return out
+}
+
+// quoted is a value on one line, which JSON is and YAML takes.
+func quoted(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Sprintf("%q", fmt.Sprint(v))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Change is a field whose value differs between two configurations.
+type Change struct {
+	Field    string
+	Old, New string // as JSON; "null" where there is none
+}
+
+// Changes lists what differs between two configurations, by field.
+func Changes(old, now *v1beta1.KubeletConfiguration) []Change {
+	var out []Change
+	a, b := flat(document(old), "", map[string]string{}), flat(document(now), "", map[string]string{})
+	fields := maps.Clone(a)
+	maps.Copy(fields, b)
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		was, is := orNull(a[field]), orNull(b[field])
+		if was != is {
+			out = append(out, Change{Field: field, Old: was, New: is})
+		}
+	}
+	return out
+}
+
+func orNull(s string) string {
+	if s == "" {
+		return "null"
+	}
+	return s
+}
+
+func flat(doc map[string]any, prefix string, into map[string]string) map[string]string {
+	for k, v := range doc {
+		if child, ok := v.(map[string]any); ok && len(child) > 0 {
+			flat(child, prefix+k+".", into)
+			continue
+		}
+		into[prefix+k] = quoted(v)
+	}
+	return into
+}
