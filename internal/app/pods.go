@@ -53,7 +53,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
-	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
+	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name, RecursiveReadOnly: a.recursiveReadOnly}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
 	}
@@ -124,7 +124,7 @@ func (a *agent) buildStorage() {
 	a.objects = object.New(objects)
 	a.tokens = object.NewTokens(tokens)
 	a.buildPersistent(guard)
-	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log,
+	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log, MaySwap: mount.MaySwap,
 		StatsPeriod: a.cfg.Kubelet.VolumeStatsAggPeriod.Duration,
 		Kinds: append(a.lasting.Kinds(), builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
 			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }})...),

@@ -53,7 +53,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		return cs
 	}
 	cs.RestartCount = int32(c.Attempt)
-	cs.VolumeMounts = volumeMounts(spec)
+	cs.VolumeMounts = volumeMounts(n, f.Pod, spec)
 	if c.ID != "" {
 		cs.ContainerID = n.RuntimeName + "://" + c.ID
 		cs.Image, cs.ImageID, cs.User, cs.StopSignal = c.Image, c.ImageRef, c.User, c.StopSignal
@@ -124,14 +124,18 @@ func terminated(n Node, c pod.Container) *v1.ContainerStateTerminated {
 	return t
 }
 
-func volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
+func volumeMounts(n Node, p *v1.Pod, spec *v1.Container) []v1.VolumeMountStatus {
 	var list []v1.VolumeMountStatus
 	for _, m := range spec.VolumeMounts {
 		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
-				mode = *m.RecursiveReadOnly
+			switch asked := m.RecursiveReadOnly; {
+			case asked == nil:
+			case *asked != v1.RecursiveReadOnlyIfPossible:
+				mode = *asked
+			case n.RecursiveReadOnly != nil && n.RecursiveReadOnly(p):
+				mode = v1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode
 		}

@@ -17,6 +17,9 @@ import (
 // Node is what every status on this node has in common.
 type Node struct {
 	RuntimeName string // prefix of container IDs, such as containerd
+	// RecursiveReadOnly tells whether the runtime mounts recursively read-only for
+	// this pod where it is asked to if it can; nil for never.
+	RecursiveReadOnly func(p *v1.Pod) bool
 }
 
 // Project makes the status of a pod. prev is the status it had before: the one

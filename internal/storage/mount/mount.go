@@ -40,9 +40,16 @@ var NoSwap = sync.OnceValue(func() bool {
 	return unix.FsconfigSetFlag(fd, "noswap") == nil
 })
 
-// SwapOn reports whether the kernel has anywhere to swap to.
-func SwapOn() (bool, error) {
-	b, err := os.ReadFile("/proc/swaps")
+// MaySwap reports whether a tmpfs can end up on a disk: the kernel has somewhere
+// to swap to and cannot be told to leave a tmpfs alone.
+func MaySwap() (bool, error) {
+	on, err := swapOn("/proc/swaps")
+	return on && !NoSwap(), err
+}
+
+// swapOn reports whether the kernel's list names anywhere to swap to.
+func swapOn(list string) (bool, error) {
+	b, err := os.ReadFile(list)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil // a kernel without swap
 	}

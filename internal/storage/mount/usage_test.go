@@ -48,3 +48,18 @@ func TestUsageIsWhatDuTells(t *testing.T) {
 		t.Error("nothing has a usage")
 	}
 }
+
+func TestSwapOn(t *testing.T) {
+	const head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	dir := t.TempDir()
+	for text, want := range map[string]bool{head: false, head + "/dev/sda2  partition\t1048572\t0\t-2\n": true} {
+		list := filepath.Join(dir, "swaps")
+		write(t, list, text)
+		if on, err := swapOn(list); err != nil || on != want {
+			t.Errorf("swapOn = %v, %v of %q", on, err, text)
+		}
+	}
+	if on, err := swapOn(filepath.Join(dir, "none")); err != nil || on {
+		t.Errorf("swapOn = %v, %v of a kernel without swap", on, err)
+	}
+}

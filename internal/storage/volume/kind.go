@@ -68,6 +68,7 @@ type Ready struct {
 	Path     string    // on the host; empty for an image or a device
 	Device   string    // on the host, of a volume that comes as a block device
 	ReadOnly bool      // whatever a container's mount says
+	Relabel  bool      // whether the runtime is to label the files for the pod, where SELinux is on
 	Image    string    // the runtime's reference of an image that is the volume
 	RenewAt  time.Time // when the content grows old; zero for never
 }

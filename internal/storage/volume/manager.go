@@ -33,6 +33,8 @@ type Config struct {
 	Kinds   []Kind
 	Guard   *mount.Guard
 	Events  pod.Events
+	// MaySwap tells whether what memory holds for pods may be written to a disk.
+	MaySwap func() (bool, error)
 	// RecursiveReadOnly tells whether the runtime can mount recursively
 	// read-only for this pod's handler.
 	RecursiveReadOnly func(p *v1.Pod) bool
@@ -147,11 +149,11 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // warnOfSwap tells the node's owner, once, that secrets may reach a disk.
 func (m *Manager) warnOfSwap() {
-	on, err := mount.SwapOn()
+	may, err := m.cfg.MaySwap()
 	if err != nil {
 		m.cfg.Log.Warn("cannot tell whether swap is on", "err", err)
 	}
-	if on && !mount.NoSwap() {
+	if may {
 		m.cfg.Events.Node(v1.EventTypeWarning, pod.EventMemoryVolumesOnDisk, swapWarning)
 	}
 }

@@ -143,6 +143,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 			RootDir: root, Kinds: []Kind{b.kind}, Guard: mount.NewGuard(), Events: b.events,
 			RecursiveReadOnly: func(*v1.Pod) bool { return false },
 			StatsPeriod:       time.Minute,
+			MaySwap:           func() (bool, error) { return false, nil },
 			OnChange:          func(types.UID) { b.mu.Lock(); b.wakeUps++; b.mu.Unlock() },
 			Log:               slog.New(slog.DiscardHandler),
 		})
@@ -454,7 +455,7 @@ func TestManagerWhatIsAskedBeforeRunIsDone(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKind()
-		m := New(Config{RootDir: root, Kinds: []Kind{k}, Guard: mount.NewGuard(), Events: &recorder{}, OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler)})
+		m := New(Config{RootDir: root, Kinds: []Kind{k}, Guard: mount.NewGuard(), Events: &recorder{}, MaySwap: mount.MaySwap, OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler)})
 		m.Want(testPod("u", "a"))
 		m.Release(pod.Ref{UID: "old"})
 		synctest.Wait()

@@ -34,6 +34,8 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 			ContainerPath: vm.MountPath,
 			ReadOnly:      vm.ReadOnly || v.ReadOnly,
 			Image:         v.Image,
+
+			SELinuxRelabel: v.Relabel,
 		}
 		if !filepath.IsAbs(out.ContainerPath) {
 			out.ContainerPath = "/" + out.ContainerPath

@@ -25,7 +25,7 @@ func (k emptyDir) Release(ctx context.Context, p volume.Place) error {
 
 func (k emptyDir) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
 	err := k.cfg.Guard.Do(ctx, r.Path, "make emptyDir", func() error { return k.make(r) })
-	return volume.Ready{Path: r.Path}, err
+	return volume.Ready{Path: r.Path, Relabel: true}, err
 }
 
 func (k emptyDir) make(r volume.Request) error {

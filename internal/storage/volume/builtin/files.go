@@ -38,7 +38,7 @@ func (k filesKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 		return volume.Ready{}, err
 	}
 	err = k.cfg.Guard.Do(ctx, r.Path, "write files", func() error { return k.write(r, files) })
-	return volume.Ready{Path: r.Path, ReadOnly: true, RenewAt: renewAt}, err
+	return volume.Ready{Path: r.Path, ReadOnly: true, Relabel: true, RenewAt: renewAt}, err
 }
 
 func (k filesKind) Release(ctx context.Context, p volume.Place) error {

@@ -57,7 +57,7 @@ func TestSameFilesAsUpstream(t *testing.T) {
 		{"/var/run/secrets/kubernetes.io/serviceaccount", "volumes/kubernetes.io~projected/kube-api-access-<5>", true},
 	} {
 		m := mounts[i]
-		if m.ContainerPath != w.container || normal(n.root, m.HostPath) != dir+w.host || m.ReadOnly != w.readOnly || m.Propagation != "" || m.RecursiveReadOnly || m.SELinuxRelabel {
+		if m.ContainerPath != w.container || normal(n.root, m.HostPath) != dir+w.host || m.ReadOnly != w.readOnly || m.Propagation != "" || m.RecursiveReadOnly || !m.SELinuxRelabel {
 			t.Errorf("mount %d = %+v, want %+v", i, m, w)
 		}
 	}

@@ -57,6 +57,7 @@ type Published struct {
 	Path     string // to mount into containers; empty for a device
 	Device   string // of the host, for a volume that comes as one
 	ReadOnly bool
+	Relabel  bool      // whether the runtime is to label the files for the pod, where SELinux is on
 	RenewAt  time.Time // when Publish is due again; zero for never
 }
 

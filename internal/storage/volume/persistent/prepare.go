@@ -86,7 +86,7 @@ func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Publis
 // ready is the volume as the pod gets it. A claim is read again after a while,
 // to see whether the volume grew.
 func (v *Volumes) ready(out Published, s Spec) volume.Ready {
-	ready := volume.Ready{Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, RenewAt: out.RenewAt}
+	ready := volume.Ready{Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel, RenewAt: out.RenewAt}
 	if s.Claim != nil {
 		// Spread, so that pods that came together do not ask together.
 		at := time.Now().Add(v.cfg.Recheck + rand.N(v.cfg.Recheck/2+1))
