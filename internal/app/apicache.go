@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
@@ -78,7 +79,7 @@ func (r *runtimeClasses) Handler(p *v1.Pod) (string, error) {
 		return "", fmt.Errorf("find RuntimeClass %q: %w", name, err)
 	}
 	if !ok {
-		return "", fmt.Errorf("RuntimeClass %q not found", name)
+		return "", apierrors.NewNotFound(nodev1.Resource("runtimeclass"), name)
 	}
 	return obj.(*nodev1.RuntimeClass).Handler, nil
 }

@@ -189,6 +189,21 @@ func (w *world) plain(s string) string {
 	return longID.ReplaceAllString(strings.ReplaceAll(s, w.dir, "<dir>"), "<id>")
 }
 
+// showPulls shows what was pulled since the beginning, for which runtime handler,
+// by pod.
+func (w *world) showPulls() string {
+	var lines []string
+	for _, p := range w.runtime.Pulls() {
+		line := strings.TrimPrefix(p.Pod, namespace+"/") + " " + p.Image
+		if p.Handler != "" {
+			line += " on " + p.Handler
+		}
+		lines = append(lines, line+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
 // showRuntime shows what the runtime holds.
 func (w *world) showRuntime() string {
 	names := w.names()

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -69,6 +70,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"apply":    {"FILE...", false, quiet((*run).apply)},
 		"delete":   {"POD [grace=SECONDS|force]", false, quiet((*run).delete)},
 		"gate":     {"POD CONDITION True|False", false, quiet((*run).gate)},
+		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*run).class)},
 		"static":   {"FILE...", false, quiet((*run).static)},
 		"unstatic": {"FILE...", false, quiet((*run).unstatic)},
 		"wait":     {"POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
@@ -92,6 +94,7 @@ func init() { // the verbs refer to the table when one is unknown
 
 		"calls":  {"[POD] [timed]", true, (*run).calls},
 		"status": {"POD", true, (*run).status},
+		"pulls":  {"", true, func(r *run, _ []string) (string, error) { return r.showPulls(), nil }},
 		"events": {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
 		"left":   {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
 	}
@@ -495,6 +498,18 @@ func (r *run) runtimeIs(args []string) (string, error) {
 		return "", fmt.Errorf("the runtime is up or down, not %s", args[0])
 	}
 	return "", nil
+}
+
+// class makes a RuntimeClass; without a handler it takes it away. The handler of
+// one that is there is changed as only a deletion and a creation can.
+func (r *run) class(args []string) error {
+	ctx, classes := context.Background(), r.api.NodeV1().RuntimeClasses()
+	err := classes.Delete(ctx, args[0], metav1.DeleteOptions{})
+	if len(args) == 1 || err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = classes.Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Handler: args[1]}, metav1.CreateOptions{})
+	return err
 }
 
 func (r *run) networkIs(how string) error {

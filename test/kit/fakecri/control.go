@@ -101,11 +101,15 @@ func (r *Runtime) Pods() []Pod {
 	return out
 }
 
-// String shows the pod on one line: "web/a ready: main#0 running, side#1 exited 3".
+// String shows the pod on one line: "web/a ready: main#0 running, side#1 exited 3",
+// with the runtime handler, if it is not the default one, as in "ready on kata".
 func (p Pod) String() string {
 	state := "ready"
 	if p.Sandbox.State != cri.PodSandboxState_SANDBOX_READY {
 		state = "notready"
+	}
+	if h := p.Sandbox.GetRuntimeHandler(); h != "" {
+		state += " on " + h
 	}
 	var list []string
 	for _, c := range p.Containers {
