@@ -57,5 +57,5 @@ func checkpointTimeout(seconds string) (time.Duration, bool) {
 		return 0, true
 	}
 	n, err := strconv.ParseInt(seconds, 10, 32)
-	return time.Duration(n) * time.Second, err == nil && n >= 0
+	return pod.Seconds(n), err == nil && n >= 0
 }

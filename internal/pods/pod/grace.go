@@ -26,7 +26,18 @@ func Grace(p *v1.Pod) time.Duration {
 	if p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil {
 		s = *p.DeletionGracePeriodSeconds
 	}
-	return max(time.Duration(s)*time.Second, time.Second)
+	return max(Seconds(s), time.Second)
+}
+
+// longest is what a number of seconds stands for that is too large to compute
+// with: a hundred years.
+const longest = 100 * 365 * 24 * time.Hour
+
+// Seconds is the time that a number of the API or of an annotation means. Both
+// may name more seconds than a duration can hold.
+func Seconds(n int64) time.Duration {
+	most := int64(longest / time.Second)
+	return time.Duration(min(max(n, -most), most)) * time.Second
 }
 
 // GraceFromAnnotations reads the grace period that was written on a container
@@ -34,7 +45,7 @@ func Grace(p *v1.Pod) time.Duration {
 func GraceFromAnnotations(a map[string]string) (time.Duration, bool) {
 	for _, k := range []string{AnnotationDeletionGracePeriod, AnnotationTerminationGracePeriod} {
 		if s, err := strconv.ParseInt(a[k], 10, 64); err == nil {
-			return max(time.Duration(s)*time.Second, time.Second), true
+			return max(Seconds(s), time.Second), true
 		}
 	}
 	return 0, false

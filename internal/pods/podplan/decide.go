@@ -292,7 +292,7 @@ func (d *decision) keep(kind pod.Kind, spec *v1.Container, c pod.Container) bool
 
 func probeGrace(p *v1.Pod, probe *v1.Probe) time.Duration {
 	if probe != nil && probe.TerminationGracePeriodSeconds != nil && p.DeletionTimestamp == nil {
-		return time.Duration(*probe.TerminationGracePeriodSeconds) * time.Second
+		return pod.Seconds(*probe.TerminationGracePeriodSeconds)
 	}
 	return pod.Grace(p)
 }

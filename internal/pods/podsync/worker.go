@@ -241,7 +241,7 @@ func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (ne
 		return time.Time{}
 	}
 	if p.Spec.ActiveDeadlineSeconds != nil {
-		until := w.started.Add(time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second)
+		until := w.started.Add(pod.Seconds(*p.Spec.ActiveDeadlineSeconds))
 		if !now.Before(until) {
 			const message = "Pod was active on the node longer than the specified deadline"
 			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message}, "over its deadline") {

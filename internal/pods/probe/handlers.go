@@ -138,7 +138,7 @@ func (p *Prober) http(ctx context.Context, get *v1.HTTPGetAction, c *v1.Containe
 		return errored, err.Error()
 	}
 	setHeaders(req, get.HTTPHeaders, userAgentPrefix+p.cfg.Version)
-	client := &http.Client{Transport: probeTransport, CheckRedirect: redirects(host)}
+	client := &http.Client{Transport: p.web, CheckRedirect: redirects(host)}
 	resp, err := client.Do(req)
 	if err != nil {
 		return failure, err.Error()

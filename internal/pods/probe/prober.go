@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type Config struct {
 // Prober runs the probes of all pods on the node.
 type Prober struct {
 	cfg     Config
+	web     *http.Transport
 	started time.Time // when the agent started: what ran before has no first probe
 
 	mu      sync.Mutex
@@ -88,7 +90,7 @@ type check struct {
 
 // New makes a Prober. Nothing is probed before Run.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, started: cfg.Now(), metrics: newMetrics(), pods: map[types.UID]map[string]*target{},
+	return &Prober{cfg: cfg, web: probeTransport, started: cfg.Now(), metrics: newMetrics(), pods: map[types.UID]map[string]*target{},
 		poke: make(chan struct{}, 1)}
 }
 

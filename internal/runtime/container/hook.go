@@ -48,7 +48,7 @@ func (r *Runner) runHook(ctx context.Context, h hookCall) error {
 			return failed("HTTP", h.handler.HTTPGet.Path, err)
 		}
 	case h.handler.Sleep != nil:
-		if err := r.sleepHook(ctx, time.Duration(h.handler.Sleep.Seconds)*time.Second); err != nil {
+		if err := r.sleepHook(ctx, pod.Seconds(h.handler.Sleep.Seconds)); err != nil {
 			return failed("Sleep", h.handler.Sleep.Seconds, err)
 		}
 	default:
@@ -201,7 +201,7 @@ func hookPort(p intstr.IntOrString, c *v1.Container) (int, error) {
 		return int(p.IntVal), nil
 	}
 	for _, port := range c.Ports {
-		if port.Name == p.StrVal {
+		if port.Name == p.StrVal && port.ContainerPort > 0 && port.ContainerPort <= 65535 {
 			return int(port.ContainerPort), nil
 		}
 	}

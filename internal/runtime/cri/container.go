@@ -2,9 +2,10 @@ package cri
 
 import (
 	"context"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // CreateContainer creates a container in a sandbox.
@@ -22,7 +23,7 @@ func (c *Client) StartContainer(ctx context.Context, req *runtimeapi.StartContai
 // or is gone is not an error to runtimes. It may take as long as its timeout and
 // the request timeout together.
 func (c *Client) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
-	return call(ctx, seconds(req.GetTimeout())+c.timeout, c.runtime.StopContainer, req, "stop container", req.GetContainerId())
+	return call(ctx, pod.Seconds(req.GetTimeout())+c.timeout, c.runtime.StopContainer, req, "stop container", req.GetContainerId())
 }
 
 // RemoveContainer removes a container, by force if it runs. Removing one that is
@@ -56,7 +57,7 @@ func (c *Client) ReopenContainerLog(ctx context.Context, req *runtimeapi.ReopenC
 // after the timeout in the request, for which it gets the request timeout on
 // top. A timeout of zero means no limit but that of ctx.
 func (c *Client) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	limit := seconds(req.GetTimeout())
+	limit := pod.Seconds(req.GetTimeout())
 	if limit > 0 {
 		limit += c.timeout
 	}
@@ -76,7 +77,6 @@ func (c *Client) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*ru
 // CheckpointContainer writes a checkpoint of a running container to a file. It
 // may take as long as its timeout and the request timeout together.
 func (c *Client) CheckpointContainer(ctx context.Context, req *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
-	return call(ctx, seconds(req.GetTimeout())+c.timeout, c.runtime.CheckpointContainer, req, "checkpoint container", req.GetContainerId())
+	return call(ctx, pod.Seconds(req.GetTimeout())+c.timeout, c.runtime.CheckpointContainer, req, "checkpoint container", req.GetContainerId())
 }
 
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -105,13 +105,16 @@ func ToState(s runtimeapi.ContainerState) pod.State {
 	}
 }
 
+// maxAttempt is less than a status can show; one more must be possible.
+const maxAttempt = 1 << 30
+
 // attempt is the restart count: the annotation, or what the runtime was told
 // when the container was created.
 func attempt(s *runtimeapi.ContainerStatus) int {
-	if n, err := strconv.Atoi(s.GetAnnotations()[pod.AnnotationRestartCount]); err == nil && n >= 0 {
-		return n
+	if n, err := strconv.ParseUint(s.GetAnnotations()[pod.AnnotationRestartCount], 10, 30); err == nil {
+		return int(n)
 	}
-	return int(s.GetMetadata().GetAttempt())
+	return int(min(s.GetMetadata().GetAttempt(), maxAttempt))
 }
 
 // toTime reads nanoseconds, of which zero or less means never.

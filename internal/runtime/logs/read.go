@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"keelson/internal/pods/pod"
 )
 
 const (
@@ -46,7 +48,7 @@ type Options struct {
 // say it.
 func Since(seconds *int64, t time.Time, now time.Time) time.Time {
 	if seconds != nil {
-		return now.Add(-time.Duration(*seconds) * time.Second)
+		return now.Add(-pod.Seconds(*seconds))
 	}
 	return t
 }
