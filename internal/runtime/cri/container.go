@@ -79,4 +79,3 @@ func (c *Client) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*ru
 func (c *Client) CheckpointContainer(ctx context.Context, req *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
 	return call(ctx, pod.Seconds(req.GetTimeout())+c.timeout, c.runtime.CheckpointContainer, req, "checkpoint container", req.GetContainerId())
 }
-
