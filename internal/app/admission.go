@@ -6,29 +6,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/admission"
-	"keelson/internal/pods/podsync"
+	"keelson/internal/pods/allocation"
 )
 
 // admit judges a pod on its arrival.
-func (a *agent) admit(p *v1.Pod, active []*v1.Pod) *podsync.Rejection {
-	return a.admitOn(a.node.Node(), p, active)
+func (a *agent) admit(p *v1.Pod, others []*v1.Pod) *allocation.Rejection {
+	return a.admitOn(a.node.Node(), p, others)
 }
 
-func (a *agent) admitOn(node *v1.Node, p *v1.Pod, active []*v1.Pod) *podsync.Rejection {
+func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod) *allocation.Rejection {
 	if !admission.Admissible(p) {
 		return nil
 	}
-	rules := admission.Rules{AllowedUnsafeSysctls: a.cfg.Kubelet.AllowedUnsafeSysctls, PodLevelResources: a.cfg.Gates.Enabled("PodLevelResources")}
-	r := rules.Admit(admission.Input{Pod: p, Others: active, Node: node, Allocatable: a.node.Allocatable()})
+	r := a.rules.Admit(a.admissionInput(node, p, others))
 	if r == nil {
 		return nil
 	}
-	return &podsync.Rejection{Reason: r.Reason, Message: r.Message}
+	return &allocation.Rejection{Reason: r.Reason, Message: r.Message}
+}
+
+func (a *agent) admissionInput(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {
+	shown := *node // the API server may not have heard of this agent's features yet
+	shown.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
+	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.node.Allocatable(), Pressure: a.node.Pressures()}
 }
 
 // secondLook asks the API server for the node: its labels may have changed a
 // moment ago, and the scheduler may have known before the watch here did.
-func (a *agent) secondLook(ctx context.Context, r *podsync.Rejection) func(*v1.Pod, []*v1.Pod) *podsync.Rejection {
+func (a *agent) secondLook(ctx context.Context, r *allocation.Rejection) allocation.Judge {
 	if r.Reason != admission.ReasonNodeAffinity || a.api == nil {
 		return nil
 	}
@@ -37,5 +42,5 @@ func (a *agent) secondLook(ctx context.Context, r *podsync.Rejection) func(*v1.P
 		a.log.Warn("cannot read the node for a second look at a rejected pod", "err", err)
 		return nil
 	}
-	return func(p *v1.Pod, active []*v1.Pod) *podsync.Rejection { return a.admitOn(node, p, active) }
+	return func(p *v1.Pod, others []*v1.Pod) *allocation.Rejection { return a.admitOn(node, p, others) }
 }

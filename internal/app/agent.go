@@ -20,6 +20,8 @@ import (
 	"keelson/internal/node/apiclient"
 	"keelson/internal/node/node"
 	"keelson/internal/node/server"
+	"keelson/internal/pods/admission"
+	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/desired"
 	"keelson/internal/pods/observed"
 	"keelson/internal/pods/pod"
@@ -62,22 +64,24 @@ type agent struct {
 	services *services       // nil: standalone
 	classes  *runtimeClasses // nil: standalone
 
-	desired  *desired.Store
-	observed *observed.Cache
-	objects  *object.Store
-	tokens   *object.Tokens
-	volumes  *volume.Manager
-	lasting  *persistent.Volumes
-	images   images
-	imageGC  *gc.Collector
-	pulls    *record.Store   // nil: what is on the node is for all its pods
-	rotator  *rotate.Rotator // nil: logs may grow
-	users    *userns.Allocator
-	runner   *container.Runner
-	prober   *probe.Prober
-	statuses *status.Writer
-	syncer   *podsync.Syncer
-	server   *server.Server
+	desired    *desired.Store
+	observed   *observed.Cache
+	objects    *object.Store
+	tokens     *object.Tokens
+	volumes    *volume.Manager
+	lasting    *persistent.Volumes
+	images     images
+	imageGC    *gc.Collector
+	pulls      *record.Store   // nil: what is on the node is for all its pods
+	rotator    *rotate.Rotator // nil: logs may grow
+	users      *userns.Allocator
+	runner     *container.Runner
+	prober     *probe.Prober
+	statuses   *status.Writer
+	rules      admission.Rules
+	allocation *allocation.Ledger
+	syncer     *podsync.Syncer
+	server     *server.Server
 }
 
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
@@ -136,6 +140,7 @@ func (a *agent) start(g *group) {
 		g.start("runtime classes", a.classes.Run)
 	}
 	g.start("statuses", a.statuses.Run)
+	g.start("allocation", a.allocation.Run) // writes what the parts below grant
 	g.start("objects", a.objects.Run)
 	g.start("persistent volumes", a.lasting.Run)
 	g.start("volumes", a.volumes.Run)
@@ -196,6 +201,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		uids = append(uids, left...)
 	}
 	a.syncer.Adopt(uids)
+	a.allocation.Prune(a.syncer.Knows)
 	<-ctx.Done()
 	return nil
 }
@@ -315,10 +321,11 @@ func (a *agent) buildNode(context.Context) error {
 		Version:      a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
 		UpdateEvery: k.NodeStatusUpdateFrequency.Duration, ReportEvery: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Register: *k.RegisterNode,
-		Checks:       []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
-		OnNetwork:    func() { a.syncer.WakeAll() },
-		OnChange:     a.nodeChanged,
-		VolumesInUse: func() []v1.UniqueVolumeName { return a.lasting.InUse() },
+		Checks:           []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
+		DeclaredFeatures: a.declaredFeatures,
+		OnNetwork:        func() { a.syncer.WakeAll() },
+		OnChange:         a.nodeChanged,
+		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/node/apiclient"
+	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
@@ -91,14 +92,38 @@ func (c *cgroups) removePod(ctx context.Context, uid types.UID) error {
 	return c.count(uid, nil)
 }
 
+// Size is how much the pod's cgroup allows, and how much p asks it to. Without
+// cgroups per pod there is nothing to write.
+func (c *cgroups) Size(p *v1.Pod) (now, next allocation.Size, err error) {
+	if c.tree == nil {
+		return now, next, nil
+	}
+	n, x, err := c.tree.Size(p)
+	return allocation.Size(n), allocation.Size(x), err
+}
+
+// Resize writes one value of the pod's cgroup, and what the burstable pods are
+// worth with it.
+func (c *cgroups) Resize(p *v1.Pod, res v1.ResourceName, limit bool) error {
+	if err := c.tree.Resize(p, res, limit); err != nil {
+		return err
+	}
+	if res == v1.ResourceCPU && !limit {
+		return c.count(p.UID, p)
+	}
+	return nil
+}
+
+func (c *cgroups) MemoryUsage(p *v1.Pod) (int64, error) { return c.tree.MemoryUsage(p) }
+
 // count takes a pod into the account of burstable pods, or out of it.
 func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, had := c.burstable[uid]
+	old, had := c.burstable[uid]
 	has := p != nil && pod.QOS(p) == v1.PodQOSBurstable
 	switch {
-	case has == had:
+	case has == had && (!has || cgroup.BurstableCPU([]*v1.Pod{old}) == cgroup.BurstableCPU([]*v1.Pod{p})):
 		return nil
 	case has:
 		c.burstable[uid] = p

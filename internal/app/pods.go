@@ -58,11 +58,12 @@ func (a *agent) buildPods(ctx context.Context) error {
 		writer.API = statusAPI{a.api.Pods}
 	}
 	a.statuses = status.NewWriter(writer)
+	a.buildAllocation()
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
-		Admit: a.admit, SecondLook: a.secondLook, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Allocation: a.allocation, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),

@@ -47,6 +47,7 @@ var layers = map[string]Layer{
 	"internal/pods/desired":       Subsystem,
 	"internal/pods/observed":      Subsystem,
 	"internal/pods/admission":     Subsystem,
+	"internal/pods/allocation":    Subsystem,
 	"internal/pods/probe":         Subsystem,
 	"internal/pods/status":        Subsystem,
 	"internal/runtime/container":  Subsystem,

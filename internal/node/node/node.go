@@ -87,8 +87,9 @@ type Config struct {
 	Version          string
 	Port             int32
 	MaxImages        int
-	DeclaredFeatures []string // optional
-	CgroupV1         bool     // the machine has cgroup v1: say that it is on its way out
+	// DeclaredFeatures are what the node can do of what schedulers ask after. Optional.
+	DeclaredFeatures func(cri.Status) []string
+	CgroupV1         bool // the machine has cgroup v1: say that it is on its way out
 
 	UpdateEvery   time.Duration // how often the status is computed
 	ReportEvery   time.Duration // how often it is sent without news
@@ -258,6 +259,19 @@ func (n *Node) Runtime() cri.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.health.Status
+}
+
+// Pressures are those that the node is under, by the status last computed.
+func (n *Node) Pressures() []v1.NodeConditionType {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var on []v1.NodeConditionType
+	for _, kind := range []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure} {
+		if condition(n.status, kind).Status == v1.ConditionTrue {
+			on = append(on, kind)
+		}
+	}
+	return on
 }
 
 // Ready reports whether the node is ready by the status last computed, and why

@@ -136,7 +136,7 @@ func (n *Node) compute(ctx context.Context, prev v1.NodeStatus) (v1.NodeStatus, 
 		MaxImages:        n.cfg.MaxImages,
 		Version:          n.cfg.Version,
 		Port:             n.cfg.Port,
-		DeclaredFeatures: n.cfg.DeclaredFeatures,
+		DeclaredFeatures: n.declared(),
 	}
 	if n.cfg.Devices != nil {
 		in.Devices = n.cfg.Devices()
@@ -234,4 +234,12 @@ func (n *Node) tellPodCIDR(ctx context.Context, known *v1.Node) {
 // apart.
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*updateJitter*float64(d))
+}
+
+// declared are the features that the node shows for schedulers to see.
+func (n *Node) declared() []string {
+	if n.cfg.DeclaredFeatures == nil {
+		return nil
+	}
+	return n.cfg.DeclaredFeatures(n.Runtime())
 }

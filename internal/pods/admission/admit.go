@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,10 @@ type Rules struct {
 	// Version is the node's, whose declared features are compared; nil leaves
 	// that check out.
 	Version *utilversion.Version
+	// AppArmor is nil if the host can enforce profiles, and else says why not.
+	AppArmor error
+	// Managers ask those who hand out CPUs, memory, devices and claims. Optional.
+	Managers func(*v1.Pod) *Rejection
 }
 
 // Input is everything a judgement goes by.
@@ -41,6 +46,10 @@ type Input struct {
 	Others      []*v1.Pod
 	Node        *v1.Node // nil when the node is not known
 	Allocatable v1.ResourceList
+	// Pressure are the pressures that the node is under.
+	Pressure []v1.NodeConditionType
+	// Leaving says that the node is shutting down.
+	Leaving bool
 }
 
 // Admissible reports whether the pod wants to be judged: it has not ended, and
@@ -49,15 +58,54 @@ func Admissible(p *v1.Pod) bool { return !pod.IsTerminal(p) && p.DeletionTimesta
 
 // Admit judges a pod; nil admits it.
 func (r Rules) Admit(in Input) *Rejection {
-	for _, check := range []func(Input) *Rejection{
-		r.sysctls, nodeInfo, podOS, supplementalGroups, resources,
-		affinity, nodeName, nodePorts, taints, r.podResources, r.features,
-	} {
+	checks := []func(Input) *Rejection{
+		pressure, r.sysctls, r.managers, nodeInfo, podOS, supplementalGroups, resources,
+		affinity, nodeName, nodePorts, taints, r.appArmor, r.podResources, r.features, shutdown,
+	}
+	if pod.IsCritical(in.Pod) {
+		// What others have can be taken from them; all else has to be right first.
+		checks = append(slices.Delete(checks, 6, 7), resources)
+	}
+	for _, check := range checks {
 		if no := check(in); no != nil {
 			return no
 		}
 	}
 	return nil
+}
+
+// pressure keeps pods away from a node that has to end some. Short memory is no
+// reason against pods that ask for a share of it, nor against those that say that
+// they can live with it.
+func pressure(in Input) *Rejection {
+	if len(in.Pressure) == 0 || pod.IsCritical(in.Pod) {
+		return nil
+	}
+	if len(in.Pressure) == 1 && in.Pressure[0] == v1.NodeMemoryPressure {
+		taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+		if pod.QOS(in.Pod) != v1.PodQOSBestEffort || tolerates(in.Pod, taint) {
+			return nil
+		}
+	}
+	return &Rejection{ReasonEvicted, fmt.Sprintf("The node had condition: %v. ", in.Pressure)}
+}
+
+func tolerates(p *v1.Pod, taint v1.Taint) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t v1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, false) })
+}
+
+func (r Rules) managers(in Input) *Rejection {
+	if r.Managers == nil {
+		return nil
+	}
+	return r.Managers(in.Pod)
+}
+
+func shutdown(in Input) *Rejection {
+	if !in.Leaving {
+		return nil
+	}
+	return &Rejection{ReasonShutdown, saysShutdown}
 }
 
 func nodeInfo(in Input) *Rejection {

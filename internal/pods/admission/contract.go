@@ -14,7 +14,10 @@ const (
 	ReasonTaint              = "TaintToleration"
 	ReasonPodResources       = "PodLevelResourcesNotSupported"
 	ReasonFeature            = "PodFeatureUnsupported"
-	reasonOutOf              = "OutOf"
+	ReasonEvicted            = "Evicted"
+	ReasonAppArmor           = "AppArmor"
+	ReasonShutdown           = "NodeShutdown"
+	ReasonOutOf              = "OutOf"
 )
 
 // MessagePrefix stands before the detail in the status message of a rejected pod.
@@ -25,6 +28,7 @@ const (
 	saysNodeName     = "node(s) didn't match the requested node name"
 	saysNodeAffinity = "node(s) didn't match Pod's node affinity/selector"
 	saysNodePorts    = "node(s) didn't have free ports for the requested pod ports"
+	saysShutdown     = "Pod was rejected as the node is shutting down."
 	saysTaint        = "node(s) had taints that the pod didn't tolerate"
 )
 

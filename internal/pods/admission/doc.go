@@ -9,5 +9,8 @@
 // one answer worth asking twice is [ReasonNodeAffinity]: the node's labels may
 // have changed a moment ago, so ask again with a node read anew.
 //
+// A critical pod that is refused for resources alone may have others end for it:
+// [Rules.Preempt] names them.
+//
 // Pods that have ended ([Admissible]) are not judged at all.
 package admission

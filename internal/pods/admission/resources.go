@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +14,31 @@ import (
 // resources checks that what the pod asks for is left on the node: room for one
 // more pod, then CPU, memory and ephemeral storage, then the rest by name.
 func resources(in Input) *Rejection {
+	for l := range lacks(in) {
+		return outOf(l.name, l.asked, l.used, l.capacity)
+	}
+	return nil
+}
+
+// lack is a resource of which too little is left.
+type lack struct {
+	name                  v1.ResourceName
+	asked, used, capacity int64
+}
+
+// missing is how much of it others would have to give back.
+func (l lack) missing() int64 { return l.asked - (l.capacity - l.used) }
+
+// lacks are what there is too little of, in the order in which it is told.
+func lacks(in Input) iter.Seq[lack] {
+	return func(yield func(lack) bool) { eachLack(in, yield) }
+}
+
+func eachLack(in Input, yield func(lack) bool) {
 	if capacity := in.Allocatable.Pods().Value(); int64(len(in.Others))+1 > capacity {
-		return outOf(v1.ResourcePods, 1, int64(len(in.Others)), capacity)
+		if !yield(lack{v1.ResourcePods, 1, int64(len(in.Others)), capacity}) {
+			return
+		}
 	}
 	asked := requests(in.Pod)
 	used := map[v1.ResourceName]int64{}
@@ -30,10 +54,11 @@ func resources(in Input) *Rejection {
 		}
 		capacity := amount(name, have.MilliValue, have.Value)
 		if asked[name] > 0 && asked[name] > capacity-used[name] {
-			return outOf(name, asked[name], used[name], capacity)
+			if !yield(lack{name, asked[name], used[name], capacity}) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // requests are what a pod takes up: CPU in thousandths, the rest in whole units.
@@ -67,7 +92,7 @@ func isExtended(name v1.ResourceName) bool {
 
 func outOf(name v1.ResourceName, asked, used, capacity int64) *Rejection {
 	return &Rejection{
-		Reason:  reasonOutOf + string(name),
+		Reason:  ReasonOutOf + string(name),
 		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, asked, used, capacity),
 	}
 }

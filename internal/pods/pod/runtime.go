@@ -68,6 +68,10 @@ type Container struct {
 	Resources   *v1.ResourceRequirements // as the runtime has them in force; nil when it does not tell
 	User        *v1.ContainerUser        // nil when the runtime does not tell
 	StopSignal  *v1.Signal               // nil when the runtime does not tell
+
+	// Recalled says that it was stopped in order to be started anew: how it ended
+	// says nothing of its work. The runtime does not tell; who stopped it does.
+	Recalled bool
 }
 
 // Latest is the newest instance of the named container.

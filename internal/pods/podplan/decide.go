@@ -282,6 +282,8 @@ func (d *decision) keep(kind pod.Kind, spec *v1.Container, c pod.Container) bool
 	switch {
 	case kind != pod.Init && c.Hash != pod.Hash(spec):
 		d.stop(c, in.Now.Add(pod.Grace(in.Pod)), CauseSpecChanged, "the image in the specification changed")
+	case in.Resize[spec.Name]:
+		d.stop(c, in.Now.Add(pod.Grace(in.Pod)), CauseResize, "its new resources need a restart")
 	case probe.StartupFailed:
 		d.stop(c, in.Now.Add(probeGrace(in.Pod, spec.StartupProbe)), CauseStartup, "startup probe failed")
 	case probe.LivenessFailed:
@@ -303,7 +305,7 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	if _, busy := in.Busy[spec.Name]; busy {
 		return // the back-off is that of the instance that is being started
 	}
-	if until := in.Backoff[spec.Name].Until(c.FinishedAt, cmp.Or(in.Limits, DefaultBackoff)); in.Now.Before(until) {
+	if until := in.Backoff[spec.Name].Until(c.FinishedAt, cmp.Or(in.Limits, DefaultBackoff)); in.Now.Before(until) && !c.Recalled {
 		if d.plan.Held == nil {
 			d.plan.Held = map[string]time.Time{}
 		}
@@ -327,6 +329,10 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		return
 	}
 	d.prune(spec.Name)
+	if d.in.Resizing {
+		d.plan.waitFor("resize")
+		return
+	}
 	attempt := d.attempt(spec.Name)
 	if d.image(spec.Name, attempt) {
 		if !d.starting {

@@ -29,7 +29,12 @@ type Input struct {
 	Limits       BackoffLimits        // of it; zero is DefaultBackoff
 	RetryAt      map[string]time.Time // after a failed step: its target is not tried before
 	Announced    map[string]bool      // containers that were told that they will be stopped, by ID
-	LogAttempts  map[string]int       // next attempt by the log files on disk, for containers the runtime has forgotten
+	// Resize names running containers that take the resources they were granted by a
+	// restart alone. While Resizing, the pod is not ready to take them yet: nothing
+	// starts.
+	Resize      map[string]bool
+	Resizing    bool
+	LogAttempts map[string]int // next attempt by the log files on disk, for containers the runtime has forgotten
 }
 
 // Going says that a pod is to end and how much time its containers have.
@@ -89,6 +94,7 @@ const (
 	CauseLiveness       Cause = "failed liveness probe"
 	CauseStartup        Cause = "failed startup probe"
 	CauseUnknownState   Cause = "in an unknown state"
+	CauseResize         Cause = "resize requires restart"
 )
 
 // Step is one thing to do now.

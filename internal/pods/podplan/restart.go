@@ -15,6 +15,9 @@ func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) boo
 	if kind == pod.Ephemeral {
 		return false
 	}
+	if c.Recalled {
+		return true
+	}
 	for _, r := range spec.RestartPolicyRules {
 		if ruleMatches(r, c.ExitCode) {
 			return r.Action == v1.ContainerRestartRuleActionRestart
@@ -39,7 +42,7 @@ func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) boo
 // Succeeded reports whether an exited container did its work. An init container
 // that was killed for memory has not, whatever exit code its shell gave.
 func Succeeded(kind pod.Kind, c pod.Container) bool {
-	return c.ExitCode == 0 && !(kind == pod.Init && c.Reason == "OOMKilled")
+	return c.ExitCode == 0 && !c.Recalled && !(kind == pod.Init && c.Reason == "OOMKilled")
 }
 
 func ruleMatches(r v1.ContainerRestartRule, code int32) bool {

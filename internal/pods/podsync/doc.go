@@ -21,6 +21,5 @@
 //
 // Locks: Syncer.mu guards the table of workers and the full names; worker.mu
 // guards what tasks and the worker's turn share. Neither is held over a call
-// that leaves the package, but for the judgement of a pod's admission, which is
-// pure and has to see the pods admitted before.
+// that leaves the package.
 package podsync

@@ -118,10 +118,10 @@ func (s *Syncer) tally() (active map[string]int, working map[place]int) {
 	for _, w := range s.workers {
 		workers = append(workers, w)
 	}
-	for _, p := range s.admitted {
+	s.mu.Unlock()
+	for _, p := range s.cfg.Allocation.Account() {
 		active[staticLabel(p)]++
 	}
-	s.mu.Unlock()
 	for _, w := range workers {
 		w.mu.Lock()
 		at := w.place

@@ -27,17 +27,28 @@ func (f fakeDesired) Get(uid types.UID) (spec, mirror *v1.Pod, known bool) {
 func (f fakeDesired) UIDs() []types.UID { return slices.Collect(maps.Keys(f)) }
 func (f fakeDesired) Ready() bool       { return true }
 
+// fakeAllocation counts the pods it was given.
+type fakeAllocation struct {
+	Allocation
+	pods []*v1.Pod
+}
+
+func (f *fakeAllocation) Account() []*v1.Pod { return f.pods }
+
 // measured is a syncer whose turns are only measured.
 type measured struct {
 	*Syncer
 	t       *testing.T
 	now     time.Time
 	desired fakeDesired
+
+	admitted *fakeAllocation
 }
 
 func newMeasured(t *testing.T) *measured {
 	m := &measured{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), desired: fakeDesired{}}
-	m.Syncer = New(Config{Desired: m.desired, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }})
+	m.admitted = &fakeAllocation{}
+	m.Syncer = New(Config{Desired: m.desired, Allocation: m.admitted, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }})
 	return m
 }
 
@@ -69,7 +80,7 @@ func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
 	web.Spec.EphemeralContainers = []v1.EphemeralContainer{{}}
 	m.desired["web"] = struct{ spec, mirror *v1.Pod }{spec: web}
 	m.desired["static"] = struct{ spec, mirror *v1.Pod }{static, &v1.Pod{}}
-	m.admitted["web"], m.admitted["static"] = web, static
+	m.admitted.pods = []*v1.Pod{web, static}
 
 	have := pod.Runtime{Containers: []pod.Container{{ID: "x", Name: "a"}}}
 	m.worker("web", web).measure(m.now, pod.Runtime{}, false)

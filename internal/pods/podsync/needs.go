@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
@@ -54,6 +55,9 @@ type Containers interface {
 	AnnounceStop(ctx context.Context, s container.Stop)
 	StopContainer(ctx context.Context, s container.Stop) error
 	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
+	// UpdateResources gives a running container what p says it may use.
+	UpdateResources(ctx context.Context, p *v1.Pod, name, id string) error
+	MemoryUsage(ctx context.Context, id string) (int64, error)
 	// LinkLogs completes the names of logs of containers that an earlier agent
 	// started; it is a look at the disk.
 	LinkLogs(have pod.Runtime) error
@@ -100,6 +104,11 @@ type Objects interface {
 type Cgroups interface {
 	EnsurePod(ctx context.Context, p *v1.Pod) error
 	RemovePod(ctx context.Context, uid types.UID) error
+	// Size is what the pod's cgroup allows, and what p asks it to.
+	Size(p *v1.Pod) (now, next allocation.Size, err error)
+	// Resize writes the limit of one resource, or its weight, as p asks.
+	Resize(p *v1.Pod, res v1.ResourceName, limit bool) error
+	MemoryUsage(*v1.Pod) (int64, error)
 }
 
 // Probes runs the probes of running containers. The pod is woken when a result
@@ -117,10 +126,28 @@ type Status interface {
 	Forget(types.UID)
 }
 
-// Rejection says why a pod may not run on this node.
-type Rejection struct {
-	Reason  string
-	Message string
+// Allocation grants pods their share of the node. A pod is woken when what it was
+// granted, or what is shown of its resizes, changes.
+type Allocation interface {
+	// Admit judges a pod on its arrival; running says that an earlier agent has
+	// admitted it. It may block, for this pod alone.
+	Admit(ctx context.Context, p *v1.Pod, running bool) allocation.Verdict
+	// Consider is the pod with what it was granted in place of what it wants.
+	Consider(*v1.Pod) *v1.Pod
+	// Gap is what the running containers lack of what p names, and Progress tells
+	// whether there was any, and Tried how an attempt to close it went.
+	Gap(p *v1.Pod, have pod.Runtime) allocation.Gap
+	Progress(p *v1.Pod, open bool)
+	Tried(p *v1.Pod, took time.Duration, failed error)
+	Failing(types.UID) bool
+	// Enforced and EnforcedPod note what is in force, and InForce tells.
+	Enforced(p *v1.Pod, container string, r v1.ResourceRequirements)
+	EnforcedPod(*v1.Pod)
+	InForce(*v1.Pod) *v1.Pod
+	Conditions(types.UID) []v1.PodCondition
+	Account() []*v1.Pod
+	Vacate(types.UID)
+	Forget(types.UID)
 }
 
 // Dirs makes and removes a pod's own directories.

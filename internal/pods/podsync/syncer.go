@@ -13,6 +13,7 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
+	"keelson/internal/pods/status"
 )
 
 // Config holds what a Syncer is built from. Every field is required.
@@ -26,13 +27,7 @@ type Config struct {
 	Cgroups    Cgroups
 	Probes     Probes
 	Status     Status
-	// Admit judges whether a pod may run beside those that take up the node's
-	// resources. It must not block.
-	Admit func(p *v1.Pod, active []*v1.Pod) *Rejection
-	// SecondLook reads anew what a rejection may be wrong about, and returns a
-	// judge who knows it; nil when the rejection stands. It may block: only the
-	// pod in question waits.
-	SecondLook func(ctx context.Context, r *Rejection) func(p *v1.Pod, active []*v1.Pod) *Rejection
+	Allocation Allocation
 	Backoff    podplan.BackoffLimits // of containers that crash
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error
@@ -61,14 +56,13 @@ type Syncer struct {
 	workers map[types.UID]*worker
 	// holders are the pods that run, or may run, under each full name; only the
 	// first may, the others wait for their turn in order of arrival.
-	holders  map[string][]types.UID
-	admitted map[types.UID]*v1.Pod // pods that take up the node's resources
-	group    sync.WaitGroup
+	holders map[string][]types.UID
+	group   sync.WaitGroup
 }
 
 // New makes a Syncer. Nothing happens before Run.
 func New(cfg Config) *Syncer {
-	return &Syncer{cfg: cfg, metrics: newMetrics(), workers: map[types.UID]*worker{}, holders: map[string][]types.UID{}, admitted: map[types.UID]*v1.Pod{}}
+	return &Syncer{cfg: cfg, metrics: newMetrics(), workers: map[types.UID]*worker{}, holders: map[string][]types.UID{}}
 }
 
 // Run wakes every known pod once and then serves wake-ups until ctx ends. It
@@ -167,13 +161,36 @@ func (s *Syncer) leave(w *worker) bool {
 		return false
 	}
 	delete(s.workers, w.uid)
-	delete(s.admitted, w.uid)
 	s.mu.Unlock()
 	if spec, _, again := s.cfg.Desired.Get(w.uid); again {
 		s.metrics.restarted.WithLabelValues(staticLabel(spec)).Inc()
 		s.Wake(w.uid)
 	}
 	return true
+}
+
+// Preempt ends the pod so that another one can run. It has its own grace period.
+func (s *Syncer) Preempt(uid types.UID, grace time.Duration, reason, message, disruption string) {
+	s.mu.Lock()
+	w, ok := s.workers[uid]
+	s.mu.Unlock()
+	if !ok {
+		return
+	}
+	w.end(s.cfg.Now(), grace, &status.Override{Phase: v1.PodFailed, Reason: reason, Message: message,
+		Disruption: "TerminationByKubelet", DisruptionMessage: disruption}, "preempted")
+	w.poke()
+}
+
+// MayClaim reports whether the pod could run now as far as its full name goes.
+func (s *Syncer) MayClaim(p *v1.Pod) bool {
+	if !pod.IsStatic(p) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := s.holders[pod.FullName(p)]
+	return len(line) == 0 || line[0] == p.UID
 }
 
 // claim asks for the full name and reports whether the pod may run under it.
@@ -227,45 +244,4 @@ func (s *Syncer) release(name string, uid types.UID) {
 		s.Wake(next)
 	}
 	s.cfg.OnNameFree()
-}
-
-// admit decides once whether the pod may run here. Admissions happen one after
-// another, each seeing the pods admitted before it.
-func (s *Syncer) admit(ctx context.Context, p *v1.Pod, running bool) *Rejection {
-	if running {
-		return s.judge(p, func(*v1.Pod, []*v1.Pod) *Rejection { return nil })
-	}
-	r := s.judge(p, s.cfg.Admit)
-	if r == nil {
-		return nil
-	}
-	if again := s.cfg.SecondLook(ctx, r); again != nil {
-		return s.judge(p, again)
-	}
-	return r
-}
-
-// judge takes the pod into the account of the node's resources unless the judge
-// refuses it.
-func (s *Syncer) judge(p *v1.Pod, judge func(*v1.Pod, []*v1.Pod) *Rejection) *Rejection {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	active := make([]*v1.Pod, 0, len(s.admitted))
-	for _, other := range s.admitted {
-		if other.UID != p.UID {
-			active = append(active, other)
-		}
-	}
-	if r := judge(p, active); r != nil {
-		return r
-	}
-	s.admitted[p.UID] = p
-	return nil
-}
-
-// vacate takes an ended pod out of the account of the node's resources.
-func (s *Syncer) vacate(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.admitted, uid)
 }

@@ -91,7 +91,7 @@ func (w *worker) see(ctx context.Context, effect pod.Effect, failed error) error
 }
 
 func actsOnRuntime(v podplan.Verb) bool {
-	return v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop
+	return v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
 }
 
 // callOffStarts cancels what would bring more of the pod to life. A runtime that
@@ -206,6 +206,11 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id 
 	if err := cfg.Cgroups.EnsurePod(ctx, spec); err != nil {
 		return fail(pod.EventFailedCreateContainer, "unable to ensure pod container exists", err)
 	}
+	if attempt == 0 { // nothing was there before: it has what spec names
+		w.mu.Lock()
+		w.sized = spec
+		w.mu.Unlock()
+	}
 	if id, err = cfg.Containers.RunSandbox(ctx, spec, uint32(attempt)); err != nil {
 		return fail(pod.EventFailedCreateSandbox, "Failed to create pod sandbox", err)
 	}
@@ -222,7 +227,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	}
 	start := container.Start{Pod: p, Kind: kind, Container: spec, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
 		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(p, name, have)}
-	if _, again := podplan.Instance(p, have, name); again {
+	if last, again := podplan.Instance(p, have, name); again && !last.Recalled {
 		w.mu.Lock()
 		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), w.s.cfg.Backoff)
 		w.mu.Unlock()
@@ -240,6 +245,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if failure == nil {
+			w.s.cfg.Allocation.Enforced(p, name, spec.Resources)
 			delete(w.waiting, name)
 			return pod.Effect{Sandbox: sandbox.ID, Container: id, State: pod.StateRunning}, nil
 		}
@@ -279,7 +285,11 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 	}
 	switch step.Cause {
 	case podplan.CauseSpecChanged:
+		w.recall(c.ID)
 		stop.Message = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
+	case podplan.CauseResize:
+		w.recall(c.ID)
+		stop.Message = fmt.Sprintf("Container %s %s", c.Name, step.Cause)
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
 	}

@@ -31,7 +31,7 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 		return false
 	}
 	cfg.Objects.Unregister(w.uid)
-	w.s.vacate(w.uid)
+	cfg.Allocation.Vacate(w.uid)
 	w.mu.Lock()
 	gone := w.cgroupGone
 	w.mu.Unlock()

@@ -39,6 +39,8 @@ type worker struct {
 	started     time.Time // when the pod's life on this node began; status.startTime
 	images      map[string]imageFact
 	held        map[string]time.Time // containers whose back-off was announced, and until when
+	resized     *v1.Pod              // whose resources were last to be put in force
+	desired     *v1.Pod              // as its source has it; spec differs by what was granted
 	networkSaid bool
 	volumeErr   string
 	times       times
@@ -55,6 +57,8 @@ type worker struct {
 	cgroupGone bool
 	place      place // as metrics show it
 	dirsGone   bool
+	recalled   map[string]bool // containers that were stopped to be started anew, by ID
+	sized      *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
 }
 
 type imageFact struct {
@@ -126,7 +130,8 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		// A pod that comes back has to wait for its first life to end.
 		known = false
 	case known:
-		w.learn(spec)
+		w.desired = spec
+		w.learn(cfg.Allocation.Consider(spec))
 		w.mirror = mirror
 	case !cfg.Desired.Ready():
 		return time.Time{}, false // its source may not have spoken yet
@@ -144,6 +149,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		return time.Time{}, false
 	}
 	have.UID = w.uid
+	have = w.markRecalled(have)
 	w.adopted = w.adopted || w.spec == nil && !have.Empty()
 	switch {
 	case w.spec == nil && have.Empty() && !w.adopted:
@@ -157,9 +163,16 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.begin(now, have)
 	}
 	w.takeUp(have)
-	next = w.judge(ctx, now, have)
+	next, waits := w.judge(ctx, now, have)
 	w.callOffStarts()
+	if waits {
+		w.publish(have, busy, false)
+		return next, false
+	}
 	in := w.input(now, have, busy)
+	gap := w.gap(have, busy)
+	in.Resize = gap.restarts()
+	in.Resizing = gap.holds
 	plan := podplan.Decide(in)
 	if w.askImages(&plan) {
 		in.Images = w.imageFacts()
@@ -168,6 +181,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	w.announce(now, plan)
 	w.do(ctx, tasks, plan, have)
+	w.resize(ctx, tasks, gap)
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
 	w.publish(have, busy, finished)
 	w.measure(now, have, plan.Stopped)
@@ -218,24 +232,42 @@ func (w *worker) takeUp(have pod.Runtime) {
 	}
 }
 
-// judge finds out whether the pod is to end, and when that has to be asked again.
-func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time) {
-	p := w.spec
-	if p == nil {
-		return time.Time{}
+// judge finds out whether the pod is to end, and when that has to be asked again;
+// or that it waits for others to end.
+func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time, waits bool) {
+	if w.spec == nil {
+		return time.Time{}, false
 	}
+	if next, stays := w.judgeWish(now); !stays {
+		return next, false
+	}
+	if waits := w.admitOnce(ctx, now, have); waits {
+		return time.Time{}, true
+	}
+	return w.judgeLife(now, have), false
+}
+
+// judgeWish ends a pod that nobody wants any more. It reports whether the pod is
+// wanted.
+func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
+	p := w.spec
 	switch {
 	case !w.known:
 		w.end(now, pod.Grace(p), nil, "gone from its source")
-		return time.Time{}
+		return time.Time{}, false
 	case p.DeletionTimestamp != nil && !pod.IsMirror(p):
 		w.end(now, pod.Grace(p), nil, "deleted")
-		return time.Time{}
+		return time.Time{}, false
 	case pod.IsTerminal(p) && !pod.IsStatic(p):
 		w.end(now, pod.Grace(p), nil, "its stored phase is "+string(p.Status.Phase))
-		return time.Time{}
+		return time.Time{}, false
 	}
-	w.admitOnce(ctx, now, have)
+	return time.Time{}, true
+}
+
+// judgeLife ends a pod that is done, or over its time.
+func (w *worker) judgeLife(now time.Time, have pod.Runtime) (next time.Time) {
+	p := w.spec
 	if podplan.Done(p, have) {
 		w.end(now, pod.Grace(p), nil, "done")
 		return time.Time{}
@@ -255,23 +287,27 @@ func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (ne
 }
 
 // admitOnce lets the pod be judged on its arrival. A pod whose containers are
-// there already was admitted by an earlier agent.
-func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) {
+// there already was admitted by an earlier agent. It reports whether the pod has to
+// wait for others to end.
+func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) (waits bool) {
 	if w.admitted || w.rejected {
-		return
+		return false
 	}
-	r := w.s.admit(ctx, w.spec, !have.Empty())
+	v := w.s.cfg.Allocation.Admit(ctx, w.desired, !have.Empty())
 	if ctx.Err() != nil {
-		return // the next agent judges
+		return true // the next agent judges
 	}
+	w.learn(w.s.cfg.Allocation.Consider(w.desired))
+	r := v.Rejection
 	if r == nil {
-		w.admitted = true
-		return
+		w.admitted = !v.Waits
+		return v.Waits
 	}
 	w.rejected = true
 	message := "Pod was rejected: " + r.Message
 	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, r.Reason, r.Message)
 	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message}, "rejected")
+	return false
 }
 
 // end makes the pod go, or shortens the time it has left. It reports whether
@@ -518,6 +554,10 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 			}
 		}
 	}
+	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
+		f.InForce = force
+	}
+	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
 	w.mu.Lock()
 	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
 	w.mu.Unlock()
@@ -530,6 +570,7 @@ func (w *worker) forget() {
 	cfg.Probes.Forget(w.uid)
 	cfg.Images.Forget(w.uid)
 	cfg.Status.Forget(w.uid)
+	cfg.Allocation.Forget(w.uid)
 	if w.spec == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 // somebody else and are never touched.
 var owned = []v1.PodConditionType{
 	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
+	v1.PodResizePending, v1.PodResizeInProgress,
 }
 
 type verdict struct {
@@ -41,10 +43,18 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	set(v1.ContainersReady, containersReady)
 	set(v1.PodScheduled, yes)
 	if o := f.Override; o != nil && o.Disruption != "" {
-		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, o.Message})
+		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})
+	}
+	for _, c := range f.Resize {
+		set(c.Type, verdict{c.Status, c.Reason, c.Message})
+		last := &st.Conditions[len(st.Conditions)-1]
+		last.ObservedGeneration = c.ObservedGeneration
+		if old := find(prev.Conditions, c.Type); old == nil && !c.LastTransitionTime.IsZero() {
+			last.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Truncate(time.Second))
+		}
 	}
 	for _, c := range f.stored().Conditions {
-		if find(st.Conditions, c.Type) == nil {
+		if find(st.Conditions, c.Type) == nil && c.Type != v1.PodResizePending && c.Type != v1.PodResizeInProgress {
 			st.Conditions = append(st.Conditions, c)
 		}
 	}

@@ -35,6 +35,9 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: ptr.To(false)}
 	if kind != pod.Ephemeral {
 		cs.Resources = spec.Resources.DeepCopy()
+		if c, ok := f.Have.Latest(spec.Name); ok && c.State == pod.StateRunning {
+			cs.Resources = inForce(f, spec, c)
+		}
 		if len(spec.Resources.Requests) > 0 {
 			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
 		}

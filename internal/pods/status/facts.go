@@ -21,10 +21,15 @@ type Facts struct {
 
 	// Override is a verdict that no container's end tells of; nil for none.
 	Override *Override
-	Waiting  map[string]Waiting // failed starts, by container name
-	Probes   map[string]Probe   // by container ID
-	PodIPs   []string           // primary first
-	HostIPs  []string           // primary first
+	// InForce is the pod with the resources that its containers have in force, where
+	// Pod has those that it was granted; nil: they are the same.
+	InForce *v1.Pod
+	// Resize are conditions that tell how the pod's resizes stand.
+	Resize  []v1.PodCondition
+	Waiting map[string]Waiting // failed starts, by container name
+	Probes  map[string]Probe   // by container ID
+	PodIPs  []string           // primary first
+	HostIPs []string           // primary first
 }
 
 // object is the API object that shows the pod; nil for a static pod that the API
@@ -32,6 +37,14 @@ type Facts struct {
 func (f Facts) object() *v1.Pod {
 	if pod.IsStatic(f.Pod) {
 		return f.Mirror
+	}
+	return f.Pod
+}
+
+// inForce is the pod with the resources that its containers have in force.
+func (f Facts) inForce() *v1.Pod {
+	if f.InForce != nil {
+		return f.InForce
 	}
 	return f.Pod
 }
@@ -50,6 +63,8 @@ type Override struct {
 	Reason     string
 	Message    string
 	Disruption string // the reason of a DisruptionTarget condition; empty for none
+	// DisruptionMessage is that condition's; empty: Message.
+	DisruptionMessage string
 }
 
 // Waiting is why a container does not run.

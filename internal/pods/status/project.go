@@ -48,7 +48,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	}
 	addresses(&st, f)
 	containers(n, &st, f)
-	resources(&st, p)
+	resources(&st, p, f.inForce())
 	conditions(&st, f, prev, now)
 	return st
 }
@@ -112,16 +112,20 @@ func sameFamilyFirst(ips []string, host string) []string {
 	return sorted
 }
 
-func resources(st *v1.PodStatus, p *v1.Pod) {
-	if requests := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true}); len(requests) > 0 {
+// resources shows what the pod was granted, and what of it is in force.
+func resources(st *v1.PodStatus, granted, force *v1.Pod) {
+	options := resource.PodResourcesOptions{ExcludeOverhead: true}
+	if requests := resource.PodRequests(granted, options); len(requests) > 0 {
 		st.AllocatedResources = requests
 	}
 	st.Resources = &v1.ResourceRequirements{}
-	if p.Spec.Resources != nil {
-		st.Resources = p.Spec.Resources.DeepCopy()
+	if force.Spec.Resources != nil {
+		st.Resources = force.Spec.Resources.DeepCopy()
 	} else {
-		st.Resources.Requests = st.AllocatedResources.DeepCopy()
-		if limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true}); len(limits) > 0 && allLimited(p, limits) {
+		if requests := resource.PodRequests(force, options); len(requests) > 0 {
+			st.Resources.Requests = requests
+		}
+		if limits := resource.PodLimits(force, options); len(limits) > 0 && allLimited(force, limits) {
 			st.Resources.Limits = limits
 		}
 	}

@@ -1,0 +1,61 @@
+package allocation
+
+// State files, below the agent's directory.
+const (
+	fileGranted = "allocated_pods_state"
+	fileInForce = "actuated_pods_state"
+)
+
+// Event reasons.
+const (
+	EventResizeStarted    = "ResizeStarted"
+	EventResizeCompleted  = "ResizeCompleted"
+	EventResizeDeferred   = "ResizeDeferred"
+	EventResizeInfeasible = "ResizeInfeasible"
+	EventResizeError      = "ResizeError"
+	EventPreempting       = "Preempting"
+	EventStateUnusable    = "StateFileUnusable" // of the node
+)
+
+// ReasonUnexpected is the reason of a rejection that comes of a failure to make room.
+const ReasonUnexpected = "UnexpectedAdmissionError"
+
+// Words on a pod that goes so that a critical one can come.
+const (
+	ReasonPreempting   = "Preempting"
+	saysPreempting     = "Preempted in order to admit critical pod"
+	disruptionPreempts = "Pod was preempted by Kubelet to accommodate a critical pod."
+)
+
+// Metric names.
+const (
+	metricRejections = "kubelet_admission_rejections_total"
+	metricRequested  = "kubelet_container_requested_resizes_total"
+	metricInfeasible = "kubelet_pod_infeasible_resizes_total"
+	metricAccepted   = "kubelet_pod_deferred_accepted_resizes_total"
+	metricPending    = "kubelet_pod_pending_resizes"
+	metricInProgress = "kubelet_pod_in_progress_resizes"
+	metricDuration   = "kubelet_pod_resize_duration_milliseconds"
+)
+
+// trigger is the label retry_trigger: what made deferred resizes be asked again.
+type trigger string
+
+const (
+	triggerPeriod  trigger = "periodic_retry"
+	triggerResized trigger = "pod_resized"
+	triggerUpdated trigger = "pod_updated"
+	triggerRemoved trigger = "pods_removed"
+)
+
+// Details of infeasible resizes: the label reason_detail.
+const (
+	detailGate         = "feature_gate_off"
+	detailStatic       = "static_pod"
+	detailSwap         = "swap_limitation"
+	detailStaticCPU    = "guaranteed_pod_cpu_manager_static_policy"
+	detailStaticMemory = "guaranteed_pod_memory_manager_static_policy"
+	detailInit         = "init_container"
+	detailPodLevel     = "pod_level_resources"
+	detailCapacity     = "insufficient_node_allocatable"
+)

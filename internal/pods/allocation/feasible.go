@@ -1,0 +1,157 @@
+package allocation
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+)
+
+// Rules are what does not change from resize to resize.
+type Rules struct {
+	InPlace        bool // pods can be resized at all
+	InitContainers bool // init containers that are no sidecars, too
+	PodLevel       bool // the resources of the pod as a whole, too
+	// StaticCPU and StaticMemory: whole CPUs, or memory of a NUMA node, are
+	// reserved for Guaranteed pods, and that cannot be changed while they run.
+	StaticCPU, StaticMemory bool
+	// MaySwap reports whether the container may use swap, whose share was worked
+	// out from its memory when it was created. Nil: none may.
+	MaySwap func(*v1.Pod, *v1.Container) bool
+}
+
+// refusal is why a resize can never be had; the zero value is none.
+type refusal struct {
+	message string
+	detail  string // for the metric
+}
+
+// feasible says why the pod can never be as it is wanted, by what it was granted
+// and what the node can give at all.
+func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.ResourceList) refusal {
+	switch {
+	case !r.InPlace:
+		return refusal{"Pod resize is disabled", detailGate}
+	case pod.IsStatic(want):
+		return refusal{"In-place resize of static-pods is not supported", detailStatic}
+	}
+	for kind, c := range pod.Containers(want) {
+		was, known := granted.Containers[c.Name]
+		if kind == pod.Ephemeral || !known || same(was, c.Resources) {
+			continue
+		}
+		if kind == pod.Init && !r.InitContainers {
+			return refusal{"In-place resize of non-restartable init containers is not supported", detailInit}
+		}
+		if r.MaySwap != nil && memoryChanges(was, c.Resources) && !restartsFor(c, v1.ResourceMemory) && r.MaySwap(want, c) {
+			return refusal{"In-place resize of containers with swap is not supported", detailSwap}
+		}
+	}
+	if !r.PodLevel && !samePod(granted.Pod, want.Spec.Resources) {
+		return refusal{"In-place resize of pod-level resources is not supported", detailPodLevel}
+	}
+	if pod.QOS(want) == v1.PodQOSGuaranteed {
+		switch {
+		case r.StaticCPU:
+			return refusal{"Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy", detailStaticCPU}
+		case r.StaticMemory:
+			return refusal{"Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy", detailStaticMemory}
+		}
+	}
+	asked := resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{})
+	if q, have := asked.Memory().Value(), allocatable.Memory().Value(); q > have {
+		return refusal{fmt.Sprintf("Node didn't have enough capacity: memory, requested: %d, capacity: %d", q, have), detailCapacity}
+	}
+	if q, have := asked.Cpu().MilliValue(), allocatable.Cpu().MilliValue(); q > have {
+		return refusal{fmt.Sprintf("Node didn't have enough capacity: cpu, requested: %d, capacity: %d", q, have), detailCapacity}
+	}
+	return refusal{}
+}
+
+func memoryChanges(a, b v1.ResourceRequirements) bool {
+	return amount(a.Requests, v1.ResourceMemory) != amount(b.Requests, v1.ResourceMemory) ||
+		amount(a.Limits, v1.ResourceMemory) != amount(b.Limits, v1.ResourceMemory)
+}
+
+// amount is CPU in thousandths and all else in whole units; none is 0.
+func amount(l v1.ResourceList, name v1.ResourceName) int64 {
+	q, ok := l[name]
+	switch {
+	case !ok:
+		return 0
+	case name == v1.ResourceCPU:
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// restartsFor reports whether the container takes other amounts of a resource by
+// a restart alone.
+func restartsFor(c *v1.Container, name v1.ResourceName) bool {
+	for _, p := range c.ResizePolicy {
+		if p.ResourceName == name {
+			return p.RestartPolicy == v1.RestartContainer
+		}
+	}
+	return false
+}
+
+// grows reports whether the pod asks for more of anything.
+func grows(granted, want *v1.Pod) bool {
+	was := resourcehelper.PodRequests(granted, resourcehelper.PodResourcesOptions{})
+	for name, q := range resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{}) {
+		have := was[name]
+		if q.Cmp(have) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// request is one change that a resize asks for, as the metric counts it.
+type request struct{ resource, requirement, operation string }
+
+// requests are the changes from one wish to the next, container by container.
+func requests(was, now Resources) []request {
+	var out []request
+	for name, n := range now.Containers {
+		w := was.Containers[name]
+		for _, res := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			for _, side := range []struct {
+				requirement string
+				was, now    v1.ResourceList
+			}{{"limits", w.Limits, n.Limits}, {"requests", w.Requests, n.Requests}} {
+				if op := operation(side.was, side.now, res); op != "" {
+					out = append(out, request{string(res), side.requirement, op})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func operation(was, now v1.ResourceList, name v1.ResourceName) string {
+	w, had := positive(was, name)
+	n, has := positive(now, name)
+	switch {
+	case !had && !has:
+		return ""
+	case !had:
+		return "add"
+	case !has:
+		return "remove"
+	case n.Cmp(w) > 0:
+		return "increase"
+	case n.Cmp(w) < 0:
+		return "decrease"
+	}
+	return ""
+}
+
+func positive(l v1.ResourceList, name v1.ResourceName) (resource.Quantity, bool) {
+	q, ok := l[name]
+	return q, ok && q.Sign() > 0
+}

@@ -1,0 +1,196 @@
+package allocation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Gap is what a pod's running containers lack of what it was granted.
+type Gap struct {
+	// Restart names the containers that take it by a restart alone.
+	Restart []string
+	// Update are the changes that running containers take.
+	Update []Change
+	// Pod says that the pod as a whole was granted something else than it has.
+	Pod bool
+}
+
+// Open reports whether there is any.
+func (g Gap) Open() bool { return len(g.Restart) > 0 || len(g.Update) > 0 || g.Pod }
+
+// Change is another amount of one resource for one container.
+type Change struct {
+	Container string
+	ID        string // of the instance that runs
+	Resource  v1.ResourceName
+	// Now and Next are the limits in force and to come, or where those are the
+	// same, the requests; no limit is Unlimited.
+	Now, Next int64
+	// Limit says that it is the limit which changes.
+	Limit bool
+}
+
+// Unlimited is the amount that stands for no limit.
+const Unlimited = math.MaxInt64
+
+// gap compares what is in force with what p, with what it was granted, names.
+// Containers that do not run take what is granted when they start. A container
+// without a limit of its own is held to the pod's.
+func gap(p *v1.Pod, have pod.Runtime, force Resources) Gap {
+	var g Gap
+	for kind, c := range pod.Containers(p) {
+		inst, ok := have.Latest(c.Name)
+		if kind == pod.Ephemeral || !ok || inst.State != pod.StateRunning {
+			continue
+		}
+		now, known := force.Containers[c.Name]
+		if !known {
+			continue
+		}
+		restart := false
+		var changes []Change
+		for _, res := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+			wasLimit, limit := effective(now, force.Pod, res), effective(c.Resources, p.Spec.Resources, res)
+			was, next := amount(now.Requests, res), amount(c.Resources.Requests, res)
+			ownLimit := amount(now.Limits, res) != amount(c.Resources.Limits, res)
+			if (ownLimit || was != next) && restartsFor(c, res) {
+				restart = true
+			}
+			switch {
+			case wasLimit != limit:
+				changes = append(changes, Change{c.Name, inst.ID, res, wasLimit, limit, true})
+			case was != next:
+				changes = append(changes, Change{c.Name, inst.ID, res, was, next, false})
+			}
+		}
+		if restart {
+			g.Restart = append(g.Restart, c.Name)
+		} else {
+			g.Update = append(g.Update, changes...)
+		}
+	}
+	if p.Spec.Resources != nil && force.Pod != nil && !samePod(p.Spec.Resources, force.Pod) {
+		g.Pod = true
+	}
+	return g
+}
+
+// effective is the limit that a container is held to.
+func effective(c v1.ResourceRequirements, whole *v1.ResourceRequirements, name v1.ResourceName) int64 {
+	if q := amount(c.Limits, name); q > 0 {
+		return q
+	}
+	if whole != nil {
+		if q := amount(whole.Limits, name); q > 0 {
+			return q
+		}
+	}
+	return Unlimited
+}
+
+// Size is what a pod's cgroup allows, in the kernel's units.
+type Size struct {
+	Weight int64 // of its CPU among others
+	Quota  int64 // µs of CPU a period, or Unlimited
+	Memory int64 // bytes, or Unlimited
+}
+
+// Step is one write of a resize.
+type Step struct {
+	Resource v1.ResourceName
+	// Change is the container's; nil: the pod's cgroup is written.
+	Change *Change
+	// Limit, of the pod's cgroup: its limit is written, not its weight.
+	Limit bool
+}
+
+// Plan puts the writes of a resize in order, memory before CPU. At no time are
+// containers allowed more together than their pod is: what the pod gains it gains
+// first, what it loses it loses last, and among containers those that give come
+// before those that take. A limit rises before a request does and falls after it.
+func Plan(now, next Size, changes []Change) []Step {
+	var steps []Step
+	for _, res := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+		nowLimit, nextLimit := now.Memory, next.Memory
+		var nowWeight, nextWeight int64 // memory has none
+		if res == v1.ResourceCPU {
+			nowLimit, nextLimit, nowWeight, nextWeight = now.Quota, next.Quota, now.Weight, next.Weight
+		}
+		if nextLimit > nowLimit {
+			steps = append(steps, Step{Resource: res, Limit: true})
+		}
+		if nextWeight > nowWeight {
+			steps = append(steps, Step{Resource: res})
+		}
+		mine := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Resource != res })
+		slices.SortStableFunc(mine, func(a, b Change) int { return boolInt(a.Next > a.Now) - boolInt(b.Next > b.Now) })
+		for i := range mine {
+			steps = append(steps, Step{Resource: res, Change: &mine[i]})
+		}
+		if nextWeight < nowWeight {
+			steps = append(steps, Step{Resource: res})
+		}
+		if nextLimit < nowLimit {
+			steps = append(steps, Step{Resource: res, Limit: true})
+		}
+	}
+	return steps
+}
+
+// BelowUsage refuses memory limits below what is in use: the kernel would kill to
+// get there. usage tells of the pod, or by its ID of a container.
+func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, error)) error {
+	check := func(what, id string, was, limit int64) error {
+		if limit >= was {
+			return nil
+		}
+		used, err := usage(id)
+		if err != nil {
+			return fmt.Errorf("read the memory usage of %s: %w", what, err)
+		}
+		if used >= limit {
+			return fmt.Errorf("cannot decrease memory limits: attempting to set %s memory limit (%d) below current usage (%d)", what, limit, used)
+		}
+		return nil
+	}
+	if err := check("pod", "", now.Memory, next.Memory); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if c.Resource == v1.ResourceMemory && c.Limit {
+			if err := check(fmt.Sprintf("container %q", c.Container), c.ID, c.Now, c.Next); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Between is what a container has in force once a change of one resource was made
+// on top of what it had.
+func Between(now, next v1.ResourceRequirements, res v1.ResourceName) v1.ResourceRequirements {
+	return v1.ResourceRequirements{Limits: swap(now.Limits, next.Limits, res), Requests: swap(now.Requests, next.Requests, res), Claims: next.Claims}
+}
+
+func swap(now, next v1.ResourceList, res v1.ResourceName) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, q := range next {
+		if name == res || name != v1.ResourceCPU && name != v1.ResourceMemory {
+			out[name] = q
+		}
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if q, ok := now[name]; ok && name != res {
+			out[name] = q
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,41 @@
+package allocation
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// summary is what events tell of a resize.
+type summary struct {
+	InitContainers []allotment              `json:"initContainers,omitempty"`
+	Containers     []allotment              `json:"containers,omitempty"`
+	Resources      *v1.ResourceRequirements `json:"resources,omitempty"` // of the pod as a whole
+	Generation     int64                    `json:"generation,omitempty"`
+	Error          string                   `json:"error,omitempty"`
+}
+
+type allotment struct {
+	Name      string                  `json:"name"`
+	Resources v1.ResourceRequirements `json:"resources"`
+}
+
+// summarize tells of a pod's resources in one line.
+func summarize(p *v1.Pod, generation int64, problem string) string {
+	s := summary{Resources: p.Spec.Resources, Generation: generation, Error: problem}
+	for kind, c := range pod.Containers(p) {
+		switch kind {
+		case pod.Init, pod.Sidecar:
+			s.InitContainers = append(s.InitContainers, allotment{c.Name, c.Resources})
+		case pod.Regular:
+			s.Containers = append(s.Containers, allotment{c.Name, c.Resources})
+		}
+	}
+	b, err := json.Marshal(s)
+	if err != nil { // quantities and strings always can be
+		return problem
+	}
+	return string(b)
+}

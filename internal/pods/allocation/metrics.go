@@ -1,0 +1,98 @@
+package allocation
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+)
+
+type metrics struct {
+	rejections *prometheus.CounterVec
+	requested  *prometheus.CounterVec
+	infeasible *prometheus.CounterVec
+	accepted   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+}
+
+func newMetrics() metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	return metrics{
+		rejections: counter(metricRejections, "Pods that were refused on their arrival", "reason"),
+		requested:  counter(metricRequested, "Changes of resources that were asked for, by container", "resource", "requirement", "operation"),
+		infeasible: counter(metricInfeasible, "Resizes that can never be had on this node", "reason_detail"),
+		accepted:   counter(metricAccepted, "Resizes that were deferred and then accepted", "retry_trigger"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricDuration, Help: "Milliseconds that it took to put a resize in force",
+			Buckets: prometheus.ExponentialBuckets(10, 2, 19)}, []string{"success"}),
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.rejections, m.requested, m.infeasible, m.accepted, m.duration}
+}
+
+func (m *metrics) took(d time.Duration, failed error) {
+	success := "true"
+	if failed != nil {
+		success = "false"
+	}
+	m.duration.WithLabelValues(success).Observe(float64(d.Milliseconds()))
+}
+
+var (
+	descPending    = prometheus.NewDesc(metricPending, "Resizes that were not granted yet", []string{"reason"}, nil)
+	descInProgress = prometheus.NewDesc(metricInProgress, "Resizes that were granted and are not in force yet", nil, nil)
+)
+
+// Describe makes the Ledger a collector of its metrics.
+func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descPending
+	ch <- descInProgress
+	for _, m := range l.metrics.all() {
+		m.Describe(ch)
+	}
+}
+
+// Collect counts the resizes that there are.
+func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
+	l.mu.Lock()
+	count := map[string]int{v1.PodReasonDeferred: 0, v1.PodReasonInfeasible: 0}
+	for _, w := range l.wishes {
+		count[w.reason]++
+	}
+	progress := len(l.progress)
+	l.mu.Unlock()
+	for reason, n := range count {
+		ch <- prometheus.MustNewConstMetric(descPending, prometheus.GaugeValue, float64(n), strings.ToLower(reason))
+	}
+	ch <- prometheus.MustNewConstMetric(descInProgress, prometheus.GaugeValue, float64(progress))
+	for _, m := range l.metrics.all() {
+		m.Collect(ch)
+	}
+}
+
+// counted are the reasons that the metric names; all others are few words for
+// many.
+var counted = map[string]bool{
+	"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true, "InvalidNodeInfo": true,
+	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true, ReasonUnexpected: true,
+	"UnknownReason": true, "UnexpectedPredicateFailureType": true, "PodLevelResourcesNotSupported": true, "PodFeatureUnsupported": true,
+	"OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
+	"TaintToleration": true, "NodeAffinity": true, "NodeName": true, "NodePorts": true,
+	"Evicted": true, "SysctlForbidden": true, "TopologyAffinityError": true, "SMTAlignmentError": true, "EmptyPodSharedPoolError": true,
+	"NodeShutdown": true, "VolumeAttachmentLimitExceeded": true,
+}
+
+// countedAs is the label for a reason: what stands in it is bounded.
+func countedAs(reason string) string {
+	switch {
+	case counted[reason]:
+		return reason
+	case strings.HasPrefix(reason, "OutOf"):
+		return "OutOfExtendedResources"
+	}
+	return "Other"
+}

@@ -1,0 +1,65 @@
+package allocation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// pending is a wish that was not granted.
+type pending struct {
+	pod     *v1.Pod // as wanted
+	want    Resources
+	reason  string // Deferred or Infeasible; empty: not judged yet
+	message string
+	since   time.Time // when it was first pending
+	grows   bool
+}
+
+// sortPending puts in order who is asked first: who gives something back, then by
+// priority, by class, and by how long they have waited.
+func sortPending(list []*pending) {
+	slices.SortStableFunc(list, func(a, b *pending) int {
+		return cmp.Or(
+			cmp.Compare(boolInt(a.grows), boolInt(b.grows)),
+			-cmp.Compare(priority(a.pod), priority(b.pod)),
+			cmp.Compare(classRank(a.pod), classRank(b.pod)),
+			a.since.Compare(b.since),
+			cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+func classRank(p *v1.Pod) int {
+	switch pod.QOS(p) {
+	case v1.PodQOSGuaranteed:
+		return 0
+	case v1.PodQOSBurstable:
+		return 1
+	}
+	return 2
+}
+
+// Deferred resizes are asked again by the clock after firstRetry, then every
+// laterRetry; mostly something happens before that.
+const (
+	firstRetry = 30 * time.Second
+	laterRetry = 3 * time.Minute
+)

@@ -1,0 +1,101 @@
+package allocation
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"keelson/internal/pods/pod"
+)
+
+// Resources are those of a pod: of each container by its name, and of the pod as
+// a whole. The field names are those of the state files. A value is not changed
+// after it was made.
+type Resources struct {
+	Containers map[string]v1.ResourceRequirements `json:"ContainerResources"`
+	Pod        *v1.ResourceRequirements           `json:"PodLevelResources"`
+}
+
+// Of are the resources that a specification names.
+func Of(p *v1.Pod) Resources {
+	r := Resources{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
+	for kind, c := range pod.Containers(p) {
+		if kind != pod.Ephemeral {
+			r.Containers[c.Name] = c.Resources
+		}
+	}
+	return r
+}
+
+// Equal compares amounts, not how they are written.
+func (r Resources) Equal(o Resources) bool {
+	return maps.EqualFunc(r.Containers, o.Containers, same) && samePod(r.Pod, o.Pod)
+}
+
+func same(a, b v1.ResourceRequirements) bool {
+	return equality.Semantic.DeepEqual(a.Requests, b.Requests) && equality.Semantic.DeepEqual(a.Limits, b.Limits)
+}
+
+func samePod(a, b *v1.ResourceRequirements) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return same(*a, *b)
+}
+
+// On is the pod with these resources: p itself where that is no difference. What
+// they do not name is left as it is.
+func (r Resources) On(p *v1.Pod) *v1.Pod {
+	out := p
+	own := func() {
+		if out == p {
+			copied := *p // the rest is shared and not changed
+			copied.Spec.InitContainers = append([]v1.Container(nil), p.Spec.InitContainers...)
+			copied.Spec.Containers = append([]v1.Container(nil), p.Spec.Containers...)
+			out = &copied
+		}
+	}
+	lay := func(list func(*v1.Pod) []v1.Container) {
+		for i, c := range list(p) {
+			if rr, ok := r.Containers[c.Name]; ok && !same(rr, c.Resources) {
+				own()
+				list(out)[i].Resources = rr
+			}
+		}
+	}
+	lay(func(p *v1.Pod) []v1.Container { return p.Spec.InitContainers })
+	lay(func(p *v1.Pod) []v1.Container { return p.Spec.Containers })
+	if p.Spec.Resources != nil && r.Pod != nil && !samePod(r.Pod, p.Spec.Resources) {
+		own()
+		out.Spec.Resources = r.Pod
+	}
+	return out
+}
+
+// with is r with other resources of one container.
+func (r Resources) with(container string, rr v1.ResourceRequirements) Resources {
+	all := maps.Clone(r.Containers)
+	if all == nil {
+		all = map[string]v1.ResourceRequirements{}
+	}
+	all[container] = rr
+	return Resources{Containers: all, Pod: r.Pod}
+}
+
+// stored are the resources that the pod's stored status says are in force, and
+// its specification where the status says nothing.
+func stored(p *v1.Pod) Resources {
+	r := Of(p)
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, cs := range list {
+			if _, ok := r.Containers[cs.Name]; ok && cs.Resources != nil {
+				r.Containers[cs.Name] = *cs.Resources
+			}
+		}
+	}
+	if p.Spec.Resources != nil && p.Status.Resources != nil {
+		r.Pod = p.Status.Resources
+	}
+	return r
+}

@@ -1,0 +1,144 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/allocation"
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+)
+
+// resizePod is the task that puts in force what a pod was granted. It is no step of
+// the plan: no container comes or goes by it.
+const resizePod podplan.Verb = "resize"
+
+// toResize is what there is to do for the resources of a pod.
+type toResize struct {
+	allocation.Gap
+	pod *v1.Pod // with what it was granted
+	due bool    // the cgroup, or a container, is to be written now
+	// holds: containers start when the pod's cgroup has room for them.
+	holds bool
+}
+
+// restarts are the containers that take what was granted by a restart.
+func (r toResize) restarts() map[string]bool {
+	if len(r.Restart) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, n := range r.Restart {
+		names[n] = true
+	}
+	return names
+}
+
+// gap finds out what the pod lacks of what it was granted. Containers that have to
+// be restarted come down first; then the pod's cgroup and the others are written;
+// then what came down starts again.
+func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
+	r := toResize{pod: w.spec}
+	w.mu.Lock()
+	isGoing, sized := w.going != nil, w.sized
+	w.mu.Unlock()
+	if _, ready := have.ReadySandbox(); w.spec == nil || isGoing || !w.admitted || !ready {
+		return r
+	}
+	a := w.s.cfg.Allocation
+	r.Gap = a.Gap(w.spec, have)
+	fits := sized != nil && (sized == w.spec || allocation.Of(sized).Equal(allocation.Of(w.spec)))
+	open := r.Open() || !fits
+	_, writing := busy[string(resizePod)]
+	a.Progress(w.spec, r.Open() || sized != nil && !fits || writing && a.Failing(w.uid))
+	if w.resized == nil || !allocation.Of(w.resized).Equal(allocation.Of(w.spec)) {
+		w.resized = w.spec
+		w.mu.Lock()
+		delete(w.retries, string(resizePod)) // what failed was something else
+		w.mu.Unlock()
+	}
+	r.due = open && len(r.Restart) == 0
+	r.holds = open && !a.Failing(w.uid)
+	return r
+}
+
+// resize starts writing, if that is due.
+func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) {
+	if !r.due {
+		return
+	}
+	w.once(ctx, tasks, resizePod, func(ctx context.Context) error {
+		began := w.s.cfg.Now()
+		wrote, err := w.enforce(ctx, r)
+		if ctx.Err() != nil {
+			return err
+		}
+		if wrote || err != nil {
+			w.s.cfg.Allocation.Tried(r.pod, w.s.cfg.Now().Sub(began), err)
+		}
+		if err == nil {
+			w.s.cfg.Allocation.EnforcedPod(r.pod)
+			w.mu.Lock()
+			w.sized = r.pod
+			w.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// enforce writes what the pod was granted, and reports whether there was anything
+// to write.
+func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error) {
+	cfg := &w.s.cfg
+	now, next, err := cfg.Cgroups.Size(r.pod)
+	if err != nil {
+		return false, err
+	}
+	err = allocation.BelowUsage(now, next, r.Update, func(id string) (int64, error) {
+		if id == "" {
+			return cfg.Cgroups.MemoryUsage(r.pod)
+		}
+		return cfg.Containers.MemoryUsage(ctx, id)
+	})
+	if err != nil {
+		return false, err
+	}
+	steps := allocation.Plan(now, next, r.Update)
+	for _, s := range steps {
+		if s.Change == nil {
+			err = cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit)
+		} else {
+			err = w.update(ctx, r.pod, *s.Change)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(r.Update) > 0 {
+		if _, seen := cfg.Observed.Refresh(ctx, w.uid); seen != nil {
+			err = errors.Join(err, seen)
+		}
+	}
+	return len(steps) > 0, err
+}
+
+// update gives a container one resource as it was granted; the other stays as it
+// is in force.
+func (w *worker) update(ctx context.Context, p *v1.Pod, c allocation.Change) error {
+	_, granted, ok := pod.Find(p, c.Container)
+	_, force, known := pod.Find(w.s.cfg.Allocation.InForce(p), c.Container)
+	if !ok || !known {
+		return fmt.Errorf("resize container %s: the pod has none of that name", c.Container)
+	}
+	r := allocation.Between(force.Resources, granted.Resources, c.Resource)
+	as := allocation.Resources{Containers: map[string]v1.ResourceRequirements{c.Container: r}}.On(p)
+	if err := w.s.cfg.Containers.UpdateResources(ctx, as, c.Container, c.ID); err != nil {
+		return fmt.Errorf("resize container %s: %w", c.Container, err)
+	}
+	w.s.cfg.Allocation.Enforced(p, c.Container, r)
+	return nil
+}

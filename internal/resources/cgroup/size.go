@@ -1,0 +1,148 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Unlimited is the amount that stands for no limit.
+const Unlimited = math.MaxInt64
+
+// Size is how much a pod's cgroup allows, in the kernel's units.
+type Size struct {
+	Weight int64 // v1: shares
+	Quota  int64 // µs a period, or Unlimited
+	Memory int64 // bytes, or Unlimited
+}
+
+// Memory limits are counted in pages; v1 shows none as the largest number of them.
+var (
+	pageBytes   = int64(os.Getpagesize())
+	v1Unlimited = math.MaxInt64 / pageBytes * pageBytes
+)
+
+// absent stands for a value that the machine has no controller for.
+const absent = -1
+
+// Size is how much the pod's cgroup allows now, and how much p asks it to. Where the
+// machine has no controller the two are the same.
+func (t *Tree) Size(p *v1.Pod) (now, next Size, err error) {
+	next = t.asked(p)
+	if now, err = t.read(t.Parent(p)); err != nil {
+		return now, next, fmt.Errorf("read cgroup of pod: %w", err)
+	}
+	for _, v := range []struct{ now, next *int64 }{{&now.Weight, &next.Weight}, {&now.Quota, &next.Quota}, {&now.Memory, &next.Memory}} {
+		if *v.now == absent {
+			*v.now = *v.next
+		}
+	}
+	return now, next, nil
+}
+
+// asked is what the pod's values come to in the kernel's units.
+func (t *Tree) asked(p *v1.Pod) Size {
+	v := PodValues(p, t.cfg.Pod)
+	s := Size{Weight: int64(v.CPUShares), Quota: v.CPUQuota, Memory: v.Memory}
+	if t.cfg.Hierarchies.V2() {
+		s.Weight = int64(weight(v.CPUShares))
+	}
+	if s.Quota <= 0 {
+		s.Quota = Unlimited
+	}
+	if s.Memory <= 0 {
+		s.Memory = Unlimited
+	} else {
+		s.Memory -= s.Memory % pageBytes
+	}
+	return s
+}
+
+func (t *Tree) read(p string) (Size, error) {
+	h := t.cfg.Hierarchies
+	if h.V2() {
+		dir := filepath.Join(h.Unified, p)
+		max, _, _ := strings.Cut(text(dir, "cpu.max"), " ")
+		return sizeOf(text(dir, "cpu.weight"), max, text(dir, "memory.max"))
+	}
+	cpu, memory := filepath.Join(h.V1["cpu"], p), filepath.Join(h.V1["memory"], p)
+	return sizeOf(text(cpu, "cpu.shares"), text(cpu, "cpu.cfs_quota_us"), text(memory, "memory.limit_in_bytes"))
+}
+
+// text is the content of a cgroup file; what is not there reads as empty, as where
+// a controller is missing.
+func text(dir, file string) string {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func sizeOf(weight, quota, memory string) (s Size, err error) {
+	if weight == "" && quota == "" && memory == "" {
+		return s, fs.ErrNotExist
+	}
+	number := func(text string) int64 {
+		if text == "" {
+			return absent
+		}
+		if text == "max" {
+			return Unlimited
+		}
+		n, perr := strconv.ParseInt(text, 10, 64)
+		if perr != nil {
+			err = errors.Join(err, perr)
+		}
+		if n < 0 || n >= v1Unlimited {
+			return Unlimited
+		}
+		return n
+	}
+	s = Size{Weight: number(weight), Quota: number(quota), Memory: number(memory)}
+	return s, err
+}
+
+// Resize writes the limit of one resource of the pod's cgroup, or its weight, as p
+// asks, and leaves the rest as it is.
+func (t *Tree) Resize(p *v1.Pod, res v1.ResourceName, limit bool) error {
+	all := PodValues(p, t.cfg.Pod)
+	var v Values
+	switch {
+	case res == v1.ResourceMemory:
+		v.Memory = all.Memory
+	case limit:
+		v.CPUQuota, v.CPUPeriod = all.CPUQuota, all.CPUPeriod
+	default:
+		v.CPUShares = all.CPUShares
+	}
+	if err := t.set(t.podName(p), v); err != nil {
+		return fmt.Errorf("resize cgroup of pod: %w", err)
+	}
+	return nil
+}
+
+// MemoryUsage is how many bytes the pod uses.
+func (t *Tree) MemoryUsage(p *v1.Pod) (int64, error) {
+	h := t.cfg.Hierarchies
+	file := filepath.Join(h.V1["memory"], t.Parent(p), "memory.usage_in_bytes")
+	if h.V2() {
+		file = filepath.Join(h.Unified, t.Parent(p), "memory.current")
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("read memory usage of pod: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory usage of pod: %w", err)
+	}
+	return n, nil
+}
