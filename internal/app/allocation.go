@@ -31,7 +31,11 @@ func (a *agent) buildAllocation() {
 		Evict: func(uid types.UID, grace time.Duration, reason, message, disruption string) {
 			a.syncer.Preempt(uid, grace, reason, message, disruption)
 		},
-		Arrivals: a.arrivals, Running: a.runs, Allocatable: a.node.Allocatable,
+		Arrivals: a.arrivals, Allocatable: a.node.Allocatable,
+		Unheard: func(uid types.UID) bool {
+			_, _, known := a.desired.Get(uid)
+			return !known && a.runs(uid)
+		},
 		Rules: allocation.Rules{
 			InPlace:        inPlace,
 			InitContainers: inPlace && gates.Enabled("InPlacePodVerticalScalingInitContainers"),

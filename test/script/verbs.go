@@ -69,6 +69,7 @@ func init() { // the verbs refer to the table when one is unknown
 
 		"apply":    {"FILE...", false, quiet((*run).apply)},
 		"delete":   {"POD [grace=SECONDS|force]", false, quiet((*run).delete)},
+		"resize":   {"POD CONTAINER [limits.]RESOURCE=AMOUNT...", false, quiet((*run).resize)},
 		"gate":     {"POD CONDITION True|False", false, quiet((*run).gate)},
 		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*run).class)},
 		"static":   {"FILE...", false, quiet((*run).static)},
@@ -92,11 +93,12 @@ func init() { // the verbs refer to the table when one is unknown
 		"network":   {"up|down", false, quiet(func(r *run, a []string) error { return r.networkIs(a[0]) })},
 		"api":       {"up|down|hang", false, quiet((*run).apiIs)},
 
-		"calls":  {"[POD] [timed]", true, (*run).calls},
-		"status": {"POD", true, (*run).status},
-		"pulls":  {"", true, func(r *run, _ []string) (string, error) { return r.showPulls(), nil }},
-		"events": {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
-		"left":   {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
+		"pulls":     {"", true, func(r *run, _ []string) (string, error) { return r.showPulls(), nil }},
+		"calls":     {"[POD] [timed]", true, (*run).calls},
+		"status":    {"POD", true, (*run).status},
+		"resources": {"POD", true, (*run).resources},
+		"events":    {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
+		"left":      {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
 	}
 }
 

@@ -214,7 +214,8 @@ func (w *world) end(abruptly bool) {
 
 // writing are the calls that change what the runtime holds.
 var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
-	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true}
+	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
+	"UpdateContainerResources": true}
 
 // after sees every runtime call of the agent that has ended. It holds what must
 // always hold, and kills the agent when its time has come.

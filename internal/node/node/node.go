@@ -84,9 +84,9 @@ type Config struct {
 	// PressureHold is how long a pressure is shown after it was last seen.
 	PressureHold time.Duration
 
-	Version          string
-	Port             int32
-	MaxImages        int
+	Version   string
+	Port      int32
+	MaxImages int
 	// DeclaredFeatures are what the node can do of what schedulers ask after. Optional.
 	DeclaredFeatures func(cri.Status) []string
 	CgroupV1         bool // the machine has cgroup v1: say that it is on its way out

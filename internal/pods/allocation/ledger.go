@@ -53,8 +53,9 @@ type Config struct {
 	Evict func(uid types.UID, grace time.Duration, reason, message, disruption string)
 	// Arrivals are the pods that could be judged now, but for those to be skipped.
 	Arrivals func(skip func(types.UID) bool) []Arrival
-	// Running reports whether the runtime holds something of a pod.
-	Running     func(types.UID) bool
+	// Unheard reports whether the runtime holds something of a pod of which no
+	// source has told.
+	Unheard     func(types.UID) bool
 	Allocatable func() v1.ResourceList
 	Rules       Rules
 	Events      pod.Events
@@ -145,7 +146,7 @@ func (l *Ledger) receiveLocked(p *v1.Pod) {
 	if !l.counted {
 		l.counted = true
 		for uid, r := range l.granted {
-			if _, known := l.account[uid]; !known && l.cfg.Running(uid) {
+			if _, known := l.account[uid]; !known && l.cfg.Unheard(uid) {
 				l.account[uid] = l.standIn(uid, r) // its source may not have spoken yet
 			}
 		}

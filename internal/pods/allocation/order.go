@@ -16,6 +16,7 @@ type pending struct {
 	want    Resources
 	reason  string // Deferred or Infeasible; empty: not judged yet
 	message string
+	told    string    // the reason that an event has told, perhaps an earlier agent's
 	since   time.Time // when it was first pending
 	grows   bool
 }

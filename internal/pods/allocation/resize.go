@@ -64,6 +64,9 @@ func (l *Ledger) wishLocked(p *v1.Pod, want, granted Resources) {
 		for _, c := range p.Status.Conditions {
 			if c.Type == v1.PodResizePending && !c.LastTransitionTime.IsZero() {
 				w.since = c.LastTransitionTime.Time
+				if c.ObservedGeneration == p.Generation {
+					w.told = c.Reason
+				}
 			}
 		}
 	}
@@ -117,10 +120,10 @@ func (l *Ledger) askLocked(w *pending, why trigger) bool {
 // refuseLocked keeps a wish that was not granted. An event tells when it comes to
 // be so; later words on how much is missing are for the condition alone.
 func (l *Ledger) refuseLocked(w *pending, reason, message, event string) bool {
-	news := w.reason != reason
-	changed := news || w.message != message
+	changed := w.reason != reason || w.message != message
 	w.reason, w.message = reason, message
-	if news {
+	if w.told != reason {
+		w.told = reason
 		l.cfg.Events.Pod(w.pod, "", v1.EventTypeWarning, event, "Pod resize "+reason+": "+summarize(w.pod, w.pod.Generation, message))
 	}
 	if reason == v1.PodReasonDeferred {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
+	"keelson/internal/runtime/cri"
 )
 
 // resizePod is the task that puts in force what a pod was granted. It is no step of
@@ -50,7 +52,7 @@ func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
 		return r
 	}
 	a := w.s.cfg.Allocation
-	r.Gap = a.Gap(w.spec, have)
+	r.Gap = a.Gap(w.spec, settled(have, busy))
 	fits := sized != nil && (sized == w.spec || allocation.Of(sized).Equal(allocation.Of(w.spec)))
 	open := r.Open() || !fits
 	_, writing := busy[string(resizePod)]
@@ -64,6 +66,13 @@ func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
 	r.due = open && len(r.Restart) == 0
 	r.holds = open && !a.Failing(w.uid)
 	return r
+}
+
+// settled leaves out containers that are being started: what they were started
+// with is told when that is done.
+func settled(have pod.Runtime, busy map[string]podplan.Task) pod.Runtime {
+	have.Containers = slices.DeleteFunc(slices.Clone(have.Containers), func(c pod.Container) bool { return busy[c.Name].Verb == podplan.Start })
+	return have
 }
 
 // resize starts writing, if that is due.
@@ -137,7 +146,7 @@ func (w *worker) update(ctx context.Context, p *v1.Pod, c allocation.Change) err
 	r := allocation.Between(force.Resources, granted.Resources, c.Resource)
 	as := allocation.Resources{Containers: map[string]v1.ResourceRequirements{c.Container: r}}.On(p)
 	if err := w.s.cfg.Containers.UpdateResources(ctx, as, c.Container, c.ID); err != nil {
-		return fmt.Errorf("resize container %s: %w", c.Container, err)
+		return fmt.Errorf("resize container %s: %w", c.Container, cri.Cause(err))
 	}
 	w.s.cfg.Allocation.Enforced(p, c.Container, r)
 	return nil

@@ -306,7 +306,7 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 	w.rejected = true
 	message := "Pod was rejected: " + r.Message
 	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, r.Reason, r.Message)
-	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message}, "rejected")
+	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message, Rejected: true}, "rejected")
 	return false
 }
 

@@ -59,9 +59,11 @@ func (f Facts) stored() v1.PodStatus {
 
 // Override is the end of a pod that was rejected, evicted, or over its deadline.
 type Override struct {
-	Phase      v1.PodPhase
-	Reason     string
-	Message    string
+	Phase   v1.PodPhase
+	Reason  string
+	Message string
+	// Rejected says that the pod never ran here: nothing is said of containers.
+	Rejected   bool
 	Disruption string // the reason of a DisruptionTarget condition; empty for none
 	// DisruptionMessage is that condition's; empty: Message.
 	DisruptionMessage string

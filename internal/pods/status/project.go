@@ -50,7 +50,18 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	containers(n, &st, f)
 	resources(&st, p, f.inForce())
 	conditions(&st, f, prev, now)
+	if neverRan(f, prev) {
+		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
+	}
 	return st
+}
+
+// neverRan reports whether the pod was rejected, now or before this agent came.
+func neverRan(f Facts, prev v1.PodStatus) bool {
+	if f.Override != nil {
+		return f.Override.Rejected
+	}
+	return prev.Phase == v1.PodFailed && len(prev.ContainerStatuses) == 0 && f.Have.Empty()
 }
 
 // phase keeps an end once it was published, and holds one back while anything

@@ -1,0 +1,602 @@
+package allocation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
+)
+
+func amounts(pairs ...string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// asking is a pod with one container that asks for CPU, from the API server.
+func asking(uid types.UID, cpu string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns", Generation: 1},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: amounts("cpu", cpu)}}}}}
+}
+
+func edited(p *v1.Pod, f func(*v1.Pod)) *v1.Pod {
+	p = p.DeepCopy()
+	f(p)
+	return p
+}
+
+// resizedTo is the next version of the pod.
+func resizedTo(p *v1.Pod, cpu string) *v1.Pod {
+	return edited(p, func(p *v1.Pod) {
+		p.Generation++
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("cpu", cpu)}
+	})
+}
+
+// stage is a ledger on a node with four CPUs.
+type stage struct {
+	*Ledger
+	t       *testing.T
+	dir     string
+	events  []string
+	woken   []types.UID
+	evicted []types.UID
+	arrived []Arrival
+	running map[types.UID]bool
+	victims map[types.UID][]*v1.Pod
+	second  Judge
+}
+
+func (s *stage) Pod(p *v1.Pod, _, eventType, reason, message string) {
+	s.events = append(s.events, fmt.Sprintf("%s %s %s %s", p.Name, eventType, reason, message))
+}
+
+func (s *stage) Node(eventType, reason, message string) {
+	s.events = append(s.events, fmt.Sprintf("node %s %s", eventType, reason))
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, dir: t.TempDir(), running: map[types.UID]bool{}, victims: map[types.UID][]*v1.Pod{}}
+	s.restart()
+	return s
+}
+
+// restart builds the ledger of another agent on the same files.
+func (s *stage) restart() {
+	s.Ledger = New(Config{
+		Dir: s.dir, Judge: fits,
+		SecondLook: func(context.Context, *Rejection) Judge { return s.second },
+		MakeRoom: func(p *v1.Pod, _ []*v1.Pod, _ *Rejection) ([]*v1.Pod, error) {
+			return s.victims[p.UID], nil
+		},
+		Evict: func(uid types.UID, _ time.Duration, _, _, _ string) { s.evicted = append(s.evicted, uid) },
+		Arrivals: func(skip func(types.UID) bool) (out []Arrival) {
+			for _, a := range s.arrived {
+				if !skip(a.Pod.UID) {
+					out = append(out, a)
+				}
+			}
+			return out
+		},
+		Unheard:     func(uid types.UID) bool { return s.running[uid] },
+		Allocatable: func() v1.ResourceList { return amounts("cpu", "4", "memory", "4Gi") },
+		Rules:       Rules{InPlace: true, InitContainers: true, PodLevel: true},
+		Events:      s, OnChange: func(uid types.UID) { s.woken = append(s.woken, uid) },
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+}
+
+// fits judges by CPU alone, of which there are four.
+func fits(p *v1.Pod, others []*v1.Pod) *Rejection {
+	used := int64(0)
+	for _, o := range others {
+		used += milli(o)
+	}
+	if milli(p)+used > 4000 {
+		return &Rejection{"OutOfcpu", fmt.Sprintf("requested %d, used %d", milli(p), used)}
+	}
+	return nil
+}
+
+func milli(p *v1.Pod) int64 {
+	req := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	return req.Cpu().MilliValue()
+}
+
+func (s *stage) admit(pods ...*v1.Pod) {
+	s.t.Helper()
+	for _, p := range pods {
+		if v := s.Admit(s.t.Context(), p, false); v.Rejection != nil || v.Waits {
+			s.t.Fatalf("%s: %+v", p.Name, v)
+		}
+	}
+}
+
+func (s *stage) pendingOf(uid types.UID) string {
+	for _, c := range s.Conditions(uid) {
+		if c.Type == v1.PodResizePending {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+func (s *stage) tells(want ...string) {
+	s.t.Helper()
+	if !slices.Equal(s.events, want) {
+		s.t.Errorf("events:\n%s\nwant:\n%s", strings.Join(s.events, "\n"), strings.Join(want, "\n"))
+	}
+	s.events = nil
+}
+
+func (s *stage) writes() { // what Run does when there is something to write
+	if !s.write() {
+		s.t.Fatal("the state could not be written")
+	}
+}
+
+func TestWhatRunsIsCountedBeforeAnythingNewIsJudged(t *testing.T) {
+	s := newStage(t)
+	old := asking("old", "3")
+	s.arrived = []Arrival{{Pod: old, Running: true}}
+	if v := s.Admit(t.Context(), asking("new", "2"), false); v.Rejection == nil || v.Rejection.Message != "requested 2000, used 3000" {
+		t.Errorf("beside a pod that runs and has not had its turn yet: %+v", v.Rejection)
+	}
+	s.admit(asking("small", "1"))
+}
+
+func TestAPodThatNoSourceHasToldOfYetIsCountedByWhatItWasGranted(t *testing.T) {
+	s := newStage(t)
+	s.admit(asking("gone", "3"), asking("old", "1"))
+	s.writes()
+	s.restart()
+	s.running["old"] = true
+	if v := s.Admit(t.Context(), asking("new", "4"), false); v.Rejection == nil || v.Rejection.Message != "requested 4000, used 1000" {
+		t.Errorf("while the API server is away: %+v", v.Rejection)
+	}
+	// Its source speaks: it is counted once.
+	s.arrived = []Arrival{{Pod: asking("old", "1"), Running: true}}
+	s.Admit(t.Context(), asking("old", "1"), true)
+	s.admit(asking("other", "3"))
+}
+
+func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
+	s := newStage(t)
+	born := func(uid types.UID, cpu string, minute int) *v1.Pod {
+		return edited(asking(uid, cpu), func(p *v1.Pod) {
+			p.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC))
+		})
+	}
+	first, second, third := born("first", "2", 1), born("second", "2", 2), born("third", "2", 3)
+	s.arrived = []Arrival{{Pod: third}, {Pod: first}, {Pod: second}}
+	if v := s.Admit(t.Context(), third, false); v.Rejection == nil {
+		t.Error("the youngest came first because its worker did")
+	}
+	s.admit(second, first)
+	// What was granted counts, not what is wanted: a resize that is pending frees
+	// nothing.
+	if got := s.Consider(resizedTo(first, "3")); milli(got) != 2000 {
+		t.Errorf("first has %d", milli(got))
+	}
+	if v := s.Admit(t.Context(), born("fourth", "100m", 4), false); v.Rejection == nil || v.Rejection.Message != "requested 100, used 4000" {
+		t.Errorf("fourth: %+v", v.Rejection)
+	}
+}
+
+func TestASecondLookAndTheMetric(t *testing.T) {
+	s := newStage(t)
+	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return nil }
+	s.admit(asking("lucky", "5"))
+	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return &Rejection{"OutOfexample.com/gpu", ""} }
+	s.Admit(t.Context(), asking("late", "5"), false)
+	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return &Rejection{"SomethingElse", ""} }
+	s.Admit(t.Context(), asking("odd", "5"), false)
+	s.second = nil
+	s.Admit(t.Context(), asking("big", "5"), false)
+	got := scrape.Of(t, s)
+	for label, want := range map[string]float64{"OutOfExtendedResources": 1, "Other": 1, "OutOfcpu": 1} {
+		if n := got["kubelet_admission_rejections_total{reason="+label+"}"]; n != want {
+			t.Errorf("%s: %v, want %v", label, n, want)
+		}
+	}
+}
+
+func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
+	parity.Proves(t, "SRC-51")
+	for reason, want := range map[string]string{
+		"OutOfcpu": "OutOfcpu", "OutOfpods": "OutOfpods", "OutOfephemeral-storage": "OutOfephemeral-storage",
+		"OutOfexample.com/gpu": "OutOfExtendedResources", "OutOfhugepages-2Mi": "OutOfExtendedResources",
+		"NodeShutdown": "NodeShutdown", "Evicted": "Evicted", "TopologyAffinityError": "TopologyAffinityError", "FromAPlugin": "Other", "": "Other",
+	} {
+		if got := countedAs(reason); got != want {
+			t.Errorf("%q counts as %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
+	s := newStage(t)
+	a, b := asking("a", "2"), asking("b", "2")
+	s.admit(a, b)
+	s.victims["critical"] = []*v1.Pod{a, b}
+	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || v.Rejection != nil {
+		t.Fatalf("%+v", v)
+	}
+	if !slices.Equal(s.evicted, []types.UID{"a", "b"}) {
+		t.Errorf("evicted %v", s.evicted)
+	}
+	s.tells("a Warning Preempting Preempted in order to admit critical pod", "b Warning Preempting Preempted in order to admit critical pod")
+	s.Vacate("a")
+	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || len(s.woken) > 0 {
+		t.Errorf("with one left: %+v, woken %v", v, s.woken)
+	}
+	if v := s.Admit(t.Context(), asking("thief", "2"), false); v.Rejection == nil {
+		t.Error("another pod took the room that was made")
+	}
+	s.Vacate("b")
+	if !slices.Contains(s.woken, "critical") {
+		t.Errorf("woken %v", s.woken)
+	}
+	s.admit(asking("critical", "4"))
+}
+
+func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
+	s := newStage(t)
+	p, other := asking("p", "1"), asking("other", "2")
+	s.admit(p, other)
+
+	up := resizedTo(p, "2")
+	if got := s.Consider(up); milli(got) != 2000 {
+		t.Errorf("granted %d", milli(got))
+	}
+	s.tells(`p Normal ResizeStarted Pod resize started: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizeInProgress || c[0].ObservedGeneration != 2 || c[0].Reason != "" {
+		t.Errorf("in progress: %+v", c)
+	}
+	s.Tried(up, time.Second, fmt.Errorf("no way"))
+	s.Tried(up, time.Second, fmt.Errorf("no way"))
+	s.tells(`p Warning ResizeError Pod resize error: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"no way"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Error" || c[0].Message != "no way" || c[0].ObservedGeneration != 2 {
+		t.Errorf("failed: %+v", c)
+	}
+	s.Tried(up, time.Second, nil)
+	s.Progress(up, true)
+	s.tells()
+	s.Progress(up, false)
+	s.Progress(up, false)
+	s.tells(`p Normal ResizeCompleted Pod resize completed: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
+	if c := s.Conditions("p"); len(c) != 0 {
+		t.Errorf("done: %+v", c)
+	}
+
+	more := resizedTo(up, "3")
+	for range 3 {
+		if got := s.Consider(more); milli(got) != 2000 || got.Generation != 3 {
+			t.Errorf("deferred: has %d of generation %d", milli(got), got.Generation)
+		}
+	}
+	s.tells(`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"3"}}}],"generation":3,"error":"requested 3000, used 2000"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizePending || c[0].Reason != "Deferred" || c[0].Message != "requested 3000, used 2000" || c[0].ObservedGeneration != 3 {
+		t.Errorf("deferred: %+v", c)
+	}
+	// The message follows; that is no event.
+	s.Consider(resizedTo(other, "1500m"))
+	s.events = nil
+	if c := s.Conditions("p"); c[0].Message != "requested 3000, used 1500" {
+		t.Errorf("deferred later: %+v", c)
+	}
+	s.tells()
+
+	never := resizedTo(more, "5")
+	s.Consider(never)
+	s.tells(`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Infeasible" || c[0].ObservedGeneration != 4 {
+		t.Errorf("infeasible: %+v", c)
+	}
+	s.Vacate("other")
+	if s.pendingOf("p") != "Infeasible" {
+		t.Error("an infeasible resize was asked again")
+	}
+	// What is taken back is said by the condition that goes.
+	s.Consider(edited(never, func(p *v1.Pod) { p.Generation++; p.Spec = up.Spec }))
+	s.tells()
+	if c := s.Conditions("p"); len(c) != 0 {
+		t.Errorf("taken back: %+v", c)
+	}
+}
+
+func TestDeferredResizesAreAskedInOrder(t *testing.T) {
+	parity.Proves(t, "LIFE-126")
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		// Each has half a CPU and wants one and a half: of those who wait, one fits
+		// when the big one has gone.
+		ranked := []*v1.Pod{asking("late", "500m"), asking("early", "500m"), asking("burstable", "500m"), asking("urgent", "500m")}
+		ranked[3].Spec.Priority = new(int32)
+		*ranked[3].Spec.Priority = 7
+		for _, p := range ranked[:2] { // best of the classes they can have with a limit
+			p.Spec.Containers[0].Resources.Requests = amounts("cpu", "500m", "memory", "1Mi")
+			p.Spec.Containers[0].Resources.Limits = amounts("cpu", "500m", "memory", "1Mi")
+		}
+		big := asking("big", "2")
+		s.admit(append(ranked, big)...)
+		want := func(p *v1.Pod) *v1.Pod {
+			return edited(p, func(p *v1.Pod) {
+				p.Generation++
+				r := &p.Spec.Containers[0].Resources
+				r.Requests["cpu"] = resource.MustParse("1500m")
+				if r.Limits != nil {
+					r.Limits["cpu"] = resource.MustParse("1500m")
+				}
+			})
+		}
+		for _, i := range []int{1, 0, 2, 3} { // early first
+			s.Consider(want(ranked[i]))
+			time.Sleep(time.Second)
+		}
+		for _, p := range ranked {
+			if s.pendingOf(p.UID) != "Deferred" {
+				t.Fatalf("%s: %s", p.Name, s.pendingOf(p.UID))
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		synctest.Wait()
+
+		granted := func() (got []types.UID) {
+			for _, p := range ranked {
+				if s.pendingOf(p.UID) == "" {
+					got = append(got, p.UID)
+				}
+			}
+			return got
+		}
+		// Who gives back comes before all others, and makes room for the most urgent.
+		s.Consider(resizedTo(big, "1"))
+		if got := granted(); !slices.Equal(got, []types.UID{"urgent"}) {
+			t.Errorf("after the big one shrank: %v", got)
+		}
+		s.Vacate("big")
+		if got := granted(); !slices.Equal(got, []types.UID{"early", "urgent"}) {
+			t.Errorf("after the big one went: %v", got)
+		}
+		s.Vacate("urgent")
+		if got := granted(); !slices.Equal(got, []types.UID{"late", "early"}) && !slices.Equal(got, []types.UID{"late", "early", "urgent"}) {
+			t.Errorf("after the urgent one went: %v", got)
+		}
+		if s.pendingOf("burstable") != "Deferred" {
+			t.Error("the burstable pod was granted before the guaranteed")
+		}
+		// Nobody tells that there is more room; the clock finds out.
+		s.mu.Lock()
+		delete(s.account, "early")
+		s.mu.Unlock()
+		s.woken = nil
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if s.pendingOf("burstable") != "" || !slices.Contains(s.woken, "burstable") {
+			t.Errorf("after half a minute: %q, woken %v", s.pendingOf("burstable"), s.woken)
+		}
+		got := scrape.Of(t, s)
+		for trigger, want := range map[string]float64{"pod_resized": 1, "pods_removed": 2, "periodic_retry": 1} {
+			if n := got["kubelet_pod_deferred_accepted_resizes_total{retry_trigger="+trigger+"}"]; n != want {
+				t.Errorf("%s: %v, want %v", trigger, n, want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a, b := asking("a", "2"), asking("b", "2")
+		s.admit(a, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx)
+		asked, begun := []time.Duration{}, time.Now()
+		s.cfg.Judge = func(*v1.Pod, []*v1.Pod) *Rejection {
+			asked = append(asked, time.Since(begun))
+			return &Rejection{"OutOfcpu", ""}
+		}
+		s.Consider(resizedTo(a, "3"))
+		time.Sleep(7 * time.Minute)
+		want := []time.Duration{0, 30 * time.Second, 210 * time.Second, 390 * time.Second}
+		if !slices.Equal(asked, want) {
+			t.Errorf("asked at %v, want %v", asked, want)
+		}
+	})
+}
+
+func TestMetricsOfResizes(t *testing.T) {
+	parity.Proves(t, "LIFE-129")
+	s := newStage(t)
+	p, q := asking("p", "1"), asking("q", "3")
+	s.admit(p, q)
+	up := edited(p, func(p *v1.Pod) {
+		p.Generation++
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("cpu", "500m", "memory", "1Gi"), Limits: amounts("cpu", "2")}
+	})
+	s.Consider(up)
+	s.Consider(up)
+	s.Consider(resizedTo(q, "3500m"))
+	s.Tried(up, 25*time.Millisecond, nil)
+	s.Tried(up, time.Millisecond, fmt.Errorf("no"))
+	got := scrape.Of(t, s)
+	for name, want := range map[string]float64{
+		"kubelet_container_requested_resizes_total{operation=decrease,requirement=requests,resource=cpu}": 1,
+		"kubelet_container_requested_resizes_total{operation=increase,requirement=requests,resource=cpu}": 1,
+		"kubelet_container_requested_resizes_total{operation=add,requirement=requests,resource=memory}":   1,
+		"kubelet_container_requested_resizes_total{operation=add,requirement=limits,resource=cpu}":        1,
+		"kubelet_pod_in_progress_resizes":                              2,
+		"kubelet_pod_pending_resizes{reason=deferred}":                 0,
+		"kubelet_pod_pending_resizes{reason=infeasible}":               0,
+		"kubelet_pod_resize_duration_milliseconds_count{success=true}": 1,
+		"kubelet_pod_resize_duration_milliseconds{success=true}":       1,
+		"kubelet_pod_resize_duration_milliseconds{success=false}":      1,
+	} {
+		if n, ok := got[name]; ok && n != want || !ok && !strings.Contains(name, "duration") {
+			t.Errorf("%s = %v, want %v", name, n, want)
+		}
+	}
+	s.Consider(resizedTo(resizedTo(q, "3500m"), "9"))
+	s.Consider(edited(up, func(p *v1.Pod) {
+		p.Generation++
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
+	}))
+	got = scrape.Of(t, s)
+	for name, want := range map[string]float64{
+		"kubelet_pod_pending_resizes{reason=deferred}":                                      1,
+		"kubelet_pod_pending_resizes{reason=infeasible}":                                    1,
+		"kubelet_pod_infeasible_resizes_total{reason_detail=insufficient_node_allocatable}": 1,
+		"kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}":           0,
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+func TestStateSurvivesARestart(t *testing.T) {
+	s := newStage(t)
+	p := asking("p", "1")
+	s.admit(p)
+	s.Enforced(p, "main", p.Spec.Containers[0].Resources)
+	up := resizedTo(p, "2")
+	s.Consider(up)
+	s.writes()
+	s.restart()
+	s.Admit(t.Context(), up, true)
+	if got := s.Consider(up); milli(got) != 2000 {
+		t.Errorf("granted %d after a restart", milli(got))
+	}
+	have := pod.Runtime{Containers: []pod.Container{{ID: "c1", Name: "main", State: pod.StateRunning}}}
+	g := s.Gap(up, have)
+	if len(g.Update) != 1 || g.Update[0].Now != 1000 || g.Update[0].Next != 2000 {
+		t.Errorf("what was under way: %+v", g)
+	}
+	if got := milli(s.InForce(up)); got != 1000 {
+		t.Errorf("in force %d", got)
+	}
+	s.Forget("p")
+	s.writes()
+	s.restart()
+	if len(s.granted)+len(s.force) != 0 {
+		t.Errorf("left of a pod that is gone: %v %v", s.granted, s.force)
+	}
+}
+
+func TestAPodWithoutStateHasWhatItsStatusSays(t *testing.T) {
+	s := newStage(t)
+	p := resizedTo(asking("p", "1"), "2") // the wish was not granted when the state was lost
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", Resources: &v1.ResourceRequirements{Requests: amounts("cpu", "1")}}}
+	s.admit(asking("other", "3"))
+	s.Admit(t.Context(), p, true)
+	if got := milli(s.Consider(p)); got != 1000 || s.pendingOf("p") != "Deferred" {
+		t.Errorf("granted %d, pending %q", got, s.pendingOf("p"))
+	}
+	have := pod.Runtime{Containers: []pod.Container{{ID: "c1", Name: "main", State: pod.StateRunning}}}
+	if g := s.Gap(s.Consider(p), have); g.Open() {
+		t.Errorf("a running container is touched: %+v", g)
+	}
+}
+
+func TestStateFilesAreUpstreams(t *testing.T) {
+	s := newStage(t)
+	p := edited(asking("uid-1", "500m"), func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("cpu", "500m", "memory", "64Mi"), Limits: amounts("cpu", "500m", "memory", "64Mi")}
+		p.Spec.InitContainers = []v1.Container{{Name: "init"}}
+	})
+	s.admit(p)
+	s.writes()
+	b, err := os.ReadFile(filepath.Join(s.dir, "allocated_pods_state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"data":"{\"entries\":{\"uid-1\":{\"ContainerResources\":{\"init\":{},\"main\":{\"limits\":{\"cpu\":\"500m\",\"memory\":\"64Mi\"},\"requests\":{\"cpu\":\"500m\",\"memory\":\"64Mi\"}}},\"PodLevelResources\":null}}}","checksum":`
+	if !strings.HasPrefix(string(b), want) {
+		t.Errorf("file = %s\nwant   %s…", b, want)
+	}
+}
+
+func TestABadStateFileIsPutAsideAndToldOnce(t *testing.T) {
+	good := func() []byte {
+		s := newStage(t)
+		s.admit(asking("p", "1"))
+		s.writes()
+		b, err := os.ReadFile(filepath.Join(s.dir, "allocated_pods_state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}()
+	flipped := slices.Clone(good)
+	flipped[40] ^= 1
+	for name, content := range map[string][]byte{
+		"empty": {}, "cut": good[:len(good)/2], "flipped": flipped, "of something else": []byte(`{"policyName":"none","checksum":1}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			path := filepath.Join(s.dir, "allocated_pods_state")
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.restart()
+			s.tells("node Warning StateFileUnusable")
+			if kept, err := os.ReadFile(path + ".bad"); err != nil || string(kept) != string(content) {
+				t.Errorf("kept %q, %v", kept, err)
+			}
+			if g := s.Admit(t.Context(), asking("p", "1"), true); g.Rejection != nil {
+				t.Errorf("a running pod is refused: %+v", g)
+			}
+			s.writes()
+			s.restart()
+			s.tells()
+		})
+	}
+}
+
+func FuzzStateFiles(f *testing.F) {
+	good, err := encode(map[types.UID]Resources{"u": {Containers: map[string]v1.ResourceRequirements{"c": {Requests: amounts("cpu", "1")}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"data":"{}","checksum":0}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		pods, err := decode(content)
+		if err != nil {
+			return
+		}
+		again, err := encode(pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decode(again); err != nil {
+			t.Errorf("cannot read what was written: %v", err)
+		}
+	})
+}
