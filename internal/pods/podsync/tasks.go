@@ -249,6 +249,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 			delete(w.waiting, name)
 			return pod.Effect{Sandbox: sandbox.ID, Container: id, State: pod.StateRunning}, nil
 		}
+		w.startFailed = w.s.cfg.Now()
 		w.waiting[name] = status.Waiting{Reason: failure.Reason, Message: failure.Message}
 		return pod.Effect{}, fmt.Errorf("start container %s: %w", name, failure)
 	}

@@ -32,7 +32,7 @@ type worker struct {
 	known       bool    // a source holds the pod now
 	vanished    bool    // no source held it once; it is not taken up again by this worker
 	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
-	takenUp     bool    // what an earlier agent left half done was looked at
+	takenUp     bool    // what was left half done was looked at
 	rejected    bool
 	admitted    bool
 	podIPs      []string
@@ -45,20 +45,22 @@ type worker struct {
 	volumeErr   string
 	times       times
 
-	mu         sync.Mutex
-	going      *podplan.Going
-	grace      time.Duration // the shortest period asked for since the pod is going
-	override   *status.Override
-	tasks      map[string]*task
-	retries    map[string]retry
-	waiting    map[string]status.Waiting // failed starts, by container name
-	backoff    map[string]podplan.Backoff
-	announced  map[string]bool // containers that know that they will be stopped, by ID
-	cgroupGone bool
-	place      place // as metrics show it
-	dirsGone   bool
-	recalled   map[string]bool // containers that were stopped to be started anew, by ID
-	sized      *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
+	mu       sync.Mutex
+	going    *podplan.Going
+	grace    time.Duration // the shortest period asked for since the pod is going
+	override *status.Override
+	tasks    map[string]*task
+	retries  map[string]retry
+	waiting  map[string]status.Waiting // failed starts, by container name
+	// startFailed is when a start failed last, until what came of it was seen.
+	startFailed time.Time
+	backoff     map[string]podplan.Backoff
+	announced   map[string]bool // containers that know that they will be stopped, by ID
+	cgroupGone  bool
+	place       place // as metrics show it
+	dirsGone    bool
+	recalled    map[string]bool // containers that were stopped to be started anew, by ID
+	sized       *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
 }
 
 type imageFact struct {
@@ -220,16 +222,27 @@ func (w *worker) begin(now time.Time, have pod.Runtime) {
 	}
 }
 
-// takeUp completes, once, what an agent before this one may have left half done
-// for containers that run.
+// takeUp completes what was left half done for containers that run: by an agent
+// before this one, or by a start whose answer got lost with the runtime.
 func (w *worker) takeUp(have pod.Runtime) {
-	if w.takenUp {
+	w.mu.Lock()
+	failed := w.startFailed
+	w.mu.Unlock()
+	if w.takenUp && failed.IsZero() {
 		return
 	}
-	w.takenUp = true
 	if err := w.s.cfg.Containers.LinkLogs(have); err != nil {
 		w.log.Warn("cannot link logs under their older names", "err", err)
 	}
+	w.takenUp = true
+	if have.SeenAt.Before(failed) {
+		return // seen before the start failed: it does not show what came of it
+	}
+	w.mu.Lock()
+	if w.startFailed.Equal(failed) {
+		w.startFailed = time.Time{}
+	}
+	w.mu.Unlock()
 }
 
 // judge finds out whether the pod is to end, and when that has to be asked again;
