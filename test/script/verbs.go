@@ -99,6 +99,14 @@ func init() { // the verbs refer to the table when one is unknown
 		"resources": {"POD", true, (*run).resources},
 		"events":    {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
 		"left":      {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
+
+		"put":      {"FILE...", false, quiet((*run).put)},
+		"take":     {"KIND NAME", false, quiet((*run).take)},
+		"mounted":  {"[POD]", true, func(r *run, a []string) (string, error) { return r.showMounted(first(a)) }},
+		"mounts":   {"POD CONTAINER", true, func(r *run, a []string) (string, error) { return r.showMounts(a[0], a[1]) }},
+		"token":    {"POD CONTAINER PATH", true, func(r *run, a []string) (string, error) { return r.showToken(a[0], a[1], a[2]) }},
+		"statuses": {"POD", true, (*run).showVolumeStatuses},
+		"read":     {"POD CONTAINER PATH", true, func(r *run, a []string) (string, error) { return r.read(a[0], a[1], a[2]) }},
 	}
 }
 

@@ -80,7 +80,7 @@ type agent struct {
 // runtime without event stream.
 func newWorld(t testing.TB, dir, configuration string, old bool) *world {
 	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}}
-	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old, Handlers: []string{"kata"}})
+	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
 	w.proxy = apiproxy.New(w.noteEvents(w.server))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -64,12 +65,16 @@ func (s *Server) issueToken(r *request) (runtime.Object, error) {
 			return nil, apierrors.NewConflict(podGVR.GroupResource(), ref.Name, fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 		}
 	}
+	bound := map[string]any{"namespace": r.namespace, "serviceaccount": map[string]any{"name": r.name, "uid": accessor(sa).GetUID()}}
+	if ref := t.Spec.BoundObjectRef; ref != nil {
+		bound[strings.ToLower(ref.Kind)] = map[string]any{"name": ref.Name, "uid": ref.UID}
+	}
 	s.serial++
 	now := time.Now()
 	claims, err := json.Marshal(map[string]any{
 		"aud": t.Spec.Audiences, "exp": now.Unix() + seconds, "iat": now.Unix(), "jti": s.serial,
 		"iss": "https://kubernetes.default.svc", "sub": "system:serviceaccount:" + r.namespace + ":" + r.name,
-		"kubernetes.io": map[string]any{"namespace": r.namespace, "serviceaccount": map[string]any{"name": r.name, "uid": accessor(sa).GetUID()}},
+		"kubernetes.io": bound,
 	})
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

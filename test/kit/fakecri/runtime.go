@@ -44,6 +44,8 @@ type Options struct {
 	NoEvents, NoRuntimeConfig, NoListStreams bool
 	// Handlers are the names of the runtime handlers besides the default one.
 	Handlers []string
+	// Plain are the names of further handlers, which have no features.
+	Plain []string
 	// ImageRoot is the mount point reported for the image file system; the
 	// temporary directory if empty.
 	ImageRoot string

@@ -2,6 +2,7 @@ package fakecri
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -9,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func (r *Runtime) handlers() []string { return append([]string{""}, r.opts.Handlers...) }
+func (r *Runtime) handlers() []string { return slices.Concat([]string{""}, r.opts.Handlers, r.opts.Plain) }
 
 // Version names the fake.
 func (r *Runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
@@ -30,9 +31,10 @@ func (r *Runtime) Status(_ context.Context, req *cri.StatusRequest) (*cri.Status
 		res.Status.Conditions = append(res.Status.Conditions, proto.Clone(c).(*cri.RuntimeCondition))
 	}
 	for _, h := range r.handlers() {
+		able := !slices.Contains(r.opts.Plain, h)
 		res.RuntimeHandlers = append(res.RuntimeHandlers, &cri.RuntimeHandler{
 			Name:     h,
-			Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: true},
+			Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: able, UserNamespaces: able},
 		})
 	}
 	if req.GetVerbose() {
