@@ -10,7 +10,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func (r *Runtime) handlers() []string { return slices.Concat([]string{""}, r.opts.Handlers, r.opts.Plain) }
+func (r *Runtime) handlers() []string {
+	return slices.Concat([]string{""}, r.opts.Handlers, r.opts.Plain)
+}
 
 // Version names the fake.
 func (r *Runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
