@@ -19,6 +19,7 @@ import (
 	"keelson/internal/config"
 	"keelson/internal/node/apiclient"
 	"keelson/internal/node/node"
+	"keelson/internal/node/plugin"
 	"keelson/internal/node/server"
 	"keelson/internal/pods/admission"
 	"keelson/internal/pods/allocation"
@@ -39,6 +40,7 @@ import (
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/internal/storage/volume/persistent/csi"
 )
 
 // agent is all the parts, joined. Fields are set by the build functions, in the
@@ -70,6 +72,9 @@ type agent struct {
 	tokens     *object.Tokens
 	volumes    *volume.Manager
 	lasting    *persistent.Volumes
+	plugins    *plugin.Watcher
+	csiNode    *csi.Shown  // nil: standalone
+	csiDrivers *csiDrivers // nil: standalone
 	images     images
 	imageGC    *gc.Collector
 	pulls      *record.Store   // nil: what is on the node is for all its pods
@@ -142,7 +147,12 @@ func (a *agent) start(g *group) {
 	g.start("statuses", a.statuses.Run)
 	g.start("allocation", a.allocation.Run) // writes what the parts below grant
 	g.start("objects", a.objects.Run)
+	if a.api != nil {
+		g.start("CSI node", a.csiNode.Run)
+		g.start("CSI drivers", a.csiDrivers.Run)
+	}
 	g.start("persistent volumes", a.lasting.Run)
+	g.start("plugins", a.plugins.Run)
 	g.start("volumes", a.volumes.Run)
 	if a.pulls != nil {
 		g.start("pull records", a.pulls.Run)
@@ -326,6 +336,7 @@ func (a *agent) buildNode(context.Context) error {
 		OnNetwork:        func() { a.syncer.WakeAll() },
 		OnChange:         a.nodeChanged,
 		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },
+		Problems:         a.problems,
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},

@@ -2,13 +2,22 @@ package app
 
 import (
 	"context"
+	"path/filepath"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"keelson/internal/node/apiclient"
+	"keelson/internal/node/plugin"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/internal/storage/volume/persistent/csi"
 )
 
 // buildPersistent builds what brings volumes to the node that outlive pods. A new
@@ -16,7 +25,7 @@ import (
 func (a *agent) buildPersistent(guard *mount.Guard) {
 	k := &a.cfg.Kubelet
 	cfg := persistent.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, Log: a.log,
-		Plugins: []persistent.Plugin{},
+		Plugins: []persistent.Plugin{a.buildCSI(guard)},
 		Node:    func() v1.NodeStatus { return a.node.Node().Status },
 		Attach:  *k.EnableControllerAttachDetach,
 		Recheck: k.SyncFrequency.Duration,
@@ -27,6 +36,65 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 		cfg.API = claims{a.api}
 	}
 	a.lasting = persistent.New(cfg)
+}
+
+// buildCSI builds the way to CSI drivers, and what finds plugins of all types.
+func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
+	cfg := csi.Config{RootDir: a.cfg.Flags.RootDir, Node: a.cfg.NodeName, Tokens: a.tokens, Guard: guard,
+		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Log: a.log,
+		SetGroup: func(ctx context.Context, p *v1.Pod, _, path string) error { return setGroup(ctx, guard, p, path) },
+	}
+	observe := csiMetrics(a.metrics)
+	if a.api == nil {
+		cfg.Drivers = csi.NewDrivers(nil, observe, a.log)
+	} else {
+		a.csiNode = csi.NewShown(nodeShown{a.api, a.cfg.NodeName}, a.cfg.NodeName, a.node.Registered(), func() { a.node.Poke() }, a.log)
+		a.csiDrivers = newCSIDrivers(a.api)
+		cfg.Drivers = csi.NewDrivers(a.csiNode, observe, a.log)
+		cfg.API = csiObjects{a.api, a.csiDrivers}
+	}
+	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Log: a.log,
+		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers}})
+	a.metrics.MustRegister(a.plugins)
+	return csi.New(cfg)
+}
+
+// problems are reasons for the node not to be ready that other parts have.
+func (a *agent) problems() []error {
+	if a.csiNode != nil {
+		if err := a.csiNode.Problem(); err != nil {
+			return []error{err}
+		}
+	}
+	return nil
+}
+
+// setGroup gives a volume to the pod's group, by the pod's policy.
+func setGroup(ctx context.Context, guard *mount.Guard, p *v1.Pod, path string) error {
+	sc := p.Spec.SecurityContext
+	if sc == nil || sc.FSGroup == nil {
+		return nil
+	}
+	return guard.Do(ctx, path, "give volume to group", func() error {
+		if sc.FSGroupChangePolicy != nil && *sc.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch {
+			if right, err := mount.HasGroup(path, int(*sc.FSGroup), false); right || err != nil {
+				return err
+			}
+		}
+		return mount.SetGroup(path, int(*sc.FSGroup), false)
+	})
+}
+
+// csiMetrics measures calls to CSI drivers.
+func csiMetrics(reg *prometheus.Registry) csi.Observer {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "csi_operations_seconds",
+		Help:    "Container Storage Interface operation duration with gRPC error code status total",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+	}, []string{"driver_name", "method_name", "grpc_status_code", "migrated"})
+	reg.MustRegister(h)
+	return func(driver, method, code string, took time.Duration) {
+		h.WithLabelValues(driver, "/csi.v1.Node/"+method, code, "false").Observe(took.Seconds())
+	}
 }
 
 // claims are claims and their volumes at the API server.
@@ -42,4 +110,102 @@ func (c claims) Volume(ctx context.Context, name string) (*v1.PersistentVolume, 
 
 func (c claims) PatchClaimStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
 	return c.api.PersistentVolumeClaims.Patch(ctx, namespace, name, types.StrategicMergePatchType, patch, "status")
+}
+
+// csiObjects are what volumes of CSI drivers depend on.
+type csiObjects struct {
+	api     *apiclient.Client
+	drivers *csiDrivers
+}
+
+func (o csiObjects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	return o.drivers.get(ctx, name)
+}
+
+func (o csiObjects) VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	return o.api.VolumeAttachments.Get(ctx, "", name)
+}
+
+func (o csiObjects) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
+	return o.api.Secrets.Get(ctx, namespace, name)
+}
+
+// csiDrivers is the node's picture of all CSIDriver objects. It is watched from
+// the first question on: a node without such volumes has no watch for it.
+type csiDrivers struct {
+	store  cache.Store
+	watch  *cache.Reflector
+	asked  chan struct{} // closed by the first question
+	once   sync.Once
+	synced chan struct{} // closed when the objects were listed
+}
+
+func newCSIDrivers(api *apiclient.Client) *csiDrivers {
+	d := &csiDrivers{asked: make(chan struct{}), synced: make(chan struct{})}
+	d.store = &tellingStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), listed: sync.OnceFunc(func() { close(d.synced) })}
+	d.watch = cache.NewReflector(api.CSIDrivers.ListWatch("", fields.Everything()), &storagev1.CSIDriver{}, d.store, 0)
+	return d
+}
+
+// Run watches until ctx ends, once somebody has asked.
+func (d *csiDrivers) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.asked:
+	}
+	d.watch.RunWithContext(ctx)
+	return nil
+}
+
+func (d *csiDrivers) get(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	d.once.Do(func() { close(d.asked) })
+	select {
+	case <-d.synced:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	obj, ok, err := d.store.GetByKey(name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return obj.(*storagev1.CSIDriver), nil
+}
+
+// tellingStore tells when it was first filled.
+type tellingStore struct {
+	cache.Store
+	listed func()
+}
+
+func (s *tellingStore) Replace(objs []any, version string) error {
+	defer s.listed()
+	return s.Store.Replace(objs, version)
+}
+
+// nodeShown is this node and its CSINode at the API server.
+type nodeShown struct {
+	api  *apiclient.Client
+	name string
+}
+
+func (n nodeShown) Node(ctx context.Context) (*v1.Node, error) { return n.api.Nodes.Get(ctx, n.name) }
+
+func (n nodeShown) PatchNode(ctx context.Context, patch []byte) error {
+	_, err := n.api.Nodes.Patch(ctx, n.name, patch)
+	return err
+}
+
+func (n nodeShown) CSINode(ctx context.Context) (*storagev1.CSINode, error) {
+	return n.api.CSINodes.Get(ctx, "", n.name)
+}
+
+func (n nodeShown) CreateCSINode(ctx context.Context, obj *storagev1.CSINode) error {
+	_, err := n.api.CSINodes.Create(ctx, "", obj)
+	return err
+}
+
+func (n nodeShown) UpdateCSINode(ctx context.Context, obj *storagev1.CSINode) error {
+	_, err := n.api.CSINodes.Update(ctx, "", n.name, obj)
+	return err
 }

@@ -66,24 +66,35 @@ func NewTokens(cfg TokensConfig) *Tokens {
 // wanted lifetime, nil the server's default. When a renewal fails the old token
 // is served for as long as it is good.
 func (t *Tokens) Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error) {
+	got, err := t.token(ctx, p, audiences, seconds)
+	return got.value, got.renewAt, err
+}
+
+// Expiring is Token for those who pass on when the token expires.
+func (t *Tokens) Expiring(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, expires time.Time, err error) {
+	got, err := t.token(ctx, p, audiences, seconds)
+	return got.value, got.expires, err
+}
+
+func (t *Tokens) token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (token, error) {
 	key := tokenKey(p, audiences, seconds)
 	t.mu.Lock()
 	have := t.pods[p.UID][key]
 	t.mu.Unlock()
 	now := t.cfg.Now()
 	if have != nil && now.Before(have.renewAt) {
-		return have.value, have.renewAt, nil
+		return *have, nil
 	}
 	got, err := t.request(ctx, p, audiences, seconds)
 	if err != nil {
 		if have != nil && now.Before(have.expires) {
 			t.cfg.Log.Warn("cannot renew token", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "expires", have.expires, "err", err)
-			return have.value, now.Add(min(tokenRetry, have.expires.Sub(now))), nil
+			return token{have.value, now.Add(min(tokenRetry, have.expires.Sub(now))), have.expires}, nil
 		}
 		if have != nil {
-			return "", time.Time{}, fmt.Errorf("token expired and refresh failed: %w", err)
+			return token{}, fmt.Errorf("token expired and refresh failed: %w", err)
 		}
-		return "", time.Time{}, fmt.Errorf("failed to fetch token: %w", err)
+		return token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +102,7 @@ func (t *Tokens) Token(ctx context.Context, p *v1.Pod, audiences []string, secon
 		t.pods[p.UID] = map[string]*token{}
 	}
 	t.pods[p.UID][key] = got
-	return got.value, got.renewAt, nil
+	return *got, nil
 }
 
 // Forget drops the tokens of a pod that is gone.

@@ -1,0 +1,119 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// plugin is one that registered.
+type plugin struct {
+	info     *registerapi.PluginInfo
+	endpoint string
+	handler  Handler
+}
+
+// register asks what is behind a socket, has its handler take it, and tells it how
+// that went. A plugin that cannot be told is given up again: it takes itself for
+// unregistered.
+func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
+	conn, err := dial(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("dial plugin: %w", err)
+	}
+	defer conn.Close()
+	client := registerapi.NewRegistrationClient(conn)
+	info, err := ask(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("ask plugin what it is: %w", err)
+	}
+	p, err := w.judge(path, info)
+	if err != nil {
+		return nil, errors.Join(err, notify(ctx, client, err))
+	}
+	if err := p.take(ctx); err != nil {
+		err = fmt.Errorf("RegisterPlugin error -- plugin registration failed with err: %w", err)
+		return nil, errors.Join(err, notify(ctx, client, err))
+	}
+	if err := notify(ctx, client, nil); err != nil {
+		return nil, errors.Join(err, p.handler.Deregister(ctx, info.Name, p.endpoint))
+	}
+	return p, nil
+}
+
+// dial connects at once or not at all, so that a socket that nobody listens on is
+// told from a slow plugin.
+func dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, dialLimit)
+	defer stop()
+	conn.Connect()
+	for {
+		switch st := conn.GetState(); st {
+		case connectivity.Ready:
+			return conn, nil
+		case connectivity.TransientFailure:
+			conn.Close()
+			return nil, fmt.Errorf("nobody answers at %s", path)
+		default:
+			if !conn.WaitForStateChange(ctx, st) {
+				conn.Close()
+				return nil, fmt.Errorf("connect to %s: %w", path, ctx.Err())
+			}
+		}
+	}
+}
+
+func ask(ctx context.Context, client registerapi.RegistrationClient) (*registerapi.PluginInfo, error) {
+	ctx, stop := context.WithTimeout(ctx, infoLimit)
+	defer stop()
+	return client.GetInfo(ctx, &registerapi.InfoRequest{})
+}
+
+// judge finds the handler and asks it what it thinks.
+func (w *Watcher) judge(path string, info *registerapi.PluginInfo) (*plugin, error) {
+	handler, ok := w.cfg.Handlers[info.Type]
+	if !ok {
+		return nil, fmt.Errorf("RegisterPlugin error -- no handler registered for plugin type: %s at socket %s", info.Type, path)
+	}
+	p := &plugin{info: info, endpoint: info.Endpoint, handler: handler}
+	if p.endpoint == "" {
+		p.endpoint = path
+	}
+	if !filepath.IsAbs(p.endpoint) {
+		return nil, fmt.Errorf("RegisterPlugin error -- plugin %s serves at %q, which is no path", info.Name, info.Endpoint)
+	}
+	if err := handler.Validate(info.Name, p.endpoint, info.SupportedVersions); err != nil {
+		return nil, fmt.Errorf("RegisterPlugin error -- plugin validation failed with err: %w", err)
+	}
+	return p, nil
+}
+
+func (p *plugin) take(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, handlerLimit)
+	defer stop()
+	return p.handler.Register(ctx, p.info.Name, p.endpoint, p.info.SupportedVersions)
+}
+
+// notify tells the plugin how it went.
+func notify(ctx context.Context, client registerapi.RegistrationClient, failed error) error {
+	ctx, stop := context.WithTimeout(ctx, notifyLimit)
+	defer stop()
+	st := &registerapi.RegistrationStatus{PluginRegistered: failed == nil}
+	if failed != nil {
+		st.Error = failed.Error()
+	}
+	if _, err := client.NotifyRegistrationStatus(ctx, st); err != nil {
+		return fmt.Errorf("tell plugin about its registration: %w", err)
+	}
+	return nil
+}

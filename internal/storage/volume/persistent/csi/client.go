@@ -1,0 +1,138 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"keelson/internal/storage/volume/persistent"
+)
+
+// session is a connection to a driver for the calls of one step. A driver that is
+// restarted is met by the next step without anything to be mended.
+type session struct {
+	*driver
+	conn *grpc.ClientConn
+	node csiv1.NodeClient
+}
+
+// open connects to a driver.
+func (t *Drivers) open(name string) (*session, error) {
+	d, err := t.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.connect(d)
+}
+
+func (t *Drivers) connect(d *driver) (*session, error) {
+	conn, err := grpc.NewClient("unix://"+d.endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			ctx, stop := context.WithTimeout(ctx, callLimit)
+			defer stop()
+			began := time.Now()
+			err := call(ctx, method, req, reply, conn, opts...)
+			t.observe(d.name, method[strings.LastIndexByte(method, '/')+1:], status.Code(err).String(), time.Since(began))
+			return err
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to CSI driver %s: %w", d.name, err)
+	}
+	return &session{d, conn, csiv1.NewNodeClient(conn)}, nil
+}
+
+func (s *session) close() { s.conn.Close() }
+
+// nodeInfo asks what the driver says of the node.
+func (t *Drivers) nodeInfo(ctx context.Context, d *driver) (NodeInfo, error) {
+	s, err := t.connect(d)
+	if err != nil {
+		return NodeInfo{}, err
+	}
+	defer s.close()
+	got, err := s.node.NodeGetInfo(ctx, &csiv1.NodeGetInfoRequest{})
+	if err != nil {
+		return NodeInfo{}, fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
+	}
+	if got.NodeId == "" {
+		return NodeInfo{}, fmt.Errorf("error during CSI NodeGetInfo() call: driver %s gives the node no name", d.name)
+	}
+	info := NodeInfo{Driver: d.name, NodeID: got.NodeId, Max: got.MaxVolumesPerNode}
+	if got.AccessibleTopology != nil {
+		info.Topology = map[string]string{}
+		for k, v := range got.AccessibleTopology.Segments {
+			info.Topology[k] = v
+		}
+	}
+	return info, nil
+}
+
+// can reports whether the driver's node service has an ability. A driver that
+// changes registers anew, so what it said once holds.
+func (s *session) can(ctx context.Context, what csiv1.NodeServiceCapability_RPC_Type) (bool, error) {
+	s.mu.Lock()
+	caps := s.caps
+	s.mu.Unlock()
+	if caps == nil {
+		got, err := s.node.NodeGetCapabilities(ctx, &csiv1.NodeGetCapabilitiesRequest{})
+		if err != nil {
+			return false, err
+		}
+		caps = map[csiv1.NodeServiceCapability_RPC_Type]bool{}
+		for _, c := range got.Capabilities {
+			caps[c.GetRpc().GetType()] = true
+		}
+		s.mu.Lock()
+		s.caps = caps
+		s.mu.Unlock()
+	}
+	return caps[what], nil
+}
+
+// What the node service may be able to do.
+const (
+	canStage       = csiv1.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+	canExpand      = csiv1.NodeServiceCapability_RPC_EXPAND_VOLUME
+	canStat        = csiv1.NodeServiceCapability_RPC_GET_VOLUME_STATS
+	canCondition   = csiv1.NodeServiceCapability_RPC_VOLUME_CONDITION
+	canGroup       = csiv1.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
+	canMultiWriter = csiv1.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
+)
+
+// outcome marks an error after which it is open whether the call had an effect. A
+// driver that answers with one of these codes may still be at work.
+func outcome(err error) error {
+	st, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err // it did not get as far as a call
+	}
+	switch st.Code() {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return persistent.Unknown(err)
+	}
+	return err
+}
+
+// infeasible reports whether the driver will never do what it was asked.
+func infeasible(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
+		return true
+	}
+	return false
+}
+
+func isExhausted(err error) bool {
+	var st interface{ GRPCStatus() *status.Status }
+	return errors.As(err, &st) && st.GRPCStatus().Code() == codes.ResourceExhausted
+}

@@ -1,0 +1,141 @@
+package csi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// publishContext is what attaching the volume said, for drivers whose volumes are
+// attached. That it is attached by now is part of the answer.
+func (p *Plugin) publishContext(ctx context.Context, r persistent.Request, s source) (map[string]string, error) {
+	if s.lifecycle == ephemeral {
+		return nil, nil
+	}
+	attach, err := p.attaches(ctx, s.driver)
+	if err != nil || !attach {
+		return nil, err
+	}
+	name := AttachmentName(s.handle, s.driver, p.cfg.Node)
+	a, err := p.cfg.API.VolumeAttachment(ctx, name)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("volume attachment %s: %w", name, err)
+	case a.DeletionTimestamp != nil:
+		err = fmt.Errorf("volume attachment %s is being deleted", name)
+	case a.Status.Attached:
+		return a.Status.AttachmentMetadata, nil
+	case a.Status.AttachError != nil:
+		err = errors.New(a.Status.AttachError.Message)
+	default:
+		err = fmt.Errorf("volume attachment %s is not attached yet", name)
+	}
+	step := "MountVolume.WaitForAttach"
+	if s.block {
+		step = "MapVolume.WaitForAttach"
+	}
+	return nil, &volume.Failure{Step: step, Volume: r.Name, Err: err}
+}
+
+// secret reads what a reference names, as the driver gets it.
+func (p *Plugin) secret(ctx context.Context, namespace, name string) (map[string]string, error) {
+	if p.cfg.API == nil {
+		return nil, errStandalone
+	}
+	got, err := p.cfg.API.Secret(ctx, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("failed to find the secret %s in the namespace %s with error: %w", name, namespace, err)
+	}
+	out := make(map[string]string, len(got.Data))
+	for k, v := range got.Data {
+		out[k] = string(v)
+	}
+	return out, nil
+}
+
+func (p *Plugin) secretOf(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	return p.secret(ctx, ref.Namespace, ref.Name)
+}
+
+// publishSecrets are the driver's for publishing; those of a volume that the pod
+// names are the pod's.
+func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[string]string, error) {
+	if r.Inline != nil {
+		if ref := r.Inline.CSI.NodePublishSecretRef; ref != nil {
+			return p.secret(ctx, r.Pod.Namespace, ref.Name)
+		}
+		return nil, nil
+	}
+	return p.secretOf(ctx, r.PV.Spec.CSI.NodePublishSecretRef)
+}
+
+// volumeContext is what the driver is told of volume and pod.
+func volumeContext(d *storagev1.CSIDriver, s source, p *v1.Pod) map[string]string {
+	out := maps.Clone(s.attributes)
+	if d == nil || d.Spec.PodInfoOnMount == nil || !*d.Spec.PodInfoOnMount {
+		return out
+	}
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[keyPodName] = p.Name
+	out[keyPodNamespace] = p.Namespace
+	out[keyPodUID] = string(p.UID)
+	out[keyServiceAccount] = p.Spec.ServiceAccountName
+	out[keyEphemeral] = strconv.FormatBool(s.lifecycle == ephemeral)
+	return out
+}
+
+// tokens are the pod's tokens that the driver asks for, as it reads them; empty if
+// it asks for none.
+func (p *Plugin) tokens(ctx context.Context, d *storagev1.CSIDriver, pod *v1.Pod) (string, error) {
+	if d == nil || len(d.Spec.TokenRequests) == 0 {
+		return "", nil
+	}
+	type token struct {
+		Token   string    `json:"token"`
+		Expires time.Time `json:"expirationTimestamp"`
+	}
+	out := map[string]token{}
+	for _, want := range d.Spec.TokenRequests {
+		var audiences []string
+		if want.Audience != "" {
+			audiences = []string{want.Audience}
+		}
+		value, expires, err := p.cfg.Tokens.Expiring(ctx, pod, audiences, want.ExpirationSeconds)
+		if err != nil {
+			return "", err
+		}
+		out[want.Audience] = token{value, expires.UTC()}
+	}
+	text, err := json.Marshal(out)
+	return string(text), err
+}
+
+// inSecrets reports whether the driver wants tokens where it gets its secrets.
+func inSecrets(d *storagev1.CSIDriver) bool {
+	return d.Spec.ServiceAccountTokenInSecrets != nil && *d.Spec.ServiceAccountTokenInSecrets
+}
+
+// with adds a key to a map that may be nil or others'.
+func with(m map[string]string, key, value string) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[key] = value
+	return out
+}

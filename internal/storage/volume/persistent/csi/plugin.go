@@ -1,0 +1,210 @@
+package csi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// API is what is read of the API server.
+type API interface {
+	// CSIDriver is nil if there is no object of the name.
+	CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
+	VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
+	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+}
+
+// Tokens gets service account tokens that are bound to a pod.
+type Tokens interface {
+	Expiring(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, expires time.Time, err error)
+	Forget(types.UID)
+}
+
+// Config holds what a Plugin is built from. Fields are required unless they say
+// otherwise.
+type Config struct {
+	RootDir string
+	Node    string // the node's name
+	Drivers *Drivers
+	API     API // nil: standalone
+	Tokens  Tokens
+	Guard   *mount.Guard
+	// SetGroup gives the volume to the pod's group, as the pod's policy has it.
+	SetGroup func(ctx context.Context, p *v1.Pod, name, path string) error
+	// Republish is how often drivers that want it are called again for a pod.
+	Republish time.Duration
+	Log       *slog.Logger
+}
+
+// Plugin serves volumes of CSI drivers.
+type Plugin struct {
+	cfg   Config
+	paths paths
+}
+
+var (
+	_ persistent.Plugin   = (*Plugin)(nil)
+	_ persistent.Expander = (*Plugin)(nil)
+	_ persistent.Blocker  = (*Plugin)(nil)
+)
+
+// New builds a Plugin.
+func New(cfg Config) *Plugin { return &Plugin{cfg: cfg, paths: paths{cfg.RootDir}} }
+
+// Name is kubernetes.io/csi.
+func (*Plugin) Name() string { return PluginName }
+
+// Serves reports whether a driver is named.
+func (*Plugin) Serves(s persistent.Spec) bool {
+	return s.PV != nil && s.PV.Spec.CSI != nil || s.Inline != nil && s.Inline.CSI != nil
+}
+
+// MapDir is where the device of a block volume is mapped for each pod.
+func (p *Plugin) MapDir(name string) string { return p.paths.blockMap(name) }
+
+var errStandalone = errors.New("no API server configured")
+
+// Describe tells what the volume is to the node: whether it is attached is the
+// driver's affair.
+func (p *Plugin) Describe(ctx context.Context, s persistent.Spec) (persistent.Traits, error) {
+	if s.Inline != nil {
+		return persistent.Traits{}, nil
+	}
+	src := s.PV.Spec.CSI
+	attach, err := p.attaches(ctx, src.Driver)
+	return persistent.Traits{ID: uniqueName(src.Driver, src.VolumeHandle), Attach: attach}, err
+}
+
+// attaches reports whether the driver's volumes are attached before they are used;
+// a driver that does not say so has them.
+func (p *Plugin) attaches(ctx context.Context, name string) (bool, error) {
+	d, err := p.driver(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, nil
+}
+
+// driver is what the API server says of a driver; nil if it says nothing.
+func (p *Plugin) driver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	if p.cfg.API == nil {
+		return nil, errStandalone
+	}
+	d, err := p.cfg.API.CSIDriver(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("read CSIDriver %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// checkMode reports whether the driver has volumes of this life.
+func checkMode(d *storagev1.CSIDriver, name, mode string) error {
+	modes := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	if d == nil && mode != lasting {
+		return fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)", mode, name)
+	}
+	if d != nil && len(d.Spec.VolumeLifecycleModes) > 0 {
+		modes = d.Spec.VolumeLifecycleModes
+	}
+	if !slices.Contains(modes, storagev1.VolumeLifecycleMode(mode)) {
+		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, name, modes)
+	}
+	return nil
+}
+
+// Devices lists what records say may be staged. Directories that a crash left
+// before their record are swept away: nothing was done in them.
+func (p *Plugin) Devices() ([]persistent.Device, error) {
+	var out []persistent.Device
+	var errs []error
+	for _, dir := range p.recordDirs() {
+		r, err := readRecord(dir.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(dir.path) // only if nothing is in it
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		// Taken for attached until its driver is asked: that is safe.
+		out = append(out, persistent.Device{Traits: persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true},
+			Name: dir.name, Dir: dir.path, Block: dir.block})
+	}
+	return out, errors.Join(errs...)
+}
+
+type recordDir struct {
+	path, name string // the name of the specification, if the path has it
+	block      bool
+}
+
+// recordDirs are the directories that hold a record, or are about to.
+func (p *Plugin) recordDirs() []recordDir {
+	var out []recordDir
+	for _, driver := range list(p.paths.plugin()) {
+		if driver == blockDir {
+			continue
+		}
+		for _, sum := range list(filepath.Join(p.paths.plugin(), driver)) {
+			if len(sum) == 2*sha256.Size {
+				out = append(out, recordDir{path: filepath.Join(p.paths.plugin(), driver, sum)})
+			}
+		}
+	}
+	for _, name := range list(filepath.Join(p.paths.plugin(), blockDir)) {
+		data := p.paths.blockRecord(name)
+		if _, err := os.Lstat(data); err == nil {
+			out = append(out, recordDir{data, name, true})
+		}
+	}
+	return out
+}
+
+// list names what is in a directory; one that cannot be read holds nothing of ours.
+func list(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
+}
+
+// DeviceOf reads the record of a pod's volume.
+func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
+	r, err := p.recordOf(place)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && r.Lifecycle == ephemeral {
+		return persistent.Traits{}, nil
+	}
+	if err != nil {
+		return persistent.Traits{}, err
+	}
+	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true}, nil
+}
+
+// recordOf is the record that stands behind a pod's volume.
+func (p *Plugin) recordOf(place volume.Place) (record, error) {
+	if place.Block {
+		return readRecord(p.paths.blockRecord(place.Name))
+	}
+	return readRecord(place.Path)
+}

@@ -1,0 +1,183 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// Publish has the driver give the volume to the pod.
+func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
+	s := sourceOf(r)
+	sess, err := p.cfg.Drivers.open(s.driver)
+	if err != nil {
+		return persistent.Published{}, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: %w", err)
+	}
+	defer sess.close()
+	d, err := p.driver(ctx, s.driver)
+	if err != nil {
+		return persistent.Published{}, err
+	}
+	if err := checkMode(d, s.driver, s.lifecycle); err != nil {
+		return persistent.Published{}, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: %w", err)
+	}
+	req, err := p.publishRequest(ctx, sess, r, s, d)
+	if err != nil {
+		return persistent.Published{}, err
+	}
+	had := p.published(r.Place)
+	if err := p.preparePlace(r, s); err != nil {
+		return persistent.Published{}, err
+	}
+	if _, err := sess.node.NodePublishVolume(ctx, req); err != nil {
+		err = outcome(err)
+		switch {
+		case persistent.IsUnknown(err):
+		case had: // the pod may use it: the next call will do
+			err = persistent.Unknown(err)
+		default:
+			err = errors.Join(err, p.clear(ctx, r.Place, req.TargetPath))
+		}
+		return persistent.Published{}, err
+	}
+	if err := p.group(ctx, sess, r, s, d, req.TargetPath); err != nil {
+		return persistent.Published{}, persistent.Unknown(fmt.Errorf("applyFSGroup failed for vol %s: %w", s.handle, err))
+	}
+	out := persistent.Published{Path: req.TargetPath, ReadOnly: s.readOnly}
+	if s.block {
+		out.Path, out.Device = "", req.TargetPath
+	}
+	if d != nil && d.Spec.RequiresRepublish != nil && *d.Spec.RequiresRepublish {
+		out.RenewAt = time.Now().Add(p.cfg.Republish)
+	}
+	return out, nil
+}
+
+func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver) (*csiv1.NodePublishVolumeRequest, error) {
+	req := &csiv1.NodePublishVolumeRequest{VolumeId: s.handle, TargetPath: p.target(r.Place), Readonly: s.readOnly,
+		VolumeContext: volumeContext(d, s, r.Pod)}
+	stages := false
+	var err error
+	if s.lifecycle == lasting {
+		if stages, err = sess.can(ctx, canStage); err != nil {
+			return nil, err
+		}
+	}
+	if stages {
+		req.StagingTargetPath = p.stagingPath(s, r.Name)
+	}
+	if req.PublishContext, err = p.publishContext(ctx, r, s); err != nil {
+		return nil, err
+	}
+	if req.VolumeCapability, err = p.capability(ctx, sess, s, r.Pod); err != nil {
+		return nil, err
+	}
+	if req.Secrets, err = p.publishSecrets(ctx, r); err != nil {
+		return nil, fmt.Errorf("fetching NodePublishSecretRef failed: %w", err)
+	}
+	tokens, err := p.tokens(ctx, d, r.Pod)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mounter.SetUpAt failed to get service accoount token attributes: %w", err)
+	case tokens != "" && inSecrets(d):
+		req.Secrets = with(req.Secrets, keyTokens, tokens)
+	case tokens != "":
+		req.VolumeContext = with(req.VolumeContext, keyTokens, tokens)
+	}
+	return req, nil
+}
+
+// target is where the driver puts the volume for the pod.
+func (p *Plugin) target(place volume.Place) string {
+	if place.Block {
+		return p.paths.blockPublish(place.Name, place.UID)
+	}
+	return filepath.Join(place.Path, publishedDir)
+}
+
+// published reports whether the pod may have the volume already.
+func (p *Plugin) published(place volume.Place) bool {
+	if place.Block {
+		_, err := os.Lstat(p.target(place))
+		return err == nil
+	}
+	had, err := hasRecord(place.Path)
+	return had || err != nil
+}
+
+// preparePlace leaves the record, and makes the directory in which the driver
+// makes what it mounts on.
+func (p *Plugin) preparePlace(r persistent.Request, s source) error {
+	if s.block {
+		return os.MkdirAll(filepath.Dir(p.target(r.Place)), dirMode)
+	}
+	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle,
+		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node)}
+	return writeRecord(r.Place.Path, rec)
+}
+
+// group gives the volume to the pod's group, unless that is the driver's affair.
+func (p *Plugin) group(ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver, path string) error {
+	_, wants := groupOf(r.Pod)
+	if !wants || s.block || s.readOnly || !groupIsOurs(d, s) {
+		return nil
+	}
+	delegated, err := sess.can(ctx, canGroup)
+	if err != nil || delegated {
+		return err
+	}
+	return p.cfg.SetGroup(ctx, r.Pod, r.Name, path)
+}
+
+// Unpublish has the driver take the volume away from the pod. Without a record
+// the driver was never asked for it.
+func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
+	target := p.target(place)
+	rec, err := p.recordOf(place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.clear(ctx, place, target)
+	}
+	if err != nil {
+		return err
+	}
+	sess, err := p.cfg.Drivers.open(rec.Driver)
+	if err != nil {
+		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: %w", err)
+	}
+	defer sess.close()
+	if _, err := sess.node.NodeUnpublishVolume(ctx, &csiv1.NodeUnpublishVolumeRequest{VolumeId: rec.Handle, TargetPath: target}); err != nil {
+		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed: %w", outcome(err))
+	}
+	if err := p.clear(ctx, place, target); err != nil {
+		return err
+	}
+	if p.cfg.Tokens != nil {
+		p.cfg.Tokens.Forget(place.UID)
+	}
+	return nil
+}
+
+// clear removes what was made for the pod, the record last. What a driver left
+// mounted stays, and is tried again.
+func (p *Plugin) clear(ctx context.Context, place volume.Place, target string) error {
+	return p.cfg.Guard.Do(ctx, place.Path, "remove volume directory", func() error {
+		if err := removePoint(target); err != nil {
+			return err
+		}
+		if !place.Block {
+			return removeRecord(place.Path)
+		}
+		_ = os.Remove(filepath.Dir(target)) // other pods may have theirs there
+		return remove(place.Path)
+	})
+}

@@ -1,0 +1,120 @@
+package csi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// record is what is known of a volume by its directory. Upstream reads and writes
+// the same file.
+type record struct {
+	AttachmentID string `json:"attachmentID,omitempty"`
+	Driver       string `json:"driverName"`
+	Node         string `json:"nodeName,omitempty"`
+	SELinux      string `json:"seLinuxMountContext,omitempty"`
+	Name         string `json:"specVolID,omitempty"`
+	Handle       string `json:"volumeHandle"`
+	Lifecycle    string `json:"volumeLifecycleMode,omitempty"`
+}
+
+// Lifecycle modes of volumes, as records name them.
+const (
+	lasting   = "Persistent"
+	ephemeral = "Ephemeral"
+)
+
+// writeRecord leaves the record in a directory, which it makes. A crash leaves
+// the old one or the new one.
+func writeRecord(dir string, r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, recordFile)
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return fmt.Errorf("record volume: %w", err)
+	}
+	next, err := os.CreateTemp(dir, "."+recordFile+".*")
+	if err != nil {
+		return fmt.Errorf("record volume: %w", err)
+	}
+	_, err = next.Write(data)
+	if err == nil {
+		err = next.Chmod(0o644)
+	}
+	if err == nil {
+		err = next.Sync()
+	}
+	err = errors.Join(err, next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		os.Remove(next.Name())
+		return fmt.Errorf("record volume: %w", err)
+	}
+	return nil
+}
+
+// syncDir has what was renamed in a directory outlive a power cut: a driver must
+// not have done anything that no record tells of.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// readRecord reads the record of a directory; none is an error of fs.ErrNotExist.
+func readRecord(dir string) (record, error) {
+	var r record
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("read record in %s: %w", dir, err)
+	}
+	if r.Driver == "" || r.Handle == "" {
+		return r, fmt.Errorf("read record in %s: it names no driver or no volume", dir)
+	}
+	return r, nil
+}
+
+// removeRecord removes the record and what an interrupted writeRecord left, and
+// the directory if nothing else is in it.
+func removeRecord(dir string) error {
+	if err := remove(filepath.Join(dir, recordFile)); err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "."+recordFile+".*"))
+	if err != nil {
+		return err
+	}
+	for _, f := range left {
+		if err := remove(f); err != nil {
+			return err
+		}
+	}
+	return remove(dir)
+}
+
+// remove removes one file or empty directory; there being none is no error.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// Stage has the driver stage the volume. The record is kept for drivers that do
+// not stage too: by it the node knows that the volume is in use.
+func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
+	s := sourceOf(r)
+	sess, err := p.cfg.Drivers.open(s.driver)
+	if err != nil {
+		what := "attacher.MountDevice failed to create newCsiDriverClient"
+		if s.block {
+			what = "blockMapper.SetUpDevice failed to get CSI client"
+		}
+		return fmt.Errorf("kubernetes.io/csi: %s: %w", what, err)
+	}
+	defer sess.close()
+	stages, err := sess.can(ctx, canStage)
+	if err != nil {
+		return err
+	}
+	req, err := p.stageRequest(ctx, sess, r, s)
+	if err != nil {
+		return err
+	}
+	dir := p.recordDirOf(s, r.Name)
+	had, err := hasRecord(dir)
+	if err != nil {
+		return err
+	}
+	rec := record{Driver: s.driver, Handle: s.handle}
+	if s.block {
+		rec.Name, rec.Node, rec.AttachmentID = r.Name, p.cfg.Node, AttachmentName(s.handle, s.driver, p.cfg.Node)
+	}
+	if err := writeRecord(dir, rec); err != nil {
+		return err
+	}
+	if !stages {
+		return nil
+	}
+	if err := os.MkdirAll(req.StagingTargetPath, dirMode); err != nil {
+		return err
+	}
+	_, err = sess.node.NodeStageVolume(ctx, req)
+	switch err = outcome(err); {
+	case err == nil, persistent.IsUnknown(err):
+		return err
+	case had: // what an earlier call did is still open
+		return persistent.Unknown(err)
+	}
+	return errors.Join(err, p.sweep(ctx, dir, req.StagingTargetPath))
+}
+
+func (p *Plugin) recordDirOf(s source, name string) string {
+	if s.block {
+		return p.paths.blockRecord(name)
+	}
+	return p.paths.device(s.driver, s.handle)
+}
+
+func (p *Plugin) stagingPath(s source, name string) string {
+	if s.block {
+		return p.paths.blockStaging(name)
+	}
+	return filepath.Join(p.paths.device(s.driver, s.handle), globalMount)
+}
+
+func hasRecord(dir string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (p *Plugin) stageRequest(ctx context.Context, sess *session, r persistent.Request, s source) (*csiv1.NodeStageVolumeRequest, error) {
+	published, err := p.publishContext(ctx, r, s)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := p.secretOf(ctx, r.PV.Spec.CSI.NodeStageSecretRef)
+	if err != nil {
+		return nil, err
+	}
+	capability, err := p.capability(ctx, sess, s, r.Pod)
+	if err != nil {
+		return nil, err
+	}
+	return &csiv1.NodeStageVolumeRequest{VolumeId: s.handle, PublishContext: published, StagingTargetPath: p.stagingPath(s, r.Name),
+		VolumeCapability: capability, Secrets: secrets, VolumeContext: s.attributes}, nil
+}
+
+// Unstage has the driver unstage what the record names.
+func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
+	dir := d.Dir
+	if dir == "" { // staged in this agent's life
+		s, err := splitName(d.ID)
+		if err != nil {
+			return err
+		}
+		s.block = d.Block
+		dir = p.recordDirOf(s, d.Name)
+	}
+	rec, err := readRecord(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.sweep(ctx, dir, "")
+	}
+	if err != nil {
+		return err
+	}
+	staging := filepath.Join(dir, globalMount)
+	if d.Block {
+		staging = p.paths.blockStaging(d.Name)
+	}
+	sess, err := p.cfg.Drivers.open(rec.Driver)
+	if err != nil {
+		return fmt.Errorf("kubernetes.io/csi: attacher.UnmountDevice failed to create newCsiDriverClient: %w", err)
+	}
+	defer sess.close()
+	stages, err := sess.can(ctx, canStage)
+	if err != nil {
+		return err
+	}
+	if stages {
+		if _, err := sess.node.NodeUnstageVolume(ctx, &csiv1.NodeUnstageVolumeRequest{VolumeId: rec.Handle, StagingTargetPath: staging}); err != nil {
+			return outcome(err)
+		}
+	}
+	return p.sweep(ctx, dir, staging)
+}
+
+// sweep removes what was made for staging. Only empty directories go: one that
+// has anything in it, or anything mounted on it, stays, and so does the record.
+func (p *Plugin) sweep(ctx context.Context, dir, staging string) error {
+	return p.cfg.Guard.Do(ctx, dir, "remove staging directory", func() error {
+		if staging != "" {
+			if err := removePoint(staging); err != nil {
+				return err
+			}
+		}
+		if err := removeRecord(dir); err != nil {
+			return err
+		}
+		if filepath.Base(dir) == "data" {
+			_ = os.Remove(filepath.Dir(dir)) // others may still have it
+		}
+		return nil
+	})
+}
+
+// removePoint removes a directory or file that a driver was to unmount.
+func removePoint(path string) error {
+	on, err := mount.IsPoint(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case on:
+		return fmt.Errorf("remove %s: %w", path, mount.ErrMounted)
+	}
+	return remove(path)
+}
