@@ -16,6 +16,7 @@ import (
 	"keelson/internal/node/apiclient"
 	"keelson/internal/node/plugin"
 	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/internal/storage/volume/persistent/csi"
 )
@@ -42,7 +43,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 	cfg := csi.Config{RootDir: a.cfg.Flags.RootDir, Node: a.cfg.NodeName, Tokens: a.tokens, Guard: guard,
 		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Log: a.log,
-		SetGroup: func(ctx context.Context, p *v1.Pod, _, path string) error { return setGroup(ctx, guard, p, path) },
+		Sharing: volume.Sharing{Guard: guard, Events: a.events},
 	}
 	observe := csiMetrics(a.metrics)
 	if a.api == nil {
@@ -67,22 +68,6 @@ func (a *agent) problems() []error {
 		}
 	}
 	return nil
-}
-
-// setGroup gives a volume to the pod's group, by the pod's policy.
-func setGroup(ctx context.Context, guard *mount.Guard, p *v1.Pod, path string) error {
-	sc := p.Spec.SecurityContext
-	if sc == nil || sc.FSGroup == nil {
-		return nil
-	}
-	return guard.Do(ctx, path, "give volume to group", func() error {
-		if sc.FSGroupChangePolicy != nil && *sc.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch {
-			if right, err := mount.HasGroup(path, int(*sc.FSGroup), false); right || err != nil {
-				return err
-			}
-		}
-		return mount.SetGroup(path, int(*sc.FSGroup), false)
-	})
 }
 
 // csiMetrics measures calls to CSI drivers.

@@ -44,8 +44,7 @@ type Config struct {
 	API     API // nil: standalone
 	Tokens  Tokens
 	Guard   *mount.Guard
-	// SetGroup gives the volume to the pod's group, as the pod's policy has it.
-	SetGroup func(ctx context.Context, p *v1.Pod, name, path string) error
+	Sharing volume.Sharing
 	// Republish is how often drivers that want it are called again for a pod.
 	Republish time.Duration
 	Log       *slog.Logger

@@ -136,7 +136,7 @@ func (p *Plugin) group(ctx context.Context, sess *session, r persistent.Request,
 	if err != nil || delegated {
 		return err
 	}
-	return p.cfg.SetGroup(ctx, r.Pod, r.Name, path)
+	return p.cfg.Sharing.Lasting(ctx, r.Pod, path, s.readOnly)
 }
 
 // Unpublish has the driver take the volume away from the pod. Without a record
