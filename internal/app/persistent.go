@@ -54,7 +54,7 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 		cfg.Drivers = csi.NewDrivers(a.csiNode, observe, a.log)
 		cfg.API = csiObjects{a.api, a.csiDrivers}
 	}
-	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Log: a.log,
+	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
 		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers}})
 	a.metrics.MustRegister(a.plugins)
 	return csi.New(cfg)

@@ -22,6 +22,8 @@ const (
 	minRetry = 500 * time.Millisecond
 	maxRetry = 2*time.Minute + 2*time.Second
 
+	pollEvery = 10 * time.Second // where the file system tells nothing
+
 	// maxSockets bounds what a directory full of sockets can make the agent do.
 	maxSockets = 256
 )

@@ -29,11 +29,14 @@ type Handler interface {
 	Deregister(ctx context.Context, name, endpoint string) error
 }
 
-// Config holds what a Watcher is built from. Every field is required.
+// Config holds what a Watcher is built from. Every field but Watch is required.
 type Config struct {
 	Dir      string
 	Handlers map[string]Handler // by type
-	Log      *slog.Logger
+	// Watch is whether the file system tells of sockets. Without, the directory is
+	// read now and then.
+	Watch bool
+	Log   *slog.Logger
 }
 
 // Watcher registers the plugins whose sockets are in a directory or below it.
@@ -73,13 +76,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if err := os.MkdirAll(w.cfg.Dir, dirMode); err != nil {
 		return fmt.Errorf("make plugin registration directory: %w", err)
 	}
+	defer w.wg.Wait()
+	if !w.cfg.Watch {
+		return w.poll(ctx)
+	}
 	watch, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch plugin registration directory: %w", err)
 	}
 	defer watch.Close()
-	defer w.wg.Wait()
-	w.look(ctx, watch)
+	w.look(ctx, watch.Add)
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,18 +95,32 @@ func (w *Watcher) Run(ctx context.Context) error {
 				return errors.New("watch plugin registration directory: the watch has ended")
 			}
 			if ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
-				w.look(ctx, watch)
+				w.look(ctx, watch.Add)
 			}
 		case err := <-watch.Errors:
 			w.cfg.Log.Warn("lost events of the plugin registration directory, reading it again", "err", err)
-			w.look(ctx, watch)
+			w.look(ctx, watch.Add)
+		}
+	}
+}
+
+// poll reads the directory now and then.
+func (w *Watcher) poll(ctx context.Context) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		w.look(ctx, func(string) error { return nil })
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
 	}
 }
 
 // look compares the directory with what is known. An event is only the occasion:
 // what counts is what is there.
-func (w *Watcher) look(ctx context.Context, watch *fsnotify.Watcher) {
+func (w *Watcher) look(ctx context.Context, watch func(dir string) error) {
 	there := map[string]identity{}
 	err := filepath.WalkDir(w.cfg.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -114,7 +134,7 @@ func (w *Watcher) look(ctx context.Context, watch *fsnotify.Watcher) {
 			}
 		case e.IsDir():
 			// Before its entries are read, so that none is missed.
-			if err := watch.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := watch(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		case e.Type()&fs.ModeSocket != 0:

@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -130,9 +129,4 @@ func infeasible(err error) bool {
 		return true
 	}
 	return false
-}
-
-func isExhausted(err error) bool {
-	var st interface{ GRPCStatus() *status.Status }
-	return errors.As(err, &st) && st.GRPCStatus().Code() == codes.ResourceExhausted
 }

@@ -1,0 +1,62 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+var _ persistent.Measurer = (*Plugin)(nil)
+
+// Measure asks the driver how full the volume is, if it can tell.
+func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (volume.Measured, error) {
+	rec, err := p.recordOf(place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return volume.Measured{}, volume.ErrNoStats
+	}
+	if err != nil {
+		return volume.Measured{}, err
+	}
+	sess, err := p.cfg.Drivers.open(rec.Driver)
+	if err != nil {
+		return volume.Measured{}, err
+	}
+	defer sess.close()
+	if able, err := sess.can(ctx, canStat); err != nil || !able {
+		if err == nil {
+			err = volume.ErrNoStats
+		}
+		return volume.Measured{}, err
+	}
+	got, err := sess.node.NodeGetVolumeStats(ctx, &csiv1.NodeGetVolumeStatsRequest{VolumeId: rec.Handle, VolumePath: path})
+	if status.Code(err) == codes.Unimplemented {
+		return volume.Measured{}, volume.ErrNoStats
+	}
+	if err != nil {
+		return volume.Measured{}, err
+	}
+	m := volume.Measured{Source: PluginName + "/" + rec.Driver}
+	for _, u := range got.Usage {
+		switch u.Unit {
+		case csiv1.VolumeUsage_BYTES:
+			m.Used, m.Capacity, m.Available = amount(u.Used), amount(u.Total), amount(u.Available)
+		case csiv1.VolumeUsage_INODES:
+			m.InodesUsed, m.Inodes, m.InodesFree = amount(u.Used), amount(u.Total), amount(u.Available)
+		}
+	}
+	if able, err := sess.can(ctx, canCondition); err == nil && able && got.VolumeCondition != nil {
+		m.Health = &stats.VolumeHealthStats{Abnormal: got.VolumeCondition.Abnormal}
+	}
+	return m, nil
+}
+
+// amount is what a driver reports; less than nothing is a driver's mistake.
+func amount(n int64) uint64 { return uint64(max(n, 0)) }

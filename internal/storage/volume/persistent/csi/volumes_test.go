@@ -1,0 +1,559 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/csidriver"
+	"keelson/test/kit/parity"
+)
+
+// One volume's whole life: in use, attached, staged, published to two pods, and
+// all of it backwards.
+func TestLifeOfAVolume(t *testing.T) {
+	parity.Proves(t, "VOL-03", "VOL-04", "VOL-05", "VOL-08", "VOL-09", "VOL-58", "VOL-60", "VOL-62", "VOL-63", "VOL-67")
+	n := newTestNode(t, nil)
+	id := n.volumeOf("data", func(pv *v1.PersistentVolume) {
+		c := pv.Spec.CSI
+		c.NodeStageSecretRef = &v1.SecretReference{Namespace: "sec", Name: "stage"}
+		c.NodePublishSecretRef = &v1.SecretReference{Namespace: "sec", Name: "publish"}
+		pv.Spec.MountOptions = []string{"noatime"}
+		c.FSType = "ext4"
+	})
+	n.api.change(func() {
+		n.api.secrets["sec/stage"] = &v1.Secret{Data: map[string][]byte{"user": []byte("s")}}
+		n.api.secrets["sec/publish"] = &v1.Secret{Data: map[string][]byte{"user": []byte("p")}}
+	})
+	a, b := podWith("a", "data"), podWith("b", "data")
+	n.Want(a)
+	n.until("the volume to be said to be in use", func() bool {
+		return slices.Contains(n.api.status().VolumesInUse, v1.UniqueVolumeName(id))
+	})
+	if got := n.driver.Methods(); len(got) > 0 || n.State(a.UID).Ready {
+		t.Fatalf("before the volume was attached the driver was called: %v", got)
+	}
+	n.attachTo("test-data")
+	n.ready(a)
+	n.ready(b)
+
+	staged := paths{n.root}.device(driverName, "test-data")
+	if want := filepath.Join(n.root, "plugins/kubernetes.io/csi", driverName); filepath.Dir(staged) != want || len(filepath.Base(staged)) != 64 {
+		t.Errorf("staged in %s, want a sum below %s", staged, want)
+	}
+	if got := read(t, filepath.Join(staged, "vol_data.json")); got != `{"driverName":"`+driverName+`","volumeHandle":"test-data"}` {
+		t.Errorf("record of the device: %s", got)
+	}
+	place := filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data")
+	want := `{"attachmentID":"` + AttachmentName("test-data", driverName, nodeName) + `","driverName":"` + driverName +
+		`","nodeName":"n1","specVolID":"pv-data","volumeHandle":"test-data","volumeLifecycleMode":"Persistent"}`
+	if got := read(t, filepath.Join(place, "vol_data.json")); got != want {
+		t.Errorf("record of the pod's volume:\n %s\nwant\n %s", got, want)
+	}
+	if got := n.mounted(a)["v-data"]; got != filepath.Join(place, "mount") {
+		t.Errorf("mounted from %s", got)
+	}
+	write(t, filepath.Join(n.mounted(a)["v-data"], "f"), "hello")
+	if got := read(t, filepath.Join(n.mounted(b)["v-data"], "f")); got != "hello" {
+		t.Errorf("the other pod reads %q", got)
+	}
+
+	st := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest)
+	if st.VolumeId != "test-data" || st.PublishContext["lun"] != "7" || st.Secrets["user"] != "s" || st.VolumeContext["tier"] != "gold" ||
+		st.StagingTargetPath != filepath.Join(staged, "globalmount") || st.VolumeCapability.GetMount().FsType != "ext4" ||
+		!slices.Equal(st.VolumeCapability.GetMount().MountFlags, []string{"noatime"}) {
+		t.Errorf("staged with %v", st)
+	}
+	pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
+	if pub.VolumeId != "test-data" || pub.PublishContext["lun"] != "7" || pub.Secrets["user"] != "p" || pub.VolumeContext["tier"] != "gold" ||
+		pub.StagingTargetPath != st.StagingTargetPath || pub.Readonly || pub.VolumeContext[keyPodName] != "" {
+		t.Errorf("published with %v", pub)
+	}
+
+	n.release(a)
+	if got := n.lasting.InUse(); !slices.Equal(got, []v1.UniqueVolumeName{v1.UniqueVolumeName(id)}) {
+		t.Errorf("in use with one pod left: %v", got)
+	}
+	n.release(b)
+	n.idle()
+	wantCalls := []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"}
+	if got := n.driver.Methods(); !slices.Equal(got, wantCalls) {
+		t.Errorf("calls: %v, want %v", got, wantCalls)
+	}
+	if got := read(t, filepath.Join(n.driver.Data("test-data"), "f")); got != "hello" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// What a pod waits for is said in the event that upstream's users know.
+func TestWaitingIsSaid(t *testing.T) {
+	parity.Proves(t, "VOL-59")
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	p := podWith("a", "none")
+	n.Want(p)
+	n.until("an event", func() bool {
+		return n.sees(`Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v-none], unattached volumes=[], failed to process volumes=[v-none]: ` +
+			`error processing PVC ns/none: failed to fetch PVC from API server: persistentvolumeclaims "none" not found`)
+	})
+	n.volumeOf("none", nil)
+	n.api.change(func() { n.api.claims["none"].Status.Phase = v1.ClaimPending })
+	n.until("an event", func() bool { return n.sees("error processing PVC ns/none: PVC is not bound") })
+	n.api.change(func() { n.api.claims["none"].Status.Phase = v1.ClaimBound })
+	n.until("readiness", func() bool { return n.State(p.UID).Ready })
+	n.release(p)
+	n.idle()
+
+	// A driver that is not there is waited for.
+	must(t, n.drivers.Deregister(t.Context(), driverName, n.driver.Socket()))
+	q := podWith("b", "none")
+	n.Want(q)
+	n.until("an event", func() bool {
+		return n.sees(`Warning FailedMount MountVolume.MountDevice failed for volume "pv-none" : kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name ` + driverName + ` not found in the list of registered CSI drivers`)
+	})
+	must(t, n.drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
+	n.until("readiness", func() bool { return n.State(q.UID).Ready })
+	n.release(q)
+	n.idle()
+}
+
+func TestClaimsThatMustNotBeUsed(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	for name, c := range map[string]struct {
+		change func(*v1.PersistentVolumeClaim, *v1.PersistentVolume, *v1.Pod)
+		want   string
+	}{
+		"deleted": {func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume, _ *v1.Pod) {
+			c.DeletionTimestamp = ptr.To(metav1.Now())
+		}, "PVC is being deleted"},
+		"other": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) { pv.Spec.ClaimRef.UID = "old" }, `pv.Spec.ClaimRef.UID "old" does not point to claim.UID "claim-other"`},
+		"block": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
+			pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock)
+		}, "volume v-block has volumeMode Block, but is specified in volumeMounts"},
+		"plain": {func(_ *v1.PersistentVolumeClaim, _ *v1.PersistentVolume, p *v1.Pod) {
+			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-plain", DevicePath: "/dev/x"}}
+		}, "volume v-plain has volumeMode Filesystem, but is specified in volumeDevices"},
+		"flex": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
+			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "x"}}
+		}, "no volume plugin matched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.volumeOf(name, nil)
+			p := podWith("p-"+name, name)
+			n.api.change(func() { c.change(n.api.claims[name], n.api.volumes["pv-"+name], p) })
+			n.Want(p)
+			n.until(c.want, func() bool { return n.sees(c.want) })
+			n.release(p)
+		})
+	}
+	if got := n.driver.Methods(); len(got) > 0 {
+		t.Errorf("the driver was called: %v", got)
+	}
+	n.idle()
+}
+
+// After an answer that leaves open what happened the step is undone in the end;
+// after a plain refusal it is not.
+func TestOutcomes(t *testing.T) {
+	parity.Proves(t, "VOL-73", "VOL-74")
+	for _, c := range []struct {
+		name   string
+		method string
+		code   codes.Code
+		want   []string
+	}{
+		{"staging refused", "NodeStageVolume", codes.InvalidArgument, nil},
+		{"staging open", "NodeStageVolume", codes.DeadlineExceeded, []string{"NodeUnstageVolume"}},
+		{"staging under way", "NodeStageVolume", codes.Aborted, []string{"NodeUnstageVolume"}},
+		{"publishing refused", "NodePublishVolume", codes.Internal, []string{"NodeUnstageVolume"}},
+		{"publishing open", "NodePublishVolume", codes.Unavailable, []string{"NodeUnpublishVolume", "NodeUnstageVolume"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newTestNode(t, nil)
+			n.driverObject(nil)
+			n.volumeOf("data", nil)
+			n.driver.Always(c.method, csidriver.Fault{Err: status.Error(c.code, "on request"), After: persistent.IsUnknown(outcome(status.Error(c.code, "")))})
+			p := podWith("a", "data")
+			n.Want(p)
+			n.until("two attempts", func() bool { return n.driver.Count(c.method) >= 2 })
+			if !n.sees(fmt.Sprintf(`for volume "pv-data" : rpc error: code = %s desc = on request`, c.code)) {
+				t.Errorf("events: %v", n.events.all())
+			}
+			n.release(p)
+			n.idle()
+			var got []string
+			for _, m := range n.driver.Methods() {
+				if strings.HasPrefix(m, "NodeUn") && !slices.Contains(got, m) {
+					got = append(got, m)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("undone by %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Nothing is given up while the driver does not undo it: neither the record, nor
+// what the node says it has in use.
+func TestUndoingIsTriedAgain(t *testing.T) {
+	n := newTestNode(t, nil)
+	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
+	n.attachTo("test-data")
+	p := podWith("a", "data")
+	n.ready(p)
+	n.driver.Next("NodeUnpublishVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
+	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")}, csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
+	n.Release(pod.RefOf(p))
+	n.until("first failure", func() bool { return n.driver.Count("NodeUnpublishVolume") == 1 })
+	if read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")) == "" {
+		t.Error("the record is gone before the volume")
+	}
+	n.until("second failure", func() bool { return n.driver.Count("NodeUnstageVolume") == 2 })
+	if !slices.Contains(n.lasting.InUse(), id) {
+		t.Error("not in use although it is staged")
+	}
+	if _, err := readRecord(paths{n.root}.device(driverName, "test-data")); err != nil {
+		t.Errorf("the record is gone before the device: %v", err)
+	}
+	n.until("release", func() bool { done, _ := n.Released(p.UID); return done })
+	n.idle()
+}
+
+func TestOnePodOnly(t *testing.T) {
+	parity.Proves(t, "VOL-69")
+	for _, multi := range []bool{false, true} {
+		n := newTestNode(t, func(c *csidriver.Config) { c.MultiWriter = multi })
+		n.driverObject(nil)
+		n.volumeOf("one", func(pv *v1.PersistentVolume) {
+			pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+		})
+		n.volumeOf("many", nil)
+		a, b := podWith("a", "one"), podWith("b", "one")
+		n.ready(a)
+		n.Want(b)
+		n.until("refusal", func() bool {
+			return n.sees(`MountVolume.SetUp failed for volume "pv-one" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`)
+		})
+		mode := func() csiv1.VolumeCapability_AccessMode_Mode {
+			return n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest).VolumeCapability.AccessMode.Mode
+		}
+		want := csiv1.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+		if multi {
+			want = csiv1.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		}
+		if mode() != want {
+			t.Errorf("one pod only is told as %v, want %v", mode(), want)
+		}
+		n.release(a)
+		n.until("the second pod", func() bool { return n.State(b.UID).Ready })
+		n.release(b)
+		c := podWith("c", "many")
+		n.ready(c)
+		if multi {
+			want = csiv1.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+		}
+		if mode() != want {
+			t.Errorf("one node is told as %v, want %v", mode(), want)
+		}
+		n.release(c)
+		n.idle()
+	}
+}
+
+// A driver is told of the pod what its object asks for, and is called again when
+// it asks for that.
+func TestWhatDriversAskFor(t *testing.T) {
+	parity.Proves(t, "VOL-64", "VOL-65", "VOL-23")
+	n := newTestNode(t, nil)
+	n.stop()
+	n.recheck = 50 * time.Millisecond
+	n.start()
+	n.driverObject(func(s *storagev1.CSIDriverSpec) {
+		s.PodInfoOnMount, s.RequiresRepublish = ptr.To(true), ptr.To(true)
+		s.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}, {Audience: ""}}
+	})
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
+	for k, want := range map[string]string{"tier": "gold", keyPodName: "a", keyPodNamespace: "ns", keyPodUID: "uid-a", keyServiceAccount: "sa", keyEphemeral: "false",
+		keyTokens: `{"":{"token":"token-a-","expirationTimestamp":"2030-01-01T00:00:00Z"},"vault":{"token":"token-a-vault","expirationTimestamp":"2030-01-01T00:00:00Z"}}`} {
+		if got.VolumeContext[k] != want {
+			t.Errorf("%s is %q, want %q", k, got.VolumeContext[k], want)
+		}
+	}
+	if len(got.Secrets) > 0 {
+		t.Errorf("secrets: %v", got.Secrets)
+	}
+	n.driverObject(func(s *storagev1.CSIDriverSpec) {
+		s.RequiresRepublish, s.ServiceAccountTokenInSecrets = ptr.To(true), ptr.To(true)
+		s.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}}
+	})
+	n.driver.Forget()
+	n.driver.Always("NodePublishVolume", csidriver.Fault{Err: status.Error(codes.PermissionDenied, "not now")})
+	// The manager renews no sooner than after a while; Again is the pod's next turn.
+	n.until("another call", func() bool { n.Want(p.DeepCopy()); return n.driver.Count("NodePublishVolume") >= 1 })
+	got = n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
+	if got.VolumeContext[keyTokens] != "" || got.Secrets[keyTokens] == "" || got.VolumeContext[keyPodName] != "" {
+		t.Errorf("called again with %v", got)
+	}
+	if !n.State(p.UID).Ready || n.driver.Count("NodeUnpublishVolume") > 0 {
+		t.Error("a repeat that failed took the volume away")
+	}
+	if on, err := mount.IsPoint(n.mounted(p)["v-data"]); !on || err != nil {
+		t.Errorf("the volume is not mounted any more: %v", err)
+	}
+	n.driver.Always("NodePublishVolume", csidriver.Fault{})
+	n.release(p)
+	n.idle()
+	if len(n.api.status().VolumesInUse) > 0 {
+		t.Error("a volume that is not attached was said to be in use")
+	}
+}
+
+func TestInlineVolumes(t *testing.T) {
+	parity.Proves(t, "VOL-66")
+	n := newTestNode(t, nil)
+	p := podWith("a")
+	p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: driverName, ReadOnly: ptr.To(true),
+		VolumeAttributes: map[string]string{"k": "v"}, NodePublishSecretRef: &v1.LocalObjectReference{Name: "mine"}}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
+	n.api.change(func() { n.api.secrets["ns/mine"] = &v1.Secret{Data: map[string][]byte{"a": []byte("b")}} })
+	n.Want(p)
+	n.until("refusal", func() bool {
+		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
+	})
+	n.driverObject(func(s *storagev1.CSIDriverSpec) {
+		s.AttachRequired, s.PodInfoOnMount = nil, ptr.To(true)
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}
+	})
+	n.until("readiness", func() bool { return n.State(p.UID).Ready })
+	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
+	if got.VolumeId != inlineHandle("uid-a", "scratch") || !strings.HasPrefix(got.VolumeId, "csi-") || len(got.VolumeId) != 68 || !got.Readonly ||
+		got.StagingTargetPath != "" || got.Secrets["a"] != "b" || got.VolumeContext["k"] != "v" || got.VolumeContext[keyEphemeral] != "true" || got.PublishContext != nil {
+		t.Errorf("published with %v", got)
+	}
+	n.restart()
+	n.release(p)
+	n.idle()
+	if got, want := n.driver.Methods(), []string{"NodePublishVolume", "NodeUnpublishVolume"}; !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	parity.Proves(t, "VOL-68")
+	type spec = storagev1.CSIDriverSpec
+	for name, c := range map[string]struct {
+		policy *storagev1.FSGroupPolicy
+		fsType string
+		mode   v1.PersistentVolumeAccessMode
+		driver bool // the driver does it
+		want   bool
+	}{
+		"by default a file system of one node":       {nil, "ext4", v1.ReadWriteOnce, false, true},
+		"by default one pod's":                       {nil, "ext4", v1.ReadWriteOncePod, false, true},
+		"by default not without a file system":       {nil, "", v1.ReadWriteOnce, false, false},
+		"by default not one of many nodes":           {nil, "ext4", v1.ReadWriteMany, false, false},
+		"any for File":                               {ptr.To(storagev1.FileFSGroupPolicy), "", v1.ReadWriteMany, false, true},
+		"none for None":                              {ptr.To(storagev1.NoneFSGroupPolicy), "ext4", v1.ReadWriteOnce, false, false},
+		"none that the driver gives the group to":    {ptr.To(storagev1.FileFSGroupPolicy), "ext4", v1.ReadWriteOnce, true, false},
+		"as by default for ReadWriteOnceWithFSType":  {ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), "ext4", v1.ReadWriteOnce, false, true},
+		"also not for ReadWriteOnceWithFSType, many": {ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), "ext4", v1.ReadOnlyMany, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newTestNode(t, func(cfg *csidriver.Config) { cfg.MountGroup = c.driver })
+			n.driverObject(func(s *spec) { s.FSGroupPolicy = c.policy })
+			n.volumeOf("data", func(pv *v1.PersistentVolume) {
+				pv.Spec.CSI.FSType, pv.Spec.AccessModes = c.fsType, []v1.PersistentVolumeAccessMode{c.mode}
+			})
+			p := podWith("a", "data")
+			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To(int64(4321))}
+			n.ready(p)
+			has, err := mount.HasGroup(n.mounted(p)["v-data"], 4321, false)
+			if err != nil || has != c.want {
+				t.Errorf("the group has the volume: %v, %v, want %v", has, err, c.want)
+			}
+			told := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest).VolumeCapability.GetMount().VolumeMountGroup
+			if (told == "4321") != c.driver || !c.driver && told != "" {
+				t.Errorf("the driver is told of the group %q", told)
+			}
+			n.release(p)
+			n.idle()
+		})
+	}
+}
+
+// A driver that hangs keeps nobody waiting but its own volumes.
+func TestHungDriver(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("slow", nil)
+	n.volumeOf("quick", nil)
+	hang := make(chan struct{})
+	n.driver.Next("NodeStageVolume", csidriver.Fault{Hang: hang})
+	slow, other, quick := podWith("slow", "slow"), podWith("other", "slow"), podWith("quick", "quick")
+	n.Want(slow)
+	n.until("the call that hangs", func() bool { return n.driver.Count("NodeStageVolume") == 1 })
+	n.Want(other)
+	n.ready(quick)
+	if n.State(slow.UID).Ready || n.State(other.UID).Ready || n.driver.Count("NodeStageVolume") != 2 {
+		t.Errorf("the volume that hangs was called again: %v", n.driver.Methods())
+	}
+	close(hang)
+	n.ready(slow)
+	n.ready(other)
+	for _, p := range []*v1.Pod{slow, other, quick} {
+		n.release(p)
+	}
+	n.idle()
+}
+
+// The node goes away and comes back between any two steps, and upstream's agent
+// may have been there before: the same records lead to the same end.
+func TestReconstruction(t *testing.T) {
+	parity.Proves(t, "VOL-06")
+	n := newTestNode(t, nil)
+	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
+	n.attachTo("test-data")
+	p := podWith("a", "data")
+	n.ready(p)
+	write(t, filepath.Join(n.mounted(p)["v-data"], "f"), "kept")
+
+	// The pod is still wanted: it is used on, and in use from the first moment.
+	n.restart()
+	if got := n.lasting.InUse(); !slices.Equal(got, []v1.UniqueVolumeName{id}) {
+		t.Fatalf("in use after the restart: %v", got)
+	}
+	n.ready(p)
+	if got := read(t, filepath.Join(n.mounted(p)["v-data"], "f")); got != "kept" {
+		t.Errorf("the data reads %q", got)
+	}
+
+	// The pod was deleted while the agent was away.
+	n.restart()
+	n.release(p)
+	n.idle()
+
+	// Upstream staged it for a pod of which nothing else is left, and wrote no more
+	// than this.
+	dir := paths{n.root}.device(driverName, "test-data")
+	must(t, os.MkdirAll(filepath.Join(dir, globalMount), 0o750))
+	write(t, filepath.Join(dir, "vol_data.json"), `{"driverName":"`+driverName+`","volumeHandle":"test-data"}`)
+	must(t, mountBind(n.driver.Data("test-data"), filepath.Join(dir, globalMount)))
+	n.restart()
+	n.idle()
+
+	// And one that it had published.
+	place := filepath.Join(n.root, "pods/uid-z/volumes/kubernetes.io~csi/pv-data")
+	must(t, os.MkdirAll(filepath.Join(place, "mount"), 0o750))
+	write(t, filepath.Join(place, "vol_data.json"), `{"attachmentID":"csi-x","driverName":"`+driverName+`","nodeName":"n1","specVolID":"pv-data","volumeHandle":"test-data","volumeLifecycleMode":"Persistent"}`)
+	must(t, mountBind(n.driver.Data("test-data"), filepath.Join(place, "mount")))
+	n.restart()
+	if got := n.lasting.InUse(); !slices.Equal(got, []v1.UniqueVolumeName{id}) {
+		t.Fatalf("in use by a pod of upstream's: %v", got)
+	}
+	z := podWith("z")
+	n.release(z)
+	n.idle()
+	if got := read(t, filepath.Join(n.driver.Data("test-data"), "f")); got != "kept" {
+		t.Errorf("the data reads %q", got)
+	}
+}
+
+// A record that cannot be read may be of any volume: none is given up.
+func TestUnreadableRecord(t *testing.T) {
+	n := newTestNode(t, nil)
+	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
+	n.attachTo("test-data")
+	p := podWith("a", "data")
+	n.ready(p)
+	n.stop()
+	path := filepath.Join(paths{n.root}.device(driverName, "test-data"), "vol_data.json")
+	good := read(t, path)
+	write(t, path, `{"driverName":`)
+	own := filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")
+	goodOwn := read(t, own)
+	write(t, own, "")
+	n.start()
+	if got := n.lasting.InUse(); !slices.Contains(got, id) {
+		t.Errorf("in use: %v, want what the node said before", got)
+	}
+	n.Release(pod.RefOf(p))
+	n.until("a failure", func() bool { _, err := n.Released(p.UID); return err != nil })
+	if on, err := mount.IsPoint(filepath.Join(filepath.Dir(own), "mount")); !on || err != nil {
+		t.Errorf("the volume was taken off: %v", err)
+	}
+	write(t, path, good)
+	write(t, own, goodOwn)
+	n.restart()
+	n.release(p)
+	n.idle()
+}
+
+// What a driver leaves mounted keeps its directory, and the data behind it.
+func TestNothingIsRemovedWithDataBehindIt(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	target := n.mounted(p)["v-data"]
+	write(t, filepath.Join(target, "f"), "precious")
+	// The driver says that it has unmounted what it has not.
+	must(t, mountBind(n.driver.Data("test-data"), target))
+	n.driver.Observe(func(method string, done bool) {
+		if method == "NodeUnpublishVolume" && done && n.driver.Count(method) == 1 {
+			_ = os.Mkdir(target, 0o750)
+			_ = mountBind(n.driver.Data("test-data"), target)
+		}
+	})
+	n.Release(pod.RefOf(p))
+	n.until("a failure", func() bool { _, err := n.Released(p.UID); return errors.Is(err, mount.ErrMounted) })
+	if err := n.RemoveDir(t.Context(), p.UID); err == nil {
+		t.Error("the pod's directory was removed")
+	}
+	n.until("release", func() bool { done, _ := n.Released(p.UID); return done })
+	n.idle()
+	if got := read(t, filepath.Join(n.driver.Data("test-data"), "f")); got != "precious" {
+		t.Errorf("the data reads %q", got)
+	}
+}
+
+func TestNoStaging(t *testing.T) {
+	n := newTestNode(t, func(c *csidriver.Config) { c.NoStage = true })
+	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
+	n.attachTo("test-data")
+	p := podWith("a", "data")
+	n.ready(p)
+	n.restart()
+	if !slices.Contains(n.lasting.InUse(), id) {
+		t.Error("not in use after a restart")
+	}
+	n.release(p)
+	n.idle()
+	if got, want := n.driver.Methods(), []string{"NodePublishVolume", "NodeUnpublishVolume"}; !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	if pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest); pub.StagingTargetPath != "" {
+		t.Errorf("published from %s", pub.StagingTargetPath)
+	}
+}
