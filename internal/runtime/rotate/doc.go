@@ -12,9 +12,15 @@
 //	3.log.20260102-020000.gz       older ones
 //	3.log.20260102-010000.tmp      being compressed, or left by an agent that died
 //
-// A rotation is: tidy (remove what is too old or left over, compress what is
-// plain), rename the live log, have the runtime open a new one. If the runtime
-// does not, the live log gets its name back, unless there is a new one by then.
+// A rotation is: rename the live log, have the runtime open a new one, then tidy
+// (remove what is too old or left over, compress what was plain before). If the
+// runtime does not open one, the live log gets its name back, unless there is a
+// new one by then.
+//
+// A log that grows faster than its limit allows in a period is looked at more
+// often, at most once a second, and what is to be compressed waits until it is
+// calmer: the room that a container's log takes is bounded by the files it may
+// have, each of the limit and what is written in a second.
 //
 // Beside that, Usage tells scrapers how much room the logs take up.
 //

@@ -89,15 +89,23 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 		return err
 	}
 	plan := tidy(files, d.live, int(r.files.Load()))
-	errs := []error{d.remove(plan.Remove)}
+	errs := []error{r.turn(ctx, log, d), d.remove(plan.Remove)}
 	for _, name := range plan.Compress {
-		errs = append(errs, d.compress(ctx, name))
+		err := d.compress(ctx, name, r.size.Load())
+		if errors.Is(err, errStorm) {
+			break // the next rotation is more urgent, and compresses what is left then
+		}
+		errs = append(errs, err)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errors.Join(append(errs, r.turn(ctx, log, d))...)
+	return errors.Join(errs...)
 }
+
+// errStorm ends a compression during which the live log has become too long: a
+// container that writes faster than that must not fill the disk meanwhile.
+var errStorm = errors.New("the live log is too long again")
 
 // turn renames the live log and has the runtime make a new one.
 func (r *Rotator) turn(ctx context.Context, log Log, d *directory) error {
@@ -138,7 +146,8 @@ func (d *directory) remove(names []string) error {
 
 // compress replaces a rotated file by a compressed one. Both say the same about
 // when the log was written last: readers tell by it which file comes after which.
-func (d *directory) compress(ctx context.Context, name string) (err error) {
+// It gives up when the live log grows beyond limit.
+func (d *directory) compress(ctx context.Context, name string, limit int64) (err error) {
 	in, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("compress log: %w", err)
@@ -156,7 +165,7 @@ func (d *directory) compress(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return fmt.Errorf("compress log: %w", err)
 	}
-	err = pack(ctx, out, in)
+	err = pack(out, patient{ctx, in, d, limit})
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
@@ -173,9 +182,9 @@ func (d *directory) compress(ctx context.Context, name string) (err error) {
 }
 
 // pack writes compressed and to the disk: its source is about to be removed.
-func pack(ctx context.Context, out *os.File, in io.Reader) error {
+func pack(out *os.File, in io.Reader) error {
 	z := gzip.NewWriter(out)
-	if _, err := io.Copy(z, patient{ctx, in}); err != nil {
+	if _, err := io.CopyBuffer(z, in, make([]byte, chunk)); err != nil {
 		return err
 	}
 	if err := z.Close(); err != nil {
@@ -184,15 +193,23 @@ func pack(ctx context.Context, out *os.File, in io.Reader) error {
 	return out.Sync()
 }
 
-// patient stops reading when its context ends.
+// chunk is read between two looks at whether to go on.
+const chunk = 256 << 10
+
+// patient stops reading when its context ends, or the live log is too long.
 type patient struct {
 	ctx context.Context
 	io.Reader
+	beside *directory
+	limit  int64
 }
 
 func (p patient) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
+	}
+	if fi, err := p.beside.root.Lstat(p.beside.live); err == nil && fi.Size() >= p.limit {
+		return 0, errStorm
 	}
 	return p.Reader.Read(b)
 }

@@ -60,6 +60,17 @@ func tidy(files []string, live string, maxFiles int) tidying {
 	return plan
 }
 
+// minPace is the least time between two looks: rotated files are named by the
+// second.
+const minPace = time.Second
+
+// pace is how long a log takes to reach its limit if it goes on growing as it
+// has. One that is as large as it may be after a whole period can wait for
+// another; one that was found many times that large needs to be looked at sooner.
+func pace(size, limit int64, elapsed time.Duration) time.Duration {
+	return max(time.Duration(float64(elapsed)*float64(limit)/float64(size)), minPace)
+}
+
 func isStamp(s string) bool {
 	_, err := time.Parse(stampFormat, s)
 	return err == nil

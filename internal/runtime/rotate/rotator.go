@@ -88,22 +88,24 @@ func (r *Rotator) Run(ctx context.Context) error {
 	for _, log := range r.cfg.Running() {
 		r.work(ctx, log, r.clean)
 	}
-	tick := time.NewTicker(r.cfg.Period)
-	defer tick.Stop()
+	elapsed := r.cfg.Period
 	for {
-		r.look(ctx)
+		next := r.look(ctx, elapsed)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(next):
 		}
+		elapsed = next
 	}
 }
 
-// look finds the logs that are due. It costs one stat for each running container.
-func (r *Rotator) look(ctx context.Context) {
+// look finds the logs that are due, and tells when to look again, given how long
+// ago the last time was. It costs one stat for each running container.
+func (r *Rotator) look(ctx context.Context, elapsed time.Duration) time.Duration {
 	running := r.cfg.Running()
 	r.forget(running)
+	next := r.cfg.Period
 	for _, log := range running {
 		fi, err := os.Lstat(log.Path)
 		switch {
@@ -114,11 +116,13 @@ func (r *Rotator) look(ctx context.Context) {
 		case !fi.Mode().IsRegular():
 			r.report(log, fmt.Errorf("look at log %s: not a regular file", log.Path))
 		case fi.Size() >= r.size.Load():
+			next = min(next, pace(fi.Size(), r.size.Load(), elapsed))
 			r.work(ctx, log, r.rotate)
 		default:
 			r.report(log, nil)
 		}
 	}
+	return next
 }
 
 // work has a worker do something with a log, unless one does already.

@@ -95,7 +95,7 @@ func newRig(t *testing.T) *rig {
 // round looks once, and waits for what comes of it. A minute passes.
 func (r *rig) round(t *testing.T) {
 	t.Helper()
-	r.look(t.Context())
+	r.look(t.Context(), r.cfg.Period)
 	r.group.Wait()
 	r.now = r.now.Add(time.Minute)
 }
@@ -308,8 +308,8 @@ func TestAsManyLogsAsThereAreWorkersAreRotatedAtATime(t *testing.T) {
 			stuck := &stuckRuntime{stuck: "c0"}
 			r := New(Config{Runtime: stuck, Running: func() []Log { return running }, Known: known, Root: root, MaxSize: 10, MaxFiles: 2,
 				Workers: workers, Period: 10 * time.Second, Log: slog.New(slog.DiscardHandler), Now: time.Now})
-			r.look(t.Context())
-			r.look(t.Context()) // what waits is not queued twice
+			r.look(t.Context(), r.cfg.Period)
+			r.look(t.Context(), r.cfg.Period) // what waits is not queued twice
 			r.group.Wait()
 			if stuck.most != workers {
 				t.Errorf("%d were rotated at a time, want %d", stuck.most, workers)
