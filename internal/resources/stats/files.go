@@ -56,6 +56,32 @@ func logsOf(podLogs string, ref pod.Ref, container string) (space, error) {
 	return sum, nil
 }
 
+// messagesOf measures the files that containers of a pod may leave their last
+// words in: how much that is, is theirs to say.
+func messagesOf(dir string) (sum space, err error) {
+	containers, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return sum, err
+	}
+	for _, c := range containers {
+		files, err := os.ReadDir(filepath.Join(dir, c.Name()))
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // removed meanwhile
+			}
+			return sum, err
+		}
+		for _, f := range files {
+			s, err := ofFile(filepath.Join(dir, c.Name(), f.Name()))
+			if err != nil {
+				return sum, err
+			}
+			sum.add(s)
+		}
+	}
+	return sum, nil
+}
+
 // localTypes are the file systems that are shown, by prefix of their name.
 var localTypes = []string{"ext", "xfs", "btrfs", "zfs", "tmpfs"}
 

@@ -159,6 +159,9 @@ func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 	hosts, err := ofFile(filepath.Join(c.cfg.RootDir, "pods", string(p.Have.UID), "etc-hosts"))
 	c.tell("hosts file", err)
 	own.add(hosts)
+	messages, err := messagesOf(filepath.Join(c.cfg.RootDir, "pods", string(p.Have.UID), "containers"))
+	c.tell("termination messages", err)
+	own.add(messages)
 	if c.cfg.Volumes != nil {
 		for _, v := range c.cfg.Volumes(p.Have.UID) {
 			out.VolumeStats = append(out.VolumeStats, volumeStats(v, p.Have.Namespace))
