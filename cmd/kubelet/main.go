@@ -16,6 +16,9 @@ import (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if len(args) > 0 && args[0] == "explain" {
+		return runExplain(args[1:], os.Stdout, os.Stderr)
+	}
 	cfg, err := config.Load(args)
 	var answer *config.Answer
 	switch {

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"net/http"
+
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
@@ -22,6 +24,8 @@ type Links struct {
 	// NoFileWatch has static manifests re-read from time to time and not watched:
 	// the kernel's notifications know nothing of virtual time.
 	NoFileWatch bool
+	// Local is given what would answer on the agent's own socket, instead of that.
+	Local func(http.Handler)
 }
 
 func (l Links) dialRuntime(cfg cri.Config) (*cri.Client, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"keelson/internal/node/server"
 	"keelson/internal/node/server/access"
 	"keelson/internal/node/server/cert"
+	"keelson/internal/pods/explain"
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/logs"
 )
@@ -56,9 +58,18 @@ func (a *agent) buildServer(context.Context) error {
 			return err
 		}
 	}
+	cfg.Explain = explainer{a}
+	if a.links.Local == nil {
+		cfg.LocalSocket = filepath.Join(a.cfg.Flags.RootDir, explain.Socket)
+	}
 	var err error
-	a.server, err = server.New(cfg)
-	return err
+	if a.server, err = server.New(cfg); err != nil {
+		return err
+	}
+	if a.links.Local != nil {
+		a.links.Local(a.server.LocalHandler())
+	}
+	return nil
 }
 
 // about is what the server tells of the program.

@@ -72,6 +72,8 @@ var layers = map[string]Layer{
 
 	"internal/pods/pod":          Floor,
 	"internal/pods/podplan":      Floor,
+	"internal/pods/timeline":     Floor,
+	"internal/pods/explain":      Floor,
 	"internal/resources/machine": Floor,
 	"internal/node/checkpoint":   Floor,
 }

@@ -74,6 +74,9 @@ type agent struct {
 	stop context.CancelFunc
 	done chan struct{}
 	err  error // once done is closed
+
+	mu    sync.Mutex
+	local http.Handler // what answers on the agent's own socket
 }
 
 // newWorld must be called inside the bubble. dir is the agent's own; old is for a
@@ -179,7 +182,12 @@ func (w *world) start() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true}
+	links := app.Links{Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true,
+		Local: func(h http.Handler) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.local = h
+		}}
 	go func() {
 		defer close(a.done)
 		a.err = app.RunOver(ctx, cfg, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), links)

@@ -320,6 +320,7 @@ func (r *rig) config() parts {
 			Streams:     fakeStreams{r.rt},
 			Runner:      fakeStreams{r.rt},
 			Checkpoints: fakeCheckpoints{},
+			Explain:     fakeExplainer{},
 			Summary: func(_ context.Context, only bool) (*statsapi.Summary, error) {
 				s := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: nodeName}, Pods: []statsapi.PodStats{}}
 				if !only {

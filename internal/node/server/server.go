@@ -64,6 +64,10 @@ type Config struct {
 	Streams     streamer
 	Runner      runner
 	Checkpoints checkpointer
+	Explain     explainer
+	// LocalSocket is where the administrator of the machine asks about its pods;
+	// empty: nowhere.
+	LocalSocket string
 	// Summary makes the answer of /stats/summary.
 	Summary func(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 	// KubeletConfig is the configuration in force, for /configz.
@@ -92,6 +96,7 @@ const (
 	Secure   Port = "secure"
 	ReadOnly Port = "read-only"
 	Healthz  Port = "healthz"
+	Local    Port = "local" // the socket
 )
 
 // authenticator tells who sends a request.
@@ -163,6 +168,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.HealthzAddress != "" {
 		g.Go(func() error { return s.keepHealthz(ctx) })
 	}
+	if s.cfg.LocalSocket != "" && s.cfg.Explain != nil {
+		g.Go(func() error { return s.keepLocal(ctx) })
+	}
 	g.Go(func() error { // also with every listener off
 		<-ctx.Done()
 		return nil
@@ -222,6 +230,11 @@ func (s *Server) serve(ctx context.Context, port Port, addr string, srv *http.Se
 	if err != nil {
 		return fmt.Errorf("listen on %s (%s port): %w", addr, port, err)
 	}
+	return s.serveOn(ctx, port, l, srv)
+}
+
+// serveOn answers on a listener, and closes it.
+func (s *Server) serveOn(ctx context.Context, port Port, l net.Listener, srv *http.Server) error {
 	s.cfg.Log.Info("listening", "port", string(port), "address", l.Addr().String())
 	if s.cfg.OnListen != nil {
 		s.cfg.OnListen(port, l.Addr())
@@ -236,7 +249,7 @@ func (s *Server) serve(ctx context.Context, port Port, addr string, srv *http.Se
 	}()
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve %s (%s port): %w", addr, port, err)
+		return fmt.Errorf("serve %s (%s port): %w", l.Addr(), port, err)
 	case <-ctx.Done():
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

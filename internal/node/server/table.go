@@ -91,6 +91,8 @@ var areas = []area{
 	{root: "debug", listed: true, rights: onlyProxy, debug: true, long: true, stubs: []string{"/debug/pprof/"}, endpoints: []endpoint{
 		{patterns: []string{"/debug/pprof/{profile...}"}, handler: (*Server).pprof},
 		{patterns: []string{"/debug/flags/v"}, handler: (*Server).verbosity},
+		{patterns: []string{pathExplain}, methods: get, handler: (*Server).explainAll},
+		{patterns: []string{pathExplainPod}, methods: get, handler: (*Server).explainPod},
 	}},
 	{root: "checkpoint", rights: []string{subresourceCheckpoint}, debug: true, endpoints: []endpoint{
 		{patterns: []string{"/checkpoint/{ns}/{pod}/{container}"}, methods: post, handler: (*Server).checkpoint},

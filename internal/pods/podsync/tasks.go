@@ -13,6 +13,7 @@ import (
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
 	"keelson/internal/pods/status"
+	"keelson/internal/pods/timeline"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 )
@@ -20,6 +21,9 @@ import (
 // task is one step under way.
 type task struct {
 	verb     podplan.Verb
+	attempt  int
+	why      string
+	began    time.Time
 	deadline time.Time
 	cancel   context.CancelFunc
 }
@@ -28,6 +32,10 @@ type task struct {
 type retry struct {
 	at    time.Time
 	pause time.Duration
+	verb  string
+	err   string    // of the last failure
+	since time.Time // of the first in a row
+	count int
 }
 
 const (
@@ -42,7 +50,7 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 			continue // asked for already
 		}
 		if run := w.effect(step, have); run != nil {
-			w.spawn(ctx, tasks, step.Target, task{verb: step.Verb, deadline: step.Deadline}, run)
+			w.spawn(ctx, tasks, step.Target, task{verb: step.Verb, attempt: step.Attempt, why: step.Reason, deadline: step.Deadline}, run)
 		}
 	}
 }
@@ -54,6 +62,8 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
 	var ctx context.Context
 	ctx, t.cancel = context.WithCancel(life)
+	t.began = w.s.cfg.Now()
+	step := w.story.line.Begin(t.began, timeline.View{Verb: string(t.verb), Target: w.shownTarget(t.verb, target), Attempt: t.attempt, Why: t.why})
 	mine, p := &t, w.spec // the specification is the turn's, not the task's
 	w.mu.Lock()
 	if old, ok := w.tasks[target]; ok {
@@ -63,7 +73,8 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 	w.mu.Unlock()
 	tasks.Go(func() {
 		defer t.cancel()
-		effect, err := f(ctx)
+		effect, err := f(timeline.With(ctx, step))
+		step.End(w.s.cfg.Now(), err)
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
 			if rerr := w.see(life, effect, err); rerr != nil && life.Err() == nil {
@@ -75,6 +86,20 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 		}
 		w.settle(target, mine, err)
 	})
+}
+
+// shownTarget is what a step is for, as people call it: a container's name, and
+// nothing where the verb says it all.
+func (w *worker) shownTarget(verb podplan.Verb, target string) string {
+	switch verb {
+	case podplan.Start:
+		return target
+	case podplan.Stop, podplan.Remove:
+		have, _ := w.s.cfg.Observed.Get(w.uid)
+		c, _ := have.ByID(target)
+		return c.Name
+	}
+	return ""
 }
 
 // work is what a task does. It tells its effect on the runtime, unless it fails:
@@ -120,6 +145,10 @@ func (w *worker) settle(target string, t *task, err error) {
 			r := w.retries[target]
 			r.pause = min(max(2*r.pause, firstPause), maxPause)
 			r.at = w.s.cfg.Now().Add(r.pause)
+			r.verb, r.err, r.count = string(t.verb), cri.Cause(err).Error(), r.count+1
+			if r.since.IsZero() {
+				r.since = t.began
+			}
 			w.retries[target] = r
 			if !errors.Is(err, context.Canceled) && !cri.IsCanceled(err) {
 				w.log.Log(context.Background(), severity(err), "cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)

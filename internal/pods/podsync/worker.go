@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/pods/explain"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
 	"keelson/internal/pods/status"
@@ -23,6 +24,7 @@ type worker struct {
 	uid  types.UID
 	log  *slog.Logger
 	wake chan struct{} // capacity 1: one waiting poke says all there is to say
+	ask  chan chan<- explain.Pod
 
 	turning atomic.Pointer[time.Time] // since when it is in a turn; nil: it is not
 
@@ -43,15 +45,18 @@ type worker struct {
 	desired     *v1.Pod              // as its source has it; spec differs by what was granted
 	networkSaid bool
 	volumeErr   string
+	story       story
 	times       times
 
-	mu       sync.Mutex
-	going    *podplan.Going
-	grace    time.Duration // the shortest period asked for since the pod is going
-	override *status.Override
-	tasks    map[string]*task
-	retries  map[string]retry
-	waiting  map[string]status.Waiting // failed starts, by container name
+	mu         sync.Mutex
+	going      *podplan.Going
+	goingWhy   string
+	goingSince time.Time
+	grace      time.Duration // the shortest period asked for since the pod is going
+	override   *status.Override
+	tasks      map[string]*task
+	retries    map[string]retry
+	waiting    map[string]status.Waiting // failed starts, by container name
 	// startFailed is when a start failed last, until what came of it was seen.
 	startFailed time.Time
 	backoff     map[string]podplan.Backoff
@@ -65,12 +70,13 @@ type worker struct {
 
 type imageFact struct {
 	attempt int
+	asked   time.Time // when this attempt was first asked for
 	result  ImageResult
 }
 
 func newWorker(s *Syncer, uid types.UID) *worker {
 	return &worker{
-		s: s, uid: uid, wake: make(chan struct{}, 1), times: times{arrived: s.cfg.Now()},
+		s: s, uid: uid, wake: make(chan struct{}, 1), ask: make(chan chan<- explain.Pod), story: newStory(), times: times{arrived: s.cfg.Now()},
 		log:     s.cfg.Log.With("uid", uid),
 		images:  map[string]imageFact{},
 		held:    map[string]time.Time{},
@@ -99,6 +105,9 @@ func (w *worker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case answer := <-w.ask:
+			answer <- w.explain()
+			continue
 		case <-w.wake:
 		case <-timer.C:
 		}
@@ -168,9 +177,13 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	next, waits := w.judge(ctx, now, have)
 	w.callOffStarts()
 	if waits {
+		if w.story.held.IsZero() {
+			w.story.held = now
+		}
 		w.publish(have, busy, false)
 		return next, false
 	}
+	w.story.held = time.Time{}
 	in := w.input(now, have, busy)
 	gap := w.gap(have, busy)
 	in.Resize = gap.restarts()
@@ -187,6 +200,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
 	w.publish(have, busy, finished)
 	w.measure(now, have, plan.Stopped)
+	w.tell(now, plan, have, earlier(next, earlier(plan.Wake, w.nextRetry(now))))
 	if finished && w.leaveNothing(ctx, tasks, have) {
 		w.forget()
 		return time.Time{}, true
@@ -317,6 +331,7 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 		return v.Waits
 	}
 	w.rejected = true
+	w.story.refused = &explain.Refusal{Reason: r.Reason, Message: r.Message}
 	message := "Pod was rejected: " + r.Message
 	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, r.Reason, r.Message)
 	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message, Rejected: true}, "rejected")
@@ -341,6 +356,7 @@ func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why
 		return false
 	}
 	w.going = &podplan.Going{Deadline: deadline}
+	w.goingWhy, w.goingSince = why, now
 	w.grace = grace
 	if w.override == nil {
 		w.override = o
@@ -491,10 +507,14 @@ func (w *worker) askImages(plan *podplan.Plan) (changed bool) {
 		}
 		r := w.s.cfg.Images.Ensure(w.spec, spec, step.Attempt)
 		before, known := w.images[step.Target]
+		asked := before.asked
+		if !known || before.attempt != step.Attempt {
+			asked = w.s.cfg.Now()
+		}
 		if !known || before.attempt != step.Attempt || before.result != r {
 			changed = true
 		}
-		w.images[step.Target] = imageFact{attempt: step.Attempt, result: r}
+		w.images[step.Target] = imageFact{attempt: step.Attempt, asked: asked, result: r}
 		w.mu.Lock()
 		switch {
 		case r.Reason != "":

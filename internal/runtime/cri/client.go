@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/timeline"
 )
 
 // Config says where the runtime is and how long to wait for it.
@@ -98,7 +100,9 @@ type watched struct {
 func (w watched) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	start := time.Now()
 	err := w.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
-	w.observe(path.Base(method), time.Since(start), err)
+	took := time.Since(start)
+	w.observe(path.Base(method), took, err)
+	timeline.From(ctx).Call(path.Base(method), start, took, err)
 	return err
 }
 

@@ -1,0 +1,42 @@
+package script
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+)
+
+// explain asks the agent why a pod is as it is, as the administrator does. What
+// differs from run to run, UIDs and addresses, is left out.
+func (r *run) explain(args []string) (string, error) {
+	r.life.Lock()
+	a := r.agent
+	r.life.Unlock()
+	if a == nil {
+		return "", errors.New("explain: there is no agent")
+	}
+	a.mu.Lock()
+	h := a.local
+	a.mu.Unlock()
+	if h == nil {
+		return "", errors.New("explain: the agent does not answer yet")
+	}
+	path := "/debug/keelson/pods?output=text"
+	if len(args) > 0 {
+		path = "/debug/keelson/pods/" + namespace + "/" + args[0] + "?output=text"
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	var out strings.Builder
+	for line := range strings.Lines(varying.ReplaceAllString(w.Body.String(), "")) {
+		if line = strings.TrimRight(line, " \n"); line != "" { // an empty line ends a block
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String(), nil
+}
+
+// varying is what no two runs have in common.
+var varying = regexp.MustCompile(`   [0-9a-f]{8}-[0-9a-f-]{27}|   10(\.\d+){3}`)
