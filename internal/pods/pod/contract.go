@@ -60,6 +60,7 @@ const (
 	EventNetworkNotReady       = "NetworkNotReady"
 	EventFailedMount           = "FailedMount"
 	EventFailedMapVolume       = "FailedMapVolume"
+	EventAlreadyMounted        = "AlreadyMountedVolume"
 	EventMountedVolume         = "SuccessfulMountVolume"
 	EventResizeFailed          = "VolumeResizeFailed"
 	EventFSResizeFailed        = "FileSystemResizeFailed"

@@ -104,6 +104,19 @@ func Unmount(target string) error {
 	return fmt.Errorf("unmount %s: more than %d mounts on it", target, maxStacked)
 }
 
+// ForceUnmount ends a mount whose server does not answer: requests under way
+// fail, and what is still in use is taken out of sight, so that the kernel ends it
+// when its last user has gone. Data that was not sent yet is lost.
+func ForceUnmount(target string) error {
+	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		err = Detach(target)
+	} else {
+		err = nil
+	}
+	return err
+}
+
 // Detach takes the mount out of sight at once and lets the kernel end it when
 // its last user has gone. It is for mounts whose server does not answer; data
 // that was not written yet is lost.

@@ -43,3 +43,10 @@ func IsPoint(path string) (bool, error) {
 	points, err := At(path)
 	return slices.Contains(points, filepath.Clean(path)), err
 }
+
+// IsListed reports whether the mount table has something at path. Unlike IsPoint
+// it asks no file system, whose server may be gone.
+func IsListed(path string) (bool, error) {
+	points, err := At(path)
+	return slices.Contains(points, filepath.Clean(path)), err
+}

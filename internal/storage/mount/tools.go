@@ -1,0 +1,256 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tools runs the machine's own programs for what file systems ask for: mounting
+// those with a helper of their own, looking at disks, making file systems. All of
+// its calls end soon after ctx does, if the kernel lets the program end.
+type Tools struct {
+	// Path is where programs are looked for, as in $PATH; empty means where they
+	// usually are.
+	Path string
+}
+
+const (
+	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// dying is how long a program that was told to end is waited for.
+	dying = 5 * time.Second
+)
+
+// ErrNoTool is the cause where a program is not installed on the node.
+var ErrNoTool = errors.New("is not installed on this node")
+
+// packages are where programs come from, for whoever has to install them.
+var packages = map[string]string{
+	"mount.nfs": "nfs-common or nfs-utils", "mount.nfs4": "nfs-common or nfs-utils", "iscsiadm": "open-iscsi or iscsi-initiator-utils",
+	"blkid": "util-linux", "fsck": "util-linux", "mount": "util-linux or mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+	"multipath": "multipath-tools or device-mapper-multipath",
+}
+
+// Find looks for a program. The error names what to install.
+func (t Tools) Find(name string) (string, error) {
+	path := t.Path
+	if path == "" {
+		path = usualPath
+	}
+	for _, dir := range filepath.SplitList(path) {
+		full := filepath.Join(dir, name)
+		if st, err := os.Stat(full); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return full, nil
+		}
+	}
+	if p, ok := packages[name]; ok {
+		return "", fmt.Errorf("%s %w: install %s", name, ErrNoTool, p)
+	}
+	return "", fmt.Errorf("%s %w", name, ErrNoTool)
+}
+
+// ToolError is a program that failed.
+type ToolError struct {
+	Code   int // -1 if it did not end by itself
+	Output string
+	err    error
+}
+
+func (e *ToolError) Error() string { return fmt.Sprintf("%v: %s", e.err, e.Output) }
+func (e *ToolError) Unwrap() error { return e.err }
+
+// Run runs a program and returns what it printed.
+func (t Tools) Run(ctx context.Context, name string, args ...string) (string, error) {
+	full, err := t.Find(name)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, full, args...)
+	cmd.WaitDelay = dying
+	cmd.Env = []string{"PATH=" + usualPath, "LC_ALL=C"}
+	if t.Path != "" {
+		cmd.Env[0] = "PATH=" + t.Path
+	}
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err == nil {
+		return text, nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	code := -1
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	return text, fmt.Errorf("%s: %w", name, &ToolError{Code: code, Output: text, err: err})
+}
+
+// Mount mounts source at target with mount(8). A file system of the network needs
+// a helper of its own, without which the message of mount would be a riddle.
+func (t Tools) Mount(ctx context.Context, kind, source, target string, options []string) error {
+	if helper := "mount." + kind; kind == "nfs" || kind == "nfs4" {
+		if _, err := t.Find(helper); err != nil {
+			return err
+		}
+	}
+	args := []string{"-t", kind}
+	if len(options) > 0 {
+		args = append(args, "-o", strings.Join(options, ","))
+	}
+	// What stands after the options cannot be taken for one.
+	args = append(args, "--", source, target)
+	out, err := t.Run(ctx, "mount", args...)
+	var failed *ToolError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("mount failed: %w\nMounting command: mount\nMounting arguments: %s\nOutput: %s", failed.err, strings.Join(args, " "), out)
+	}
+	return err
+}
+
+// defaultFS is what a disk gets if nobody says what.
+const defaultFS = "ext4"
+
+// MountDisk mounts the file system on a disk. A disk that has none is given one,
+// unless it is only to be read: nothing at all must be known to be on it.
+func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options []string) error {
+	if on, err := IsPoint(target); on || err != nil {
+		return err
+	}
+	if kind == "" {
+		kind = defaultFS
+	}
+	readOnly := slices.Contains(options, "ro")
+	have, err := t.contentOf(ctx, disk)
+	if err != nil {
+		return err
+	}
+	switch {
+	case have == "" && readOnly:
+		return fmt.Errorf("failed to mount unformatted volume as read only: %s", disk)
+	case have == "":
+		if err := t.format(ctx, disk, kind); err != nil {
+			return err
+		}
+	case have != kind:
+		return fmt.Errorf("failed to mount the volume as %q, it already contains %s", kind, have)
+	case !readOnly:
+		if err := t.check(ctx, disk); err != nil {
+			return err
+		}
+	}
+	return t.Mount(ctx, kind, disk, target, append([]string{"defaults"}, options...))
+}
+
+// contentOf tells what file system is on a disk, or that a table of partitions
+// is. It is empty only if blkid looked and saw nothing.
+func (t Tools) contentOf(ctx context.Context, disk string) (string, error) {
+	out, err := t.Run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", disk)
+	var failed *ToolError
+	if errors.As(err, &failed) && failed.Code == 2 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	parts := ""
+	for line := range strings.Lines(out) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch k {
+		case "TYPE":
+			return v, nil
+		case "PTTYPE":
+			parts = "unknown data, probably partitions"
+		}
+	}
+	if parts == "" {
+		return "", fmt.Errorf("blkid did not say what is on %s: %q", disk, out)
+	}
+	return parts, nil
+}
+
+func (t Tools) format(ctx context.Context, disk, kind string) error {
+	args := []string{disk}
+	switch {
+	case strings.HasPrefix(kind, "ext"):
+		args = []string{"-F", "-m0", disk} // no blocks that only root may fill
+	case kind == "xfs":
+		args = []string{"-f", disk}
+	}
+	if _, err := t.Run(ctx, "mkfs."+kind, args...); err != nil {
+		return fmt.Errorf("make file system on %s: %w", disk, err)
+	}
+	return nil
+}
+
+// What fsck says by its exit status.
+const (
+	fsckCorrected   = 1
+	fsckUncorrected = 4
+)
+
+// check has errors of a file system corrected that can be without asking.
+func (t Tools) check(ctx context.Context, disk string) error {
+	_, err := t.Run(ctx, "fsck", "-a", disk)
+	var failed *ToolError
+	switch {
+	case errors.Is(err, ErrNoTool):
+		return nil // as upstream has it; the kernel refuses what it cannot read
+	case errors.As(err, &failed) && failed.Code == fsckUncorrected:
+		return fmt.Errorf("'fsck' found errors on device %s but could not correct them: %s", disk, failed.Output)
+	case errors.As(err, &failed) && failed.Code != fsckCorrected && failed.Code >= 0:
+		return nil // it could not look
+	case errors.As(err, &failed) && failed.Code == fsckCorrected:
+		return nil
+	}
+	return err
+}
+
+// attrOf are the options that a bind mount can have of its own.
+var attrOf = map[string]uint64{
+	"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC,
+	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME, "strictatime": unix.MOUNT_ATTR_STRICTATIME,
+}
+
+// BindAt mounts a path at target, unless something is mounted there, with options
+// of its own; it has them from the moment it is there. Symlinks in the path are
+// followed.
+func BindAt(path, target string, options []string) error {
+	if on, err := IsPoint(target); on || err != nil {
+		return err
+	}
+	var attr unix.MountAttr
+	for _, o := range options {
+		a, ok := attrOf[o]
+		if !ok && o != "rw" && o != "bind" && o != "defaults" {
+			return fmt.Errorf("bind %s: option %q cannot be had for a part of a file system", path, o)
+		}
+		attr.Attr_set |= a
+		if strings.HasSuffix(o, "atime") && o != "nodiratime" {
+			attr.Attr_clr |= unix.MOUNT_ATTR__ATIME
+		}
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return &os.PathError{Op: "open_tree", Path: path, Err: err} // before 5.2 there is none
+	}
+	defer unix.Close(tree)
+	if attr != (unix.MountAttr{}) {
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return fmt.Errorf("set options %v of %s: %w", options, target, err)
+		}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("bind %s at %s: %w", path, target, err)
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+const (
+	name    = "kubernetes.io/local-volume"
+	dirMode = 0o750
+)
+
+// Config holds what the plugin is built from. Every field but Tools is required.
+type Config struct {
+	RootDir string
+	Guard   *mount.Guard
+	Events  pod.Events
+	Tools   mount.Tools
+}
+
+// Plugin brings local volumes.
+type Plugin struct{ cfg Config }
+
+// New builds the plugin; nothing is done before a volume is asked for.
+func New(cfg Config) *Plugin { return &Plugin{cfg} }
+
+func (*Plugin) Name() string { return name }
+
+func (*Plugin) Serves(s persistent.Spec) bool { return s.PV != nil && s.PV.Spec.Local != nil }
+
+func (*Plugin) Describe(_ context.Context, s persistent.Spec) (persistent.Traits, error) {
+	return traits(s.PV.Name), nil
+}
+
+func traits(pv string) persistent.Traits { return persistent.Traits{ID: name + "/" + pv} }
+
+func (p *Plugin) base() string { return filepath.Join(p.cfg.RootDir, "plugins", name) }
+
+func (p *Plugin) mounts() string { return filepath.Join(p.base(), "mounts") }
+
+// MapDir is where a volume's device is mapped for pods.
+func (p *Plugin) MapDir(pv string) string { return filepath.Join(p.base(), "volumeDevices", pv) }
+
+// source is what is mounted into pods: the directory itself, or where the disk is
+// mounted for the node.
+func (p *Plugin) source(pv *v1.PersistentVolume) (path string, disk bool, err error) {
+	path = pv.Spec.Local.Path
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return "", false, fmt.Errorf("path %q of volume %s: %w", path, pv.Name, err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return path, false, nil
+	case unix.S_IFBLK:
+		return filepath.Join(p.mounts(), pv.Name), true, nil
+	}
+	return "", false, fmt.Errorf("path %q of volume %s is neither a directory nor a block device", path, pv.Name)
+}
+
+// Stage mounts a disk for the node. The directory that it is mounted on is the
+// record of it. A directory needs nothing.
+func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
+	if r.Block {
+		return nil
+	}
+	path := r.PV.Spec.Local.Path
+	return p.cfg.Guard.Do(ctx, path, "stage local volume", func() error {
+		global, disk, err := p.source(r.PV)
+		if err != nil || !disk {
+			return err
+		}
+		if err := os.MkdirAll(global, dirMode); err != nil {
+			return err
+		}
+		options := r.PV.Spec.MountOptions
+		if r.ReadOnly {
+			options = append([]string{"ro"}, options...)
+		}
+		kind := ""
+		if r.PV.Spec.Local.FSType != nil {
+			kind = *r.PV.Spec.Local.FSType
+		}
+		if err := p.cfg.Tools.MountDisk(ctx, path, global, kind, options); err != nil {
+			if on, _ := mount.IsPoint(global); on || ctx.Err() != nil {
+				return persistent.Unknown(err)
+			}
+			return errors.Join(err, removeEmpty(global))
+		}
+		return nil
+	})
+}
+
+// Unstage takes the disk off.
+func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
+	global := filepath.Join(p.mounts(), d.Name)
+	return p.cfg.Guard.Do(ctx, global, "unstage local volume", func() error {
+		if err := mount.Unmount(global); err != nil {
+			return err
+		}
+		return removeEmpty(global)
+	})
+}
+
+// Publish mounts the volume into the pod.
+func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
+	if r.Block {
+		return persistent.Published{Device: r.PV.Spec.Local.Path, ReadOnly: r.ReadOnly}, nil
+	}
+	out := persistent.Published{Path: r.Place.Path, ReadOnly: r.ReadOnly, Relabel: true}
+	var source string
+	var done, first bool
+	err := p.cfg.Guard.Do(ctx, r.Place.Path, "publish local volume", func() (err error) {
+		if source, _, err = p.source(r.PV); err != nil {
+			return err
+		}
+		if done, err = mount.IsPoint(r.Place.Path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err == nil && !done {
+			first, err = p.first(r)
+		}
+		return err
+	})
+	if err != nil || done {
+		return out, err
+	}
+	// Before the pod has it: what is mounted is finished, whoever looks at it later.
+	if err := p.share(ctx, r, source, first); err != nil {
+		return persistent.Published{}, err
+	}
+	err = p.cfg.Guard.Do(ctx, r.Place.Path, "publish local volume", func() error {
+		if err := os.MkdirAll(r.Place.Path, dirMode); err != nil {
+			return err
+		}
+		if err := mount.BindAt(source, r.Place.Path, p.options(r)); err != nil {
+			return errors.Join(err, removeEmpty(r.Place.Path))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// options are those of the mount in the pod. A disk has its own already.
+func (p *Plugin) options(r persistent.Request) []string {
+	var options []string
+	if r.ReadOnly {
+		options = append(options, "ro")
+	}
+	if _, disk, err := p.source(r.PV); err == nil && !disk {
+		options = append(options, r.PV.Spec.MountOptions...)
+	}
+	return options
+}
+
+// first reports whether no other pod has the volume.
+func (p *Plugin) first(r persistent.Request) (bool, error) {
+	uids, err := volume.PodsOn(p.cfg.RootDir)
+	if err != nil {
+		return false, err
+	}
+	for _, uid := range uids {
+		other := volume.PlaceOf(p.cfg.RootDir, uid, name, r.Name, false).Path
+		if on, err := mount.IsPoint(other); on && err == nil && other != r.Place.Path {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// share gives the volume to the pod's group, if no other pod has it. Of two pods
+// with different groups one would lose it.
+func (p *Plugin) share(ctx context.Context, r persistent.Request, source string, first bool) error {
+	sc := r.Pod.Spec.SecurityContext
+	if sc == nil || sc.FSGroup == nil {
+		return nil
+	}
+	if !first {
+		return p.cfg.Guard.Do(ctx, source, "look at local volume", func() error {
+			var st unix.Stat_t
+			if err := unix.Stat(source, &st); err != nil {
+				return &os.PathError{Op: "stat", Path: source, Err: err}
+			}
+			if int64(st.Gid) != *sc.FSGroup {
+				p.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventAlreadyMounted,
+					fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *sc.FSGroup, r.Name, st.Gid))
+			}
+			return nil
+		})
+	}
+	if r.ReadOnly {
+		return nil
+	}
+	return volume.Sharing{Guard: p.cfg.Guard, Events: p.cfg.Events}.Lasting(ctx, r.Pod, source, false)
+}
+
+// Unpublish takes the volume away from the pod, and nothing of what is in it.
+func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
+	if place.Block {
+		return removeLink(place.Path)
+	}
+	return p.cfg.Guard.Do(ctx, place.Path, "unpublish local volume", func() error {
+		if err := mount.Unmount(place.Path); err != nil {
+			return err
+		}
+		return removeEmpty(place.Path)
+	})
+}
+
+// Devices are the disks that may be mounted for the node.
+func (p *Plugin) Devices() ([]persistent.Device, error) {
+	entries, err := os.ReadDir(p.mounts())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []persistent.Device
+	for _, e := range entries {
+		out = append(out, persistent.Device{Traits: traits(e.Name()), Name: e.Name(), Dir: filepath.Join(p.mounts(), e.Name())})
+	}
+	return out, err
+}
+
+func (*Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
+	return traits(place.Name), nil
+}
+
+// removeEmpty removes a directory that nothing is in. It never removes data: what
+// is in the way is named.
+func removeEmpty(dir string) error {
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func removeLink(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
