@@ -19,6 +19,8 @@ import (
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/internal/storage/volume/persistent/csi"
+	"keelson/internal/storage/volume/persistent/local"
+	"keelson/internal/storage/volume/persistent/nfs"
 )
 
 // buildPersistent builds what brings volumes to the node that outlive pods. A new
@@ -26,7 +28,11 @@ import (
 func (a *agent) buildPersistent(guard *mount.Guard) {
 	k := &a.cfg.Kubelet
 	cfg := persistent.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, Log: a.log,
-		Plugins: []persistent.Plugin{a.buildCSI(guard)},
+		Plugins: []persistent.Plugin{
+			a.buildCSI(guard),
+			local.New(local.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events}),
+			nfs.New(nfs.Config{Guard: guard}),
+		},
 		Node:    func() v1.NodeStatus { return a.node.Node().Status },
 		Attach:  *k.EnableControllerAttachDetach,
 		Recheck: k.SyncFrequency.Duration,

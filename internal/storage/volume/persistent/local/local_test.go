@@ -1,0 +1,373 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/parity"
+)
+
+// testNode is a node with this plugin, on real file systems.
+type testNode struct {
+	*volume.Manager
+	t       *testing.T
+	root    string
+	claims  map[string]*v1.PersistentVolumeClaim
+	volumes map[string]*v1.PersistentVolume
+	changed chan struct{}
+	lasting *persistent.Volumes
+	stop    func()
+
+	mu     sync.Mutex
+	events []string
+}
+
+func (n *testNode) Claim(_ context.Context, _, name string) (*v1.PersistentVolumeClaim, error) {
+	if c := n.claims[name]; c != nil {
+		return c, nil
+	}
+	return nil, apierrors.NewNotFound(v1.Resource("persistentvolumeclaims"), name)
+}
+
+func (n *testNode) Volume(_ context.Context, name string) (*v1.PersistentVolume, error) {
+	return n.volumes[name], nil
+}
+
+func (n *testNode) PatchClaimStatus(context.Context, string, string, []byte) (*v1.PersistentVolumeClaim, error) {
+	return nil, errors.New("nothing grows here")
+}
+
+func (n *testNode) Pod(p *v1.Pod, _, eventType, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, p.Name+" "+eventType+" "+reason+" "+message)
+}
+
+func (n *testNode) Node(_, _, _ string) {}
+
+func (n *testNode) said(what string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.events, func(e string) bool { return strings.Contains(e, what) })
+}
+
+func newTestNode(t *testing.T) *testNode {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	t.Cleanup(func() {
+		points, err := mount.At(root)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			if err := mount.Unmount(p); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	n := &testNode{t: t, root: root, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{}}
+	n.start()
+	return n
+}
+
+// start runs an agent's life on what is on the disk.
+func (n *testNode) start() {
+	guard, log := mount.NewGuard(), slog.New(slog.DiscardHandler)
+	n.changed = make(chan struct{}, 1000)
+	tell := func() { n.changed <- struct{}{} }
+	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Guard: guard, Events: n, API: n, Log: log,
+		Plugins: []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: n})},
+		Node:    func() v1.NodeStatus { return v1.NodeStatus{} }, Recheck: time.Hour, OnInUse: tell,
+		Again: func(types.UID) {}})
+	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n, MaySwap: mount.MaySwap, StatsPeriod: time.Minute,
+		RecursiveReadOnly: func(*v1.Pod) bool { return false }, OnChange: func(types.UID) { tell() }, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	m, l := n.Manager, n.lasting
+	go func() { done <- m.Run(ctx) }()
+	go func() { done <- l.Run(ctx) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			n.t.Error(err)
+		}
+	})
+	n.t.Cleanup(n.stop)
+	n.lasting.Settle()
+}
+
+func (n *testNode) until(what string, ok func() bool) {
+	n.t.Helper()
+	for end := time.After(20 * time.Second); !ok(); {
+		select {
+		case <-n.changed:
+		case <-time.After(10 * time.Millisecond): // unstaging tells only when it is over
+		case <-end:
+			n.t.Fatalf("never: %s; events are %q", what, n.events)
+		}
+	}
+}
+
+func (n *testNode) ready(p *v1.Pod) string {
+	n.t.Helper()
+	n.Want(p)
+	n.until("volumes of "+p.Name+" are ready", func() bool { ok, _ := n.Ready(p.UID); return ok })
+	m, err := n.Mounts(n.t.Context(), p, &p.Spec.Containers[0], nil)
+	must(n.t, err)
+	return m[0].HostPath
+}
+
+func (n *testNode) release(p *v1.Pod) {
+	n.t.Helper()
+	n.Release(pod.RefOf(p))
+	n.until("volumes of "+p.Name+" are released", func() bool { done, _ := n.Released(p.UID); return done })
+}
+
+func (n *testNode) mounted() []string {
+	points, err := mount.At(n.root)
+	must(n.t, err)
+	for i := range points {
+		points[i] = strings.TrimPrefix(points[i], n.root+"/")
+	}
+	slices.Sort(points)
+	return points
+}
+
+// volume makes a claim that is bound to a local volume of the same name.
+func (n *testNode) volume(name, path string, change func(*v1.PersistentVolume)) {
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{
+		PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}},
+		ClaimRef:               &v1.ObjectReference{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
+	}}
+	if change != nil {
+		change(pv)
+	}
+	n.volumes[name] = pv
+	n.claims[name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: pv.Spec.ClaimRef.UID},
+		Spec: v1.PersistentVolumeClaimSpec{VolumeName: name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}
+}
+
+func podWith(name, claim string, gid *int64) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}, Spec: v1.PodSpec{
+		SecurityContext: &v1.PodSecurityContext{FSGroup: gid},
+		Containers:      []v1.Container{{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+		Volumes:         []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
+	}}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func group(t *testing.T, path string) int {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Stat(path, &st))
+	return int(st.Gid)
+}
+
+func TestDirectory(t *testing.T) {
+	n := newTestNode(t)
+	disk := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(disk, 0o755))
+	must(t, os.WriteFile(filepath.Join(disk, "f"), []byte("kept"), 0o600))
+	n.volume("pv1", disk, nil)
+	a, b := podWith("a", "pv1", ptr.To[int64](3000)), podWith("b", "pv1", ptr.To[int64](4000))
+	at := n.ready(a)
+	if want := filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~local-volume/pv1"); at != want {
+		t.Errorf("the volume is at %s, want %s", at, want)
+	}
+	if got := group(t, filepath.Join(at, "f")); got != 3000 {
+		t.Errorf("the file is of group %d, want the pod's", got)
+	}
+	// A second pod of another group does not take it away from the first.
+	n.ready(b)
+	if got := group(t, disk); got != 3000 {
+		t.Errorf("the second pod took the volume: its group is %d", got)
+	}
+	if !n.said("b Warning AlreadyMountedVolume The requested fsGroup is 4000, but the volume pv1 has GID 3000. The volume may not be shareable.") {
+		t.Errorf("events are %q", n.events)
+	}
+	if s := n.Stats(t.Context(), a.UID); len(s) != 1 || s[0].PVCRef == nil || s[0].PVCRef.Name != "pv1" || *s[0].CapacityBytes == 0 {
+		t.Errorf("stats are %+v", s)
+	}
+	// The agent restarts; nothing is mounted a second time.
+	before := n.mounted()
+	n.stop()
+	n.start()
+	n.ready(a)
+	n.ready(b)
+	if got := n.mounted(); !slices.Equal(got, before) || len(got) != 2 {
+		t.Errorf("mounts are %v after a restart, want %v", got, before)
+	}
+	n.release(a)
+	n.release(b)
+	if got := n.mounted(); len(got) != 0 {
+		t.Errorf("still mounted: %v", got)
+	}
+	if got, err := os.ReadFile(filepath.Join(disk, "f")); err != nil || string(got) != "kept" {
+		t.Fatalf("releasing took data: %q, %v", got, err)
+	}
+}
+
+func TestReadOnlyAndOptions(t *testing.T) {
+	n := newTestNode(t)
+	dir := t.TempDir()
+	n.volume("pv1", dir, func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"noexec", "nodev"} })
+	p := podWith("a", "pv1", ptr.To[int64](3000))
+	p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	at := n.ready(p)
+	if err := os.WriteFile(filepath.Join(at, "f"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("writing to it: %v, want that it is read-only", err)
+	}
+	var st unix.Statfs_t
+	must(t, unix.Statfs(at, &st))
+	if want := int64(unix.ST_RDONLY | unix.ST_NOEXEC | unix.ST_NODEV); st.Flags&want != want {
+		t.Errorf("flags of the mount are %x, want %x among them", st.Flags, want)
+	}
+	if got := group(t, dir); got == 3000 {
+		t.Error("the group of a volume was changed that is only read")
+	}
+	m, err := n.Mounts(t.Context(), p, &p.Spec.Containers[0], nil)
+	if err != nil || !m[0].ReadOnly {
+		t.Errorf("mount = %+v, %v, want it read-only for the container", m, err)
+	}
+	n.release(p)
+
+	n.volume("pv2", dir, func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"data=journal"} })
+	bad := podWith("b", "pv2", nil)
+	n.Want(bad)
+	n.until("the option is refused", func() bool {
+		return n.said(`MountVolume.SetUp failed for volume "pv2" : bind ` + dir + `: option "data=journal" cannot be had`)
+	})
+	n.volume("pv3", filepath.Join(dir, "none"), nil)
+	missing := podWith("c", "pv3", nil)
+	n.Want(missing)
+	n.until("what is missing is named", func() bool { return n.said(fmt.Sprintf("path %q of volume pv3: no such file", filepath.Join(dir, "none"))) })
+	n.release(bad)
+	n.release(missing)
+}
+
+// loopDisk is an empty disk.
+func loopDisk(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "disk.img")
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Truncate(file, 16<<20))
+	dev, err := mount.AttachLoop(file)
+	if err != nil {
+		t.Skipf("this machine has no loop devices to spare: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := mount.DetachLoop(file); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+func TestDisk(t *testing.T) {
+	n := newTestNode(t)
+	disk := loopDisk(t)
+	n.volume("pv1", disk, nil)
+	a, b := podWith("a", "pv1", nil), podWith("b", "pv1", nil)
+	at := n.ready(a)
+	must(t, os.WriteFile(filepath.Join(at, "f"), []byte("kept"), 0o600))
+	n.ready(b)
+	global := "plugins/kubernetes.io/local-volume/mounts/pv1"
+	inPods := []string{"pods/uid-a/volumes/kubernetes.io~local-volume/pv1", "pods/uid-b/volumes/kubernetes.io~local-volume/pv1"}
+	if got := n.mounted(); !slices.Equal(got, append([]string{global}, inPods...)) && !slices.Equal(got, append(inPods, global)) {
+		t.Errorf("mounts are %v", got)
+	}
+	n.release(a)
+	if got := n.mounted(); !slices.Contains(got, global) {
+		t.Error("the disk was taken off while a pod has it")
+	}
+	n.release(b)
+	n.until("the disk is taken off after its last pod", func() bool { return len(n.mounted()) == 0 })
+	n.until("its directory is gone", func() bool {
+		_, err := os.Lstat(filepath.Join(n.root, global))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	// What is on the disk is not overwritten the second time.
+	at = n.ready(a)
+	if got, err := os.ReadFile(filepath.Join(at, "f")); err != nil || string(got) != "kept" {
+		t.Errorf("the disk holds %q, %v", got, err)
+	}
+	// A crash, and then nobody wants it any more.
+	n.stop()
+	n.start()
+	n.release(a)
+	n.until("what an earlier agent mounted is taken off", func() bool { return len(n.mounted()) == 0 })
+	parity.Proves(t, "VOL-53")
+}
+
+func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
+	n := newTestNode(t)
+	disk := loopDisk(t)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", disk).CombinedOutput(); err != nil {
+		t.Skipf("make a file system: %v: %s", err, out)
+	}
+	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.Local.FSType = ptr.To("xfs") })
+	p := podWith("a", "pv1", nil)
+	n.Want(p)
+	n.until("it is said what is there", func() bool {
+		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : failed to mount the volume as "xfs", it already contains ext4`)
+	})
+	n.release(p)
+	if out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output(); err != nil || strings.TrimSpace(string(out)) != "ext4" {
+		t.Errorf("the disk holds %q, %v", out, err)
+	}
+	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
+}
+
+func TestDeviceOfTheNode(t *testing.T) {
+	n := newTestNode(t)
+	disk := loopDisk(t)
+	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
+	p := podWith("a", "pv1", nil)
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	n.Want(p)
+	n.until("the device is ready", func() bool { ok, _ := n.Ready(p.UID); return ok })
+	devices, err := n.Devices(p, c)
+	if err != nil || len(devices) != 1 || devices[0].ContainerPath != "/dev/data" {
+		t.Fatalf("devices = %+v, %v", devices, err)
+	}
+	if real, err := filepath.EvalSymlinks(devices[0].HostPath); err != nil || real != disk {
+		t.Errorf("the device is %s, %v, want %s", real, err, disk)
+	}
+	n.release(p)
+	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
+	if _, err := os.Lstat(filepath.Join(n.root, "plugins/kubernetes.io/local-volume/volumeDevices/pv1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+}

@@ -1,0 +1,164 @@
+package nfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/parity"
+)
+
+// programs are stand-ins for the machine's: mount writes down its arguments and
+// mounts a file system of memory, or fails as mount does.
+func programs(t *testing.T, names ...string) mount.Tools {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		script := "#!/bin/sh\n"
+		if name == "mount" {
+			script += `echo "$@" >> ` + dir + `/said
+for last; do :; done
+case "$*" in *refused*) echo "mount.nfs: Connection refused" >&2; exit 32;; esac
+PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount -t tmpfs none "$last"
+`
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mount.Tools{Path: dir}
+}
+
+func request(t *testing.T, server string, change func(*v1.PersistentVolume)) persistent.Request {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := volume.PlaceOf(root, "u1", name, "v", false)
+	t.Cleanup(func() {
+		if err := mount.Unmount(place.Path); err != nil {
+			t.Error(err)
+		}
+	})
+	s := persistent.Spec{Name: "v"}
+	src := &v1.NFSVolumeSource{Server: server, Path: "/export"}
+	if change == nil {
+		s.Inline = &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: src}}
+	} else {
+		s.PV = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{NFS: src}}}
+		change(s.PV)
+	}
+	return persistent.Request{Spec: s, Place: place, Pod: &v1.Pod{}}
+}
+
+func TestMountAndUnmount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	tools := programs(t, "mount", "mount.nfs")
+	p := New(Config{Guard: mount.NewGuard(), Tools: tools})
+	for _, tc := range []struct {
+		name   string
+		server string
+		change func(*v1.PersistentVolume)
+		want   string // what mount is told
+	}{
+		{"a volume that the pod names", "files.example", nil, "-t nfs -- files.example:/export "},
+		{"an address", "192.0.2.1", nil, "-t nfs -- 192.0.2.1:/export "},
+		{"one with colons", "2001:db8::1", nil, "-t nfs -- [2001:db8::1]:/export "},
+		{"options of a PersistentVolume", "files", func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"nfsvers=4.2", "hard"} }, "-t nfs -o nfsvers=4.2,hard -- files:/export "},
+		{"one that is only read", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.ReadOnly = true }, "-t nfs -o ro -- files:/export "},
+		{"a path that looks like an option", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.Path = "-o exec" }, "-t nfs -- files:-o exec "},
+		{"a server that looks like one", "--bind", nil, "-t nfs -- --bind:/export "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := request(t, tc.server, tc.change)
+			if !p.Serves(r.Spec) {
+				t.Fatal("it is not served")
+			}
+			for range 2 { // the second time finds it mounted
+				out, err := p.Publish(t.Context(), r)
+				if err != nil || out.Path != r.Place.Path || out.ReadOnly != strings.Contains(tc.want, "-o ro") || out.Relabel {
+					t.Fatalf("Publish = %+v, %v", out, err)
+				}
+			}
+			said, err := os.ReadFile(filepath.Join(tools.Path, "said"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(tools.Path, "said")); err != nil {
+				t.Fatal(err)
+			}
+			if string(said) != tc.want+r.Place.Path+"\n" {
+				t.Errorf("mount was told %q, want %q", said, tc.want)
+			}
+			for range 2 {
+				if err := p.Unpublish(t.Context(), r.Place); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := os.Lstat(r.Place.Path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("its directory is left: %v", err)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	guard := mount.NewGuard()
+	p := New(Config{Guard: guard, Tools: programs(t, "mount")})
+	r := request(t, "files", nil)
+	if _, err := p.Publish(t.Context(), r); !errors.Is(err, mount.ErrNoTool) || !strings.Contains(err.Error(), "mount.nfs is not installed on this node: install nfs-common or nfs-utils") {
+		t.Errorf("without the helper: %v", err)
+	}
+	if _, err := os.Lstat(r.Place.Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory is left: %v", err)
+	}
+	p = New(Config{Guard: guard, Tools: programs(t, "mount", "mount.nfs")})
+	r = request(t, "refused", nil)
+	want := fmt.Sprintf("mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs -- refused:/export %s\nOutput: mount.nfs: Connection refused", r.Place.Path)
+	if _, err := p.Publish(t.Context(), r); err == nil || err.Error() != want {
+		t.Errorf("refused: %v, want %s", err, want)
+	}
+	for _, server := range []string{"a:/etc b", "a/b", "a b", "host:"} {
+		if _, err := p.Publish(t.Context(), request(t, server, nil)); err == nil || !strings.Contains(err.Error(), "neither a name nor an address") {
+			t.Errorf("server %q: %v", server, err)
+		}
+	}
+}
+
+// A server is gone: the polite unmount never ends.
+func TestUnmountIsForcedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := mount.NewGuard()
+		p := New(Config{Guard: guard})
+		place := volume.Place{UID: "u1", Name: "v", Path: filepath.Join(t.TempDir(), "v")}
+		hang := make(chan struct{})
+		go func() { _ = guard.Do(context.Background(), place.Path, "stat", func() error { <-hang; return nil }) }()
+		synctest.Wait()
+		forced := false
+		p.detach = func(target string) error { forced = target == place.Path; return nil }
+		began := time.Now()
+		if err := p.Unpublish(t.Context(), place); err != nil {
+			t.Errorf("Unpublish = %v", err)
+		}
+		if took := time.Since(began); !forced || took != politely {
+			t.Errorf("forced = %v after %v, want after %v", forced, took, politely)
+		}
+		close(hang)
+	})
+	parity.Proves(t, "VOL-50")
+}
