@@ -271,7 +271,9 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	n.volume("pv3", filepath.Join(dir, "none"), nil)
 	missing := podWith("c", "pv3", nil)
 	n.Want(missing)
-	n.until("what is missing is named", func() bool { return n.said(fmt.Sprintf("path %q of volume pv3: no such file", filepath.Join(dir, "none"))) })
+	n.until("what is missing is named", func() bool {
+		return n.said(fmt.Sprintf("path %q of volume pv3: no such file", filepath.Join(dir, "none")))
+	})
 	n.release(bad)
 	n.release(missing)
 }
