@@ -20,7 +20,7 @@ func check(cfg *config.Config, err error, out, complaints io.Writer) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintln(complaints, "note:", w)
 	}
-	if problems = append(problems, app.Preflight(cfg)...); len(problems) > 0 {
+	if problems = append(problems, app.Preflight(cfg, app.ThisHost())...); len(problems) > 0 {
 		fmt.Fprintln(complaints, "kubelet:", problems)
 		return 1
 	}

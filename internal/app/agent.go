@@ -61,6 +61,7 @@ type agent struct {
 	ids      identities
 	recorder *apiclient.Events // nil: standalone
 	events   pod.Events
+	startup  *node.Startup
 	cgroups  *cgroup.Tree // nil: no cgroups per pod
 	node     *node.Node
 	services *services       // nil: standalone
@@ -92,9 +93,10 @@ type agent struct {
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
 // work any more. Running pods are left as they are.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator) error {
-	if problems := Preflight(cfg); len(problems) > 0 {
+	if problems := Preflight(cfg, ThisHost()); len(problems) > 0 {
 		return problems
 	}
+	settleProcess(&cfg.Kubelet, "/proc", log)
 	return RunOver(ctx, cfg, log, Links{Operator: op})
 }
 
@@ -103,6 +105,7 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 	log, written := watchLog(log)
 	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
 	a.inForce.Store(cfg.Kubelet.DeepCopy())
+	a.startup = node.NewStartup(a.metrics, bootTime(), time.Now())
 	component(a.metrics, cfg)
 	for _, build := range []func(context.Context) error{
 		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
@@ -111,6 +114,7 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 			if ctx.Err() != nil {
 				return nil // asked to end while it waited
 			}
+			a.tellSetupFailed(ctx, err)
 			return err
 		}
 	}
@@ -229,8 +233,21 @@ func (a *agent) buildGround(context.Context) error {
 	if a.machine, err = machine.Read(machine.Host()); err != nil {
 		return fmt.Errorf("read machine: %w", err)
 	}
-	a.reserved, err = reservations(a.cfg.Kubelet.SystemReserved, a.cfg.Kubelet.KubeReserved)
-	return err
+	return a.reserve()
+}
+
+// reserve adds up what is kept from pods.
+func (a *agent) reserve() error {
+	k := &a.cfg.Kubelet
+	var err error
+	if a.reserved, err = reservations(k.SystemReserved, k.KubeReserved); err != nil {
+		return err
+	}
+	if list := k.ReservedSystemCPUs; list != "" {
+		// Whole CPUs are kept, whatever amounts are named beside them.
+		a.reserved[v1.ResourceCPU] = *resource.NewQuantity(int64(config.CountCPUs(list)), resource.DecimalSI)
+	}
+	return nil
 }
 
 // reservations is the sum of what is kept from pods.
@@ -274,16 +291,19 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !groups.V2() && *k.FailCgroupV1 {
-		return fmt.Errorf("use cgroup v1: the configuration forbids it; set failCgroupV1 to false to run on this machine")
-	}
-	driver := cgroup.Driver(k.CgroupDriver)
-	if a.identity.CgroupDriver != "" {
-		driver = cgroup.Driver(a.identity.CgroupDriver)
-	}
+	driver := cgroupDriver(k.CgroupDriver, a.identity)
 	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Pod: cgroup.PodOptions{
 		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes()}})
 	return err
+}
+
+// cgroupDriver is who makes cgroups: what the runtime does goes, since both work in
+// the same tree, and the configuration counts for a runtime that does not say.
+func cgroupDriver(configured string, runtime cri.Identity) cgroup.Driver {
+	if runtime.CgroupDriver != "" {
+		return cgroup.Driver(runtime.CgroupDriver)
+	}
+	return cgroup.Driver(configured)
 }
 
 // buildAPI prepares the way to the API server, if there is one.
@@ -323,7 +343,7 @@ func (a *agent) buildNode(context.Context) error {
 	nodeIPs, _ := a.cfg.NodeIPs()
 	cfg := node.Config{
 		Identity: node.Identity{Name: a.cfg.NodeName, Hostname: a.cfg.NodeName, OS: a.machine.OS, Arch: a.machine.Arch, Labels: f.NodeLabels,
-			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP},
+			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP, AttachesItself: !*k.EnableControllerAttachDetach},
 		Runtime: a.runtime, Events: a.events, Log: a.log,
 		Machine: a.machine, RootFS: machine.Host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
 		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved, Hard: hard,
@@ -337,6 +357,7 @@ func (a *agent) buildNode(context.Context) error {
 		OnChange:         a.nodeChanged,
 		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Problems:         a.problems,
+		PodCIDR:          k.PodCIDR, Startup: a.startup,
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},

@@ -8,16 +8,20 @@ import (
 	"os"
 	"strings"
 
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
 	"keelson/internal/config"
+	"keelson/internal/resources/cgroup"
 	"keelson/internal/runtime/cri"
 )
 
 // Preflight looks for what the configuration names and is not there, or cannot be
 // read: everything in one pass, before anything is started. What only some pods
 // need is left for them to complain about.
-func Preflight(cfg *config.Config) config.Problems {
+func Preflight(cfg *config.Config, host Host) config.Problems {
 	p := preflight{cfg: cfg}
 	k, f := &cfg.Kubelet, &cfg.Flags
+	p.host(k, host)
 	if a := &k.Authentication; *k.EnableServer && a.X509.ClientCAFile == "" && !*a.Webhook.Enabled && !*a.Anonymous.Enabled {
 		p.bad("authentication", nil, "no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous")
 	}
@@ -40,6 +44,57 @@ func Preflight(cfg *config.Config) config.Problems {
 	p.socket("containerRuntimeEndpoint", k.ContainerRuntimeEndpoint)
 	p.socket("imageServiceEndpoint", k.ImageServiceEndpoint)
 	return p.problems
+}
+
+// Host is what the configuration must suit of the machine.
+type Host struct {
+	Swap     []string // what the machine swaps to
+	CgroupV1 bool
+}
+
+// ThisHost is the machine that the agent is on. What cannot be read is left for the
+// parts that need it to complain about.
+func ThisHost() Host {
+	var h Host
+	if text, err := os.ReadFile("/proc/swaps"); err == nil {
+		h.Swap = swapsIn(string(text))
+	}
+	if groups, err := cgroup.Detect(); err == nil {
+		h.CgroupV1 = !groups.V2()
+	}
+	return h
+}
+
+// swapsIn names the files and devices in a table like /proc/swaps, whose first line
+// is its head.
+func swapsIn(table string) []string {
+	var out []string
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	for _, line := range lines[1:] {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			out = append(out, fields[0])
+		}
+	}
+	return out
+}
+
+// host checks what only some machines can do.
+func (p *preflight) host(k *v1beta1.KubeletConfiguration, h Host) {
+	if *k.FailSwapOn && len(h.Swap) > 0 {
+		p.bad("failSwapOn", true, "must be false on a machine that swaps (to %s): running with swap on is not supported, please disable swap or set failSwapOn to false", strings.Join(h.Swap, ", "))
+	}
+	if !h.CgroupV1 {
+		return
+	}
+	if *k.FailCgroupV1 {
+		p.bad("failCgroupV1", true, "must be false on a machine with cgroup v1: kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
+	}
+	if k.MemorySwap.SwapBehavior == "LimitedSwap" {
+		p.bad("memorySwap.swapBehavior", k.MemorySwap.SwapBehavior, "must be NoSwap on a machine with cgroup v1: swap feature requires cgroup v2")
+	}
+	if k.SingleProcessOOMKill != nil && !*k.SingleProcessOOMKill {
+		p.bad("singleProcessOOMKill", false, "must be true or unset on a machine with cgroup v1")
+	}
 }
 
 type preflight struct {

@@ -16,9 +16,12 @@ import (
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
+	configMapAndSecretChangeDetectionStrategy
 	cpuManagerPolicy
 	cpuManagerPolicyOptions
+	cpuManagerReconcilePeriod
 	enableContentionProfiling
+	enableControllerAttachDetach
 	evictionHard
 	evictionMaxPodGracePeriod
 	evictionMinimumReclaim
@@ -29,6 +32,7 @@ var unbuiltFields = strings.Fields(`
 	logging.options.json.splitStream
 	logging.options.text.splitStream
 	logging.vmodule
+	makeIPTablesUtilChains
 	memoryManagerPolicy
 	memoryReservationPolicy
 	memorySwap.swapBehavior
@@ -43,6 +47,7 @@ var unbuiltFields = strings.Fields(`
 	systemReservedCgroup
 	topologyManagerPolicy
 	topologyManagerPolicyOptions
+	topologyManagerScope
 	tracing
 	userNamespaces
 	volumePluginDir

@@ -192,6 +192,23 @@ func (c *checker) enforcement(k *v1beta1.KubeletConfiguration) {
 	}
 }
 
+// CountCPUs is how many CPUs a list such as 0-1,4 names.
+func CountCPUs(list string) int {
+	set := map[uint64]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		from, errFrom := strconv.ParseUint(low, 10, 16)
+		to, errTo := strconv.ParseUint(high, 10, 16)
+		for cpu := from; errFrom == nil && errTo == nil && cpu <= to; cpu++ {
+			set[cpu] = true
+		}
+	}
+	return len(set)
+}
+
 func isCPUList(s string) bool {
 	for part := range strings.SplitSeq(s, ",") {
 		low, high, isRange := strings.Cut(part, "-")

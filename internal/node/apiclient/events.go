@@ -101,6 +101,17 @@ func newEvent(ref corev1.ObjectReference, host, eventType, reason, message strin
 	}
 }
 
+// NodeEvent makes an event about a node, for Tell.
+func NodeEvent(node, eventType, reason, message string, now time.Time) *corev1.Event {
+	return newEvent(nodeReference(node), node, eventType, reason, message, now)
+}
+
+// Tell stores one event and returns when that is done, for an agent that ends.
+func (c *Client) Tell(ctx context.Context, event *corev1.Event) error {
+	_, err := c.events.Create(ctx, event.Namespace, event)
+	return err
+}
+
 // Run sends events until ctx ends. What still waits then is dropped.
 func (e *Events) Run(ctx context.Context) error {
 	correlator := record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})

@@ -97,6 +97,9 @@ type Config struct {
 	Register      bool // create the node if it is not there
 	ResetExtended bool // the machine was replaced
 
+	PodCIDR string   // of a standalone node; optional
+	Startup *Startup // optional
+
 	Checks []Check // optional
 	// Problems are reasons not to be ready in the words of other parts, such as
 	// "node is shutting down". Optional.
@@ -302,6 +305,9 @@ func (n *Node) learn(node *v1.Node) {
 	before := n.known
 	n.known = node
 	n.mu.Unlock()
+	if condition(node.Status, v1.NodeReady).Status == v1.ConditionTrue {
+		n.cfg.Startup.isReady(time.Now())
+	}
 	n.compare(before, node)
 	if n.cfg.OnChange != nil {
 		n.cfg.OnChange()

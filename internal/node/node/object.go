@@ -24,6 +24,8 @@ type Identity struct {
 	ProviderID string
 	External   bool   // a cloud controller initialises the node
 	ProvidedIP string // what --node-ip said, for the cloud controller
+	// AttachesItself says that no controller is to attach volumes to this node.
+	AttachesItself bool
 }
 
 // object is a new node, without a status.
@@ -48,7 +50,10 @@ func (i Identity) defaultLabels() map[string]string {
 }
 
 func (i Identity) annotations() map[string]string {
-	a := map[string]string{annotationAttachDetach: "true"}
+	a := map[string]string{}
+	if !i.AttachesItself {
+		a[annotationAttachDetach] = "true"
+	}
 	if i.External && i.ProvidedIP != "" {
 		a[annotationProvidedIP] = i.ProvidedIP
 	}
@@ -66,6 +71,9 @@ func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtend
 	n.Annotations = merged(n.Annotations, i.annotations())
 	if !i.External {
 		delete(n.Annotations, annotationProvidedIP)
+	}
+	if i.AttachesItself {
+		delete(n.Annotations, annotationAttachDetach)
 	}
 	for _, l := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		for name := range l {

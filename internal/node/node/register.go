@@ -59,8 +59,10 @@ func (n *Node) tryRegister(ctx context.Context) (*v1.Node, error) {
 	own := n.cfg.Identity.object()
 	status, events := n.ownStatus()
 	own.Status = status
+	n.cfg.Startup.tries(time.Now())
 	node, err := n.cfg.API.Nodes.Create(ctx, own)
 	if err == nil {
+		n.cfg.Startup.created(time.Now())
 		for _, e := range events {
 			n.tell(e)
 		}

@@ -73,6 +73,7 @@ func (n *Node) update(ctx context.Context, r *reporter) {
 			n.tell(e)
 		}
 		n.markRegistered()
+		n.tellPodCIDR(ctx, &v1.Node{Spec: v1.NodeSpec{PodCIDR: n.cfg.PodCIDR}})
 		return
 	}
 	if !n.isRegistered() {

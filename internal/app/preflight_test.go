@@ -1,0 +1,123 @@
+package app
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"keelson/internal/config"
+	"keelson/internal/runtime/cri"
+	"keelson/test/kit/parity"
+)
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// configured reads a configuration file of a standalone node that suits every
+// machine, with text added to it.
+func configured(t *testing.T, text string, flags ...string) *config.Config {
+	t.Helper()
+	file := t.TempDir() + "/k.yaml"
+	if err := os.WriteFile(file, []byte(head+"authentication: {webhook: {enabled: false}, anonymous: {enabled: true}}\nauthorization: {mode: AlwaysAllow}\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(append([]string{"--hostname-override=n1", "--config=" + file}, flags...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestTheMachineMustSuit(t *testing.T) {
+	parity.Proves(t, "CFG-79", "CFG-105")
+	swapping, old := Host{Swap: []string{"/dev/sda2"}}, Host{CgroupV1: true}
+	for _, tc := range []struct {
+		name, text string
+		host       Host
+		field      string // that is wrong; "" if none
+	}{
+		{name: "a plain machine"},
+		{name: "swap, by default", host: swapping, field: "failSwapOn"},
+		{name: "swap, and it is meant", text: "failSwapOn: false", host: swapping},
+		{name: "cgroup v1, by default", host: old, field: "failCgroupV1"},
+		{name: "cgroup v1 without cgroups for pods", text: "cgroupsPerQOS: false\nenforceNodeAllocatable: []", host: old, field: "failCgroupV1"},
+		{name: "cgroup v1, and it is meant", text: "failCgroupV1: false", host: old},
+		{name: "limited swap on cgroup v1", text: "failCgroupV1: false\nmemorySwap: {swapBehavior: LimitedSwap}", host: old, field: "memorySwap.swapBehavior"},
+		{name: "limited swap on cgroup v2", text: "memorySwap: {swapBehavior: LimitedSwap}"},
+		{name: "whole containers killed on cgroup v1", text: "failCgroupV1: false\nsingleProcessOOMKill: false", host: old, field: "singleProcessOOMKill"},
+		{name: "single processes killed on cgroup v1", text: "failCgroupV1: false\nsingleProcessOOMKill: true", host: old},
+		{name: "whole containers killed on cgroup v2", text: "singleProcessOOMKill: false"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ps := Preflight(configured(t, tc.text), tc.host)
+			if tc.field == "" && len(ps) == 0 {
+				return
+			}
+			if len(ps) != 1 || ps[0].Field != tc.field {
+				t.Errorf("problems %v, want one about %q", ps, tc.field)
+			}
+		})
+	}
+	table := "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2                               partition\t976892\t\t0\t\t-2\n/swap file\n"
+	if got := strings.Join(swapsIn(table), " "); got != "/dev/sda2 /swap" {
+		t.Errorf("swaps to %s", got)
+	}
+	if got := swapsIn("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"); len(got) != 0 {
+		t.Errorf("an empty table holds %v", got)
+	}
+}
+
+func TestCgroupDriver(t *testing.T) {
+	parity.Proves(t, "CFG-52")
+	for _, tc := range []struct{ text, runtime, want string }{
+		{want: "cgroupfs"},
+		{text: "cgroupDriver: systemd", want: "systemd"},
+		{text: "cgroupDriver: systemd", runtime: "cgroupfs", want: "cgroupfs"},
+		{runtime: "systemd", want: "systemd"},
+	} {
+		k := configured(t, tc.text).Kubelet
+		if got := cgroupDriver(k.CgroupDriver, cri.Identity{CgroupDriver: tc.runtime}); string(got) != tc.want {
+			t.Errorf("%q over a runtime that says %q: %s, want %s", tc.text, tc.runtime, got, tc.want)
+		}
+	}
+}
+
+func TestReservedCPUsOverrideAmounts(t *testing.T) {
+	a := &agent{cfg: configured(t, "reservedSystemCPUs: 0-1,4\nkubeReserved: {cpu: 100m, memory: 1Gi}\nsystemReserved: {cpu: '1', memory: 1Gi}")}
+	if err := a.reserve(); err != nil {
+		t.Fatal(err)
+	}
+	cpu, memory := a.reserved["cpu"], a.reserved["memory"]
+	if cpu.String() != "3" || memory.String() != "2Gi" {
+		t.Errorf("kept: %s CPUs, %s memory", cpu.String(), memory.String())
+	}
+}
+
+func TestProcessStanding(t *testing.T) {
+	parity.Proves(t, "CFG-67")
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	n := before.Max - 1
+	if err := openFiles(n); err != nil {
+		t.Fatal(err)
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil || now.Cur != n || now.Max != n {
+		t.Errorf("limit %+v, %v, want %d", now, err, n)
+	}
+	before = now // a limit that was lowered comes back only for the privileged
+	if err := openFiles(0); err != nil {
+		t.Error(err)
+	}
+	if k := configured(t, "").Kubelet; k.MaxOpenFiles != 1000000 {
+		t.Errorf("by default %d", k.MaxOpenFiles)
+	}
+}

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// settleProcess gives the process the standing that the configuration asks for.
+// Where that cannot be had, the agent runs without.
+func settleProcess(k *v1beta1.KubeletConfiguration, proc string, log *slog.Logger) {
+	if err := os.WriteFile(filepath.Join(proc, "self/oom_score_adj"), []byte(strconv.Itoa(int(*k.OOMScoreAdj))), 0); err != nil {
+		log.Warn("cannot set how soon the kernel kills the agent for memory", "oomScoreAdj", *k.OOMScoreAdj, "err", err)
+	}
+	if err := openFiles(uint64(k.MaxOpenFiles)); err != nil {
+		log.Warn("cannot set how many files the agent may open", "maxOpenFiles", k.MaxOpenFiles, "err", err)
+	}
+}
+
+// openFiles sets how many files the process may open. To raise what it may at most
+// is a privilege; without it, as many as it may.
+func openFiles(n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n})
+	if err == nil {
+		return nil
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	now.Cur = min(n, now.Max)
+	if again := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); again != nil {
+		return fmt.Errorf("set limit of open files: %w", again)
+	}
+	return fmt.Errorf("set limit of open files, %d is what remains: %w", now.Cur, err)
+}

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// gauges reads what is measured, by name.
+func gauges(t *testing.T, r *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		out[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return out
+}
+
+func TestStartupMetrics(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprintf("known before: %v", known), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newServer()
+				if known {
+					api.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: "old"}}
+				}
+				api.set(func(f *fakeServer) { f.down = fmt.Errorf("not yet") })
+				registry := prometheus.NewRegistry()
+				boot := time.Now().Add(-20 * time.Second)
+				r := run(t, api, func(c *Config, _ *rig) { c.Startup = NewStartup(registry, boot, time.Now()) })
+				defer r.stop()
+				pass(3 * time.Second)
+				api.set(func(f *fakeServer) { f.down = nil })
+				pass(time.Minute)
+				got := gauges(t, registry)
+				pre, before, during := got["kubelet_node_startup_pre_kubelet_duration_seconds"], got["kubelet_node_startup_pre_registration_duration_seconds"], got["kubelet_node_startup_registration_duration_seconds"]
+				after, total := got["kubelet_node_startup_post_registration_duration_seconds"], got["kubelet_node_startup_duration_seconds"]
+				if len(got) != 5 {
+					t.Errorf("measured %v", got)
+				}
+				if known && total != 0 {
+					t.Errorf("a node that is known already started within %v s", total)
+				}
+				if !known && (pre != 20 || during < 2.5 || during > 8 || total < 22.5 || total-(pre+before+during+after) > 0.001 || after > 1) {
+					t.Errorf("measured %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStandaloneTellsTheRuntimeItsPodCIDR(t *testing.T) {
+	parity.Proves(t, "CFG-61")
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil, func(c *Config, _ *rig) { c.PodCIDR = "10.1.0.0/24" })
+		defer r.stop()
+		pass(time.Minute)
+		if got := fmt.Sprint(r.runtime.cidrs); got != "[10.1.0.0/24]" {
+			t.Errorf("told %s", got)
+		}
+	})
+	// In a cluster the node object says it, and the configuration does not count.
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, func(c *Config, _ *rig) { c.PodCIDR = "10.1.0.0/24" })
+		defer r.stop()
+		pass(time.Minute)
+		if got := fmt.Sprint(r.runtime.cidrs); got != "[]" {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+func TestAttachingByTheNodeItself(t *testing.T) {
+	parity.Proves(t, "CFG-74")
+	const annotation = "volumes.kubernetes.io/controller-managed-attach-detach"
+	theirs, own := Identity{Name: "n"}, Identity{Name: "n", AttachesItself: true}
+	if theirs.object().Annotations[annotation] != "true" {
+		t.Error("the controller is not told to attach")
+	}
+	if v, there := own.object().Annotations[annotation]; there {
+		t.Errorf("the controller is told %q", v)
+	}
+	if v, there := own.adopt(theirs.object(), nil, false).Annotations[annotation]; there {
+		t.Errorf("the controller is still told %q", v)
+	}
+	if own := theirs.adopt(own.object(), nil, false); own.Annotations[annotation] != "true" {
+		t.Error("the controller is not told of the change")
+	}
+}
