@@ -315,7 +315,9 @@ func (a *agent) buildAPI(ctx context.Context) error {
 	k := &a.cfg.Kubelet
 	var err error
 	a.api, err = a.dialAPI(ctx, apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
-		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version})
+		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version,
+		// A heartbeat that takes longer than that makes room for the next.
+		Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, time.Duration(k.NodeLeaseDurationSeconds)*time.Second)})
 	if err != nil {
 		return err
 	}

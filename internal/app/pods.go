@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -153,7 +154,7 @@ func (a *agent) buildContainers() error {
 	k := &a.cfg.Kubelet
 	cfg := container.Config{
 		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
-		DNS:     container.DNSConfig{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
+		DNS:     container.DNSConfig{ClusterDNS: a.clusterDNS(), ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
 		RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, ContainerLogsDir: a.containerLogsDir(),
 		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,
 		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
@@ -188,4 +189,17 @@ func (a *agent) cgroupParent(p *v1.Pod) string {
 func (a *agent) nodeFacts() container.NodeFacts {
 	return container.NodeFacts{Name: a.cfg.NodeName, HostIPs: a.hostIPs(), Allocatable: a.node.Allocatable(),
 		Memory: int64(a.machine.Memory), Swap: int64(a.machine.Swap)}
+}
+
+// clusterDNS are the resolvers of the cluster that are addresses.
+func (a *agent) clusterDNS() []string {
+	var out []string
+	for _, text := range a.cfg.Kubelet.ClusterDNS {
+		if net.ParseIP(text) == nil {
+			a.log.Warn("invalid clusterDNS ip, it is ignored", "ip", text)
+			continue
+		}
+		out = append(out, text)
+	}
+	return out
 }

@@ -47,6 +47,8 @@ type world struct {
 	t       testing.TB
 	dir     string
 	config  string // YAML of the scenario
+	flags   []string
+	alone   bool // without an API server
 	log     *logBuffer
 	begin   time.Time
 	runtime *fakecri.Runtime
@@ -140,12 +142,14 @@ imageGCHighThresholdPercent: 100
 	if err := os.WriteFile(file, []byte(base+w.config), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"--config=" + file, "--root-dir=" + w.path("kubelet"), "--cert-dir=" + w.path("pki"), "--hostname-override=" + node,
-		"--kubeconfig=" + w.path("in-memory")}
+	args := []string{"--config=" + file, "--root-dir=" + w.path("kubelet"), "--cert-dir=" + w.path("pki"), "--hostname-override=" + node}
+	if !w.alone {
+		args = append(args, "--kubeconfig="+w.path("in-memory"))
+	}
 	if ip := someAddress(); ip != "" {
 		args = append(args, "--node-ip="+ip)
 	}
-	return config.Load(args)
+	return config.Load(append(args, w.flags...))
 }
 
 // someAddress is an address of this machine: nothing needs to be looked up then.

@@ -1,0 +1,475 @@
+package script
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/apiproxy"
+	"keelson/test/kit/fakecri"
+	"keelson/test/kit/parity"
+)
+
+// settled is a node with a configuration of its own, in virtual time. The story is
+// told once the agent has had a few seconds.
+func settled(t *testing.T, configuration string, edit func(*world), story func(t *testing.T, r *run)) {
+	t.Helper()
+	dir := nodeDir(t)
+	var log string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the agent's log:\n%s", log)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, configuration, false)
+		if edit != nil {
+			edit(w)
+		}
+		defer func() {
+			log = w.log.String()
+			w.close()
+		}()
+		w.start()
+		r := &run{world: w, scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}}
+		time.Sleep(5 * time.Second)
+		story(t, r)
+	})
+}
+
+// pod makes a pod of a manifest without its head.
+func (r *run) pod(t *testing.T, name, spec string) {
+	t.Helper()
+	r.scenario.Files[name+".yaml"] = spec
+	r.must(t, "apply", name+".yaml")
+}
+
+func (r *run) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := r.do(step{args: args})
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+const plainPod = "spec: {containers: [{name: main}]}\n"
+
+// node is the node object; nil if there is none.
+func (w *world) nodeObject() *corev1.Node { return w.server.Node(node) }
+
+// asked are the requests that match.
+func (w *world) asked(verb, resource string) []apiproxy.Request {
+	var out []apiproxy.Request
+	for _, q := range w.proxy.Requests() {
+		if q.Verb == verb && q.Resource == resource {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
+	parity.Proves(t, "CFG-44", "CFG-45")
+	for _, tc := range []struct {
+		config string
+		least  time.Duration
+		most   time.Duration
+	}{
+		// The reports follow the updates unless they have a setting of their own.
+		{"nodeStatusUpdateFrequency: 3s\n", 3 * time.Second, 3200 * time.Millisecond},
+		{"nodeStatusUpdateFrequency: 3s\nnodeStatusReportFrequency: 30s\n", 30 * time.Second, 34 * time.Second},
+		{"", 5 * time.Minute, 5*time.Minute + 11*time.Second},
+	} {
+		settled(t, tc.config, nil, func(t *testing.T, r *run) {
+			time.Sleep(10 * time.Minute) // the first report is at a random time
+			before := r.asked("patch", "nodes/status")
+			time.Sleep(40 * time.Minute)
+			beats := r.asked("patch", "nodes/status")
+			beats = beats[len(before)-1:]
+			if len(beats) < 5 {
+				t.Fatalf("%q: %d reports", tc.config, len(beats))
+			}
+			for i := 1; i < len(beats); i++ {
+				if gap := beats[i].Start.Sub(beats[i-1].Start); gap < tc.least || gap > tc.most {
+					t.Errorf("%q: %v between two reports, want %v to %v", tc.config, gap, tc.least, tc.most)
+				}
+			}
+		})
+	}
+}
+
+func TestTheNodeIsAsConfigured(t *testing.T) {
+	parity.Proves(t, "CFG-66", "CFG-73", "CFG-90", "CFG-101", "CFG-114")
+	three := func(w *world) {
+		for i := range 3 {
+			w.runtime.AddImage(fakecri.Image{Name: fmt.Sprintf("more:%d", i), Size: uint64(i+2) << 20})
+		}
+	}
+	settled(t, "providerID: cloud://7\nregisterWithTaints: [{key: a, value: b, effect: NoSchedule}]\npodsPerCore: 1\nnodeStatusMaxImages: 2\n", three, func(t *testing.T, r *run) {
+		n := r.nodeObject()
+		if n.Spec.ProviderID != "cloud://7" || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].ToString() != "a=b:NoSchedule" {
+			t.Errorf("provider %q, taints %v", n.Spec.ProviderID, n.Spec.Taints)
+		}
+		if got, want := n.Status.Capacity.Pods().Value(), int64(min(runtime.NumCPU(), 110)); got != want {
+			t.Errorf("room for %d pods, want %d", got, want)
+		}
+		if len(n.Status.Images) != 2 || !slices.Contains(n.Status.Images[0].Names, "docker.io/library/more:2") {
+			t.Errorf("images %v", n.Status.Images)
+		}
+	})
+	settled(t, "podsPerCore: 100000\nmaxPods: 7\nnodeStatusMaxImages: -1\n", three, func(t *testing.T, r *run) {
+		n := r.nodeObject()
+		if got := n.Status.Capacity.Pods().Value(); got != 7 || len(n.Status.Images) != 5 || n.Spec.ProviderID != "" || len(n.Spec.Taints) != 0 {
+			t.Errorf("room for %d pods, %d images, %+v", got, len(n.Status.Images), n.Spec)
+		}
+	})
+	settled(t, "registerNode: false\n", nil, func(t *testing.T, r *run) {
+		time.Sleep(time.Minute)
+		if n := r.nodeObject(); n != nil {
+			t.Errorf("registered: %v", n)
+		}
+	})
+	settled(t, "", func(w *world) { w.flags = []string{"--cloud-provider=external", "--node-ip=192.0.2.7"} }, func(t *testing.T, r *run) {
+		n := r.nodeObject()
+		if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "node.cloudprovider.kubernetes.io/uninitialized" || n.Annotations["alpha.kubernetes.io/provided-node-ip"] != "192.0.2.7" {
+			t.Errorf("taints %v, annotations %v", n.Spec.Taints, n.Annotations)
+		}
+	})
+}
+
+func TestNodeIP(t *testing.T) {
+	parity.Proves(t, "CFG-112")
+	own := someAddress()
+	if own == "" {
+		t.Skip("this machine has no address")
+	}
+	internal := func(r *run) (ips []string) {
+		for _, a := range r.nodeObject().Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				ips = append(ips, a.Address)
+			}
+		}
+		return ips
+	}
+	for flag, want := range map[string]string{own: own, "nonsense," + own: own, "0.0.0.0": ""} {
+		settled(t, "", func(w *world) { w.flags = []string{"--node-ip=" + flag} }, func(t *testing.T, r *run) {
+			ips := internal(r)
+			if want == "" && (len(ips) != 1 || !strings.Contains(ips[0], ".")) || want != "" && !slices.Equal(ips, []string{want}) {
+				t.Errorf("--node-ip=%s: addresses %v", flag, ips)
+			}
+		})
+	}
+	for _, flag := range []string{"10.0.0.1,10.0.0.2", "fd00::1,fd00::2"} {
+		w := &world{t: t, dir: t.TempDir(), flags: []string{"--node-ip=" + flag}}
+		if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "must contain either a single IP or a dual-stack pair of IPs") {
+			t.Errorf("--node-ip=%s: %v", flag, err)
+		}
+	}
+	w := &world{t: t, dir: t.TempDir(), flags: []string{"--node-ip=nonsense"}}
+	if cfg, err := w.settings(); err != nil || !slices.ContainsFunc(cfg.Warnings, func(s string) bool { return strings.Contains(s, `"nonsense" is not an IP address and is ignored`) }) {
+		t.Errorf("a bad entry: %v", err)
+	}
+}
+
+func TestStandaloneAsksNoAPIServer(t *testing.T) {
+	parity.Proves(t, "CFG-109")
+	settled(t, "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\npodCIDR: 10.1.0.0/24\n", func(w *world) { w.alone = true }, func(t *testing.T, r *run) {
+		r.scenario.Files["web.yaml"] = plainPod
+		r.must(t, "static", "web.yaml")
+		time.Sleep(5 * time.Minute)
+		if len(r.runtime.Pods()) != 1 {
+			t.Errorf("pods: %v", r.runtime.Pods())
+		}
+		if q := r.proxy.Requests(); len(q) > 0 {
+			t.Errorf("asked for %v", q)
+		}
+		told := false
+		for _, c := range r.runtime.Calls(0) {
+			told = told || c.Method == "UpdateRuntimeConfig"
+		}
+		if !told {
+			t.Error("the runtime is not told the addresses of pods")
+		}
+	})
+}
+
+func TestStaticPodPath(t *testing.T) {
+	parity.Proves(t, "CFG-17")
+	names := func(r *run) (out []string) {
+		for _, p := range r.runtime.Pods() {
+			out = append(out, p.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	write := func(t *testing.T, path, name string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default}\nspec: {containers: [{name: main, image: %s}]}\n", name, image)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", "a")
+	write(t, dir+"/b.yaml", "b")
+	for path, want := range map[string]string{dir: "[default/a-node1 default/b-node1]", dir + "/b.yaml": "[default/b-node1]"} {
+		settled(t, "staticPodPath: "+path+"\n", nil, func(t *testing.T, r *run) {
+			if got := fmt.Sprint(names(r)); got != want {
+				t.Errorf("staticPodPath %s: %s, want %s", path, got, want)
+			}
+		})
+	}
+	settled(t, "staticPodPath: \"\"\n", nil, func(t *testing.T, r *run) {
+		r.scenario.Files["web.yaml"] = plainPod
+		r.must(t, "static", "web.yaml")
+		time.Sleep(time.Minute)
+		if got := names(r); len(got) != 0 {
+			t.Errorf("without a path: %v", got)
+		}
+	})
+}
+
+func TestFilesAreCheckedAsOftenAsConfigured(t *testing.T) {
+	for _, every := range []time.Duration{7 * time.Second, 90 * time.Second} {
+		settled(t, fmt.Sprintf("fileCheckFrequency: %v\n", every), nil, func(t *testing.T, r *run) {
+			time.Sleep(every)
+			begin := time.Now()
+			r.scenario.Files["web.yaml"] = plainPod
+			r.must(t, "static", "web.yaml")
+			for len(r.runtime.Pods()) == 0 {
+				time.Sleep(100 * time.Millisecond)
+				if time.Since(begin) > 2*every {
+					t.Fatalf("not seen within %v", 2*every)
+				}
+			}
+			if took := time.Since(begin); took > every+time.Second || took < every/20 {
+				t.Errorf("seen after %v, want within %v", took, every)
+			}
+		})
+	}
+}
+
+func TestRuntimeCallsEndInTime(t *testing.T) {
+	parity.Proves(t, "CFG-58")
+	settled(t, "runtimeRequestTimeout: 20s\n", nil, func(t *testing.T, r *run) {
+		r.runtime.Inject(fakecri.Fault{Method: "RunPodSandbox", Hang: true, Times: 1})
+		begin := time.Now()
+		r.pod(t, "web", plainPod)
+		for {
+			time.Sleep(time.Second)
+			calls := r.runtime.Calls(0)
+			i := slices.IndexFunc(calls, func(c fakecri.Call) bool { return c.Method == "RunPodSandbox" && !c.End.IsZero() })
+			if i >= 0 {
+				// The sandbox has twice the time of other calls, at least upstream's four minutes are no contract.
+				if took := calls[i].End.Sub(calls[i].Start); took < 20*time.Second || took > 41*time.Second {
+					t.Errorf("a call that hangs ended after %v", took)
+				}
+				break
+			}
+			if time.Since(begin) > time.Hour {
+				t.Fatal("a call that hangs never ended")
+			}
+		}
+		r.must(t, "wait", "web", "Ready")
+		// Pulls take what they take.
+		r.runtime.Inject(fakecri.Fault{Method: "PullImage", Delay: 10 * time.Minute, Times: 1})
+		r.pod(t, "big", "spec: {containers: [{name: main, image: 'big:1'}]}\n")
+		r.must(t, "wait", "big", "Ready")
+		n := 0
+		for _, c := range r.runtime.Calls(0) {
+			if c.Method == "PullImage" && c.Image == "big:1" {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("pulled %d times", n)
+		}
+	})
+}
+
+// dns is what the runtime is told of a pod's resolver.
+func dns(t *testing.T, r *run, name string) *cri.DNSConfig {
+	t.Helper()
+	for _, p := range r.runtime.Pods() {
+		if p.Name == namespace+"/"+name {
+			return p.Config.DnsConfig
+		}
+	}
+	t.Fatalf("no pod %s", name)
+	return nil
+}
+
+func TestResolver(t *testing.T) {
+	parity.Proves(t, "CFG-42", "CFG-63")
+	host := t.TempDir() + "/resolv.conf"
+	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch example.org\noptions rotate\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	both := func(t *testing.T, r *run) (cluster, node *cri.DNSConfig) {
+		r.pod(t, "cluster", plainPod)
+		r.pod(t, "node", "spec: {dnsPolicy: Default, containers: [{name: main}]}\n")
+		r.must(t, "wait", "cluster", "Ready")
+		r.must(t, "wait", "node", "Ready")
+		return dns(t, r, "cluster"), dns(t, r, "node")
+	}
+	settled(t, "clusterDNS: [nonsense, 10.0.0.53]\nclusterDomain: my.cluster\nresolvConf: "+host+"\n", nil, func(t *testing.T, r *run) {
+		c, n := both(t, r)
+		if got := fmt.Sprint(c.Servers, c.Searches, c.Options); got != "[10.0.0.53] [default.svc.my.cluster svc.my.cluster my.cluster example.org] [ndots:5]" {
+			t.Errorf("ClusterFirst: %s", got)
+		}
+		if got := fmt.Sprint(n.Servers, n.Searches, n.Options); got != "[192.0.2.53] [example.org] [rotate]" {
+			t.Errorf("Default: %s", got)
+		}
+		if !strings.Contains(r.log.String(), "nonsense") {
+			t.Error("nothing is said about the address that is none")
+		}
+	})
+	settled(t, "resolvConf: \"\"\n", nil, func(t *testing.T, r *run) {
+		if _, n := both(t, r); fmt.Sprint(n.Servers, n.Searches) != "[127.0.0.1] [.]" {
+			t.Errorf("Default, without a file: %v %v", n.Servers, n.Searches)
+		}
+	})
+}
+
+func TestSeccompDefault(t *testing.T) {
+	parity.Proves(t, "CFG-98", "CFG-118")
+	for _, tc := range []struct {
+		config, flag string
+		want         cri.SecurityProfile_ProfileType
+	}{
+		{"", "", cri.SecurityProfile_Unconfined},
+		{"seccompDefault: true\n", "", cri.SecurityProfile_RuntimeDefault},
+		{"", "--seccomp-default", cri.SecurityProfile_RuntimeDefault},
+		{"seccompDefault: true\n", "--seccomp-default", cri.SecurityProfile_RuntimeDefault},
+	} {
+		settled(t, tc.config, func(w *world) {
+			if tc.flag != "" {
+				w.flags = []string{tc.flag}
+			}
+		}, func(t *testing.T, r *run) {
+			r.pod(t, "web", plainPod)
+			r.must(t, "wait", "web", "Ready")
+			if got := r.runtime.Pods()[0].Containers[0].Config.Linux.SecurityContext.Seccomp.GetProfileType(); got != tc.want {
+				t.Errorf("%q %q: %v, want %v", tc.config, tc.flag, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRates(t *testing.T) {
+	parity.Proves(t, "CFG-34", "CFG-69")
+	// Pulls begin at the rate, and wait for their turn.
+	several := func(t *testing.T, r *run, n int, image string) {
+		for i := range n {
+			r.pod(t, fmt.Sprintf("p%d", i), fmt.Sprintf("spec: {containers: [{name: main, image: '%s:%d'}]}\n", image, i))
+		}
+		for i := range n {
+			r.must(t, "wait", fmt.Sprintf("p%d", i), "Ready")
+		}
+	}
+	for rate, slow := range map[string]bool{"registryPullQPS: 1\nregistryBurst: 2\n": true, "registryPullQPS: 0\nregistryBurst: 1\n": false} {
+		settled(t, rate, nil, func(t *testing.T, r *run) {
+			several(t, r, 8, "remote")
+			var pulls []time.Time
+			for _, c := range r.runtime.Calls(0) {
+				if c.Method == "PullImage" {
+					pulls = append(pulls, c.Start)
+				}
+			}
+			if took := pulls[len(pulls)-1].Sub(pulls[0]); len(pulls) != 8 || slow && (took < 5900*time.Millisecond || took > 7*time.Second) || !slow && took > time.Second {
+				t.Errorf("%q: %d pulls within %v", rate, len(pulls), took)
+			}
+		})
+	}
+	w := &world{t: t, dir: t.TempDir(), config: "registryPullQPS: -1\nregistryBurst: -1\n"}
+	if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "registryPullQPS: -1 must not be negative") || !strings.Contains(err.Error(), "registryBurst: -1 must not be negative") {
+		t.Errorf("negative rates: %v", err)
+	}
+	// Requests: statuses go out one a second.
+	for qps, slow := range map[string]bool{"kubeAPIQPS: 1\nkubeAPIBurst: 1\n": true, "": false} {
+		settled(t, qps, nil, func(t *testing.T, r *run) {
+			time.Sleep(time.Minute) // what the start asked for is paid
+			several(t, r, 10, "app")
+			list := r.asked("patch", "pods/status")
+			took := list[len(list)-1].Start.Sub(list[0].Start)
+			if slow && took < 9*time.Second || !slow && took > 5*time.Second {
+				t.Errorf("%q: %d statuses within %v", qps, len(list), took)
+			}
+		})
+	}
+}
+
+func TestEventRate(t *testing.T) {
+	parity.Proves(t, "CFG-37")
+	for config, slow := range map[string]bool{"eventRecordQPS: 1\neventBurst: 1\n": true, "eventRecordQPS: 0\neventBurst: 1\n": false} {
+		settled(t, config, nil, func(t *testing.T, r *run) {
+			time.Sleep(time.Minute)
+			before := len(r.asked("create", "events"))
+			for i := range 5 {
+				r.pod(t, fmt.Sprintf("p%d", i), plainPod)
+			}
+			time.Sleep(time.Minute)
+			list := r.asked("create", "events")[before:]
+			if len(list) < 10 {
+				t.Fatalf("%d events", len(list))
+			}
+			took := list[len(list)-1].Start.Sub(list[0].Start)
+			if least := time.Duration(len(list)-2) * time.Second; slow && took < least || !slow && took > 3*time.Second {
+				t.Errorf("%q: %d events within %v", config, len(list), took)
+			}
+		})
+	}
+	w := &world{t: t, dir: t.TempDir(), config: "eventRecordQPS: -1\neventBurst: -1\n"}
+	if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "eventRecordQPS: -1 must not be negative") || !strings.Contains(err.Error(), "eventBurst: -1 must not be negative") {
+		t.Errorf("negative rates: %v", err)
+	}
+}
+
+func TestRootAndCertDirectories(t *testing.T) {
+	parity.Proves(t, "CFG-113")
+	settled(t, "enableServer: true\nport: 1\n", func(w *world) {
+		// The server is built, with its certificate, and cannot listen: that is another test's.
+		w.config = ""
+	}, func(t *testing.T, r *run) {
+		for path, mode := range map[string]os.FileMode{"kubelet": 0o750, "kubelet/pods": 0o750, "kubelet/plugins": 0o750, "kubelet/plugins_registry": 0o750, "kubelet/pod-resources": 0o750, "pki": 0o755} {
+			if i, err := os.Stat(r.path(path)); err != nil || !i.IsDir() || i.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v", path, i, err)
+			}
+		}
+	})
+	for _, dir := range []string{"relative", "/a/../b", "/a//b"} {
+		w := &world{t: t, dir: t.TempDir(), flags: []string{"--root-dir=" + dir}}
+		if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "--root-dir") {
+			t.Errorf("--root-dir=%s: %v", dir, err)
+		}
+	}
+}
+
+// TestHeartbeatsGiveUpInTime: a heartbeat that hangs makes room for the next one.
+func TestHeartbeatsGiveUpInTime(t *testing.T) {
+	settled(t, "nodeStatusUpdateFrequency: 4s\n", nil, func(t *testing.T, r *run) {
+		r.proxy.Inject(apiproxy.Fault{Verb: "patch", Resource: "nodes/status", Hang: true, Times: 1})
+		before := len(r.asked("patch", "nodes/status"))
+		time.Sleep(20 * time.Second)
+		list := r.asked("patch", "nodes/status")[before:]
+		if len(list) < 2 {
+			t.Fatalf("%d reports", len(list))
+		}
+		if gap := list[1].Start.Sub(list[0].Start); gap > 5*time.Second {
+			t.Errorf("the next report %v after one that hangs", gap)
+		}
+	})
+}
