@@ -73,6 +73,7 @@ var builtGates = strings.Fields(`
 	ExtendWebSocketsToKubelet
 	KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages
+	KubeletSeparateDiskGC
 	KubeletServiceAccountTokenForCredentialProviders
 	LoggingAlphaOptions
 	PodAndContainerStatsFromCRI

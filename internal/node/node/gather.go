@@ -27,15 +27,16 @@ const (
 type gatherer struct {
 	cfg *Config
 
-	images          []*runtimeapi.Image
-	imagesAt        time.Time
-	runtimeName     string
-	runtimeVersion  string
-	versionAt       time.Time
-	addresses       []netip.Addr
-	addressesAt     time.Time
-	interfaces      []machine.Interface
-	imageMountpoint string
+	images         []*runtimeapi.Image
+	imagesAt       time.Time
+	runtimeName    string
+	runtimeVersion string
+	versionAt      time.Time
+	addresses      []netip.Addr
+	addressesAt    time.Time
+	interfaces     []machine.Interface
+	imageDisk      string // mount point; empty before the runtime was asked
+	containerDisk  string
 
 	seen map[v1.NodeConditionType]time.Time // when each pressure was last there
 	said map[string]bool                    // complaints that stand
@@ -136,31 +137,45 @@ func (g *gatherer) measure(ctx context.Context) Usage {
 		}
 	}
 	if asked("imagefs.") || asked("containerfs.") {
-		st, err := g.imageStorage(ctx)
+		images, containers, err := g.runtimeStorage(ctx)
 		g.complain("image storage", err)
 		if err == nil {
-			u.ImageFS = &st
+			u.ImageFS, u.ContainerFS = &images, &containers
 		}
 	}
 	return u
 }
 
-// imageStorage measures the file system of the images. The runtime is asked only
-// where it is; how full it is, the kernel knows better.
-func (g *gatherer) imageStorage(ctx context.Context) (machine.Filesystem, error) {
-	if g.imageMountpoint == "" {
+// runtimeStorage measures the file systems of the images and of the containers'
+// writable layers. The runtime is asked only where they are; how full they are,
+// the kernel knows better.
+func (g *gatherer) runtimeStorage(ctx context.Context) (images, containers machine.Filesystem, err error) {
+	if g.imageDisk == "" {
 		info, err := g.cfg.Runtime.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 		if err != nil {
-			return machine.Filesystem{}, err
+			return images, containers, err
 		}
-		for _, f := range info.GetImageFilesystems() {
-			g.imageMountpoint = f.GetFsId().GetMountpoint()
+		at := func(list []*runtimeapi.FilesystemUsage) string {
+			if len(list) == 0 {
+				return ""
+			}
+			return list[0].GetFsId().GetMountpoint()
 		}
-		if g.imageMountpoint == "" {
-			return machine.Filesystem{}, errors.New("read image file system: the runtime names none")
+		g.imageDisk = at(info.GetImageFilesystems())
+		if g.imageDisk == "" {
+			return images, containers, errors.New("read image file system: the runtime names none")
+		}
+		// Runtimes from before the field keep both in one place.
+		g.containerDisk = g.imageDisk
+		if other := at(info.GetContainerFilesystems()); other != "" && g.cfg.SeparateContainerDisk {
+			g.containerDisk = other
 		}
 	}
-	return machine.ReadFilesystem(g.imageMountpoint)
+	if images, err = machine.ReadFilesystem(g.imageDisk); err != nil {
+		return images, containers, err
+	}
+	containers, err = machine.ReadFilesystem(g.containerDisk)
+	return images, containers, err
 }
 
 // hold keeps a pressure for a while after it was last there: a node on the edge

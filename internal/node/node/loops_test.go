@@ -258,6 +258,8 @@ type fakeRuntime struct {
 	unready   atomic.Bool
 	asked     atomic.Int32 // for its status
 
+	images, containers string // where they are; empty: it does not tell
+
 	mu    sync.Mutex
 	down  bool
 	cidrs []string
@@ -303,7 +305,13 @@ func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ListImagesRequest)
 }
 
 func (f *fakeRuntime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	return &runtimeapi.ImageFsInfoResponse{}, f.err()
+	at := func(dir string) []*runtimeapi.FilesystemUsage {
+		if dir == "" {
+			return nil
+		}
+		return []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: dir}}}
+	}
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: at(f.images), ContainerFilesystems: at(f.containers)}, f.err()
 }
 
 func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {

@@ -101,6 +101,9 @@ type Config struct {
 	Startup *Startup // optional
 
 	Checks []Check // optional
+	// SeparateContainerDisk lets the runtime keep the containers' writable layers
+	// elsewhere than the images (gate KubeletSeparateDiskGC).
+	SeparateContainerDisk bool
 	// Problems are reasons not to be ready in the words of other parts, such as
 	// "node is shutting down". Optional.
 	Problems     func() []error

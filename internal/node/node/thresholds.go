@@ -89,7 +89,9 @@ type Usage struct {
 	Memory  *machine.Memory
 	NodeFS  *machine.Filesystem
 	ImageFS *machine.Filesystem
-	PIDs    *int64 // processes and threads that exist
+	// ContainerFS holds the writable layers of containers.
+	ContainerFS *machine.Filesystem
+	PIDs        *int64 // processes and threads that exist
 }
 
 // pressures tells which resources are below their thresholds.
@@ -104,8 +106,7 @@ func pressures(ts []Threshold, u Usage, maxPIDs int64) map[v1.NodeConditionType]
 	return out
 }
 
-// measure finds what a signal is about. Containers' writable layers are taken to
-// lie beside the images.
+// measure finds what a signal is about.
 func (u Usage) measure(signal string, maxPIDs int64) (capacity uint64, left int64, known bool) {
 	what, kind, _ := strings.Cut(signal, ".")
 	switch what {
@@ -121,8 +122,11 @@ func (u Usage) measure(signal string, maxPIDs int64) (capacity uint64, left int6
 		return 0, 0, false
 	}
 	fs := u.NodeFS
-	if what != "nodefs" {
+	switch what {
+	case "imagefs":
 		fs = u.ImageFS
+	case "containerfs":
+		fs = u.ContainerFS
 	}
 	switch {
 	case fs == nil:

@@ -62,6 +62,8 @@ func (f *fakeNode) RemoveImage(_ context.Context, r *runtimeapi.RemoveImageReque
 func (f *fakeNode) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
 		{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
+	}, ContainerFilesystems: []*runtimeapi.FilesystemUsage{
+		{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/containers"}}, // is not what removing images empties
 	}}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 type metrics struct {
 	checks           *prometheus.CounterVec
 	intents, records prometheus.Gauge
+	memory           []prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) (metrics, error) {
@@ -21,11 +22,17 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 			Help: "Checks whether a pod may use an image that is there, by the answer"}, []string{"result"}),
 		intents: gauge("ondisk_pullintents", "Intents to pull an image on the disk"),
 		records: gauge("ondisk_pulledrecords", "Records of pulled images on the disk"),
+		// Dashboards watch for a cache that is full and reads the disk instead. Here
+		// everything is in memory, without a bound: these stay at zero.
+		memory: []prometheus.Gauge{
+			gauge("inmemory_pullintents_usage_percent", "How full the room in memory for intents to pull is; there is no bound to it"),
+			gauge("inmemory_pulledrecords_usage_percent", "How full the room in memory for records of pulled images is; there is no bound to it"),
+		},
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.checks, m.intents, m.records} {
+	for _, c := range []prometheus.Collector{m.checks, m.intents, m.records, m.memory[0], m.memory[1]} {
 		if err := r.Register(c); err != nil {
 			return m, fmt.Errorf("register metrics of pull records: %w", err)
 		}
