@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
@@ -217,5 +221,143 @@ func TestAdmissible(t *testing.T) {
 		if got := Admissible(tc.pod); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+func TestPressureAppArmorAndShutdown(t *testing.T) {
+	parity.Proves(t, "EVIC-15", "SRC-46")
+	localhost := func(name string) *v1.Pod {
+		return edited(func(p *v1.Pod) {
+			p.Spec.SecurityContext.AppArmorProfile = &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+		})
+	}
+	ran := func(p *v1.Pod) *v1.Pod { p.Status.Phase = v1.PodRunning; return p }
+	critical := edited(func(p *v1.Pod) { p.Spec.Priority = ptr.To[int32](2_000_000_000) })
+	tolerant := edited(func(p *v1.Pod) {
+		p.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists}}
+	})
+	memory, disk, pid := v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure
+	none := errors.New("AppArmor is not enabled on the host")
+	for _, tc := range []struct {
+		name         string
+		pod          *v1.Pod
+		pressure     []v1.NodeConditionType
+		host         error
+		leaving      bool
+		reason, says string
+	}{
+		{name: "best effort, with little memory left", pod: asks(), pressure: []v1.NodeConditionType{memory}, reason: "Evicted", says: "The node had condition: [MemoryPressure]. "},
+		{name: "burstable, with little memory left", pod: asks("cpu", "1"), pressure: []v1.NodeConditionType{memory}},
+		{name: "one that can live with it", pod: tolerant, pressure: []v1.NodeConditionType{memory}},
+		{name: "critical", pod: critical, pressure: []v1.NodeConditionType{memory, disk, pid}},
+		{name: "static", pod: edited(func(p *v1.Pod) { p.Annotations = map[string]string{pod.AnnotationConfigSource: "file"} }), pressure: []v1.NodeConditionType{disk}},
+		{name: "a full disk", pod: asks("cpu", "1"), pressure: []v1.NodeConditionType{disk}, reason: "Evicted", says: "The node had condition: [DiskPressure]. "},
+		{name: "too many processes", pod: asks("cpu", "1"), pressure: []v1.NodeConditionType{pid}, reason: "Evicted"},
+		{name: "memory and disk, one that can live with the first", pod: tolerant, pressure: []v1.NodeConditionType{memory, disk}, reason: "Evicted", says: "The node had condition: [MemoryPressure DiskPressure]. "},
+
+		{name: "a profile that is enforced", pod: localhost("web")},
+		{name: "a profile nobody enforces", pod: localhost("web"), host: none, reason: "AppArmor", says: "Cannot enforce AppArmor: AppArmor is not enabled on the host"},
+		{name: "a profile without a name", pod: localhost(""), reason: "AppArmor", says: "Cannot enforce AppArmor: localhost profile name is empty"},
+		{name: "of a pod that has run", pod: ran(localhost("web")), host: none},
+		{name: "no profile", pod: asks(), host: none},
+		{name: "unconfined", pod: edited(func(p *v1.Pod) {
+			p.Spec.SecurityContext.AppArmorProfile = &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
+		}), host: none},
+		{name: "by the container", pod: edited(func(p *v1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+		}), host: none, reason: "AppArmor"},
+		{name: "by annotation", pod: edited(func(p *v1.Pod) {
+			p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "runtime/default"}
+		}), host: none, reason: "AppArmor"},
+
+		{name: "a node that leaves", pod: critical, leaving: true, reason: "NodeShutdown", says: "Pod was rejected as the node is shutting down."},
+		{name: "all else comes first", pod: asks("cpu", "100"), leaving: true, reason: "OutOfcpu"},
+		{name: "but for pressure, which is told before", pod: asks("cpu", "100"), pressure: []v1.NodeConditionType{disk}, reason: "Evicted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := Input{Pod: tc.pod, Node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Allocatable: list("cpu", "2", "pods", "3"), Pressure: tc.pressure, Leaving: tc.leaving}
+			got := Rules{AppArmor: tc.host}.Admit(in)
+			switch {
+			case got == nil && tc.reason == "":
+			case got == nil:
+				t.Errorf("admitted, want %s", tc.reason)
+			case got.Reason != tc.reason || tc.says != "" && got.Message != tc.says:
+				t.Errorf("%+v, want %s %q", got, tc.reason, tc.says)
+			}
+		})
+	}
+}
+
+func TestManagersAreAskedAfterSysctls(t *testing.T) {
+	rules := Rules{Managers: func(*v1.Pod) *Rejection { return &Rejection{"TopologyAffinityError", "no"} }}
+	in := Input{Pod: asks(), Allocatable: list("pods", "1")}
+	if got := rules.Admit(in); got == nil || got.Reason != "TopologyAffinityError" {
+		t.Errorf("%+v", got)
+	}
+	in.Pod = sysctls("net.core.rmem_max", nil)
+	if got := rules.Admit(in); got == nil || got.Reason != "SysctlForbidden" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPreempt(t *testing.T) {
+	critical := func(pairs ...string) *v1.Pod {
+		p := asks(pairs...)
+		p.Spec.Priority = ptr.To[int32](2_000_000_000)
+		return p
+	}
+	other := func(name string, class v1.PodQOSClass, pairs ...string) *v1.Pod {
+		p := asks(pairs...)
+		p.Name, p.UID, p.Status.QOSClass = name, types.UID(name), class
+		return p
+	}
+	g, b, e := v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort
+	for _, tc := range []struct {
+		name   string
+		pod    *v1.Pod
+		others []*v1.Pod
+		want   string
+		err    string
+	}{
+		{name: "who is not critical drives nobody away", pod: asks("cpu", "2"), others: []*v1.Pod{other("a", e, "cpu", "4")}},
+		{name: "what fits needs nothing", pod: critical("cpu", "1"), others: []*v1.Pod{other("a", b, "cpu", "1")}},
+		{name: "burstable pods go before guaranteed", pod: critical("cpu", "2"), others: []*v1.Pod{other("a", g, "cpu", "2"), other("b", b, "cpu", "2")}, want: "b"},
+		{name: "the nearest in size goes", pod: critical("cpu", "1"), others: []*v1.Pod{other("big", b, "cpu", "2"), other("fit", b, "cpu", "1"), other("small", b, "cpu", "500m"), other("tiny", b, "cpu", "500m")}, want: "fit"},
+		{name: "several where one is not enough", pod: critical("cpu", "3"), others: []*v1.Pod{other("a", b, "cpu", "2"), other("b", b, "cpu", "1"), other("c", g, "cpu", "1")}, want: "a b"},
+		{name: "guaranteed ones if it must be", pod: critical("cpu", "4"), others: []*v1.Pod{other("a", b, "cpu", "1"), other("b", g, "cpu", "3")}, want: "a b"},
+		{name: "a place is a resource too, and best effort gives it", pod: critical("cpu", "1"), others: []*v1.Pod{other("a", b), other("b", g), other("c", e), other("d", e), other("e", e)}, want: "c"},
+		{name: "critical ones stay", pod: critical("cpu", "2"), others: []*v1.Pod{func() *v1.Pod {
+			p := critical("cpu", "3")
+			p.Status.QOSClass = b
+			return p
+		}()}, err: "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 1000), ]"},
+		{name: "unless the other is more so", pod: func() *v1.Pod { p := critical("cpu", "2"); *p.Spec.Priority++; return p }(), others: []*v1.Pod{func() *v1.Pod {
+			p := critical("cpu", "3")
+			p.Name, p.Status.QOSClass = "low", b
+			return p
+		}()}, want: "low"},
+		{name: "nobody is driven away in vain", pod: critical("cpu", "2", "memory", "8Gi"), others: []*v1.Pod{other("a", b, "cpu", "4")},
+			err: "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: memory, q: 7516192768), ]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Rules{}.Preempt(Input{Pod: tc.pod, Others: tc.others, Allocatable: list("cpu", "4", "memory", "1Gi", "pods", "5")})
+			var names []string
+			for _, p := range got {
+				names = append(names, p.Name)
+			}
+			if said := strings.Join(names, " "); said != tc.want || (err != nil || tc.err != "") && fmt.Sprint(err) != tc.err {
+				t.Errorf("%q, %v; want %q, %s", said, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestACriticalPodIsRefusedForResourcesLast(t *testing.T) {
+	p := wants(map[string]string{"disk": "hdd"}, "")
+	p.Spec.Priority = ptr.To[int32](2_000_000_000)
+	p.Spec.Containers[0].Resources.Requests = list("cpu", "8")
+	in := Input{Pod: p, Node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Allocatable: list("cpu", "2", "pods", "3")}
+	if got := (Rules{}).Admit(in); got == nil || got.Reason != "NodeAffinity" {
+		t.Errorf("%+v: others would have to go for a pod that cannot come", got)
 	}
 }
