@@ -109,7 +109,7 @@ func containerResources(p *v1.Pod, c *v1.Container, kind pod.Kind, cpu cpuRules,
 	}
 	res.CpusetCpus, res.CpusetMems = a.cpus, a.mems
 	res.OomScoreAdj = oomScore(p, c, kind, node.Memory)
-	res.HugepageLimits = hugePageLimits(c.Resources.Limits, k.HugePageSizes)
+	res.HugepageLimits = hugePageLimits(c.Resources.Limits, p.Spec.Resources, k.HugePageSizes)
 	if k.CgroupV2 && !singleOOM {
 		unified(res, "memory.oom.group", "1")
 	}
@@ -135,15 +135,21 @@ func unified(res *runtimeapi.LinuxContainerResources, file, value string) {
 	res.Unified[file] = value
 }
 
-// hugePageLimits names every page size the kernel has: a size that is not
-// asked for is limited to nothing.
-func hugePageLimits(limits v1.ResourceList, sizes []string) []*runtimeapi.HugepageLimit {
+// hugePageLimits names every page size the kernel has: a size that is not asked
+// for, by the container or by the pod as a whole, is limited to nothing.
+func hugePageLimits(limits v1.ResourceList, whole *v1.ResourceRequirements, sizes []string) []*runtimeapi.HugepageLimit {
 	asked := map[string]uint64{}
-	for name, q := range limits {
-		if size, ok := hugePageSize(name); ok {
-			asked[size] = uint64(q.Value())
+	ask := func(limits v1.ResourceList) {
+		for name, q := range limits {
+			if size, ok := hugePageSize(name); ok {
+				asked[size] = uint64(q.Value())
+			}
 		}
 	}
+	if whole != nil {
+		ask(whole.Limits)
+	}
+	ask(limits) // its own say more
 	var out []*runtimeapi.HugepageLimit
 	for _, s := range sizes {
 		out = append(out, &runtimeapi.HugepageLimit{PageSize: s, Limit: asked[s]})

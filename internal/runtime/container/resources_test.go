@@ -58,6 +58,8 @@ func TestContainerResources(t *testing.T) {
 			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, OomScoreAdj: 999}},
 		{name: "every huge page size is named", cpu: on, kernel: Kernel{HugePageSizes: []string{"64KB", "2MB", "1GB"}}, reqs: v1.ResourceRequirements{Limits: list("cpu", "1", "hugepages-2Mi", "4Mi", "hugepages-512Mi", "1Gi")},
 			want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 1024, OomScoreAdj: 999, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "64KB"}, {PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB"}}}},
+		{name: "huge pages of the pod, where the container has none of its own", cpu: on, kernel: Kernel{HugePageSizes: []string{"2MB", "1GB"}}, pod: &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "8Mi", "hugepages-1Gi", "1Gi")}, reqs: v1.ResourceRequirements{Limits: list("hugepages-2Mi", "4Mi")},
+			want: &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB", Limit: 1 << 30}}}},
 		{name: "v1: memory and swap together are no more than memory", cpu: on, kernel: v1Kernel, reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
 			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, MemorySwapLimitInBytes: gi, OomScoreAdj: 999}},
 		{name: "v2: swap has a file, and a container dies whole", cpu: on, kernel: v2Kernel, reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
