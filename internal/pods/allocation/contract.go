@@ -30,6 +30,7 @@ const (
 // Metric names.
 const (
 	metricRejections = "kubelet_admission_rejections_total"
+	metricPreempted  = "kubelet_preemptions"
 	metricRequested  = "kubelet_container_requested_resizes_total"
 	metricInfeasible = "kubelet_pod_infeasible_resizes_total"
 	metricAccepted   = "kubelet_pod_deferred_accepted_resizes_total"

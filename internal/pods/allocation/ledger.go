@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -228,6 +229,7 @@ func (l *Ledger) makeRoomLocked(p *v1.Pod, others []*v1.Pod, no *Rejection) ([]*
 		return nil, no
 	}
 	for _, v := range victims {
+		l.metrics.preempted.WithLabelValues(strings.TrimPrefix(no.Reason, "OutOf")).Inc()
 		l.cfg.Events.Pod(v, "", v1.EventTypeWarning, EventPreempting, saysPreempting)
 		l.cfg.Evict(v.UID, pod.Grace(v), ReasonPreempting, saysPreempting, disruptionPreempts)
 	}

@@ -244,6 +244,9 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 		t.Errorf("evicted %v", s.evicted)
 	}
 	s.tells("a Warning Preempting Preempted in order to admit critical pod", "b Warning Preempting Preempted in order to admit critical pod")
+	if n := scrape.Of(t, s)["kubelet_preemptions{preemption_signal=cpu}"]; n != 2 {
+		t.Errorf("%v preemptions", n)
+	}
 	s.Vacate("a")
 	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || len(s.woken) > 0 {
 		t.Errorf("with one left: %+v, woken %v", v, s.woken)

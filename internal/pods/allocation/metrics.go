@@ -10,6 +10,7 @@ import (
 
 type metrics struct {
 	rejections *prometheus.CounterVec
+	preempted  *prometheus.CounterVec
 	requested  *prometheus.CounterVec
 	infeasible *prometheus.CounterVec
 	accepted   *prometheus.CounterVec
@@ -22,6 +23,7 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		rejections: counter(metricRejections, "Pods that were refused on their arrival", "reason"),
+		preempted:  counter(metricPreempted, "Pods that had to go so that a critical one could run", "preemption_signal"),
 		requested:  counter(metricRequested, "Changes of resources that were asked for, by container", "resource", "requirement", "operation"),
 		infeasible: counter(metricInfeasible, "Resizes that can never be had on this node", "reason_detail"),
 		accepted:   counter(metricAccepted, "Resizes that were deferred and then accepted", "retry_trigger"),
@@ -31,7 +33,7 @@ func newMetrics() metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.rejections, m.requested, m.infeasible, m.accepted, m.duration}
+	return []prometheus.Collector{m.rejections, m.preempted, m.requested, m.infeasible, m.accepted, m.duration}
 }
 
 func (m *metrics) took(d time.Duration, failed error) {
