@@ -48,6 +48,18 @@ func (r *run) resize(args []string) error {
 	return err
 }
 
+// label puts a label on the node.
+func (r *run) label(args []string) error {
+	key, value, _ := strings.Cut(args[0], "=")
+	n, err := r.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	n.Labels[key] = value
+	_, err = r.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{})
+	return err
+}
+
 // resources shows what the containers of a pod were granted and what they have in
 // force, by the pod's status, and how its resizes stand.
 func (r *run) resources(args []string) (string, error) {
