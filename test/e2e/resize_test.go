@@ -180,10 +180,6 @@ func TestResizeBelowUsage(t *testing.T) {
 	if c := condition(p, corev1.PodResizePending); c.Reason != corev1.PodReasonDeferred || !strings.Contains(c.Message, "Node didn't have enough resource: cpu") {
 		t.Errorf("%+v", c)
 	}
-	s.resize("web", "1000", "64Mi")
-	p = s.pod("web", "infeasible", func(p *corev1.Pod) bool {
-		return shows(p, corev1.PodResizePending) && condition(p, corev1.PodResizePending).Reason == corev1.PodReasonInfeasible
-	})
 	s.hasCgroups(p, 100, 64<<20)
 	s.resize("web", "110m", "64Mi")
 	s.hasCgroups(s.resized("web"), 110, 64<<20)

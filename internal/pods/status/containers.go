@@ -72,7 +72,12 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	case pod.StateExited:
 		ended := terminated(n, c)
 		w, failed := f.Waiting[spec.Name]
-		if failed && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
+		if c.Recalled && !failed && !f.Going {
+			// It did not end by itself. The API server takes an end without failure for
+			// final where the policy is not Always, and no status after it.
+			cs.State.Waiting = waiting(f, spec.Name)
+			cs.LastTerminationState.Terminated = ended
+		} else if failed && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
 			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
 			cs.LastTerminationState.Terminated = ended
 		} else {

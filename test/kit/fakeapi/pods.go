@@ -200,3 +200,35 @@ func defaultService(s *corev1.Service) {
 		}
 	}
 }
+
+// backFromTheDead names a container whose end was final by its pod's restart policy
+// and that is said to have come back; the API server does not take that.
+func backFromTheDead(was, now *corev1.Pod) string {
+	if was.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return ""
+	}
+	after := map[string]corev1.ContainerState{}
+	for _, c := range now.Status.ContainerStatuses {
+		after[c.Name] = c.State
+	}
+	for _, c := range was.Status.ContainerStatuses {
+		ended := c.State.Terminated
+		if ended == nil || ended.ExitCode != 0 && was.Spec.RestartPolicy == corev1.RestartPolicyOnFailure || ownPolicy(was, c.Name) {
+			continue
+		}
+		if s, there := after[c.Name]; there && s.Terminated == nil {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// ownPolicy reports whether the container has a restart policy of its own.
+func ownPolicy(p *corev1.Pod, name string) bool {
+	for _, c := range p.Spec.Containers {
+		if c.Name == name {
+			return c.RestartPolicy != nil || len(c.RestartPolicyRules) > 0
+		}
+	}
+	return false
+}

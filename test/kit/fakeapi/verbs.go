@@ -218,6 +218,13 @@ func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.O
 				field.Forbidden(field.NewPath("spec"), "pod updates may not change the node"),
 			})
 		}
+		if r.sub == "status" {
+			if name := backFromTheDead(was, pod); name != "" {
+				return nil, apierrors.NewInvalid(r.res.gvk.GroupKind(), r.name, field.ErrorList{
+					field.Forbidden(field.NewPath("status", "containerStatuses").Key(name).Child("state"), "may not be transitioned to non-terminated state"),
+				})
+			}
+		}
 		if !equality.Semantic.DeepEqual(pod.Spec, was.Spec) {
 			m.SetGeneration(old.GetGeneration() + 1)
 		}
