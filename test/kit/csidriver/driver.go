@@ -53,6 +53,7 @@ type Driver struct {
 	calls   []Call
 	faults  map[string][]Fault
 	always  map[string]Fault
+	turns   map[string]*sync.Mutex // by volume
 	observe func(method string, done bool)
 	status  *registerapi.RegistrationStatus
 	told    chan struct{} // gets a token for each registration status
@@ -61,7 +62,7 @@ type Driver struct {
 
 // New makes a driver that does not serve yet.
 func New(cfg Config) *Driver {
-	return &Driver{cfg: cfg, faults: map[string][]Fault{}, always: map[string]Fault{}, told: make(chan struct{}, 64)}
+	return &Driver{cfg: cfg, faults: map[string][]Fault{}, always: map[string]Fault{}, turns: map[string]*sync.Mutex{}, told: make(chan struct{}, 64)}
 }
 
 // Socket is where the driver serves.
@@ -123,6 +124,12 @@ func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 		fault, d.faults[method] = queue[0], queue[1:]
 	}
 	d.mu.Unlock()
+	if v, ok := req.(interface{ GetVolumeId() string }); ok {
+		// What came first is done first, even if nobody waits for it any more.
+		turn := d.turn(v.GetVolumeId())
+		turn.Lock()
+		defer turn.Unlock()
+	}
 	if observe != nil {
 		observe(method, false)
 	}
@@ -144,6 +151,16 @@ func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 		return nil, fault.Err
 	}
 	return out, err
+}
+
+// turn is the lock of a volume: its calls are answered one after the other.
+func (d *Driver) turn(id string) *sync.Mutex {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turns[id] == nil {
+		d.turns[id] = new(sync.Mutex)
+	}
+	return d.turns[id]
 }
 
 // Next has the next calls of a method meet these faults, one each.

@@ -214,11 +214,16 @@ func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 // start is the start of an agent on what there is.
 func (n *testNode) start() {
 	n.t.Helper()
+	if err := n.open(slog.New(slog.NewTextHandler(testWriter{n.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *testNode) open(log *slog.Logger) error {
 	guard := mount.NewGuard()
-	log := slog.New(slog.NewTextHandler(testWriter{n.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	n.drivers = NewDrivers(nil, nil, log)
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
-		n.t.Fatal(err)
+		return err
 	}
 	plugin := New(Config{RootDir: n.root, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
 		Sharing: volume.Sharing{Guard: guard, Events: n.events}, Republish: n.recheck, Log: log})
@@ -233,6 +238,7 @@ func (n *testNode) start() {
 		OnInUse: func() { n.report(); wake("") },
 		Again:   func(uid types.UID) { n.Again(uid) }})
 	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n.events, OnChange: wake, Log: log,
+		MaySwap:           func() (bool, error) { return false, nil },
 		RecursiveReadOnly: func(*v1.Pod) bool { return true }})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -241,6 +247,7 @@ func (n *testNode) start() {
 	n.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	n.report()
 	n.lasting.Settle()
+	return nil
 }
 
 // restart is the end of the agent and the start of the next one.
@@ -275,7 +282,8 @@ func (n *testNode) until(what string, ok func() bool) {
 		case <-n.changed:
 		case <-time.After(20 * time.Millisecond):
 		case <-limit:
-			n.t.Fatalf("waited too long for: %s\nevents: %s", what, strings.Join(n.events.all(), "\n\t"))
+			events := n.events.all()
+			n.t.Fatalf("waited too long for: %s\nleft: %v\nlast events: %s", what, n.left(), strings.Join(events[max(0, len(events)-5):], "\n\t"))
 		}
 	}
 }

@@ -134,7 +134,10 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 	for _, dir := range p.recordDirs() {
 		r, err := readRecord(dir.path)
 		if errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(dir.path) // only if nothing is in it
+			// Whatever else is in the directory keeps it.
+			if err := removeRecord(dir.path); err == nil && dir.block {
+				_ = os.Remove(filepath.Dir(dir.path))
+			}
 			continue
 		}
 		if err != nil {

@@ -1,0 +1,311 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// testPlugin serves a registration socket and keeps what it was told.
+type testPlugin struct {
+	registerapi.UnimplementedRegistrationServer
+	info *registerapi.PluginInfo
+	hang chan struct{} // GetInfo waits for it; nil: not at all
+	deaf bool          // it cannot be told
+
+	mu   sync.Mutex
+	told []*registerapi.RegistrationStatus
+}
+
+func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	if p.hang != nil {
+		select {
+		case <-p.hang:
+		case <-ctx.Done():
+		}
+	}
+	return p.info, nil
+}
+
+func (p *testPlugin) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, s)
+	if p.deaf {
+		return nil, errors.New("what?")
+	}
+	return &registerapi.RegistrationStatusResponse{}, nil
+}
+
+func (p *testPlugin) heard() []*registerapi.RegistrationStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
+// serve has the plugin listen; its socket goes with it.
+func (p *testPlugin) serve(t *testing.T, path string) func() {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	registerapi.RegisterRegistrationServer(s, p)
+	go s.Serve(l) //nolint:errcheck // it ends with Stop
+	stop := sync.OnceFunc(s.Stop)
+	t.Cleanup(stop)
+	return stop
+}
+
+// testHandler keeps what it is asked, in order, and refuses by name.
+type testHandler struct {
+	mu     sync.Mutex
+	log    []string
+	refuse map[string]error
+}
+
+func (h *testHandler) add(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *testHandler) calls() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.log)
+}
+
+func (h *testHandler) refusal(what string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refuse[what]
+}
+
+func (h *testHandler) Validate(name, endpoint string, versions []string) error {
+	h.add("validate %s %s %v", name, filepath.Base(endpoint), versions)
+	return h.refusal("validate " + name)
+}
+
+func (h *testHandler) Register(_ context.Context, name, endpoint string, _ []string) error {
+	h.add("register %s %s", name, filepath.Base(endpoint))
+	return h.refusal("register " + name)
+}
+
+func (h *testHandler) Deregister(_ context.Context, name, endpoint string) error {
+	h.add("deregister %s %s", name, filepath.Base(endpoint))
+	return nil
+}
+
+type room struct {
+	t   *testing.T
+	dir string
+	h   *testHandler
+	w   *Watcher
+}
+
+func newRoom(t *testing.T, before func(dir string)) *room {
+	t.Helper()
+	base, err := os.MkdirTemp("", "plug")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(base, "plugins_registry")
+	if before != nil {
+		if err := os.Mkdir(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		before(dir)
+	}
+	h := &testHandler{refuse: map[string]error{}}
+	w := New(Config{Dir: dir, Watch: true, Log: slog.New(slog.DiscardHandler), Handlers: map[string]Handler{CSI: h, DRA: h, Device: h}})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	r := &room{t, dir, h, w}
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(base)
+	})
+	r.until("directory", func() bool { _, err := os.Stat(dir); return err == nil })
+	return r
+}
+
+func (r *room) until(what string, ok func() bool) {
+	r.t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			r.t.Fatalf("waited too long for %s; calls: %v", what, r.h.calls())
+		}
+	}
+}
+
+func info(kind, name string) *registerapi.PluginInfo {
+	return &registerapi.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}}
+}
+
+// A plugin is validated, registered, told, and deregistered when its socket goes;
+// a socket made anew is another plugin.
+func TestPluginsComeAndGo(t *testing.T) {
+	parity.Proves(t, "PLUG-01", "PLUG-02", "PLUG-04", "PLUG-06", "PLUG-07", "PLUG-08", "PLUG-10")
+	early := &testPlugin{info: info(CSI, "early")}
+	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
+	r.until("the one that was there", func() bool { return len(early.heard()) == 1 })
+	if st, err := os.Stat(r.dir); err != nil || st.Mode().Perm() != 0o750 {
+		t.Errorf("directory: %v, %v", st.Mode(), err)
+	}
+
+	late := &testPlugin{info: info(DRA, "late")}
+	late.info.Endpoint = "/somewhere/else.sock"
+	stop := late.serve(t, filepath.Join(r.dir, "late.sock"))
+	r.until("word", func() bool { return len(late.heard()) == 1 && late.heard()[0].PluginRegistered })
+	stop()
+	r.until("deregistration", func() bool { return slices.Contains(r.h.calls(), "deregister late else.sock") })
+	want := []string{"validate early early.sock [1.0.0]", "register early early.sock", "validate late else.sock [1.0.0]", "register late else.sock", "deregister late else.sock"}
+	if got := r.h.calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+
+	// In a directory of its own, made later; and once more under the same name.
+	sub := filepath.Join(r.dir, "vendor")
+	if err := os.Mkdir(sub, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	again := &testPlugin{info: info(Device, "vendor.example/gpu")}
+	stop = again.serve(t, filepath.Join(sub, "gpu.sock"))
+	r.until("word", func() bool { return len(again.heard()) == 1 })
+	next := &testPlugin{info: info(Device, "vendor.example/gpu")}
+	if err := os.Rename(filepath.Join(sub, "gpu.sock"), filepath.Join(r.dir, ".old")); err != nil {
+		t.Fatal(err)
+	}
+	next.serve(t, filepath.Join(sub, "gpu.sock"))
+	r.until("word to the next", func() bool { return len(next.heard()) == 1 })
+	stop()
+	calls := r.h.calls()
+	if got := calls[len(calls)-3:]; !slices.Equal(got, []string{"deregister vendor.example/gpu gpu.sock", "validate vendor.example/gpu gpu.sock [1.0.0]", "register vendor.example/gpu gpu.sock"}) {
+		t.Errorf("a socket made anew: %q", got)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(r.w)
+	got, err := reg.Gather()
+	if err != nil || len(got) != 1 || got[0].GetName() != "plugin_manager_total_plugins" {
+		t.Fatalf("metrics: %v, %v", got, err)
+	}
+	var series []string
+	for _, m := range got[0].GetMetric() {
+		series = append(series, fmt.Sprintf("%s=%s %s=%s %v", m.Label[0].GetName(), strings.TrimPrefix(m.Label[0].GetValue(), r.dir), m.Label[1].GetName(), m.Label[1].GetValue(), m.Gauge.GetValue()))
+	}
+	wantSeries := []string{
+		"socket_path=/early.sock state=actual_state_of_world 1", "socket_path=/early.sock state=desired_state_of_world 1",
+		"socket_path=/vendor/gpu.sock state=actual_state_of_world 1", "socket_path=/vendor/gpu.sock state=desired_state_of_world 1",
+	}
+	if !slices.Equal(series, wantSeries) {
+		t.Errorf("series %q", series)
+	}
+}
+
+// What is no socket, what is hidden, and links are left alone.
+func TestOthersAreIgnored(t *testing.T) {
+	hidden, elsewhere := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}
+	seen := &testPlugin{info: info(CSI, "seen")}
+	r := newRoom(t, nil)
+	hidden.serve(t, filepath.Join(r.dir, ".hidden.sock"))
+	outside := filepath.Join(filepath.Dir(r.dir), "out.sock")
+	elsewhere.serve(t, outside)
+	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "file.sock"), nil, 0o600), os.Symlink(outside, filepath.Join(r.dir, "link.sock"))); err != nil {
+		t.Fatal(err)
+	}
+	seen.serve(t, filepath.Join(r.dir, "seen.sock"))
+	r.until("the one that counts", func() bool { return len(seen.heard()) == 1 })
+	if len(hidden.heard())+len(elsewhere.heard()) > 0 || len(r.h.calls()) != 2 {
+		t.Errorf("calls: %q", r.h.calls())
+	}
+}
+
+// Whoever is refused hears why, and is asked again after a while that grows.
+func TestRefusalsAndRetries(t *testing.T) {
+	parity.Proves(t, "PLUG-03", "PLUG-05")
+	r := newRoom(t, nil)
+	r.h.refuse["validate liar"] = errors.New("too new")
+	r.h.refuse["register broken"] = errors.New("no node")
+	broken := &testPlugin{info: info(CSI, "broken")}
+	for _, c := range []struct {
+		p    *testPlugin
+		want string
+	}{
+		{&testPlugin{info: info("Toaster", "x")}, "RegisterPlugin error -- no handler registered for plugin type: Toaster at socket " + r.dir + "/x.sock"},
+		{&testPlugin{info: info(CSI, "liar")}, "RegisterPlugin error -- plugin validation failed with err: too new"},
+		{broken, "RegisterPlugin error -- plugin registration failed with err: no node"},
+	} {
+		began := time.Now()
+		c.p.serve(t, filepath.Join(r.dir, c.p.info.Name+".sock"))
+		r.until("three tries of "+c.p.info.Name, func() bool { return len(c.p.heard()) == 3 })
+		if took := time.Since(began); took < 1500*time.Millisecond || took > 5*time.Second {
+			t.Errorf("three tries took %v, want half a second and a second between", took)
+		}
+		if got := c.p.heard()[0]; got.PluginRegistered || got.Error != c.want {
+			t.Errorf("%s hears %v, want %q", c.p.info.Name, got, c.want)
+		}
+	}
+	// What goes on failing becomes rare: 500ms doubling to 2m2s.
+	var waits []time.Duration
+	for d := minRetry; len(waits) < 10; d = min(2*d, maxRetry) {
+		waits = append(waits, d)
+	}
+	if waits[8] != 122*time.Second || waits[9] != 122*time.Second || waits[7] != 64*time.Second {
+		t.Errorf("waits are %v", waits)
+	}
+	// One that cannot be told is given up again.
+	deaf := &testPlugin{info: info(CSI, "deaf"), deaf: true}
+	deaf.serve(t, filepath.Join(r.dir, "deaf.sock"))
+	r.until("a second try", func() bool { return len(deaf.heard()) == 2 })
+	if got := r.h.calls(); !slices.Contains(got, "deregister deaf deaf.sock") {
+		t.Errorf("calls %q", got)
+	}
+	// And once nothing is wrong any more, it works.
+	r.h.mu.Lock()
+	delete(r.h.refuse, "register broken")
+	r.h.mu.Unlock()
+	r.until("the broken one", func() bool { last := broken.heard(); return last[len(last)-1].PluginRegistered })
+}
+
+// A plugin that does not answer is given a second, and nobody waits for it.
+func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
+	r := newRoom(t, nil)
+	slow := &testPlugin{info: info(CSI, "slow"), hang: make(chan struct{})}
+	slow.serve(t, filepath.Join(r.dir, "slow.sock"))
+	// Nobody answers here at all.
+	mute, err := net.Listen("unix", filepath.Join(r.dir, "mute.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	quick := &testPlugin{info: info(CSI, "quick")}
+	began := time.Now()
+	quick.serve(t, filepath.Join(r.dir, "quick.sock"))
+	r.until("the quick one", func() bool { return len(quick.heard()) == 1 })
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the quick one waited %v", took)
+	}
+	time.AfterFunc(1200*time.Millisecond, func() { close(slow.hang) })
+	r.until("the slow one", func() bool { return len(slow.heard()) == 1 })
+}
