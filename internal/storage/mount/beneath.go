@@ -57,7 +57,9 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	if err != nil || !filepath.IsLocal(rel) {
 		return -1, ErrEscapes
 	}
-	fd, err = openat2(dir, rel, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	// Not with O_NOFOLLOW: together with O_PATH it would open a symlink that was
+	// put there meanwhile, and a symlink that is mounted leads anywhere.
+	fd, err = openat2(dir, rel, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ENOSYS) {
 		return openStepwise(dir, rel)
 	}

@@ -197,6 +197,17 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 		}
 	}()
 	opened := 0
+	for range 20000 {
+		d, err := OpenBeneath(vol, "d")
+		if err == nil {
+			var st unix.Stat_t
+			must(t, unix.Fstat(int(d.Fd()), &st))
+			d.Close()
+			if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+				t.Fatalf("opened the symlink itself: %o", st.Mode)
+			}
+		}
+	}
 	for range 5000 {
 		f, err := OpenBeneath(vol, "d/f")
 		if err != nil {

@@ -76,6 +76,10 @@ func bindAt(source *os.File, base, target string) error {
 	if err := unix.Fstat(int(source.Fd()), &want); err != nil {
 		return &os.PathError{Op: "stat", Path: source.Name(), Err: err}
 	}
+	if want.Mode&unix.S_IFMT == unix.S_IFLNK {
+		// Whoever opens a mounted symlink is led out of the volume.
+		return &os.PathError{Op: "mount", Path: source.Name(), Err: mount.ErrEscapes}
+	}
 	on, err := mount.IsPoint(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -101,10 +102,14 @@ func makeDir(p volume.Place) (made bool, err error) {
 		return false, err
 	}
 	err = os.Mkdir(p.Path, volumeMode)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
+	if !errors.Is(err, fs.ErrExist) {
+		return err == nil, err
 	}
-	return err == nil, err
+	st, err := os.Lstat(p.Path)
+	if err == nil && !st.IsDir() { // a symlink would have files written where it leads
+		err = &os.PathError{Op: "use as a volume", Path: p.Path, Err: unix.ENOTDIR}
+	}
+	return false, err
 }
 
 // letIn lets everybody into the volume's directory, whatever the umask and the
