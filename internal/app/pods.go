@@ -67,6 +67,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Allocation: a.allocation, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
+		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
 		OnNameFree:   a.desired.PokeMirrors, Log: a.log, Now: time.Now,
 	})

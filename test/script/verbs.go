@@ -80,6 +80,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"exit":         {"POD CONTAINER CODE", false, quiet((*run).exit)},
 		"oom":          {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.runtime.OOMKill(a[0], a[1]) })},
 		"kill-sandbox": {"POD", false, quiet(func(r *run, a []string) error { return r.runtime.KillSandbox(a[0]) })},
+		"stop-sandbox": {"POD", false, quiet((*run).stopSandbox)},
 		"sick":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, true) })},
 		"well":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, false) })},
 		"lose":         {"POD CONTAINER", false, quiet((*run).lose)},
@@ -374,6 +375,23 @@ func (r *run) health(args []string, sick bool) error {
 	defer r.mu.Unlock()
 	r.sick[args[0]+"/"+args[1]] = sick
 	return nil
+}
+
+// stopSandbox ends a sandbox behind the agent's back as a runtime does when its
+// own client asks for it: the containers are killed, and after a while the
+// sandbox follows.
+func (r *run) stopSandbox(args []string) error {
+	for _, p := range r.runtime.Pods() {
+		for _, c := range p.Containers {
+			if p.Name == namespace+"/"+args[0] && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
+				if err := r.runtime.Exit(args[0], c.Status.Metadata.Name, 137); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	return r.runtime.KillSandbox(args[0])
 }
 
 // lose takes a container away behind the agent's back, as a user of the

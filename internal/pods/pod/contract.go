@@ -98,4 +98,5 @@ const (
 	ReasonPreStartHook          = "PreStartHookError"
 	ReasonCreateSandbox         = "CreatePodSandboxError"
 	ReasonKillContainer         = "KillContainerError"
+	ReasonRestartingAll         = "RestartingAllContainers"
 )

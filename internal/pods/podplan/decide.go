@@ -53,6 +53,9 @@ func (d *decision) run() {
 		d.images()
 		return
 	}
+	if d.restartAll() {
+		return
+	}
 	d.images()
 	if !in.VolumesReady {
 		d.plan.waitFor("volumes")
@@ -305,16 +308,40 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	if _, busy := in.Busy[spec.Name]; busy {
 		return // the back-off is that of the instance that is being started
 	}
-	if until := in.Backoff[spec.Name].Until(c.FinishedAt, cmp.Or(in.Limits, DefaultBackoff)); in.Now.Before(until) && !c.Recalled {
-		if d.plan.Held == nil {
-			d.plan.Held = map[string]time.Time{}
-		}
-		d.plan.Held[spec.Name] = until
+	if !c.Recalled && d.held(c) {
+		return
+	}
+	if until := c.FinishedAt.Add(sandboxSettles); wasKilled(c) && in.Now.Before(until) && !in.Now.Before(c.FinishedAt) {
 		d.plan.wakeAt(until)
-		d.plan.waitFor("back-off of " + spec.Name)
+		d.plan.waitFor("word of the sandbox of " + spec.Name)
 		return
 	}
 	d.start(kind, spec, "exited", c, true)
+}
+
+// held reports whether an ended container has to wait out its back-off.
+func (d *decision) held(c pod.Container) bool {
+	until := d.in.Backoff[c.Name].Until(c.FinishedAt, cmp.Or(d.in.Limits, DefaultBackoff))
+	if !d.in.Now.Before(until) {
+		return false
+	}
+	if d.plan.Held == nil {
+		d.plan.Held = map[string]time.Time{}
+	}
+	d.plan.Held[c.Name] = until
+	d.plan.wakeAt(until)
+	d.plan.waitFor("back-off of " + c.Name)
+	return true
+}
+
+// sandboxSettles is how long a runtime takes to end a sandbox after it has killed
+// the containers in it. A container that was killed, and not by the kernel for
+// its memory, is not started again before it is clear that its sandbox lives: it
+// would only be killed once more.
+const sandboxSettles = time.Second
+
+func wasKilled(c pod.Container) bool {
+	return c.ID != "" && !c.Recalled && c.ExitCode == 137 && c.Reason != "OOMKilled"
 }
 
 // start asks for the container's image and, once it is there, for the container.
@@ -324,8 +351,10 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 	}
 	if ran && last.State == pod.StateCreated {
 		// It was made and never started, perhaps by an agent that died in between.
-		// Its place is needed for the same attempt.
+		// Its place is needed for the same attempt, and those after it wait as they
+		// would have then.
 		d.act(Step{Verb: Remove, Target: last.ID, Reason: why})
+		d.starting = true
 		return
 	}
 	d.prune(spec.Name)
@@ -375,14 +404,21 @@ func (d *decision) inUse(sandbox string) bool {
 }
 
 // attempt is the number of the next instance of a container: one more than the
-// last the runtime holds, the stored status tells of, or the log files show.
+// last that the runtime holds, this agent has seen run, the stored status tells
+// of, or the log files show.
 func (d *decision) attempt(name string) int {
 	next := d.in.LogAttempts[name]
+	if n, ok := d.in.Ran[name]; ok {
+		next = max(next, n+1)
+	}
+	if n, ok := Renewed(d.in.Pod, name); ok {
+		next = max(next, n)
+	}
 	if c, ok := Instance(d.in.Pod, d.in.Have, name); ok {
-		next = c.Attempt + 1
 		if c.State == pod.StateCreated {
-			next = c.Attempt
+			return c.Attempt
 		}
+		next = max(next, c.Attempt+1)
 	}
 	return next
 }

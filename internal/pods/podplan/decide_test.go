@@ -16,7 +16,7 @@ import (
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // spec builds a pod: names of init containers come before a colon, a + marks a
-// sidecar.
+// sidecar, and a ! one whose exit with 1 has all containers restarted.
 func spec(containers string, policy v1.RestartPolicy) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"},
 		Spec: v1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](30)}}
@@ -25,16 +25,25 @@ func spec(containers string, policy v1.RestartPolicy) *v1.Pod {
 		inits, regular = "", inits
 	}
 	for _, n := range strings.Fields(inits) {
-		c := v1.Container{Name: strings.TrimPrefix(n, "+"), Image: "i"}
+		c := named(strings.TrimPrefix(n, "+"))
 		if strings.HasPrefix(n, "+") {
 			c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 		}
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 	}
 	for _, n := range strings.Fields(regular) {
-		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: n, Image: "i"})
+		p.Spec.Containers = append(p.Spec.Containers, named(n))
 	}
 	return p
+}
+
+func named(n string) v1.Container {
+	c := v1.Container{Name: strings.TrimPrefix(n, "!"), Image: "i"}
+	if c.Name != n {
+		c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}}}
+	}
+	return c
 }
 
 func sandbox(ready bool) pod.Sandbox {

@@ -32,8 +32,10 @@ type Input struct {
 	// Resize names running containers that take the resources they were granted by a
 	// restart alone. While Resizing, the pod is not ready to take them yet: nothing
 	// starts.
-	Resize      map[string]bool
-	Resizing    bool
+	Resize   map[string]bool
+	Resizing bool
+	// Ran is the latest attempt of each container that this agent has seen run.
+	Ran         map[string]int
 	LogAttempts map[string]int // next attempt by the log files on disk, for containers the runtime has forgotten
 }
 
@@ -95,6 +97,7 @@ const (
 	CauseStartup        Cause = "failed startup probe"
 	CauseUnknownState   Cause = "in an unknown state"
 	CauseResize         Cause = "resize requires restart"
+	CauseRestartAll     Cause = "all containers are restarted"
 )
 
 // Step is one thing to do now.

@@ -1,6 +1,8 @@
 package podplan
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
@@ -14,20 +16,48 @@ const ReasonLost = "ContainerStatusUnknown"
 // status tells of and that the runtime has lost is shown as killed: nobody
 // knows how it ended, and it did not end well.
 func Instance(p *v1.Pod, have pod.Runtime, name string) (pod.Container, bool) {
-	if c, ok := have.Latest(name); ok {
+	c, ok := have.Latest(name)
+	s, told := recorded(p, name)
+	if ok && !(told && lostSince(s, c, have)) {
 		return c, true
 	}
-	s, ok := recorded(p, name)
-	if !ok || s.ContainerID == "" && s.State.Running == nil && s.State.Terminated == nil {
+	if !told || s.ContainerID == "" && s.State.Running == nil && s.State.Terminated == nil && !toldLost(s) {
 		return pod.Container{}, false
 	}
 	lost := pod.Container{Name: name, State: pod.StateExited, ExitCode: 137, Reason: ReasonLost, Attempt: int(s.RestartCount),
 		Message: "The container could not be located when the pod was terminated"}
-	if t := s.State.Terminated; t != nil {
+	t := s.State.Terminated
+	if t == nil && s.State.Waiting != nil {
+		t = s.LastTerminationState.Terminated // it was waiting to be started again
+	}
+	if t != nil {
 		lost.ExitCode, lost.Reason, lost.Message = t.ExitCode, t.Reason, t.Message
 		lost.StartedAt, lost.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
 	}
 	return lost, true
+}
+
+// lostSince reports whether the stored status tells of a later instance than the
+// runtime's newest, and the runtime does not hold it.
+func lostSince(s v1.ContainerStatus, newest pod.Container, have pod.Runtime) bool {
+	if int(s.RestartCount) <= newest.Attempt {
+		return false
+	}
+	if toldLost(s) {
+		return true
+	}
+	_, id, ok := strings.Cut(s.ContainerID, "://")
+	_, held := have.ByID(id)
+	return ok && !held
+}
+
+// toldLost reports whether the stored status says that the container is lost.
+func toldLost(s v1.ContainerStatus) bool {
+	ended := s.State.Terminated
+	if s.State.Waiting != nil {
+		ended = s.LastTerminationState.Terminated
+	}
+	return s.ContainerID == "" && ended != nil && ended.Reason == ReasonLost
 }
 
 func recorded(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
@@ -43,8 +73,19 @@ func recorded(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
 
 // Phase is where the pod is in its life, from what its containers are. Sidecars
 // and ephemeral containers never count. A pod that is going and of which
-// nothing lives has reached its end whatever its restart policy.
+// nothing lives has reached its end whatever its restart policy; one of which all
+// containers are being restarted has not, whatever they have come to.
 func Phase(p *v1.Pod, have pod.Runtime, going bool) v1.PodPhase {
+	phase := phase(p, have, going)
+	if phase == v1.PodSucceeded || phase == v1.PodFailed {
+		if _, anew := Trigger(p, have); anew && !going {
+			return v1.PodRunning
+		}
+	}
+	return phase
+}
+
+func phase(p *v1.Pod, have pod.Runtime, going bool) v1.PodPhase {
 	var waiting, running, unknown, stopped, succeeded, restartable int
 	for kind, spec := range pod.Containers(p) {
 		c, ok := Instance(p, have, spec.Name)

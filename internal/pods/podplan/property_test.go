@@ -26,6 +26,8 @@ type world struct {
 	calm  bool // nothing exits or fails any more
 	trace []string
 	next  int
+	anew  map[string]int // the agent's memory of what begins anew
+	used  map[string]int // the latest attempt of each container that anybody remembers
 }
 
 type pending struct {
@@ -35,10 +37,15 @@ type pending struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
-	shapes := []string{"a", "a b", "i : a", "i j : a b", "+s : a", "i +s j : a b", "+s +t : a"}
+	shapes := []string{"a", "a b", "i : a", "i j : a b", "+s : a", "i +s j : a b", "+s +t : a", "!a b", "i +s : !a b", "!i +s : a", "i +!s +t : a b"}
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	return &world{t: t, r: r, seed: seed, now: now, pod: spec(shapes[r.IntN(len(shapes))], policies[r.IntN(len(policies))]),
-		busy: map[string]pending{}, in: Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}}}
+		busy: map[string]pending{}, in: memory(), anew: map[string]int{}, used: map[string]int{}}
+}
+
+// memory is what an agent that has just been started remembers.
+func memory() Input {
+	return Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}, Announced: map[string]bool{}, Ran: map[string]int{}}
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -48,7 +55,7 @@ func (w *world) fail(format string, args ...any) {
 
 func (w *world) decide() Plan {
 	in := w.in
-	in.Now, in.Pod, in.Have = w.now, w.pod, w.have
+	in.Now, in.Pod, in.Have = w.now, Renew(w.pod, w.have, w.anew), w.have
 	in.Busy = map[string]Task{}
 	for target, p := range w.busy {
 		in.Busy[target] = Task{Verb: p.step.Verb, Deadline: p.step.Deadline}
@@ -63,10 +70,15 @@ func (w *world) decide() Plan {
 // begin checks a step against the rules and puts it under way.
 func (w *world) begin(s Step) {
 	w.trace = append(w.trace, fmt.Sprintf("%v %s %s #%d\n", w.now.Sub(now), s.Verb, s.Target, s.Attempt))
-	if p, ok := w.busy[s.Target]; ok && !(s.Verb == Stop && p.step.Verb == Stop && s.Deadline.Before(p.step.Deadline)) {
+	stopping := func(v Verb) bool { return v == Stop || v == AnnounceStop }
+	if p, ok := w.busy[s.Target]; ok && !(stopping(s.Verb) && stopping(p.step.Verb) && s.Deadline.Before(p.step.Deadline)) {
 		w.fail("%s %s while %s is under way", s.Verb, s.Target, p.step.Verb)
 	}
 	switch s.Verb {
+	case AnnounceStop:
+		if w.in.Going == nil {
+			w.fail("%s is announced to stop in a pod that stays", s.Target)
+		}
 	case RunSandbox:
 		if w.in.Going != nil {
 			w.fail("a sandbox for a pod that is going")
@@ -88,6 +100,9 @@ func (w *world) begin(s Step) {
 			if c.Attempt >= s.Attempt {
 				w.fail("%s starts as attempt %d after attempt %d", s.Target, s.Attempt, c.Attempt)
 			}
+		}
+		if last, ok := w.used[s.Target]; ok && s.Attempt <= last {
+			w.fail("%s starts as attempt %d, which it was before", s.Target, s.Attempt)
 		}
 		w.checkOrder(s.Target)
 	case Remove:
@@ -116,9 +131,15 @@ func (w *world) create(s Step) {
 	w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
 }
 
-// checkOrder holds a start against the containers that come before it.
+// checkOrder holds a start against the containers that come before it. A pod that
+// was initialized stays so, whatever is lost.
 func (w *world) checkOrder(name string) {
 	kind, _, _ := pod.Find(w.pod, name)
+	for _, c := range w.have.Containers {
+		if k, _, _ := pod.Find(w.pod, c.Name); k == pod.Regular && inNewestSandbox(w.have, c) {
+			return
+		}
+	}
 	for k, c := range pod.Containers(w.pod) {
 		if c.Name == name {
 			return
@@ -172,8 +193,11 @@ func (w *world) effect(s Step) {
 		for i := range w.have.Containers {
 			if c := &w.have.Containers[i]; c.Name == s.Target && c.Attempt == s.Attempt && c.State == pod.StateCreated {
 				c.State, c.StartedAt = pod.StateRunning, w.now
+				w.in.Ran[c.Name], w.used[c.Name] = c.Attempt, c.Attempt
 			}
 		}
+	case AnnounceStop:
+		w.in.Announced[s.Target] = true
 	case Stop:
 		w.exit(s.Target, 143)
 	case Remove:
@@ -224,22 +248,107 @@ func (w *world) disturb() {
 	if !w.calm && w.r.IntN(25) == 0 && len(w.have.Sandboxes) > 0 {
 		w.killSandbox(w.have.Sandboxes[0].ID)
 	}
+	if !w.calm && w.r.IntN(40) == 0 && len(w.have.Containers) > 0 {
+		w.lose(w.have.Containers[w.r.IntN(len(w.have.Containers))])
+	}
+	if !w.calm && w.r.IntN(30) == 0 {
+		w.crash()
+	}
+	if w.calm || w.r.IntN(2) == 0 {
+		w.tell()
+	}
 	w.in.NetworkReady = w.calm || w.r.IntN(4) > 0
 	w.in.VolumesReady = w.calm || w.r.IntN(4) > 0
+}
+
+// lose takes a container away that does not belong to anything under way.
+func (w *world) lose(c pod.Container) {
+	if _, busy := w.busy[c.Name]; busy {
+		return
+	}
+	w.trace = append(w.trace, fmt.Sprintf("%v %s #%d is lost\n", w.now.Sub(now), c.Name, c.Attempt))
+	w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers), func(o pod.Container) bool { return o.ID == c.ID })
+}
+
+// crash ends the agent and starts another. What was under way comes to its end or
+// not; what the API server knows is all that is remembered.
+func (w *world) crash() {
+	w.trace = append(w.trace, fmt.Sprintf("%v crash\n", w.now.Sub(now)))
+	for target, p := range w.busy {
+		delete(w.busy, target)
+		if w.r.IntN(2) == 0 {
+			w.effect(p.step)
+		}
+	}
+	going, forgotten := w.in.Going, w.in.Forgotten
+	w.in, w.anew = memory(), map[string]int{}
+	w.in.Going, w.in.Forgotten = going, forgotten
+	w.used = map[string]int{}
+	w.remember()
+}
+
+// remember notes the attempts that the API server knows of.
+func (w *world) remember() {
+	for _, c := range pod.Containers(w.pod) {
+		if s, ok := recorded(w.pod, c.Name); ok && s.ContainerID != "" {
+			w.used[c.Name] = int(s.RestartCount)
+		}
+	}
+}
+
+// tell lets the API server know what there is.
+func (w *world) tell() {
+	p := Renew(w.pod, w.have, w.anew).DeepCopy()
+	st := &v1.PodStatus{}
+	for kind, spec := range pod.Containers(p) {
+		c, ok := Instance(p, w.have, spec.Name)
+		s := v1.ContainerStatus{Name: spec.Name, RestartCount: int32(c.Attempt)}
+		last, told := recorded(p, spec.Name)
+		switch {
+		case ok && c.ID != "":
+			s.ContainerID = "test://" + c.ID
+		case ok:
+			s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason}
+		case told:
+			s = last
+		}
+		if attempt, renewed := Renewed(p, spec.Name); ok && renewed && attempt == c.Attempt {
+			s.LastTerminationState = Anew(spec.Name, attempt).LastTerminationState
+		}
+		list := &st.ContainerStatuses
+		if kind != pod.Regular {
+			list = &st.InitContainerStatuses
+		}
+		*list = append(*list, s)
+	}
+	if _, restarting := RestartingAll(p, w.have); restarting && w.in.Going == nil {
+		st.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}}
+	}
+	p = w.pod.DeepCopy()
+	p.Status = *st
+	w.pod = p
+}
+
+// initializing reports whether an init container runs: its end is waited for.
+func (w *world) initializing() bool {
+	return slices.ContainsFunc(w.have.Containers, func(c pod.Container) bool {
+		kind, _, _ := pod.Find(w.pod, c.Name)
+		return kind == pod.Init && c.State == pod.StateRunning
+	})
 }
 
 // turn is one round: look, act, let time pass.
 func (w *world) turn() Plan {
 	w.settle()
 	w.disturb()
-	if w.in.Going == nil && Done(w.pod, w.have) {
+	if w.in.Going == nil && Done(Renew(w.pod, w.have, w.anew), w.have) {
 		w.in.Going = &Going{Deadline: w.now.Add(30 * time.Second)}
 	}
 	plan := w.decide()
 	for _, s := range plan.Steps {
 		w.begin(s)
 	}
-	if w.calm && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
+	if w.in.NetworkReady && w.in.VolumesReady && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
 		w.fail("waits for %v and nothing will wake it", plan.Waits)
 	}
 	w.now = w.now.Add(time.Duration(500+w.r.IntN(1500)) * time.Millisecond)
@@ -261,7 +370,7 @@ func TestRandomHistoriesConverge(t *testing.T) {
 		}
 		if w.in.Going == nil {
 			for kind, c := range pod.Containers(w.pod) {
-				seen, ok := w.have.Latest(c.Name)
+				seen, ok := Instance(Renew(w.pod, w.have, w.anew), w.have, c.Name)
 				well := ok && (seen.State == pod.StateRunning || seen.State == pod.StateExited && !Restarts(w.pod, kind, c, seen))
 				if !well && kind != pod.Init {
 					w.fail("%s has not come up: %+v", c.Name, seen)

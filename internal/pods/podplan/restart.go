@@ -18,10 +18,8 @@ func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) boo
 	if c.Recalled {
 		return true
 	}
-	for _, r := range spec.RestartPolicyRules {
-		if ruleMatches(r, c.ExitCode) {
-			return r.Action == v1.ContainerRestartRuleActionRestart
-		}
+	if r, ok := matchingRule(spec, c.ExitCode); ok {
+		return r.Action == v1.ContainerRestartRuleActionRestart || restartsAll(r)
 	}
 	policy := p.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
@@ -43,6 +41,15 @@ func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) boo
 // that was killed for memory has not, whatever exit code its shell gave.
 func Succeeded(kind pod.Kind, c pod.Container) bool {
 	return c.ExitCode == 0 && !c.Recalled && !(kind == pod.Init && c.Reason == "OOMKilled")
+}
+
+// matchingRule is the first rule that speaks of the exit code.
+func matchingRule(spec *v1.Container, code int32) (v1.ContainerRestartRule, bool) {
+	i := slices.IndexFunc(spec.RestartPolicyRules, func(r v1.ContainerRestartRule) bool { return ruleMatches(r, code) })
+	if i < 0 {
+		return v1.ContainerRestartRule{}, false
+	}
+	return spec.RestartPolicyRules[i], true
 }
 
 func ruleMatches(r v1.ContainerRestartRule, code int32) bool {

@@ -29,6 +29,7 @@ type Config struct {
 	Status     Status
 	Allocation Allocation
 	Backoff    podplan.BackoffLimits // of containers that crash
+	RestartAll bool                  // containers may have all of their pod restarted
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error
 	// HostIPs are the node's addresses, primary family first; nil until known.

@@ -79,9 +79,7 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 		if actsOnRuntime(t.verb) {
 			if rerr := w.see(life, effect, err); rerr != nil && life.Err() == nil {
 				w.log.Log(life, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
-				if p != nil && !cri.IsUnavailable(rerr) {
-					w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error determining status: "+cri.Cause(rerr).Error())
-				}
+				w.readFailed(p, err == nil && t.verb == podplan.RunSandbox, rerr)
 			}
 		}
 		w.settle(target, mine, err)
@@ -100,6 +98,18 @@ func (w *worker) shownTarget(verb podplan.Verb, target string) string {
 		return c.Name
 	}
 	return ""
+}
+
+// readFailed tells that what became of the pod, or of its new sandbox, cannot be
+// read: nothing goes on before it can.
+func (w *worker) readFailed(p *v1.Pod, sandbox bool, err error) {
+	reason, message := pod.EventFailedSync, "error determining status: "
+	if sandbox {
+		reason, message = pod.EventFailedSandboxStatus, "Unable to get pod sandbox status: "
+	}
+	if p != nil && !cri.IsUnavailable(err) {
+		w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message+cri.Cause(err).Error())
+	}
 }
 
 // work is what a task does. It tells its effect on the runtime, unless it fails:
@@ -159,10 +169,11 @@ func (w *worker) settle(target string, t *task, err error) {
 	w.poke()
 }
 
-// severity keeps quiet about a runtime that is away: that is said once for the
-// node, not once for each pod.
+// severity keeps quiet about a runtime that is away, which is said once for the
+// node and not once for each pod, and about one that has yet to come to an end
+// with what an agent before this one asked for.
 func severity(err error) slog.Level {
-	if cri.IsUnavailable(err) {
+	if cri.IsUnavailable(err) || cri.IsNameTaken(err) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
@@ -224,7 +235,7 @@ func (w *worker) ref(have pod.Runtime) pod.Ref {
 func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id string, err error) {
 	cfg := &w.s.cfg
 	fail := func(reason, message string, err error) (string, error) {
-		if ctx.Err() == nil && !cri.IsUnavailable(err) {
+		if ctx.Err() == nil && (severity(err) == slog.LevelWarn || cri.IsNameTaken(err) && w.triedLong(podplan.SandboxTarget)) {
 			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+cri.Cause(err).Error())
 		}
 		return "", err
@@ -246,6 +257,14 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id 
 	return id, nil
 }
 
+// triedLong reports whether a step has failed so often that what looked like a
+// passing trouble is one to tell of.
+func (w *worker) triedLong(target string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.retries[target].pause == maxPause
+}
+
 // start starts a container. A restart counts against its back-off from now on.
 func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	name, p := step.Target, w.spec
@@ -256,7 +275,8 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	}
 	start := container.Start{Pod: p, Kind: kind, Container: spec, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
 		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(p, name, have)}
-	if last, again := podplan.Instance(p, have, name); again && !last.Recalled {
+	last, again := podplan.Instance(p, have, name)
+	if _, renewed := podplan.Renewed(p, name); again && !last.Recalled || renewed {
 		w.mu.Lock()
 		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), w.s.cfg.Backoff)
 		w.mu.Unlock()
@@ -273,6 +293,9 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if failure == nil || failure.Reason == pod.ReasonPostStartHook {
+			w.ran[name] = step.Attempt
+		}
 		if failure == nil {
 			w.s.cfg.Allocation.Enforced(p, name, spec.Resources)
 			delete(w.waiting, name)

@@ -40,6 +40,7 @@ type worker struct {
 	podIPs      []string
 	started     time.Time // when the pod's life on this node began; status.startTime
 	images      map[string]imageFact
+	renewed     map[string]int       // containers that a restart of all made begin anew, and as which attempt
 	held        map[string]time.Time // containers whose back-off was announced, and until when
 	resized     *v1.Pod              // whose resources were last to be put in force
 	desired     *v1.Pod              // as its source has it; spec differs by what was granted
@@ -60,6 +61,7 @@ type worker struct {
 	// startFailed is when a start failed last, until what came of it was seen.
 	startFailed time.Time
 	backoff     map[string]podplan.Backoff
+	ran         map[string]int  // the latest attempt of each container that was started
 	announced   map[string]bool // containers that know that they will be stopped, by ID
 	cgroupGone  bool
 	place       place // as metrics show it
@@ -79,12 +81,14 @@ func newWorker(s *Syncer, uid types.UID) *worker {
 		s: s, uid: uid, wake: make(chan struct{}, 1), ask: make(chan chan<- explain.Pod), story: newStory(), times: times{arrived: s.cfg.Now()},
 		log:     s.cfg.Log.With("uid", uid),
 		images:  map[string]imageFact{},
+		renewed: map[string]int{},
 		held:    map[string]time.Time{},
 		tasks:   map[string]*task{},
 		retries: map[string]retry{},
 		waiting: map[string]status.Waiting{},
 		backoff: map[string]podplan.Backoff{},
 
+		ran:       map[string]int{},
 		announced: map[string]bool{},
 	}
 }
@@ -174,6 +178,9 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.begin(now, have)
 	}
 	w.takeUp(have)
+	if w.spec != nil {
+		w.spec = podplan.Renew(w.spec, have, w.renewed)
+	}
 	next, waits := w.judge(ctx, now, have)
 	w.callOffStarts()
 	if waits {
@@ -212,6 +219,9 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 func (w *worker) learn(spec *v1.Pod) {
 	if w.spec == nil {
 		w.log = w.log.With("pod", spec.Namespace+"/"+spec.Name)
+	}
+	if !w.s.cfg.RestartAll {
+		spec = podplan.WithoutRestartAll(spec)
 	}
 	w.spec = spec
 }
@@ -421,7 +431,7 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 	for target, r := range w.retries {
 		in.RetryAt[target] = r.at
 	}
-	in.Backoff, in.Announced = maps.Clone(w.backoff), maps.Clone(w.announced)
+	in.Backoff, in.Announced, in.Ran = maps.Clone(w.backoff), maps.Clone(w.announced), maps.Clone(w.ran)
 	return in
 }
 

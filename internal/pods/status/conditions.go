@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
 // owned are the conditions that this node agent writes; all others belong to
@@ -17,6 +18,7 @@ import (
 var owned = []v1.PodConditionType{
 	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
 	v1.PodResizePending, v1.PodResizeInProgress,
+	v1.AllContainersRestarting,
 }
 
 type verdict struct {
@@ -42,6 +44,9 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	set(v1.PodReady, ready(containersReady, f.Pod, f.stored().Conditions))
 	set(v1.ContainersReady, containersReady)
 	set(v1.PodScheduled, yes)
+	if podplan.CanRestartAll(f.Pod) {
+		set(v1.AllContainersRestarting, restartingAll(st, f))
+	}
 	if o := f.Override; o != nil && o.Disruption != "" {
 		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})
 	}
@@ -76,6 +81,20 @@ func readyToStart(f Facts) verdict {
 	return verdict{status: v1.ConditionFalse}
 }
 
+// restartingAll is about pods that may be restarted in their place.
+func restartingAll(st *v1.PodStatus, f Facts) verdict {
+	switch st.Phase {
+	case v1.PodSucceeded:
+		return verdict{v1.ConditionFalse, "PodCompleted", ""}
+	case v1.PodFailed:
+		return verdict{v1.ConditionFalse, "PodFailed", ""}
+	}
+	if message, ok := podplan.RestartingAll(f.Pod, f.Have); ok && !f.Going {
+		return verdict{v1.ConditionTrue, "ContainerExited", message}
+	}
+	return verdict{status: v1.ConditionFalse}
+}
+
 func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
 	var unknown, incomplete []string
 	for i := range p.Spec.InitContainers {
@@ -97,6 +116,9 @@ func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
 	}
 	// What has got as far as a regular container has been initialized.
 	for _, cs := range st.ContainerStatuses {
+		if last := cs.LastTerminationState.Terminated; last != nil && last.Reason == pod.ReasonRestartingAll {
+			incomplete = nil // before all were restarted
+		}
 		if cs.State.Running != nil || cs.State.Terminated != nil && cs.ContainerID != "" {
 			incomplete = nil
 		}

@@ -45,6 +45,13 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
 	if !seen {
 		cs.State.Waiting = waiting(f, spec.Name)
+		if attempt, ok := podplan.Renewed(f.Pod, spec.Name); ok {
+			anew := podplan.Anew(spec.Name, attempt)
+			cs.RestartCount, cs.LastTerminationState = anew.RestartCount, anew.LastTerminationState
+			if _, failed := f.Waiting[spec.Name]; !failed {
+				cs.State = anew.State
+			}
+		}
 		if f.Going && f.Down && ended(st(f)) {
 			// Nobody will ever know more of it.
 			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
@@ -91,6 +98,8 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	if cs.LastTerminationState.Terminated == nil {
 		if older := previous(f.Have, c); older != nil {
 			cs.LastTerminationState.Terminated = terminated(n, *older)
+		} else if attempt, ok := podplan.Renewed(f.Pod, spec.Name); ok && attempt == c.Attempt {
+			cs.LastTerminationState = podplan.Anew(spec.Name, attempt).LastTerminationState
 		}
 	}
 	return cs

@@ -22,13 +22,14 @@ const calmPeriod = 100 * time.Millisecond
 
 // pressing reports whether somebody acts on the difference between what was told
 // and what is so now: on a pod that comes into another phase, becomes ready or
-// stops being so; on a container that ended, or waits because something is
+// stops being so, or is restarted as a whole; on a container that ended, or waits because something is
 // wrong. Steps on the way there are not pressing, nor is anything about a pod
 // that is being deleted: services have let go of it already, and the last status
 // goes out with the deletion of the object in any case.
 func pressing(told, now v1.PodStatus, deleting bool) bool {
 	return !deleting && (told.Phase != now.Phase && now.Phase != v1.PodPending ||
 		told.Reason != now.Reason ||
+		isTrue(told.Conditions, v1.AllContainersRestarting) != isTrue(now.Conditions, v1.AllContainersRestarting) ||
 		isTrue(told.Conditions, v1.PodReady) != isTrue(now.Conditions, v1.PodReady) ||
 		anyPresses(told.InitContainerStatuses, now.InitContainerStatuses, initPresses) ||
 		anyPresses(told.ContainerStatuses, now.ContainerStatuses, containerPresses) ||

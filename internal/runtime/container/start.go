@@ -182,10 +182,11 @@ func primaryFirst(ips, hostIPs []string) []string {
 }
 
 // startFailed records why a container could not be started. A start that was
-// called off did not fail.
+// called off did not fail, and one that the runtime is still busy with for an
+// agent before this one has not failed yet.
 func (r *Runner) startFailed(ctx context.Context, s Start, reason string, err error) *StartError {
 	text := cri.Message(err)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !cri.IsNameTaken(err) {
 		r.event(s, v1.EventTypeWarning, pod.EventFailed, "Error: "+text)
 	}
 	return &StartError{Reason: reason, Message: text, Err: err}
@@ -206,7 +207,6 @@ func (r *Runner) postStart(ctx context.Context, s Start, id string) *StartError 
 	if ctx.Err() != nil {
 		return failure
 	}
-	r.log(s.Pod, s.Container.Name).Warn("postStart hook failed", "err", err)
 	r.event(s, v1.EventTypeWarning, pod.EventFailedPostStartHook, "PostStartHook failed")
 	stopErr := r.StopContainer(ctx, Stop{
 		Pod:       s.Pod,

@@ -3,6 +3,7 @@ package cri
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,6 +31,15 @@ func IsTimeout(err error) bool { return code(err) == codes.DeadlineExceeded }
 
 // IsCanceled reports whether the caller called the call off.
 func IsCanceled(err error) bool { return code(err) == codes.Canceled }
+
+// IsNameTaken reports whether the runtime has, or is just making, a sandbox or
+// container of the same name and attempt, as it is when the agent that asked for
+// it was killed meanwhile. containerd and CRI-O tell it by their words alone.
+func IsNameTaken(err error) bool {
+	return code(err) == codes.Unknown && nameTaken.MatchString(Message(err))
+}
+
+var nameTaken = regexp.MustCompile(`\bname\b.* is reserved\b`)
 
 // code is the gRPC status of err, Unknown if it has none.
 func code(err error) codes.Code { return status.Code(err) }
