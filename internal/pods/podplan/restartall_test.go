@@ -1,0 +1,69 @@
+package podplan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+func TestRestartOfAll(t *testing.T) {
+	told := func(p *v1.Pod) *v1.Pod {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}}
+		return p
+	}
+	never := v1.RestartPolicyNever
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		in   Input
+		want string
+		wake time.Time
+	}{
+		{name: "everything that runs is stopped, with no time left", pod: spec("i +s : !a b", never),
+			in: Input{Have: have(true, exited("a", 1), running("b"), running("s"), exited("i", 0))}, want: "stop b-id, stop s-id"},
+		{name: "then all but the trigger are removed", pod: spec("i +s : !a b", never),
+			in: Input{Have: have(true, exited("a", 1), exited("b", 137), exited("s", 137), exited("i", 0))}, want: "remove b-id, remove s-id, remove i-id"},
+		{name: "the trigger stays until the status has told", pod: spec("!a b", never),
+			in: Input{Have: have(true, exited("a", 1))}, want: "", wake: now.Add(4 * time.Second)},
+		{name: "the trigger is removed last", pod: told(spec("!a b", never)),
+			in: Input{Have: have(true, exited("a", 1))}, want: "remove a-id"},
+		{name: "a trigger in back-off leaves the others alone", pod: spec("!a b", never),
+			in:   Input{Have: have(true, exited("a", 1), running("b")), Backoff: map[string]Backoff{"a": {Delay: 10 * time.Second, Since: now}}},
+			want: "", wake: now.Add(9 * time.Second)},
+		{name: "another exit code is the container's own affair", pod: spec("!a b", v1.RestartPolicyAlways),
+			in: Input{Have: have(true, exited("a", 2), running("b")), Images: images(spec("a b", never), 1)}, want: "start a"},
+		{name: "a pod that is going does not begin anew", pod: spec("!a b", never),
+			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, exited("a", 1), running("b"))}, want: "stop b-id"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := c.in
+			in.Now, in.Pod, in.NetworkReady, in.VolumesReady = now, c.pod, true, true
+			plan := Decide(in)
+			var got []string
+			for _, s := range plan.Steps {
+				if s.Verb == Stop && c.in.Going == nil && !s.Deadline.Equal(now) {
+					t.Errorf("%s has until %v to stop", s.Target, s.Deadline)
+				}
+				got = append(got, string(s.Verb)+" "+s.Target)
+			}
+			if steps := strings.Join(got, ", "); steps != c.want || !plan.Wake.Equal(c.wake) {
+				t.Errorf("steps: %s, wake %v\n want:  %s, wake %v", steps, plan.Wake, c.want, c.wake)
+			}
+		})
+	}
+}
+
+func TestNodeThatDoesNotKnowTheAction(t *testing.T) {
+	p := spec("!a b", v1.RestartPolicyNever)
+	older := WithoutRestartAll(p)
+	if CanRestartAll(older) || !CanRestartAll(p) {
+		t.Error("the rule is still there, or was taken from the pod itself")
+	}
+	if seen := exited("a", 1); Restarts(older, pod.Regular, &older.Spec.Containers[0], seen) {
+		t.Error("the pod's policy is Never, and the container is restarted")
+	}
+}
