@@ -26,7 +26,7 @@
 // others in the order in which they happened.
 //
 // One thing holds in every scenario without being asked for: no pod ever has two
-// running instances of a container.
+// running instances of a container, and no static pod two running copies.
 //
 // Crashes runs a scenario again and again and kills the agent after another
 // runtime call each time.

@@ -262,22 +262,27 @@ func (r *run) static(args []string) error {
 		if err != nil {
 			return err
 		}
-		text, err := yaml.Marshal(p)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(r.path("manifests"), name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
+		if err := r.place(p, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// place writes a manifest and renames it into place.
+func (r *run) place(p *corev1.Pod, name string) error {
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(r.path("manifests"), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 func (r *run) unstatic(args []string) error {
@@ -313,7 +318,7 @@ func (r *run) wait(args []string) error {
 func (r *run) awaitNode(limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		n, err := r.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		for _, c := range n.Status.Conditions {

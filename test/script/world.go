@@ -257,10 +257,11 @@ func (w *world) after(a *agent, method string) {
 	})
 }
 
-// checkInstances looks for two running instances of a container.
+// checkInstances looks for two running instances of a container, and for two
+// running copies of a static pod, which are two pods of one name.
 func (w *world) checkInstances() {
 	type key struct{ uid, container string }
-	running := map[key]string{}
+	running, copies := map[key]string{}, map[string]string{}
 	for _, p := range w.runtime.Pods() {
 		for _, c := range p.Containers {
 			if c.Status.State != cri.ContainerState_CONTAINER_RUNNING {
@@ -273,6 +274,15 @@ func (w *world) checkInstances() {
 				w.mu.Unlock()
 			}
 			running[k] = c.Status.Id
+			if p.Config.Annotations["kubernetes.io/config.source"] == "api" {
+				continue
+			}
+			if uid, there := copies[p.Name]; there && uid != p.UID {
+				w.mu.Lock()
+				w.twice = append(w.twice, "two copies of static pod "+p.Name+" run at once")
+				w.mu.Unlock()
+			}
+			copies[p.Name] = p.UID
 		}
 	}
 }

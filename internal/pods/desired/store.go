@@ -181,6 +181,13 @@ func (s *Store) Ready() bool {
 	}
 }
 
+// Heard reports whether a source has delivered once, or is not used.
+func (s *Store) Heard(source pod.Source) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.waiting[source]
+}
+
 // ReadyC is closed when every source has delivered once.
 func (s *Store) ReadyC() <-chan struct{} { return s.ready }
 

@@ -20,7 +20,10 @@ func (r Ref) String() string { return r.Namespace + "/" + r.Name + " " + string(
 
 // FullName is name_namespace, the form in which two static pods are compared:
 // only one pod of a full name may run at a time.
-func FullName(p *v1.Pod) string { return p.Name + "_" + p.Namespace }
+func FullName(p *v1.Pod) string { return RefOf(p).FullName() }
+
+// FullName is the full name of the pod.
+func (r Ref) FullName() string { return r.Name + "_" + r.Namespace }
 
 // SourceOf tells where the pod came from; a pod without the annotation is taken
 // for one of the API server's.

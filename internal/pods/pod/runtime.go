@@ -25,6 +25,7 @@ type Sandbox struct {
 	HostNetwork    bool
 	RuntimeHandler string
 	CgroupParent   string // empty when the runtime does not tell
+	Source         Source // of its pod, as is written on it
 }
 
 // State is where a container is in its life; it only moves down this list.
@@ -118,6 +119,14 @@ func (r Runtime) Live() bool {
 
 // Empty reports whether the runtime holds nothing of the pod.
 func (r Runtime) Empty() bool { return len(r.Sandboxes) == 0 && len(r.Containers) == 0 }
+
+// Source is where the pod came from when its newest sandbox was made.
+func (r Runtime) Source() Source {
+	if len(r.Sandboxes) == 0 || r.Sandboxes[0].Source == "" {
+		return SourceAPI
+	}
+	return r.Sandboxes[0].Source
+}
 
 // ReadySandbox is the newest sandbox if it is ready.
 func (r Runtime) ReadySandbox() (Sandbox, bool) {

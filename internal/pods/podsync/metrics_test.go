@@ -24,8 +24,9 @@ func (f fakeDesired) Get(uid types.UID) (spec, mirror *v1.Pod, known bool) {
 	p, ok := f[uid]
 	return p.spec, p.mirror, ok
 }
-func (f fakeDesired) UIDs() []types.UID { return slices.Collect(maps.Keys(f)) }
-func (f fakeDesired) Ready() bool       { return true }
+func (f fakeDesired) UIDs() []types.UID     { return slices.Collect(maps.Keys(f)) }
+func (f fakeDesired) Ready() bool           { return true }
+func (f fakeDesired) Heard(pod.Source) bool { return true }
 
 // fakeAllocation counts the pods it was given.
 type fakeAllocation struct {

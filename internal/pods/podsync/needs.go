@@ -25,6 +25,8 @@ type Desired interface {
 	// Ready reports whether every source has delivered once; before that, a pod
 	// that is not known may simply not have been heard of yet.
 	Ready() bool
+	// Heard reports whether this source has delivered once, or is not used.
+	Heard(pod.Source) bool
 }
 
 // Observed is what does run.

@@ -33,6 +33,7 @@ type worker struct {
 	mirror      *v1.Pod // of a static pod; nil while the API server has none
 	known       bool    // a source holds the pod now
 	vanished    bool    // no source held it once; it is not taken up again by this worker
+	namesake    string  // full name of a static pod that only the runtime knows
 	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
 	takenUp     bool    // what was left half done was looked at
 	rejected    bool
@@ -148,7 +149,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.desired = spec
 		w.learn(cfg.Allocation.Consider(spec))
 		w.mirror = mirror
-	case !cfg.Desired.Ready():
+	case !w.unknown():
 		return time.Time{}, false // its source may not have spoken yet
 	}
 	w.known = known
@@ -166,6 +167,9 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	have.UID = w.uid
 	have = w.markRecalled(have)
 	w.adopted = w.adopted || w.spec == nil && !have.Empty()
+	if w.spec == nil && have.Source() != pod.SourceAPI {
+		w.namesake = have.FullName()
+	}
 	switch {
 	case w.spec == nil && have.Empty() && !w.adopted:
 		return time.Time{}, true // a late word of a pod that is gone
@@ -224,12 +228,6 @@ func (w *worker) learn(spec *v1.Pod) {
 		spec = podplan.WithoutRestartAll(spec)
 	}
 	w.spec = spec
-}
-
-// claimTurn keeps a static pod back while another of the same full name is not
-// gone. What runs already has its turn.
-func (w *worker) claimTurn(have pod.Runtime) bool {
-	return !pod.IsStatic(w.spec) || w.s.claim(pod.FullName(w.spec), w.uid) || !have.Empty()
 }
 
 // begin fixes when the pod's life on this node began: what the stored status
@@ -614,13 +612,10 @@ func (w *worker) forget() {
 	cfg.Images.Forget(w.uid)
 	cfg.Status.Forget(w.uid)
 	cfg.Allocation.Forget(w.uid)
-	if w.spec == nil {
-		return
+	w.leaveName()
+	if w.spec != nil {
+		w.log.Info("pod is gone")
 	}
-	if pod.IsStatic(w.spec) {
-		w.s.release(pod.FullName(w.spec), w.uid)
-	}
-	w.log.Info("pod is gone")
 }
 
 func earlier(a, b time.Time) time.Time {

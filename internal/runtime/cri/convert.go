@@ -28,6 +28,7 @@ func PodRef(labels map[string]string) (pod.Ref, bool) {
 // cgroup parent.
 func ToSandbox(s *runtimeapi.PodSandboxStatus) pod.Sandbox {
 	out := pod.Sandbox{
+		Source:         pod.Source(s.GetAnnotations()[pod.AnnotationConfigSource]),
 		ID:             s.GetId(),
 		Attempt:        s.GetMetadata().GetAttempt(),
 		Ready:          s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,

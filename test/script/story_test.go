@@ -1,0 +1,173 @@
+package script
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/test/kit/fakecri"
+)
+
+// tell runs a story that is told in Go because it counts or draws lots. It is in
+// the same world as a scenario, and what always holds is held here too.
+func tell(t *testing.T, configuration string, story func(t *testing.T, r *run)) {
+	dir := nodeDir(t)
+	var log string
+	defer func() {
+		if t.Failed() || *logged {
+			t.Logf("the agent's log ends:\n%s", log[max(0, len(log)-20_000):])
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, configuration, false)
+		defer func() {
+			w.close()
+			for _, b := range w.breaches() {
+				t.Error(b)
+			}
+			log = w.log.String()
+		}()
+		w.start()
+		story(t, &run{world: w, scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}})
+	})
+}
+
+// onePod is a pod with one container that runs.
+func onePod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: image}}},
+	}
+}
+
+// TestBurstOnARuntimeWithoutLimit starts a hundred pods at once on a runtime
+// that makes any number of sandboxes in 130 ms each: none has to wait for long.
+func TestBurstOnARuntimeWithoutLimit(t *testing.T) {
+	tell(t, "", func(t *testing.T, r *run) {
+		const n, sandbox = 100, 130 * time.Millisecond
+		if err := r.awaitNode(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		r.runtime.Inject(fakecri.Fault{Method: "RunPodSandbox", Delay: sandbox})
+		begin := time.Now()
+		var names []string
+		for i := range n {
+			p := onePod(fmt.Sprintf("burst-%03d", i))
+			names = append(names, p.Name)
+			if _, err := r.api.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range names {
+			if err := r.awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		took := time.Since(begin)
+		t.Logf("all ready after %v", took)
+		if took-sandbox > 250*time.Millisecond {
+			t.Errorf("the last of %d pods was ready after %v, a sandbox takes %v", n, took, sandbox)
+		}
+	})
+}
+
+// TestStaticPodEditedAThousandTimes edits the manifest of a static pod again and
+// again, whatever the agent is at, and restarts and kills the agent over it. There
+// are never two live copies (the world sees to that), the last edit is what runs,
+// and it runs soon after the copy before it has ended.
+func TestStaticPodEditedAThousandTimes(t *testing.T) {
+	const edits = 1000
+	tell(t, "", func(t *testing.T, r *run) {
+		edit := func(i int) {
+			p := onePod("app")
+			p.Spec.NodeName = ""
+			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(1 + i%3))
+			p.Spec.Containers[0].Args = []string{fmt.Sprint(i)}
+			if i%2 == 0 { // ends only when it is killed
+				p.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; sleep infinity"}
+			}
+			if err := r.place(p, "app.yaml"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settled := func(i int) {
+			t.Helper()
+			for end := time.Now().Add(time.Minute); r.version("app-"+node) != fmt.Sprint(i); time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("version %q runs, want %d; the runtime holds\n%s", r.version("app-"+node), i, r.showRuntime())
+				}
+			}
+		}
+		var longest time.Duration
+		for i := range edits {
+			edit(i)
+			// Between no time at all and long enough to have come to rest.
+			time.Sleep(time.Duration(i*i%97) * 73 * time.Millisecond)
+			switch {
+			case i%41 == 40:
+				r.stop()
+				r.start()
+			case i%67 == 66:
+				r.kill()
+				time.Sleep(time.Duration(i%5) * time.Second)
+				r.start()
+			case i%10 == 9:
+				settled(i)
+				longest = max(longest, r.lastChange("app-"+node))
+			}
+		}
+		edit(edits)
+		settled(edits)
+		started := 0
+		for _, c := range r.runtime.Calls(0) {
+			if c.Method == "StartContainer" {
+				started++
+			}
+		}
+		t.Logf("%d edits, %d copies started; at most %v from the end of one to the next", edits, started, longest)
+		if longest > 2*time.Second {
+			t.Errorf("the next copy ran %v after the one before it had ended", longest)
+		}
+		if started < edits/5 {
+			t.Errorf("only %d copies of %d were started: the edits came too fast to prove anything", started, edits)
+		}
+	})
+}
+
+// version tells by its argument which version of a static pod runs.
+func (w *world) version(pod string) string {
+	for _, p := range w.runtime.Pods() {
+		for _, c := range p.Containers {
+			if p.Name == namespace+"/"+pod && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
+				return c.Config.Args[0]
+			}
+		}
+	}
+	return ""
+}
+
+// lastChange is the time from the end of the last copy of a static pod that was
+// stopped to the start of the one that runs.
+func (w *world) lastChange(pod string) time.Duration {
+	var stopped, started time.Time
+	for _, c := range w.runtime.Calls(0) {
+		switch {
+		case c.Pod != namespace+"/"+pod || c.End.IsZero() || c.Err != "":
+		case c.Method == "StopContainer":
+			stopped = c.End
+		case c.Method == "StartContainer":
+			started = c.End
+		}
+	}
+	if stopped.IsZero() {
+		return 0
+	}
+	return started.Sub(stopped)
+}
