@@ -115,7 +115,9 @@ func (rt *Runtime) configure() error {
 		RestrictOOM: !mayLowerOOMScore(),
 		Old:         strings.HasPrefix(rt.Parts.Version, "1."),
 	}
-	for _, d := range []string{"cni", "cdi", "s"} {
+	// Users of pods that have users of their own look their root up from the
+	// runtime's directory, which it would make for itself alone.
+	for _, d := range []string{"cni", "cdi", "s", "containerd"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o711); err != nil {
 			return err
 		}

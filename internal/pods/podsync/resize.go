@@ -139,13 +139,19 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 // is in force.
 func (w *worker) update(ctx context.Context, p *v1.Pod, c allocation.Change) error {
 	_, granted, ok := pod.Find(p, c.Container)
-	_, force, known := pod.Find(w.s.cfg.Allocation.InForce(p), c.Container)
+	inForce := w.s.cfg.Allocation.InForce(p)
+	_, force, known := pod.Find(inForce, c.Container)
 	if !ok || !known {
 		return fmt.Errorf("resize container %s: the pod has none of that name", c.Container)
 	}
 	r := allocation.Between(force.Resources, granted.Resources, c.Resource)
-	as := allocation.Resources{Containers: map[string]v1.ResourceRequirements{c.Container: r}}.On(p)
-	if err := w.s.cfg.Containers.UpdateResources(ctx, as, c.Container, c.ID); err != nil {
+	as := allocation.Resources{Containers: map[string]v1.ResourceRequirements{c.Container: r}, Pod: p.Spec.Resources}
+	if whole := inForce.Spec.Resources; whole != nil && p.Spec.Resources != nil && c.Resource == v1.ResourceMemory {
+		// What the container takes from the pod goes one by one, too; CPU comes last.
+		mixed := allocation.Between(*whole, *p.Spec.Resources, c.Resource)
+		as.Pod = &mixed
+	}
+	if err := w.s.cfg.Containers.UpdateResources(ctx, as.On(p), c.Container, c.ID); err != nil {
 		return fmt.Errorf("resize container %s: %w", c.Container, cri.Cause(err))
 	}
 	w.s.cfg.Allocation.Enforced(p, c.Container, r)
