@@ -125,7 +125,7 @@ func prepare(ctx context.Context, b *parts.Builder, r *rig.Rig, s settings) erro
 	binary := s.kubelet
 	switch binary {
 	case "":
-		binary, err = rig.OurKubelet(ctx, r.Dir)
+		binary, err = rig.OurKubelet(ctx, filepath.Join(r.Dir, "bin"))
 	case "upstream":
 		binary, err = b.Path(ctx, "kubelet")
 	default:
