@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -22,6 +23,8 @@ func newLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logg
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if cfg.Kubelet.Logging.Format == "json" {
 		h = slog.NewJSONHandler(w, opts)
+	} else if f, ok := w.(*os.File); ok && toJournal(f, os.Getenv("JOURNAL_STREAM")) {
+		h = newJournalHandler(w, opts)
 	}
 	log := slog.New(h)
 	klog.SetSlogLogger(log)

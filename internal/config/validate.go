@@ -91,6 +91,10 @@ func (c *checker) serving(k *v1beta1.KubeletConfiguration) {
 			c.notes = append(c.notes, fmt.Sprintf("Use of insecure cipher %q detected.", suite))
 		}
 	}
+	const rsa, ecdsa = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+	if list := k.TLSCipherSuites; len(list) > 0 && k.TLSMinVersion != "VersionTLS13" && !slices.Contains(list, rsa) && !slices.Contains(list, ecdsa) && *k.EnableServer {
+		c.bad("tlsCipherSuites", strings.Join(list, ","), "must hold %s or %s, which HTTP/2 requires", rsa, ecdsa)
+	}
 	if k.TLSMinVersion == "VersionTLS13" && len(k.TLSCipherSuites) > 0 {
 		c.notes = append(c.notes, "tlsCipherSuites is ignored: the suites of VersionTLS13 cannot be configured")
 	}

@@ -1,0 +1,468 @@
+package script
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// served is an agent whose server listens on this machine, in real time.
+type served struct {
+	*world
+	url, healthz string
+}
+
+// freePort is a port that nobody listened on a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// listening starts an agent with a server and waits until that answers.
+func listening(t *testing.T, configuration string, edit func(*world)) *served {
+	t.Helper()
+	port, health := freePort(t), freePort(t)
+	w := newWorld(t, nodeDir(t), fmt.Sprintf("enableServer: true\naddress: 127.0.0.1\nport: %d\nhealthzPort: %d\n", port, health)+configuration, false)
+	s := &served{world: w, url: fmt.Sprintf("https://127.0.0.1:%d", port), healthz: fmt.Sprintf("http://127.0.0.1:%d/healthz", health)}
+	if edit != nil {
+		edit(w)
+	}
+	w.start()
+	t.Cleanup(func() {
+		w.close()
+		if t.Failed() {
+			t.Logf("the agent's log:\n%s", w.log.String())
+		}
+	})
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "https://")); err == nil {
+			c.Close()
+			return s
+		}
+		if time.Now().After(end) {
+			t.Fatal("the server does not listen")
+		}
+	}
+}
+
+// ask sends a request and returns the status and the answer. Each has a connection
+// of its own.
+func (s *served) ask(t *testing.T, path, token string, cert *tls.Certificate) (int, string) {
+	t.Helper()
+	conf := &tls.Config{InsecureSkipVerify: true}
+	if cert != nil {
+		conf.Certificates = []tls.Certificate{*cert}
+	}
+	tr := &http.Transport{TLSClientConfig: conf}
+	defer tr.CloseIdleConnections()
+	url := s.url + path
+	if strings.HasPrefix(path, "http") {
+		url = path
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// issuer signs certificates for callers and servers.
+type issuer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: fmt.Sprintf("ca-%d", time.Now().UnixNano())}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &issuer{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func (i *issuer) issue(t *testing.T, name string, groups ...string) (*tls.Certificate, []byte, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: groups},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}, i.cert, key.Public(), i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, keyPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	pair, err := tls.X509KeyPair(cert, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair, cert, keyPEM
+}
+
+// replace puts a file in place as an installer does.
+func replace(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// soon asks until the status is as wanted.
+func (s *served) soon(t *testing.T, what string, want int, ask func() (int, string)) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		code, text := ask()
+		if code == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %d %s, want %d", what, code, text, want)
+		}
+	}
+}
+
+// everybody may do everything, but for one.
+func rights(w *world) {
+	w.server.AddToken("good", authenticationv1.UserInfo{Username: "alice"})
+	w.server.AddToken("poor", authenticationv1.UserInfo{Username: "mallory"})
+	w.server.Authorize(func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.User != "mallory" })
+}
+
+func TestWhoMayComeIn(t *testing.T) {
+	parity.Proves(t, "CFG-29", "CFG-30", "CFG-31", "CFG-32", "CFG-134")
+	ours, theirs := newIssuer(t), newIssuer(t)
+	mine, _, _ := ours.issue(t, "bob")
+	foreign, _, _ := theirs.issue(t, "eve")
+	file := t.TempDir() + "/ca.crt"
+	replace(t, file, ours.pem)
+	type asks struct {
+		name, token string
+		cert        *tls.Certificate
+		want        int
+	}
+	for _, tc := range []struct {
+		name, config string
+		asks         []asks
+	}{
+		{"the defaults", "", []asks{{"nobody", "", nil, 401}, {"a good token", "good", nil, 200}, {"a token without rights", "poor", nil, 403}, {"a bad token", "bad", nil, 401}, {"a certificate", "", mine, 401}}},
+		{"client certificates", "authentication: {x509: {clientCAFile: " + file + "}}\n", []asks{{"a certificate", "", mine, 200}, {"a foreign certificate", "", foreign, 401}, {"a token", "good", nil, 200}}},
+		{"anybody", "authentication: {anonymous: {enabled: true}}\n", []asks{{"nobody", "", nil, 200}, {"a bad token", "bad", nil, 401}}},
+		{"no tokens", "authentication: {webhook: {enabled: false}, x509: {clientCAFile: " + file + "}}\n", []asks{{"a token", "good", nil, 401}, {"a certificate", "", mine, 200}}},
+		{"everything is allowed", "authorization: {mode: AlwaysAllow}\n", []asks{{"a token without rights", "poor", nil, 200}, {"nobody", "", nil, 401}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := listening(t, tc.config, rights)
+			for _, a := range tc.asks {
+				if code, text := s.ask(t, "/metrics", a.token, a.cert); code != a.want {
+					t.Errorf("%s: %d %.200s, want %d", a.name, code, text, a.want)
+				}
+			}
+		})
+	}
+	t.Run("an answer is remembered for cacheTTL", func(t *testing.T) {
+		for ttl, reviews := range map[string]int{"10m": 1, "1ns": 3} {
+			s := listening(t, "authentication: {webhook: {cacheTTL: "+ttl+"}}\n", rights)
+			for range 3 {
+				if code, text := s.ask(t, "/metrics", "good", nil); code != 200 {
+					t.Fatalf("%d %s", code, text)
+				}
+			}
+			if n := len(s.asked("create", "tokenreviews")); n != reviews {
+				t.Errorf("cacheTTL %s: %d reviews of a token that came 3 times, want %d", ttl, n, reviews)
+			}
+		}
+	})
+	t.Run("other authorities in the file count at once", func(t *testing.T) {
+		s := listening(t, "authentication: {x509: {clientCAFile: "+file+"}}\n", rights)
+		if code, _ := s.ask(t, "/metrics", "", foreign); code != 401 {
+			t.Errorf("a foreign certificate: %d", code)
+		}
+		replace(t, file, theirs.pem)
+		s.soon(t, "a certificate of the new authority", 200, func() (int, string) { return s.ask(t, "/metrics", "", foreign) })
+		if code, _ := s.ask(t, "/metrics", "", mine); code != 401 {
+			t.Errorf("a certificate of the old authority: %d", code)
+		}
+		replace(t, file, ours.pem)
+	})
+	t.Run("with the gate off they do not", func(t *testing.T) {
+		s := listening(t, "featureGates: {ReloadKubeletClientCAFile: false}\nauthentication: {x509: {clientCAFile: "+file+"}}\n", rights)
+		replace(t, file, theirs.pem)
+		time.Sleep(1500 * time.Millisecond) // longer than a look at the file is good for
+		if code, _ := s.ask(t, "/metrics", "", foreign); code != 401 {
+			t.Errorf("a foreign certificate: %d", code)
+		}
+	})
+	for _, config := range []string{"", "authentication: {webhook: {enabled: false}}\n", "authorization: {mode: AlwaysAllow}\n"} {
+		w := &world{t: t, dir: t.TempDir(), alone: true, config: "enableServer: true\n" + config}
+		_, err := w.settings()
+		if err == nil {
+			t.Errorf("%q without an API server is accepted", config)
+			continue
+		}
+		if got := strings.Contains(err.Error(), "authentication.webhook.enabled"); got == strings.Contains(config, "authentication") {
+			t.Errorf("%q without an API server: %v", config, err)
+		}
+		if got := strings.Contains(err.Error(), "authorization.mode"); got == strings.Contains(config, "AlwaysAllow") {
+			t.Errorf("%q without an API server: %v", config, err)
+		}
+	}
+}
+
+func TestServingCertificateFiles(t *testing.T) {
+	parity.Proves(t, "CFG-24", "CFG-133")
+	ca, dir := newIssuer(t), t.TempDir()
+	crt, key := dir+"/tls.crt", dir+"/tls.key"
+	shown := func(s *served) string {
+		c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err.Error()
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	put := func(name string) {
+		_, cert, k := ca.issue(t, name)
+		replace(t, crt, cert)
+		replace(t, key, k)
+	}
+	t.Run("none: one is made", func(t *testing.T) {
+		s := listening(t, "", rights)
+		if got := shown(s); !strings.HasPrefix(got, node+"@") {
+			t.Errorf("shows %s", got)
+		}
+		for _, f := range []string{"pki/kubelet.crt", "pki/kubelet.key"} {
+			if _, err := os.Stat(s.path(f)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for gate, follows := range map[string]bool{"": true, "featureGates: {ReloadKubeletServerCertificateFile: false}\n": false} {
+		t.Run("files, "+gate, func(t *testing.T) {
+			put("first")
+			s := listening(t, gate+"tlsCertFile: "+crt+"\ntlsPrivateKeyFile: "+key+"\n", rights)
+			if got := shown(s); got != "first" {
+				t.Errorf("shows %s", got)
+			}
+			put("second")
+			want := map[bool]string{true: "second", false: "first"}[follows]
+			time.Sleep(1500 * time.Millisecond) // longer than a look at the file is good for
+			if got := shown(s); got != want {
+				t.Errorf("after the files were replaced: %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestTLSSettings(t *testing.T) {
+	parity.Proves(t, "CFG-25", "CFG-26")
+	dial := func(s *served, c *tls.Config) (tls.ConnectionState, error) {
+		c.InsecureSkipVerify = true
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), c)
+		if err != nil {
+			return tls.ConnectionState{}, err
+		}
+		defer conn.Close()
+		return conn.ConnectionState(), nil
+	}
+	const suite = tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+	s := listening(t, "tlsMinVersion: VersionTLS12\ntlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_AES_128_CBC_SHA]\ntlsCurvePreferences: [24]\n", rights)
+	if got, err := dial(s, &tls.Config{MaxVersion: tls.VersionTLS12}); err != nil || got.CipherSuite != suite {
+		t.Errorf("suite %x, %v", got.CipherSuite, err)
+	}
+	if _, err := dial(s, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384}}); err == nil {
+		t.Error("a suite that is not in the list is used")
+	}
+	if _, err := dial(s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
+		t.Error("an old version is spoken")
+	}
+	if got, err := dial(s, &tls.Config{}); err != nil || got.CurveID != tls.CurveP384 {
+		t.Errorf("curve %v, %v", got.CurveID, err)
+	}
+	if _, err := dial(s, &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP256}}); err == nil {
+		t.Error("a curve that is not in the list is used")
+	}
+	s = listening(t, "tlsMinVersion: VersionTLS13\ntlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]\n", rights)
+	if _, err := dial(s, &tls.Config{MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("TLS 1.2 is spoken where 1.3 is the least")
+	}
+	if got, err := dial(s, &tls.Config{}); err != nil || got.Version != tls.VersionTLS13 {
+		t.Errorf("version %x, %v", got.Version, err)
+	}
+	without := &world{t: t, dir: t.TempDir(), config: "enableServer: true\ntlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]\n"}
+	if _, err := without.settings(); err == nil || !strings.Contains(err.Error(), "tlsCipherSuites") || !strings.Contains(err.Error(), "which HTTP/2 requires") {
+		t.Errorf("suites without the one that HTTP/2 requires: %v", err)
+	}
+	w := &world{t: t, dir: t.TempDir(), config: "tlsMinVersion: VersionTLS13\ntlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]\n"}
+	cfg, err := w.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(cfg.Warnings, "\n"); !strings.Contains(all, "tlsCipherSuites is ignored") || !strings.Contains(all, `insecure cipher "TLS_RSA_WITH_AES_128_CBC_SHA"`) {
+		t.Errorf("warnings: %s", all)
+	}
+}
+
+func TestHandlersThatCanBeOff(t *testing.T) {
+	parity.Proves(t, "CFG-38", "CFG-40", "CFG-97")
+	debugging := []string{"/run/a/b/c", "/exec/a/b/c", "/attach/a/b/c", "/portForward/a/b", "/containerLogs/a/b/c", "/runningpods/", "/logs/", "/debug/pprof/"}
+	s := listening(t, "", rights)
+	for _, path := range debugging {
+		// Some want another method, or a pod that there is: what matters is that they are there.
+		if code, text := s.ask(t, path, "good", nil); code == 405 && !strings.HasPrefix(path, "/run/") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	if code, text := s.ask(t, s.healthz, "", nil); code != 200 || text != "ok" {
+		t.Errorf("health: %d %s", code, text)
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/flags/v"} {
+		if code, _ := s.ask(t, path, "good", nil); path == "/debug/pprof/" && code != 200 {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	s = listening(t, "enableDebuggingHandlers: false\n", rights)
+	for _, path := range debugging {
+		if code, text := s.ask(t, path, "good", nil); code != 405 {
+			t.Errorf("with debugging handlers off, %s: %d %s", path, code, text)
+		}
+	}
+	if code, _ := s.ask(t, "/metrics", "good", nil); code != 200 {
+		t.Errorf("/metrics: %d", code)
+	}
+	s = listening(t, "enableProfilingHandler: false\nenableDebugFlagsHandler: false\n", rights)
+	for _, path := range []string{"/debug/pprof/", "/debug/flags/v"} {
+		if code, text := s.ask(t, path, "good", nil); code != 405 {
+			t.Errorf("switched off, %s: %d %s", path, code, text)
+		}
+	}
+	s = listening(t, "healthzPort: 0\n", rights)
+	if code, _ := s.ask(t, s.healthz, "", nil); code != 0 {
+		t.Errorf("without a port, health: %d", code)
+	}
+	w := &world{t: t, dir: t.TempDir()}
+	cfg, err := w.settings()
+	if err != nil || cfg.Kubelet.HealthzBindAddress != "127.0.0.1" {
+		t.Errorf("by default health is told on %s, %v", cfg.Kubelet.HealthzBindAddress, err)
+	}
+}
+
+func TestReadOnlyPort(t *testing.T) {
+	parity.Proves(t, "CFG-23")
+	port := freePort(t)
+	s := listening(t, fmt.Sprintf("readOnlyPort: %d\n", port), rights)
+	if code, text := s.ask(t, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), "", nil); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+	w := &world{t: t, dir: t.TempDir(), config: "readOnlyPort: 65536\n"}
+	if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "readOnlyPort: 65536 must be between 0 and 65535") {
+		t.Errorf("%v", err)
+	}
+	w.config = ""
+	if cfg, err := w.settings(); err != nil || cfg.Kubelet.ReadOnlyPort != 0 {
+		t.Errorf("by default: %d, %v", cfg.Kubelet.ReadOnlyPort, err)
+	}
+}
+
+// TestSourcesAreCheckedAsOftenAsConfigured has manifests in a directory and at a
+// URL.
+func TestSourcesAreCheckedAsOftenAsConfigured(t *testing.T) {
+	parity.Proves(t, "CFG-20", "CFG-21")
+	asked := make(chan time.Time, 100)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fmt.Sprint(r.Header["X-One"], r.Header["X-Two"]) != "[a b] [c]" {
+			http.Error(w, "headers", http.StatusForbidden)
+			return
+		}
+		asked <- time.Now()
+		fmt.Fprintf(w, "apiVersion: v1\nkind: Pod\nmetadata: {name: far, namespace: default}\nspec: {containers: [{name: main, image: %s}]}\n", image)
+	})}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	s := listening(t, "fileCheckFrequency: 1s\nhttpCheckFrequency: 1500ms\nstaticPodURL: http://"+l.Addr().String()+"/\nstaticPodURLHeader: {X-One: [a, b], X-Two: [c]}\n", rights)
+	var at []time.Time
+	for len(at) < 4 {
+		select {
+		case now := <-asked:
+			at = append(at, now)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("asked %d times", len(at))
+		}
+	}
+	for i := 2; i < len(at); i++ {
+		if gap := at[i].Sub(at[i-1]); gap < 1400*time.Millisecond || gap > 3*time.Second {
+			t.Errorf("%v between two requests", gap)
+		}
+	}
+	r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"near.yaml": plainPod}}}
+	if err := r.static([]string{"near.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); len(s.runtime.Pods()) < 2; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("pods: %v", s.runtime.Pods())
+		}
+	}
+	w := &world{t: t, dir: t.TempDir()}
+	cfg, err := w.settings()
+	if err != nil || cfg.Kubelet.HTTPCheckFrequency.Duration != 20*time.Second {
+		t.Errorf("by default: %v, %v", cfg.Kubelet.HTTPCheckFrequency, err)
+	}
+}
