@@ -156,7 +156,7 @@ func (a *agent) start(g *group) {
 		g.start("CSI drivers", a.csiDrivers.Run)
 	}
 	g.start("persistent volumes", a.lasting.Run)
-	g.start("plugins", a.plugins.Run)
+	g.start("plugins", a.onceUp(a.plugins.Run))
 	g.start("volumes", a.volumes.Run)
 	if a.pulls != nil {
 		g.start("pull records", a.pulls.Run)
