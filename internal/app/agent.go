@@ -272,7 +272,8 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 	k := &a.cfg.Kubelet
 	var err error
 	if a.runtime, err = a.links.dialRuntime(cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
-		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics), Log: a.log}); err != nil {
+		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics),
+		StreamLists: a.cfg.Gates.Enabled("CRIListStreaming"), Log: a.log}); err != nil {
 		return err
 	}
 	if a.identity, err = a.runtime.Handshake(ctx); err != nil {

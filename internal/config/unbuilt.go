@@ -66,6 +66,7 @@ var builtGates = strings.Fields(`
 	AllAlpha
 	AllBeta
 	AllowDNSOnlyNodeCSR
+	CRIListStreaming
 	ComponentFlagz
 	ComponentStatusz
 	ContainerCheckpoint

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,7 +31,10 @@ type Config struct {
 	RequestTimeout time.Duration
 	// Observe, if not nil, is told of each call when it ends. It must not block.
 	Observe func(method string, took time.Duration, err error)
-	Log     *slog.Logger
+	// StreamLists has lists sent in parts, if the runtime can (gate
+	// CRIListStreaming): they may then be longer than a message.
+	StreamLists bool
+	Log         *slog.Logger
 }
 
 // Client makes calls to one container runtime. It is safe for concurrent use.
@@ -40,6 +44,10 @@ type Client struct {
 	conns   []*grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
 	image   runtimeapi.ImageServiceClient
+	observe func(method string, took time.Duration, err error) // nil: nobody
+
+	streams  bool
+	noStream sync.Map // names of streams that the runtime does not have
 }
 
 // Dial prepares a client. It does not wait for the runtime, which may well
@@ -84,7 +92,7 @@ func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
 	}
 	return &Client{
-		timeout: cfg.RequestTimeout,
+		timeout: cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
 		log:     cfg.Log,
 		runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 		image:   runtimeapi.NewImageServiceClient(image),

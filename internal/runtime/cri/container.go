@@ -34,6 +34,9 @@ func (c *Client) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCont
 
 // ListContainers lists the containers that match; without a filter, all.
 func (c *Client) ListContainers(ctx context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	if list, ok, err := c.streamContainers(ctx, req.GetFilter()); ok {
+		return &runtimeapi.ListContainersResponse{Containers: list}, err
+	}
 	return call(ctx, c.timeout, c.runtime.ListContainers, req, "list containers", "")
 }
 

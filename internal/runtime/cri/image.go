@@ -8,6 +8,9 @@ import (
 
 // ListImages lists the images that match; without a filter, all.
 func (c *Client) ListImages(ctx context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	if list, ok, err := c.streamImages(ctx, req.GetFilter()); ok {
+		return &runtimeapi.ListImagesResponse{Images: list}, err
+	}
 	return call(ctx, c.timeout, c.image.ListImages, req, "list images", "")
 }
 

@@ -31,6 +31,9 @@ func (c *Client) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandbo
 
 // ListPodSandbox lists the sandboxes that match; without a filter, all.
 func (c *Client) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if list, ok, err := c.streamSandboxes(ctx, req.GetFilter()); ok {
+		return &runtimeapi.ListPodSandboxResponse{Items: list}, err
+	}
 	return call(ctx, c.timeout, c.runtime.ListPodSandbox, req, "list sandboxes", "")
 }
 

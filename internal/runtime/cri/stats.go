@@ -13,6 +13,9 @@ func (c *Client) ContainerStats(ctx context.Context, req *runtimeapi.ContainerSt
 
 // ListContainerStats reads the usage of the containers that match.
 func (c *Client) ListContainerStats(ctx context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+	if list, ok, err := c.streamContainerStats(ctx, req.GetFilter()); ok {
+		return &runtimeapi.ListContainerStatsResponse{Stats: list}, err
+	}
 	return call(ctx, c.timeout, c.runtime.ListContainerStats, req, "list usage of containers", "")
 }
 
@@ -23,6 +26,9 @@ func (c *Client) PodSandboxStats(ctx context.Context, req *runtimeapi.PodSandbox
 
 // ListPodSandboxStats reads the usage of the pods that match.
 func (c *Client) ListPodSandboxStats(ctx context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	if list, ok, err := c.streamSandboxStats(ctx, req.GetFilter()); ok {
+		return &runtimeapi.ListPodSandboxStatsResponse{Stats: list}, err
+	}
 	return call(ctx, c.timeout, c.runtime.ListPodSandboxStats, req, "list usage of sandboxes", "")
 }
 
@@ -33,5 +39,8 @@ func (c *Client) ListMetricDescriptors(ctx context.Context, req *runtimeapi.List
 
 // ListPodSandboxMetrics reads the metrics that the runtime itself keeps.
 func (c *Client) ListPodSandboxMetrics(ctx context.Context, req *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
+	if list, ok, err := c.streamSandboxMetrics(ctx); ok {
+		return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: list}, err
+	}
 	return call(ctx, c.timeout, c.runtime.ListPodSandboxMetrics, req, "list metrics of sandboxes", "")
 }
