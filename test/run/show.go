@@ -196,6 +196,7 @@ func (s *show) hints(address string) string {
 	if address != "" {
 		hint("curl "+address, "the same request once more")
 	}
+	hint("bin/kubelet explain --root-dir "+s.kubelet.Root, "why each pod runs, or does not")
 	hint("ls "+s.kubelet.PodLogs, "logs of the containers")
 	hint("ls "+s.rig.Logs, "logs of kubelet and containerd")
 	hint("Ctrl-C", "stops the pods and removes all of it")

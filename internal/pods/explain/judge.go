@@ -21,13 +21,13 @@ func judge(p *Pod) (State, string, time.Time) {
 		return stopping(p)
 	}
 	if w, ok := first(p.Waits, Wait.failed); ok {
-		return Failing, sentence("cannot get past", w, p.At), w.Since
+		return Failing, sentence(w, p.At), w.Since
 	}
 	if w, ok := first(p.Waits, func(Wait) bool { return true }); ok {
 		if p.busyWith() {
-			return Starting, sentence("waiting for", w, p.At), w.Since
+			return Starting, sentence(w, p.At), w.Since
 		}
-		return Waiting, sentence("waiting for", w, p.At), w.Since
+		return Waiting, sentence(w, p.At), w.Since
 	}
 	return living(p)
 }
@@ -44,9 +44,9 @@ func first(ws []Wait, is func(Wait) bool) (Wait, bool) {
 // busyWith reports whether anything is being done that may end the wait.
 func (p *Pod) busyWith() bool { return len(p.Doing) > 0 }
 
-func sentence(verb string, w Wait, at time.Time) string {
+func sentence(w Wait, at time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", verb, w.For)
+	b.WriteString("waiting for " + w.For)
 	if w.Reason != "" {
 		fmt.Fprintf(&b, ": %s", w.Reason)
 	}
@@ -69,9 +69,9 @@ func stopping(p *Pod) (State, string, time.Time) {
 	why := "it is to end: " + p.Going.Why
 	switch {
 	case alive > 0:
-		return Stopping, fmt.Sprintf("%s; %d of its containers still run, with time %s", why, alive, until(p.Going.Deadline, p.At)), p.Going.Since
+		return Stopping, fmt.Sprintf("%s; %d of its containers still run, and their time is over %s", why, alive, until(p.Going.Deadline, p.At)), p.Going.Since
 	case len(p.Waits) > 0:
-		return Stopping, why + "; " + sentence("waiting for", p.Waits[0], p.At), p.Going.Since
+		return Stopping, why + "; " + sentence(p.Waits[0], p.At), p.Going.Since
 	case len(p.Doing) > 0:
 		return Stopping, why + "; " + p.Doing[0].What, p.Doing[0].Since
 	}

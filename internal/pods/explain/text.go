@@ -14,6 +14,9 @@ import (
 // its word: grep ^waits, grep ^container.
 const column = 11
 
+// maxError is how much of an error has a place beside its bar.
+const maxError = 80
+
 // Text is the answer for a terminal that is width columns wide.
 func Text(p *Pod, width int) string {
 	b := &page{}
@@ -252,6 +255,9 @@ func failed(d bar) string {
 		return ""
 	}
 	line, _, _ := strings.Cut(d.err, "\n")
+	if r := []rune(line); len(r) > maxError {
+		line = string(r[:maxError]) + "…" // the whole of the last one stands above
+	}
 	return "  failed: " + line
 }
 

@@ -58,7 +58,7 @@ func (d *decision) run() {
 	}
 	d.images()
 	if !in.VolumesReady {
-		d.plan.waitFor("volumes")
+		d.plan.waitFor(WaitVolumes)
 		d.tend()
 		return
 	}
@@ -162,14 +162,14 @@ func (d *decision) replaceSandbox(why string) {
 		return
 	}
 	if !in.NetworkReady && !in.Pod.Spec.HostNetwork {
-		d.plan.waitFor("the runtime's network")
+		d.plan.waitFor(WaitNetwork)
 		return
 	}
 	attempt := 0
 	if len(in.Have.Sandboxes) > 0 {
 		attempt = int(in.Have.Sandboxes[0].Attempt) + 1
 	}
-	d.plan.waitFor("sandbox")
+	d.plan.waitFor(WaitSandbox)
 	d.act(Step{Verb: RunSandbox, Target: SandboxTarget, Attempt: attempt, Reason: why})
 }
 
@@ -330,7 +330,7 @@ func (d *decision) held(c pod.Container) bool {
 	}
 	d.plan.Held[c.Name] = until
 	d.plan.wakeAt(until)
-	d.plan.waitFor("back-off of " + c.Name)
+	d.plan.waitFor(WaitBackoff + c.Name)
 	return true
 }
 

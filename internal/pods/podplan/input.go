@@ -110,6 +110,14 @@ type Step struct {
 	Reason   string    // what a person would want in a log
 }
 
+// What a plan waits for, where others ask which it is.
+const (
+	WaitVolumes = "volumes"
+	WaitNetwork = "the runtime's network"
+	WaitSandbox = "sandbox"
+	WaitBackoff = "back-off of " // and the container
+)
+
 // Plan is the answer: steps to take now, in order, and when to ask again if
 // nothing else happens first. A zero Wake means that there is nothing to wait for.
 type Plan struct {

@@ -54,20 +54,25 @@ func (w *worker) tell(now time.Time, plan podplan.Plan, have pod.Runtime, next t
 		return
 	}
 	w.tellImages(now)
-	if slices.Contains(plan.Waits, "volumes") && s.volumes == nil {
+	if slices.Contains(plan.Waits, podplan.WaitVolumes) && s.volumes == nil {
 		s.volumes = s.line.Begin(now, timeline.View{Verb: "prepare", Target: "volumes"})
-	} else if !slices.Contains(plan.Waits, "volumes") {
+	} else if !slices.Contains(plan.Waits, podplan.WaitVolumes) {
 		s.volumes.End(now, nil)
 	}
 	w.tellReady(now, have)
 }
 
 func (w *worker) tellImages(now time.Time) {
-	for name, f := range w.images {
+	for _, spec := range pod.Containers(w.spec) {
+		name := spec.Name
+		f, asked := w.images[name]
+		if !asked {
+			continue
+		}
 		step, waiting := w.story.pulls[name]
 		switch done := f.result.Ready || f.result.Reason != ""; {
 		case !done && !waiting:
-			w.story.pulls[name] = w.story.line.Begin(f.asked, timeline.View{Verb: string(podplan.FetchImage), Target: name, Attempt: f.attempt})
+			w.story.pulls[name] = w.story.line.Begin(now, timeline.View{Verb: string(podplan.FetchImage), Target: name, Attempt: f.attempt})
 		case done && waiting:
 			var err error
 			if f.result.Reason != "" {
@@ -176,7 +181,7 @@ func (w *worker) explainShared(p *explain.Pod) {
 		p.Doing = append(p.Doing, explain.Task{What: w.nameTask(string(t.verb), target), Since: t.began})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.story.pulls)) {
-		p.Doing = append(p.Doing, explain.Task{What: "fetch the image of container " + name, Since: w.images[name].asked})
+		p.Doing = append(p.Doing, explain.Task{What: "the fetch of the image of container " + name, Since: w.images[name].asked})
 	}
 	if !w.cgroupGone && p.Going != nil {
 		if done, err := w.s.cfg.Volumes.Released(w.uid); !done && w.story.plan.Stopped {
@@ -194,13 +199,16 @@ func (w *worker) explainShared(p *explain.Pod) {
 	}
 	for _, what := range w.story.plan.Waits {
 		since := w.story.waits[what]
+		if strings.HasPrefix(what, podplan.WaitBackoff) {
+			continue // told with the container that ended
+		}
 		switch what {
-		case "volumes":
+		case podplan.WaitVolumes:
 			_, err := w.s.cfg.Volumes.Ready(w.uid)
 			p.Waits = append(p.Waits, explain.Wait{For: "its volumes", Error: text(err), Since: since})
-		case "the runtime's network":
+		case podplan.WaitNetwork:
 			p.Waits = append(p.Waits, explain.Wait{For: what, Error: text(w.s.cfg.NetworkReady()), Since: since})
-		case "sandbox":
+		case podplan.WaitSandbox:
 			if _, failed := w.retries[podplan.SandboxTarget]; !failed {
 				p.Waits = append(p.Waits, explain.Wait{For: "its sandbox", Since: since})
 			}
@@ -255,15 +263,15 @@ func lastEnd(c explain.Container) string {
 func (w *worker) nameTask(verb, target string) string {
 	switch {
 	case target == podplan.SandboxTarget:
-		return "its sandbox to be made"
+		return "the making of its sandbox"
 	case verb == string(podplan.Start):
-		return "container " + target + " to start"
+		return "the start of container " + target
 	case target == verb: // the end of the pod
 		return verb
 	}
 	if have, ok := w.s.cfg.Observed.Get(w.uid); ok {
 		if c, ok := have.ByID(target); ok {
-			return verb + " container " + c.Name
+			return "the " + verb + " of container " + c.Name
 		}
 	}
 	return verb
