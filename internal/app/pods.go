@@ -157,6 +157,7 @@ func (a *agent) buildContainers() error {
 		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
 		DNS:     container.DNSConfig{ClusterDNS: a.clusterDNS(), ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
 		RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, ContainerLogsDir: a.containerLogsDir(),
+		VolumeGroups: a.volumes.Groups,
 		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,
 		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
 		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,

@@ -69,6 +69,7 @@ type Ready struct {
 	Device   string    // on the host, of a volume that comes as a block device
 	ReadOnly bool      // whatever a container's mount says
 	Relabel  bool      // whether the runtime is to label the files for the pod, where SELinux is on
+	Group    *int64    // that owns the files, as whoever made the volume says
 	Image    string    // the runtime's reference of an image that is the volume
 	RenewAt  time.Time // when the content grows old; zero for never
 }

@@ -59,6 +59,33 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 	return mounts, nil
 }
 
+// Groups are those that own files of the pod's volumes by the word of whoever made
+// them, and that its containers are in for that. They are known when the volumes
+// are ready.
+func (m *Manager) Groups(p *v1.Pod) []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[p.UID]
+	if ps == nil {
+		return nil
+	}
+	var has []int64
+	if sc := p.Spec.SecurityContext; sc != nil {
+		has = sc.SupplementalGroups
+	}
+	var out []int64
+	for _, spec := range needed(p) {
+		v := ps.vols[spec.Name]
+		if v == nil || !v.ready || v.have.Group == nil {
+			continue
+		}
+		if g := *v.have.Group; !slices.Contains(has, g) && !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
 // Devices are the block devices that the container is given of volumes.
 func (m *Manager) Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error) {
 	if len(c.VolumeDevices) == 0 {

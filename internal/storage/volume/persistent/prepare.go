@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -87,6 +88,7 @@ func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Publis
 // to see whether the volume grew.
 func (v *Volumes) ready(out Published, s Spec) volume.Ready {
 	ready := volume.Ready{Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel, RenewAt: out.RenewAt}
+	ready.Group = groupOf(s.PV)
 	if s.Claim != nil {
 		// Spread, so that pods that came together do not ask together.
 		at := time.Now().Add(v.cfg.Recheck + rand.N(v.cfg.Recheck/2+1))
@@ -95,6 +97,22 @@ func (v *Volumes) ready(out Published, s Spec) volume.Ready {
 		}
 	}
 	return ready
+}
+
+// groupAnnotation is how a PersistentVolume names the group that owns its files.
+const groupAnnotation = "pv.beta.kubernetes.io/gid"
+
+// groupOf is the group that owns the volume's files; nil for one that does not
+// say, or says no number.
+func groupOf(pv *v1.PersistentVolume) *int64 {
+	if pv == nil {
+		return nil
+	}
+	gid, err := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64)
+	if err != nil || gid < 0 {
+		return nil
+	}
+	return &gid
 }
 
 // hold notes that the pod is about to use the volume, so that it is in use from

@@ -373,3 +373,21 @@ func TestDeviceOfTheNode(t *testing.T) {
 		t.Errorf("its directory is left: %v", err)
 	}
 }
+
+func TestGroupsOfTheVolume(t *testing.T) {
+	n := newTestNode(t)
+	for name, gid := range map[string]string{"pv1": "1234", "pv2": "no number", "pv3": "4321"} {
+		n.volume(name, t.TempDir(), func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": gid} })
+		p := podWith(name, name, nil)
+		p.Spec.SecurityContext.SupplementalGroups = []int64{4321}
+		if got := n.Groups(p); len(got) > 0 {
+			t.Errorf("groups are %v before the volume is there", got)
+		}
+		n.ready(p)
+		want := map[string][]int64{"pv1": {1234}}[name] // the pod has 4321 anyway
+		if got := n.Groups(p); !slices.Equal(got, want) {
+			t.Errorf("groups of a volume that says %q are %v, want %v", gid, got, want)
+		}
+		n.release(p)
+	}
+}
