@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,9 +203,10 @@ func defaultService(s *corev1.Service) {
 }
 
 // backFromTheDead names a container whose end was final by its pod's restart policy
-// and that is said to have come back; the API server does not take that.
+// and that is said to have come back; the API server does not take that, unless a
+// rule of the pod may have all of its containers restarted.
 func backFromTheDead(was, now *corev1.Pod) string {
-	if was.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+	if was.Spec.RestartPolicy == corev1.RestartPolicyAlways || restartsAll(was) {
 		return ""
 	}
 	after := map[string]corev1.ContainerState{}
@@ -221,6 +223,14 @@ func backFromTheDead(was, now *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+func restartsAll(p *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
 }
 
 // ownPolicy reports whether the container has a restart policy of its own.
