@@ -231,7 +231,8 @@ func (r *reader) pids(dir string) []int {
 	}
 	var out []int
 	for line := range strings.Lines(text) {
-		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+		// 0 is a process that this one cannot see.
+		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && n > 0 {
 			out = append(out, n)
 		}
 	}
