@@ -15,8 +15,9 @@ import (
 )
 
 // expand makes the node see a volume that has grown, and says so in the claim. It
-// reports whether there is nothing left to do.
-func (v *Volumes) expand(ctx context.Context, plugin Plugin, r Request, published bool) (done bool, err error) {
+// reports whether there is nothing left to do. The claim of the request is then the
+// one that was written.
+func (v *Volumes) expand(ctx context.Context, plugin Plugin, r *Request, published bool) (done bool, err error) {
 	size, needed := grown(r.Spec)
 	if !needed {
 		return true, nil
@@ -35,7 +36,7 @@ func (v *Volumes) expand(ctx context.Context, plugin Plugin, r Request, publishe
 			return false, err
 		}
 	}
-	done, err = e.Expand(ctx, r, size, published)
+	done, err = e.Expand(ctx, *r, size, published)
 	switch {
 	case err != nil:
 		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventResizeFailed,

@@ -52,7 +52,7 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	if err := v.stage(ctx, d, r); err != nil {
 		return volume.Ready{}, failure(r, stepStage, err)
 	}
-	grown, err := v.expand(ctx, plugin, r, false)
+	grown, err := v.expand(ctx, plugin, &r, false)
 	if err != nil {
 		return volume.Ready{}, failure(r, stepExpand, err)
 	}
@@ -67,7 +67,7 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		return volume.Ready{}, err
 	}
 	if !grown {
-		if _, err := v.expand(ctx, plugin, r, true); err != nil {
+		if _, err := v.expand(ctx, plugin, &r, true); err != nil {
 			return volume.Ready{}, failure(r, stepExpand, err)
 		}
 	}

@@ -438,3 +438,23 @@ func read(t testing.TB, path string) string {
 	}
 	return string(b)
 }
+
+// request is what the manager asks the kind of claims for.
+func (n *testNode) request(p *v1.Pod) (volume.Kind, volume.Request) {
+	k := n.lasting.Kinds()[0]
+	return k, volume.Request{Place: volume.PlaceOf(n.root, p.UID, k.Plugin(), p.Spec.Volumes[0].Name, false), Pod: p, Volume: &p.Spec.Volumes[0]}
+}
+
+// lastReady is the look at a ready volume that is due now and then.
+func (n *testNode) lastReady(p *v1.Pod) volume.Ready {
+	n.t.Helper()
+	k, r := n.request(p)
+	ready, err := k.Prepare(context.Background(), r)
+	must(n.t, err)
+	return ready
+}
+
+func (n *testNode) measure(p *v1.Pod) (volume.Measured, error) {
+	k, r := n.request(p)
+	return k.(volume.Measurer).Measure(context.Background(), r, volume.Ready{Path: n.mounted(p)[p.Spec.Volumes[0].Name]})
+}

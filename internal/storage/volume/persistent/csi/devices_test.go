@@ -1,0 +1,230 @@
+package csi
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/storage/mount"
+	"keelson/test/kit/csidriver"
+	"keelson/test/kit/parity"
+)
+
+func needLoops(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skip("block volumes need loop devices")
+	}
+}
+
+// A block device comes to the pod by a link, a mapping and a loop device that
+// holds it, and all of it goes again, also after a restart.
+func TestBlockVolume(t *testing.T) {
+	needLoops(t)
+	parity.Proves(t, "VOL-25", "VOL-70")
+	n := newTestNode(t, nil)
+	n.volumeOf("disk", func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
+	n.attachTo("test-disk")
+	must(t, os.MkdirAll(filepath.Dir(n.driver.Data("test-disk")), 0o750))
+	p := podWith("a", "disk")
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-disk", DevicePath: "/dev/xvda"}}
+	for range 2 {
+		n.ready(p)
+		devices, err := n.Devices(p, c)
+		must(t, err)
+		link := filepath.Join(n.root, "pods/uid-a/volumeDevices/kubernetes.io~csi/pv-disk")
+		if len(devices) != 1 || devices[0].HostPath != link || devices[0].ContainerPath != "/dev/xvda" || devices[0].Permissions != "mrw" {
+			t.Errorf("devices: %+v", devices)
+		}
+		base := filepath.Join(n.root, "plugins/kubernetes.io/csi/volumeDevices")
+		published := filepath.Join(base, "publish/pv-disk/uid-a")
+		if to, err := os.Readlink(link); err != nil || to != published {
+			t.Errorf("the link leads to %s, %v", to, err)
+		}
+		var st, mapped unix.Stat_t
+		must(t, unix.Stat(link, &st))
+		global := filepath.Join(base, "pv-disk/dev/uid-a")
+		must(t, unix.Stat(global, &mapped))
+		if st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != mapped.Rdev {
+			t.Errorf("the pod gets %o of %x, mapped is %x", st.Mode, st.Rdev, mapped.Rdev)
+		}
+		if loop, err := mount.LoopOf(global); err != nil || loop == "" {
+			t.Errorf("no loop device holds the device: %v", err)
+		}
+		req := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest)
+		if req.StagingTargetPath != filepath.Join(base, "staging/pv-disk") || req.VolumeCapability.GetBlock() == nil {
+			t.Errorf("staged with %v", req)
+		}
+		if got := read(t, filepath.Join(base, "pv-disk/data/vol_data.json")); !strings.Contains(got, `"volumeHandle":"test-disk"`) {
+			t.Errorf("record: %s", got)
+		}
+		if !n.sees(`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" globalMapPath "`+base+`/pv-disk/dev"`) ||
+			!n.sees(`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" volumeMapPath "`+filepath.Dir(link)+`"`) {
+			t.Errorf("events: %v", n.events.all())
+		}
+		n.restart()
+	}
+	n.release(p)
+	n.idle()
+	var undone []string
+	for _, m := range n.driver.Methods() {
+		if strings.HasPrefix(m, "NodeUn") {
+			undone = append(undone, m)
+		}
+	}
+	if !slices.Equal(undone, []string{"NodeUnpublishVolume", "NodeUnstageVolume"}) {
+		t.Errorf("undone by %v", undone)
+	}
+
+	n.driver.Always("NodePublishVolume", csidriver.Fault{Err: status.Error(codes.Internal, "no disk")})
+	n.Want(p)
+	n.until("an event", func() bool {
+		return n.sees(`Warning FailedMapVolume MapVolume.MapPodDevice failed for volume "pv-disk" : rpc error: code = Internal desc = no disk`)
+	})
+	n.release(p)
+	n.idle()
+}
+
+// A volume that has grown is grown on the node, and its claim says so.
+func TestExpansion(t *testing.T) {
+	parity.Proves(t, "VOL-21")
+	grown := func(n *testNode, pending bool) {
+		n.driverObject(nil)
+		n.volumeOf("data", func(pv *v1.PersistentVolume) {
+			pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("3Gi")}
+			pv.Spec.CSI.NodeExpandSecretRef = &v1.SecretReference{Namespace: "sec", Name: "expand"}
+		})
+		n.api.change(func() {
+			n.api.secrets["sec/expand"] = &v1.Secret{Data: map[string][]byte{"user": []byte("e")}}
+			st := &n.api.claims["data"].Status
+			st.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+			if pending {
+				st.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
+				st.Conditions = []v1.PersistentVolumeClaimCondition{{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			}
+		})
+	}
+	claim := func(n *testNode) v1.PersistentVolumeClaimStatus {
+		c, err := n.api.Claim(t.Context(), "ns", "data")
+		must(t, err)
+		return c.Status
+	}
+	size := func(st v1.PersistentVolumeClaimStatus) string {
+		q := st.Capacity[v1.ResourceStorage]
+		return q.String()
+	}
+	for _, noStage := range []bool{false, true} {
+		n := newTestNode(t, func(c *csidriver.Config) { c.NoStage = noStage })
+		grown(n, true)
+		p := podWith("a", "data")
+		n.ready(p)
+		st := claim(n)
+		if size(st) != "3Gi" || len(st.Conditions) > 0 || len(st.AllocatedResourceStatuses) > 0 {
+			t.Errorf("claim: %+v", st)
+		}
+		if len(n.api.patches) != 2 || !strings.Contains(n.api.patches[0], "NodeResizeInProgress") {
+			t.Errorf("patches: %v", n.api.patches)
+		}
+		req := n.driver.Last("NodeExpandVolume").(*csiv1.NodeExpandVolumeRequest)
+		want, order := filepath.Join(paths{n.root}.device(driverName, "test-data"), "globalmount"), []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume"}
+		if noStage {
+			want, order = n.mounted(p)["v-data"], []string{"NodePublishVolume", "NodeExpandVolume"}
+		}
+		if req.VolumePath != want || req.CapacityRange.RequiredBytes != 3<<30 || req.Secrets["user"] != "e" || !slices.Equal(n.driver.Methods(), order) {
+			t.Errorf("expanded with %v, calls %v", req, n.driver.Methods())
+		}
+		if !n.sees(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-data" n1`) {
+			t.Errorf("events: %v", n.events.all())
+		}
+		n.release(p)
+		n.idle()
+	}
+
+	// What will never work is said and left; the pod gets the volume as it is.
+	n := newTestNode(t, nil)
+	grown(n, true)
+	n.driver.Always("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.OutOfRange, "too big")})
+	p := podWith("a", "data")
+	n.ready(p)
+	st := claim(n)
+	if size(st) != "1Gi" || st.AllocatedResourceStatuses[v1.ResourceStorage] != v1.PersistentVolumeClaimNodeResizeInfeasible ||
+		!slices.ContainsFunc(st.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+			return c.Type == v1.PersistentVolumeClaimNodeResizeError && strings.Contains(c.Message, "too big")
+		}) {
+		t.Errorf("claim: %+v", st)
+	}
+	if !n.sees("Warning VolumeResizeFailed MountVolume.NodeExpandVolume failed for volume \"pv-data\" : ") {
+		t.Errorf("events: %v", n.events.all())
+	}
+	n.release(p)
+	n.idle()
+
+	// A read-only use does not grow anything.
+	n = newTestNode(t, nil)
+	grown(n, false)
+	p = podWith("a", "data")
+	p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	n.ready(p)
+	if n.driver.Count("NodeExpandVolume") > 0 || !n.sees("Warning FileSystemResizeFailed") {
+		t.Errorf("calls %v, events %v", n.driver.Methods(), n.events.all())
+	}
+	if pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest); !pub.Readonly {
+		t.Error("published for writing")
+	}
+	if err := os.WriteFile(filepath.Join(n.mounted(p)["v-data"], "f"), nil, 0o600); err == nil {
+		t.Error("a read-only volume was written")
+	}
+	n.release(p)
+	n.idle()
+}
+
+// A pod that is there sees its volume grow without being restarted.
+func TestExpansionInUse(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	if n.driver.Count("NodeExpandVolume") > 0 {
+		t.Error("a volume of the right size was expanded")
+	}
+	n.api.change(func() {
+		pv := n.api.volumes["pv-data"].DeepCopy()
+		pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("5Gi")
+		n.api.volumes["pv-data"] = pv
+	})
+	ready := n.lastReady(p)
+	if n.driver.Count("NodeExpandVolume") != 1 || ready.RenewAt.IsZero() {
+		t.Errorf("calls %v, looked at again %v", n.driver.Methods(), ready.RenewAt)
+	}
+	n.release(p)
+	n.idle()
+}
+
+// How full a volume is its driver tells.
+func TestMeasure(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	m, err := n.measure(p)
+	must(t, err)
+	if m.Capacity == 0 || m.Inodes == 0 || m.Health == nil || m.Health.Abnormal || n.driver.Count("NodeGetVolumeStats") != 1 {
+		t.Errorf("measured %+v", m)
+	}
+	n.release(p)
+	n.idle()
+}
