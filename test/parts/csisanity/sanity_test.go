@@ -23,7 +23,7 @@ func TestDriver(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := filepath.Join(dir, "csidriver")
 	build := exec.Command("go", "build", "-o", program, "./test/kit/csidriver/cmd/csidriver")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build driver: %v\n%s", err, out)
 	}

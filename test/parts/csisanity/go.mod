@@ -1,4 +1,4 @@
-module keelson.test/csisanity
+module keelson.test/parts/csisanity
 
 go 1.26
 
