@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -26,6 +27,8 @@ type toResize struct {
 	due bool    // the cgroup, or a container, is to be written now
 	// holds: containers start when the pod's cgroup has room for them.
 	holds bool
+	// wanted: it is for a resize, and not only to see what an earlier agent left.
+	wanted bool
 }
 
 // restarts are the containers that take what was granted by a restart.
@@ -63,6 +66,7 @@ func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
 		delete(w.retries, string(resizePod)) // what failed was something else
 		w.mu.Unlock()
 	}
+	r.wanted = r.Open() || sized != nil
 	r.due = open && len(r.Restart) == 0
 	r.holds = open && !a.Failing(w.uid)
 	return r
@@ -86,7 +90,7 @@ func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) 
 		if ctx.Err() != nil {
 			return err
 		}
-		if wrote || err != nil {
+		if wrote || err != nil && r.wanted {
 			w.s.cfg.Allocation.Tried(r.pod, w.s.cfg.Now().Sub(began), err)
 		}
 		if err == nil {
@@ -104,6 +108,11 @@ func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) 
 func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error) {
 	cfg := &w.s.cfg
 	now, next, err := cfg.Cgroups.Size(r.pod)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it, or part of it
+		if err = cfg.Cgroups.EnsurePod(ctx, r.pod); err == nil {
+			now, next, err = cfg.Cgroups.Size(r.pod)
+		}
+	}
 	if err != nil {
 		return false, err
 	}

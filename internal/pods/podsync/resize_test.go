@@ -1,0 +1,143 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/allocation"
+	"keelson/internal/pods/pod"
+)
+
+// fakeCgroups is the cgroup of one pod: what it allows, or nothing.
+type fakeCgroups struct {
+	Cgroups
+	size, asked allocation.Size
+	gone        bool
+	refuses     error
+	said        *[]string
+}
+
+func (f *fakeCgroups) EnsurePod(context.Context, *v1.Pod) error {
+	*f.said = append(*f.said, "make")
+	if f.refuses == nil {
+		f.gone, f.size = false, f.asked
+	}
+	return f.refuses
+}
+
+func (f *fakeCgroups) Size(*v1.Pod) (now, next allocation.Size, err error) {
+	if f.gone {
+		return now, next, fs.ErrNotExist
+	}
+	return f.size, f.asked, nil
+}
+
+func (f *fakeCgroups) Resize(_ *v1.Pod, res v1.ResourceName, limit bool) error {
+	switch {
+	case res == v1.ResourceMemory:
+		f.size.Memory = f.asked.Memory
+	case limit:
+		f.size.Quota = f.asked.Quota
+	default:
+		f.size.Weight = f.asked.Weight
+	}
+	*f.said = append(*f.said, fmt.Sprintf("pod %s limit=%t", res, limit))
+	return nil
+}
+
+func (f *fakeCgroups) MemoryUsage(*v1.Pod) (int64, error) { return 50, nil }
+
+// updatedContainers notes what containers are told.
+type updatedContainers struct {
+	Containers
+	said *[]string
+}
+
+func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _ string) error {
+	_, spec, _ := pod.Find(p, name)
+	whole := "no pod"
+	if p.Spec.Resources != nil {
+		whole = "pod " + p.Spec.Resources.Limits.Memory().String() + " " + p.Spec.Resources.Limits.Cpu().String()
+	}
+	*c.said = append(*c.said, fmt.Sprintf("%s %s %s of %s", name, spec.Resources.Limits.Memory(), spec.Resources.Limits.Cpu(), whole))
+	return nil
+}
+
+func (updatedContainers) MemoryUsage(context.Context, string) (int64, error) { return 10, nil }
+
+// forced is an allocation that knows what is in force, and what attempts came to.
+type forced struct {
+	Allocation
+	force *v1.Pod
+	tried []error
+}
+
+func (f *forced) InForce(*v1.Pod) *v1.Pod { return f.force }
+func (f *forced) Enforced(_ *v1.Pod, name string, r v1.ResourceRequirements) {
+	f.force = allocation.Resources{Containers: map[string]v1.ResourceRequirements{name: r}}.On(f.force)
+}
+func (f *forced) EnforcedPod(*v1.Pod)                            {}
+func (f *forced) Tried(_ *v1.Pod, _ time.Duration, failed error) { f.tried = append(f.tried, failed) }
+
+type refreshed struct{ Observed }
+
+func (refreshed) Refresh(context.Context, types.UID) (pod.Runtime, error) { return pod.Runtime{}, nil }
+
+func holding(cpu, memory string, container *v1.ResourceRequirements) *v1.Pod {
+	limits := v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	if container != nil {
+		p.Spec.Resources = &v1.ResourceRequirements{Limits: limits}
+		p.Spec.Containers[0].Resources = *container
+	} else {
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: limits}
+	}
+	return p
+}
+
+func TestWritesOfAResize(t *testing.T) {
+	small, large := allocation.Size{Weight: 10, Quota: 1000, Memory: 100}, allocation.Size{Weight: 10, Quota: 2000, Memory: 200}
+	both := []allocation.Change{
+		{Container: "main", ID: "c1", Resource: v1.ResourceMemory, Now: 100, Next: 200, Limit: true},
+		{Container: "main", ID: "c1", Resource: v1.ResourceCPU, Now: 1000, Next: 2000, Limit: true},
+	}
+	for _, tc := range []struct {
+		name       string
+		was, wants *v1.Pod
+		cgroup     fakeCgroups
+		changes    []allocation.Change
+		want       []string
+		fails      bool
+	}{
+		{name: "one resource after the other, the pod before the container", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
+			want: []string{"pod memory limit=true", "main 200 1 of no pod", "pod cpu limit=true", "main 200 2 of no pod"}},
+		{name: "also where the limit is the pod's", was: holding("1", "100", &v1.ResourceRequirements{}), wants: holding("2", "200", &v1.ResourceRequirements{}), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
+			want: []string{"pod memory limit=true", "main 0 0 of pod 200 1", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
+		{name: "a cgroup that is as it should be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: small, asked: small}},
+		{name: "one that somebody removed is made", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small}, want: []string{"make"}},
+		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small, refuses: errors.New("no")}, want: []string{"make"}, fails: true},
+		{name: "nothing is written where the pod uses more than it may", was: holding("1", "100", nil), wants: holding("1", "20", nil), cgroup: fakeCgroups{size: small, asked: allocation.Size{Weight: 10, Quota: 1000, Memory: 20}}, fails: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var said []string
+			m := newMeasured(t)
+			a := &forced{force: tc.was}
+			tc.cgroup.said = &said
+			m.cfg.Cgroups, m.cfg.Containers, m.cfg.Allocation, m.cfg.Observed = &tc.cgroup, updatedContainers{said: &said}, a, refreshed{}
+			w := m.worker("u", tc.wants)
+			wrote, err := w.enforce(t.Context(), toResize{pod: tc.wants, Gap: allocation.Gap{Update: tc.changes}})
+			if !slices.Equal(said, tc.want) || (err != nil) != tc.fails || wrote != (len(tc.want) > 1) {
+				t.Errorf("wrote %t %q, %v; want %q", wrote, said, err, tc.want)
+			}
+		})
+	}
+}
