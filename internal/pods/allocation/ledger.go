@@ -246,6 +246,11 @@ func (l *Ledger) othersLocked(uid types.UID) []*v1.Pod {
 	return others
 }
 
+// Refused counts a pod that another part has refused for good.
+func (l *Ledger) Refused(reason string) {
+	l.metrics.rejections.WithLabelValues(countedAs(reason)).Inc()
+}
+
 // Vacate takes an ended pod out of the account.
 func (l *Ledger) Vacate(uid types.UID) {
 	l.mu.Lock()

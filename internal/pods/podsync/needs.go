@@ -88,6 +88,7 @@ type Images interface {
 // when an answer changes.
 type Volumes interface {
 	Want(*v1.Pod)
+	// Ready may fail with a pod.Refusal: the pod cannot run here.
 	Ready(types.UID) (bool, error)
 	Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error)
 	// Devices are the block devices that the container is given of its volumes.
@@ -134,6 +135,8 @@ type Allocation interface {
 	// Admit judges a pod on its arrival; running says that an earlier agent has
 	// admitted it. It may block, for this pod alone.
 	Admit(ctx context.Context, p *v1.Pod, running bool) allocation.Verdict
+	// Refused counts a pod that another part has refused for good.
+	Refused(reason string)
 	// Consider is the pod with what it was granted in place of what it wants.
 	Consider(*v1.Pod) *v1.Pod
 	// Gap is what the running containers lack of what p names, and Progress tells

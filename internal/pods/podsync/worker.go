@@ -2,6 +2,7 @@ package podsync
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -338,12 +339,16 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 		w.admitted = !v.Waits
 		return v.Waits
 	}
-	w.rejected = true
-	w.story.refused = &explain.Refusal{Reason: r.Reason, Message: r.Message}
-	message := "Pod was rejected: " + r.Message
-	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, r.Reason, r.Message)
-	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: r.Reason, Message: message, Rejected: true}, "rejected")
+	w.refuse(now, r.Reason, r.Message)
 	return false
+}
+
+// refuse ends a pod that cannot run here.
+func (w *worker) refuse(now time.Time, reason, message string) {
+	w.rejected = true
+	w.story.refused = &explain.Refusal{Reason: reason, Message: message}
+	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, reason, message)
+	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: " + message, Rejected: true}, "rejected")
 }
 
 // end makes the pod go, or shortens the time it has left. It reports whether
@@ -498,7 +503,12 @@ func (w *worker) networkReady() bool {
 // volumesReady reports whether containers can mount what they want; why not is
 // said by whoever prepares it.
 func (w *worker) volumesReady() bool {
-	ready, _ := w.s.cfg.Volumes.Ready(w.uid)
+	ready, err := w.s.cfg.Volumes.Ready(w.uid)
+	var no *pod.Refusal
+	if errors.As(err, &no) {
+		w.s.cfg.Allocation.Refused(no.Reason)
+		w.refuse(w.s.cfg.Now(), no.Reason, no.Message)
+	}
 	return ready
 }
 
