@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -22,7 +24,7 @@ func newLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logg
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: plainTime}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if cfg.Kubelet.Logging.Format == "json" {
-		h = slog.NewJSONHandler(w, opts)
+		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: jsonKeys, AddSource: true})
 	} else if f, ok := w.(*os.File); ok && toJournal(f, os.Getenv("JOURNAL_STREAM")) {
 		h = newJournalHandler(w, opts)
 	}
@@ -48,4 +50,26 @@ func plainTime(groups []string, a slog.Attr) slog.Attr {
 		return slog.String(a.Key, d.Round(time.Millisecond).String())
 	}
 	return a
+}
+
+// jsonKeys says the same under the keys that readers of Kubernetes' logs know: ts
+// in milliseconds, caller, msg, and v for how much is said. What is a warning or an
+// error has a level beside, and no v.
+func jsonKeys(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return plainTime(groups, a)
+	}
+	switch a.Key {
+	case slog.TimeKey:
+		return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
+	case slog.SourceKey:
+		if src, ok := a.Value.Any().(*slog.Source); ok {
+			return slog.String("caller", filepath.Base(filepath.Dir(src.File))+"/"+filepath.Base(src.File)+":"+strconv.Itoa(src.Line))
+		}
+	case slog.LevelKey:
+		if level, ok := a.Value.Any().(slog.Level); ok && level <= slog.LevelInfo {
+			return slog.Int("v", -int(level))
+		}
+	}
+	return plainTime(groups, a)
 }

@@ -30,7 +30,12 @@ func (a *agent) buildStats(cfg *server.Config) {
 	collector := stats.New(c)
 	provider := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_metrics_provider", Help: "Where usage of pods and containers is read: control groups, or the runtime"}, []string{"provider"})
 	provider.WithLabelValues(collector.Provider()).Set(1)
-	a.metrics.MustRegister(provider)
+	version := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_cgroup_version", Help: "Version of control groups on this machine"})
+	version.Set(1)
+	if groups.V2() {
+		version.Set(2)
+	}
+	a.metrics.MustRegister(provider, version)
 	cfg.Summary = collector.Summary
 	cfg.ResourceMetrics, cfg.ContainerMetrics = collector.Resource(), collector.Containers()
 }
