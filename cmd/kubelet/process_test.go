@@ -334,3 +334,74 @@ func TestConfigurationIsLogged(t *testing.T) {
 		}
 	}
 }
+
+// TestLockFile: two agents with one lock file take turns; one that is told to makes
+// room for the other.
+func TestLockFile(t *testing.T) {
+	parity.Proves(t, "CFG-119")
+	dir := t.TempDir()
+	file, lock := write(t, dir+"/k.yaml", alone), dir+"/lock"
+	first := begin(t, nil, "--config="+file, "--lock-file="+lock)
+	first.until(first.states, "READY=1")
+	second := begin(t, nil, "--config="+file, "--lock-file="+lock, "--exit-on-lock-contention")
+	second.until(second.log, "waiting for the lock file")
+	select {
+	case s := <-second.states:
+		t.Fatalf("said %s while another holds the lock", s)
+	case <-time.After(500 * time.Millisecond):
+	}
+	first.signal(syscall.SIGTERM)
+	second.until(second.states, "READY=1")
+	f, err := os.Open(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	second.until(second.log, "another process wants the lock file: "+lock)
+	if err := second.cmd.Wait(); err == nil {
+		t.Error("it ended as if nothing were")
+	}
+	if code, _, complaints := kubelet(t, "--config="+file, "--exit-on-lock-contention"); code != 1 || !strings.Contains(complaints, "--exit-on-lock-contention: true needs --lock-file") {
+		t.Errorf("without a file: %d %s", code, complaints)
+	}
+}
+
+// TestUnprivileged: the agent says what it lacks and goes on.
+func TestUnprivileged(t *testing.T) {
+	parity.Proves(t, "CFG-139")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become somebody else")
+	}
+	dir, err := os.MkdirTemp("", "unprivileged")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/kubelet", exe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, dir+"/k.yaml", alone)
+	cmd := exec.Command(dir+"/kubelet", "--hostname-override=n1", "--config="+file, "--root-dir="+dir+"/root", "--container-runtime-endpoint=unix://"+dir+"/none.sock")
+	cmd.Env = append(os.Environ(), asKubelet+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if err := cmd.Run(); err == nil || cmd.ProcessState == nil {
+		t.Fatalf("%v", err)
+	}
+	said := out.String()
+	if !strings.Contains(said, "the kubelet needs root") || !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "uid=65534") {
+		t.Errorf("said:\n%s", said)
+	}
+	// It went on to where it needs what it has not.
+	if !strings.Contains(said, "make directory "+dir+"/root: ") {
+		t.Errorf("said:\n%s", said)
+	}
+}

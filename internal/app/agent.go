@@ -97,6 +97,18 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 		return problems
 	}
 	settleProcess(&cfg.Kubelet, "/proc", log)
+	if path := cfg.Flags.LockFile; path != "" {
+		var contended chan error
+		if cfg.Flags.ExitOnLock {
+			contended = make(chan error, 1)
+		}
+		if err := holdLock(ctx, path, contended, log); err != nil {
+			return err
+		}
+		if contended != nil {
+			op.Contended = contended
+		}
+	}
 	return RunOver(ctx, cfg, log, Links{Operator: op})
 }
 
@@ -126,6 +138,9 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 	a.start(g)
 	if a.links.Operator.Hangup != nil {
 		g.start("operator", a.heed)
+	}
+	if a.links.Operator.Contended != nil {
+		g.start("lock file", a.stepAside)
 	}
 	if watchdog > 0 && a.links.Operator.Notify != nil {
 		g.start("watchdog", a.showLife(watchdog))

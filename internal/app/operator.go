@@ -16,10 +16,12 @@ import (
 // Operator is how whoever runs the agent reaches it while it runs. Each field is
 // optional.
 type Operator struct {
-	Level  *slog.LevelVar                   // of the log
-	Hangup <-chan os.Signal                 // asks for the configuration to be read again
-	Load   func() (*config.Config, error)   // reads it
-	Notify func(state string) (bool, error) // tells the service manager; false if there is none
+	Level  *slog.LevelVar                 // of the log
+	Hangup <-chan os.Signal               // asks for the configuration to be read again
+	Load   func() (*config.Config, error) // reads it
+	// Contended gets a message when another process wants the lock file.
+	Contended <-chan error
+	Notify    func(state string) (bool, error) // tells the service manager; false if there is none
 }
 
 // A reload is a group of fields that can change while the agent runs, and how.
@@ -104,6 +106,16 @@ func (a *agent) heed(ctx context.Context) error {
 			a.reread()
 			a.tellManager(stateReady)
 		}
+	}
+}
+
+// stepAside ends the agent when another one wants its place.
+func (a *agent) stepAside(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-a.links.Operator.Contended:
+		return err
 	}
 }
 

@@ -55,9 +55,7 @@ var unbuiltFields = strings.Fields(`
 
 // unbuiltFlags warn when they are given.
 var unbuiltFlags = strings.Fields(`
-	exit-on-lock-contention
 	housekeeping-interval
-	lock-file
 `)
 
 // builtGates are the gates that change something. Any other gate warns when it

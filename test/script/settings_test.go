@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/test/kit/apiproxy"
@@ -109,7 +110,7 @@ func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
 }
 
 func TestTheNodeIsAsConfigured(t *testing.T) {
-	parity.Proves(t, "CFG-66", "CFG-73", "CFG-90", "CFG-101", "CFG-114")
+	parity.Proves(t, "CFG-66", "CFG-73", "CFG-90", "CFG-101")
 	three := func(w *world) {
 		for i := range 3 {
 			w.runtime.AddImage(fakecri.Image{Name: fmt.Sprintf("more:%d", i), Size: uint64(i+2) << 20})
@@ -145,6 +146,21 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 			t.Errorf("taints %v, annotations %v", n.Spec.Taints, n.Annotations)
 		}
 	})
+}
+
+func TestCloudProvidersAreNotBuiltIn(t *testing.T) {
+	parity.Proves(t, "CFG-114")
+	settled(t, "", func(w *world) { w.flags = []string{"--cloud-provider=external"} }, func(t *testing.T, r *run) {
+		if n := r.nodeObject(); len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "node.cloudprovider.kubernetes.io/uninitialized" {
+			t.Errorf("taints %v", n.Spec.Taints)
+		}
+	})
+	for flag, says := range map[string]string{"--cloud-provider=aws": `--cloud-provider: "aws" must be empty or external`, "--cloud-config=x": "unknown flag: --cloud-config"} {
+		w := &world{t: t, dir: t.TempDir(), flags: []string{flag}}
+		if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
 }
 
 func TestNodeIP(t *testing.T) {
@@ -470,6 +486,32 @@ func TestHeartbeatsGiveUpInTime(t *testing.T) {
 		}
 		if gap := list[1].Start.Sub(list[0].Start); gap > 5*time.Second {
 			t.Errorf("the next report %v after one that hangs", gap)
+		}
+	})
+}
+
+// TestASetupThatFailsIsTold: the cluster hears why the agent ended before it began.
+func TestASetupThatFailsIsTold(t *testing.T) {
+	parity.Proves(t, "NODE-11")
+	dir := nodeDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, "", false)
+		defer w.close()
+		if err := os.WriteFile(w.path("kubelet"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		a := w.agent
+		<-a.done
+		w.agent = nil
+		a.link.cut()
+		if a.err == nil || !strings.Contains(a.err.Error(), "make directory "+w.path("kubelet")) {
+			t.Errorf("ended with %v", a.err)
+		}
+		events, err := w.api.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(events.Items) != 1 || events.Items[0].Type != "Warning" || events.Items[0].Reason != "KubeletSetupFailed" || events.Items[0].InvolvedObject.Name != node ||
+			!strings.Contains(events.Items[0].Message, w.path("kubelet")) {
+			t.Errorf("events %+v, %v", events, err)
 		}
 	})
 }

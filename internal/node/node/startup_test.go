@@ -99,3 +99,43 @@ func TestAttachingByTheNodeItself(t *testing.T) {
 		t.Error("the controller is not told of the change")
 	}
 }
+
+func TestCgroupV1IsSaid(t *testing.T) {
+	parity.Proves(t, "NODE-24")
+	for old, want := range map[bool]int{true: 1, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, newServer(), func(c *Config, _ *rig) { c.CgroupV1 = old })
+			defer r.stop()
+			pass(time.Minute)
+			if n := r.events.count("CgroupV1"); n != want {
+				t.Errorf("cgroup v1 %v: said %d times", old, n)
+			}
+		})
+	}
+}
+
+func TestWhatOthersWriteIntoTheStatusStays(t *testing.T) {
+	parity.Proves(t, "NODE-26", "NODE-30", "NODE-37")
+	in := Input{Now: time.Now(), Hostname: "n", External: true, Machine: upstreamMachine(), Capacity: list("cpu", "2"), Allocatable: list("cpu", "1"),
+		VolumesInUse: []v1.UniqueVolumeName{"csi/a"}}
+	st, _ := Project(in)
+	if fmt.Sprint(st.Addresses) != "[{Hostname n}]" {
+		t.Errorf("before the cloud's controller came: %v", st.Addresses)
+	}
+	in.Prev = st
+	in.Prev.Addresses = []v1.NodeAddress{{Type: v1.NodeExternalIP, Address: "192.0.2.1"}, {Type: v1.NodeHostName, Address: "cloud-name"}}
+	in.Prev.VolumesAttached = []v1.AttachedVolume{{Name: "csi/a", DevicePath: "/dev/x"}}
+	in.Prev.Capacity["example.com/dongle"] = list("d", "4")["d"]
+	in.VolumesInUse = []v1.UniqueVolumeName{"csi/a", "csi/b"}
+	st, _ = Project(in)
+	if fmt.Sprint(st.Addresses) != "[{ExternalIP 192.0.2.1} {Hostname cloud-name}]" {
+		t.Errorf("the cloud's addresses became %v", st.Addresses)
+	}
+	if fmt.Sprint(st.VolumesInUse) != "[csi/a csi/b]" || len(st.VolumesAttached) != 1 || st.VolumesAttached[0].Name != "csi/a" {
+		t.Errorf("volumes in use %v, attached %v", st.VolumesInUse, st.VolumesAttached)
+	}
+	capacity, allocatable := st.Capacity["example.com/dongle"], st.Allocatable["example.com/dongle"]
+	if capacity.Value() != 4 || allocatable.Value() != 4 {
+		t.Errorf("extended resource: capacity %s, allocatable %s", capacity.String(), allocatable.String())
+	}
+}

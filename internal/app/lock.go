@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+)
+
+// errContended ends an agent that is to make room for another one.
+var errContended = errors.New("another process wants the lock file")
+
+// holdLock waits until no other agent holds the lock of a file, and keeps it for as
+// long as the process lives. With contended, that channel gets one message when
+// somebody else opens the file.
+func holdLock(ctx context.Context, path string, contended chan<- error, log *slog.Logger) error {
+	// A plain descriptor, which nobody closes before the process ends.
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("open lock file %s: %w", path, err)
+	}
+	locked := make(chan error, 1)
+	go func() { locked <- unix.Flock(fd, unix.LOCK_EX) }()
+	log.Info("waiting for the lock file", "file", path)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-locked:
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+	if contended == nil {
+		return nil
+	}
+	in, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("watch lock file: %w", err)
+	}
+	if _, err := unix.InotifyAddWatch(in, path, unix.IN_OPEN|unix.IN_DELETE_SELF); err != nil {
+		return errors.Join(fmt.Errorf("watch lock file %s: %w", path, err), unix.Close(in))
+	}
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := unix.Read(in, buf)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n > 0 || err != nil {
+				contended <- errors.Join(fmt.Errorf("%w: %s", errContended, path), err)
+				return
+			}
+		}
+	}()
+	return nil
+}
