@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,6 +35,7 @@ type testNode struct {
 	events  *fakeEvents
 	changed chan types.UID
 	stop    func()
+	maySwap bool
 }
 
 type fakeObjects struct {
@@ -89,8 +92,8 @@ func (f *fakeTokens) Token(_ context.Context, p *v1.Pod, audiences []string, sec
 func (f *fakeTokens) Forget(types.UID) {}
 
 type fakeEvents struct {
-	mu  sync.Mutex
-	log []string
+	mu        sync.Mutex
+	log, node []string
 }
 
 func (f *fakeEvents) Pod(p *v1.Pod, _, eventType, reason, message string) {
@@ -99,7 +102,35 @@ func (f *fakeEvents) Pod(p *v1.Pod, _, eventType, reason, message string) {
 	f.log = append(f.log, fmt.Sprintf("%s %s %s %s", p.Name, eventType, reason, message))
 }
 
-func (f *fakeEvents) Node(eventType, reason, message string) {}
+func (f *fakeEvents) Node(eventType, reason, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.node = append(f.node, eventType+" "+reason+" "+message)
+}
+
+func (f *fakeEvents) ofNode() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.node)
+}
+
+// metricOf is the value of a metric without labels.
+func metricOf(t *testing.T, n *testNode, name string) float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(n.Manager)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
 
 func (f *fakeEvents) last() string {
 	f.mu.Lock()
@@ -146,14 +177,14 @@ func allocatable() v1.ResourceList {
 	return v1.ResourceList{v1.ResourceMemory: resource.MustParse("24581696Ki"), v1.ResourceCPU: resource.MustParse("2")}
 }
 
-func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID)) *volume.Manager {
+func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID), maySwap bool) *volume.Manager {
 	guard := mount.NewGuard()
 	return volume.New(volume.Config{
 		RootDir:           root,
 		Kinds:             New(Config{Objects: objects, Tokens: tokens, Allocatable: allocatable, Guard: guard}),
 		Guard:             guard,
 		Events:            events,
-		MaySwap:           mount.MaySwap,
+		MaySwap:           func() (bool, error) { return maySwap, nil },
 		StatsPeriod:       time.Minute,
 		RecursiveReadOnly: func(*v1.Pod) bool { return true },
 		OnChange:          onChange,
@@ -164,7 +195,7 @@ func newManager(root string, objects Objects, tokens Tokens, events pod.Events, 
 // start runs a manager on what is on the disk, as after a restart of the agent.
 func (n *testNode) start() {
 	n.changed = make(chan types.UID, 1000)
-	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid })
+	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid }, n.maySwap)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	m := n.Manager
