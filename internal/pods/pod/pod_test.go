@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"keelson/test/kit/parity"
 )
 
 func res(cpuReq, memReq, cpuLim, memLim string) v1.ResourceRequirements {
@@ -25,6 +27,8 @@ func res(cpuReq, memReq, cpuLim, memLim string) v1.ResourceRequirements {
 }
 
 func TestQOS(t *testing.T) {
+	parity.Proves(t, "LIFE-119")
+	asked := res("1", "1Gi", "", "")
 	full := res("1", "1Gi", "1", "1Gi")
 	for _, tc := range []struct {
 		name string
@@ -39,6 +43,9 @@ func TestQOS(t *testing.T) {
 		{"an init container without limits takes guaranteed away", v1.PodSpec{InitContainers: []v1.Container{{}}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
 		{"requests below limits are burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "2", "1Gi")}}}, v1.PodQOSBurstable},
 		{"pod-level resources replace those of containers", v1.PodSpec{Resources: &full, Containers: []v1.Container{{}}}, v1.PodQOSGuaranteed},
+		{"pod-level requests take guaranteed away", v1.PodSpec{Resources: &asked, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
+		{"one container of many without limits takes guaranteed away", v1.PodSpec{Containers: []v1.Container{{Resources: full}, {}}}, v1.PodQOSBurstable},
+		{"ephemeral containers do not count", v1.PodSpec{Containers: []v1.Container{{Resources: full}}, EphemeralContainers: []v1.EphemeralContainer{{}}}, v1.PodQOSGuaranteed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := QOS(&v1.Pod{Spec: tc.spec}); got != tc.want {
