@@ -24,7 +24,8 @@ type server struct {
 	begin time.Time
 	wrote []write
 	gone  []string
-	fail  error // the next write
+	how   []metav1.DeleteOptions // of each that is gone
+	fail  error                  // the next write
 }
 
 type write struct {
@@ -50,7 +51,7 @@ func (s *server) PatchPodStatus(_ context.Context, namespace, name string, patch
 func (s *server) DeletePod(_ context.Context, namespace, name string, opts metav1.DeleteOptions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = append(s.gone, name)
+	s.gone, s.how = append(s.gone, name), append(s.how, opts)
 	return nil
 }
 

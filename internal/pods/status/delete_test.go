@@ -1,0 +1,65 @@
+package status
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+// The API object is deleted with no grace, and only the one that is meant, once
+// its pod has ended, has let go of everything, and was to be deleted at all.
+func TestWhenTheObjectIsDeleted(t *testing.T) {
+	parity.Proves(t, "LIFE-10")
+	mirrored := func(f *Facts) {
+		f.Pod.Annotations = map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+		f.Mirror = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "mirror",
+			Annotations: map[string]string{pod.AnnotationConfigMirror: "hash"}, DeletionTimestamp: f.Pod.DeletionTimestamp}}
+	}
+	for _, c := range []struct {
+		name string
+		last pod.Container
+		edit func(*Facts)
+		want bool
+	}{
+		{"it has ended and let go of everything", crashed, func(*Facts) {}, true},
+		{"something of it is not released yet", crashed, func(f *Facts) { f.Finished = false }, false},
+		{"a container still runs", running, func(f *Facts) { f.Down, f.Finished = false, false }, false},
+		{"nobody asked for its deletion", crashed, func(f *Facts) { f.Pod.DeletionTimestamp = nil }, false},
+		{"it is a mirror", crashed, mirrored, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			writing(t, func(t *testing.T, s *server, w *Writer) {
+				f := facts(c.last)
+				f.Pod.UID = "mine"
+				f.Pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+				f.Going, f.Down, f.Finished = true, true, true
+				f.Have.Sandboxes[0].Ready = false
+				c.edit(&f)
+				w.Publish(f)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := len(s.gone) > 0; got != c.want {
+					t.Fatalf("deleted: %v, want %v", got, c.want)
+				}
+				if !c.want {
+					return
+				}
+				if len(s.how) != 1 || len(s.wrote) == 0 || !ended(s.wrote[len(s.wrote)-1].status.Phase) {
+					t.Errorf("deleted %d times after the statuses %v, want once, after the last", len(s.how), s.wrote)
+				}
+				o := s.how[0]
+				if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 || o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID != types.UID("mine") {
+					t.Errorf("deleted with %+v, want no grace and the UID", o)
+				}
+			})
+		})
+	}
+}
