@@ -126,6 +126,7 @@ type Runner struct {
 	masked  []string // paths no container sees unless it asks to
 	metrics metrics
 	hooks   *http.Client
+	turns   *turns
 }
 
 // New makes a Runner. It starts nothing.
@@ -134,7 +135,7 @@ func New(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient()}, nil
+	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient(), turns: newTurns()}, nil
 }
 
 // describe names a pod in messages that users read.

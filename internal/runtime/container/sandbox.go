@@ -25,9 +25,12 @@ func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id 
 	if err != nil {
 		return "", err
 	}
-	begin := r.cfg.Now()
-	resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-	r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
+	resp, err := inTurn(ctx, r.turns, runSandbox, rankOf(p, false), func() (*runtimeapi.RunPodSandboxResponse, error) {
+		begin := r.cfg.Now()
+		resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+		r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
+		return resp, err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -36,14 +39,18 @@ func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id 
 
 // StopSandbox ends the sandbox, its network, and what still runs in it.
 func (r *Runner) StopSandbox(ctx context.Context, id string) error {
-	_, err := r.cfg.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	_, err := inTurn(ctx, r.turns, stopSandbox, ending, func() (*runtimeapi.StopPodSandboxResponse, error) {
+		return r.cfg.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	})
 	return ignoreGone(err)
 }
 
 // RemoveSandbox removes the sandbox and the containers in it. It must have been
 // stopped, or its network would not be given back.
 func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
-	_, err := r.cfg.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	_, err := inTurn(ctx, r.turns, removeSandbox, removing, func() (*runtimeapi.RemovePodSandboxResponse, error) {
+		return r.cfg.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	})
 	return ignoreGone(err)
 }
 

@@ -48,10 +48,12 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	if err != nil {
 		return "", r.startFailed(ctx, s, pod.ReasonCreateContainerConfig, err)
 	}
-	created, err := r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId:  s.Sandbox.ID,
-		Config:        config,
-		SandboxConfig: sandbox,
+	created, err := inTurn(ctx, r.turns, createContainer, rankOf(s.Pod, true), func() (*runtimeapi.CreateContainerResponse, error) {
+		return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId:  s.Sandbox.ID,
+			Config:        config,
+			SandboxConfig: sandbox,
+		})
 	})
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
@@ -59,7 +61,10 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	}
 	id = created.GetContainerId()
 	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
-	if _, err := r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+	_, err = inTurn(ctx, r.turns, startContainer, rankOf(s.Pod, true), func() (*runtimeapi.StartContainerResponse, error) {
+		return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+	})
+	if err != nil {
 		return id, r.startFailed(ctx, s, pod.ReasonRunContainer, err)
 	}
 	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")

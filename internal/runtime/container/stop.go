@@ -111,6 +111,8 @@ func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Contain
 	if err := r.removeLogs(ref, c); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
 	}
-	_, err := r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
+	_, err := inTurn(ctx, r.turns, removeContainer, removing, func() (*runtimeapi.RemoveContainerResponse, error) {
+		return r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
+	})
 	return ignoreGone(err)
 }
