@@ -59,8 +59,10 @@ func (p *pace) learn(v verb, took time.Duration, among float64, waiting bool) {
 	}
 	alone := &p.alone[v]
 	switch {
-	case among <= fewest:
+	case among <= fewest && d < *alone:
 		*alone += 0.5 * (d - *alone)
+	case among <= fewest: // or the machine was busy with something else
+		*alone += 0.25 * (d - *alone)
 	case d < *alone:
 		*alone += lesson * (d - *alone)
 	}

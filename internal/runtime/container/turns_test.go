@@ -131,7 +131,7 @@ func TestInTurnPodsAreReadyOneAfterAnother(t *testing.T) {
 func TestTurnsOpenToARuntimeWithoutLimit(t *testing.T) {
 	for name, c := range map[string]struct{ each, last time.Duration }{
 		"quick": {130 * time.Millisecond, 270 * time.Millisecond},
-		"slow":  {2 * time.Second, 17 * time.Second},
+		"slow":  {2 * time.Second, 21 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
