@@ -3,6 +3,7 @@ package script
 import (
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,12 @@ func TestMain(m *testing.M) {
 	// One of the library's handlers keeps errors a millisecond apart by the clock
 	// of the whole process, which is decades ahead of that of a bubble.
 	utilruntime.ErrorHandlers = nil
+	// The resolver makes its channels at its first use. Made in one bubble, they
+	// would be of no use to the others.
+	if _, err := net.LookupHost("localhost"); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot look up localhost:", err)
+		os.Exit(1)
+	}
 	m.Run()
 }
 
