@@ -29,12 +29,11 @@ import (
 // fakeNode is a node and its CSINode at the API server, with its rules about
 // versions.
 type fakeNode struct {
-	mu      sync.Mutex
-	node    *v1.Node
-	csi     *storagev1.CSINode
-	version int
-	fail    error // of everything
-	meddle  func()
+	mu     sync.Mutex
+	node   *v1.Node
+	csi    *storagev1.CSINode
+	fail   error // of everything
+	meddle func()
 }
 
 func (f *fakeNode) Node(context.Context) (*v1.Node, error) {
