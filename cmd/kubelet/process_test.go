@@ -160,6 +160,7 @@ func TestShowConfig(t *testing.T) {
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
+	cri    *fakecri.Runtime
 	log    chan string
 	states chan string
 }
@@ -190,7 +191,7 @@ func begin(t *testing.T, env []string, args ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, log: make(chan string, 1000), states: make(chan string, 1000)}
+	r := &running{t: t, cri: cri, log: make(chan string, 1000), states: make(chan string, 1000)}
 	r.cmd = exec.Command(exe, append([]string{"--hostname-override=n1", "--root-dir=" + dir + "/root", "--cert-dir=" + dir + "/pki",
 		"--container-runtime-endpoint=unix://" + dir + "/cri.sock"}, args...)...)
 	r.cmd.Env = append(append(os.Environ(), asKubelet+"=1", "NOTIFY_SOCKET="+dir+"/notify"), env...)
@@ -403,5 +404,52 @@ func TestUnprivileged(t *testing.T) {
 	// It went on to where it needs what it has not.
 	if !strings.Contains(said, "make directory "+dir+"/root: ") {
 		t.Errorf("said:\n%s", said)
+	}
+}
+
+// TestEndpoints: images may be kept by another service than the one that runs pods.
+func TestEndpoints(t *testing.T) {
+	parity.Proves(t, "CFG-104")
+	dir, err := os.MkdirTemp("", "images") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	images := fakecri.New(fakecri.Options{})
+	if err := images.Listen(dir + "/images.sock"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(images.Disconnect)
+	file := write(t, dir+"/k.yaml", alone+"imageServiceEndpoint: unix://"+dir+"/images.sock\n")
+	// begin names the endpoint of the runtime itself.
+	r := begin(t, nil, "--config="+file)
+	r.until(r.states, "READY=1")
+	asked := func(cri *fakecri.Runtime, method string) bool {
+		for _, c := range cri.Calls(0) {
+			if c.Method == method {
+				return true
+			}
+		}
+		return false
+	}
+	for end := time.Now().Add(20 * time.Second); !asked(images, "ListImages") || !asked(r.cri, "Status"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("asked for images %v, for its status %v", asked(images, "ListImages"), asked(r.cri, "Status"))
+		}
+	}
+	if asked(images, "Status") || asked(r.cri, "ListImages") {
+		t.Error("the two are taken for one another")
+	}
+	r.signal(syscall.SIGTERM)
+	// Without an endpoint of its own the runtime keeps the images.
+	r = begin(t, nil, "--config="+write(t, dir+"/one.yaml", alone))
+	r.until(r.states, "READY=1")
+	for end := time.Now().Add(20 * time.Second); !asked(r.cri, "ListImages"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the runtime is not asked for images")
+		}
+	}
+	if _, out, _ := kubelet(t, "--show-config"); !strings.Contains(out, `containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"`) {
+		t.Errorf("by default:\n%s", out)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"keelson/internal/runtime/image"
 	"keelson/internal/runtime/image/provider"
 	"keelson/internal/runtime/image/record"
+	"keelson/internal/storage/volume"
 	"keelson/test/kit/fakecri"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
@@ -44,6 +45,7 @@ func TestRuntimeCallsAreCounted(t *testing.T) {
 		a.cfg.Flags.RootDir = t.TempDir()
 		defer runNode(t, a)()
 		a.events = silent{}
+		a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Events: a.events, Log: a.log})
 		a.classes = &runtimeClasses{store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 		for _, handler := range []string{"kata", "none"} {
 			if err := a.classes.store.Add(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: handler}, Handler: handler}); err != nil {

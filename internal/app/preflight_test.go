@@ -84,6 +84,13 @@ func TestCgroupDriver(t *testing.T) {
 }
 
 func TestReservedCPUsOverrideAmounts(t *testing.T) {
+	parity.Proves(t, "CFG-84")
+	for _, field := range []string{"systemReservedCgroup", "kubeReservedCgroup"} {
+		_, err := config.Load([]string{"--hostname-override=n1", "--config=" + reservedWith(t, field)})
+		if err == nil || !strings.Contains(err.Error(), "reservedSystemCPUs: \"0\" cannot be combined with "+field) {
+			t.Errorf("with %s: %v", field, err)
+		}
+	}
 	a := &agent{cfg: configured(t, "reservedSystemCPUs: 0-1,4\nkubeReserved: {cpu: 100m, memory: 1Gi}\nsystemReserved: {cpu: '1', memory: 1Gi}")}
 	if err := a.reserve(); err != nil {
 		t.Fatal(err)
@@ -92,6 +99,15 @@ func TestReservedCPUsOverrideAmounts(t *testing.T) {
 	if cpu.String() != "3" || memory.String() != "2Gi" {
 		t.Errorf("kept: %s CPUs, %s memory", cpu.String(), memory.String())
 	}
+}
+
+func reservedWith(t *testing.T, field string) string {
+	t.Helper()
+	file := t.TempDir() + "/k.yaml"
+	if err := os.WriteFile(file, []byte(head+"reservedSystemCPUs: '0'\n"+field+": /x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestProcessStanding(t *testing.T) {

@@ -466,3 +466,43 @@ func TestSourcesAreCheckedAsOftenAsConfigured(t *testing.T) {
 		t.Errorf("by default: %v, %v", cfg.Kubelet.HTTPCheckFrequency, err)
 	}
 }
+
+// TestStartOfANewNodeIsMeasured: how long it took the node to be of use is told, and
+// which node it is.
+func TestStartOfANewNodeIsMeasured(t *testing.T) {
+	parity.Proves(t, "NODE-09")
+	s := listening(t, "", rights)
+	value := func(text, name string) (v float64, there bool) {
+		for line := range strings.SplitSeq(text, "\n") {
+			if n, err := fmt.Sscanf(line, name+" %g", &v); n == 1 && err == nil {
+				return v, true
+			}
+		}
+		return 0, false
+	}
+	var text string
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		_, text = s.ask(t, "/metrics", "good", nil)
+		if v, _ := value(text, "kubelet_node_startup_duration_seconds"); v > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the start is not measured")
+		}
+	}
+	if !strings.Contains(text, `kubelet_node_name{node="`+node+`"} 1`) {
+		t.Error("the node's name is not told")
+	}
+	total, _ := value(text, "kubelet_node_startup_duration_seconds")
+	var sum float64
+	for _, part := range []string{"pre_kubelet", "pre_registration", "registration", "post_registration"} {
+		v, there := value(text, "kubelet_node_startup_"+part+"_duration_seconds")
+		if !there || v <= 0 {
+			t.Errorf("%s: %v, told %v", part, v, there)
+		}
+		sum += v
+	}
+	if diff := total - sum; diff > 0.001 || diff < -0.001 {
+		t.Errorf("the parts are %v s, the whole %v s", sum, total)
+	}
+}
