@@ -21,7 +21,8 @@ var hungCalls = []hungCall{
 	{method: "StartContainer"},
 	// Often an event of the runtime has told all there is to know.
 	{method: "ContainerStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
-	{method: "PodSandboxStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
+	// As FailedSync or FailedPodSandBoxStatus: whoever asks first.
+	{method: "PodSandboxStatus", told: "status: rpc error: code = DeadlineExceeded"},
 	{method: "ExecSync"},
 	{method: "StopContainer", told: `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded`},
 	{method: "StopPodSandbox", told: `failed to "KillPodSandbox" for "<stuck>" with KillPodSandboxError: "rpc error: code = DeadlineExceeded`},

@@ -199,28 +199,32 @@ func TestPluginsComeAndGo(t *testing.T) {
 	}
 	next.serve(t, filepath.Join(sub, "gpu.sock"))
 	r.until("word to the next", func() bool { return len(next.heard()) == 1 })
-	stop()
+	defer stop() // not sooner: it removes whatever socket is there under its name
 	calls := r.h.calls()
 	if got := calls[len(calls)-3:]; !slices.Equal(got, []string{"deregister vendor.example/gpu gpu.sock", "validate vendor.example/gpu gpu.sock [1.0.0]", "register vendor.example/gpu gpu.sock"}) {
 		t.Errorf("a socket made anew: %q", got)
 	}
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(r.w)
+	wantSeries := []string{
+		"socket_path=/early.sock state=actual_state_of_world 1", "socket_path=/early.sock state=desired_state_of_world 1",
+		"socket_path=/vendor/gpu.sock state=actual_state_of_world 1", "socket_path=/vendor/gpu.sock state=desired_state_of_world 1",
+	}
+	r.until("the figures of both", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wantSeries) })
+}
+
+// shownSockets are the figures of plugin_manager_total_plugins.
+func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
+	t.Helper()
 	got, err := reg.Gather()
 	if err != nil || len(got) != 1 || got[0].GetName() != "plugin_manager_total_plugins" {
 		t.Fatalf("metrics: %v, %v", got, err)
 	}
 	var series []string
 	for _, m := range got[0].GetMetric() {
-		series = append(series, fmt.Sprintf("%s=%s %s=%s %v", m.Label[0].GetName(), strings.TrimPrefix(m.Label[0].GetValue(), r.dir), m.Label[1].GetName(), m.Label[1].GetValue(), m.Gauge.GetValue()))
+		series = append(series, fmt.Sprintf("%s=%s %s=%s %v", m.Label[0].GetName(), strings.TrimPrefix(m.Label[0].GetValue(), dir), m.Label[1].GetName(), m.Label[1].GetValue(), m.Gauge.GetValue()))
 	}
-	wantSeries := []string{
-		"socket_path=/early.sock state=actual_state_of_world 1", "socket_path=/early.sock state=desired_state_of_world 1",
-		"socket_path=/vendor/gpu.sock state=actual_state_of_world 1", "socket_path=/vendor/gpu.sock state=desired_state_of_world 1",
-	}
-	if !slices.Equal(series, wantSeries) {
-		t.Errorf("series %q", series)
-	}
+	return series
 }
 
 // What is no socket, what is hidden, and links are left alone.
