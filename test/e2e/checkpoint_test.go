@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"keelson/test/images"
 	"keelson/test/kit/parity"
 	"keelson/test/rig"
@@ -68,6 +70,15 @@ func TestCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(k.Root, "checkpoints")
+	// On a disk of its own: how full that of the machine is shall not matter.
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size=512m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount the disk of checkpoints: %v", err)
+		}
+	})
 	for _, container := range []string{"main", "side"} {
 		code, body := post("default/" + name + "/" + container + "?timeout=60")
 		if code != http.StatusOK {
