@@ -4,21 +4,48 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"log/slog"
+	"fmt"
+	"io"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"keelson/internal/app"
 	"keelson/internal/config"
+	"keelson/test/kit/parity"
 )
+
+// voiceFor is a log that is closed, and the libraries' with it, when the test ends.
+func voiceFor(t *testing.T, out, errs io.Writer, cfg *config.Config) *voice {
+	t.Helper()
+	v, err := newVoice(out, errs, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		v.close()
+		klog.ClearLogger()
+		if err := v.klog.Set("vmodule", ""); err != nil {
+			t.Error(err)
+		}
+	})
+	return v
+}
 
 // Logs in JSON have the keys that collectors of Kubernetes' logs look for.
 func TestJSONLogKeys(t *testing.T) {
+	parity.Proves(t, "CFG-92")
 	cfg := &config.Config{}
 	cfg.Kubelet.Logging.Format = "json"
 	cfg.Kubelet.Logging.Verbosity = 4
 	var out bytes.Buffer
-	log := newLogger(&out, cfg, &slog.LevelVar{})
+	log := voiceFor(t, io.Discard, &out, cfg)
 	log.Info("listening", "took", 1500*time.Microsecond)
 	log.Debug("step")
 	log.Error("cannot stop", "err", errors.New("no"))
@@ -40,5 +67,138 @@ func TestJSONLogKeys(t *testing.T) {
 	if len(lines) != 3 || lines[0]["v"] != 0.0 || lines[0]["msg"] != "listening" || lines[0]["took"] != "2ms" || lines[0]["level"] != nil ||
 		lines[1]["v"] != 4.0 || lines[2]["v"] != nil || lines[2]["level"] != "ERROR" || lines[2]["err"] != "no" {
 		t.Errorf("%s", &out)
+	}
+}
+
+// What is wrong goes to one stream and all the rest to another, whatever the
+// format; what is held back arrives when there is enough of it, when its time has
+// come, and at the end.
+func TestSplitStreams(t *testing.T) {
+	parity.Proves(t, "CFG-92")
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			cfg := &config.Config{}
+			l := &cfg.Kubelet.Logging
+			l.Format = format
+			routing := logsapi.OutputRoutingOptions{SplitStream: true}
+			l.Options.Text.OutputRoutingOptions, l.Options.JSON.OutputRoutingOptions = routing, routing
+			var out, errs bytes.Buffer
+			log := voiceFor(t, &out, &errs, cfg)
+			log.Info("news")
+			log.Warn("odd")
+			log.Error("wrong")
+			klog.ErrorS(nil, "library is wrong")
+			klog.InfoS("library has news")
+			if s := out.String(); !strings.Contains(s, "news") || !strings.Contains(s, "odd") || !strings.Contains(s, "library has news") || strings.Contains(s, "wrong") {
+				t.Errorf("one stream has:\n%s", s)
+			}
+			if s := errs.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, "wrong") || !strings.Contains(s, "library is wrong") {
+				t.Errorf("the other has:\n%s", s)
+			}
+		})
+	}
+}
+
+func TestHeldBackLines(t *testing.T) {
+	parity.Proves(t, "CFG-92")
+	var mu sync.Mutex
+	var out bytes.Buffer
+	seen := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.String()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := holdBack(writerFunc(func(b []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return out.Write(b)
+		}), 10, 5*time.Second)
+		write := func(line string) {
+			t.Helper()
+			if n, err := h.Write([]byte(line)); n != len(line) || err != nil {
+				t.Errorf("%q: %d, %v", line, n, err)
+			}
+		}
+		write("one\n")
+		write("two\n")
+		if got := seen(); got != "" {
+			t.Errorf("written at once: %q", got)
+		}
+		write("three\n") // does not fit any more: lines stay whole
+		if got := seen(); got != "one\ntwo\n" {
+			t.Errorf("when there is enough: %q", got)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := seen(); got != "one\ntwo\nthree\n" {
+			t.Errorf("when the time has come: %q", got)
+		}
+		write("four\n")
+		h.close()
+		if got := seen(); got != "one\ntwo\nthree\nfour\n" {
+			t.Errorf("at the end: %q", got)
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// Some files may say more than the rest, by the name of the file or by a pattern,
+// of which the first that matches counts.
+func TestVModule(t *testing.T) {
+	parity.Proves(t, "CFG-92")
+	for pattern, want := range map[string]string{"": "0", "log_test": "0 2 4", "log_*": "0 2 4", "other": "0", "l?g": "0"} {
+		cfg := &config.Config{}
+		cfg.Kubelet.Logging.Format = "text"
+		if pattern != "" {
+			cfg.Kubelet.Logging.VModule = logsapi.VModuleConfiguration{{FilePattern: pattern, Verbosity: 4}, {FilePattern: "*_test", Verbosity: 0}}
+		}
+		var out bytes.Buffer
+		log := voiceFor(t, io.Discard, &out, cfg).With("part", "x")
+		for _, v := range []uint32{0, 2, 4, 6} {
+			log.Log(t.Context(), app.Level(v), fmt.Sprintf("own %d.", v))
+			klog.V(klog.Level(v)).InfoS(fmt.Sprintf("library %d.", v))
+		}
+		var own, library []string
+		for _, m := range regexp.MustCompile(`(own|library) (\d)\.`).FindAllStringSubmatch(out.String(), -1) {
+			if m[1] == "own" {
+				own = append(own, m[2])
+			} else {
+				library = append(library, m[2])
+			}
+		}
+		if strings.Join(own, " ") != want || strings.Join(library, " ") != want {
+			t.Errorf("%q: own %v, libraries' %v, want %s:\n%s", pattern, own, library, want, &out)
+		}
+	}
+}
+
+// The libraries say as much as the agent, also when that is changed.
+func TestVerbosityHoldsForLibraries(t *testing.T) {
+	cfg := &config.Config{}
+	cfg.Kubelet.Logging.Verbosity = 2
+	var out bytes.Buffer
+	log := voiceFor(t, io.Discard, &out, cfg)
+	speak := func() string {
+		out.Reset()
+		for _, v := range []uint32{0, 2, 4} {
+			log.Log(t.Context(), app.Level(v), fmt.Sprintf("o%d", v))
+			klog.V(klog.Level(v)).InfoS(fmt.Sprintf("l%d", v))
+		}
+		return strings.Join(regexp.MustCompile(`\b[ol]\d`).FindAllString(out.String(), -1), " ")
+	}
+	if got := speak(); got != "o0 l0 o2 l2" {
+		t.Errorf("at two: %s", got)
+	}
+	for v, want := range map[uint32]string{4: "o0 l0 o2 l2 o4 l4", 0: "o0 l0"} {
+		if err := log.setVerbosity(v); err != nil {
+			t.Fatal(err)
+		}
+		if got := speak(); got != want {
+			t.Errorf("at %d: %s", v, got)
+		}
 	}
 }

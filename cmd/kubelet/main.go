@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -38,17 +37,20 @@ func run(args []string) int {
 	defer stop()
 	hangup := make(chan os.Signal, 1) // one waiting signal says all there is to say
 	signal.Notify(hangup, syscall.SIGHUP)
-	level := new(slog.LevelVar)
-	log := newLogger(os.Stderr, cfg, level)
+	log, err := newVoice(os.Stdout, os.Stderr, cfg)
+	if err != nil {
+		return report(err)
+	}
+	defer log.close()
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		log.Error("the kubelet needs root for most of what it does", "uid", uid)
 	}
-	logConfiguration(log, cfg)
-	op := app.Operator{Level: level, Hangup: hangup, Load: func() (*config.Config, error) { return config.Load(args) }, Notify: app.ServiceManager()}
-	if err := app.Run(ctx, cfg, log, op); err != nil {
+	logConfiguration(log.Logger, cfg)
+	op := app.Operator{Verbosity: log.setVerbosity, Hangup: hangup, Load: func() (*config.Config, error) { return config.Load(args) }, Notify: app.ServiceManager()}
+	if err := app.Run(ctx, cfg, log.Logger, op); err != nil {
 		log.Error("kubelet ends", "err", err)
 		return 1
 	}

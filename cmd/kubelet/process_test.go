@@ -261,7 +261,7 @@ func (r *running) signal(s syscall.Signal) {
 func TestServiceManager(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir+"/k.yaml", alone)
-	r := begin(t, []string{"WATCHDOG_USEC=1000000"}, "--config="+file)
+	r := begin(t, []string{"WATCHDOG_USEC=2000000"}, "--config="+file)
 	r.until(r.states, "READY=1")
 	r.until(r.states, "WATCHDOG=1")
 	r.until(r.states, "WATCHDOG=1")

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -21,6 +23,7 @@ import (
 	"keelson/internal/node/node"
 	"keelson/internal/node/plugin"
 	"keelson/internal/node/server"
+	"keelson/internal/node/tracing"
 	"keelson/internal/pods/admission"
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/desired"
@@ -51,6 +54,7 @@ type agent struct {
 	inForce atomic.Pointer[v1beta1.KubeletConfiguration] // cfg's, and what changed since
 	written *writing
 	links   Links
+	spans   *tracing.Spans // nil: nothing is traced
 
 	metrics  *prometheus.Registry
 	machine  machine.Info
@@ -67,27 +71,30 @@ type agent struct {
 	services *services       // nil: standalone
 	classes  *runtimeClasses // nil: standalone
 
-	desired    *desired.Store
-	observed   *observed.Cache
-	objects    *object.Store
-	tokens     *object.Tokens
-	volumes    *volume.Manager
-	lasting    *persistent.Volumes
-	plugins    *plugin.Watcher
-	csiNode    *csi.Shown  // nil: standalone
-	csiDrivers *csiDrivers // nil: standalone
-	images     images
-	imageGC    *gc.Collector
-	pulls      *record.Store   // nil: what is on the node is for all its pods
-	rotator    *rotate.Rotator // nil: logs may grow
-	users      *userns.Allocator
-	runner     *container.Runner
-	prober     *probe.Prober
-	statuses   *status.Writer
-	rules      admission.Rules
-	allocation *allocation.Ledger
-	syncer     *podsync.Syncer
-	server     *server.Server
+	desired      *desired.Store
+	observed     *observed.Cache
+	objects      *object.Store
+	tokens       *object.Tokens
+	volumes      *volume.Manager
+	lasting      *persistent.Volumes
+	plugins      *plugin.Watcher
+	csiNode      *csi.Shown                                          // nil: standalone
+	csiDrivers   *lazyWatch[*storagev1.CSIDriver]                    // nil: standalone
+	bundles      *lazyWatch[*certificatesv1beta1.ClusterTrustBundle] // nil: standalone, or the gate is off
+	certificates *podCertificates                                    // likewise
+	csiRefresh   *csi.Refresher                                      // nil: standalone
+	images       images
+	imageGC      *gc.Collector
+	pulls        *record.Store   // nil: what is on the node is for all its pods
+	rotator      *rotate.Rotator // nil: logs may grow
+	users        *userns.Allocator
+	runner       *container.Runner
+	prober       *probe.Prober
+	statuses     *status.Writer
+	rules        admission.Rules
+	allocation   *allocation.Ledger
+	syncer       *podsync.Syncer
+	server       *server.Server
 }
 
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
@@ -117,6 +124,9 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 	log, written := watchLog(log)
 	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
 	a.inForce.Store(cfg.Kubelet.DeepCopy())
+	if err := a.buildTracing(); err != nil {
+		return err
+	}
 	a.startup = node.NewStartup(a.metrics, bootTime(), time.Now())
 	component(a.metrics, cfg)
 	for _, build := range []func(context.Context) error{
@@ -153,6 +163,9 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 // start starts the parts. What others report to comes first, what acts on pods
 // comes last, so that on the way down nothing is done that nobody would see.
 func (a *agent) start(g *group) {
+	if a.spans != nil {
+		g.start("tracing", a.spans.Run) // everybody adds to it
+	}
 	if a.recorder != nil {
 		g.start("events", a.recorder.Run) // everybody reports to it
 	}
@@ -169,6 +182,13 @@ func (a *agent) start(g *group) {
 	if a.api != nil {
 		g.start("CSI node", a.csiNode.Run)
 		g.start("CSI drivers", a.csiDrivers.Run)
+		g.start("CSI allocatable", a.csiRefresh.Run)
+	}
+	if a.bundles != nil {
+		g.start("trust bundles", a.bundles.Run)
+	}
+	if a.certificates != nil {
+		g.start("pod certificates", a.certificates.answers.Run)
 	}
 	g.start("persistent volumes", a.lasting.Run)
 	g.start("plugins", a.onceUp(a.plugins.Run))
@@ -230,6 +250,9 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		uids = append(uids, left...)
 	}
 	a.syncer.Adopt(uids)
+	if err := a.runner.RemoveDeadLinks(); err != nil {
+		a.log.Warn("cannot remove links to logs that are gone", "err", err)
+	}
 	a.allocation.Prune(a.syncer.Knows)
 	<-ctx.Done()
 	return nil
@@ -286,9 +309,13 @@ func reservations(lists ...map[string]string) (v1.ResourceList, error) {
 func (a *agent) buildRuntime(ctx context.Context) error {
 	k := &a.cfg.Kubelet
 	var err error
-	if a.runtime, err = a.links.dialRuntime(cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
+	cfg := cri.Config{RuntimeEndpoint: k.ContainerRuntimeEndpoint, ImageEndpoint: k.ImageServiceEndpoint,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, Observe: runtimeMetrics(a.metrics),
-		StreamLists: a.cfg.Gates.Enabled("CRIListStreaming"), Log: a.log}); err != nil {
+		StreamLists: a.cfg.Gates.Enabled("CRIListStreaming"), Log: a.log}
+	if a.spans != nil {
+		cfg.Wrap = a.spans.Calls
+	}
+	if a.runtime, err = a.links.dialRuntime(cfg); err != nil {
 		return err
 	}
 	if a.identity, err = a.runtime.Handshake(ctx); err != nil {
@@ -308,7 +335,7 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 		return err
 	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
-	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Pod: cgroup.PodOptions{
+	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
 		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes()}})
 	return err
 }
@@ -330,11 +357,14 @@ func (a *agent) buildAPI(ctx context.Context) error {
 	}
 	k := &a.cfg.Kubelet
 	var err error
-	a.api, err = a.dialAPI(ctx, apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
+	cfg := apiclient.Config{Kubeconfig: a.cfg.Flags.Kubeconfig, QPS: unlimited(*k.KubeAPIQPS), Burst: int(k.KubeAPIBurst),
 		EventQPS: unlimited(*k.EventRecordQPS), EventBurst: int(k.EventBurst), ContentType: k.ContentType, Version: a.cfg.Version,
 		// A heartbeat that takes longer than that makes room for the next.
-		Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, time.Duration(k.NodeLeaseDurationSeconds)*time.Second)})
-	if err != nil {
+		Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, time.Duration(k.NodeLeaseDurationSeconds)*time.Second)}
+	if a.spans != nil {
+		cfg.Wrap = a.spans.Transport
+	}
+	if a.api, err = a.dialAPI(ctx, cfg); err != nil {
 		return err
 	}
 	a.recorder = apiclient.NewEvents(apiclient.EventsConfig{Client: a.api, Node: a.cfg.NodeName, Log: a.log})

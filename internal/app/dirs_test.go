@@ -18,7 +18,7 @@ import (
 )
 
 func TestRootDirectory(t *testing.T) {
-	parity.Proves(t, "RT-54")
+	parity.Proves(t, "RT-54", "PLUG-11")
 	t.Run("modes and labels", testRootModes)
 	t.Run("mounts below it are shared", testRootShared)
 }

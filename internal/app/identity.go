@@ -152,7 +152,7 @@ func (a *agent) issuedServing() (*identity.Rotator, error) {
 			return identity.ServingTemplate(a.cfg.NodeName, addresses, namesAlone)
 		},
 		Requests:  func(*tls.Certificate) identity.Requests { return a.api.CertificateSigningRequests },
-		OnRotated: func(lived time.Duration) { shown.Lived.Observe(lived.Seconds()) },
+		OnRotated: func(lived time.Duration) { shown.Lived.Observe(lived.Seconds()) }, OnFailure: shown.ServerFailed.Inc,
 	})
 	if err != nil {
 		return nil, err

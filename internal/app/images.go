@@ -41,7 +41,7 @@ func (a *agent) buildImages() error {
 	var onPass func([]*runtimeapi.Image, time.Time)
 	if a.cfg.Gates.Enabled("KubeletEnsureSecretPulledImages") {
 		var err error
-		a.pulls, err = record.New(record.Config{Root: a.cfg.Flags.RootDir, Images: a.listImages, Registry: a.metrics, Log: a.log, Now: time.Now,
+		a.pulls, err = record.New(record.Config{Root: a.cfg.Flags.RootDir, Images: a.listImages, Registry: a.metrics, Unusable: a.unusable, Log: a.log, Now: time.Now,
 			Policy: record.Policy{Verify: k.ImagePullCredentialsVerificationPolicy, Allowed: k.PreloadedImagesVerificationAllowlist}})
 		if err != nil {
 			return err
@@ -58,7 +58,7 @@ func (a *agent) buildImages() error {
 	}
 	a.imageGC, err = gc.New(gc.Config{Runtime: a.runtime, Filesystem: machine.ReadFilesystem, InUse: a.imagesInUse, After: a.observed.Synced(), OnPass: onPass,
 		High: int(*k.ImageGCHighThresholdPercent), Low: int(*k.ImageGCLowThresholdPercent), MinAge: k.ImageMinimumGCAge.Duration,
-		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Log: a.log, Now: time.Now})
+		MaxAge: k.ImageMaximumGCAge.Duration, Events: a.events, Registry: a.metrics, Tracer: a.tracer(), Log: a.log, Now: time.Now})
 	return err
 }
 

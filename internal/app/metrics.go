@@ -1,9 +1,12 @@
 package app
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"keelson/internal/runtime/cri"
 )
@@ -13,6 +16,16 @@ func nodeName(name string) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_node_name", Help: "The name of this node, as a label", ConstLabels: prometheus.Labels{"node": name}})
 	g.Set(1)
 	return g
+}
+
+// sinceStart shows of the process when it was started, and no more.
+type sinceStart struct{ prometheus.Gatherer }
+
+func (s sinceStart) Gather() ([]*dto.MetricFamily, error) {
+	all, err := s.Gatherer.Gather()
+	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
+		return strings.HasPrefix(f.GetName(), "process_") && f.GetName() != "process_start_time_seconds"
+	}), err
 }
 
 // losingSupport is the release of the agent that will refuse runtimes which do
@@ -47,4 +60,12 @@ func runtimeMetrics(r prometheus.Registerer) func(method string, took time.Durat
 			failed.WithLabelValues(op).Inc()
 		}
 	}
+}
+
+// cgroupMetrics measures changes to the pods' control groups.
+func cgroupMetrics(r prometheus.Registerer) func(operation string, took time.Duration) {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_cgroup_manager_duration_seconds",
+		Help: "Seconds that operations on control groups of pods took, by operation", Buckets: prometheus.DefBuckets}, []string{"operation_type"})
+	r.MustRegister(h)
+	return func(operation string, took time.Duration) { h.WithLabelValues(operation).Observe(took.Seconds()) }
 }

@@ -2,9 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -16,9 +20,9 @@ import (
 // Operator is how whoever runs the agent reaches it while it runs. Each field is
 // optional.
 type Operator struct {
-	Level  *slog.LevelVar                 // of the log
-	Hangup <-chan os.Signal               // asks for the configuration to be read again
-	Load   func() (*config.Config, error) // reads it
+	Verbosity func(uint32) error             // changes how much is logged
+	Hangup    <-chan os.Signal               // asks for the configuration to be read again
+	Load      func() (*config.Config, error) // reads it
 	// Contended gets a message when another process wants the lock file.
 	Contended <-chan error
 	Notify    func(state string) (bool, error) // tells the service manager; false if there is none
@@ -39,8 +43,11 @@ var reloads = []reload{
 		[]string{"logging.verbosity"},
 		func(into, from *v1beta1.KubeletConfiguration) { into.Logging.Verbosity = from.Logging.Verbosity },
 		func(a *agent, k *v1beta1.KubeletConfiguration) {
-			if a.links.Operator.Level != nil {
-				a.links.Operator.Level.Set(Level(uint32(k.Logging.Verbosity)))
+			if a.links.Operator.Verbosity == nil {
+				return
+			}
+			if err := a.links.Operator.Verbosity(uint32(k.Logging.Verbosity)); err != nil {
+				a.log.Error("cannot change how much is logged", "err", err)
 			}
 		},
 	},
@@ -142,4 +149,21 @@ func (a *agent) reread() {
 	for _, c := range waiting {
 		a.log.Warn("setting needs a restart of the kubelet to take effect; pods run on meanwhile", "field", c.Field, "value", c.New, "inForce", c.Old, "origin", next.Origins.Of(c.Field))
 	}
+}
+
+// setVerbosity changes how much is logged, for whoever asks the server to; the
+// answer is in the words that scripts know.
+func (a *agent) setVerbosity(text string) (string, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+	if err == nil && n < 0 {
+		err = errors.New("must not be negative")
+	}
+	if err == nil {
+		err = a.links.Operator.Verbosity(uint32(n))
+	}
+	if err != nil {
+		return "", fmt.Errorf("failed to set klog.logging.verbosity to %q: %w", text, err)
+	}
+	a.log.Info("verbosity was changed", "verbosity", n)
+	return fmt.Sprintf("successfully set klog.logging.verbosity to %d", n), nil
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"keelson/internal/node/apiclient"
 	"keelson/internal/node/plugin"
@@ -21,17 +19,24 @@ import (
 	"keelson/internal/storage/volume/persistent/csi"
 	"keelson/internal/storage/volume/persistent/local"
 	"keelson/internal/storage/volume/persistent/nfs"
+	"keelson/internal/storage/volume/persistent/san"
 )
 
 // buildPersistent builds what brings volumes to the node that outlive pods. A new
 // plugin is an entry of the list.
 func (a *agent) buildPersistent(guard *mount.Guard) {
 	k := &a.cfg.Kubelet
+	disks := san.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Sharing: volume.Sharing{Guard: guard, Events: a.events}}
+	if a.api != nil {
+		disks.Secret = a.api.Secrets.Get
+	}
 	cfg := persistent.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, Log: a.log,
 		Plugins: []persistent.Plugin{
 			a.buildCSI(guard),
 			local.New(local.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events}),
 			nfs.New(nfs.Config{Guard: guard}),
+			san.NewISCSI(disks),
+			san.NewFC(disks),
 		},
 		Node:    func() v1.NodeStatus { return a.node.Node().Status },
 		Attach:  *k.EnableControllerAttachDetach,
@@ -48,7 +53,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 // buildCSI builds the way to CSI drivers, and what finds plugins of all types.
 func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 	cfg := csi.Config{RootDir: a.cfg.Flags.RootDir, Node: a.cfg.NodeName, Tokens: a.tokens, Guard: guard,
-		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Log: a.log,
+		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Health: a.cfg.Gates.Enabled("CSIVolumeHealth"), Log: a.log,
 		Sharing: volume.Sharing{Guard: guard, Events: a.events},
 	}
 	observe := csiMetrics(a.metrics)
@@ -56,9 +61,13 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 		cfg.Drivers = csi.NewDrivers(nil, observe, a.log)
 	} else {
 		a.csiNode = csi.NewShown(nodeShown{a.api, a.cfg.NodeName}, a.cfg.NodeName, a.node.Registered(), func() { a.node.Poke() }, a.log)
-		a.csiDrivers = newCSIDrivers(a.api)
+		a.csiDrivers = newLazyWatch(a.api.CSIDrivers.ListWatch("", fields.Everything()), &storagev1.CSIDriver{},
+			func(*storagev1.CSIDriver, bool) { a.csiRefresh.Changed() })
 		cfg.Drivers = csi.NewDrivers(a.csiNode, observe, a.log)
 		cfg.API = csiObjects{a.api, a.csiDrivers}
+		a.csiRefresh = csi.NewRefresher(csi.RefresherConfig{Drivers: cfg.Drivers, Object: a.csiDrivers.get, Log: a.log})
+		cfg.Drivers.OnChange(a.csiRefresh.Changed)
+		cfg.Exhausted = a.csiRefresh.Exhausted
 	}
 	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
 		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers}})
@@ -106,7 +115,7 @@ func (c claims) PatchClaimStatus(ctx context.Context, namespace, name string, pa
 // csiObjects are what volumes of CSI drivers depend on.
 type csiObjects struct {
 	api     *apiclient.Client
-	drivers *csiDrivers
+	drivers *lazyWatch[*storagev1.CSIDriver]
 }
 
 func (o csiObjects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
@@ -119,59 +128,6 @@ func (o csiObjects) VolumeAttachment(ctx context.Context, name string) (*storage
 
 func (o csiObjects) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
 	return o.api.Secrets.Get(ctx, namespace, name)
-}
-
-// csiDrivers is the node's picture of all CSIDriver objects. It is watched from
-// the first question on: a node without such volumes has no watch for it.
-type csiDrivers struct {
-	store  cache.Store
-	watch  *cache.Reflector
-	asked  chan struct{} // closed by the first question
-	once   sync.Once
-	synced chan struct{} // closed when the objects were listed
-}
-
-func newCSIDrivers(api *apiclient.Client) *csiDrivers {
-	d := &csiDrivers{asked: make(chan struct{}), synced: make(chan struct{})}
-	d.store = &tellingStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), listed: sync.OnceFunc(func() { close(d.synced) })}
-	d.watch = cache.NewReflector(api.CSIDrivers.ListWatch("", fields.Everything()), &storagev1.CSIDriver{}, d.store, 0)
-	return d
-}
-
-// Run watches until ctx ends, once somebody has asked.
-func (d *csiDrivers) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-d.asked:
-	}
-	d.watch.RunWithContext(ctx)
-	return nil
-}
-
-func (d *csiDrivers) get(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
-	d.once.Do(func() { close(d.asked) })
-	select {
-	case <-d.synced:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	obj, ok, err := d.store.GetByKey(name)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return obj.(*storagev1.CSIDriver), nil
-}
-
-// tellingStore tells when it was first filled.
-type tellingStore struct {
-	cache.Store
-	listed func()
-}
-
-func (s *tellingStore) Replace(objs []any, version string) error {
-	defer s.listed()
-	return s.Store.Replace(objs, version)
 }
 
 // nodeShown is this node and its CSINode at the API server.

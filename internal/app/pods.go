@@ -68,8 +68,9 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),
+		KeepEnded:    int(a.cfg.Flags.EndedInstances),
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
-		OnNameFree:   a.desired.PokeMirrors, Log: a.log, Now: time.Now,
+		OnNameFree:   a.desired.PokeMirrors, Tracer: a.tracer(), Log: a.log, Now: time.Now,
 	})
 	a.metrics.MustRegister(a.syncer, a.statuses)
 	return nil
@@ -127,10 +128,12 @@ func (a *agent) buildStorage() {
 	a.objects = object.New(objects)
 	a.tokens = object.NewTokens(tokens)
 	a.buildPersistent(guard)
+	local := builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
+		Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }}
+	a.buildTrust(&local)
 	a.volumes = volume.New(volume.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events, OnChange: a.wake, Log: a.log, MaySwap: mount.MaySwap,
-		StatsPeriod: a.cfg.Kubelet.VolumeStatsAggPeriod.Duration,
-		Kinds: append(a.lasting.Kinds(), builtin.New(builtin.Config{Objects: a.objects, Tokens: a.tokens, Allocatable: a.node.Allocatable, Guard: guard,
-			Image: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (string, error) { return a.images.Volume(ctx, p, v) }})...),
+		StatsPeriod:       a.cfg.Kubelet.VolumeStatsAggPeriod.Duration,
+		Kinds:             append(a.lasting.Kinds(), builtin.New(local)...),
 		RecursiveReadOnly: a.recursiveReadOnly})
 	a.metrics.MustRegister(a.volumes)
 }

@@ -30,7 +30,7 @@ func configured(t *testing.T, text string, flags ...string) *config.Config {
 }
 
 func TestTheMachineMustSuit(t *testing.T) {
-	parity.Proves(t, "CFG-79", "CFG-105")
+	parity.Proves(t, "CFG-54", "CFG-79", "CFG-80", "CFG-105")
 	swapping, old := Host{Swap: []string{"/dev/sda2"}}, Host{CgroupV1: true}
 	for _, tc := range []struct {
 		name, text string

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/internal/resources/cgroup"
 )
 
 // settleProcess gives the process the standing that the configuration asks for.
@@ -20,6 +23,28 @@ func settleProcess(k *v1beta1.KubeletConfiguration, proc string, log *slog.Logge
 	if err := openFiles(uint64(k.MaxOpenFiles)); err != nil {
 		log.Warn("cannot set how many files the agent may open", "maxOpenFiles", k.MaxOpenFiles, "err", err)
 	}
+	if err := settleCgroups(k); err != nil {
+		log.Warn("cannot give the node's own processes their cgroups", "err", err)
+	}
+}
+
+// settleCgroups has the agent, and what the machine runs beside pods, in the cgroups
+// that the configuration names.
+func settleCgroups(k *v1beta1.KubeletConfiguration) error {
+	if k.KubeletCgroups == "" && k.SystemCgroups == "" {
+		return nil
+	}
+	groups, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	if k.KubeletCgroups != "" {
+		err = groups.Join(k.KubeletCgroups, os.Getpid())
+	}
+	if k.SystemCgroups != "" {
+		err = errors.Join(err, groups.Gather(k.SystemCgroups))
+	}
+	return err
 }
 
 // openFiles sets how many files the process may open. To raise what it may at most

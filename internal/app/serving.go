@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -38,10 +39,19 @@ func (a *agent) buildServer(context.Context) error {
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
 		Checks: a.checks(), KubeletConfig: func() any { return a.inForce.Load() }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
+	if *k.EnableDebuggingHandlers && k.EnableContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
 	cfg.About = a.about()
+	if a.spans != nil {
+		cfg.Trace = a.spans.Request
+	}
+	if a.links.Operator.Verbosity != nil {
+		cfg.SetVerbosity = a.setVerbosity
+	}
 	probes := prometheus.NewRegistry()
 	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	cfg.ProbeMetrics = probes
+	cfg.ProbeMetrics = sinceStart{probes}
 	a.buildStats(&cfg)
 	if a.cfg.Gates.Enabled("ContainerCheckpoint") {
 		cfg.Checkpoints = a.checkpoints()

@@ -2,6 +2,7 @@ package app
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/node/server"
 	"keelson/internal/resources/cgroup"
@@ -21,6 +22,7 @@ func (a *agent) buildStats(cfg *server.Config) {
 		groups = cgroup.Hierarchies{}
 	}
 	c.Groups = groups
+	c.Volumes, c.RefreshVolumes = a.volumeFigures, a.volumes.Refresh
 	if a.cgroups != nil {
 		c.Tree = a.cgroups
 	}
@@ -38,6 +40,20 @@ func (a *agent) buildStats(cfg *server.Config) {
 	a.metrics.MustRegister(provider, version)
 	cfg.Summary = collector.Summary
 	cfg.ResourceMetrics, cfg.ContainerMetrics = collector.Resource(), collector.Containers()
+}
+
+// volumeFigures are what the pod's volumes were last seen to hold.
+func (a *agent) volumeFigures(uid types.UID) []stats.Volume {
+	have := a.volumes.Stats(uid)
+	out := make([]stats.Volume, len(have))
+	for i, f := range have {
+		out[i] = stats.Volume{Name: f.Volume, Claim: f.Claim, At: f.At, Ephemeral: f.Local,
+			Capacity: f.Capacity, Available: f.Available, Used: f.Used, Inodes: f.Inodes, InodesFree: f.InodesFree, InodesUsed: f.InodesUsed}
+		if f.Health != nil {
+			out[i].Abnormal = &f.Health.Abnormal
+		}
+	}
+	return out
 }
 
 // podsInRuntime are the pods that the runtime holds something of.

@@ -54,8 +54,8 @@ func watchdogTimeout() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the service manager's watchdog: %w", err)
 	}
-	if d > 0 && d < minWatchdog {
-		return 0, fmt.Errorf("use the service manager's watchdog: WatchdogSec is %v, and must be at least %v", d, minWatchdog)
+	if d > 0 && d <= minWatchdog {
+		return 0, fmt.Errorf("use the service manager's watchdog: WatchdogSec is %v, and must be more than %v", d, minWatchdog)
 	}
 	return d, nil
 }

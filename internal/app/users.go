@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/node/checkpoint"
+	"keelson/internal/pods/pod"
 	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/cri"
 )
@@ -22,8 +25,34 @@ func (a *agent) buildUsers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.users, err = userns.New(userns.Config{PodsDir: filepath.Join(a.cfg.Flags.RootDir, "pods"), IDs: ids, PerPod: perPod, Log: a.log})
+	a.users, err = userns.New(userns.Config{PodsDir: filepath.Join(a.cfg.Flags.RootDir, "pods"), IDs: ids, PerPod: perPod,
+		Recover: func(uid types.UID) (userns.Range, bool) { return a.usersInRuntime(ctx, uid) }, Unusable: a.unusable, Log: a.log})
 	return err
+}
+
+// usersInRuntime are the IDs that the runtime says a pod has.
+func (a *agent) usersInRuntime(ctx context.Context, uid types.UID) (userns.Range, bool) {
+	list, err := a.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{pod.LabelPodUID: string(uid)}}})
+	if err != nil {
+		a.log.Error("cannot ask the runtime for the user namespace of a pod", "uid", uid, "err", err)
+		return userns.Range{}, false
+	}
+	for _, s := range list.GetItems() {
+		st, err := a.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.Id})
+		if err != nil {
+			a.log.Error("cannot ask the runtime for the user namespace of a pod", "uid", uid, "err", err)
+			continue
+		}
+		if ids := st.GetStatus().GetLinux().GetNamespaces().GetOptions().GetUsernsOptions().GetUids(); len(ids) == 1 {
+			return userns.Range{First: ids[0].HostId, Count: uint64(ids[0].Length)}, true
+		}
+	}
+	return userns.Range{}, false
+}
+
+// unusable tells the cluster of a state file that was put aside.
+func (a *agent) unusable(err error) {
+	a.events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 }
 
 // userNamespace is the mapping of a pod that wants users of its own.

@@ -47,6 +47,9 @@ type Flags struct {
 	RuntimeCgroups      string
 	LockFile            string
 	ExitOnLock          bool // --exit-on-lock-contention
+	// EndedInstances is how many ended instances of each container are kept:
+	// --maximum-dead-containers-per-container.
+	EndedInstances int32
 
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
@@ -73,7 +76,7 @@ func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
 // or file cannot be read. With Problems there is a Config too, for whoever wants
 // to look for more.
 func Load(args []string) (*Config, error) {
-	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir}, Version: version}
+	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1}, Version: version}
 	setDefaults(&c.Kubelet)
 	setFlagDefaults(&c.Kubelet)
 

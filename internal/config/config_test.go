@@ -279,6 +279,27 @@ func TestEveryFlagOfTheInventoryExists(t *testing.T) {
 	}
 }
 
+// TestFieldsWithoutAFlag: what came after the configuration file has no flag.
+func TestFieldsWithoutAFlag(t *testing.T) {
+	parity.Proves(t, "CFG-124")
+	c := &Config{}
+	setDefaults(&c.Kubelet)
+	fs := newFlagSet(c)
+	for _, field := range strings.Fields(`memorySwap.swapBehavior shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
+		imageMaximumGCAge maxParallelImagePulls tracing crashLoopBackOff.maxContainerRestartPeriod userNamespaces.idsPerPod
+		containerLogMaxWorkers containerLogMonitorInterval enableProfilingHandler podLogsDir tlsCurvePreferences`) {
+		for flag, of := range fs.fields {
+			if of == field {
+				t.Errorf("--%s sets %s", flag, field)
+			}
+		}
+		words := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(field[strings.LastIndex(field, ".")+1:], func(s string) string { return "-" + strings.ToLower(s) })
+		if fs.Lookup(words) != nil {
+			t.Errorf("there is a flag --%s", words)
+		}
+	}
+}
+
 func TestFlagsReachTheirFields(t *testing.T) {
 	parity.Proves(t, "CFG-13", "CFG-121", "CFG-122")
 	c := load(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%", "--eviction-soft=memory.available<2Gi", "--eviction-soft-grace-period=memory.available=1m",

@@ -69,6 +69,8 @@ func newFlagSet(c *Config) *flagSet {
 	return fs
 }
 
+const useEviction = "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version."
+
 // addNative declares the flags that no field mirrors.
 func (fs *flagSet) addNative(f *Flags) {
 	fs.StringVar(&f.ConfigFile, "config", f.ConfigFile, "Configuration file (kubelet.config.k8s.io/v1beta1). Flags override it.")
@@ -86,6 +88,8 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.StringVar(&f.RuntimeCgroups, "runtime-cgroups", f.RuntimeCgroups, "Absolute name of the cgroup the container runtime runs in.")
 	fs.StringVar(&f.LockFile, "lock-file", f.LockFile, "Lock file shared with other kubelets.")
 	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
+	fs.Int32Var(&f.EndedInstances, "maximum-dead-containers-per-container", f.EndedInstances, "How many ended instances of each container are kept, one at least; less than 0 keeps all.")
+	fs.deprecated["maximum-dead-containers-per-container"] = useEviction
 }
 
 // addLeftovers declares the flags that are accepted for the sake of old command
@@ -106,9 +110,8 @@ func (fs *flagSet) addLeftovers() {
 		}
 		fs.deprecated[name] = why
 	}
-	leftover("minimum-container-ttl-duration", time.Duration(0), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
-	leftover("maximum-dead-containers-per-container", int32(1), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
-	leftover("maximum-dead-containers", int32(-1), "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.")
+	leftover("minimum-container-ttl-duration", time.Duration(0), useEviction)
+	leftover("maximum-dead-containers", int32(-1), useEviction)
 	leftover("experimental-mounter-path", "", gone)
 	leftover("experimental-allocatable-ignore-eviction", false, gone)
 	for name, value := range map[string]any{

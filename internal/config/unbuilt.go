@@ -20,8 +20,6 @@ var unbuiltFields = strings.Fields(`
 	cpuManagerPolicy
 	cpuManagerPolicyOptions
 	cpuManagerReconcilePeriod
-	enableContentionProfiling
-	enableControllerAttachDetach
 	evictionHard
 	evictionMaxPodGracePeriod
 	evictionMinimumReclaim
@@ -29,13 +27,9 @@ var unbuiltFields = strings.Fields(`
 	evictionSoftGracePeriod
 	kernelMemcgNotification
 	kubeReservedCgroup
-	logging.options.json.splitStream
-	logging.options.text.splitStream
-	logging.vmodule
 	makeIPTablesUtilChains
 	memoryManagerPolicy
 	memoryReservationPolicy
-	memorySwap.swapBehavior
 	memoryThrottlingFactor
 	protectKernelDefaults
 	qosReserved
@@ -48,8 +42,6 @@ var unbuiltFields = strings.Fields(`
 	topologyManagerPolicy
 	topologyManagerPolicyOptions
 	topologyManagerScope
-	tracing
-	userNamespaces
 	volumePluginDir
 `)
 
@@ -65,6 +57,8 @@ var builtGates = strings.Fields(`
 	AllBeta
 	AllowDNSOnlyNodeCSR
 	CRIListStreaming
+	CSIVolumeHealth
+	ClusterTrustBundleProjection
 	ComponentFlagz
 	ComponentStatusz
 	ContainerCheckpoint
@@ -76,6 +70,7 @@ var builtGates = strings.Fields(`
 	KubeletServiceAccountTokenForCredentialProviders
 	LoggingAlphaOptions
 	PodAndContainerStatsFromCRI
+	PodCertificateRequest
 	PodLogsQuerySplitStreams
 	PreventStaticPodAPIReferences
 	QOSReserved

@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -45,6 +46,9 @@ type Config struct {
 	// Identity is the client certificate, for a node that renews it. Then it is
 	// the only credential. Optional.
 	Identity Identity
+
+	// Wrap puts something around the transport. Optional.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // Client holds the connection and one Resource for each kind.
@@ -64,6 +68,8 @@ type Client struct {
 	VolumeAttachments          Resource[*storagev1.VolumeAttachment]
 	RuntimeClasses             Resource[*nodev1.RuntimeClass]
 	CertificateSigningRequests Resource[*certificatesv1.CertificateSigningRequest]
+	ClusterTrustBundles        Resource[*certificatesv1beta1.ClusterTrustBundle]
+	PodCertificateRequests     Resource[*certificatesv1beta1.PodCertificateRequest]
 
 	tokenReviews  Resource[*authenticationv1.TokenReview]
 	accessReviews Resource[*authorizationv1.SubjectAccessReview]
@@ -101,7 +107,7 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext)
 	rc.Dial = dialer.DialContext
 
-	httpc, err := httpClient(rc, cfg.Identity)
+	httpc, err := httpClient(rc, cfg.Identity, cfg.Wrap)
 	if err != nil {
 		return nil, fmt.Errorf("make API client for %s: %w", rc.Host, err)
 	}
@@ -142,6 +148,12 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 	c.RuntimeClasses = resource(c.groups[nodev1.SchemeGroupVersion], "runtimeclasses", func() *nodev1.RuntimeClass { return new(nodev1.RuntimeClass) })
 	c.CertificateSigningRequests = resource(c.groups[certificatesv1.SchemeGroupVersion], "certificatesigningrequests",
 		func() *certificatesv1.CertificateSigningRequest { return new(certificatesv1.CertificateSigningRequest) })
+	beta := c.groups[certificatesv1beta1.SchemeGroupVersion]
+	c.ClusterTrustBundles = resource(beta, "clustertrustbundles", func() *certificatesv1beta1.ClusterTrustBundle { return new(certificatesv1beta1.ClusterTrustBundle) })
+	c.PodCertificateRequests = resource(beta, "podcertificaterequests",
+		func() *certificatesv1beta1.PodCertificateRequest {
+			return new(certificatesv1beta1.PodCertificateRequest)
+		})
 	c.tokenReviews = resource(c.groups[authenticationv1.SchemeGroupVersion], "tokenreviews", func() *authenticationv1.TokenReview { return new(authenticationv1.TokenReview) })
 	c.accessReviews = resource(c.groups[authorizationv1.SchemeGroupVersion], "subjectaccessreviews",
 		func() *authorizationv1.SubjectAccessReview { return new(authorizationv1.SubjectAccessReview) })

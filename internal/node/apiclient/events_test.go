@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"keelson/test/kit/parity"
 )
 
 // fakeServer stores events as a server does, on the client's side of the wire so
@@ -117,6 +119,63 @@ func TestEventsLookLikeTheAgents(t *testing.T) {
 		}
 		if n := f.stored[1]; n.Namespace != "default" || n.InvolvedObject.Kind != "Node" || n.InvolvedObject.UID != "node1" || n.InvolvedObject.Namespace != "" {
 			t.Errorf("node event = %+v", n)
+		}
+	})
+}
+
+func TestEventsNameTheContainer(t *testing.T) {
+	parity.Proves(t, "SRV-58")
+	always := corev1.ContainerRestartPolicyAlways
+	p := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers:      []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: &always}},
+		Containers:          []corev1.Container{{Name: "main"}, {Name: "second"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
+	for name, want := range map[string]string{"init": "spec.initContainers{init}", "sidecar": "spec.initContainers{sidecar}", "main": "spec.containers{main}",
+		"second": "spec.containers{second}", "debug": "spec.ephemeralContainers{debug}", "": ""} {
+		if got := podReference(p, name).FieldPath; got != want {
+			t.Errorf("container %q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestAFloodIsCut: of one source about one object a burst gets through, and then one
+// event every five minutes.
+func TestAFloodIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		e := f.events(t.Output())
+		inVirtualTime(t, e, func() {
+			for i := range 100 {
+				e.Pod(burstable, "", corev1.EventTypeWarning, fmt.Sprint("Reason", i), "said")
+			}
+			e.Node(corev1.EventTypeNormal, "NodeReady", "another object")
+		})
+		pods := 0
+		for _, s := range f.stored {
+			if s.InvolvedObject.Kind == "Pod" {
+				pods++
+			}
+		}
+		if pods != 25 || len(f.stored) != 26 {
+			t.Errorf("%d events about the pod of %d, want 25 of 26", pods, len(f.stored))
+		}
+	})
+}
+
+// TestAlikeEventsAreGathered: ten that differ only in their words become one.
+func TestAlikeEventsAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		e := f.events(t.Output())
+		inVirtualTime(t, e, func() {
+			for i := range 15 {
+				e.Pod(burstable, "", corev1.EventTypeWarning, "FailedMount", fmt.Sprint("volume ", i))
+			}
+		})
+		last := f.stored[len(f.stored)-1]
+		if len(f.stored) != 10 || last.Count != 6 || !strings.HasPrefix(last.Message, "(combined from similar events): ") {
+			t.Errorf("%d events, the last %q counted %d times", len(f.stored), last.Message, last.Count)
 		}
 	})
 }

@@ -18,12 +18,18 @@ type Identity interface {
 	Valid(ctx context.Context) (*tls.Certificate, error)
 }
 
-// httpClient makes a client with the credentials of rc, or with id instead of them.
-func httpClient(rc *rest.Config, id Identity) (*http.Client, error) {
+// httpClient makes a client with the credentials of rc, or with id instead of them,
+// and with wrap, unless that is nil, around its transport.
+func httpClient(rc *rest.Config, id Identity, wrap transport.WrapperFunc) (*http.Client, error) {
+	if id != nil {
+		rc = rest.AnonymousClientConfig(rc)
+	}
+	if wrap != nil {
+		rc.Wrap(wrap)
+	}
 	if id == nil {
 		return rest.HTTPClientFor(rc)
 	}
-	rc = rest.AnonymousClientConfig(rc)
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return identified{next, id} })
 	tc, err := rc.TransportConfig()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -42,6 +43,10 @@ var kinds = map[schema.GroupVersion][]runtime.Object{
 	nodev1.SchemeGroupVersion: {&nodev1.RuntimeClass{}, &nodev1.RuntimeClassList{}},
 	certificatesv1.SchemeGroupVersion: {
 		&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{},
+	},
+	certificatesv1beta1.SchemeGroupVersion: {
+		&certificatesv1beta1.ClusterTrustBundle{}, &certificatesv1beta1.ClusterTrustBundleList{},
+		&certificatesv1beta1.PodCertificateRequest{}, &certificatesv1beta1.PodCertificateRequestList{},
 	},
 }
 

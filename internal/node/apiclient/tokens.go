@@ -4,11 +4,23 @@ import (
 	"context"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 )
 
 // ServiceAccounts make tokens for pods.
 type ServiceAccounts struct{ rest rest.Interface }
+
+// Get reads one service account.
+func (s ServiceAccounts) Get(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	out := new(corev1.ServiceAccount)
+	if err := s.rest.Get().Namespace(namespace).Resource("serviceaccounts").Name(name).Do(ctx).Into(out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 // CreateToken asks for a token of the service account.
 func (s ServiceAccounts) CreateToken(ctx context.Context, namespace, name string, req *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {

@@ -15,8 +15,12 @@ import (
 // maxFile bounds what is read: state of a thousand pods is well below it.
 const maxFile = 64 << 20
 
-// suffixBad is put on the name of a file that cannot be used.
-const suffixBad = ".bad"
+// EventUnusable is the reason of the event about the node that tells of a file that
+// was put aside.
+const EventUnusable = "StateFileUnusable"
+
+// SuffixBad is put on the name of a file that cannot be used.
+const SuffixBad = ".bad"
 
 // Sum is the checksum of v as upstream's agent computes it: over how v prints,
 // type names included. A struct must therefore be named as upstream names it; a
@@ -27,13 +31,26 @@ func Sum(v any) uint64 {
 	return uint64(h.Sum32())
 }
 
-// Write replaces the file, which is there whole or as it was before.
-func Write(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+// How is the way a file is put in place.
+type How struct {
+	Mode fs.FileMode // zero means for the owner alone
+	Sync bool        // it must outlive a power cut once Put has returned
+}
+
+// Put replaces the file, which is there whole or as it was before. Its directory
+// must exist. What a crash leaves is removed by [Sweep].
+func Put(path string, content []byte, how How) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // for the owner alone
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = f.Write(content)
+	if err == nil && how.Mode != 0 {
+		err = f.Chmod(how.Mode)
+	}
+	if err == nil && how.Sync {
+		err = f.Sync()
+	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -41,14 +58,33 @@ func Write(path string, content []byte) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
 	}
+	if how.Sync {
+		return syncDir(filepath.Dir(path))
+	}
 	return nil
 }
 
-// Read reads the file; one that is not there is nil.
+// syncDir has a name in a directory outlive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("write down %s: %w", dir, err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Write puts a file in place that only the agent reads and that need not outlive a
+// power cut.
+func Write(path string, content []byte) error { return Put(path, content, How{}) }
+
+// Read reads the file; one that is not there is nil. A link that leads nowhere is
+// something that is there.
 func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		if _, there := os.Lstat(path); errors.Is(there, fs.ErrNotExist) {
+			return nil, nil
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
@@ -64,12 +100,14 @@ func Read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// PutAside renames a file that cannot be used and tells its new name.
-func PutAside(path string) (string, error) {
-	if err := os.Rename(path, path+suffixBad); err != nil {
-		return "", fmt.Errorf("put aside %s: %w", path, err)
+// PutAside renames a file that cannot be used, and returns why it cannot with the
+// name that it is kept under. An earlier one that was put aside makes room.
+func PutAside(path string, why error) error {
+	to := path + SuffixBad
+	if err := errors.Join(os.RemoveAll(to), os.Rename(path, to)); err != nil {
+		return fmt.Errorf("use %s: %w", path, errors.Join(why, fmt.Errorf("put it aside: %w", err)))
 	}
-	return path + suffixBad, nil
+	return fmt.Errorf("use %s: %w; it is kept as %s", path, why, to)
 }
 
 // Sweep removes what an agent that was killed while it wrote has left of the file.

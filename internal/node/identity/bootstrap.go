@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // BootstrapConfig holds what Bootstrap works with. Every field is required.
@@ -82,7 +84,7 @@ func keptKey(file string, log *slog.Logger) (*ecdsa.PrivateKey, []byte, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make certificate directory: %w", err)
 	}
-	return key, text, writeFile(file, text, 0o600)
+	return key, text, checkpoint.Put(file, text, private)
 }
 
 func remove(file string) error {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // Access is how a node comes to the API server.
@@ -101,5 +103,5 @@ func WriteKubeconfig(file, bootstrap string, store *Store) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make directory of kubeconfig: %w", err)
 	}
-	return writeFile(file, text, 0o600)
+	return checkpoint.Put(file, text, private)
 }

@@ -11,6 +11,8 @@ import (
 type Metrics struct {
 	// Failed counts the tries to renew the client's that failed.
 	Failed prometheus.Counter
+	// ServerFailed counts those for the server's.
+	ServerFailed prometheus.Counter
 	// Lived observes how old certificates of the server became, in seconds.
 	Lived prometheus.Histogram
 
@@ -27,6 +29,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		Failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_certificate_manager_client_expiration_renew_errors",
 			Help: "Counter of certificate renewal errors."}),
+		ServerFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_server_expiration_renew_errors",
+			Help: "Counter of certificate renewal errors."}),
 		Lived: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_certificate_manager_server_rotation_seconds", Buckets: buckets,
 			Help: "Histogram of the number of seconds the previous certificate lived before being rotated."}),
 		registerer: r,
@@ -42,7 +46,7 @@ func (m *Metrics) ShowClient(r *Rotator) {
 
 // ShowServer shows the rotator of the server's certificate.
 func (m *Metrics) ShowServer(r *Rotator) {
-	m.registerer.MustRegister(m.Lived, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_server_ttl_seconds",
+	m.registerer.MustRegister(m.Lived, m.ServerFailed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_server_ttl_seconds",
 		Help: "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF."},
 		func() float64 { return r.timeLeft() }))
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // ErrNone says that a store has no certificate yet.
@@ -95,7 +97,7 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("make certificate directory: %w", err)
 	}
 	file := s.path(s.cfg.Now().UTC().Format(timeName))
-	if err := writeFile(file, both.Bytes(), 0o600); err != nil {
+	if err := checkpoint.Put(file, both.Bytes(), private); err != nil {
 		return nil, err
 	}
 	return &pair, s.link(file)
@@ -187,20 +189,5 @@ func exists(file string) bool {
 	return file != "" && err == nil
 }
 
-// writeFile puts the whole content in place at once.
-func writeFile(path string, content []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(f.Name()) // fails once it was renamed, as it should
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
+// private is how files with keys are written.
+var private = checkpoint.How{Mode: 0o600, Sync: true}

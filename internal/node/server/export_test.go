@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// MaxHTTP2Streams is how many requests one connection may have open.
+const MaxHTTP2Streams = maxHTTP2Streams
+
 // Served is one endpoint of the table, for tests made from it.
 type Served struct {
 	Pattern string

@@ -107,6 +107,8 @@ func (a *authority) issue(t testing.TB, usage x509.ExtKeyUsage, cn string, orgs 
 type fakeAPI struct {
 	mu    sync.Mutex
 	asked []string // "user verb subresource", in order
+	// anonymous is the subresource that callers without credentials may use.
+	anonymous string
 }
 
 func (f *fakeAPI) CreateTokenReview(_ context.Context, tr *authnv1.TokenReview) (*authnv1.TokenReview, error) {
@@ -134,6 +136,9 @@ func (f *fakeAPI) CreateSubjectAccessReview(_ context.Context, sar *authzv1.Subj
 		return out, nil
 	}
 	right, narrow := strings.CutPrefix(sar.Spec.User, "may-")
+	if sar.Spec.User == "system:anonymous" {
+		right, narrow = f.anonymous, f.anonymous != ""
+	}
 	out.Status.Allowed = sar.Spec.User == "admin" || narrow && a.Verb != "" && right == a.Subresource
 	return out, nil
 }

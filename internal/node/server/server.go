@@ -83,6 +83,10 @@ type Config struct {
 	ProbeMetrics     prometheus.Gatherer // /metrics/probes
 	Registerer       prometheus.Registerer
 
+	// Trace begins the span of a request, and returns what ends it; nil: requests
+	// are not traced.
+	Trace func(r *http.Request, route string) (*http.Request, func(status int))
+
 	// OnListen, if set, is told of each address once it accepts connections.
 	OnListen func(Port, net.Addr)
 	Log      *slog.Logger

@@ -508,3 +508,17 @@ func TestSystemLogs(t *testing.T) {
 		}
 	}
 }
+
+// The summary is told to GET and POST alike, whole or without what takes longer.
+func TestSummary(t *testing.T) {
+	parity.Proves(t, "SRV-16")
+	r := newRig(t)
+	for _, method := range []string{"GET", "POST"} {
+		for query, whole := range map[string]bool{"": true, "?only_cpu_and_memory=false": true, "?only_cpu_and_memory=true": false, "?only_cpu_and_memory=1": false} {
+			got := r.as("may-stats", method, "/stats/summary"+query)
+			if got.code != 200 || got.header.Get("Content-Type") != "application/json" || !strings.Contains(got.text, `"nodeName"`) || strings.Contains(got.text, `"rlimit"`) != whole {
+				t.Errorf("%s %s: %d %s", method, query, got.code, got.text)
+			}
+		}
+	}
+}

@@ -177,12 +177,25 @@ func (s *Server) routes(debug bool) *http.ServeMux {
 				continue
 			}
 			for _, p := range e.patterns {
-				mux.HandleFunc(p, clean(a, onlyMethods(e.methods, h)))
+				mux.HandleFunc(p, clean(a, onlyMethods(e.methods, s.traced(p, h))))
 			}
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, textNoSuchPath, http.StatusNotFound) })
 	return mux
+}
+
+// traced makes the answer of a request a part of its caller's trace.
+func (s *Server) traced(route string, next http.HandlerFunc) http.HandlerFunc {
+	if s.cfg.Trace == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		seen := &recorder{ResponseWriter: w}
+		r, end := s.cfg.Trace(r, route)
+		defer func() { end(max(seen.status, http.StatusOK)) }()
+		next(seen, r)
+	}
 }
 
 // clean lets a request through to an area only if authorisation looked at that

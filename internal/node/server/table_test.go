@@ -168,6 +168,53 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
+// TestEveryEndpointForAnonymous: where callers without credentials are let in, they
+// have the rights of system:anonymous, and no more, on every endpoint.
+func TestEveryEndpointForAnonymous(t *testing.T) {
+	parity.Proves(t, "SRV-06", "SRV-07")
+	rows := server.Table()
+	for _, p := range []string{"/", "/nothing", "/metricsfoo"} {
+		rows = append(rows, server.Served{Pattern: p, Rights: []string{"proxy"}})
+	}
+	for _, holds := range []string{"", "pods", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz", "proxy"} {
+		r := newRig(t, func(p *parts) { p.authn.Anonymous = true })
+		r.api.anonymous = holds
+		bare := r.client()
+		for _, row := range rows {
+			for _, method := range []string{"GET", "POST", "HEAD"} {
+				path := sample(row.Pattern)
+				want := http.StatusForbidden
+				if slices.Contains(row.Rights, holds) && method != "HEAD" { // which has no verb
+					want = r.as("admin", method, path).code
+				}
+				got := r.ask(bare, method, "https://"+r.addr[server.Secure]+path)
+				if got.code != want || want == http.StatusForbidden && method != "HEAD" && !strings.Contains(got.text, "user=system:anonymous") {
+					t.Errorf("%s %s as anonymous with the right to %q: %d %q, want %d", method, path, holds, got.code, got.text, want)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryEndpointOnTheReadOnlyPort: without credentials, what needs no debugging
+// handlers is answered as an administrator is answered, and nothing else is there.
+func TestEveryEndpointOnTheReadOnlyPort(t *testing.T) {
+	parity.Proves(t, "SRV-02")
+	r := newRig(t)
+	for _, row := range server.Table() {
+		for _, method := range []string{"GET", "POST", "PUT"} {
+			path := sample(row.Pattern)
+			got := r.ask(http.DefaultClient, method, "http://"+r.addr[server.ReadOnly]+path)
+			switch {
+			case row.Debug && got.code != http.StatusNotFound && got.code != http.StatusMethodNotAllowed:
+				t.Errorf("%s %s is there: %d %q", method, path, got.code, got.text)
+			case !row.Debug && got.code != r.as("admin", method, path).code:
+				t.Errorf("%s %s: %d %q", method, path, got.code, got.text)
+			}
+		}
+	}
+}
+
 func TestDisabledDebugging(t *testing.T) {
 	parity.Proves(t, "SRV-32", "SRV-02")
 	r := newRig(t, func(p *parts) { p.server.DebuggingHandlers = false })
@@ -268,4 +315,50 @@ type fixedUser string
 
 func (u fixedUser) Authenticate(*http.Request) (*authnv1.UserInfo, error) {
 	return &authnv1.UserInfo{Username: string(u)}, nil
+}
+
+// FuzzRequests asks with every right for whatever: nothing that a caller writes makes
+// the server fail, or answer that something inside it did.
+func FuzzRequests(f *testing.F) {
+	for _, row := range server.Table() {
+		for _, query := range []string{"", "?timeout=1", "?query=kubelet&tailLines=1", "?tailLines=-1&sinceTime=x&follow=maybe", "?command=a&command=b&output=1&tty=1", "?port=1,2&port=", "?only_cpu_and_memory=1", "?verbose&exclude=log"} {
+			f.Add("GET", sample(row.Pattern)+query, "", "")
+			f.Add("POST", sample(row.Pattern)+query, "SPDY/3.1", "4")
+		}
+	}
+	f.Add("GET", "/exec/default/web/main?output=1", "websocket", "")
+	r := &rig{t: f, ca: newAuthority(f), api: &fakeAPI{}, rt: newRuntime(f)}
+	p := r.config()
+	p.server.Registerer, p.server.Metrics = nil, nil
+	p.server.Address, p.server.Log = "", slog.New(slog.DiscardHandler)
+	p.server.Authenticator, p.server.SystemLogQuery, p.server.SplitLogStreams = fixedUser("admin"), true, true
+	var err error
+	if p.server.Authorizer, err = newAuthorizer(r.api); err != nil {
+		f.Fatal(err)
+	}
+	s, err := server.New(p.server)
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := s.SecureHandler()
+	f.Fuzz(func(t *testing.T, method, target, upgrade, body string) {
+		req, err := http.NewRequest(method, "http://node", strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		if req.URL, err = req.URL.Parse(target); err != nil || strings.Contains(req.URL.Path, "/debug/pprof") || req.URL.Query().Has("follow") {
+			return // those take as long as they are told to
+		}
+		req.RequestURI, req.RemoteAddr = target, "127.0.0.1:1"
+		if upgrade != "" {
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", upgrade)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		// What the runtime refuses is told as it says it.
+		if w.Code == http.StatusInternalServerError && !strings.Contains(w.Body.String(), "container not found") && !strings.HasPrefix(req.URL.Path, "/checkpoint/") {
+			t.Errorf("%s %q: %d %q", method, target, w.Code, w.Body)
+		}
+	})
 }

@@ -14,7 +14,6 @@ const (
 	EventResizeInfeasible = "ResizeInfeasible"
 	EventResizeError      = "ResizeError"
 	EventPreempting       = "Preempting"
-	EventStateUnusable    = "StateFileUnusable" // of the node
 )
 
 // ReasonUnexpected is the reason of a rejection that comes of a failure to make room.

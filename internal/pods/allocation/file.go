@@ -59,16 +59,14 @@ func load(path string) (map[types.UID]Resources, error) {
 		return none, err
 	}
 	content, err := checkpoint.Read(path)
-	if err != nil || content == nil {
-		return none, err
+	if err == nil && content == nil {
+		return none, nil
 	}
-	pods, err := decode(content)
 	if err == nil {
-		return pods, nil
+		var pods map[types.UID]Resources
+		if pods, err = decode(content); err == nil {
+			return pods, nil
+		}
 	}
-	to, aside := checkpoint.PutAside(path)
-	if aside != nil {
-		return none, errors.Join(err, aside)
-	}
-	return none, fmt.Errorf("use %s: %w; it is kept as %s", path, err, to)
+	return none, checkpoint.PutAside(path, err)
 }

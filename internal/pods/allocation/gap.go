@@ -142,6 +142,31 @@ func Plan(now, next Size, changes []Change) []Step {
 	return steps
 }
 
+// After is what the pod has as a whole once the step, which is one of its cgroup,
+// is made on top of what it had. In it are the containers' shares of the same
+// resource, of which the pod's is made.
+func (s Step) After(now, next Resources) Resources {
+	made := func(now, next v1.ResourceRequirements) v1.ResourceRequirements {
+		out := v1.ResourceRequirements{Limits: now.Limits, Requests: now.Requests, Claims: now.Claims}
+		if s.Limit {
+			out.Limits = swap(now.Limits, next.Limits, s.Resource)
+		}
+		if !s.Limit || s.Resource == v1.ResourceMemory {
+			out.Requests = swap(now.Requests, next.Requests, s.Resource)
+		}
+		return out
+	}
+	out := Resources{Containers: map[string]v1.ResourceRequirements{}, Pod: now.Pod}
+	for name, r := range now.Containers {
+		out.Containers[name] = made(r, next.Containers[name])
+	}
+	if now.Pod != nil && next.Pod != nil {
+		whole := made(*now.Pod, *next.Pod)
+		out.Pod = &whole
+	}
+	return out
+}
+
 // BelowUsage refuses memory limits below what is in use: the kernel would kill to
 // get there. usage tells of the pod, or by its ID of a container.
 func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, error)) error {

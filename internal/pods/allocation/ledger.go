@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/checkpoint"
 	"keelson/internal/pods/pod"
 )
 
@@ -104,7 +105,7 @@ func New(cfg Config) *Ledger {
 		pods, err := load(filepath.Join(cfg.Dir, name))
 		if err != nil {
 			cfg.Log.Error("cannot take up what pods were granted; they go on with what they have", "err", err)
-			cfg.Events.Node(v1.EventTypeWarning, EventStateUnusable, err.Error())
+			cfg.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 		}
 		return pods
 	}

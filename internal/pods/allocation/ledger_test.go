@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,6 +263,7 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 }
 
 func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
+	parity.Proves(t, "SRV-62")
 	s := newStage(t)
 	p, other := asking("p", "1"), asking("other", "2")
 	s.admit(p, other)
@@ -418,8 +420,14 @@ func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
 		a, b := asking("a", "2"), asking("b", "2")
 		s.admit(a, b)
 		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait() // it writes as it ends
 		defer cancel()
-		go s.Run(ctx)
+		running.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
 		asked, begun := []time.Duration{}, time.Now()
 		s.cfg.Judge = func(*v1.Pod, []*v1.Pod) *Rejection {
 			asked = append(asked, time.Since(begun))

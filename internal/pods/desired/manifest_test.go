@@ -237,6 +237,26 @@ func TestValidate(t *testing.T) {
 			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.hair"}}}}
 		}, `spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "spec.hair"`},
 		{"a request above its limit", func(p *v1.Pod) { p.Spec.Containers[0].Resources = requirements("2", "1") }, `spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`},
+		{"containers that request more than their pod", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources = requirements("2", "4")
+			p.Spec.Resources = ptr.To(requirements("1", "4"))
+		}, `spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 2`},
+		{"an init container that requests more than the pod", func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "x", Resources: requirements("3", "4")}}
+			p.Spec.Resources = ptr.To(requirements("1", "4"))
+		}, `spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 3`},
+		{"a container that may take more than its pod", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources = requirements("1", "4")
+			p.Spec.Resources = ptr.To(requirements("1", "2"))
+		}, `spec.containers[0].resources.limits[cpu]: Invalid value: "4": must be less than or equal to pod limits of 2`},
+		{"a limit that no pod has as a whole", func(p *v1.Pod) {
+			p.Spec.Resources = ptr.To(requirements("1", "2"))
+			p.Spec.Resources.Limits[v1.ResourceEphemeralStorage] = resource.MustParse("1Gi")
+		}, `spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage"`},
+		{"claims of a pod as a whole", func(p *v1.Pod) {
+			p.Spec.Resources = ptr.To(requirements("1", "2"))
+			p.Spec.Resources.Claims = []v1.ResourceClaim{{Name: "a"}}
+		}, "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level"},
 		{"no name servers", func(p *v1.Pod) { p.Spec.DNSPolicy = v1.DNSNone }, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
 		{"ephemeral containers", func(p *v1.Pod) { p.Spec.EphemeralContainers = make([]v1.EphemeralContainer, 1) }, "spec.ephemeralContainers: Forbidden: cannot be set on create"},
 		{"a bad toleration", func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Value: "x"}} }, "spec.tolerations[0].operator: Invalid value"},

@@ -10,10 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-helpers/resource"
 )
 
 // validate finds what the API server would refuse in a pod that is created, in
@@ -54,12 +52,7 @@ func validate(p *v1.Pod) field.ErrorList {
 		errs = append(errs, oneOf(s.OS.Name, at.Child("os", "name"), v1.Linux, v1.Windows)...)
 	}
 	if s.Resources != nil {
-		errs = append(errs, validateResources(*s.Resources, at.Child("resources"))...)
-		for name := range s.Resources.Requests {
-			if !resource.IsSupportedPodLevelResource(name) {
-				errs = append(errs, field.NotSupported(at.Child("resources", "requests").Key(string(name)), name, sets.List(resource.SupportedPodLevelResources())))
-			}
-		}
+		errs = append(errs, validatePodResources(p, at)...)
 	}
 	for i, g := range s.ReadinessGates {
 		errs = append(errs, invalid(at.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType), validation.IsQualifiedName(string(g.ConditionType)))...)

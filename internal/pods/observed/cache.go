@@ -91,6 +91,7 @@ type entry struct {
 	after   time.Time
 	tries   int
 	busy    bool
+	odd     bool          // the last read made no sense, which was said
 	wake    chan struct{} // capacity 1
 }
 

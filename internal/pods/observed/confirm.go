@@ -55,9 +55,9 @@ func (c *Cache) readEffects(ctx context.Context, uid types.UID, have pod.Runtime
 	for _, e := range effects {
 		var err error
 		if e.Container != "" {
-			next, err = c.readContainer(ctx, next, e.Sandbox, e.Container)
+			next, err = c.readContainer(ctx, uid, next, e.Sandbox, e.Container)
 		} else {
-			next, err = c.readSandbox(ctx, next, e.Sandbox)
+			next, err = c.readSandbox(ctx, uid, next, e.Sandbox)
 		}
 		switch {
 		case cri.IsNotFound(err):
@@ -69,24 +69,40 @@ func (c *Cache) readEffects(ctx context.Context, uid types.UID, have pod.Runtime
 	return next, nil
 }
 
-func (c *Cache) readContainer(ctx context.Context, have pod.Runtime, sandbox, id string) (pod.Runtime, error) {
+// seeMade reads what was just made or ended and a list does not show: a list may
+// lack what is there.
+func (c *Cache) seeMade(ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect) (pod.Runtime, error) {
+	left := slices.DeleteFunc(unshown(have, effects), func(e pod.Effect) bool { return e.Gone })
+	if len(left) == 0 {
+		return have, nil
+	}
+	return c.readEffects(ctx, uid, have, left)
+}
+
+func (c *Cache) readContainer(ctx context.Context, uid types.UID, have pod.Runtime, sandbox, id string) (pod.Runtime, error) {
 	resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		return have, err
 	}
-	return withContainer(have, cri.ToContainer(sandbox, resp.Status)), nil
+	ctr, err := containerOf(have, uid, sandbox, id, resp.GetStatus())
+	if err != nil {
+		return have, err
+	}
+	return withContainer(have, ctr), nil
 }
 
-func (c *Cache) readSandbox(ctx context.Context, have pod.Runtime, id string) (pod.Runtime, error) {
+func (c *Cache) readSandbox(ctx context.Context, uid types.UID, have pod.Runtime, id string) (pod.Runtime, error) {
 	resp, err := c.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
 		return have, err
 	}
-	if ref, ok := cri.PodRef(resp.Status.GetLabels()); ok {
-		have.Ref = ref
+	s, err := sandboxOf(uid, id, resp.GetStatus())
+	if err != nil {
+		return have, err
 	}
+	have.Ref, _ = cri.PodRef(resp.Status.Labels)
 	have.Sandboxes = slices.DeleteFunc(slices.Clone(have.Sandboxes), func(h pod.Sandbox) bool { return h.ID == id })
-	have.Sandboxes = append(have.Sandboxes, cri.ToSandbox(resp.Status))
+	have.Sandboxes = append(have.Sandboxes, s)
 	sortSandboxes(have.Sandboxes)
 	return have, nil
 }

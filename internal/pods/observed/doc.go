@@ -15,6 +15,9 @@
 //     minute; without one it is made every second and only compared: calls are
 //     made for pods that changed, so the cost follows changes.
 //
+// What they tell is checked against what was asked and what cannot change; an
+// answer that makes no sense leaves the pod as it was seen last. See sense.go.
+//
 // Each pod that needs reading has one goroutine, for as long as it needs it:
 //
 //	idle ── event, Refresh, list ──► reading ──► settled? ── yes ──► idle

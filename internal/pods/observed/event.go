@@ -73,7 +73,11 @@ func judge(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 		}
 		return have, now
 	}
-	return withContainer(have, cri.ToContainer(ev.PodSandboxStatus.Id, status)), applied
+	c, err := containerOf(have, have.UID, ev.PodSandboxStatus.Id, id, status)
+	if err != nil || ok && had.SandboxID != c.SandboxID {
+		return have, now
+	}
+	return withContainer(have, c), applied
 }
 
 // judgeSandbox does the same for a sandbox, which is ready or not.
@@ -93,7 +97,10 @@ func judgeSandbox(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	case ev.old || ev.PodSandboxStatus == nil:
 		return have, now
 	}
-	s := cri.ToSandbox(ev.PodSandboxStatus)
+	s, err := sandboxOf(have.UID, ev.ContainerId, ev.PodSandboxStatus)
+	if err != nil {
+		return have, now
+	}
 	if i >= 0 { // it stopped
 		if s.Ready {
 			return have, now

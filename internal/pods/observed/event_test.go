@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/pods/pod"
@@ -17,13 +18,13 @@ func TestJudge(t *testing.T) {
 		isExited  = runtimeapi.ContainerState_CONTAINER_EXITED
 	)
 	seen := time.Unix(1, 0)
-	sandbox := &runtimeapi.PodSandboxStatus{Id: "s1", Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}
-	stoppedSandbox := &runtimeapi.PodSandboxStatus{Id: "s1", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
-	bare := &runtimeapi.PodSandboxStatus{Id: "s1"}
+	sandbox := &runtimeapi.PodSandboxStatus{Id: "s1", Labels: labels("u", ""), Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}
+	stoppedSandbox := &runtimeapi.PodSandboxStatus{Id: "s1", Labels: labels("u", ""), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+	bare := &runtimeapi.PodSandboxStatus{Id: "s1", Labels: labels("u", "")}
 	ready, notReady := pod.Sandbox{ID: "s1", Ready: true, IPs: []string{"10.0.0.1"}}, pod.Sandbox{ID: "s1", IPs: []string{"10.0.0.1"}}
 	in := func(s pod.State) pod.Container { return pod.Container{ID: "c1", SandboxID: "s1", State: s} }
 	pods := func(s *pod.Sandbox, cs ...pod.Container) pod.Runtime {
-		r := pod.Runtime{SeenAt: seen, Containers: cs}
+		r := pod.Runtime{Ref: pod.Ref{UID: "u", Namespace: "ns", Name: "pod-u"}, SeenAt: seen, Containers: cs}
 		if s != nil {
 			r.Sandboxes = []pod.Sandbox{*s}
 		}
@@ -32,12 +33,21 @@ func TestJudge(t *testing.T) {
 	about := func(id string, kind runtimeapi.ContainerEventType, s *runtimeapi.PodSandboxStatus, states ...runtimeapi.ContainerState) event {
 		ev := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, PodSandboxStatus: s, CreatedAt: seen.Add(time.Second).UnixNano()}
 		for _, st := range states {
-			ev.ContainersStatuses = append(ev.ContainersStatuses, &runtimeapi.ContainerStatus{Id: "c1", State: st})
+			ev.ContainersStatuses = append(ev.ContainersStatuses, &runtimeapi.ContainerStatus{Id: "c1", Labels: labels("u", ""), State: st})
 		}
 		return event{ContainerEventResponse: ev}
 	}
 	old := func(ev event) event { ev.old = true; return ev }
 	before := func(ev event) event { ev.CreatedAt = seen.Add(-time.Second).UnixNano(); return ev }
+	of := func(uid string, ev event) event { // in its labels
+		s := proto.Clone(ev.PodSandboxStatus).(*runtimeapi.PodSandboxStatus)
+		s.Labels = labels(uid, "")
+		ev.PodSandboxStatus = s
+		for _, c := range ev.ContainersStatuses {
+			c.Labels = labels(uid, "")
+		}
+		return ev
+	}
 	unread := pods(&ready)
 	unread.SeenAt = time.Time{}
 	for _, tc := range []struct {
@@ -73,6 +83,9 @@ func TestJudge(t *testing.T) {
 		{"the end of a sandbox", pods(&ready), about("s1", stopped, stoppedSandbox), applied, new(pods(&notReady))},
 		{"the end of a sandbox that looks ready", pods(&ready), about("s1", stopped, sandbox), now, nil},
 		{"the end of a sandbox without a status", pods(&ready), about("s1", stopped, nil), now, nil},
+		{"a start of what is another pod's", pods(&ready, in(pod.StateCreated)), of("v", about("c1", started, sandbox, isRunning)), now, nil},
+		{"a sandbox of another pod", pods(nil), of("v", about("s1", started, sandbox)), now, nil},
+		{"a start in a state that there is not", pods(&ready, in(pod.StateCreated)), about("c1", started, sandbox, 99), now, nil},
 		{"the end of a sandbox that is known", pods(&notReady), about("s1", stopped, stoppedSandbox), known, nil},
 		{"the removal of a sandbox without a status", pods(&notReady), about("s1", deleted, nil), later, nil},
 		{"the removal of a sandbox that is known", pods(nil), about("s1", deleted, nil), known, nil},

@@ -18,6 +18,7 @@ type listing struct {
 	at         time.Time // when the lists were asked for
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
+	odd        error // why the lists make no sense for the pod
 }
 
 // list asks for everything that is there, or for one pod if uid is not empty.
@@ -55,6 +56,9 @@ func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing
 		return l
 	}
 	for _, s := range ss.Items {
+		if otherwise(s.GetLabels()[pod.LabelPodUID], s.GetMetadata().GetUid()) {
+			continue // labelled like one of ours, and not made by a kubelet
+		}
 		if l := of(s.Labels); l != nil {
 			l.sandboxes = append(l.sandboxes, s)
 		}
@@ -64,6 +68,7 @@ func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing
 			l.containers = append(l.containers, ctr)
 		}
 	}
+	crossed(all)
 	return all, nil
 }
 
@@ -78,7 +83,7 @@ func (l *listing) same(have pod.Runtime) bool {
 		}
 	}
 	for _, c := range l.containers {
-		if h, ok := have.ByID(c.Id); !ok || h.State != cri.ToState(c.State) {
+		if h, ok := have.ByID(c.Id); !ok || h.SandboxID != c.PodSandboxId || h.State != cri.ToState(c.State) {
 			return false
 		}
 	}

@@ -23,6 +23,7 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
 )
 
 // rig is a cache at work on a fake runtime, in virtual time.
@@ -314,6 +315,49 @@ func TestRefresh(t *testing.T) {
 		}
 		if entries, _ := r.kept(); entries != 1 {
 			t.Errorf("%d entries, want no trace of a pod that is not there", entries)
+		}
+	})
+}
+
+// A pod that something was done to is read by itself, at once; one that could not
+// be read is read again, though no event and no list tells of it.
+func TestAPodIsReadAloneAndUntilItSucceeds(t *testing.T) {
+	parity.Proves(t, "RT-25")
+	inTime(t, func(f *fakeRuntime) {
+		for i := range 3 {
+			f.run(fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i))
+			f.start(fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i), "main", fmt.Sprintf("c%d", i))
+		}
+	}, func(t *testing.T, r *rig) {
+		r.after(5 * time.Second)
+		r.changed()
+		reads := func() float64 { return scrape.Of(t, r.Cache)["kubelet_pleg_pod_relist_duration_seconds"] }
+		before := reads()
+		r.fake.set(func() { r.fake.silent = true })
+		for i := range 3 {
+			r.fake.exit(fmt.Sprintf("c%d", i), 1)
+		}
+		r.fake.forgetCalls()
+		if _, err := r.Refresh(t.Context(), "u1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) || r.state(t, "u0", "main") != pod.StateRunning || r.state(t, "u2", "main") != pod.StateRunning {
+			t.Errorf("after one pod was read told of %v; u0 %v, u2 %v", got, r.state(t, "u0", "main"), r.state(t, "u2", "main"))
+		}
+		if n := r.fake.called("ContainerStatus"); n != 1 || reads() != before+1 {
+			t.Errorf("%d statuses and %v pods were read, want one of each", n, reads()-before)
+		}
+		r.fake.set(func() { r.fake.down = errors.New("busy") })
+		if _, err := r.Refresh(t.Context(), "u2"); err == nil {
+			t.Error("a pod was read from a runtime that does not answer")
+		}
+		r.fake.set(func() { r.fake.down = nil })
+		r.after(10 * time.Second) // less than is between two lists
+		if got := r.state(t, "u2", "main"); got != pod.StateExited {
+			t.Errorf("the pod that could not be read is %v, want it read again", got)
+		}
+		if got := r.state(t, "u0", "main"); got != pod.StateRunning {
+			t.Errorf("a pod that nobody asked for was read: it is %v", got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package observed
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,7 +12,7 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// read reads one pod. What cannot have changed is taken from have: a container
+// read reads one pod. What makes no sense is an error. What cannot have changed is taken from have: a container
 // that has ended, a sandbox in the state it was in, and, unless all is set, a
 // container in the state it was in. l is a list to start from, or nil.
 func (c *Cache) read(ctx context.Context, uid types.UID, have pod.Runtime, l *listing, all bool) (pod.Runtime, error) {
@@ -25,41 +26,86 @@ func (c *Cache) read(ctx context.Context, uid types.UID, have pod.Runtime, l *li
 			l = &listing{ref: have.Ref, at: at}
 		}
 	}
+	if err := errors.Join(l.check(have), c.claimed(uid, l)); err != nil {
+		return have, err
+	}
 	next := pod.Runtime{Ref: l.ref, SeenAt: l.at}
 	next.UID = uid
+	lostSandboxes, lostContainers := l.vanished(have)
 	for _, s := range l.sandboxes {
 		i := slices.IndexFunc(have.Sandboxes, func(h pod.Sandbox) bool { return h.ID == s.Id })
 		if i >= 0 && have.Sandboxes[i].Ready == ready(s) && (!ready(s) || have.Sandboxes[i].HostNetwork || len(have.Sandboxes[i].IPs) > 0) {
 			next.Sandboxes = append(next.Sandboxes, have.Sandboxes[i])
 			continue
 		}
-		resp, err := c.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.Id})
-		switch {
-		case cri.IsNotFound(err):
-			continue // removed since it was listed
-		case err != nil:
+		if err := c.addSandbox(ctx, uid, s.Id, &next); err != nil {
 			return have, err
 		}
-		next.Sandboxes = append(next.Sandboxes, cri.ToSandbox(resp.Status))
+	}
+	for _, s := range lostSandboxes {
+		if err := c.addSandbox(ctx, uid, s.ID, &next); err != nil {
+			return have, err
+		}
 	}
 	for _, ctr := range l.containers {
 		h, ok := have.ByID(ctr.Id)
-		if ok && h.State == cri.ToState(ctr.State) && (h.State == pod.StateExited || !all) {
+		if ok && h.SandboxID == ctr.PodSandboxId && h.State == cri.ToState(ctr.State) && (h.State == pod.StateExited || !all) {
 			next.Containers = append(next.Containers, h)
 			continue
 		}
-		resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: ctr.Id})
-		switch {
-		case cri.IsNotFound(err):
-			continue
-		case err != nil:
+		if !ok && !l.lists(ctr.PodSandboxId) {
+			if err := c.stray(ctx, ctr); err != nil {
+				return have, err
+			}
+		}
+		found, err := c.addContainer(ctx, have, ctr.PodSandboxId, ctr.Id, &next)
+		if err == nil && !found {
+			err = c.unlisted(ctx, uid, ctr.Id)
+		}
+		if err != nil {
 			return have, err
 		}
-		next.Containers = append(next.Containers, cri.ToContainer(ctr.PodSandboxId, resp.Status))
+	}
+	for _, ctr := range lostContainers {
+		if _, err := c.addContainer(ctx, have, ctr.SandboxID, ctr.ID, &next); err != nil {
+			return have, err
+		}
 	}
 	sortSandboxes(next.Sandboxes)
 	sortContainers(next.Containers)
 	return next, nil
+}
+
+// addSandbox reads a sandbox into next, unless it was removed since it was listed.
+func (c *Cache) addSandbox(ctx context.Context, uid types.UID, id string, next *pod.Runtime) error {
+	resp, err := c.cfg.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if cri.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := sandboxOf(uid, id, resp.GetStatus())
+	if err == nil {
+		next.Sandboxes = append(next.Sandboxes, s)
+	}
+	return err
+}
+
+// addContainer does the same for a container, and reports whether it is there.
+func (c *Cache) addContainer(ctx context.Context, have pod.Runtime, sandbox, id string, next *pod.Runtime) (found bool, err error) {
+	resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if cri.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ctr, err := containerOf(have, next.UID, sandbox, id, resp.GetStatus())
+	if err == nil {
+		next.Containers = append(next.Containers, ctr)
+	}
+	return true, err
 }
 
 // addMessages reads the termination messages of containers that ended since

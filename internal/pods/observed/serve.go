@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -139,6 +140,9 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 		next, err = c.readEffects(c.ctx, e.uid, t.have, t.effects)
 	} else {
 		next, err = c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
+		if t.request != nil && err == nil {
+			next, err = c.seeMade(c.ctx, e.uid, next, t.request.effects)
+		}
 	}
 	if err == nil {
 		c.metrics.podRead.Observe(time.Since(start).Seconds())
@@ -179,8 +183,13 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 		e.tries, e.after = 0, time.Time{}
 		e.events = e.events[open:]
 	}
+	odd := errors.Is(err, errNonsense) && !e.odd
+	e.odd = errors.Is(err, errNonsense)
 	c.mu.Unlock()
-	if err != nil && c.ctx.Err() == nil {
+	switch {
+	case odd:
+		c.cfg.Log.Warn("container runtime tells what makes no sense; the pod is left as it was last seen", "uid", e.uid, "err", err)
+	case err != nil && c.ctx.Err() == nil:
 		c.cfg.Log.Debug("cannot read pod", "uid", e.uid, "err", err)
 	}
 	if news {

@@ -254,14 +254,16 @@ func (c *Cache) handle(ev event) {
 // ownerLocked names the pod that an event is about. A removed sandbox's event
 // may carry no status, only an id.
 func (c *Cache) ownerLocked(ev event) (types.UID, bool) {
+	if uid, ok := c.owners[ev.ContainerId]; ok {
+		return uid, true // whatever else is said of it
+	}
 	if ref, ok := cri.PodRef(ev.PodSandboxStatus.GetLabels()); ok {
-		return ref.UID, true
+		return ref.UID, !otherwise(string(ref.UID), ev.PodSandboxStatus.GetMetadata().GetUid())
 	}
 	for _, s := range ev.ContainersStatuses {
 		if ref, ok := cri.PodRef(s.GetLabels()); ok {
 			return ref.UID, true
 		}
 	}
-	uid, ok := c.owners[ev.ContainerId]
-	return uid, ok
+	return "", false
 }

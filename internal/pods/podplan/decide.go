@@ -36,8 +36,11 @@ type decision struct {
 // run brings a wanted pod forward.
 func (d *decision) run() {
 	in := &d.in
-	d.pruneSandboxes()
 	change := sandboxChange(in.Pod, in.Have)
+	if change == sandboxKeep && d.restartAll() {
+		return
+	}
+	d.prune()
 	switch change {
 	case sandboxKeep:
 	case sandboxDone:
@@ -51,9 +54,6 @@ func (d *decision) run() {
 	default:
 		d.replaceSandbox(string(change))
 		d.images()
-		return
-	}
-	if d.restartAll() {
 		return
 	}
 	d.images()
@@ -357,7 +357,6 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		d.starting = true
 		return
 	}
-	d.prune(spec.Name)
 	if d.in.Resizing {
 		d.plan.waitFor("resize")
 		return
@@ -370,23 +369,27 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		return
 	}
 	// The order of the specification holds for the first start: what comes after
-	// waits for an image that is on its way, but not for one that has failed.
-	if kind == pod.Regular && !ran && d.in.Images[spec.Name].RetryAt.IsZero() {
+	// waits for an image that is on its way, but not for one that has failed, nor
+	// for a container that could not be started.
+	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && !ran && !failed && d.in.Images[spec.Name].RetryAt.IsZero() {
 		d.starting = true
 	}
 }
 
-// prune removes all ended instances but the newest.
-func (d *decision) prune(name string) {
-	for i, c := range d.in.Have.Instances(name) {
-		if i > 0 && c.State == pod.StateExited {
+// prune removes what nobody needs any more of a pod that stays: of each container
+// the ended instances but the newest, which tell how it ended, and sandboxes that
+// the newest has replaced.
+func (d *decision) prune() {
+	kept := map[string]int{}
+	for _, c := range d.in.Have.Containers {
+		switch {
+		case c.State != pod.StateExited || d.in.KeepEnded < 0:
+		case kept[c.Name] >= max(d.in.KeepEnded, 1):
 			d.act(Step{Verb: Remove, Target: c.ID, Reason: "an older instance"})
+		default:
+			kept[c.Name]++
 		}
 	}
-}
-
-// pruneSandboxes removes what is left of sandboxes that the newest has replaced.
-func (d *decision) pruneSandboxes() {
 	for i, s := range d.in.Have.Sandboxes {
 		if i > 0 && !s.Ready && !d.inUse(s.ID) {
 			d.act(Step{Verb: RemoveSandbox, Target: s.ID, Reason: "an older sandbox"})

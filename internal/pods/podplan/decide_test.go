@@ -1,6 +1,7 @@
 package podplan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,12 @@ func exited(name string, code int32) pod.Container {
 	return c
 }
 
+// before is an earlier instance.
+func before(c pod.Container, attempt int) pod.Container {
+	c.ID, c.Attempt = fmt.Sprintf("%s-%d", c.ID, attempt), attempt
+	return c
+}
+
 // again is a container that was made for the second time and not started yet.
 func again(name string) pod.Container {
 	c := instance(name, pod.StateCreated)
@@ -99,7 +106,7 @@ func say(p Plan) string {
 }
 
 func TestDecide(t *testing.T) {
-	parity.Proves(t, "LIFE-34", "LIFE-36", "LIFE-37", "LIFE-40", "LIFE-43", "LIFE-46", "LIFE-59")
+	parity.Proves(t, "LIFE-34", "LIFE-36", "LIFE-37", "LIFE-39", "LIFE-40", "LIFE-43", "LIFE-46", "LIFE-59", "RT-29", "RT-31")
 	always := v1.RestartPolicyAlways
 	for _, tc := range []struct {
 		name string
@@ -158,6 +165,22 @@ func TestDecide(t *testing.T) {
 		{name: "an older sandbox with a container stays as long as that", pod: spec("a", always),
 			in: Input{VolumesReady: true, Probes: started("a"), Have: pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(true), {ID: "old"}},
 				Containers: []pod.Container{running("a"), {ID: "x", Name: "a", SandboxID: "old", State: pod.StateExited}}}}, want: ""},
+		{name: "several older sandboxes without containers all go, the newest stays though it is dead", pod: spec("a", v1.RestartPolicyNever),
+			in:   Input{Have: pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(false), {ID: "older"}, {ID: "oldest"}}, Containers: []pod.Container{exited("a", 1)}}},
+			want: "remove sandbox older, remove sandbox oldest"},
+		{name: "of the ended instances the newest stays", pod: spec("i : a", v1.RestartPolicyNever),
+			in:   Input{VolumesReady: true, Probes: started("a"), Have: have(true, running("a"), before(exited("a", 1), 2), before(exited("a", 1), 1), before(exited("a", 1), 0), exited("i", 0), before(exited("i", 1), 0))},
+			want: "remove a-id-1, remove a-id-0, remove i-id-0"},
+		{name: "an older instance that runs, or may, is not removed", pod: spec("a", always),
+			in: Input{VolumesReady: true, Probes: started("a"), Have: have(true, running("a"), exited("a", 1), before(running("a"), 1), before(instance("a", pod.StateUnknown), 0))}, want: ""},
+		{name: "an instance whose state nobody knows is stopped, not removed", pod: spec("a", always),
+			in: Input{VolumesReady: true, Have: have(true, instance("a", pod.StateUnknown))}, want: "stop a-id"},
+		{name: "also where nobody wants the pod any more", pod: spec("a b", always),
+			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Forgotten: true, Have: have(true, instance("a", pod.StateUnknown), running("b"), before(exited("b", 1), 0))}, want: "stop a-id, stop b-id"},
+		{name: "a pod that is going keeps one ended instance of each container", pod: spec("a b", always),
+			in: Input{Going: &Going{Deadline: now.Add(time.Minute)}, Have: have(true, running("b"), exited("a", 1), before(exited("a", 1), 0))}, want: "remove a-id-0, stop b-id"},
+		{name: "of a pod that is gone all sandboxes go", pod: spec("a", always),
+			in: Input{Going: &Going{Deadline: now}, Forgotten: true, Have: pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(false), {ID: "older"}}}}, want: "remove sandbox s0, remove sandbox older", stop: true},
 		{name: "a finished pod gets no new sandbox", pod: spec("a", v1.RestartPolicyNever),
 			in: Input{VolumesReady: true, NetworkReady: true, Have: have(false, exited("a", 1))}, want: ""},
 		{name: "a pod on its way out stops its containers together", pod: spec("a b", always),

@@ -16,8 +16,8 @@ type Input struct {
 
 	// Going is set once the pod is to end, and never taken back.
 	Going *Going
-	// Forgotten says that no source holds the pod any more: whatever the runtime
-	// still has of it is removed.
+	// Forgotten says that no source holds the pod any more, or nobody looks at what
+	// is left of it: whatever the runtime still has of it is removed.
 	Forgotten bool
 
 	NetworkReady bool // the runtime's network; pods on the host's do not need it
@@ -34,6 +34,9 @@ type Input struct {
 	// starts.
 	Resize   map[string]bool
 	Resizing bool
+	// KeepEnded is how many ended instances of each container are kept, one at least;
+	// less than 0 keeps all.
+	KeepEnded int
 	// Ran is the latest attempt of each container that this agent has seen run.
 	Ran         map[string]int
 	LogAttempts map[string]int // next attempt by the log files on disk, for containers the runtime has forgotten

@@ -98,6 +98,9 @@ func (d *decision) restartAll() bool {
 		return false
 	}
 	d.plan.waitFor("restart of all containers")
+	if kind, _, _ := pod.Find(in.Pod, trigger.Name); kind == pod.Regular && d.beginOthers() {
+		return true
+	}
 	if d.held(trigger) {
 		d.tend()
 		return true
@@ -128,6 +131,30 @@ func (d *decision) restartAll() bool {
 	}
 	d.act(Step{Verb: Remove, Target: trigger.ID, Reason: "all containers are restarted"})
 	return true
+}
+
+// beginOthers starts regular containers that have not begun yet, and reports whether
+// there are any: where one ends as soon as it runs, those after it are to be
+// restarted with it all the same. One that cannot start is not waited for.
+func (d *decision) beginOthers() bool {
+	in := &d.in
+	if !in.VolumesReady {
+		return false
+	}
+	beginning := false
+	for i := range in.Pod.Spec.Containers {
+		spec := &in.Pod.Spec.Containers[i]
+		_, begun := Instance(in.Pod, in.Have, spec.Name)
+		_, busy := in.Busy[spec.Name]
+		_, anew := Renewed(in.Pod, spec.Name)
+		img := in.Images[spec.Name]
+		if begun || anew || !busy && (!img.Ready || img.Attempt != d.attempt(spec.Name) || in.Now.Before(in.RetryAt[spec.Name])) {
+			continue
+		}
+		beginning = true
+		d.start(pod.Regular, spec, "not created", pod.Container{}, false)
+	}
+	return beginning
 }
 
 // Renewed reports whether the stored status tells of a container that was removed

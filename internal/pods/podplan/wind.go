@@ -11,6 +11,9 @@ import (
 // no source knows the pod any more, everything is removed.
 func (d *decision) wind() {
 	in := &d.in
+	if !in.Forgotten {
+		d.prune()
+	}
 	if d.stopContainers() {
 		d.plan.waitFor("containers to stop")
 		return

@@ -1,5 +1,20 @@
 package podsync
 
+import "go.opentelemetry.io/otel/attribute"
+
+// Names of spans, and of their attributes.
+const (
+	spanSync        = "syncPod"
+	spanTerminating = "syncTerminatingPod"
+	spanTerminated  = "syncTerminatedPod"
+
+	keyPod       = attribute.Key("k8s.pod")
+	keyPodName   = attribute.Key("k8s.pod.name")
+	keyNamespace = attribute.Key("k8s.namespace.name")
+	keyPodUID    = attribute.Key("k8s.pod.uid")
+	keyUpdate    = attribute.Key("k8s.pod.update_type")
+)
+
 // Metric names, and the values of their labels.
 const (
 	metricDesired       = "kubelet_desired_pods"
@@ -16,6 +31,7 @@ const (
 	metricPodStart      = "kubelet_pod_start_duration_seconds"
 	metricPodStartTotal = "kubelet_pod_start_total_duration_seconds"
 	metricPodStartSLI   = "kubelet_pod_start_sli_duration_seconds"
+	metricFirstStart    = "kubelet_first_network_pod_start_sli_duration_seconds"
 )
 
 // lifecycle is the value of a label: how far a pod is.

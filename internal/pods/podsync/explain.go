@@ -194,7 +194,11 @@ func (w *worker) explainShared(p *explain.Pod) {
 			continue // what it comes to is not known yet
 		}
 		wait := explain.Wait{For: w.nameTask(r.verb, target), Error: r.err, Since: r.since, Next: r.at, Attempt: r.count}
-		wait.Reason = w.waiting[target].Reason
+		if said, known := w.waiting[target]; known && said.Message != "" {
+			wait.Reason, wait.Error = said.Reason, said.Message // without saying twice of what
+		} else {
+			wait.Reason = said.Reason
+		}
 		p.Waits = append(p.Waits, wait)
 	}
 	for _, what := range w.story.plan.Waits {
@@ -271,10 +275,27 @@ func (w *worker) nameTask(verb, target string) string {
 	}
 	if have, ok := w.s.cfg.Observed.Get(w.uid); ok {
 		if c, ok := have.ByID(target); ok {
-			return "the " + verb + " of container " + c.Name
+			what := "the " + verb + " of container " + c.Name
+			if verb == string(podplan.Stop) && w.hooked(c.Name) {
+				what += ", which begins with its preStop hook"
+			}
+			return what
 		}
 	}
 	return verb
+}
+
+// hooked reports whether something runs in the container before it is stopped.
+func (w *worker) hooked(name string) bool {
+	if w.spec == nil {
+		return false
+	}
+	for _, spec := range pod.Containers(w.spec) {
+		if spec.Name == name {
+			return spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil
+		}
+	}
+	return false
 }
 
 func (w *worker) explainContainers(have pod.Runtime) []explain.Container {

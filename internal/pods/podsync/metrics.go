@@ -2,6 +2,7 @@ package podsync
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,16 +22,18 @@ type metrics struct {
 	podStart      prometheus.Histogram
 	podStartTotal prometheus.Histogram
 	podStartSLI   prometheus.Histogram
+	firstStart    prometheus.Gauge // zero: no pod with a network of its own has started
+	first         sync.Once
 }
 
 // startBuckets are those that a pod's start is measured in: up to an hour.
 var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 
-func newMetrics() metrics {
+func newMetrics() *metrics {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	}
-	return metrics{
+	m := &metrics{
 		orphaned: prometheus.NewCounter(prometheus.CounterOpts{Name: metricOrphaned, Help: "Pods that were found in the container runtime and that no source knew"}),
 		restarted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricRestarted,
 			Help: "Pods that came back with the same UID while their first life ended"}, []string{"static"}),
@@ -43,11 +46,16 @@ func newMetrics() metrics {
 		podStart:      histogram(metricPodStart, "Seconds from the arrival of a pod to the start of its last container", startBuckets),
 		podStartTotal: histogram(metricPodStartTotal, "Seconds from the creation of a pod to the start of its last container", startBuckets),
 		podStartSLI:   histogram(metricPodStartSLI, "The same without the time in which images were pulled and init containers ran", startBuckets),
+		firstStart:    prometheus.NewGauge(prometheus.GaugeOpts{Name: metricFirstStart, Help: "The same in seconds for the first pod with a network of its own"}),
 	}
+	for _, static := range []string{staticNo, staticYes} {
+		m.restarted.WithLabelValues(static) // shown as zero before the first
+	}
+	return m
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.orphaned, m.restarted, m.terminated, m.containers, m.worker, m.workerStart, m.podStart, m.podStartTotal, m.podStartSLI}
+	return []prometheus.Collector{m.orphaned, m.restarted, m.terminated, m.containers, m.worker, m.workerStart, m.podStart, m.podStartTotal, m.podStartSLI, m.firstStart}
 }
 
 var (
@@ -199,6 +207,9 @@ func (m *metrics) seeStart(t *times, spec *v1.Pod, have pod.Runtime, now time.Ti
 	}
 	m.podStartTotal.Observe(total.Seconds())
 	m.podStartSLI.Observe(max(own, 0).Seconds())
+	if !spec.Spec.HostNetwork {
+		m.first.Do(func() { m.firstStart.Set(max(own, 0).Seconds()) })
+	}
 }
 
 // initTime is from the start of the first init container to the end of the last.
@@ -275,7 +286,7 @@ func (t *times) seePull(waits bool, now time.Time) {
 
 // measure takes in what a turn saw, before the pod may be forgotten.
 func (w *worker) measure(began time.Time, have pod.Runtime, stopped bool) {
-	m, t, now := &w.s.metrics, &w.times, w.s.cfg.Now()
+	m, t, now := w.s.metrics, &w.times, w.s.cfg.Now()
 	waits := false
 	for _, f := range w.images {
 		waits = waits || !f.result.Ready

@@ -178,6 +178,19 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 	m.expect(map[string]float64{"kubelet_pod_start_duration_seconds": 1})
 }
 
+func TestTheFirstPodWithANetworkIsMeasuredAlone(t *testing.T) {
+	m := newMeasured(t)
+	for i, p := range []*v1.Pod{podNamed("host", pod.SourceAPI), podNamed("first", pod.SourceAPI), podNamed("second", pod.SourceAPI)} {
+		p.Spec.HostNetwork = p.Name == "host"
+		p.CreationTimestamp = metav1.NewTime(m.now)
+		w := m.worker(p.UID, p)
+		w.measure(m.now, pod.Runtime{}, false)
+		m.now = m.now.Add(time.Duration(i+1) * time.Second)
+		w.measure(m.now, pod.Runtime{Containers: []pod.Container{{ID: "a", Name: "a", StartedAt: m.now}, {ID: "b", Name: "b", StartedAt: m.now}}}, false)
+		m.expect(map[string]float64{"kubelet_first_network_pod_start_sli_duration_seconds": []float64{0, 2, 2}[i]})
+	}
+}
+
 func TestContainersThatEndAreCountedOnce(t *testing.T) {
 	m := newMeasured(t)
 	spec := podNamed("web", pod.SourceAPI)

@@ -30,7 +30,9 @@ func (n *noted) Refused(reason string) { n.said = append(n.said, "counted "+reas
 func (n *noted) Pod(_ *v1.Pod, _, eventType, reason, message string) {
 	n.said = append(n.said, eventType+" "+reason+" "+message)
 }
-func (n *noted) Node(string, string, string) {}
+func (n *noted) Node(eventType, reason, message string) {
+	n.said = append(n.said, "node "+eventType+" "+reason+" "+message)
+}
 
 func TestARefusalByTheVolumesEndsThePod(t *testing.T) {
 	for _, tc := range []struct {

@@ -23,8 +23,9 @@ const resizePod podplan.Verb = "resize"
 // toResize is what there is to do for the resources of a pod.
 type toResize struct {
 	allocation.Gap
-	pod *v1.Pod // with what it was granted
-	due bool    // the cgroup, or a container, is to be written now
+	pod     *v1.Pod // with what it was granted
+	sandbox string  // the one that is ready
+	due     bool    // the cgroup, or a container, is to be written now
 	// holds: containers start when the pod's cgroup has room for them.
 	holds bool
 	// wanted: it is for a resize, and not only to see what an earlier agent left.
@@ -51,9 +52,11 @@ func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
 	w.mu.Lock()
 	isGoing, sized := w.going != nil, w.sized
 	w.mu.Unlock()
-	if _, ready := have.ReadySandbox(); w.spec == nil || isGoing || !w.admitted || !ready {
+	sandbox, ready := have.ReadySandbox()
+	if w.spec == nil || isGoing || !w.admitted || !ready {
 		return r
 	}
+	r.sandbox = sandbox.ID
 	a := w.s.cfg.Allocation
 	r.Gap = a.Gap(w.spec, settled(have, busy))
 	fits := sized != nil && (sized == w.spec || allocation.Of(sized).Equal(allocation.Of(w.spec)))
@@ -126,9 +129,10 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 		return false, err
 	}
 	steps := allocation.Plan(now, next, r.Update)
+	told := allocation.Of(cfg.Allocation.InForce(r.pod))
 	for _, s := range steps {
 		if s.Change == nil {
-			err = cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit)
+			told, err = w.resizeWhole(ctx, r, s, told)
 		} else {
 			err = w.update(ctx, r.pod, *s.Change)
 		}
@@ -142,6 +146,24 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 		}
 	}
 	return len(steps) > 0, err
+}
+
+// resizeWhole writes one value of the pod's cgroup, which the runtime hears of
+// before: whoever sizes machines or other things by it may object. told is what it
+// knows; what it knows then is returned.
+func (w *worker) resizeWhole(ctx context.Context, r toResize, s allocation.Step, told allocation.Resources) (allocation.Resources, error) {
+	cfg := &w.s.cfg
+	next := s.After(told, allocation.Of(r.pod))
+	if err := cfg.Containers.UpdateSandbox(ctx, next.On(r.pod), r.sandbox); err != nil {
+		return told, fmt.Errorf("resize pod: %w", cri.Cause(err))
+	}
+	if err := cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit); err != nil {
+		if back := cfg.Containers.UpdateSandbox(ctx, told.On(r.pod), r.sandbox); back != nil {
+			err = errors.Join(err, fmt.Errorf("take back what the runtime was told: %w", cri.Cause(back)))
+		}
+		return told, err
+	}
+	return next, nil
 }
 
 // update gives a container one resource as it was granted; the other stays as it

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
@@ -22,7 +23,8 @@ type fakeCgroups struct {
 	Cgroups
 	size, asked allocation.Size
 	gone        bool
-	refuses     error
+	refuses     error // to be made
+	sticks      error // to be changed
 	said        *[]string
 }
 
@@ -42,6 +44,9 @@ func (f *fakeCgroups) Size(*v1.Pod) (now, next allocation.Size, err error) {
 }
 
 func (f *fakeCgroups) Resize(_ *v1.Pod, res v1.ResourceName, limit bool) error {
+	if f.sticks != nil {
+		return f.sticks
+	}
 	switch {
 	case res == v1.ResourceMemory:
 		f.size.Memory = f.asked.Memory
@@ -59,7 +64,8 @@ func (f *fakeCgroups) MemoryUsage(*v1.Pod) (int64, error) { return 50, nil }
 // updatedContainers notes what containers are told.
 type updatedContainers struct {
 	Containers
-	said *[]string
+	said    *[]string
+	objects error // of the runtime, to what it is told
 }
 
 func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _ string) error {
@@ -70,6 +76,12 @@ func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _
 	}
 	*c.said = append(*c.said, fmt.Sprintf("%s %s %s of %s", name, spec.Resources.Limits.Memory(), spec.Resources.Limits.Cpu(), whole))
 	return nil
+}
+
+func (c updatedContainers) UpdateSandbox(_ context.Context, p *v1.Pod, id string) error {
+	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
+	*c.said = append(*c.said, fmt.Sprintf("tell %s %s %s", id, limits.Memory(), limits.Cpu()))
+	return c.objects
 }
 
 func (updatedContainers) MemoryUsage(context.Context, string) (int64, error) { return 10, nil }
@@ -110,18 +122,29 @@ func TestWritesOfAResize(t *testing.T) {
 		{Container: "main", ID: "c1", Resource: v1.ResourceMemory, Now: 100, Next: 200, Limit: true},
 		{Container: "main", ID: "c1", Resource: v1.ResourceCPU, Now: 1000, Next: 2000, Limit: true},
 	}
+	less := []allocation.Change{
+		{Container: "main", ID: "c1", Resource: v1.ResourceMemory, Now: 200, Next: 100, Limit: true},
+		{Container: "main", ID: "c1", Resource: v1.ResourceCPU, Now: 2000, Next: 1000, Limit: true},
+	}
 	for _, tc := range []struct {
 		name       string
 		was, wants *v1.Pod
 		cgroup     fakeCgroups
 		changes    []allocation.Change
+		objects    error
 		want       []string
 		fails      bool
 	}{
 		{name: "one resource after the other, the pod before the container", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"pod memory limit=true", "main 200 1 of no pod", "pod cpu limit=true", "main 200 2 of no pod"}},
+			want: []string{"tell s1 200 1", "pod memory limit=true", "main 200 1 of no pod", "tell s1 200 2", "pod cpu limit=true", "main 200 2 of no pod"}},
 		{name: "also where the limit is the pod's", was: holding("1", "100", &v1.ResourceRequirements{}), wants: holding("2", "200", &v1.ResourceRequirements{}), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"pod memory limit=true", "main 0 0 of pod 200 1", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
+			want: []string{"tell s1 200 1", "pod memory limit=true", "main 0 0 of pod 200 1", "tell s1 200 2", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
+		{name: "a pod that shrinks does so last", was: holding("2", "200", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: large, asked: small}, changes: less,
+			want: []string{"main 100 2 of no pod", "tell s1 100 2", "pod memory limit=true", "main 100 1 of no pod", "tell s1 100 1", "pod cpu limit=true"}},
+		{name: "the runtime objects, and nothing is written", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both, objects: errors.New("no"),
+			want: []string{"tell s1 200 1"}, fails: true},
+		{name: "the kernel objects, and the runtime hears of it", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large, sticks: errors.New("no")}, changes: both,
+			want: []string{"tell s1 200 1", "tell s1 100 1"}, fails: true},
 		{name: "a cgroup that is as it should be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: small, asked: small}},
 		{name: "one that somebody removed is made", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small}, want: []string{"make"}},
 		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small, refuses: errors.New("no")}, want: []string{"make"}, fails: true},
@@ -132,10 +155,10 @@ func TestWritesOfAResize(t *testing.T) {
 			m := newMeasured(t)
 			a := &forced{force: tc.was}
 			tc.cgroup.said = &said
-			m.cfg.Cgroups, m.cfg.Containers, m.cfg.Allocation, m.cfg.Observed = &tc.cgroup, updatedContainers{said: &said}, a, refreshed{}
+			m.cfg.Cgroups, m.cfg.Containers, m.cfg.Allocation, m.cfg.Observed = &tc.cgroup, updatedContainers{said: &said, objects: tc.objects}, a, refreshed{}
 			w := m.worker("u", tc.wants)
-			wrote, err := w.enforce(t.Context(), toResize{pod: tc.wants, Gap: allocation.Gap{Update: tc.changes}})
-			if !slices.Equal(said, tc.want) || (err != nil) != tc.fails || wrote != (len(tc.want) > 1) {
+			wrote, err := w.enforce(t.Context(), toResize{pod: tc.wants, sandbox: "s1", Gap: allocation.Gap{Update: tc.changes}})
+			if !slices.Equal(said, tc.want) || (err != nil) != tc.fails || wrote != (len(tc.changes) > 0) {
 				t.Errorf("wrote %t %q, %v; want %q", wrote, said, err, tc.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,7 +17,8 @@ import (
 	"keelson/internal/pods/status"
 )
 
-// Config holds what a Syncer is built from. Every field is required.
+// Config holds what a Syncer is built from. Every field is required
+// unless its comment says otherwise.
 type Config struct {
 	Desired    Desired
 	Observed   Observed
@@ -30,6 +32,7 @@ type Config struct {
 	Allocation Allocation
 	Backoff    podplan.BackoffLimits // of containers that crash
 	RestartAll bool                  // containers may have all of their pod restarted
+	KeepEnded  int                   // instances of each container, to look at; see [podplan.Input]
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error
 	// HostIPs are the node's addresses, primary family first; nil until known.
@@ -42,6 +45,7 @@ type Config struct {
 	// TurnPatience is how long a worker may be in one turn before something is
 	// wrong.
 	TurnPatience time.Duration
+	Tracer       trace.Tracer // nil: nothing is traced
 	Log          *slog.Logger
 	Now          func() time.Time
 }
@@ -49,7 +53,7 @@ type Config struct {
 // Syncer runs one worker for each pod that a source or the runtime knows.
 type Syncer struct {
 	cfg     Config
-	metrics metrics
+	metrics *metrics
 	checked atomic.Pointer[checkup]
 
 	mu      sync.Mutex
@@ -149,7 +153,7 @@ func (s *Syncer) Evict(uid types.UID, grace time.Duration, reason, message strin
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
 	if ok {
-		w.evict(grace, reason, message)
+		w.expel(grace, status.Override{Reason: reason, Message: message}, "evicted")
 	}
 }
 
@@ -175,12 +179,9 @@ func (s *Syncer) Preempt(uid types.UID, grace time.Duration, reason, message, di
 	s.mu.Lock()
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
-	if !ok {
-		return
+	if ok {
+		w.expel(grace, status.Override{Reason: reason, Message: message, DisruptionMessage: disruption}, "preempted")
 	}
-	w.end(s.cfg.Now(), grace, &status.Override{Phase: v1.PodFailed, Reason: reason, Message: message,
-		Disruption: "TerminationByKubelet", DisruptionMessage: disruption}, "preempted")
-	w.poke()
 }
 
 // MayClaim reports whether the pod could run now as far as its full name goes.

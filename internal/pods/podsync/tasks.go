@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,9 +78,17 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 		step.End(w.s.cfg.Now(), err)
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
-			if rerr := w.see(life, effect, err); rerr != nil && life.Err() == nil {
-				w.log.Log(life, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
+			rerr := w.see(life, effect, err)
+			switch {
+			case rerr != nil && life.Err() == nil:
 				w.readFailed(p, err == nil && t.verb == podplan.RunSandbox, rerr)
+				if err == nil { // it may be done; to act on what was before would be to do it for ever
+					err = fmt.Errorf("re-read pod: %w", rerr)
+				} else {
+					w.log.Log(life, severity(rerr), "cannot re-read pod", "after", t.verb, "err", rerr)
+				}
+			case rerr == nil && err == nil && !w.shows(effect):
+				err = errNoEffect
 			}
 		}
 		w.settle(target, mine, err)
@@ -125,6 +134,21 @@ func (w *worker) see(ctx context.Context, effect pod.Effect, failed error) error
 	return err
 }
 
+// errNoEffect is how a task fails when the runtime says that it has done what it
+// was asked for and shows that it has not: to ask once more at once would be to
+// ask for ever.
+var errNoEffect = errors.New("the runtime says that it is done, and shows no effect")
+
+// shows reports whether what is known of the pod shows an effect. A sandbox may
+// still be without its address.
+func (w *worker) shows(effect pod.Effect) bool {
+	have, _ := w.s.cfg.Observed.Get(w.uid)
+	if effect.Container == "" && effect.State == pod.StateRunning {
+		return slices.ContainsFunc(have.Sandboxes, func(s pod.Sandbox) bool { return s.ID == effect.Sandbox })
+	}
+	return effect.ShownBy(have)
+}
+
 func actsOnRuntime(v podplan.Verb) bool {
 	return v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
 }
@@ -146,6 +170,7 @@ func (w *worker) callOffStarts() {
 
 // settle records how a task ended and wakes the worker.
 func (w *worker) settle(target string, t *task, err error) {
+	kept := false // what should be removed, for the first time
 	w.mu.Lock()
 	if w.tasks[target] == t {
 		delete(w.tasks, target)
@@ -161,11 +186,19 @@ func (w *worker) settle(target string, t *task, err error) {
 			}
 			w.retries[target] = r
 			if !errors.Is(err, context.Canceled) && !cri.IsCanceled(err) {
-				w.log.Log(context.Background(), severity(err), "cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
+				level := severity(err)
+				if errors.Is(err, errNoEffect) && r.count == 1 {
+					level = slog.LevelDebug // a busy runtime is a moment behind itself
+				}
+				w.log.Log(context.Background(), level, "cannot "+string(t.verb), "target", target, "err", err, "again_in", r.pause)
+				kept = r.count == 1 && (t.verb == podplan.Remove || t.verb == podplan.RemoveSandbox) && !cri.IsUnavailable(err)
 			}
 		}
 	}
 	w.mu.Unlock()
+	if kept {
+		w.s.cfg.Events.Node(v1.EventTypeWarning, pod.EventContainerGCFailed, err.Error())
+	}
 	w.poke()
 }
 
@@ -177,6 +210,20 @@ func severity(err error) slog.Level {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
+}
+
+// dropRetries forgets failures of what need not be tried again: it has turned out
+// to be done.
+func (w *worker) dropRetries(now time.Time, plan podplan.Plan) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for target, r := range w.retries {
+		_, busy := w.tasks[target]
+		wanted := slices.ContainsFunc(plan.Steps, func(s podplan.Step) bool { return s.Target == target })
+		if actsOnRuntime(podplan.Verb(r.verb)) && !busy && !wanted && !r.at.After(now) {
+			delete(w.retries, target)
+		}
+	}
 }
 
 // effect is the work of one step.

@@ -56,6 +56,7 @@ type worker struct {
 	goingWhy   string
 	goingSince time.Time
 	grace      time.Duration // the shortest period asked for since the pod is going
+	outBy      time.Time     // when an expelled pod should be gone; zero: it is not waited for
 	override   *status.Override
 	tasks      map[string]*task
 	retries    map[string]retry
@@ -75,7 +76,10 @@ type worker struct {
 type imageFact struct {
 	attempt int
 	asked   time.Time // when this attempt was first asked for
-	result  ImageResult
+	// failures is how often the container had failed to start when the image was
+	// asked for last. After another failure it is asked for again: it may be gone.
+	failures int
+	result   ImageResult
 }
 
 func newWorker(s *Syncer, uid types.UID) *worker {
@@ -119,7 +123,9 @@ func (w *worker) run(ctx context.Context) {
 		}
 		began := w.s.cfg.Now()
 		w.turning.Store(&began)
-		next, gone := w.turn(ctx, &tasks)
+		traced, end := w.trace(ctx)
+		next, gone := w.turn(traced, &tasks)
+		end()
 		w.turning.Store(nil)
 		if gone && w.s.leave(w) {
 			return
@@ -209,9 +215,11 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	w.announce(now, plan)
 	w.do(ctx, tasks, plan, have)
 	w.resize(ctx, tasks, gap)
+	w.dropRetries(now, plan)
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
 	w.publish(have, busy, finished)
 	w.measure(now, have, plan.Stopped)
+	next = earlier(next, w.lingers(now, plan.Stopped))
 	w.tell(now, plan, have, earlier(next, earlier(plan.Wake, w.nextRetry(now))))
 	if finished && w.leaveNothing(ctx, tasks, have) {
 		w.forget()
@@ -268,121 +276,6 @@ func (w *worker) takeUp(have pod.Runtime) {
 	w.mu.Unlock()
 }
 
-// judge finds out whether the pod is to end, and when that has to be asked again;
-// or that it waits for others to end.
-func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time, waits bool) {
-	if w.spec == nil {
-		return time.Time{}, false
-	}
-	if next, stays := w.judgeWish(now); !stays {
-		return next, false
-	}
-	if waits := w.admitOnce(ctx, now, have); waits {
-		return time.Time{}, true
-	}
-	return w.judgeLife(now, have), false
-}
-
-// judgeWish ends a pod that nobody wants any more. It reports whether the pod is
-// wanted.
-func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
-	p := w.spec
-	switch {
-	case !w.known:
-		w.end(now, pod.Grace(p), nil, "gone from its source")
-		return time.Time{}, false
-	case p.DeletionTimestamp != nil && !pod.IsMirror(p):
-		w.end(now, pod.Grace(p), nil, "deleted")
-		return time.Time{}, false
-	case pod.IsTerminal(p) && !pod.IsStatic(p):
-		w.end(now, pod.Grace(p), nil, "its stored phase is "+string(p.Status.Phase))
-		return time.Time{}, false
-	}
-	return time.Time{}, true
-}
-
-// judgeLife ends a pod that is done, or over its time.
-func (w *worker) judgeLife(now time.Time, have pod.Runtime) (next time.Time) {
-	p := w.spec
-	if podplan.Done(p, have) {
-		w.end(now, pod.Grace(p), nil, "done")
-		return time.Time{}
-	}
-	if p.Spec.ActiveDeadlineSeconds != nil {
-		until := w.started.Add(pod.Seconds(*p.Spec.ActiveDeadlineSeconds))
-		if !now.Before(until) {
-			const message = "Pod was active on the node longer than the specified deadline"
-			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message}, "over its deadline") {
-				w.s.cfg.Events.Pod(p, "", v1.EventTypeNormal, pod.EventDeadlineExceeded, message)
-			}
-			return time.Time{}
-		}
-		return until
-	}
-	return time.Time{}
-}
-
-// admitOnce lets the pod be judged on its arrival. A pod whose containers are
-// there already was admitted by an earlier agent. It reports whether the pod has to
-// wait for others to end.
-func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) (waits bool) {
-	if w.admitted || w.rejected {
-		return false
-	}
-	v := w.s.cfg.Allocation.Admit(ctx, w.desired, !have.Empty())
-	if ctx.Err() != nil {
-		return true // the next agent judges
-	}
-	w.learn(w.s.cfg.Allocation.Consider(w.desired))
-	r := v.Rejection
-	if r == nil {
-		w.admitted = !v.Waits
-		return v.Waits
-	}
-	w.refuse(now, r.Reason, r.Message)
-	return false
-}
-
-// refuse ends a pod that cannot run here.
-func (w *worker) refuse(now time.Time, reason, message string) {
-	w.rejected = true
-	w.story.refused = &explain.Refusal{Reason: reason, Message: message}
-	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, reason, message)
-	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: " + message, Rejected: true}, "rejected")
-}
-
-// end makes the pod go, or shortens the time it has left. It reports whether
-// the pod was not going before.
-func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	deadline := now.Add(grace)
-	if w.going != nil {
-		// A second deletion may name a shorter period, which counts from now. It
-		// never gets longer.
-		if grace < w.grace {
-			w.grace = grace
-			if deadline.Before(w.going.Deadline) {
-				w.going = &podplan.Going{Deadline: deadline}
-			}
-		}
-		return false
-	}
-	w.going = &podplan.Going{Deadline: deadline}
-	w.goingWhy, w.goingSince = why, now
-	w.grace = grace
-	if w.override == nil {
-		w.override = o
-	}
-	w.log.Info("pod is going", "why", why, "grace", grace)
-	return true
-}
-
-func (w *worker) evict(grace time.Duration, reason, message string) {
-	w.end(w.s.cfg.Now(), grace, &status.Override{Phase: v1.PodFailed, Reason: reason, Message: message, Disruption: "TerminationByKubelet"}, "evicted")
-	w.poke()
-}
-
 // underWay are the tasks that have not ended yet, by target.
 func (w *worker) underWay() map[string]podplan.Task {
 	w.mu.Lock()
@@ -397,7 +290,7 @@ func (w *worker) underWay() map[string]podplan.Task {
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known, Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || expelled(w.spec), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()
@@ -432,10 +325,21 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 	}
 	in.RetryAt = make(map[string]time.Time, len(w.retries))
 	for target, r := range w.retries {
+		if c, ok := have.ByID(target); ok && c.State == pod.StateExited && r.verb == string(podplan.Stop) {
+			delete(w.retries, target) // it has stopped after all
+			continue
+		}
 		in.RetryAt[target] = r.at
 	}
 	in.Backoff, in.Announced, in.Ran = maps.Clone(w.backoff), maps.Clone(w.announced), maps.Clone(w.ran)
 	return in
+}
+
+// failures is how often in a row the container has failed to start.
+func (w *worker) failures(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.retries[name].count
 }
 
 // hooked reports whether a container is not started before its postStart hook
@@ -449,7 +353,7 @@ func hooked(p *v1.Pod, name string) bool {
 func (w *worker) imageFacts() map[string]podplan.Image {
 	facts := make(map[string]podplan.Image, len(w.images))
 	for name, f := range w.images {
-		facts[name] = podplan.Image{Attempt: f.attempt, Ready: f.result.Ready, RetryAt: f.result.RetryAt}
+		facts[name] = podplan.Image{Attempt: f.attempt, Ready: f.result.Ready && f.failures == w.failures(name), RetryAt: f.result.RetryAt}
 	}
 	return facts
 }
@@ -529,10 +433,10 @@ func (w *worker) askImages(plan *podplan.Plan) (changed bool) {
 		if !known || before.attempt != step.Attempt {
 			asked = w.s.cfg.Now()
 		}
-		if !known || before.attempt != step.Attempt || before.result != r {
+		if !known || before.attempt != step.Attempt || before.result != r || before.failures != w.failures(step.Target) {
 			changed = true
 		}
-		w.images[step.Target] = imageFact{attempt: step.Attempt, asked: asked, result: r}
+		w.images[step.Target] = imageFact{attempt: step.Attempt, asked: asked, failures: w.failures(step.Target), result: r}
 		w.mu.Lock()
 		switch {
 		case r.Reason != "":
@@ -580,53 +484,6 @@ func (w *worker) announce(now time.Time, plan podplan.Plan) {
 
 // podTag names a pod in messages, as readers of events know it.
 func podTag(p *v1.Pod) string { return pod.FullName(p) + "(" + string(p.UID) + ")" }
-
-// publish hands the facts of the pod's status on. What was under way when have
-// was read may have had effects since.
-func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finished bool) {
-	if w.spec == nil || !w.known {
-		return
-	}
-	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live(), Finished: finished,
-		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
-	for _, c := range have.Containers {
-		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
-	}
-	now := w.underWay() // and what this turn has started
-	maps.Copy(now, busy)
-	for target, t := range now {
-		switch t.Verb {
-		case podplan.RunSandbox:
-			f.Down = false
-		case podplan.Start:
-			f.Down = false
-			if c, ok := have.Latest(target); ok && hooked(w.spec, target) {
-				f.Probes[c.ID] = status.Probe{}
-			}
-		}
-	}
-	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
-		f.InForce = force
-	}
-	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
-	w.mu.Lock()
-	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
-	w.mu.Unlock()
-	w.s.cfg.Status.Publish(f)
-}
-
-// forget drops what other parts keep for the pod.
-func (w *worker) forget() {
-	cfg := &w.s.cfg
-	cfg.Probes.Forget(w.uid)
-	cfg.Images.Forget(w.uid)
-	cfg.Status.Forget(w.uid)
-	cfg.Allocation.Forget(w.uid)
-	w.leaveName()
-	if w.spec != nil {
-		w.log.Info("pod is gone")
-	}
-}
 
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {

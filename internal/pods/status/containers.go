@@ -13,10 +13,11 @@ import (
 )
 
 // containers fills in the three lists of container statuses: init containers in
-// the order of the specification, the others by name.
-func containers(n Node, st *v1.PodStatus, f Facts) {
+// the order of the specification, the others by name. prev is what was shown
+// before.
+func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for kind, spec := range pod.Containers(f.Pod) {
-		cs := containerStatus(n, f, kind, spec)
+		cs := remembering(containerStatus(n, f, kind, spec), shownBefore(prev, spec.Name))
 		switch kind {
 		case pod.Init, pod.Sidecar:
 			st.InitContainerStatuses = append(st.InitContainerStatuses, cs)
@@ -29,6 +30,29 @@ func containers(n Node, st *v1.PodStatus, f Facts) {
 	byName := func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(st.ContainerStatuses, byName)
 	slices.SortFunc(st.EphemeralContainerStatuses, byName)
+	shareMessages(st)
+}
+
+// remembering keeps of what was shown before what the runtime does not tell any
+// more: how an ended container came to be that was removed since, and how the
+// instance before this one ended.
+func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
+	switch {
+	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" && before.State.Terminated != nil:
+		return before
+	case cs.ContainerID != "" && cs.ContainerID == before.ContainerID && cs.LastTerminationState.Terminated == nil:
+		cs.LastTerminationState = before.LastTerminationState
+	}
+	return cs
+}
+
+func shownBefore(prev v1.PodStatus, name string) v1.ContainerStatus {
+	for _, list := range [][]v1.ContainerStatus{prev.InitContainerStatuses, prev.ContainerStatuses, prev.EphemeralContainerStatuses} {
+		if i := slices.IndexFunc(list, func(cs v1.ContainerStatus) bool { return cs.Name == name }); i >= 0 {
+			return list[i]
+		}
+	}
+	return v1.ContainerStatus{}
 }
 
 func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.ContainerStatus {

@@ -176,6 +176,29 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// What the runtime has removed since is still told of.
+func TestEndsAreRemembered(t *testing.T) {
+	ended := func(id string, attempt int, code int32) pod.Container {
+		return pod.Container{ID: id, State: pod.StateExited, Attempt: attempt, ExitCode: code, Image: "i"}
+	}
+	node := Node{RuntimeName: "containerd"}
+	both := Project(node, simple(v1.RestartPolicyNever, ended("1", 1, 2), ended("0", 0, 7)), v1.PodStatus{}, at)
+	one := Project(node, simple(v1.RestartPolicyNever, ended("1", 1, 2)), both, at)
+	if last := one.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 7 {
+		t.Errorf("the instance before ended with %+v, want 7", last)
+	}
+	f := simple(v1.RestartPolicyNever)
+	f.Pod.Status = one
+	none := Project(node, f, one, at)
+	if got := none.ContainerStatuses[0]; got.ContainerID != "containerd://1" || got.State.Terminated.ExitCode != 2 || got.LastTerminationState.Terminated == nil {
+		t.Errorf("a container that is gone: %+v, want what was told of it", got)
+	}
+	other := Project(node, simple(v1.RestartPolicyNever, ended("2", 2, 0)), both, at)
+	if last := other.ContainerStatuses[0].LastTerminationState.Terminated; last != nil {
+		t.Errorf("another instance has the past of the one before: %+v", last)
+	}
+}
+
 func TestAnEndIsNotTakenBack(t *testing.T) {
 	parity.Proves(t, "LIFE-12")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})

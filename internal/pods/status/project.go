@@ -47,7 +47,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 		st.StartTime = prev.StartTime
 	}
 	addresses(&st, f)
-	containers(n, &st, f)
+	containers(n, &st, f, prev)
 	resources(&st, p, f.inForce())
 	conditions(&st, f, prev, now)
 	if neverRan(f, prev) {

@@ -18,3 +18,13 @@ const (
 	podPrefix      = "pod"
 	sliceSuffix    = ".slice"
 )
+
+// Operations on the tree, as the metric of how long they take names them.
+const (
+	Create  = "create"
+	Update  = "update"
+	Destroy = "destroy"
+)
+
+// procsFile lists the processes of a cgroup; what is written to it moves there.
+const procsFile = "cgroup.procs"

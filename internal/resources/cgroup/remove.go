@@ -28,7 +28,10 @@ const (
 // A pod without a cgroup is no error.
 func (t *Tree) RemovePod(ctx context.Context, uid types.UID) error {
 	for _, n := range t.placesOf(uid) {
-		if err := t.remove(ctx, n); err != nil {
+		began := time.Now()
+		err := t.remove(ctx, n)
+		t.cfg.Observe(Destroy, time.Since(began))
+		if err != nil {
 			return fmt.Errorf("remove cgroup of pod %s: %w", uid, err)
 		}
 	}
@@ -91,7 +94,7 @@ func removeTree(dir string) error {
 // killAll kills every process in a cgroup. One that ends by itself meanwhile is
 // no error, nor is a cgroup that does.
 func killAll(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	text, err := os.ReadFile(filepath.Join(dir, procsFile))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,9 @@ type Config struct {
 	Root        string // prefix; empty or "/" for none. It must exist.
 	Hierarchies Hierarchies
 	Pod         PodOptions
+	// Observe, if not nil, is told of each change to the tree when it is done: what
+	// was done ([Create], [Update] or [Destroy]) and how long it took.
+	Observe func(operation string, took time.Duration)
 }
 
 // Tree is the pods' part of the control group tree.
@@ -45,6 +49,9 @@ func New(cfg Config) (*Tree, error) {
 		return nil, fmt.Errorf("use cgroup driver %q: must be %s or %s", cfg.Driver, Cgroupfs, Systemd)
 	}
 	t := &Tree{cfg: cfg, pods: podsName(cfg.Root)}
+	if t.cfg.Observe == nil {
+		t.cfg.Observe = func(string, time.Duration) {}
+	}
 	if cfg.Driver == Systemd {
 		t.units = systemdUnits{cfg.Hierarchies.V2()}
 	}
@@ -161,21 +168,30 @@ func (t *Tree) placesOf(uid types.UID) []name {
 
 // ensure makes n with these values, or leaves it as it is if it is whole.
 func (t *Tree) ensure(n name, v Values) error {
+	began := time.Now()
 	if t.units != nil {
 		if t.cfg.Hierarchies.exists(n.path(Systemd)) {
 			return nil
 		}
-		return t.set(n, v)
+		defer func() { t.cfg.Observe(Create, time.Since(began)) }()
+		return t.put(n, v)
 	}
 	created, err := t.cfg.Hierarchies.make(n.path(Cgroupfs))
 	if err != nil || !created {
 		return err
 	}
+	defer func() { t.cfg.Observe(Create, time.Since(began)) }()
 	return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
 }
 
 // set makes n if needed and gives it these values.
 func (t *Tree) set(n name, v Values) error {
+	began := time.Now()
+	defer func() { t.cfg.Observe(Update, time.Since(began)) }()
+	return t.put(n, v)
+}
+
+func (t *Tree) put(n name, v Values) error {
 	if t.units != nil {
 		if err := t.units.start(n, v); err != nil {
 			return fmt.Errorf("set slice %s: %w", n.path(Systemd), err)

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/test/kit/parity"
 )
@@ -368,5 +370,28 @@ func TestDetectNamesWhatIsMissing(t *testing.T) {
 	err := Hierarchies{V1: map[string]string{"cpu": "/x", "memory": "/y"}}.check()
 	if err == nil || !strings.Contains(err.Error(), "Following Cgroup subsystem not mounted: [cpuacct cpuset]") {
 		t.Errorf("check = %v", err)
+	}
+}
+
+// What was left as it was is no operation.
+func TestChangesAreObserved(t *testing.T) {
+	tree := liveTree(t, v1Machine(t), plain)
+	if err := tree.EnsureRoot(Values{}); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	tree.cfg.Observe = func(operation string, _ time.Duration) { seen = append(seen, operation) }
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	for _, do := range []func() error{
+		func() error { return tree.EnsurePod(p) }, func() error { return tree.EnsurePod(p) },
+		func() error { return tree.UpdatePod(p) },
+		func() error { return tree.RemovePod(t.Context(), "u") }, func() error { return tree.RemovePod(t.Context(), "u") },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{Create, Update, Destroy}; !slices.Equal(seen, want) {
+		t.Errorf("observed %v, want %v", seen, want)
 	}
 }

@@ -225,7 +225,7 @@ func (r *reader) flat(dir, file string, into func(key string, n uint64)) {
 }
 
 func (r *reader) pids(dir string) []int {
-	text, ok := r.text(dir, "cgroup.procs")
+	text, ok := r.text(dir, procsFile)
 	if !ok {
 		return nil
 	}

@@ -39,8 +39,10 @@ type Config struct {
 	// Pods are those that there is something of in the runtime. It must not block.
 	Pods func() []Pod
 	// Volumes are what is known of a pod's volumes; nil: nobody measures them. It
-	// must not block.
-	Volumes func(types.UID) []Volume
+	// must not block. Before a summary RefreshVolumes has them looked at; it waits
+	// for no file system that takes its time.
+	Volumes        func(types.UID) []Volume
+	RefreshVolumes func(context.Context)
 	// System are the groups of the node's own programs, by the name under which
 	// the summary shows them.
 	System     map[string]string

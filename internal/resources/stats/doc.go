@@ -12,7 +12,8 @@
 // least [window] old; before there is one, the rate is that since the start.
 //
 // It reads the specifications and the runtime's view of pods through Config.Pods,
-// and volumes through Config.Volumes, which must not block.
+// and volumes through Config.Volumes, which must not block: they are measured on
+// the side, at Config.RefreshVolumes.
 //
 // Three shapes come of one reading: [Collector.Summary] (/stats/summary),
 // [Collector.Resource] (/metrics/resource) and [Collector.Containers]

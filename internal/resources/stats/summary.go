@@ -28,6 +28,9 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsa
 		r := c.read(ctx, cgroup.Core)
 		return c.summarise(r, nil), nil
 	}
+	if c.cfg.Volumes != nil {
+		c.cfg.RefreshVolumes(ctx)
+	}
 	r := c.read(ctx, cgroup.Full)
 	d, err := c.readDisks(ctx)
 	if err != nil {

@@ -4,21 +4,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/node/checkpoint"
 )
 
-// Config holds what an Allocator is built from. Every field is required.
+// Config holds what an Allocator is built from. Fields are required unless their
+// comment says otherwise.
 type Config struct {
 	PodsDir string // where the pods' directories are
 	IDs     Range  // of the node, for all pods together
 	PerPod  uint32 // IDs of one pod; a multiple of 65536
-	Log     *slog.Logger
+	// Recover asks who else knows which IDs a pod has whose record cannot be used.
+	// Optional.
+	Recover func(types.UID) (Range, bool)
+	// Unusable is told of each record that had to be put aside. Optional.
+	Unusable func(error)
+	Log      *slog.Logger
 }
 
 // Range is a run of IDs.
@@ -50,44 +57,80 @@ func New(cfg Config) (*Allocator, error) {
 		return nil, fmt.Errorf("use %d IDs from %d for pods: they end beyond the last ID there is", cfg.IDs.Count, cfg.IDs.First)
 	}
 	a := &Allocator{cfg: cfg, slots: cfg.IDs.Count / uint64(cfg.PerPod), pods: map[types.UID]uint64{}, used: map[uint64]types.UID{}}
+	var lost []types.UID
 	entries, err := os.ReadDir(cfg.PodsDir)
 	if err != nil {
 		return nil, fmt.Errorf("look for user namespaces of pods: %w", err)
 	}
 	for _, e := range entries {
-		if err := a.restore(types.UID(e.Name())); err != nil {
-			cfg.Log.Error("cannot take up the user namespace of a pod", "uid", e.Name(), "err", err)
+		uid := types.UID(e.Name())
+		if err := a.restore(uid); err != nil {
+			lost = append(lost, uid)
+			err = checkpoint.PutAside(a.path(uid), err)
+			cfg.Log.Error("cannot take up the user namespace of a pod", "uid", uid, "err", err)
+			if cfg.Unusable != nil {
+				cfg.Unusable(err)
+			}
 		}
+	}
+	for _, uid := range lost {
+		a.recover(uid)
 	}
 	return a, nil
 }
 
-// restore takes up one pod's record, if there is one.
-func (a *Allocator) restore(uid types.UID) error {
-	b, err := os.ReadFile(a.path(uid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// recover takes up the IDs of a pod whose record is lost, so that nobody else gets
+// them while it runs.
+func (a *Allocator) recover(uid types.UID) {
+	if a.cfg.Recover == nil {
+		return
+	}
+	r, ok := a.cfg.Recover(uid)
+	if !ok {
+		return // it does not run
+	}
+	slot, err := a.slotOf(r.First, uint32(r.Count))
+	if err == nil {
+		err = a.record(uid, slot)
 	}
 	if err != nil {
+		a.cfg.Log.Error("cannot take up the user namespace that the runtime says a pod has", "uid", uid, "err", err)
+		return
+	}
+	a.cfg.Log.Info("the runtime knew the user namespace of the pod", "uid", uid, "first", r.First)
+}
+
+// restore takes up one pod's record, if there is one.
+func (a *Allocator) restore(uid types.UID) error {
+	b, err := checkpoint.Read(a.path(uid))
+	if err != nil || b == nil {
 		return err
 	}
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return fmt.Errorf("read %s: %w", a.path(uid), err)
+		return fmt.Errorf("decode record: %w", err)
 	}
 	if len(r.UIDs) != 1 || len(r.GIDs) != 1 || r.UIDs[0] != r.GIDs[0] || r.UIDs[0].Container != 0 {
-		return fmt.Errorf("read %s: want one range for users and groups alike", a.path(uid))
+		return errors.New("want one range for users and groups alike")
 	}
-	m := r.UIDs[0]
-	if m.Length != a.cfg.PerPod || m.Host < a.cfg.IDs.First || (m.Host-a.cfg.IDs.First)%a.cfg.PerPod != 0 {
-		return fmt.Errorf("read %s: %d IDs from %d are not a range of this node", a.path(uid), m.Length, m.Host)
-	}
-	slot := uint64(m.Host-a.cfg.IDs.First) / uint64(a.cfg.PerPod)
-	if other, taken := a.used[slot]; taken {
-		return fmt.Errorf("read %s: pod %s has the same IDs", a.path(uid), other)
+	slot, err := a.slotOf(r.UIDs[0].Host, r.UIDs[0].Length)
+	if err != nil {
+		return err
 	}
 	a.take(uid, slot)
 	return nil
+}
+
+// slotOf is the place of a range that nobody has yet.
+func (a *Allocator) slotOf(first, n uint32) (uint64, error) {
+	if n != a.cfg.PerPod || first < a.cfg.IDs.First || (first-a.cfg.IDs.First)%a.cfg.PerPod != 0 {
+		return 0, fmt.Errorf("%d IDs from %d are not a range of this node", n, first)
+	}
+	slot := uint64(first-a.cfg.IDs.First) / uint64(a.cfg.PerPod)
+	if other, taken := a.used[slot]; taken {
+		return 0, fmt.Errorf("pod %s has the same IDs", other)
+	}
+	return slot, nil
 }
 
 func (a *Allocator) take(uid types.UID, slot uint64) {
@@ -111,17 +154,24 @@ func (a *Allocator) Of(uid types.UID) (Range, error) {
 	if err != nil {
 		return Range{}, err
 	}
-	r := a.at(slot)
-	m := []mapping{{Host: r.First, Length: a.cfg.PerPod}}
-	b, err := json.Marshal(record{UIDs: m, GIDs: m})
-	if err != nil {
-		return Range{}, fmt.Errorf("record user namespace: %w", err)
+	if err := a.record(uid, slot); err != nil {
+		return Range{}, err
 	}
-	if err := writeFile(a.path(uid), b); err != nil {
-		return Range{}, fmt.Errorf("record user namespace: %w", err)
+	return a.at(slot), nil
+}
+
+// record writes down what the pod gets and then gives it.
+func (a *Allocator) record(uid types.UID, slot uint64) error {
+	m := []mapping{{Host: a.at(slot).First, Length: a.cfg.PerPod}}
+	b, err := json.Marshal(record{UIDs: m, GIDs: m})
+	if err == nil {
+		err = checkpoint.Put(a.path(uid), b, checkpoint.How{Mode: 0o644})
+	}
+	if err != nil {
+		return fmt.Errorf("record user namespace: %w", err)
 	}
 	a.take(uid, slot)
-	return r, nil
+	return nil
 }
 
 func (a *Allocator) at(slot uint64) Range {
@@ -147,13 +197,4 @@ func (a *Allocator) Release(uid types.UID) {
 		delete(a.used, slot)
 		delete(a.pods, uid)
 	}
-}
-
-// writeFile writes a file that is there whole or not at all.
-func writeFile(path string, b []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, b, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
 }

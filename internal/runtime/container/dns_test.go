@@ -159,6 +159,7 @@ func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
 }
 
 func TestCheckHostDNS(t *testing.T) {
+	parity.Proves(t, "LIFE-78")
 	for _, tc := range []struct {
 		name, file, domain string
 		want               string

@@ -114,6 +114,27 @@ func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 	return errors.Join(errs...)
 }
 
+// RemoveDeadLinks removes flat names of logs that are gone: an agent before this one
+// may have ended between the two, or have left it to a sweep of its own.
+func (r *Runner) RemoveDeadLinks() error {
+	entries, err := os.ReadDir(r.cfg.ContainerLogsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		link := filepath.Join(r.cfg.ContainerLogsDir, e.Name())
+		log, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(log, r.cfg.PodLogsDir+"/") {
+			continue // somebody else's
+		}
+		if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, removeFile(link))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // removeFile removes a file that may be gone already.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -156,3 +156,32 @@ func TestLinksThatAreMissing(t *testing.T) {
 		t.Errorf("a link for a container that never ran: %v", err)
 	}
 }
+
+func TestDeadLinksAreRemoved(t *testing.T) {
+	b := newBench(t, nil)
+	if err := b.RemoveDeadLinks(); err != nil {
+		t.Errorf("without a directory: %v", err)
+	}
+	links := b.cfg.ContainerLogsDir
+	there := filepath.Join(b.logs, "ns_web_uid-1", "main", "0.log")
+	write(t, there, filepath.Join(links, "file.log"))
+	for name, to := range map[string]string{"live.log": there, "dead.log": filepath.Join(b.logs, "ns_gone_uid-2", "main", "0.log"), "foreign.log": "/nowhere/0.log"} {
+		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.RemoveDeadLinks(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"file.log", "foreign.log", "live.log"}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
+	}
+}

@@ -28,7 +28,7 @@ func list(kv ...string) v1.ResourceList {
 const gi = int64(1) << 30
 
 func TestContainerResources(t *testing.T) {
-	parity.Proves(t, "RES-10", "LIFE-132")
+	parity.Proves(t, "RES-10", "LIFE-132", "CFG-54")
 	on := cpuRules{quota: true, period: 100000}
 	v1Kernel, v2Kernel := Kernel{SwapController: true}, Kernel{CgroupV2: true, SwapController: true}
 	type res = runtimeapi.LinuxContainerResources
@@ -77,7 +77,7 @@ func TestContainerResources(t *testing.T) {
 }
 
 func TestLimitedSwap(t *testing.T) {
-	parity.Proves(t, "LIFE-131")
+	parity.Proves(t, "LIFE-131", "CFG-80")
 	node := NodeFacts{Memory: 10 * gi, Swap: 5 * gi}
 	for _, tc := range []struct {
 		name     string

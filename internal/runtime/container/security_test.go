@@ -221,7 +221,7 @@ func TestCheckNonRoot(t *testing.T) {
 }
 
 func TestSandboxSecurity(t *testing.T) {
-	parity.Proves(t, "LIFE-112")
+	parity.Proves(t, "LIFE-112", "LIFE-115")
 	p := simplePod(func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{Privileged: ptr.To(true)} })
 	p.Spec.SecurityContext = &v1.PodSecurityContext{
 		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined},

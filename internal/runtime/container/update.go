@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -20,6 +22,17 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 		ContainerId: id,
 		Linux:       containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM, assignment{}),
 	})
+	return err
+}
+
+// UpdateSandbox tells the runtime what p says the pod may use together, before it
+// is so: the runtime may object. One that does not have the call need not know.
+func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string) error {
+	resources, overhead := sandboxResources(p, r.cpuRules())
+	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources, Overhead: overhead})
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
 	return err
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// Observe, if not nil, is told of each call when it ends. It must not block.
 	Observe func(method string, took time.Duration, err error)
+	// Wrap, if not nil, puts something around the connections.
+	Wrap func(grpc.ClientConnInterface) grpc.ClientConnInterface
 	// StreamLists has lists sent in parts, if the runtime can (gate
 	// CRIListStreaming): they may then be longer than a message.
 	StreamLists bool
@@ -88,6 +90,9 @@ func Dial(cfg Config) (*Client, error) {
 // each service. They stay the caller's to close; the endpoints of cfg are not
 // looked at.
 func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
+	if cfg.Wrap != nil {
+		runtime, image = cfg.Wrap(runtime), cfg.Wrap(image)
+	}
 	if cfg.Observe != nil {
 		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
 	}

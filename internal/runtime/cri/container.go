@@ -3,6 +3,8 @@ package cri
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/pods/pod"
@@ -10,7 +12,10 @@ import (
 
 // CreateContainer creates a container in a sandbox.
 func (c *Client) CreateContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
-	return call(ctx, c.timeout, c.runtime.CreateContainer, req, "create container", req.GetConfig().GetMetadata().GetName()+" in sandbox "+req.GetPodSandboxId())
+	const verb = "create container"
+	object := req.GetConfig().GetMetadata().GetName() + " in sandbox " + req.GetPodSandboxId()
+	resp, err := call(ctx, c.timeout, c.runtime.CreateContainer, req, verb, object)
+	return identified(resp, err, (*runtimeapi.CreateContainerResponse).GetContainerId, verb, object)
 }
 
 // StartContainer starts a created container.
@@ -58,13 +63,22 @@ func (c *Client) ReopenContainerLog(ctx context.Context, req *runtimeapi.ReopenC
 // ExecSync runs a command in a container and returns its output and exit code;
 // an exit code other than zero is not an error. The runtime ends the command
 // after the timeout in the request, for which it gets the request timeout on
-// top. A timeout of zero means no limit but that of ctx.
+// top. A timeout of zero means no limit but that of ctx. A runtime that tells of
+// neither in time counts as one that is away: [IsTimeout] is the command's alone.
 func (c *Client) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+	const verb = "run command in container"
 	limit := pod.Seconds(req.GetTimeout())
-	if limit > 0 {
-		limit += c.timeout
+	if limit == 0 {
+		return call(ctx, 0, c.runtime.ExecSync, req, verb, req.GetContainerId())
 	}
-	return call(ctx, limit, c.runtime.ExecSync, req, "run command in container", req.GetContainerId())
+	limit += c.timeout
+	inTime, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	resp, err := call(inTime, 0, c.runtime.ExecSync, req, verb, req.GetContainerId())
+	if err != nil && inTime.Err() != nil && ctx.Err() == nil {
+		return nil, failed(verb, req.GetContainerId(), status.Errorf(codes.Unavailable, "no answer within %v", limit))
+	}
+	return resp, err
 }
 
 // Exec returns the address at which a command in a container can be driven.

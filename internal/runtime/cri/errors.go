@@ -17,6 +17,17 @@ func failed(verb, object string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, object, err)
 }
 
+// identified passes an answer on that names what it is about; one that does not
+// is of no use to anybody.
+func identified[T any](resp *T, err error, id func(*T) string, verb, object string) (*T, error) {
+	if err == nil && id(resp) == "" {
+		return nil, failed(verb, object, errNoID)
+	}
+	return resp, err
+}
+
+var errNoID = errors.New("the container runtime answered without an id")
+
 // IsNotFound reports whether the runtime does not know the object of the call.
 func IsNotFound(err error) bool { return code(err) == codes.NotFound }
 

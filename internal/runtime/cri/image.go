@@ -17,13 +17,18 @@ func (c *Client) ListImages(ctx context.Context, req *runtimeapi.ListImagesReque
 // ImageStatus reads one image; the image in the answer is nil when the runtime
 // does not have it.
 func (c *Client) ImageStatus(ctx context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
-	return call(ctx, c.timeout, c.image.ImageStatus, req, "read image", req.GetImage().GetImage())
+	resp, err := call(ctx, c.timeout, c.image.ImageStatus, req, "read image", req.GetImage().GetImage())
+	if resp.GetImage() == nil {
+		return resp, err
+	}
+	return identified(resp, err, func(r *runtimeapi.ImageStatusResponse) string { return r.Image.Id }, "read image", req.GetImage().GetImage())
 }
 
 // PullImage pulls an image. It has no time limit but that of ctx: runtimes give
 // up by themselves when a registry stops sending.
 func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
-	return call(ctx, 0, c.image.PullImage, req, "pull image", req.GetImage().GetImage())
+	resp, err := call(ctx, 0, c.image.PullImage, req, "pull image", req.GetImage().GetImage())
+	return identified(resp, err, (*runtimeapi.PullImageResponse).GetImageRef, "pull image", req.GetImage().GetImage())
 }
 
 // RemoveImage removes an image. Removing one that is gone is not an error.

@@ -9,7 +9,10 @@ import (
 // RunPodSandbox creates and starts a sandbox. It may take twice the request
 // timeout.
 func (c *Client) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
-	return call(ctx, 2*c.timeout, c.runtime.RunPodSandbox, req, "run sandbox", podName(req.GetConfig().GetMetadata()))
+	const verb = "run sandbox"
+	object := podName(req.GetConfig().GetMetadata())
+	resp, err := call(ctx, 2*c.timeout, c.runtime.RunPodSandbox, req, verb, object)
+	return identified(resp, err, (*runtimeapi.RunPodSandboxResponse).GetPodSandboxId, verb, object)
 }
 
 // StopPodSandbox stops the sandbox and whatever runs in it. Stopping one that
@@ -37,8 +40,8 @@ func (c *Client) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSand
 	return call(ctx, c.timeout, c.runtime.ListPodSandbox, req, "list sandboxes", "")
 }
 
-// UpdatePodSandboxResources tells the runtime of new resources of a pod, which
-// are in force already. Runtimes may lack the call.
+// UpdatePodSandboxResources tells the runtime of new resources of a pod, which it
+// may refuse. Runtimes may lack the call.
 func (c *Client) UpdatePodSandboxResources(ctx context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return call(ctx, c.timeout, c.runtime.UpdatePodSandboxResources, req, "update resources of sandbox", req.GetPodSandboxId())
 }

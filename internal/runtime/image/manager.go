@@ -57,7 +57,7 @@ type Config struct {
 	// for all its pods.
 	Records  Records
 	Registry prometheus.Registerer // nil: nothing is counted
-	// QPS and Burst bound how many pulls begin in a second; pulls beyond wait.
+	// QPS and Burst bound how many pulls begin in a second; pulls beyond fail.
 	// A QPS of 0 is no bound.
 	QPS   float64
 	Burst int

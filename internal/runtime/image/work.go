@@ -115,6 +115,10 @@ func (m *Manager) mustPull(ctx context.Context, req Request, ref string) bool {
 	return m.cfg.Records != nil && m.cfg.Records.MustPull(req.Image, ref, func() ([]Credential, error) { return m.credentials(ctx, req) })
 }
 
+// tooMany is how a pull fails that the node's rate has no room for. It is tried
+// again as after any failure.
+const tooMany = "pull QPS exceeded"
+
 // pullInTurn waits for its turn and pulls, with one credential after the other.
 func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.ImageSpec) (ref string, took time.Duration, err error) {
 	creds, err := m.credentials(ctx, req)
@@ -126,11 +130,6 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 			return "", 0, err
 		}
 		defer m.pulls.Release(1)
-	}
-	if m.rate != nil {
-		if err := m.rate.Wait(ctx); err != nil {
-			return "", 0, err
-		}
 	}
 	if m.cfg.Records != nil {
 		if err := m.cfg.Records.Pulling(req.Image); err != nil {
@@ -148,6 +147,10 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 	}
 	var errs []string
 	for _, cred := range creds {
+		if m.rate != nil && !m.rate.AllowN(m.cfg.Now(), 1) {
+			errs = append(errs, tooMany)
+			break
+		}
 		resp, err := m.cfg.Runtime.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: cred.Auth, SandboxConfig: sandboxConfig(req.Pod)})
 		if err == nil {
 			if m.cfg.Records != nil {

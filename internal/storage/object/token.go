@@ -123,18 +123,23 @@ func tokenKey(p *v1.Pod, audiences []string, seconds *int64) string {
 	return strings.Join(parts, "\x00")
 }
 
-// request asks for a token. A server that has just bound the pod to this node may
-// not know that yet where it judges the request, and refuses it: it is given a
-// moment before the refusal counts.
+// request asks for a token.
 func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (*token, error) {
+	return patiently(ctx, func() (*token, error) { return t.ask(ctx, p, audiences, seconds) })
+}
+
+// patiently asks for something that a pod has a right to. A server that has just
+// bound the pod to this node may not know that yet where it judges the request, and
+// refuses it: it is given a moment before the refusal counts.
+func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for pause := firstRefusalPause; ; pause *= 2 {
-		got, err := t.ask(ctx, p, audiences, seconds)
+		got, err := ask()
 		if !apierrors.IsForbidden(err) || pause > lastRefusalPause {
 			return got, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return got, err
 		case <-time.After(pause):
 		}
 	}

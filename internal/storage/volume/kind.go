@@ -54,17 +54,23 @@ type Inputs struct {
 	Pod bool
 }
 
-// Object is a ConfigMap or a Secret of the pod's namespace.
+// Object is a ConfigMap or a Secret of the pod's namespace, a trust bundle of the
+// cluster (without a name, any), or a certificate of the pod by the name of its
+// volume.
 type Object struct{ Kind, Name string }
 
 // The kinds of objects.
 const (
 	ConfigMap = "configmap"
 	Secret    = "secret"
+
+	TrustBundle = "clustertrustbundle"
+	Certificate = "podcertificate"
 )
 
 // Ready is a volume that containers can mount.
 type Ready struct {
+	Name     string    // of its directories, where the pod calls it otherwise; else empty
 	Path     string    // on the host; empty for an image or a device
 	Device   string    // on the host, of a volume that comes as a block device
 	ReadOnly bool      // whatever a container's mount says

@@ -49,10 +49,10 @@ type Config struct {
 
 // Manager prepares and releases the volumes of pods.
 type Manager struct {
-	cfg       Config
-	metrics   *metrics
-	measuring chan struct{}  // one for each volume that is measured
-	wg        sync.WaitGroup // attempts and releases under way
+	cfg     Config
+	metrics *metrics
+	lanes   lanes          // of volumes that are measured
+	wg      sync.WaitGroup // attempts and releases under way
 
 	mu   sync.Mutex
 	ctx  context.Context // of Run; nil before and after
@@ -112,14 +112,14 @@ type State struct {
 
 // New builds a Manager; nothing is prepared before Run.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, metrics: newMetrics(), measuring: make(chan struct{}, measuring), pods: map[types.UID]*volumes{}}
+	return &Manager{cfg: cfg, metrics: newMetrics(), lanes: newLanes(), pods: map[types.UID]*volumes{}}
 }
 
 // Run works on what is wanted until ctx ends, and returns once nothing is under
 // way any more.
 func (m *Manager) Run(ctx context.Context) error {
 	m.warnOfSwap()
-	m.wg.Go(m.countFound)
+	m.countFound() // before anything of it is released
 	m.mu.Lock()
 	m.ctx = ctx
 	for uid, ps := range m.pods {
@@ -225,15 +225,29 @@ func (m *Manager) ObjectChanged(pods []types.UID, kind, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, uid := range pods {
-		ps := m.pods[uid]
-		if ps == nil || ps.phase != wanted {
-			continue
+		if ps := m.pods[uid]; ps != nil {
+			m.refreshLocked(uid, ps, Object{kind, name})
 		}
-		for _, v := range ps.vols {
-			if v.kind != nil && slices.Contains(v.kind.Inputs(v.spec).Objects, Object{kind, name}) {
-				v.delay = 0 // the cause of the failure may be gone
-				m.startLocked(uid, ps, v)
-			}
+	}
+}
+
+// SharedChanged refreshes the volumes of all pods that show the object.
+func (m *Manager) SharedChanged(o Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid, ps := range m.pods {
+		m.refreshLocked(uid, ps, o)
+	}
+}
+
+func (m *Manager) refreshLocked(uid types.UID, ps *volumes, o Object) {
+	if ps.phase != wanted {
+		return
+	}
+	for _, v := range ps.vols {
+		if v.kind != nil && slices.Contains(v.kind.Inputs(v.spec).Objects, o) {
+			v.delay = 0 // the cause of the failure may be gone
+			m.startLocked(uid, ps, v)
 		}
 	}
 }

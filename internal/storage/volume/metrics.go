@@ -3,12 +3,14 @@ package volume
 import (
 	"context"
 	"path/filepath"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"keelson/internal/storage/mount"
 )
 
 // What operations are called in metrics.
@@ -87,14 +89,14 @@ var (
 	claimLabels = []string{"namespace", "persistentvolumeclaim"}
 	claimGauges = []struct {
 		desc *prometheus.Desc
-		of   func(s *stats.VolumeStats) *uint64
+		of   func(u *mount.Usage) uint64
 	}{
-		{claimDesc("capacity_bytes", "Capacity in bytes of the volume"), func(s *stats.VolumeStats) *uint64 { return s.CapacityBytes }},
-		{claimDesc("available_bytes", "Number of available bytes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.AvailableBytes }},
-		{claimDesc("used_bytes", "Number of used bytes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.UsedBytes }},
-		{claimDesc("inodes", "Maximum number of inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.Inodes }},
-		{claimDesc("inodes_free", "Number of free inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.InodesFree }},
-		{claimDesc("inodes_used", "Number of used inodes in the volume"), func(s *stats.VolumeStats) *uint64 { return s.InodesUsed }},
+		{claimDesc("capacity_bytes", "Capacity in bytes of the volume"), func(u *mount.Usage) uint64 { return u.Capacity }},
+		{claimDesc("available_bytes", "Number of available bytes in the volume"), func(u *mount.Usage) uint64 { return u.Available }},
+		{claimDesc("used_bytes", "Number of used bytes in the volume"), func(u *mount.Usage) uint64 { return u.Used }},
+		{claimDesc("inodes", "Maximum number of inodes in the volume"), func(u *mount.Usage) uint64 { return u.Inodes }},
+		{claimDesc("inodes_free", "Number of free inodes in the volume"), func(u *mount.Usage) uint64 { return u.InodesFree }},
+		{claimDesc("inodes_used", "Number of used inodes in the volume"), func(u *mount.Usage) uint64 { return u.InodesUsed }},
 	}
 	claimAbnormal = claimDesc("health_status_abnormal", "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy")
 )
@@ -124,23 +126,16 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	for k, n := range m.countVolumes() {
 		ch <- prometheus.MustNewConstMetric(totalVolumes, prometheus.GaugeValue, float64(n), k.plugin, k.state)
 	}
-	seen := map[stats.PVCReference]bool{} // pods can share a claim
-	for _, s := range m.claimStats() {
-		if s.PVCRef == nil || seen[*s.PVCRef] {
-			continue
-		}
-		seen[*s.PVCRef] = true
+	for c, f := range m.claimFigures() {
 		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.PVCRef.Namespace, s.PVCRef.Name)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.namespace, c.name)
 		}
 		for _, g := range claimGauges {
-			if v := g.of(&s); v != nil {
-				gauge(g.desc, float64(*v))
-			}
+			gauge(g.desc, float64(g.of(&f.Usage)))
 		}
-		if h := s.VolumeHealthStats; h != nil {
+		if f.Health != nil {
 			var v float64
-			if h.Abnormal {
+			if f.Health.Abnormal {
 				v = 1
 			}
 			gauge(claimAbnormal, v)
@@ -148,22 +143,30 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// claimStats are those of all pods with claims, side by side: a scrape waits no
-// longer for many pods than for one.
-func (m *Manager) claimStats() []stats.VolumeStats {
-	uids := m.claims()
-	by := make([][]stats.VolumeStats, len(uids))
-	var wg sync.WaitGroup
-	for i, uid := range uids {
-		wg.Go(func() { by[i] = m.Stats(context.Background(), uid) })
+// claimFigures are those of all volumes of claims, by their claims; pods can share
+// one.
+func (m *Manager) claimFigures() map[claimed]Figures {
+	has := func(ps *volumes) bool {
+		return slices.ContainsFunc(needed(ps.spec), func(v *v1.Volume) bool { return claimOf(ps.spec, v) != "" })
 	}
-	wg.Wait()
-	var out []stats.VolumeStats
-	for _, s := range by {
-		out = append(out, s...)
+	m.refresh(context.Background(), has)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[claimed]Figures{}
+	for _, ps := range m.pods {
+		if ps.phase != wanted || ps.spec == nil {
+			continue
+		}
+		for _, f := range ps.figuresLocked() {
+			if k := (claimed{ps.spec.Namespace, f.Claim}); f.Claim != "" && out[k].At.Before(f.At) {
+				out[k] = f
+			}
+		}
 	}
 	return out
 }
+
+type claimed struct{ namespace, name string }
 
 type countedAs struct{ plugin, state string }
 

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -50,7 +51,7 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 		case v.Image != "":
 			out.ImageSubPath = sub
 		case sub != "":
-			if out.HostPath, err = m.subPath(ctx, p.UID, c.Name, vm.Name, i, v.Path, sub); err != nil {
+			if out.HostPath, err = m.subPath(ctx, p.UID, c.Name, cmp.Or(v.Name, vm.Name), i, v.Path, sub); err != nil {
 				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, c.Name, err)
 			}
 		}

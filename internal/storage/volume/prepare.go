@@ -85,7 +85,8 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 		v.timer = time.AfterFunc(max(time.Until(have.RenewAt), soonest), func() { m.due(uid, ps, v) })
 	}
 	var reason, message string
-	if v.err != nil {
+	var refused *pod.Refusal // whoever ends the pod says so
+	if v.err != nil && !errors.As(v.err, &refused) {
 		reason, message = ps.failed(v, v.err)
 	}
 	waits := v.waits
@@ -100,7 +101,9 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 		m.cfg.Log.Debug("volume waits", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "for", waits.For)
 	case err != nil:
 		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "err", err)
-		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message)
+		if refused == nil {
+			m.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message)
+		}
 	}
 	if notify {
 		m.cfg.OnChange(uid)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
+	"keelson/test/kit/parity"
 )
 
 // Measure tells the number of this measuring as the used bytes.
@@ -28,50 +28,154 @@ func (k *fakeKind) Measure(ctx context.Context, r Request, _ Ready) (Measured, e
 		<-ctx.Done()
 		return Measured{}, ctx.Err()
 	}
-	return Measured{Usage: mount.Usage{Used: uint64(n), Capacity: 100}, Source: "du", Health: &stats.VolumeHealthStats{Abnormal: true}}, err
+	return Measured{Usage: mount.Usage{Used: uint64(n), Capacity: 100}, Source: "du", Health: &Health{Abnormal: true, Message: "sick"}}, err
+}
+
+func (k *fakeKind) stall(name string, yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hang[name] = yes
 }
 
 func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
+	parity.Proves(t, "CFG-49")
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a")
 		b.Want(p)
 		time.Sleep(24 * time.Hour)
-		if b.kind.measured != 0 {
+		if b.kind.measured != 0 || b.Stats("u") != nil {
 			t.Errorf("measured %d times and nobody asked", b.kind.measured)
 		}
 		for i, want := range []uint64{1, 1, 2} {
 			if i == 2 {
 				time.Sleep(b.cfg.StatsPeriod)
 			}
-			s := b.Stats(t.Context(), "u")
-			if len(s) != 1 || s[0].Name != "a" || *s[0].UsedBytes != want || *s[0].CapacityBytes != 100 || s[0].PVCRef != nil {
+			b.Refresh(t.Context())
+			s := b.Stats("u")
+			if len(s) != 1 || s[0].Volume != "a" || s[0].Used != want || s[0].Capacity != 100 || s[0].Claim != "" || !s[0].Local {
 				t.Errorf("stats = %+v, want those of measuring %d", s, want)
 			}
 		}
-		// One that hangs is shown as it was, and holds up nobody for long.
-		b.kind.hang["measure a"] = true
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		if s := b.Stats("u"); s != nil {
+			t.Errorf("stats of a released pod: %+v", s)
+		}
+	})
+}
+
+// More volumes than are measured at once hang. Whoever asks waits for that once and
+// for a moment; others are measured as ever, and those that hang are shown as they
+// were.
+func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var hung []string
+		for i := range 3 * measuring {
+			hung = append(hung, "h"+strconv.Itoa(i))
+		}
+		p, q := testPod("p", hung...), testPod("q", "good")
+		b.Want(p)
+		b.Want(q)
+		synctest.Wait()
+		b.Refresh(t.Context())
+		seen := time.Now()
+		for _, name := range hung {
+			b.kind.stall("measure "+name, true)
+		}
 		time.Sleep(b.cfg.StatsPeriod)
 		began := time.Now()
-		if s := b.Stats(t.Context(), "u"); len(s) != 1 || *s[0].UsedBytes != 2 || !s[0].Time.Time.Before(began) {
-			t.Errorf("stats = %+v, want the last ones that were seen, with their time", s)
-		}
+		b.Refresh(t.Context())
 		if took := time.Since(began); took != statsPatience {
-			t.Errorf("it took %v", took)
+			t.Errorf("the first to ask waited %v", took)
 		}
-		if n := b.kind.measured; n != 3 {
-			t.Errorf("measured %d times", n)
+		for range 20 {
+			began = time.Now()
+			time.Sleep(b.cfg.StatsPeriod)
+			b.Refresh(t.Context())
+			if waited := time.Since(began) - b.cfg.StatsPeriod; waited != 0 {
+				t.Errorf("somebody waited %v for volumes that are known to hang", waited)
+			}
 		}
-		b.Stats(t.Context(), "u")
-		if n := b.kind.measured; n != 3 {
-			t.Errorf("a second measuring was begun beside one that hangs")
+		if s := b.Stats("q"); len(s) != 1 || !s[0].At.After(began) {
+			t.Errorf("the good volume is shown as %+v", s)
+		}
+		s := b.Stats("p")
+		if len(s) != len(hung) {
+			t.Errorf("%d of %d volumes that hang are shown", len(s), len(hung))
+		}
+		for _, f := range s {
+			if !f.At.Equal(seen) {
+				t.Errorf("%s is shown as seen at %v", f.Volume, f.At)
+			}
+		}
+		for _, name := range hung {
+			b.kind.stall("measure "+name, false)
+		}
+		for range 3 {
+			time.Sleep(measurePatience)
+			b.Refresh(t.Context())
+			synctest.Wait()
+		}
+		for _, f := range b.Stats("p") {
+			if f.At.Equal(seen) {
+				t.Errorf("%s is not measured any more", f.Volume)
+			}
+		}
+		b.Release(pod.RefOf(p))
+		b.Release(pod.RefOf(q))
+		synctest.Wait()
+	})
+}
+
+// A volume that is not well is told of once, and again when that changes.
+func TestAbnormalVolumesAreToldOf(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Want(testPod("u", "a"))
+		synctest.Wait()
+		for range 5 {
+			b.Refresh(t.Context())
+			time.Sleep(b.cfg.StatsPeriod)
+		}
+		if got := b.events.all(); len(got) != 1 || got[0] != "Warning VolumeConditionAbnormal Volume a: sick" {
+			t.Errorf("events %q", got)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+	})
+}
+
+// A measuring that hangs does not keep a pod.
+func TestReleaseWhileAMeasuringHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := testPod("u", "a")
+		b.Want(p)
+		synctest.Wait()
+		b.kind.hang["measure a"] = true
+		b.Refresh(t.Context())
+		b.Refresh(t.Context())
+		if n := b.kind.measured; n != 1 {
+			t.Errorf("%d measurings of one volume that hangs", n)
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
 		if done, err := b.Released("u"); !done || err != nil {
 			t.Errorf("released = %v, %v while a measuring hung", done, err)
 		}
-		if s := b.Stats(t.Context(), "u"); s != nil {
-			t.Errorf("stats of a released pod: %+v", s)
+	})
+}
+
+// TestStatsAreTurnedOff: a negative period has nothing measured.
+func TestStatsAreTurnedOff(t *testing.T) {
+	parity.Proves(t, "CFG-49")
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.cfg.StatsPeriod = -time.Second
+		b.Want(testPod("u", "a"))
+		synctest.Wait()
+		b.Refresh(t.Context())
+		time.Sleep(time.Hour)
+		b.Refresh(t.Context())
+		if s := b.Stats("u"); len(s) != 0 || b.kind.measured != 0 {
+			t.Errorf("measured %d times, stats %v", b.kind.measured, s)
 		}
 	})
 }

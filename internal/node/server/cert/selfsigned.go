@@ -11,6 +11,8 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // Names of the pair the agent makes for itself, in its certificate directory.
@@ -45,10 +47,10 @@ func SelfSigned(dir, host string, now time.Time, log *slog.Logger) (certFile, ke
 	}
 	// The key first: a certificate without its key is what usable would find
 	// after a crash in between.
-	if err := writeFile(keyFile, key, 0o600); err != nil {
+	if err := checkpoint.Put(keyFile, key, checkpoint.How{Mode: 0o600, Sync: true}); err != nil {
 		return "", "", err
 	}
-	if err := writeFile(certFile, cert, 0o644); err != nil {
+	if err := checkpoint.Put(certFile, cert, checkpoint.How{Mode: 0o644, Sync: true}); err != nil {
 		return "", "", err
 	}
 	log.Info("made self-signed serving certificate", "file", certFile, "host", host)
@@ -63,24 +65,6 @@ func usable(certFile, keyFile string, now time.Time) error {
 	}
 	if now.After(pair.Leaf.NotAfter) {
 		return fmt.Errorf("expired on %s", pair.Leaf.NotAfter.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// writeFile puts the whole content in place at once.
-func writeFile(path string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(f.Name()) // fails once it was renamed, as it should
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

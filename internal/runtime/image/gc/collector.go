@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -45,6 +46,7 @@ type Config struct {
 	MinAge, MaxAge time.Duration
 	Events         pod.Events
 	Registry       prometheus.Registerer // nil: nothing is counted
+	Tracer         trace.Tracer          // nil: nothing is traced
 	Log            *slog.Logger
 	Now            func() time.Time
 }
@@ -122,6 +124,11 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) Collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.cfg.Tracer != nil {
+		var span trace.Span
+		ctx, span = c.cfg.Tracer.Start(ctx, "Images/GarbageCollect")
+		defer span.End()
+	}
 	now, limits := c.cfg.Now(), c.limits.Load()
 	images, err := c.look(ctx, now)
 	if err != nil {

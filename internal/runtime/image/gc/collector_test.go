@@ -242,7 +242,7 @@ func TestADiskFullOfOtherThings(t *testing.T) {
 }
 
 func TestFailedPasses(t *testing.T) {
-	parity.Proves(t, "RT-37")
+	parity.Proves(t, "RT-37", "SRV-64")
 	t.Run("no capacity", func(t *testing.T) {
 		overTime(t, func(f *fakeNode, _ *Config) { f.capacity = 0 }, func(t *testing.T, f *fakeNode, _ *Collector) {
 			if got, want := f.said(), []string{"Warning InvalidDiskCapacity invalid capacity 0 on image filesystem"}; !slices.Equal(got, want) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"keelson/internal/node/checkpoint"
 )
 
 const maxFile = 1 << 20
@@ -24,18 +26,7 @@ func write(dir, name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	f, err := os.CreateTemp(dir, ".tmp-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return checkpoint.Put(filepath.Join(dir, name), raw, checkpoint.How{})
 }
 
 // remove removes a file; one that is gone is no error.
@@ -55,9 +46,12 @@ func readAll(dir, kind string, take func(name string, raw []byte) error, bad fun
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if strings.HasPrefix(e.Name(), ".tmp-") {
+		switch {
+		case strings.HasSuffix(e.Name(), checkpoint.SuffixBad):
+			continue // it was told of
+		case strings.HasPrefix(e.Name(), ".tmp-") || strings.HasPrefix(e.Name(), ".sha256-"):
 			err = os.Remove(path)
-		} else {
+		default:
 			err = readOne(path, e.Name(), kind, take)
 		}
 		if err != nil {

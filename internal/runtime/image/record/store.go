@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"keelson/internal/node/checkpoint"
 	"keelson/internal/runtime/image"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	// Images lists the images of the runtime.
 	Images   func(context.Context) ([]*runtimeapi.Image, error)
 	Registry prometheus.Registerer // nil: nothing is counted
+	// Unusable is told of each file that had to be put aside. Optional.
+	Unusable func(error)
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -47,7 +50,7 @@ type Store struct {
 }
 
 // New makes the directories and reads what is in them. A file that makes no
-// sense is logged and left alone.
+// sense is put aside.
 func New(cfg Config) (*Store, error) {
 	dir := filepath.Join(cfg.Root, Dir)
 	s := &Store{cfg: cfg, pulling: filepath.Join(dir, pullingDir), pulled: filepath.Join(dir, pulledDir), poke: make(chan struct{}, 1),
@@ -69,7 +72,13 @@ func New(cfg Config) (*Store, error) {
 }
 
 func (s *Store) load() error {
-	bad := func(path string, err error) { s.cfg.Log.Warn("cannot read pull record", "path", path, "err", err) }
+	bad := func(path string, err error) {
+		err = checkpoint.PutAside(path, err)
+		s.cfg.Log.Warn("cannot read pull record", "err", err)
+		if s.cfg.Unusable != nil {
+			s.cfg.Unusable(err)
+		}
+	}
 	misnamed := func(name, of string) error {
 		if name != fileName(of) {
 			return fmt.Errorf("file of %q has the name of another", of)
@@ -81,8 +90,11 @@ func (s *Store) load() error {
 		if err := json.Unmarshal(raw, &i); err != nil {
 			return err
 		}
+		if err := misnamed(name, i.Image); err != nil {
+			return err
+		}
 		s.intents[i.Image] = 0
-		return misnamed(name, i.Image)
+		return nil
 	}, bad); err != nil {
 		return err
 	}
@@ -91,8 +103,11 @@ func (s *Store) load() error {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return err
 		}
+		if err := misnamed(name, r.ImageRef); err != nil {
+			return err
+		}
 		s.records[r.ImageRef] = r
-		return misnamed(name, r.ImageRef)
+		return nil
 	}, bad)
 }
 

@@ -242,7 +242,8 @@ func TestSubPathsAreNoCommands(t *testing.T) {
 	n.release(p)
 }
 
-// CVE-2024-10220: a gitRepo volume ran programs of the repository as root.
+// CVE-2024-10220 and CVE-2025-1767: a gitRepo volume ran programs of the repository
+// as root, and could name other pods' repositories on the node.
 func TestGitRepoIsNotServed(t *testing.T) {
 	n := newTestNode(t)
 	p := podWith("u1", v1.Volume{Name: "g", VolumeSource: v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{Repository: "/tmp/evil", Directory: "../../x", Revision: "--upload-pack=touch owned"}}})

@@ -45,7 +45,7 @@ func victim(root string) error {
 		return err
 	}
 	changed := make(chan types.UID, 1000)
-	m := newManager(root, referenceObjects(), &fakeTokens{life: time.Hour}, &fakeEvents{}, func(uid types.UID) { changed <- uid }, false)
+	m := newManager(root, referenceObjects(), &fakeTokens{life: time.Hour}, &fakeEvents{}, func(uid types.UID) { changed <- uid }, false, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	done := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
@@ -25,7 +26,7 @@ type filesKind struct {
 	inputs func(*v1.Volume) volume.Inputs
 	// collect gathers the files, and tells when one of them grows old.
 	collect func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error)
-	tokens  bool // whether tokens are kept for it
+	secrets []Forgetter // who keep something for the pod that goes with the volume
 }
 
 func (k filesKind) Plugin() string                    { return k.plugin }
@@ -42,10 +43,14 @@ func (k filesKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 }
 
 func (k filesKind) Release(ctx context.Context, p volume.Place) error {
-	if k.tokens {
-		k.cfg.Tokens.Forget(p.UID)
-	}
 	return release(ctx, k.cfg.Guard, p, true)
+}
+
+// Gone drops what was kept for the pod, whether or not it came to a volume.
+func (k filesKind) Gone(uid types.UID) {
+	for _, s := range k.secrets {
+		s.Forget(uid)
+	}
 }
 
 func (k filesKind) write(r volume.Request, files map[string]file) error {

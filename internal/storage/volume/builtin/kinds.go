@@ -17,10 +17,14 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Config holds what the kinds are built from. Every field but Image is required.
+// Config holds what the kinds are built from. Fields are required unless
+// they say otherwise.
 type Config struct {
 	Objects Objects
 	Tokens  Tokens
+	// Bundles and Certificates may be nil, and then are not served.
+	Bundles      Bundles
+	Certificates Certificates
 	// Allocatable is what the node's pods can have: a bound for memory volumes,
 	// and what the downward API shows for limits that are not set.
 	Allocatable func() v1.ResourceList
@@ -39,7 +43,20 @@ type Objects interface {
 // Tokens gets service account tokens that are bound to a pod.
 type Tokens interface {
 	Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error)
+	Forgetter
+}
+
+// A Forgetter keeps something for pods in memory.
+type Forgetter interface {
+	// Forget drops it for a pod that is gone.
 	Forget(types.UID)
+}
+
+func (c Config) forgetters() []Forgetter {
+	if c.Certificates == nil {
+		return []Forgetter{c.Tokens}
+	}
+	return []Forgetter{c.Tokens, c.Certificates}
 }
 
 // New returns the table of kinds.

@@ -36,6 +36,7 @@ type testNode struct {
 	changed chan types.UID
 	stop    func()
 	maySwap bool
+	trust   *fakeTrust // nil: the gates are off
 }
 
 type fakeObjects struct {
@@ -177,11 +178,15 @@ func allocatable() v1.ResourceList {
 	return v1.ResourceList{v1.ResourceMemory: resource.MustParse("24581696Ki"), v1.ResourceCPU: resource.MustParse("2")}
 }
 
-func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID), maySwap bool) *volume.Manager {
+func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID), maySwap bool, trust *fakeTrust) *volume.Manager {
 	guard := mount.NewGuard()
+	cfg := Config{Objects: objects, Tokens: tokens, Allocatable: allocatable, Guard: guard}
+	if trust != nil {
+		cfg.Bundles, cfg.Certificates = trust, trust
+	}
 	return volume.New(volume.Config{
 		RootDir:           root,
-		Kinds:             New(Config{Objects: objects, Tokens: tokens, Allocatable: allocatable, Guard: guard}),
+		Kinds:             New(cfg),
 		Guard:             guard,
 		Events:            events,
 		MaySwap:           func() (bool, error) { return maySwap, nil },
@@ -195,7 +200,7 @@ func newManager(root string, objects Objects, tokens Tokens, events pod.Events, 
 // start runs a manager on what is on the disk, as after a restart of the agent.
 func (n *testNode) start() {
 	n.changed = make(chan types.UID, 1000)
-	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid }, n.maySwap)
+	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid }, n.maySwap, n.trust)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	m := n.Manager

@@ -154,7 +154,7 @@ func downwardKind(cfg Config) filesKind {
 
 func projectedKind(cfg Config) filesKind {
 	return filesKind{
-		cfg: cfg, plugin: "kubernetes.io/projected", memory: true, tokens: true,
+		cfg: cfg, plugin: "kubernetes.io/projected", memory: true, secrets: cfg.forgetters(),
 		serves: func(v *v1.Volume) bool { return v.Projected != nil },
 		inputs: func(v *v1.Volume) volume.Inputs {
 			var in volume.Inputs
@@ -164,6 +164,10 @@ func projectedKind(cfg Config) filesKind {
 					in.Objects = append(in.Objects, volume.Object{Kind: volume.ConfigMap, Name: s.ConfigMap.Name})
 				case s.Secret != nil:
 					in.Objects = append(in.Objects, volume.Object{Kind: volume.Secret, Name: s.Secret.Name})
+				case s.ClusterTrustBundle != nil:
+					in.Objects = append(in.Objects, anyBundle)
+				case s.PodCertificate != nil:
+					in.Objects = append(in.Objects, volume.Object{Kind: volume.Certificate, Name: v.Name})
 				case s.DownwardAPI != nil:
 					in.Pod = true
 				}
@@ -171,18 +175,19 @@ func projectedKind(cfg Config) filesKind {
 			return in
 		},
 		collect: func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error) {
-			return projectedFiles(ctx, cfg, p, v.Projected)
+			return projectedFiles(ctx, cfg, p, v.Name, v.Projected)
 		},
 	}
 }
 
 // projectedFiles gathers all sources; what is wrong with each is told together.
-func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, v *v1.ProjectedVolumeSource) (map[string]file, time.Time, error) {
+func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, name string, v *v1.ProjectedVolumeSource) (map[string]file, time.Time, error) {
 	files := map[string]file{}
 	var renewAt time.Time
 	var errs []error
-	for _, s := range v.Sources {
+	for i, s := range v.Sources {
 		var some map[string]file
+		var at time.Time // when it grows old
 		var err error
 		switch {
 		case s.ConfigMap != nil:
@@ -192,14 +197,11 @@ func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, v *v1.ProjectedV
 		case s.DownwardAPI != nil:
 			some, err = downwardFiles(p, s.DownwardAPI.Items, v.DefaultMode, cfg.Allocatable())
 		case s.ServiceAccountToken != nil:
-			var at time.Time
-			if some, at, err = tokenFiles(ctx, cfg.Tokens, p, s.ServiceAccountToken, v.DefaultMode); err == nil && (renewAt.IsZero() || at.Before(renewAt)) {
-				renewAt = at
-			}
+			some, at, err = tokenFiles(ctx, cfg.Tokens, p, s.ServiceAccountToken, v.DefaultMode)
 		case s.ClusterTrustBundle != nil:
-			err = fmt.Errorf("projected source clusterTrustBundle %w", errNotServed)
+			some, err = trustFiles(ctx, cfg.Bundles, p, s.ClusterTrustBundle, v.DefaultMode)
 		case s.PodCertificate != nil:
-			err = fmt.Errorf("projected source podCertificate %w", errNotServed)
+			some, at, err = certificateFiles(ctx, cfg.Certificates, p, name, i, s.PodCertificate, v.DefaultMode)
 		default:
 			err = errors.New("projected source names nothing to project")
 		}
@@ -207,7 +209,13 @@ func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, v *v1.ProjectedV
 			errs = append(errs, err)
 			continue
 		}
+		if !at.IsZero() && (renewAt.IsZero() || at.Before(renewAt)) {
+			renewAt = at
+		}
 		maps.Copy(files, some)
+	}
+	if err := awaited(errs); err != nil {
+		return nil, time.Time{}, err
 	}
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return nil, time.Time{}, err
@@ -215,8 +223,7 @@ func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, v *v1.ProjectedV
 	return files, renewAt, nil
 }
 
-// tokenFiles is the file of a service account token. Only the user that all
-// containers run as, or the group that they share, may read it, if there is one.
+// tokenFiles is the file of a service account token.
 func tokenFiles(ctx context.Context, t Tokens, p *v1.Pod, s *v1.ServiceAccountTokenProjection, mode *int32) (map[string]file, time.Time, error) {
 	var audiences []string
 	if s.Audience != "" {
@@ -226,9 +233,5 @@ func tokenFiles(ctx context.Context, t Tokens, p *v1.Pod, s *v1.ServiceAccountTo
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	f := file{data: []byte(value), mode: modeOr(nil, mode), uid: commonUser(p)}
-	if _, shared := fsGroup(p); shared || f.uid != nil {
-		f.mode = 0o600
-	}
-	return map[string]file{s.Path: f}, renewAt, nil
+	return map[string]file{s.Path: privateFile(p, []byte(value), mode)}, renewAt, nil
 }

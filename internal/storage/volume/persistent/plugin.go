@@ -107,6 +107,15 @@ type Blocker interface {
 	MapDir(name string) string
 }
 
+// An Attachable is a Plugin whose volumes a controller attaches to the node, and
+// that can learn how the controller fares.
+type Attachable interface {
+	// AttachFailure tells why a volume that is waited for will never be attached to
+	// this node: a pod.Refusal. It is nil while there is hope; other errors are why
+	// that cannot be told.
+	AttachFailure(ctx context.Context, s Spec) error
+}
+
 // Unknown marks the error of a step that may have had an effect, or still may.
 func Unknown(err error) error {
 	if err == nil {

@@ -18,6 +18,10 @@ import (
 // plugins' own limits are shorter.
 const stepLimit = 4 * time.Minute
 
+// attachPatience is how long a volume is waited for before it is asked what keeps
+// it.
+const attachPatience = 5 * time.Second
+
 var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
 // prepare stages a volume if it is not, and publishes it to the pod.
@@ -37,11 +41,15 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	d := v.hold(plugin, h, Device{Traits: traits, Name: s.Name, Block: s.Block})
 	if d == nil {
 		out, err := v.publish(ctx, plugin, r)
-		return v.ready(out, s), err
+		return v.ready(out, s, plugin), err
 	}
 	if traits.Attach && v.cfg.Attach {
 		var w *volume.Waiting
-		if r.AttachedAt, w = v.awaitAttach(d, h); w != nil {
+		var since time.Time
+		if r.AttachedAt, since, w = v.awaitAttach(d, h); w != nil {
+			if err := v.attachFailure(ctx, plugin, s, time.Since(since)); err != nil {
+				return volume.Ready{}, err
+			}
 			return volume.Ready{}, w
 		}
 	}
@@ -59,19 +67,22 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	if !v.claimPod(d, h, s) {
 		return volume.Ready{}, failure(r, stepMount, errInUse)
 	}
-	out, err := v.publish(ctx, plugin, r)
-	if err != nil {
-		if !IsUnknown(err) {
-			v.unpublished(d, h)
+	out, ok := v.published(h)
+	if !ok {
+		if out, err = v.publish(ctx, plugin, r); err != nil {
+			if !IsUnknown(err) {
+				v.unpublished(d, h)
+			}
+			return volume.Ready{}, err
 		}
-		return volume.Ready{}, err
+		v.keep(h, out)
 	}
 	if !grown {
 		if _, err := v.expand(ctx, plugin, &r, true); err != nil {
 			return volume.Ready{}, failure(r, stepExpand, err)
 		}
 	}
-	return v.ready(out, s), nil
+	return v.ready(out, s, plugin), nil
 }
 
 // publish gives the volume to the pod, and maps it if it is a device.
@@ -84,12 +95,12 @@ func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Publis
 	return out, failure(r, stepMount, err)
 }
 
-// ready is the volume as the pod gets it. A claim is read again after a while,
-// to see whether the volume grew.
-func (v *Volumes) ready(out Published, s Spec) volume.Ready {
-	ready := volume.Ready{Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel, RenewAt: out.RenewAt}
+// ready is the volume as the pod gets it. A claim whose volume can grow is read
+// again after a while: a node may read the claims of its pods, but not watch them.
+func (v *Volumes) ready(out Published, s Spec, plugin Plugin) volume.Ready {
+	ready := volume.Ready{Name: s.Name, Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel, RenewAt: out.RenewAt}
 	ready.Group = groupOf(s.PV)
-	if s.Claim != nil {
+	if _, grows := plugin.(Expander); s.Claim != nil && grows {
 		// Spread, so that pods that came together do not ask together.
 		at := time.Now().Add(v.cfg.Recheck + rand.N(v.cfg.Recheck/2+1))
 		if ready.RenewAt.IsZero() || at.Before(ready.RenewAt) {
@@ -138,17 +149,38 @@ func (v *Volumes) hold(plugin Plugin, h hold, dev Device) *device {
 	return d
 }
 
-// awaitAttach tells where the volume is attached, or notes that the pod waits.
-func (v *Volumes) awaitAttach(d *device, h hold) (string, *volume.Waiting) {
+// awaitAttach tells where the volume is attached, or notes that the pod waits, and
+// since when it does.
+func (v *Volumes) awaitAttach(d *device, h hold) (string, time.Time, *volume.Waiting) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	// Before the look, since what is looked for may come in between.
-	d.waiting[h.uid] = true
+	since, ok := d.waiting[h.uid]
+	if !ok {
+		since = time.Now()
+		d.waiting[h.uid] = since
+	}
 	path, w := attachment(v.cfg.Node(), d.dev.ID)
 	if w == nil {
 		delete(d.waiting, h.uid)
 	}
-	return path, w
+	return path, since, w
+}
+
+// attachFailure is why a pod must not wait any longer; nil if it may. Attaching
+// takes a while, so that the API server is not asked about it at once.
+func (v *Volumes) attachFailure(ctx context.Context, plugin Plugin, s Spec, waited time.Duration) error {
+	a, ok := plugin.(Attachable)
+	if !ok || waited < attachPatience {
+		return nil
+	}
+	err := a.AttachFailure(ctx, s)
+	var no *pod.Refusal
+	if err != nil && !errors.As(err, &no) {
+		v.cfg.Log.Warn("cannot tell how the attaching of a volume goes", "volume", s.Name, "err", err)
+		return nil
+	}
+	return err
 }
 
 // stage stages the volume, unless that was done in this agent's life.
@@ -188,10 +220,26 @@ func (v *Volumes) claimPod(d *device, h hold, s Spec) bool {
 	return true
 }
 
+// published is what the pod has of the volume, if that need not be renewed.
+func (v *Volumes) published(h hold) (Published, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out, ok := v.have[h]
+	return out, ok && (out.RenewAt.IsZero() || time.Now().Before(out.RenewAt))
+}
+
+// keep notes that the pod has the volume.
+func (v *Volumes) keep(h hold, out Published) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.have[h] = out
+}
+
 // unpublished notes that the pod does not have the volume.
 func (v *Volumes) unpublished(d *device, h hold) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	delete(v.have, h)
 	if _, ok := d.holders[h]; ok {
 		d.holders[h] = false
 	}

@@ -56,6 +56,7 @@ func (v *Volumes) gone(uid types.UID) {
 func (v *Volumes) dropLocked(h hold) {
 	id, ok := v.holds[h]
 	delete(v.holds, h)
+	delete(v.have, h)
 	if d := v.devices[id]; ok && d != nil {
 		delete(d.holders, h)
 		delete(d.waiting, h.uid)

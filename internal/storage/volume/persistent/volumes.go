@@ -56,9 +56,10 @@ type Volumes struct {
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before and after
 	devices map[string]*device
-	holds   map[hold]string // ID of the device; empty for volumes without one
-	settled bool            // it is known which pods are wanted
-	partial bool            // the disk could not be read in full
+	holds   map[hold]string    // ID of the device; empty for volumes without one
+	have    map[hold]Published // by this agent, of volumes with a device
+	settled bool               // it is known which pods are wanted
+	partial bool               // the disk could not be read in full
 }
 
 // device is one volume of the node.
@@ -68,11 +69,11 @@ type device struct {
 
 	// Guarded by Volumes.mu:
 	dev     Device
-	holders map[hold]bool // true if the pod has it, or may have
-	waiting map[types.UID]bool
-	staged  bool // in this process's life
-	maybe   bool // some attempt at staging may have had an effect
-	ending  bool // unstaging is under way
+	holders map[hold]bool           // true if the pod has it, or may have
+	waiting map[types.UID]time.Time // since when
+	staged  bool                    // in this process's life
+	maybe   bool                    // some attempt at staging may have had an effect
+	ending  bool                    // unstaging is under way
 }
 
 // hold is one volume of one pod.
@@ -84,7 +85,7 @@ type hold struct {
 
 // New builds Volumes; nothing is done before Run.
 func New(cfg Config) *Volumes {
-	v := &Volumes{cfg: cfg, devices: map[string]*device{}, holds: map[hold]string{}}
+	v := &Volumes{cfg: cfg, devices: map[string]*device{}, holds: map[hold]string{}, have: map[hold]Published{}}
 	v.scan = sync.OnceFunc(v.readDisk)
 	return v
 }
@@ -241,7 +242,7 @@ func (v *Volumes) readDisk() {
 func (v *Volumes) deviceLocked(p Plugin, dev Device) *device {
 	d := v.devices[dev.ID]
 	if d == nil {
-		d = &device{plugin: p, turn: make(chan struct{}, 1), dev: dev, holders: map[hold]bool{}, waiting: map[types.UID]bool{}}
+		d = &device{plugin: p, turn: make(chan struct{}, 1), dev: dev, holders: map[hold]bool{}, waiting: map[types.UID]time.Time{}}
 		v.devices[dev.ID] = d
 	}
 	return d

@@ -12,12 +12,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
@@ -43,8 +46,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// perLife is how often the driver is asked for each step in one life of the
+// victim.
+var perLife = map[string]int64{"NodeStageVolume": 3, "NodeExpandVolume": 1, "NodePublishVolume": 5, "NodeUnpublishVolume": 5, "NodeUnstageVolume": 3}
+
 // crashVolumes are what the victim works on: two pods share a volume that has
-// grown, one has one of its own.
+// grown, one has one of its own, and a third one has a block device and a volume
+// that it names itself.
 func crashVolumes(n *testNode) []*v1.Pod {
 	n.volumeOf("shared", func(pv *v1.PersistentVolume) {
 		pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("2Gi")}
@@ -53,13 +61,22 @@ func crashVolumes(n *testNode) []*v1.Pod {
 		n.api.claims["shared"].Status.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	})
 	n.volumeOf("own", nil)
-	for _, handle := range []string{"test-shared", "test-own"} {
+	n.volumeOf("disk", func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
+	n.api.change(func() {
+		n.api.drivers[driverName] = &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}}}
+	})
+	for _, handle := range []string{"test-shared", "test-own", "test-disk"} {
 		name := v1.UniqueVolumeName(uniqueName(driverName, handle))
 		if !slices.ContainsFunc(n.api.status().VolumesAttached, func(a v1.AttachedVolume) bool { return a.Name == name }) {
 			n.attachTo(handle)
 		}
 	}
-	return []*v1.Pod{podWith("a", "shared"), podWith("b", "shared", "own")}
+	c := podWith("c", "disk")
+	main := &c.Spec.Containers[0]
+	main.VolumeMounts, main.VolumeDevices = []v1.VolumeMount{{Name: "inline", MountPath: "/inline"}}, []v1.VolumeDevice{{Name: "v-disk", DevicePath: "/dev/xvda"}}
+	c.Spec.Volumes = append(c.Spec.Volumes, v1.Volume{Name: "inline", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: driverName}}})
+	return []*v1.Pod{podWith("a", "shared"), podWith("b", "shared", "own"), c}
 }
 
 // victim has volumes brought to pods and taken away, and says where it is. It
@@ -101,6 +118,7 @@ func victim(dir string) error {
 // volume comes to pods that want it, with its data, and goes from those that do
 // not, and nothing is left.
 func TestKilledAtAnyStep(t *testing.T) {
+	needLoops(t)
 	n := newTestNode(t, nil)
 	n.stop()
 	dir := filepath.Dir(n.root)
@@ -109,6 +127,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 		must(t, os.MkdirAll(n.driver.Data(name), 0o777))
 		write(t, filepath.Join(n.driver.Data(name), "precious"), name)
 	}
+	must(t, os.WriteFile(n.driver.Data("test-disk")+".img", []byte("raw"), 0o600))
 	kills := 40
 	if s := os.Getenv(killsWanted); s != "" {
 		var err error
@@ -131,6 +150,12 @@ func TestKilledAtAnyStep(t *testing.T) {
 			for _, p := range pods {
 				n.ready(p)
 				for vol, path := range n.mounted(p) {
+					if vol == "inline" {
+						if on, err := mount.IsPoint(path); !on || err != nil {
+							t.Errorf("kill %d %s: the inline volume is not mounted: %v", i, what, err)
+						}
+						continue
+					}
 					if got := read(t, filepath.Join(path, "precious")); got != "test-"+vol[2:] {
 						t.Errorf("kill %d %s: %s reads %q", i, what, vol, got)
 					}
@@ -145,6 +170,12 @@ func TestKilledAtAnyStep(t *testing.T) {
 		}
 		n.idle()
 		n.stop()
+		if loops := loopsBelow(t, dir); len(loops) > 0 {
+			t.Errorf("kill %d %s: loop devices are left: %v", i, what, loops)
+		}
+		if got := read(t, n.driver.Data("test-disk")+".img"); !strings.HasPrefix(got, "raw") {
+			t.Errorf("kill %d %s: the data of the device begins with %.3q", i, what, got)
+		}
 		for _, name := range []string{"test-shared", "test-own"} {
 			if got := read(t, filepath.Join(n.driver.Data(name), "precious")); got != name {
 				t.Errorf("kill %d %s: the data of %s reads %q", i, what, name, got)
@@ -167,6 +198,19 @@ func TestKilledAtAnyStep(t *testing.T) {
 	}
 }
 
+// loopsBelow are the files below a directory that a loop device is attached to.
+func loopsBelow(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	must(t, err)
+	for _, f := range all {
+		if text, err := os.ReadFile(f); err == nil && strings.HasPrefix(string(text), dir) {
+			files = append(files, strings.TrimSpace(string(text)))
+		}
+	}
+	return files
+}
+
 // runVictim runs a victim and kills it at the moment that is i's turn.
 func runVictim(t *testing.T, n *testNode, dir string, i int, steps []string) string {
 	t.Helper()
@@ -183,22 +227,25 @@ func runVictim(t *testing.T, n *testNode, dir string, i int, steps []string) str
 			what = "when done: " + method
 		}
 	}
-	nth := rand.Int64N(2) + 1
-	if method == "NodeExpandVolume" {
-		nth = 1 // the claim has grown once
+	nth := int64(1)
+	if times := perLife[method]; times > 1 {
+		nth += rand.Int64N(times)
 	}
 	kill := make(chan struct{})
 	var count atomic.Int64
+	started := make(chan struct{})
 	n.driver.Observe(func(m string, d bool) {
 		if m != method || d != done {
 			return
 		}
+		<-started
 		if count.Add(1) == nth {
 			_ = cmd.Process.Kill()
 			close(kill)
 		}
 	})
 	must(t, cmd.Start())
+	close(started)
 	if method == "" {
 		time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = cmd.Process.Kill() })
 	}

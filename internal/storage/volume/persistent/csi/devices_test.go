@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
 	"keelson/test/kit/csidriver"
 	"keelson/test/kit/parity"
 )
@@ -95,6 +96,32 @@ func TestBlockVolume(t *testing.T) {
 	})
 	n.release(p)
 	n.idle()
+}
+
+// What a container may do with a device follows from how its pod asks for the
+// volume: write it, make a node of it, or read it alone.
+func TestPermissionOfADevice(t *testing.T) {
+	needLoops(t)
+	parity.Proves(t, "VOL-25")
+	n := newTestNode(t, nil)
+	for name, readOnly := range map[string]bool{"rw": false, "ro": true} {
+		n.volumeOf(name, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
+		n.attachTo("test-" + name)
+		must(t, os.MkdirAll(filepath.Dir(n.driver.Data("test-"+name)), 0o750))
+		p := podWith(name, name)
+		p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = readOnly
+		c := &p.Spec.Containers[0]
+		c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-" + name, DevicePath: "/dev/xvda"}}
+		n.ready(p)
+		devices, err := n.Devices(p, c)
+		must(t, err)
+		want := map[bool]string{false: "mrw", true: "r"}[readOnly]
+		if len(devices) != 1 || devices[0].Permissions != want {
+			t.Errorf("%s: %+v, want permission %s", name, devices, want)
+		}
+		n.release(p)
+		n.idle()
+	}
 }
 
 // A volume that has grown is grown on the node, and its claim says so.
@@ -190,6 +217,23 @@ func TestExpansion(t *testing.T) {
 	n.idle()
 }
 
+// Whoever took a block volume off the node may have ended before its last
+// directory was gone. It goes with the next start, if nothing is in it.
+func TestLastDirectoryOfABlockVolume(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.stop()
+	base := filepath.Join(n.root, "plugins/kubernetes.io/csi/volumeDevices")
+	for _, d := range []string{"pv-empty", "pv-full/dev"} {
+		must(t, os.MkdirAll(filepath.Join(base, d), 0o750))
+	}
+	write(t, filepath.Join(base, "pv-full/dev/kept"), "x")
+	n.start()
+	n.until("the empty one to be gone", func() bool { _, err := os.Lstat(filepath.Join(base, "pv-empty")); return os.IsNotExist(err) })
+	if got := read(t, filepath.Join(base, "pv-full/dev/kept")); got != "x" {
+		t.Errorf("what was in the other reads %q", got)
+	}
+}
+
 // A pod that is there sees its volume grow without being restarted.
 func TestExpansionInUse(t *testing.T) {
 	n := newTestNode(t, nil)
@@ -209,22 +253,41 @@ func TestExpansionInUse(t *testing.T) {
 	if n.driver.Count("NodeExpandVolume") != 1 || ready.RenewAt.IsZero() {
 		t.Errorf("calls %v, looked at again %v", n.driver.Methods(), ready.RenewAt)
 	}
+	if got := n.driver.Count("NodePublishVolume"); got != 1 {
+		t.Errorf("a look at a volume that the pod has published it again: %d times in all", got)
+	}
 	n.release(p)
 	n.idle()
 }
 
-// How full a volume is its driver tells.
+// How full a volume is its driver tells, and how it is, where that is asked for.
 func TestMeasure(t *testing.T) {
-	n := newTestNode(t, nil)
-	n.driverObject(nil)
-	n.volumeOf("data", nil)
-	p := podWith("a", "data")
-	n.ready(p)
-	m, err := n.measure(p)
-	must(t, err)
-	if m.Capacity == 0 || m.Inodes == 0 || m.Health == nil || m.Health.Abnormal || n.driver.Count("NodeGetVolumeStats") != 1 {
-		t.Errorf("measured %+v", m)
+	parity.Proves(t, "VOL-28")
+	for _, tc := range []struct {
+		asked, abnormal bool
+		want            *volume.Health
+	}{
+		{false, true, nil},
+		{true, false, &volume.Health{Message: "as it is"}},
+		{true, true, &volume.Health{Abnormal: true, Message: "as it is"}},
+	} {
+		n := newTestNode(t, func(c *csidriver.Config) { c.Abnormal = tc.abnormal })
+		n.stop()
+		n.health = tc.asked
+		n.start()
+		n.driverObject(nil)
+		n.volumeOf("data", nil)
+		p := podWith("a", "data")
+		n.ready(p)
+		m, err := n.measure(p)
+		must(t, err)
+		if m.Capacity == 0 || m.Inodes == 0 || n.driver.Count("NodeGetVolumeStats") != 1 {
+			t.Errorf("measured %+v", m)
+		}
+		if (m.Health == nil) != (tc.want == nil) || m.Health != nil && *m.Health != *tc.want {
+			t.Errorf("it is %+v, want %+v", m.Health, tc.want)
+		}
+		n.release(p)
+		n.idle()
 	}
-	n.release(p)
-	n.idle()
 }

@@ -35,8 +35,9 @@ type Drivers struct {
 	observe Observer
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	byName map[string]*driver
+	mu      sync.Mutex
+	byName  map[string]*driver
+	changed func() // nil: nobody wants to know
 }
 
 // Observer is told of every call to a driver.
@@ -128,6 +129,7 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 		t.mu.Unlock()
 		return err
 	}
+	t.tellChanged()
 	t.log.Info("CSI driver registered", "driver", name, "endpoint", endpoint, "version", highest)
 	return nil
 }
@@ -144,6 +146,22 @@ func (t *Drivers) introduce(ctx context.Context, d *driver) error {
 		return fmt.Errorf("error updating Node object with CSI driver node info: %w", err)
 	}
 	return nil
+}
+
+// OnChange has f called whenever drivers came or went. f must not block.
+func (t *Drivers) OnChange(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changed = f
+}
+
+func (t *Drivers) tellChanged() {
+	t.mu.Lock()
+	f := t.changed
+	t.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // Refresh asks a driver again what it says of the node, and shows it.
@@ -165,6 +183,7 @@ func (t *Drivers) Deregister(ctx context.Context, name, endpoint string) error {
 	}
 	delete(t.byName, name)
 	t.mu.Unlock()
+	t.tellChanged()
 	t.log.Info("CSI driver left", "driver", name, "endpoint", endpoint)
 	if t.show == nil {
 		return nil

@@ -8,7 +8,6 @@ import (
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
@@ -52,10 +51,14 @@ func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (
 			m.InodesUsed, m.Inodes, m.InodesFree = amount(u.Used), amount(u.Total), amount(u.Available)
 		}
 	}
-	if able, err := sess.can(ctx, canCondition); err == nil && able && got.VolumeCondition != nil {
-		m.Health = &stats.VolumeHealthStats{Abnormal: got.VolumeCondition.Abnormal}
+	if !p.cfg.Health || got.VolumeCondition == nil {
+		return m, nil
 	}
-	return m, nil
+	able, err := sess.can(ctx, canCondition)
+	if able {
+		m.Health = &volume.Health{Abnormal: got.VolumeCondition.Abnormal, Message: got.VolumeCondition.Message}
+	}
+	return m, err
 }
 
 // amount is what a driver reports; less than nothing is a driver's mistake.

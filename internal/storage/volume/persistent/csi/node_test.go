@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,11 +48,12 @@ type testAPI struct {
 	attach  map[string]*storagev1.VolumeAttachment
 	node    v1.NodeStatus
 	patches []string
+	looks   map[string]int
 }
 
 func newTestAPI() *testAPI {
 	return &testAPI{claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{}, secrets: map[string]*v1.Secret{},
-		drivers: map[string]*storagev1.CSIDriver{}, attach: map[string]*storagev1.VolumeAttachment{}}
+		drivers: map[string]*storagev1.CSIDriver{}, attach: map[string]*storagev1.VolumeAttachment{}, looks: map[string]int{}}
 }
 
 func get[T any](a *testAPI, m map[string]T, resource, name string) (T, error) {
@@ -73,7 +75,17 @@ func (a *testAPI) Volume(_ context.Context, name string) (*v1.PersistentVolume, 
 }
 
 func (a *testAPI) VolumeAttachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	a.mu.Lock()
+	a.looks[name]++
+	a.mu.Unlock()
 	return get(a, a.attach, "volumeattachments", name)
+}
+
+// asked is how often an attachment was looked at.
+func (a *testAPI) asked(name string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.looks[name]
 }
 
 func (a *testAPI) Secret(_ context.Context, ns, name string) (*v1.Secret, error) {
@@ -158,8 +170,11 @@ type testNode struct {
 	lasting *persistent.Volumes
 	events  *testEvents
 	recheck time.Duration
+	health  bool // whether drivers are asked how volumes are
 	changed chan struct{}
-	stop    func()
+	// exhausted counts volumes that the node had no room for.
+	exhausted atomic.Int64
+	stop      func()
 }
 
 // newTestNode starts one. What it leaves mounted is an error of the test.
@@ -225,8 +240,9 @@ func (n *testNode) open(log *slog.Logger) error {
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
 		return err
 	}
-	plugin := New(Config{RootDir: n.root, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
-		Sharing: volume.Sharing{Guard: guard, Events: n.events}, Republish: n.recheck, Log: log})
+	plugin := New(Config{RootDir: n.root, Health: n.health, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
+		Sharing: volume.Sharing{Guard: guard, Events: n.events}, Republish: n.recheck, Log: log,
+		Exhausted: func(string) { n.exhausted.Add(1) }})
 	wake := func(types.UID) {
 		select {
 		case n.changed <- struct{}{}:

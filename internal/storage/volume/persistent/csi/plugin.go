@@ -47,6 +47,11 @@ type Config struct {
 	Sharing volume.Sharing
 	// Republish is how often drivers that want it are called again for a pod.
 	Republish time.Duration
+	// Health is whether drivers are asked how volumes are (gate CSIVolumeHealth).
+	Health bool
+	// Exhausted is called when a driver's volume could not be attached because the
+	// node has too many. It must not block.
+	Exhausted func(driver string)
 	Log       *slog.Logger
 }
 
@@ -57,9 +62,10 @@ type Plugin struct {
 }
 
 var (
-	_ persistent.Plugin   = (*Plugin)(nil)
-	_ persistent.Expander = (*Plugin)(nil)
-	_ persistent.Blocker  = (*Plugin)(nil)
+	_ persistent.Plugin     = (*Plugin)(nil)
+	_ persistent.Expander   = (*Plugin)(nil)
+	_ persistent.Blocker    = (*Plugin)(nil)
+	_ persistent.Attachable = (*Plugin)(nil)
 )
 
 // New builds a Plugin.
@@ -173,7 +179,11 @@ func (p *Plugin) recordDirs() []recordDir {
 		data := p.paths.blockRecord(name)
 		if _, err := os.Lstat(data); err == nil {
 			out = append(out, recordDir{data, name, true})
+			continue
 		}
+		// The record is the last of a volume but for the directory around it. One that
+		// has anything in it stays.
+		_ = os.Remove(p.paths.block(name))
 	}
 	return out
 }

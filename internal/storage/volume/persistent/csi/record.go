@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // record is what is known of a volume by its directory. Upstream reads and writes
@@ -41,40 +43,11 @@ func writeRecord(dir string, r record) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("record volume: %w", err)
 	}
-	next, err := os.CreateTemp(dir, "."+recordFile+".*")
-	if err != nil {
-		return fmt.Errorf("record volume: %w", err)
-	}
-	_, err = next.Write(data)
-	if err == nil {
-		err = next.Chmod(0o644)
-	}
-	if err == nil {
-		err = next.Sync()
-	}
-	err = errors.Join(err, next.Close())
-	if err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		os.Remove(next.Name())
+	// A driver must not have done anything that no record tells of.
+	if err := checkpoint.Put(path, data, checkpoint.How{Mode: 0o644, Sync: true}); err != nil {
 		return fmt.Errorf("record volume: %w", err)
 	}
 	return nil
-}
-
-// syncDir has what was renamed in a directory outlive a power cut: a driver must
-// not have done anything that no record tells of.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // readRecord reads the record of a directory; none is an error of fs.ErrNotExist.
@@ -99,14 +72,8 @@ func removeRecord(dir string) error {
 	if err := remove(filepath.Join(dir, recordFile)); err != nil {
 		return err
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "."+recordFile+".*"))
-	if err != nil {
+	if err := checkpoint.Sweep(filepath.Join(dir, recordFile)); err != nil {
 		return err
-	}
-	for _, f := range left {
-		if err := remove(f); err != nil {
-			return err
-		}
 	}
 	return remove(dir)
 }

@@ -216,7 +216,8 @@ func TestDirectory(t *testing.T) {
 	if !n.said("b Warning AlreadyMountedVolume The requested fsGroup is 4000, but the volume pv1 has GID 3000. The volume may not be shareable.") {
 		t.Errorf("events are %q", n.events)
 	}
-	if s := n.Stats(t.Context(), a.UID); len(s) != 1 || s[0].PVCRef == nil || s[0].PVCRef.Name != "pv1" || *s[0].CapacityBytes == 0 {
+	n.Refresh(t.Context())
+	if s := n.Stats(a.UID); len(s) != 1 || s[0].Claim != "pv1" || s[0].Capacity == 0 || s[0].Local {
 		t.Errorf("stats are %+v", s)
 	}
 	// The agent restarts; nothing is mounted a second time.
@@ -285,9 +286,10 @@ func loopDisk(t *testing.T) string {
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, 16<<20))
 	dev, err := mount.AttachLoop(file)
-	if err != nil {
-		t.Skipf("this machine has no loop devices to spare: %v", err)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("this machine has no loop devices: %v", err)
 	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := mount.DetachLoop(file); err != nil {
 			t.Error(err)
@@ -335,8 +337,11 @@ func TestDisk(t *testing.T) {
 func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 	n := newTestNode(t)
 	disk := loopDisk(t)
+	if _, err := (mount.Tools{}).Find("mkfs.ext4"); err != nil {
+		t.Skip(err)
+	}
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", disk).CombinedOutput(); err != nil {
-		t.Skipf("make a file system: %v: %s", err, out)
+		t.Fatalf("make a file system: %v: %s", err, out)
 	}
 	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.Local.FSType = ptr.To("xfs") })
 	p := podWith("a", "pv1", nil)
@@ -389,5 +394,24 @@ func TestGroupsOfTheVolume(t *testing.T) {
 			t.Errorf("groups of a volume that says %q are %v, want %v", gid, got, want)
 		}
 		n.release(p)
+	}
+}
+
+// TestASubPathIsUnderTheNameOfTheVolume: upstream's agent, put in place of this
+// one, looks for what to unmount under the name of the PersistentVolume, not under
+// that by which the pod calls it.
+func TestASubPathIsUnderTheNameOfTheVolume(t *testing.T) {
+	n := newTestNode(t)
+	disk := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(disk, 0o755))
+	n.volume("pv1", disk, nil)
+	p := podWith("a", "pv1", nil)
+	p.Spec.Containers[0].VolumeMounts[0].SubPath = "part"
+	if got, want := n.ready(p), filepath.Join(n.root, "pods/uid-a/volume-subpaths/pv1/main/0"); got != want {
+		t.Errorf("the sub-path is at %s, want %s", got, want)
+	}
+	n.release(p)
+	if got := n.mounted(); len(got) != 0 {
+		t.Errorf("still mounted: %v", got)
 	}
 }

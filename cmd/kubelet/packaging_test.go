@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUnitFiles has systemd read the units that are handed out: it passes over what
+// it does not know, with a word in the journal that nobody reads.
+func TestUnitFiles(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze on this machine")
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("../../packaging/systemd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The programs are not installed here.
+		return strings.NewReplacer("/usr/bin/kubelet", "/bin/true", "/opt/keelson/bin/kubelet", "/bin/true").Replace(string(text))
+	}
+	dir := t.TempDir()
+	unit := write(t, filepath.Join(dir, "kubelet.service"), read("kubelet.service"))
+	if err := os.Mkdir(unit+".d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, dropIn := range []bool{false, true} {
+		if dropIn {
+			write(t, filepath.Join(unit+".d", "20-keelson.conf"), read("20-keelson.conf"))
+		}
+		out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, dir) {
+				t.Errorf("with the drop-in %v: %s", dropIn, line)
+			}
+		}
+		if err != nil {
+			t.Errorf("with the drop-in %v: %v: %s", dropIn, err, out)
+		}
+	}
+}

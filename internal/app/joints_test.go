@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/userns"
+	"keelson/test/kit/parity"
+)
+
+// While a pod's cgroup cannot be removed something may run there as one of its
+// users: nobody else is given them.
+func TestUsersOfAPodAreGivenBackAfterItsCgroup(t *testing.T) {
+	parity.Proves(t, "LIFE-09")
+	pods, hierarchy := t.TempDir(), t.TempDir()
+	tree, err := cgroup.New(cgroup.Config{Driver: cgroup.Cgroupfs, Root: "/", Hierarchies: cgroup.Hierarchies{Unified: hierarchy}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := userns.New(userns.Config{PodsDir: pods, IDs: userns.Range{First: userns.DefaultIDs, Count: userns.DefaultIDs}, PerPod: userns.DefaultIDs, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"one", "two"} {
+		if err := os.Mkdir(filepath.Join(pods, uid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stuck := filepath.Join(hierarchy, "kubepods", "podone", "stuck")
+	if err := os.MkdirAll(filepath.Dir(stuck), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stuck, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := &cgroups{tree: tree, users: users, burstable: map[types.UID]*v1.Pod{}}
+	if _, err := users.Of("one"); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // it is tried once
+	if err := c.RemovePod(gone, "one"); err == nil {
+		t.Error("the cgroup was removed, though there is something in it")
+	}
+	if r, err := users.Of("two"); err == nil {
+		t.Errorf("another pod is given %+v, the users of one whose cgroup is there", r)
+	}
+	if err := os.Remove(stuck); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemovePod(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := users.Of("two"); err != nil {
+		t.Errorf("the users of a pod that is gone are taken: %v", err)
+	}
+}

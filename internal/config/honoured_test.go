@@ -1,0 +1,190 @@
+package config
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// settledHere are the fields that nobody outside of this package needs to read,
+// and why.
+var settledHere = map[string]string{
+	"featureGates":                 "becomes Gates",
+	"mergeDefaultEvictionSettings": "decides what evictionHard is",
+	"hairpinMode":                  "has no effect upstream either; it is checked",
+	"iptablesDropBit":              "has no effect upstream either; it is checked",
+	"iptablesMasqueradeBit":        "has no effect upstream either; it is checked",
+	"runOnce":                      "is refused when true",
+}
+
+// provenBy are the fields whose row tells of more than we do, and the test of what
+// we do. The decision says why.
+var provenBy = map[string]string{
+	"syncFrequency": "TestSyncFrequency", // 0085
+}
+
+// field is one value that an operator can set.
+type field struct {
+	path string // as in the file, such as authentication.webhook.enabled
+	name string // of the Go field
+}
+
+// fieldsOf lists what can be set below a struct.
+func fieldsOf(t reflect.Type, prefix string) []field {
+	var out []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "kind" || name == "apiVersion" {
+			continue
+		}
+		of := f.Type
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		if f.Anonymous && name == "" {
+			out = append(out, fieldsOf(of, prefix)...)
+			continue
+		}
+		if of.Kind() == reflect.Struct && !readsItself(of) {
+			out = append(out, fieldsOf(of, prefix+name+".")...)
+			continue
+		}
+		out = append(out, field{prefix + name, f.Name})
+	}
+	return out
+}
+
+// readsItself reports whether a struct is one value in the file.
+func readsItself(t reflect.Type) bool {
+	_, own := reflect.PointerTo(t).MethodByName("UnmarshalJSON")
+	return own
+}
+
+// selected are the names of all fields that the packages read.
+func selected(t *testing.T, dirs ...string) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("sources of %s: %v, %v", dir, files, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(tree, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					out[s.Sel.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+// claimedRows are the rows of the inventory that some test claims, and the names of
+// all tests.
+func claimedRows(t *testing.T, root string) (rows, tests map[string]bool) {
+	t.Helper()
+	rows, tests = map[string]bool{}, map[string]bool{}
+	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	claim, row := regexp.MustCompile(`parity\.Proves\(t,([^)]*)\)`), regexp.MustCompile(`"([A-Z]+-\d+)"`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range name.FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
+		for _, m := range claim.FindAllSubmatch(text, -1) {
+			for _, r := range row.FindAllSubmatch(m[1], -1) {
+				rows[string(r[1])] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, tests
+}
+
+// TestEveryFieldIsHonouredOrNamed goes over all fields there are. A field either
+// is read by those who build the agent and has a row of the inventory that a test
+// proves, or it is named at the start as one that has no effect.
+func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
+	fields := fieldsOf(reflect.TypeFor[v1beta1.KubeletConfiguration](), "")
+	if len(fields) < 130 {
+		t.Fatalf("%d fields", len(fields))
+	}
+	read := selected(t, "../app", "../../cmd/kubelet")
+	claimed, tests := claimedRows(t, "../..")
+	text, err := os.ReadFile("../../docs/parity/01-config-and-flags.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	rowsOf := func(path string) []string {
+		var rows []string
+		for line := range strings.Lines(string(text)) {
+			cells := strings.Split(line, "|")
+			if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "CFG-") {
+				continue
+			}
+			for _, said := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+				// A row names a field, a part of it after a dot, or the group that it is in.
+				if said[1] == path || strings.HasPrefix(path, said[1]+".") || strings.HasPrefix(said[1], ".") && strings.HasSuffix(path, said[1]) ||
+					strings.HasSuffix(path, "."+said[1]) && strings.HasPrefix(said[1], "cache") {
+					rows = append(rows, strings.TrimSpace(cells[1]))
+				}
+			}
+		}
+		return rows
+	}
+	for _, f := range fields {
+		known[f.path] = true
+		unbuilt := slices.ContainsFunc(unbuiltFields, func(u string) bool { return f.path == u || strings.HasPrefix(f.path, u+".") })
+		if unbuilt {
+			continue
+		}
+		if !read[f.name] && settledHere[f.path] == "" {
+			t.Errorf("%s: nobody reads it, and it is not named as one without effect", f.path)
+		}
+		if tests[provenBy[f.path]] {
+			continue
+		}
+		rows := rowsOf(f.path)
+		if !slices.ContainsFunc(rows, func(r string) bool { return claimed[r] }) {
+			t.Errorf("%s: no test proves a row about it (rows %v), and it is not named as one without effect", f.path, rows)
+		}
+	}
+	for _, u := range unbuiltFields {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(f string) bool { return f == u || strings.HasPrefix(f, u+".") }) {
+			t.Errorf("%s is said to be without effect and is no field", u)
+		}
+	}
+	for f := range settledHere {
+		if !known[f] {
+			t.Errorf("%s is no field", f)
+		}
+	}
+}

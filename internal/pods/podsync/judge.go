@@ -1,0 +1,164 @@
+package podsync
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/explain"
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/internal/pods/status"
+)
+
+// judge finds out whether the pod is to end, and when that has to be asked again;
+// or that it waits for others to end.
+func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time, waits bool) {
+	if w.spec == nil {
+		return time.Time{}, false
+	}
+	if next, stays := w.judgeWish(now); !stays {
+		return next, false
+	}
+	if waits := w.admitOnce(ctx, now, have); waits {
+		return time.Time{}, true
+	}
+	return w.judgeLife(now, have), false
+}
+
+// judgeWish ends a pod that nobody wants any more. It reports whether the pod is
+// wanted.
+func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
+	p := w.spec
+	switch {
+	case !w.known:
+		w.end(now, pod.Grace(p), nil, "gone from its source")
+		return time.Time{}, false
+	case p.DeletionTimestamp != nil && !pod.IsMirror(p):
+		w.end(now, pod.Grace(p), nil, "deleted")
+		return time.Time{}, false
+	case pod.IsTerminal(p) && !pod.IsStatic(p):
+		w.end(now, pod.Grace(p), nil, "its stored phase is "+string(p.Status.Phase))
+		return time.Time{}, false
+	}
+	return time.Time{}, true
+}
+
+// judgeLife ends a pod that is done, or over its time.
+func (w *worker) judgeLife(now time.Time, have pod.Runtime) (next time.Time) {
+	p := w.spec
+	if podplan.Done(p, have) {
+		w.end(now, pod.Grace(p), nil, "done")
+		return time.Time{}
+	}
+	if p.Spec.ActiveDeadlineSeconds != nil {
+		until := w.started.Add(pod.Seconds(*p.Spec.ActiveDeadlineSeconds))
+		if !now.Before(until) {
+			const message = "Pod was active on the node longer than the specified deadline"
+			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message}, "over its deadline") {
+				w.s.cfg.Events.Pod(p, "", v1.EventTypeNormal, pod.EventDeadlineExceeded, message)
+			}
+			return time.Time{}
+		}
+		return until
+	}
+	return time.Time{}
+}
+
+// admitOnce lets the pod be judged on its arrival. A pod whose containers are
+// there already was admitted by an earlier agent. It reports whether the pod has to
+// wait for others to end.
+func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) (waits bool) {
+	if w.admitted || w.rejected {
+		return false
+	}
+	v := w.s.cfg.Allocation.Admit(ctx, w.desired, !have.Empty())
+	if ctx.Err() != nil {
+		return true // the next agent judges
+	}
+	w.learn(w.s.cfg.Allocation.Consider(w.desired))
+	r := v.Rejection
+	if r == nil {
+		w.admitted = !v.Waits
+		return v.Waits
+	}
+	w.refuse(now, r.Reason, r.Message)
+	return false
+}
+
+// refuse ends a pod that cannot run here.
+func (w *worker) refuse(now time.Time, reason, message string) {
+	w.rejected = true
+	w.story.refused = &explain.Refusal{Reason: reason, Message: message}
+	w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, reason, message)
+	w.end(now, pod.Grace(w.spec), &status.Override{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: " + message, Rejected: true}, "rejected")
+}
+
+// end makes the pod go, or shortens the time it has left. It reports whether
+// the pod was not going before.
+func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	deadline := now.Add(grace)
+	if w.going != nil {
+		// A second deletion may name a shorter period, which counts from now. It
+		// never gets longer.
+		if grace < w.grace {
+			w.grace = grace
+			if deadline.Before(w.going.Deadline) {
+				w.going = &podplan.Going{Deadline: deadline}
+			}
+		}
+		return false
+	}
+	w.going = &podplan.Going{Deadline: deadline}
+	w.goingWhy, w.goingSince = why, now
+	w.grace = grace
+	if w.override == nil {
+		w.override = o
+	}
+	w.log.Info("pod is going", "why", why, "grace", grace)
+	return true
+}
+
+// expel ends a pod for the node's sake, or for another pod's. It is told of if the
+// runtime takes too long over it.
+func (w *worker) expel(grace time.Duration, o status.Override, why string) {
+	now := w.s.cfg.Now()
+	o.Phase, o.Disruption = v1.PodFailed, v1.PodReasonTerminationByKubelet
+	if w.end(now, grace, &o, why) {
+		w.mu.Lock()
+		w.outBy = now.Add(max(grace+grace/2, leastOutBy))
+		w.mu.Unlock()
+	}
+	w.poke()
+}
+
+// leastOutBy is the least that an expelled pod has to be gone.
+const leastOutBy = 10 * time.Second
+
+// lingers tells, once, that an expelled pod lives on though its time is long over.
+// It returns when that has to be asked again.
+func (w *worker) lingers(now time.Time, stopped bool) (next time.Time) {
+	w.mu.Lock()
+	by := w.outBy
+	over := !by.IsZero() && !now.Before(by)
+	if stopped || over {
+		w.outBy, by = time.Time{}, time.Time{}
+	}
+	w.mu.Unlock()
+	if over && !stopped {
+		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventExceededGracePeriod, "Container runtime did not kill the pod within specified grace period.")
+	}
+	return by
+}
+
+// expelled reports whether the API server knows that the pod was put out of the
+// node and has ended: nobody needs what is left of it in the runtime.
+func expelled(p *v1.Pod) bool {
+	return p != nil && pod.IsTerminal(p) && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
+	})
+}

@@ -1,0 +1,56 @@
+package podsync
+
+import (
+	"maps"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/internal/pods/status"
+)
+
+// publish hands the facts of the pod's status on. What was under way when have
+// was read may have had effects since.
+func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finished bool) {
+	if w.spec == nil || !w.known {
+		return
+	}
+	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live(), Finished: finished,
+		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
+	for _, c := range have.Containers {
+		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
+	}
+	now := w.underWay() // and what this turn has started
+	maps.Copy(now, busy)
+	for target, t := range now {
+		switch t.Verb {
+		case podplan.RunSandbox:
+			f.Down = false
+		case podplan.Start:
+			f.Down = false
+			if c, ok := have.Latest(target); ok && hooked(w.spec, target) {
+				f.Probes[c.ID] = status.Probe{}
+			}
+		}
+	}
+	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
+		f.InForce = force
+	}
+	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
+	w.mu.Lock()
+	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
+	w.mu.Unlock()
+	w.s.cfg.Status.Publish(f)
+}
+
+// forget drops what other parts keep for the pod.
+func (w *worker) forget() {
+	cfg := &w.s.cfg
+	cfg.Probes.Forget(w.uid)
+	cfg.Images.Forget(w.uid)
+	cfg.Status.Forget(w.uid)
+	cfg.Allocation.Forget(w.uid)
+	w.leaveName()
+	if w.spec != nil {
+		w.log.Info("pod is gone")
+	}
+}

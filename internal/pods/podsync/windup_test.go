@@ -1,0 +1,92 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/status"
+	"keelson/test/kit/parity"
+)
+
+// holder is everything that a pod holds on the node; it notes what is given back.
+type holder struct {
+	Volumes
+	Objects
+	Cgroups
+	Allocation
+	said    []string
+	mounted bool
+	stuck   error // of the cgroup
+}
+
+func (h *holder) say(what string) { h.said = append(h.said, what) }
+
+func (h *holder) Release(pod.Ref) { h.say("release volumes") }
+func (h *holder) Released(types.UID) (bool, error) {
+	return !h.mounted, nil
+}
+func (h *holder) Unregister(types.UID)      { h.say("objects") }
+func (h *holder) Vacate(types.UID)          { h.say("room") }
+func (h *holder) InForce(p *v1.Pod) *v1.Pod { return p }
+func (h *holder) Conditions(types.UID) []v1.PodCondition {
+	return nil
+}
+func (h *holder) Publish(f status.Facts) {
+	if f.Finished {
+		h.say("finished")
+	} else {
+		h.say("status")
+	}
+}
+func (h *holder) Forget(types.UID) {}
+func (h *holder) RemovePod(context.Context, types.UID) error {
+	h.say("cgroup")
+	return h.stuck
+}
+
+func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
+	parity.Proves(t, "LIFE-09")
+	m, h := newMeasured(t), &holder{mounted: true, stuck: errors.New("device or resource busy")}
+	m.cfg.Volumes, m.cfg.Objects, m.cfg.Cgroups, m.cfg.Allocation, m.cfg.Status = h, h, h, h, h
+	m.cfg.HostIPs = func() []string { return nil }
+	w := m.worker("u", podNamed("u", pod.SourceAPI))
+	w.end(m.now, time.Second, nil, "deleted")
+	turn := func() []string {
+		var tasks sync.WaitGroup
+		h.said = nil
+		finished := w.windUp(t.Context(), &tasks, pod.Runtime{})
+		w.publish(pod.Runtime{}, nil, finished)
+		tasks.Wait()
+		m.now = m.now.Add(maxPause)
+		return h.said
+	}
+	for i, want := range [][]string{
+		{"release volumes", "status"}, // and nothing else while anything is mounted
+		{"release volumes", "objects", "room", "cgroup", "status"},
+		{"release volumes", "objects", "room", "cgroup", "status"}, // it could not be removed
+		{"release volumes", "objects", "room", "cgroup", "status"},
+		{"release volumes", "objects", "room", "finished"},
+	} {
+		got := turn()
+		// The cgroup is removed beside the status.
+		if slices.Sort(got); !slices.Equal(got, sorted(want)) {
+			t.Errorf("turn %d: %q, want %q", i, got, want)
+		}
+		switch i {
+		case 0:
+			h.mounted = false
+		case 2:
+			h.stuck = nil
+		}
+	}
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

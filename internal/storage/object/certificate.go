@@ -1,0 +1,384 @@
+package object
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	certv1beta1 "k8s.io/api/certificates/v1beta1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+
+	"keelson/internal/pods/pod"
+)
+
+const (
+	// certificateLook is how often a request that is not answered, or a certificate
+	// that should have been replaced, is looked at without news of it.
+	certificateLook = time.Minute
+	// certificateJitter spreads replacements of certificates that came together.
+	certificateJitter = 5 * time.Minute
+	// overdueAfter is how late a replacement may be before it is told of.
+	overdueAfter = 10 * time.Minute
+	// refusedLook is how long a replacement that was refused is left alone.
+	refusedLook = 10 * time.Minute
+)
+
+// CertificateAPI is what is asked of the API server.
+type CertificateAPI interface {
+	Request(ctx context.Context, r *certv1beta1.PodCertificateRequest) (*certv1beta1.PodCertificateRequest, error)
+	// Look reads a request. Answers are also told to [Certificates.Seen], from the
+	// first request on.
+	Look(ctx context.Context, namespace, name string) (*certv1beta1.PodCertificateRequest, error)
+	ServiceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
+}
+
+// CertificatesConfig holds what Certificates are built from. Every field is
+// required.
+type CertificatesConfig struct {
+	API    CertificateAPI
+	Node   func() *v1.Node
+	Events pod.Events
+	// OnAnswer is called when there is news for a volume of a pod. It must not
+	// block.
+	OnAnswer func(uid types.UID, volume string)
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Certificates gets certificates for pods from signers (KEP-4317). Keys are made
+// here and are in memory and in the pod's volume only: signers see public ones.
+//
+//	          request          Issued             beginRefreshAt
+//	(nothing) ───────► pending ─────► good ──────────────► good and pending ─► good
+//	                      │
+//	                      └ Denied, Failed ─► refused, for as long as the pod lives
+//
+// A certificate that is being replaced is served until the next one is there.
+type Certificates struct {
+	cfg CertificatesConfig
+
+	mu  sync.Mutex
+	all map[certificateKey]*certificate
+}
+
+// certificateKey is one source of one volume.
+type certificateKey struct {
+	uid    types.UID
+	volume string
+	source int
+}
+
+// certificate is guarded by Certificates.mu.
+type certificate struct {
+	pod     *v1.Pod
+	signer  string
+	asked   *asked      // the request under way
+	good    *credential // the latest one that was issued
+	refused error       // how the latest request ended, if it was not with a certificate
+	state   string      // its word for the metric
+	again   time.Time   // when to ask again after that
+	told    bool        // that it is overdue
+	expired bool        // that this was told
+}
+
+// asked is a request that was made.
+type asked struct {
+	namespace, name string
+	key             []byte // PEM
+	looked          time.Time
+}
+
+// credential is a key and the certificates for it, in PEM. It never changes.
+type credential struct {
+	key, chain []byte
+	begin      time.Time // when to ask for the next one
+	expires    time.Time
+}
+
+// pending is the error of a certificate that is not there yet.
+type pending struct{ what string }
+
+func (p *pending) Error() string { return "waiting for " + p.what }
+
+// Waiting tells what is waited for; it is no failure.
+func (p *pending) Waiting() string { return p.what }
+
+// NewCertificates builds Certificates; nothing is asked for before a volume needs
+// it.
+func NewCertificates(cfg CertificatesConfig) *Certificates {
+	return &Certificates{cfg: cfg, all: map[certificateKey]*certificate{}}
+}
+
+// Certificate is the key and the certificates, in PEM, that p's volume shows for its
+// source of the given index, and when to ask for them again. It must not be called
+// twice at once for one source. An error with a method Waiting is none: OnAnswer
+// tells when it is worth asking again.
+func (c *Certificates) Certificate(ctx context.Context, p *v1.Pod, volume string, source int, want *v1.PodCertificateProjection) (key, chain []byte, renewAt time.Time, err error) {
+	got, renewAt, err := c.credential(ctx, p, volume, source, want)
+	if err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	return got.key, got.chain, renewAt, nil
+}
+
+func (c *Certificates) credential(ctx context.Context, p *v1.Pod, volume string, source int, want *v1.PodCertificateProjection) (*credential, time.Time, error) {
+	key := certificateKey{p.UID, volume, source}
+	c.mu.Lock()
+	have := c.all[key]
+	if have == nil {
+		have = &certificate{signer: want.SignerName}
+		c.all[key] = have
+	}
+	have.pod = p
+	now := c.cfg.Now()
+	due := have.asked == nil && have.due(now)
+	c.mu.Unlock()
+	if due {
+		if err := c.request(ctx, have, p, want); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if have.good == nil {
+				return nil, time.Time{}, err
+			}
+			c.cfg.Log.Warn("cannot ask for a new certificate", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "volume", volume, "err", err)
+			return have.good, c.serveLocked(have, now), nil
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if request := have.asked; request != nil && now.Sub(request.looked) >= certificateLook {
+		request.looked = now
+		c.mu.Unlock()
+		got, err := c.cfg.API.Look(ctx, request.namespace, request.name)
+		c.mu.Lock()
+		switch {
+		case have.asked != request: // its answer came in between
+		case apierrors.IsNotFound(err): // it was cleared away unanswered
+			have.asked = nil
+		case err != nil:
+			c.cfg.Log.Warn("cannot look at a request for a certificate", "pod", p.Namespace+"/"+p.Name, "request", request.name, "err", err)
+		default:
+			c.takeLocked(have, got)
+		}
+	}
+	switch {
+	case have.good != nil:
+		return have.good, c.serveLocked(have, now), nil
+	case have.refused != nil:
+		return nil, time.Time{}, have.refused
+	}
+	return nil, time.Time{}, &pending{fmt.Sprintf("signer %s to issue a certificate", want.SignerName)}
+}
+
+// due reports whether it is time to ask for a certificate. What a signer refused a
+// new pod stays refused.
+func (h *certificate) due(now time.Time) bool {
+	switch {
+	case h.good == nil:
+		return h.refused == nil
+	case h.refused != nil:
+		return !now.Before(h.again)
+	}
+	return !now.Before(h.good.begin)
+}
+
+// serveLocked tells when the good certificate is to be asked for again, and tells of
+// one that should be a newer one.
+func (c *Certificates) serveLocked(h *certificate, now time.Time) (renewAt time.Time) {
+	good := h.good
+	switch {
+	case !h.expired && now.After(good.expires):
+		h.expired, h.told = true, true
+		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateExpired,
+			fmt.Sprintf("The certificate from signer %s expired at %s and was not refreshed", h.signer, good.expires.UTC().Format(time.RFC3339)))
+	case !h.told && now.After(good.begin.Add(overdueAfter)):
+		h.told = true
+		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateOverdue,
+			fmt.Sprintf("The certificate from signer %s should have been refreshed at %s", h.signer, good.begin.UTC().Format(time.RFC3339)))
+	}
+	if h.asked == nil && h.refused == nil && now.Before(good.begin) {
+		return good.begin
+	}
+	return now.Add(certificateLook)
+}
+
+// Seen takes what the API server tells of a request; deleted ones are told with
+// gone. Requests of others are none of its business.
+func (c *Certificates) Seen(r *certv1beta1.PodCertificateRequest, gone bool) {
+	c.mu.Lock()
+	var news []certificateKey
+	for key, h := range c.all {
+		if key.uid != r.Spec.PodUID || h.asked == nil || h.asked.name != r.Name || h.asked.namespace != r.Namespace {
+			continue
+		}
+		if gone {
+			h.asked = nil
+			news = append(news, key)
+		} else if c.takeLocked(h, r) {
+			news = append(news, key)
+		}
+	}
+	c.mu.Unlock()
+	for _, key := range news {
+		c.cfg.OnAnswer(key.uid, key.volume)
+	}
+}
+
+// takeLocked takes the answer to the request under way, if there is one.
+func (c *Certificates) takeLocked(h *certificate, r *certv1beta1.PodCertificateRequest) (answered bool) {
+	for _, cond := range r.Status.Conditions {
+		if cond.Status != metav1.ConditionTrue {
+			continue
+		}
+		switch cond.Type {
+		case certv1beta1.PodCertificateRequestConditionTypeIssued:
+			good, err := accept(h.asked, &r.Status)
+			if err != nil {
+				c.refuseLocked(h, stateFailed, fmt.Errorf("signer %s issued a certificate that is of no use: %w", h.signer, err))
+				return true
+			}
+			*h = certificate{pod: h.pod, signer: h.signer, good: good}
+			return true
+		case certv1beta1.PodCertificateRequestConditionTypeDenied:
+			c.refuseLocked(h, stateDenied, fmt.Errorf("signer %s denied the certificate: %s: %s", h.signer, cond.Reason, cond.Message))
+			return true
+		case certv1beta1.PodCertificateRequestConditionTypeFailed:
+			c.refuseLocked(h, stateFailed, fmt.Errorf("signer %s failed to issue the certificate: %s: %s", h.signer, cond.Reason, cond.Message))
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Certificates) refuseLocked(h *certificate, state string, cause error) {
+	h.asked, h.refused, h.state, h.again = nil, cause, state, c.cfg.Now().Add(refusedLook)
+	reason := pod.EventCertificateFailed
+	if state == stateDenied {
+		reason = pod.EventCertificateDenied
+	}
+	c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, reason, cause.Error())
+}
+
+// Forget drops the keys and certificates of a pod that is gone.
+func (c *Certificates) Forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.all {
+		if key.uid == uid {
+			delete(c.all, key)
+		}
+	}
+}
+
+// request makes a key and asks for a certificate for it.
+func (c *Certificates) request(ctx context.Context, h *certificate, p *v1.Pod, want *v1.PodCertificateProjection) error {
+	key, err := newKey(want.KeyType)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode key: %w", err)
+	}
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return fmt.Errorf("make certificate request: %w", err)
+	}
+	account, err := patiently(ctx, func() (*v1.ServiceAccount, error) {
+		return c.cfg.API.ServiceAccount(ctx, p.Namespace, p.Spec.ServiceAccountName)
+	})
+	if err != nil {
+		return fmt.Errorf("read service account %s/%s: %w", p.Namespace, p.Spec.ServiceAccountName, err)
+	}
+	node := c.cfg.Node()
+	r := &certv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: requestName(p.Name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}},
+		Spec: certv1beta1.PodCertificateRequestSpec{SignerName: want.SignerName, PodName: p.Name, PodUID: p.UID,
+			ServiceAccountName: account.Name, ServiceAccountUID: account.UID, NodeName: types.NodeName(node.Name), NodeUID: node.UID,
+			MaxExpirationSeconds: want.MaxExpirationSeconds, StubPKCS10Request: stub, UnverifiedUserAnnotations: want.UserAnnotations},
+	}
+	// Known before it is made: the answer may be quicker than the word that it was.
+	made := &asked{namespace: r.Namespace, name: r.Name, looked: c.cfg.Now(), key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
+	c.mu.Lock()
+	h.asked, h.refused = made, nil
+	c.mu.Unlock()
+	_, err = patiently(ctx, func() (*certv1beta1.PodCertificateRequest, error) { return c.cfg.API.Request(ctx, r) })
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.asked == made {
+		h.asked = nil
+	}
+	return fmt.Errorf("request certificate from signer %s: %w", want.SignerName, err)
+}
+
+// requestName is a new name, within the length that names may have.
+func requestName(pod string) string {
+	return "req-" + strings.TrimRight(pod[:min(len(pod), 220)], ".-") + "-" + utilrand.String(10)
+}
+
+// newKey makes a key of the type that a projection names.
+func newKey(kind string) (crypto.Signer, error) {
+	switch kind {
+	case "RSA3072":
+		return rsa.GenerateKey(rand.Reader, 3072)
+	case "RSA4096":
+		return rsa.GenerateKey(rand.Reader, 4096)
+	case "ECDSAP256":
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "ECDSAP384":
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case "ECDSAP521":
+		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	case "ED25519":
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return nil, fmt.Errorf("unknown key type %q", kind)
+}
+
+// accept checks what was issued. Only the certificates of the chain are kept.
+func accept(a *asked, s *certv1beta1.PodCertificateRequestStatus) (*credential, error) {
+	var chain []byte
+	for rest := []byte(s.CertificateChain); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("the chain holds a %s", block.Type)
+		}
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
+	}
+	pair, err := tls.X509KeyPair(chain, a.key)
+	if err != nil {
+		return nil, err
+	}
+	if s.BeginRefreshAt == nil {
+		return nil, errors.New("it does not say when to refresh it")
+	}
+	begin, expires := s.BeginRefreshAt.Time, pair.Leaf.NotAfter
+	begin = begin.Add(mathrand.N(max(min(certificateJitter, expires.Sub(begin)/2), 1)))
+	return &credential{key: a.key, chain: chain, begin: begin, expires: expires}, nil
+}

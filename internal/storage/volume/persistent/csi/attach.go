@@ -1,0 +1,42 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// AttachFailure looks at the volume's attachment. That the node has no room for
+// another volume does not change by waiting: the pod has to go elsewhere
+// (KEP-4876).
+func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
+	if p.cfg.API == nil || s.PV == nil {
+		return nil
+	}
+	src := s.PV.Spec.CSI
+	a, err := p.cfg.API.VolumeAttachment(ctx, AttachmentName(src.VolumeHandle, src.Driver, p.cfg.Node))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil // there is none yet; nodes may not ask for what is not theirs
+	case err != nil:
+		return fmt.Errorf("read attachment of volume %s: %w", s.Name, err)
+	case !exhausted(a):
+		return nil
+	}
+	p.cfg.Exhausted(src.Driver)
+	return &pod.Refusal{Reason: reasonAttachLimit,
+		Message: fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod: volume %q: %s", s.Name, a.Status.AttachError.Message)}
+}
+
+// exhausted reports whether the driver could not attach the volume because the
+// node has too many.
+func exhausted(a *storagev1.VolumeAttachment) bool {
+	e := a.Status.AttachError
+	return !a.Status.Attached && e != nil && e.ErrorCode != nil && codes.Code(*e.ErrorCode) == codes.ResourceExhausted
+}

@@ -1,0 +1,209 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/csidriver"
+	"keelson/test/kit/parity"
+)
+
+// askedDrivers are drivers that count how often they are asked. One of them hangs.
+type askedDrivers struct {
+	mu    sync.Mutex
+	names []string
+	asked map[string]int
+	fail  map[string]error
+}
+
+func (d *askedDrivers) Names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.names)
+}
+
+func (d *askedDrivers) Refresh(ctx context.Context, name string) error {
+	d.mu.Lock()
+	d.asked[name]++
+	err := d.fail[name]
+	d.mu.Unlock()
+	if name == "hangs" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// count is how often the driver was asked since the last count.
+func (d *askedDrivers) count(name string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.asked[name]
+	d.asked[name] = 0
+	return n
+}
+
+// Drivers are asked again as often as their objects say, and not at all if those
+// say nothing.
+func TestDriversAreAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &askedDrivers{asked: map[string]int{}, fail: map[string]error{"fails": errors.New("busy")}}
+		var mu sync.Mutex
+		seconds := map[string]int64{"minute": 60, "hangs": 10, "fails": 20, "hasty": 1}
+		set := func(name string, n int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			seconds[name] = n
+		}
+		r := NewRefresher(RefresherConfig{Drivers: d, Log: slog.New(slog.DiscardHandler), Object: func(_ context.Context, name string) (*storagev1.CSIDriver, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch n := seconds[name]; {
+			case name == "none":
+				return nil, nil
+			case n == 0:
+				return &storagev1.CSIDriver{}, nil
+			default:
+				return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: &n}}, nil
+			}
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		d.mu.Lock()
+		d.names = []string{"minute", "hangs", "fails", "hasty", "silent", "none"}
+		d.mu.Unlock()
+		r.Changed()
+		synctest.Wait()
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		for name, want := range map[string]int{"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0} {
+			if got := d.count(name); got != want {
+				t.Errorf("%s was asked %d times in ten minutes, want %d", name, got, want)
+			}
+		}
+
+		// A volume could not be attached: at once, but only those that want to.
+		r.Exhausted("minute")
+		r.Exhausted("silent")
+		synctest.Wait()
+		if m, s := d.count("minute"), d.count("silent"); m != 1 || s != 0 {
+			t.Errorf("asked after a failure: %d times, and %d times the one that did not want to", m, s)
+		}
+
+		// What the objects say changes, and a driver goes.
+		set("silent", 60)
+		set("minute", 600)
+		d.mu.Lock()
+		d.names = []string{"minute", "silent"}
+		d.asked = map[string]int{}
+		d.mu.Unlock()
+		r.Changed()
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		for name, want := range map[string]int{"minute": 1, "silent": 10, "hasty": 0, "fails": 0} {
+			if got := d.count(name); got != want {
+				t.Errorf("%s was asked %d times in ten minutes after the change, want %d", name, got, want)
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a driver says when it is asked again is shown.
+func TestAllocatableIsKeptTrue(t *testing.T) {
+	parity.Proves(t, "PLUG-18")
+	api := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u"}}}
+	n := newTestNode(t, func(c *csidriver.Config) { c.Max = 25 })
+	s := startShown(t, api)
+	drivers := NewDrivers(s, nil, slog.New(slog.DiscardHandler))
+	r := NewRefresher(RefresherConfig{Drivers: drivers, Log: slog.New(slog.DiscardHandler), Object: func(context.Context, string) (*storagev1.CSIDriver, error) {
+		return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: ptr.To[int64](10)}}, nil
+	}})
+	drivers.OnChange(r.Changed)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	must(t, drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
+	shown := func() int32 {
+		_, csi := api.state()
+		for _, d := range csi.Spec.Drivers {
+			if d.Name == driverName && d.Allocatable != nil {
+				return *d.Allocatable.Count
+			}
+		}
+		return -1
+	}
+	if got := shown(); got != 25 {
+		t.Errorf("at first %d are shown", got)
+	}
+	n.driver.SetMax(3)
+	n.until("the new number by the period", func() bool { return shown() == 3 })
+	n.driver.SetMax(2)
+	r.Exhausted(driverName)
+	n.until("the new number after a failure", func() bool { return shown() == 2 })
+	n.driver.SetMax(0) // no limit
+	r.Exhausted(driverName)
+	n.until("no number", func() bool { return shown() == -1 })
+}
+
+// A pod whose volume the node has no room for is refused; other troubles of the
+// attacher are waited out.
+func TestNodeIsFullOfVolumes(t *testing.T) {
+	parity.Proves(t, "SRC-50")
+	n := newTestNode(t, nil)
+	n.volumeOf("data", nil)
+	name := AttachmentName("test-data", driverName, nodeName)
+	fails := func(code *int32) {
+		n.api.change(func() {
+			n.api.attach[name] = &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: storagev1.VolumeAttachmentStatus{
+				AttachError: &storagev1.VolumeError{Message: "no slot is free", ErrorCode: code}}}
+		})
+	}
+	fails(ptr.To(int32(codes.Internal)))
+	p := podWith("a", "data")
+	n.Want(p)
+	n.until("a look at the attachment", func() bool { return n.api.asked(name) > 0 })
+	if s := n.State(p.UID); s.Ready || s.Err != nil {
+		t.Errorf("while the attacher tries: %+v", s)
+	}
+	fails(nil)
+	n.Again(p.UID)
+	fails(ptr.To(int32(codes.ResourceExhausted)))
+	n.until("the refusal", func() bool { n.Again(p.UID); return n.State(p.UID).Err != nil })
+	var no *pod.Refusal
+	err := n.State(p.UID).Err
+	if !errors.As(err, &no) || no.Reason != "VolumeAttachmentLimitExceeded" ||
+		no.Message != `Node has reached its volume attachment limit, rejecting pod: volume "pv-data": no slot is free` {
+		t.Errorf("refused with %v", err)
+	}
+	if got := n.exhausted.Load(); got == 0 {
+		t.Error("the driver was not said to be exhausted")
+	}
+	if got := n.events.all(); slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "rejecting pod") }) {
+		t.Errorf("events: %v, want none: who ends the pod says so", got)
+	}
+	if got := n.driver.Methods(); len(got) > 0 {
+		t.Errorf("the driver was called: %v", got)
+	}
+	n.release(p)
+	n.idle()
+}

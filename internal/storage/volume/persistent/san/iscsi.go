@@ -1,0 +1,283 @@
+package san
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// discovery is how long one portal may take to tell of its targets.
+const discovery = 30 * time.Second
+
+// What iscsiadm says by its exit status.
+const (
+	sessionExists = 15
+	noObjects     = 21
+)
+
+type iscsi struct{ node }
+
+func (iscsi) name() string { return "kubernetes.io/iscsi" }
+
+func (n iscsi) check() error {
+	_, err := n.tools.Find("iscsiadm")
+	return err
+}
+
+func iscsiSource(s persistent.Spec) *v1.ISCSIPersistentVolumeSource {
+	switch {
+	case s.PV != nil:
+		return s.PV.Spec.ISCSI
+	case s.Inline != nil && s.Inline.ISCSI != nil:
+		in := s.Inline.ISCSI
+		out := &v1.ISCSIPersistentVolumeSource{TargetPortal: in.TargetPortal, IQN: in.IQN, Lun: in.Lun, ISCSIInterface: in.ISCSIInterface,
+			FSType: in.FSType, ReadOnly: in.ReadOnly, Portals: in.Portals, DiscoveryCHAPAuth: in.DiscoveryCHAPAuth, SessionCHAPAuth: in.SessionCHAPAuth,
+			InitiatorName: in.InitiatorName}
+		if in.SecretRef != nil {
+			out.SecretRef = &v1.SecretReference{Name: in.SecretRef.Name}
+		}
+		return out
+	}
+	return nil
+}
+
+// secretOf is the secret that the volume names; one that a pod names is the pod's.
+func secretOf(r persistent.Request) (namespace, name string) {
+	src := iscsiSource(r.Spec)
+	if src == nil || src.SecretRef == nil || !src.DiscoveryCHAPAuth && !src.SessionCHAPAuth {
+		return "", ""
+	}
+	if r.Inline != nil {
+		return r.Pod.Namespace, src.SecretRef.Name
+	}
+	return src.SecretRef.Namespace, src.SecretRef.Name
+}
+
+// describe is upstream's naming of disks and places.
+func (iscsi) describe(s persistent.Spec) (*record, error) {
+	src := iscsiSource(s)
+	if src == nil {
+		return nil, nil
+	}
+	r := &record{Name: s.Name, Block: s.Block, IQN: src.IQN, Iface: src.ISCSIInterface, LUN: src.Lun,
+		discoveryCHAP: src.DiscoveryCHAPAuth, sessionCHAP: src.SessionCHAPAuth, fsType: src.FSType, readOnly: s.ReadOnly || src.ReadOnly}
+	if r.Iface == "" {
+		r.Iface = "default"
+	}
+	for _, p := range append([]string{src.TargetPortal}, src.Portals...) {
+		if err := word("iSCSI portal", p); err != nil {
+			return nil, err
+		}
+		if p = withPort(p); !slices.Contains(r.Portals, p) {
+			r.Portals = append(r.Portals, p)
+		}
+	}
+	if src.InitiatorName != nil && *src.InitiatorName != "" {
+		// A session of another initiator needs an interface of its own.
+		r.From, r.Initiator = r.Iface, *src.InitiatorName
+		r.Iface = r.Portals[0] + ":" + s.Name
+	}
+	if err := errors.Join(word("iSCSI target", r.IQN), word("iSCSI interface", r.Iface)); err != nil {
+		return nil, err
+	}
+	r.ID = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", src.TargetPortal, src.IQN, src.Lun)
+	r.Key = fmt.Sprintf("iface-%s/%s-%s-lun-%d", r.Iface, r.Portals[0], r.IQN, r.LUN)
+	return r, nil
+}
+
+// withPort adds the port that portals usually have.
+func withPort(portal string) string {
+	if _, _, err := net.SplitHostPort(portal); err == nil {
+		return portal
+	}
+	return net.JoinHostPort(strings.Trim(portal, "[]"), "3260")
+}
+
+// attach logs in to the target at every portal that answers; one is enough.
+func (n iscsi) attach(ctx context.Context, r record, secret map[string]string) error {
+	if r.From != "" {
+		if err := n.copyIface(ctx, r); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, portal := range r.Portals {
+		if err := n.login(ctx, r, portal, secret); err != nil {
+			errs = append(errs, fmt.Errorf("iSCSI portal %s: %w", portal, err))
+		}
+		if ctx.Err() != nil {
+			return errors.Join(errs...)
+		}
+	}
+	if len(errs) == len(r.Portals) {
+		return errors.Join(errs...)
+	}
+	got, err := await(ctx, appears, func() ([]string, error) { return n.paths(r) })
+	switch {
+	case err != nil:
+		return err
+	case len(got) == 0:
+		return errors.Join(append(errs, fmt.Errorf("timed out waiting for device of target %s, LUN %d", r.IQN, r.LUN))...)
+	}
+	return ctx.Err()
+}
+
+func (n iscsi) login(ctx context.Context, r record, portal string, secret map[string]string) error {
+	db := []string{"-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", r.Iface}
+	target := []string{"-m", "node", "-p", portal, "-T", r.IQN, "-I", r.Iface}
+	if err := n.admin(ctx, append(slices.Clone(db), "-o", "new")...); err != nil {
+		return err
+	}
+	if r.discoveryCHAP {
+		if err := n.chap(ctx, db, "discovery.sendtargets.auth.", secret); err != nil {
+			return err
+		}
+	}
+	finds, stop := context.WithTimeout(ctx, discovery)
+	defer stop()
+	if err := n.admin(finds, append(slices.Clone(db), "--discover")...); err != nil {
+		return errors.Join(fmt.Errorf("find targets: %w", err), n.admin(ctx, append(db, "-o", "delete")...))
+	}
+	if r.sessionCHAP {
+		if err := n.chap(ctx, target, "node.session.auth.", secret); err != nil {
+			return err
+		}
+	}
+	err := n.admin(ctx, append(slices.Clone(target), "--login")...)
+	if exitCode(err) == sessionExists {
+		// Of another LUN; this one may have come since.
+		if got, perr := n.paths(r); perr == nil && len(got) == 0 {
+			return n.admin(ctx, append(target, "-R")...)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("log in: %w", err)
+	}
+	// The session is this agent's to make again, not the machine's at its start.
+	return n.admin(ctx, append(target, "-o", "update", "-n", "node.startup", "-v", "manual")...)
+}
+
+// chap writes down how to come in.
+func (n iscsi) chap(ctx context.Context, what []string, prefix string, secret map[string]string) error {
+	set := func(key, value string) error {
+		return n.admin(ctx, append(slices.Clone(what), "-o", "update", "-n", key, "-v", value)...)
+	}
+	if err := set(prefix+"authmethod", "CHAP"); err != nil {
+		return err
+	}
+	for _, key := range []string{"username", "password", "username_in", "password_in"} {
+		if value := secret[prefix+key]; value != "" {
+			if err := set(prefix+key, value); err != nil {
+				return fmt.Errorf("set %s: %w", prefix+key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// copyIface makes an interface that is like another one, but for the initiator.
+func (n iscsi) copyIface(ctx context.Context, r record) error {
+	shown, err := n.tools.Run(ctx, "iscsiadm", "-m", "iface", "-I", r.From, "-o", "show")
+	if err != nil {
+		return fmt.Errorf("read iSCSI interface %s: %w", r.From, err)
+	}
+	if err := n.admin(ctx, "-m", "iface", "-I", r.Iface, "-o", "new"); err != nil && exitCode(err) != sessionExists {
+		return fmt.Errorf("make iSCSI interface %s: %w", r.Iface, err)
+	}
+	set := func(key, value string) error {
+		return n.admin(ctx, "-m", "iface", "-I", r.Iface, "-o", "update", "-n", key, "-v", value)
+	}
+	for line := range strings.Lines(shown) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), " = ")
+		if !ok || !strings.HasPrefix(key, "iface.") || value == "<empty>" || key == "iface.iscsi_ifacename" || key == "iface.initiatorname" {
+			continue
+		}
+		if err := set(key, value); err != nil {
+			return err
+		}
+	}
+	return set("iface.initiatorname", r.Initiator)
+}
+
+// paths are the devices of the LUN, in the order of its portals.
+func (n iscsi) paths(r record) ([]string, error) {
+	var out []string
+	for _, portal := range r.Portals {
+		name := fmt.Sprintf("ip-%s-iscsi-%s-lun-%d", portal, r.IQN, r.LUN)
+		all, err := os.ReadDir(n.dev("disk/by-path"))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range all {
+			// Adapters other than the kernel's own put their address before it.
+			if e.Name() == name || strings.HasPrefix(e.Name(), "pci-") && strings.HasSuffix(e.Name(), "-"+name) {
+				out = append(out, filepath.Join(n.dev("disk/by-path"), e.Name()))
+			}
+		}
+	}
+	return out, nil
+}
+
+// detach takes the disk away, and ends the session unless another disk needs it.
+func (n iscsi) detach(ctx context.Context, r record, others []record) error {
+	paths, err := n.paths(r)
+	if err != nil {
+		return err
+	}
+	disks, err := n.flush(ctx, paths)
+	if err != nil {
+		return err
+	}
+	if err := n.deleteDisks(disks); err != nil {
+		return err
+	}
+	for _, portal := range r.Portals {
+		if slices.ContainsFunc(others, func(o record) bool {
+			return o.IQN == r.IQN && o.Iface == r.Iface && slices.Contains(o.Portals, portal)
+		}) {
+			continue
+		}
+		target := []string{"-m", "node", "-p", portal, "-T", r.IQN, "-I", r.Iface}
+		for _, step := range [][]string{{"--logout"}, {"-o", "delete"}} {
+			if err := n.admin(ctx, append(slices.Clone(target), step...)...); err != nil && exitCode(err) != noObjects {
+				return fmt.Errorf("iSCSI portal %s: %w", portal, err)
+			}
+		}
+	}
+	if r.From == "" {
+		return nil
+	}
+	if err := n.admin(ctx, "-m", "iface", "-I", r.Iface, "-o", "delete"); err != nil && exitCode(err) != noObjects {
+		return fmt.Errorf("remove iSCSI interface: %w", err)
+	}
+	return nil
+}
+
+func (n iscsi) admin(ctx context.Context, args ...string) error {
+	_, err := n.tools.Run(ctx, "iscsiadm", args...)
+	return err
+}
+
+// exitCode is the status that a program ended with; 0 for none.
+func exitCode(err error) int {
+	var failed *mount.ToolError
+	if errors.As(err, &failed) {
+		return failed.Code
+	}
+	return 0
+}

@@ -1,0 +1,323 @@
+package san
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// Config holds what a Plugin is built from. Fields are required unless they say
+// otherwise.
+type Config struct {
+	RootDir string
+	Guard   *mount.Guard
+	Sharing volume.Sharing
+	Tools   mount.Tools // may be its zero value
+	// Secret reads how to come in; nil: standalone.
+	Secret func(ctx context.Context, namespace, name string) (*v1.Secret, error)
+	// Machine is where /dev and /sys are; empty for where they usually are.
+	Machine string
+}
+
+// network is one kind of storage network. Steps are safe to repeat.
+type network interface {
+	name() string
+	// check tells what the machine lacks for it.
+	check() error
+	// describe makes the record of a volume; nil if it is not of this kind.
+	describe(s persistent.Spec) (*record, error)
+	// attach brings the disk to the node.
+	attach(ctx context.Context, r record, secret map[string]string) error
+	// paths are the disk's devices, by what stands in /dev/disk; none if it is not there.
+	paths(r record) ([]string, error)
+	// detach takes it away; others are the disks that stay.
+	detach(ctx context.Context, r record, others []record) error
+}
+
+// Plugin brings the disks of one kind of network.
+type Plugin struct {
+	cfg  Config
+	net  network
+	node node
+}
+
+var (
+	_ persistent.Plugin  = (*Plugin)(nil)
+	_ persistent.Blocker = (*Plugin)(nil)
+)
+
+// NewISCSI builds the plugin of iSCSI, and NewFC that of Fibre Channel; nothing is
+// done before a volume is asked for.
+func NewISCSI(cfg Config) *Plugin {
+	n := node{cfg.Machine, cfg.Tools}
+	return &Plugin{cfg, iscsi{n}, n}
+}
+
+func NewFC(cfg Config) *Plugin {
+	n := node{cfg.Machine, cfg.Tools}
+	return &Plugin{cfg, fc{n}, n}
+}
+
+func (p *Plugin) Name() string { return p.net.name() }
+
+func (p *Plugin) Serves(s persistent.Spec) bool {
+	r, err := p.net.describe(s)
+	return r != nil || err != nil
+}
+
+func (p *Plugin) Describe(_ context.Context, s persistent.Spec) (persistent.Traits, error) {
+	r, err := p.net.describe(s)
+	if err != nil {
+		return persistent.Traits{}, err
+	}
+	return persistent.Traits{ID: r.ID, Attach: true}, nil
+}
+
+// Stage attaches the disk and mounts it for the node.
+func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
+	r, err := p.net.describe(req.Spec)
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(p.recordPath(*r))
+	had := err == nil
+	if had {
+		if is, err := p.isStaged(ctx, *r); is || err != nil {
+			return persistent.Unknown(err)
+		}
+	}
+	if err := p.net.check(); err != nil {
+		return err
+	}
+	secret, err := p.secret(ctx, req)
+	if err != nil {
+		return err
+	}
+	if err := p.writeRecord(*r); err != nil {
+		return err
+	}
+	err = p.stage(ctx, *r, req, secret)
+	if err == nil || had || ctx.Err() != nil { // what was done before may be in use
+		return persistent.Unknown(err)
+	}
+	if uerr := p.unstage(ctx, *r); uerr != nil {
+		return persistent.Unknown(errors.Join(err, uerr))
+	}
+	return err
+}
+
+// isStaged reports whether an earlier agent finished. Its disk is in use.
+func (p *Plugin) isStaged(ctx context.Context, r record) (is bool, err error) {
+	if r.Block {
+		paths, err := p.net.paths(r)
+		return len(paths) > 0, err
+	}
+	return mount.IsListed(p.global(r))
+}
+
+func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request, secret map[string]string) error {
+	if err := p.net.attach(ctx, r, secret); err != nil {
+		return err
+	}
+	device, err := p.device(ctx, r)
+	if err != nil || r.Block {
+		return err
+	}
+	global := p.global(r)
+	return p.cfg.Guard.Do(ctx, global, "stage volume", func() error {
+		if err := os.MkdirAll(global, dirMode); err != nil {
+			return err
+		}
+		var options []string
+		if r.readOnly {
+			options = append(options, "ro")
+		}
+		if req.PV != nil {
+			options = append(options, req.PV.Spec.MountOptions...)
+		}
+		return p.cfg.Tools.MountDisk(ctx, device, global, r.fsType, options)
+	})
+}
+
+// device is what the disk is used by.
+func (p *Plugin) device(ctx context.Context, r record) (string, error) {
+	paths, err := p.net.paths(r)
+	if err != nil {
+		return "", err
+	}
+	if len(paths) == 0 {
+		return "", fmt.Errorf("no device of volume %s is on this node", r.Name)
+	}
+	return p.node.multipath(ctx, paths)
+}
+
+// secret is what the volume names to come in with.
+func (p *Plugin) secret(ctx context.Context, req persistent.Request) (map[string]string, error) {
+	namespace, name := secretOf(req)
+	if name == "" {
+		return nil, nil
+	}
+	if p.cfg.Secret == nil {
+		return nil, errors.New("no API server configured")
+	}
+	s, err := p.cfg.Secret(ctx, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("read secret %s/%s: %w", namespace, name, err)
+	}
+	out := map[string]string{}
+	for k, v := range s.Data {
+		out[k] = string(v)
+	}
+	return out, nil
+}
+
+// Unstage undoes what the record names.
+func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
+	all, err := p.records()
+	for _, r := range all {
+		if r.ID == d.ID {
+			return p.unstage(ctx, r)
+		}
+	}
+	return err // without a record nothing was done
+}
+
+func (p *Plugin) unstage(ctx context.Context, r record) error {
+	global := p.global(r)
+	err := p.cfg.Guard.Do(ctx, global, "unstage volume", func() error {
+		if err := mount.Unmount(global); err != nil {
+			return err
+		}
+		return remove(global) // only as an empty one
+	})
+	if err != nil {
+		return err
+	}
+	all, err := p.records()
+	if err != nil {
+		return err // a session must not be ended that somebody may need
+	}
+	others := slices.DeleteFunc(all, func(o record) bool { return o.ID == r.ID })
+	foreign, err := p.unrecorded()
+	if err != nil {
+		return err
+	}
+	others = append(others, foreign...)
+	if err := p.net.detach(ctx, r, others); err != nil {
+		return err
+	}
+	return remove(p.recordPath(r))
+}
+
+// Publish gives the disk, or what is mounted of it, to a pod.
+func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persistent.Published, error) {
+	r, err := p.net.describe(req.Spec)
+	if err != nil {
+		return persistent.Published{}, err
+	}
+	if r.Block {
+		device, err := p.device(ctx, *r)
+		return persistent.Published{Device: device, ReadOnly: r.readOnly}, err
+	}
+	out := persistent.Published{Path: req.Place.Path, ReadOnly: r.readOnly, Relabel: true}
+	global := p.global(*r)
+	done := false
+	err = p.cfg.Guard.Do(ctx, req.Place.Path, "look at volume", func() (err error) {
+		if done, err = mount.IsPoint(req.Place.Path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || done {
+		return out, err
+	}
+	if !r.readOnly {
+		if err := p.cfg.Sharing.Lasting(ctx, req.Pod, global, false); err != nil {
+			return persistent.Published{}, err
+		}
+	}
+	err = p.cfg.Guard.Do(ctx, req.Place.Path, "publish volume", func() error {
+		if err := os.MkdirAll(req.Place.Path, dirMode); err != nil {
+			return err
+		}
+		var options []string
+		if r.readOnly {
+			options = append(options, "ro")
+		}
+		if err := mount.BindAt(global, req.Place.Path, options); err != nil {
+			return errors.Join(err, remove(req.Place.Path))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Unpublish takes it away from the pod, and nothing of what is in it.
+func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
+	if place.Block {
+		return remove(place.Path)
+	}
+	return p.cfg.Guard.Do(ctx, place.Path, "unpublish volume", func() error {
+		if err := mount.Unmount(place.Path); err != nil {
+			return err
+		}
+		return remove(place.Path)
+	})
+}
+
+// Devices are the disks that records name.
+func (p *Plugin) Devices() ([]persistent.Device, error) {
+	all, err := p.records()
+	var out []persistent.Device
+	for _, r := range all {
+		out = append(out, persistent.Device{Traits: persistent.Traits{ID: r.ID, Attach: true}, Name: r.Name, Block: r.Block})
+	}
+	return out, err
+}
+
+// DeviceOf is the disk that a pod's volume is a mount of, or a link to.
+func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
+	all, err := p.records()
+	if err != nil {
+		return persistent.Traits{}, err
+	}
+	table, err := mountinfo.GetMounts(nil) // no file system is asked
+	if err != nil {
+		return persistent.Traits{}, fmt.Errorf("read mount table: %w", err)
+	}
+	on := func(path string) string {
+		dev := ""
+		for _, m := range table {
+			if m.Mountpoint == path {
+				dev = fmt.Sprintf("%d:%d", m.Major, m.Minor)
+			}
+		}
+		return dev
+	}
+	mine := on(place.Path)
+	for _, r := range all {
+		if place.Block && r.Block && r.Name == place.Name || !place.Block && mine != "" && mine == on(p.global(r)) {
+			return persistent.Traits{ID: r.ID, Attach: true}, nil
+		}
+	}
+	return persistent.Traits{}, nil
+}
+
+// word checks a word of a user that becomes part of a path and of an argument.
+func word(what, s string) error {
+	if s == "" || s[0] == '-' || s[0] == '.' || strings.ContainsAny(s, "/ \t\n\x00") {
+		return fmt.Errorf("%s %q is not one", what, s)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package san
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"keelson/internal/node/checkpoint"
+	"keelson/internal/storage/mount"
+)
+
+const (
+	dirMode    = 0o750
+	devicesDir = "volumeDevices"
+	suffix     = ".json"
+)
+
+// record is a disk that may be attached.
+type record struct {
+	ID    string `json:"id"`   // of the device
+	Name  string `json:"name"` // of the volume
+	Key   string `json:"key"`  // of its place below the plugin's directory
+	Block bool   `json:"block,omitempty"`
+
+	Portals   []string `json:"portals,omitempty"`
+	IQN       string   `json:"iqn,omitempty"`
+	Iface     string   `json:"iface,omitempty"`     // that the session is made over
+	From      string   `json:"from,omitempty"`      // what Iface is a copy of, if it is one
+	Initiator string   `json:"initiator,omitempty"` // of that copy
+	LUN       int32    `json:"lun"`
+
+	WWNs  []string `json:"wwns,omitempty"`
+	WWIDs []string `json:"wwids,omitempty"`
+
+	// How to come in is asked for anew each time and not written down.
+	discoveryCHAP, sessionCHAP bool
+	fsType                     string
+	readOnly                   bool
+}
+
+func (p *Plugin) base() string               { return filepath.Join(p.cfg.RootDir, "plugins", p.net.name()) }
+func (p *Plugin) global(r record) string     { return filepath.Join(p.base(), r.Key) }
+func (p *Plugin) recordPath(r record) string { return p.global(r) + suffix }
+func (p *Plugin) MapDir(name string) string  { return filepath.Join(p.base(), devicesDir, name) }
+func (p *Plugin) writeRecord(r record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.recordPath(r)), dirMode); err != nil {
+		return fmt.Errorf("record volume: %w", err)
+	}
+	if err := checkpoint.Put(p.recordPath(r), text, checkpoint.How{Mode: 0o644, Sync: true}); err != nil {
+		return fmt.Errorf("record volume: %w", err)
+	}
+	return nil
+}
+
+// records are all disks that may be attached, by the disk of the node. Those that
+// can be read are returned along with an error about the rest.
+func (p *Plugin) records() ([]record, error) {
+	var out []record
+	var errs []error
+	for _, pattern := range []string{"*" + suffix, "*/*" + suffix} {
+		files, err := filepath.Glob(filepath.Join(p.base(), pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			var r record
+			if err == nil {
+				err = json.Unmarshal(text, &r)
+			}
+			if err == nil && (r.ID == "" || p.recordPath(r) != f) {
+				err = errors.New("it is not of the disk that its name says")
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read record %s: %w", f, err))
+				continue
+			}
+			out = append(out, r)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// unrecorded are iSCSI disks that another agent mounted for the node and of which
+// this one knows no more than where: their sessions are not to be ended.
+func (p *Plugin) unrecorded() ([]record, error) {
+	points, err := mount.At(p.base())
+	if err != nil {
+		return nil, err
+	}
+	var out []record
+	for _, point := range points {
+		if _, err := os.Lstat(point + suffix); err == nil {
+			continue
+		}
+		iface, ok := strings.CutPrefix(filepath.Base(filepath.Dir(point)), "iface-")
+		disk := filepath.Base(point)
+		lun := strings.LastIndex(disk, "-lun-")
+		if !ok || lun < 0 {
+			continue
+		}
+		for _, kind := range []string{"-iqn.", "-eui.", "-naa."} { // how names of targets begin
+			if at := strings.Index(disk, kind); at > 0 && at < lun {
+				out = append(out, record{Iface: iface, Portals: []string{disk[:at]}, IQN: disk[at+1 : lun]})
+			}
+		}
+	}
+	return out, nil
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

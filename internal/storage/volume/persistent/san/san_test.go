@@ -1,0 +1,534 @@
+package san
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume"
+	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/parity"
+)
+
+const iqn = "iqn.2001-04.com.example:disk"
+
+// admin is a stand-in for iscsiadm: a target with some LUNs behind some portals,
+// and sessions that bring its disks. It ends as iscsiadm does. At the call that
+// "die" names it signals its parent and hangs, before or after its effect.
+const admin = `#!/bin/sh
+D=DIR
+echo "$*" >> $D/said
+die() { [ "$(cat $D/die 2>/dev/null)" = "$1$(wc -l < $D/said)" ] && { kill -USR1 $PPID; exec sleep 60; }; }
+args="$*"
+while [ $# -gt 0 ]; do case "$1" in -p) p=$2;; -T) t=$2;; -I) i=$2;; esac; shift; done
+die before
+code=0
+s="$D/sessions/$p $t $i"
+case "$args" in
+*--discover*) case "$p" in *refused*) echo "iscsiadm: cannot make connection" >&2; code=4;; *) touch "$D/nodes/$p $t $i";; esac;;
+*--login*) if [ -e "$s" ]; then code=15; else touch "$s"; while read lun dev; do ln -s $dev $D/dev/disk/by-path/ip-$p-iscsi-$t-lun-$lun; done < $D/luns; fi;;
+*--logout*) if [ -e "$s" ]; then rm "$s" $D/dev/disk/by-path/ip-$p-iscsi-$t-*; else code=21; fi;;
+*"-m iface"*"-o show"*) printf 'iface.iscsi_ifacename = default\niface.transport_name = tcp\niface.initiatorname = <empty>\niface.mtu = <empty>\n';;
+*"-m iface"*"-o new"*) touch "$D/ifaces/$i";;
+*"-m iface"*"-o delete"*) [ -e "$D/ifaces/$i" ] && rm "$D/ifaces/$i" || code=21;;
+esac
+die after
+exit $code
+`
+
+// machine is one with disks at the other end of a network.
+type machine struct {
+	t    *testing.T
+	root string // of the agent
+	dir  string // of /dev and /sys, and of the stand-in
+	disk string
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skipf("disks are loop devices here: %v", err)
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	m := &machine{t: t, root: root, dir: t.TempDir()}
+	for _, d := range []string{"dev/disk/by-path", "dev/disk/by-id", "sys/block", "sessions", "nodes", "ifaces"} {
+		must(t, os.MkdirAll(filepath.Join(m.dir, d), 0o755))
+	}
+	file := filepath.Join(m.dir, "disk.img")
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Truncate(file, 16<<20))
+	m.disk, err = mount.AttachLoop(file)
+	must(t, err)
+	t.Cleanup(func() {
+		points, err := mount.At(root)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			t.Errorf("left mounted: %s", p)
+			_ = mount.Unmount(p)
+		}
+		if err := mount.DetachLoop(file); err != nil {
+			t.Error(err)
+		}
+	})
+	m.write("luns", "0 "+m.disk+"\n1 "+m.disk+"\n")
+	must(t, os.WriteFile(filepath.Join(m.dir, "iscsiadm"), []byte(strings.ReplaceAll(admin, "DIR", m.dir)), 0o755))
+	return m
+}
+
+func (m *machine) write(name, text string) {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(m.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// has names what is in one of the machine's directories.
+func (m *machine) has(dir string) []string {
+	entries, err := os.ReadDir(filepath.Join(m.dir, dir))
+	must(m.t, err)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// said are the calls of iscsiadm since the last time.
+func (m *machine) said() string {
+	text, err := os.ReadFile(filepath.Join(m.dir, "said"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(m.dir, "said"))
+	return string(text)
+}
+
+func (m *machine) config() Config {
+	guard := mount.NewGuard()
+	return Config{RootDir: m.root, Guard: guard, Sharing: volume.Sharing{Guard: guard}, Machine: m.dir,
+		Tools: mount.Tools{Path: m.dir + ":/usr/sbin:/usr/bin:/sbin:/bin"},
+		Secret: func(_ context.Context, namespace, name string) (*v1.Secret, error) {
+			return &v1.Secret{Data: map[string][]byte{"discovery.sendtargets.auth.username": []byte("d"), "node.session.auth.username": []byte("u"),
+				"node.session.auth.password": []byte("of " + namespace + "/" + name)}}, nil
+		}}
+}
+
+func (m *machine) request(uid types.UID, plugin, name string, pv v1.PersistentVolumeSource, block bool) persistent.Request {
+	return persistent.Request{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, Place: volume.PlaceOf(m.root, uid, plugin, name, block),
+		Spec: persistent.Spec{Name: name, Block: block, PV: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: pv}}}}
+}
+
+func target(lun int32, change func(*v1.ISCSIPersistentVolumeSource)) v1.PersistentVolumeSource {
+	src := &v1.ISCSIPersistentVolumeSource{TargetPortal: "192.0.2.1", IQN: iqn, Lun: lun}
+	if change != nil {
+		change(src)
+	}
+	return v1.PersistentVolumeSource{ISCSI: src}
+}
+
+// clean checks that nothing is left of any disk.
+func (m *machine) clean(p *Plugin) {
+	m.t.Helper()
+	if left := append(append(m.has("sessions"), m.has("dev/disk/by-path")...), m.has("ifaces")...); len(left) > 0 {
+		m.t.Errorf("left of the sessions: %v", left)
+	}
+	if all, err := p.Devices(); err != nil || len(all) > 0 {
+		m.t.Errorf("left of the records: %v, %v", all, err)
+	}
+	if points, err := mount.At(m.root); err != nil || len(points) > 0 {
+		m.t.Errorf("left mounted: %v, %v", points, err)
+	}
+}
+
+func TestISCSI(t *testing.T) {
+	parity.Proves(t, "VOL-51")
+	m := newMachine(t)
+	p := NewISCSI(m.config())
+	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
+	traits, err := p.Describe(t.Context(), r.Spec)
+	if err != nil || traits.ID != "kubernetes.io/iscsi/192.0.2.1:"+iqn+":0" || !traits.Attach || !p.Serves(r.Spec) {
+		t.Fatalf("it is %+v, %v", traits, err)
+	}
+	must(t, p.Stage(t.Context(), r))
+	where := "-p 192.0.2.1:3260 "
+	node := "-m node " + where + "-T " + iqn + " -I default "
+	want := "-m discoverydb -t sendtargets " + where + "-I default -o new\n-m discoverydb -t sendtargets " + where + "-I default --discover\n" +
+		node + "--login\n" + node + "-o update -n node.startup -v manual\n"
+	if got := m.said(); got != want {
+		t.Errorf("iscsiadm was told\n%swant\n%s", got, want)
+	}
+	global := filepath.Join(m.root, "plugins/kubernetes.io/iscsi/iface-default/192.0.2.1:3260-"+iqn+"-lun-0")
+	if on, err := mount.IsPoint(global); err != nil || !on {
+		t.Fatalf("it is not mounted for the node: %v", err)
+	}
+	out, err := p.Publish(t.Context(), r)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(out.Path, "f"), []byte("kept"), 0o600))
+	// The next agent finds it, and stages it again before it is used.
+	p = NewISCSI(m.config())
+	if all, err := p.Devices(); err != nil || len(all) != 1 || all[0].Traits != traits {
+		t.Errorf("found %+v, %v", all, err)
+	}
+	if got, err := p.DeviceOf(r.Place); err != nil || got != traits {
+		t.Errorf("the pod has %+v, %v", got, err)
+	}
+	m.said()
+	must(t, p.Stage(t.Context(), r))
+	if got := m.said(); got != "" {
+		t.Errorf("a disk that is in use is attached again: %s", got)
+	}
+	again, err := p.Publish(t.Context(), r)
+	if err != nil || again != out {
+		t.Errorf("published again: %+v, %v", again, err)
+	}
+	// Another LUN of the target has the session too; the first to go leaves it.
+	second := m.request("u2", p.Name(), "pv2", target(1, nil), true)
+	must(t, p.Stage(t.Context(), second))
+	device, err := p.Publish(t.Context(), second)
+	if err != nil || device.Device != filepath.Join(m.dir, "dev/disk/by-path/ip-192.0.2.1:3260-iscsi-"+iqn+"-lun-1") {
+		t.Errorf("the device is %+v, %v", device, err)
+	}
+	m.write("sys/block/"+filepath.Base(m.disk)+"/device/delete", "")
+	// What another agent mounted from the same target keeps the session, too.
+	foreign := filepath.Join(m.root, "plugins/kubernetes.io/iscsi/iface-default/192.0.2.1:3260-"+iqn+"-lun-5")
+	must(t, os.MkdirAll(foreign, 0o750))
+	must(t, mount.Tmpfs(foreign, 1<<16))
+	must(t, p.Unpublish(t.Context(), r.Place))
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+	if len(m.has("sessions")) != 1 {
+		t.Error("the session was ended under another disk")
+	}
+	if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", filepath.Base(m.disk), "device/delete")); err != nil || string(got) != "1" {
+		t.Errorf("the kernel was not told to forget the disk: %q, %v", got, err)
+	}
+	both, err := p.Describe(t.Context(), second.Spec)
+	must(t, err)
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: both}))
+	if len(m.has("sessions")) != 1 {
+		t.Error("the session was ended under another agent's disk")
+	}
+	must(t, mount.Unmount(foreign))
+	third := m.request("u3", p.Name(), "pv3", target(0, nil), false)
+	must(t, p.Stage(t.Context(), third))
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+	m.clean(p)
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits})) // twice is once
+}
+
+// What is asked of iscsiadm besides, by what the volume says.
+func TestISCSISettings(t *testing.T) {
+	parity.Proves(t, "VOL-51")
+	for _, tc := range []struct {
+		name   string
+		change func(*v1.ISCSIPersistentVolumeSource)
+		said   []string
+	}{
+		{"CHAP", func(s *v1.ISCSIPersistentVolumeSource) {
+			s.DiscoveryCHAPAuth, s.SessionCHAPAuth, s.SecretRef = true, true, &v1.SecretReference{Namespace: "sec", Name: "chap"}
+		}, []string{"-o update -n discovery.sendtargets.auth.authmethod -v CHAP", "-o update -n discovery.sendtargets.auth.username -v d",
+			"-o update -n node.session.auth.authmethod -v CHAP", "-o update -n node.session.auth.username -v u", "-o update -n node.session.auth.password -v of sec/chap"}},
+		{"an initiator of its own", func(s *v1.ISCSIPersistentVolumeSource) { s.InitiatorName = ptr.To("iqn.2001-04.com.example:me") },
+			[]string{"-m iface -I default -o show", "-m iface -I 192.0.2.1:3260:pv1 -o new", "-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.transport_name -v tcp",
+				"-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.initiatorname -v iqn.2001-04.com.example:me", "-T " + iqn + " -I 192.0.2.1:3260:pv1 --login"}},
+		{"several portals, one of which is away", func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{"refused", "192.0.2.2:99"} },
+			[]string{"-p refused:3260 -I default --discover", "-p refused:3260 -I default -o delete", "-p 192.0.2.2:99 -T " + iqn + " -I default --login"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMachine(t)
+			p := NewISCSI(m.config())
+			r := m.request("u1", p.Name(), "pv1", target(0, tc.change), false)
+			must(t, p.Stage(t.Context(), r))
+			said := m.said()
+			for _, want := range tc.said {
+				if !strings.Contains(said, want+"\n") {
+					t.Errorf("iscsiadm was not told %q but\n%s", want, said)
+				}
+			}
+			record, err := os.ReadFile(p.recordPath(*describe(t, p, r)))
+			if err != nil || strings.Contains(string(record), "chap") {
+				t.Errorf("the record is %s, %v", record, err)
+			}
+			traits, err := p.Describe(t.Context(), r.Spec)
+			must(t, err)
+			must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+			m.clean(p)
+		})
+	}
+}
+
+func describe(t *testing.T, p *Plugin, r persistent.Request) *record {
+	t.Helper()
+	rec, err := p.net.describe(r.Spec)
+	must(t, err)
+	return rec
+}
+
+func TestFailures(t *testing.T) {
+	m := newMachine(t)
+	none := m.config()
+	none.Tools.Path = "/nonexistent"
+	p := NewISCSI(none)
+	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
+	if err := p.Stage(t.Context(), r); !errors.Is(err, mount.ErrNoTool) || !strings.Contains(err.Error(), "iscsiadm is not installed on this node: install open-iscsi or iscsi-initiator-utils") {
+		t.Errorf("without iscsiadm: %v", err)
+	}
+	p = NewISCSI(m.config())
+	r = m.request("u1", p.Name(), "pv1", target(0, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "refused" }), false)
+	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "iSCSI portal refused:3260: find targets: iscsiadm: exit status 4: iscsiadm: cannot make connection") {
+		t.Errorf("a portal that is away: %v", err)
+	}
+	r = m.request("u1", p.Name(), "pv1", target(7, nil), false)
+	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "timed out waiting for device of target "+iqn+", LUN 7") {
+		t.Errorf("a LUN that does not exist: %v", err)
+	}
+	for _, change := range []func(*v1.ISCSIPersistentVolumeSource){
+		func(s *v1.ISCSIPersistentVolumeSource) { s.IQN = "../../x" }, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "--logout" },
+		func(s *v1.ISCSIPersistentVolumeSource) { s.ISCSIInterface = "a/b" }, func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{""} },
+	} {
+		if _, err := p.Describe(t.Context(), m.request("u1", p.Name(), "pv1", target(0, change), false).Spec); err == nil {
+			t.Error("words that lead elsewhere are taken")
+		}
+	}
+	m.clean(p)
+	f := NewFC(m.config())
+	fcr := m.request("u1", f.Name(), "pv1", v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"50060e801049cfd1"}, Lun: ptr.To[int32](0)}}, false)
+	if err := f.Stage(t.Context(), fcr); err == nil || !strings.Contains(err.Error(), "no Fibre Channel adapter is on this node") {
+		t.Errorf("without an adapter: %v", err)
+	}
+	m.clean(f)
+}
+
+// The agent is killed at each call of iscsiadm, before and after the call had its
+// effect. The next agent undoes what there is by the record.
+func TestISCSIKilledAtEachStep(t *testing.T) {
+	m := newMachine(t)
+	own := func(s *v1.ISCSIPersistentVolumeSource) { s.InitiatorName = ptr.To("iqn.2001-04.com.example:me") }
+	killed := make(chan os.Signal, 1)
+	signal.Notify(killed, syscall.SIGUSR1)
+	defer signal.Stop(killed)
+	deaths := 0
+	for n := 1; ; n++ {
+		alive := false
+		for _, when := range []string{"before", "after"} {
+			m.said()
+			m.write("die", fmt.Sprintf("%s%d\n", when, n))
+			p := NewISCSI(m.config())
+			r := m.request("u1", p.Name(), "pv1", target(0, own), false)
+			ctx, kill := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				select {
+				case <-killed:
+					deaths++
+					kill()
+				case <-done:
+				}
+			}()
+			err := p.Stage(ctx, r)
+			close(done)
+			kill()
+			if err == nil {
+				alive = true
+			} else if !persistent.IsUnknown(err) {
+				t.Errorf("killed %s call %d: %v is taken for an answer", when, n, err)
+			}
+			must(t, os.Remove(filepath.Join(m.dir, "die")))
+			p = NewISCSI(m.config())
+			all, err := p.Devices()
+			if err != nil || len(all) != 1 {
+				t.Fatalf("killed %s call %d: the next agent finds %v, %v", when, n, all, err)
+			}
+			if err := p.Unstage(t.Context(), all[0]); err != nil {
+				t.Errorf("killed %s call %d: %v", when, n, err)
+			}
+			m.clean(p)
+		}
+		if alive {
+			break
+		}
+	}
+	if deaths < 10 {
+		t.Errorf("%d deaths", deaths)
+	}
+}
+
+// A disk that a pod uses is not taken away because the network is gone when the next
+// agent looks at it.
+func TestADiskInUseIsNeverTakenAway(t *testing.T) {
+	m := newMachine(t)
+	p := NewISCSI(m.config())
+	r := m.request("u1", p.Name(), "pv1", target(0, nil), true)
+	must(t, p.Stage(t.Context(), r))
+	link := filepath.Join(m.dir, "dev/disk/by-path/ip-192.0.2.1:3260-iscsi-"+iqn+"-lun-0")
+	must(t, os.Remove(link))
+	must(t, os.Rename(filepath.Join(m.dir, "iscsiadm"), filepath.Join(m.dir, "away")))
+	must(t, os.WriteFile(filepath.Join(m.dir, "iscsiadm"), []byte("#!/bin/sh\necho \"$*\" >> "+m.dir+"/said\nexit 8\n"), 0o755))
+	m.said()
+	if err := p.Stage(t.Context(), r); !persistent.IsUnknown(err) {
+		t.Errorf("Stage = %v", err)
+	}
+	if said := m.said(); strings.Contains(said, "--logout") || len(m.has("sessions")) != 1 {
+		t.Errorf("iscsiadm was told\n%s", said)
+	}
+	must(t, os.Rename(filepath.Join(m.dir, "away"), filepath.Join(m.dir, "iscsiadm")))
+	must(t, os.Symlink(m.disk, link))
+	traits, err := p.Describe(t.Context(), r.Spec)
+	must(t, err)
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+	m.clean(p)
+}
+
+// Where the controller attaches volumes, a disk waits for its word; where the agent
+// is to do so itself, it does not.
+func TestWhoAttaches(t *testing.T) {
+	for _, controller := range []bool{true, false} {
+		m := newMachine(t)
+		cfg := m.config()
+		log := slog.New(slog.DiscardHandler)
+		changed := make(chan struct{}, 100)
+		lasting := persistent.New(persistent.Config{RootDir: m.root, Guard: cfg.Guard, Events: nobody{}, Log: log, Plugins: []persistent.Plugin{NewISCSI(cfg)},
+			Node: func() v1.NodeStatus { return v1.NodeStatus{} }, Attach: controller, Recheck: time.Hour, OnInUse: func() {}, Again: func(types.UID) {}})
+		manager := volume.New(volume.Config{RootDir: m.root, Kinds: lasting.Kinds(), Guard: cfg.Guard, Events: nobody{}, Log: log,
+			MaySwap: func() (bool, error) { return false, nil }, OnChange: func(types.UID) { changed <- struct{}{} }})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = manager.Run(ctx) })
+		wg.Go(func() { _ = lasting.Run(ctx) })
+		lasting.Settle()
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"}, Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
+			Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: iqn}}}}}}
+		manager.Want(p)
+		if controller {
+			time.Sleep(2 * time.Second) // several attempts
+			if s := manager.State("u1"); s.Ready || s.Err != nil || m.said() != "" {
+				t.Errorf("before the controller has attached it: %+v", s)
+			}
+		} else {
+			for end := time.After(20 * time.Second); !manager.State("u1").Ready; {
+				select {
+				case <-changed:
+				case <-end:
+					t.Fatalf("it is never there: %+v", manager.State("u1"))
+				}
+			}
+			if use := lasting.InUse(); len(use) != 1 || use[0] != v1.UniqueVolumeName("kubernetes.io/iscsi/192.0.2.1:"+iqn+":0") {
+				t.Errorf("in use: %v", use)
+			}
+		}
+		manager.Release(pod.RefOf(p))
+		for end := time.Now().Add(20 * time.Second); len(lasting.InUse()) > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it is in use for ever")
+			}
+		}
+		stop()
+		wg.Wait()
+		m.clean(NewISCSI(cfg))
+	}
+}
+
+// nobody is told of events.
+type nobody struct{}
+
+func (nobody) Pod(*v1.Pod, string, string, string, string) {}
+func (nobody) Node(string, string, string)                 {}
+
+func TestFC(t *testing.T) {
+	parity.Proves(t, "VOL-52")
+	for _, tc := range []struct {
+		name, link string
+		src        v1.FCVolumeSource
+		id, place  string
+	}{
+		{"by target and LUN", "by-path/pci-0000:41:00.0-fc-0x50060e801049cfd1-lun-3", v1.FCVolumeSource{TargetWWNs: []string{"50060E801049CFD1"}, Lun: ptr.To[int32](3)},
+			"kubernetes.io/fc/[50060E801049CFD1]:3", "50060E801049CFD1-lun-3"},
+		{"by what the disk calls itself", "by-id/scsi-3600508b400105e210000900000490000", v1.FCVolumeSource{WWIDs: []string{"3600508b400105e210000900000490000"}},
+			"kubernetes.io/fc/[3600508b400105e210000900000490000]", "3600508b400105e210000900000490000"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMachine(t)
+			p := NewFC(m.config())
+			r := m.request("u1", p.Name(), "pv1", v1.PersistentVolumeSource{FC: &tc.src}, false)
+			traits, err := p.Describe(t.Context(), r.Spec)
+			if err != nil || traits.ID != tc.id || !traits.Attach {
+				t.Fatalf("it is %+v, %v", traits, err)
+			}
+			// The adapter brings the disk when it is told to look for it. Two paths lead
+			// to it, and so does the device of both.
+			disk := filepath.Base(m.disk)
+			must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/fc_host/host3"), 0o755))
+			m.write("sys/block/dm-0/slaves/"+disk, "")
+			m.write("sys/block/dm-0/slaves/sdz", "")
+			m.write("sys/block/"+disk+"/device/delete", "")
+			m.write("sys/block/sdz/device/delete", "")
+			must(t, os.Symlink(m.disk, filepath.Join(m.dir, "dev/dm-0")))
+			must(t, os.WriteFile(filepath.Join(m.dir, "multipath"), []byte("#!/bin/sh\necho \"$*\" > "+m.dir+"/flushed\n"), 0o755))
+			must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/scsi_host/host3"), 0o755))
+			scan := filepath.Join(m.dir, "sys/class/scsi_host/host3/scan")
+			must(t, syscall.Mkfifo(scan, 0o600))
+			came := make(chan error, 1)
+			go func() {
+				asked, err := os.ReadFile(scan)
+				if err == nil && string(asked) != "- - -" {
+					err = fmt.Errorf("the adapter was told %q", asked)
+				}
+				came <- errors.Join(err, os.Symlink(m.disk, filepath.Join(m.dir, "dev/disk", tc.link)))
+			}()
+			must(t, p.Stage(t.Context(), r))
+			must(t, <-came)
+			out, err := p.Publish(t.Context(), r)
+			must(t, err)
+			global := filepath.Join(m.root, "plugins/kubernetes.io/fc", tc.place)
+			points, err := mount.At(m.root)
+			if err != nil || len(points) != 2 || !slices.Contains(points, global) || !slices.Contains(points, out.Path) {
+				t.Errorf("mounted at %v, %v", points, err)
+			}
+			if got, err := p.DeviceOf(r.Place); err != nil || got != traits {
+				t.Errorf("the pod has %+v, %v", got, err)
+			}
+			must(t, p.Unpublish(t.Context(), r.Place))
+			must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+			if got, err := os.ReadFile(filepath.Join(m.dir, "flushed")); err != nil || string(got) != "-f "+filepath.Join(m.dir, "dev/dm-0")+"\n" {
+				t.Errorf("multipath was told %q, %v", got, err)
+			}
+			for _, d := range []string{disk, "sdz"} {
+				if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", d, "device/delete")); err != nil || string(got) != "1" {
+					t.Errorf("%s was not given up: %q, %v", d, got, err)
+				}
+			}
+			must(t, os.Remove(filepath.Join(m.dir, "dev/disk", tc.link)))
+			m.clean(p)
+		})
+	}
+}
