@@ -41,6 +41,8 @@ var scenes = []scene{
 	{"burst", []string{"F4"}, false, playBurst},
 	{"probe", []string{"F13"}, false, playProbe},
 	{"many", []string{"F6", "F10"}, false, playMany},
+	{"mount", []string{"V1"}, false, playMount},
+	{"files", []string{"F14"}, false, playFiles},
 	{"single", []string{"F2", "F5", "F7", "F9"}, false, playSingle},
 	{"crowd", []string{"F2"}, false, playCrowd},
 	{"restart", []string{"F12"}, false, playRestart},

@@ -94,6 +94,61 @@ func TestSidecars(t *testing.T) {
 	}
 }
 
+// TestSidecarsEndInReverse sees each wait for those that come after it.
+func TestSidecarsEndInReverse(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "LIFE-59")
+	s := shared(t).namespace(t)
+	const hook = 2 * time.Second
+	s.create(s.demo("job", []string{"exit", "0", "2s"}, sidecar("first", "sleep"), sidecar("second", "sleep"), never, func(p *corev1.Pod) {
+		p.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(hook / time.Second)}}}
+	}))
+	p := s.phase("job", corev1.PodSucceeded)
+	ended := func(name string) time.Time {
+		c := container(p, name)
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 {
+			t.Fatalf("%s ended as %+v", name, c.State)
+		}
+		return c.State.Terminated.FinishedAt.Time
+	}
+	main, second, first := ended("main"), ended("second"), ended("first")
+	if second.Sub(main) < hook-time.Second || first.Before(second) { // times are whole seconds
+		t.Errorf("main ended at %v, the second sidecar at %v, the first at %v", main, second, first)
+	}
+}
+
+// TestRestartOfAllContainers has a pod begin anew in its place.
+func TestRestartOfAllContainers(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "LIFE-45")
+	s := shared(t).namespace(t)
+	s.create(s.demo("gang", []string{"exit", "88", "4s"}, initContainer("setup", "count", "/data/n"), sidecar("proxy", "sleep"), keepCount, never, func(p *corev1.Pod) {
+		p.Spec.Containers[0].RestartPolicy = ptr(corev1.ContainerRestartPolicyNever)
+		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}}}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: p.Spec.Containers[0].Image, Args: []string{"sleep"}})
+	}))
+	before := s.ready("gang")
+	s.pod("gang", "said to restart all", func(p *corev1.Pod) bool {
+		c := condition(p, corev1.AllContainersRestarting)
+		return c.Status == corev1.ConditionTrue || container(p, "other").RestartCount > 0
+	})
+	p := s.pod("gang", "begun anew", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	if p.Status.PodIP != before.Status.PodIP {
+		t.Errorf("the pod had address %s and has %s: its sandbox is another one", before.Status.PodIP, p.Status.PodIP)
+	}
+	for _, name := range []string{"setup", "proxy", "main", "other"} {
+		was, is := container(before, name), container(p, name)
+		last := is.LastTerminationState.Terminated
+		if is.ContainerID == was.ContainerID || is.RestartCount != 1 || last == nil || last.Reason != "RestartingAllContainers" || last.ExitCode != 137 {
+			t.Errorf("%s was %s and is %s after %d restarts, its last end %+v", name, was.ContainerID, is.ContainerID, is.RestartCount, last)
+		}
+	}
+	if got := s.kubectlDo("logs", "gang", "-c", "setup"); got != "2\n" {
+		t.Errorf("the init container counted %q, want that it ran again on the same volume", got)
+	}
+}
+
 // TestRestartPolicies counts what is restarted, and sees it back off.
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()

@@ -148,6 +148,34 @@ func TestResize(t *testing.T) {
 	s.event("web", "ResizeCompleted", `"generation":4}`)
 }
 
+// TestResizeInOppositeDirections raises requests while limits fall, and back.
+func TestResizeInOppositeDirections(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "LIFE-123")
+	s := shared(t).namespace(t)
+	type amounts struct{ cpuRequest, memoryRequest, cpuLimit, memoryLimit string }
+	was := amounts{"20m", "35Mi", "30m", "45Mi"}
+	s.create(s.demo("web", []string{"sleep"}, onFailure, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": quantity(was.cpuRequest), "memory": quantity(was.memoryRequest)},
+			Limits:   corev1.ResourceList{"cpu": quantity(was.cpuLimit), "memory": quantity(was.memoryLimit)}}
+	}))
+	before := s.ready("web")
+	for _, next := range []amounts{{"15m", "40Mi", "35m", "40Mi"}, was, {"25m", "30Mi", "25m", "50Mi"}, was} {
+		s.kubectlDo("patch", "pod", "web", "--subresource=resize", "--patch",
+			fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%q,"memory":%q},"limits":{"cpu":%q,"memory":%q}}}]}}`,
+				next.cpuRequest, next.memoryRequest, next.cpuLimit, next.memoryLimit))
+		p := s.resized("web")
+		limit := quantity(next.memoryLimit)
+		if got := s.cgroupValue(p, container(p, "main").ContainerID, "memory.limit_in_bytes", "memory.max"); got != "" && got != fmt.Sprint(limit.Value()) {
+			t.Errorf("%+v: the kernel limits memory to %s", next, got)
+		}
+		if a, b := container(before, "main"), container(p, "main"); a.ContainerID != b.ContainerID || b.RestartCount != 0 {
+			t.Errorf("%+v: the container was replaced: %s, then %s", next, a.ContainerID, b.ContainerID)
+		}
+	}
+}
+
 // TestResizeBelowUsage asks for less memory than is in use, and takes it back.
 func TestResizeBelowUsage(t *testing.T) {
 	t.Parallel()

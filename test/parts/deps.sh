@@ -14,6 +14,7 @@ need libc6-dev /usr/include/stdio.h
 need pkg-config pkg-config
 need libseccomp-dev /usr/include/seccomp.h
 need iptables iptables
+need e2fsprogs mkfs.ext4
 [ -n "$missing" ] || exit 0
 echo "installing Debian packages:$missing"
 [ "$(id -u)" = 0 ] || { echo "not root: run apt-get install$missing" >&2; exit 1; }

@@ -67,6 +67,7 @@ var layers = map[string]Layer{
 	"internal/runtime/logs":     Adapter,
 	"internal/node/apiclient":   Adapter,
 	"internal/node/plugin":      Adapter,
+	"internal/node/tracing":     Adapter,
 	"internal/storage/mount":    Adapter,
 	"internal/resources/cgroup": Adapter,
 

@@ -387,7 +387,6 @@ func TestSeccompDefault(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	parity.Proves(t, "CFG-34", "CFG-69")
-	// Pulls begin at the rate, and wait for their turn.
 	several := func(t *testing.T, r *run, n int, image string) {
 		for i := range n {
 			r.pod(t, fmt.Sprintf("p%d", i), fmt.Sprintf("spec: {containers: [{name: main, image: '%s:%d'}]}\n", image, i))
@@ -396,20 +395,39 @@ func TestRates(t *testing.T) {
 			r.must(t, "wait", fmt.Sprintf("p%d", i), "Ready")
 		}
 	}
-	for rate, slow := range map[string]bool{"registryPullQPS: 1\nregistryBurst: 2\n": true, "registryPullQPS: 0\nregistryBurst: 1\n": false} {
+	// A pull that the rate has no room for fails, and is tried again after its back-off.
+	for rate, atOnce := range map[string]int{"registryPullQPS: 1\nregistryBurst: 2\n": 2, "registryPullQPS: 0\nregistryBurst: 1\n": 8} {
 		settled(t, rate, nil, func(t *testing.T, r *run) {
+			begin := time.Now()
 			several(t, r, 8, "remote")
-			var pulls []time.Time
+			early := 0
 			for _, c := range r.runtime.Calls(0) {
-				if c.Method == "PullImage" {
-					pulls = append(pulls, c.Start)
+				if c.Method == "PullImage" && c.Start.Sub(begin) < time.Second {
+					early++
 				}
 			}
-			if took := pulls[len(pulls)-1].Sub(pulls[0]); len(pulls) != 8 || slow && (took < 5900*time.Millisecond || took > 7*time.Second) || !slow && took > time.Second {
-				t.Errorf("%q: %d pulls within %v", rate, len(pulls), took)
+			if early != atOnce {
+				t.Errorf("%q: %d pulls at once, want %d", rate, early, atOnce)
+			}
+			told := strings.Count(r.showEvents(""), `Failed: Failed to pull image "remote:`) // each once, all of them at the beginning
+			if told < 8-atOnce || atOnce == 8 && told > 0 {
+				t.Errorf("%q: %d pulls failed", rate, told)
 			}
 		})
 	}
+	settled(t, "registryPullQPS: 1\nregistryBurst: 1\n", nil, func(t *testing.T, r *run) {
+		r.pod(t, "first", "spec: {containers: [{name: main, image: 'remote:1'}]}\n")
+		r.must(t, "wait", "first", "Ready") // well within a second
+		r.pod(t, "second", "spec: {containers: [{name: main, image: 'remote:2'}]}\n")
+		time.Sleep(time.Second / 2)
+		if got := r.must(t, "status", "second"); !strings.Contains(got, `main: waiting ErrImagePull "pull QPS exceeded"`) {
+			t.Errorf("the second of two pulls, one a second allowed, shows\n%s", got)
+		}
+		if got := r.must(t, "events", "second"); !strings.Contains(got, `second/main Warning Failed: Failed to pull image "remote:2": pull QPS exceeded`) {
+			t.Errorf("events:\n%s", got)
+		}
+		r.must(t, "wait", "second", "Ready")
+	})
 	w := &world{t: t, dir: t.TempDir(), config: "registryPullQPS: -1\nregistryBurst: -1\n"}
 	if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "registryPullQPS: -1 must not be negative") || !strings.Contains(err.Error(), "registryBurst: -1 must not be negative") {
 		t.Errorf("negative rates: %v", err)

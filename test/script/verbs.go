@@ -75,7 +75,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*run).class)},
 		"static":   {"FILE...", false, quiet((*run).static)},
 		"unstatic": {"FILE...", false, quiet((*run).unstatic)},
-		"wait":     {"POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
+		"wait":     {"node|lease|POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
 
 		"exit":         {"POD CONTAINER CODE", false, quiet((*run).exit)},
 		"oom":          {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.runtime.OOMKill(a[0], a[1]) })},
@@ -83,10 +83,11 @@ func init() { // the verbs refer to the table when one is unknown
 		"stop-sandbox": {"POD", false, quiet((*run).stopSandbox)},
 		"sick":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, true) })},
 		"well":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, false) })},
+		"remove-image": {"IMAGE", false, quiet((*run).removeImage)},
 		"lose":         {"POD CONTAINER", false, quiet((*run).lose)},
 
-		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after]", false, quiet((*run).fault)},
-		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [drop] [hang] [after]", false, quiet((*run).apiFault)},
+		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle]", false, quiet((*run).fault)},
+		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [retry=DURATION] [drop] [hang] [after]", false, quiet((*run).apiFault)},
 		"hanging":   {"NAME LIMIT", false, quiet((*run).hanging)},
 		"steady":    {"DURATION", false, quiet((*run).steady)},
 		"hit":       {"NAME", false, quiet((*run).hit)},
@@ -180,6 +181,9 @@ func (r *run) manifest(file string) (*corev1.Pod, error) {
 			}
 		}
 	}
+	for i := range p.Spec.EphemeralContainers {
+		p.Spec.EphemeralContainers[i].Image = image
+	}
 	return p, nil
 }
 
@@ -221,6 +225,7 @@ func (r *run) apply(args []string) error {
 		for i, c := range p.Spec.Containers {
 			have.Spec.Containers[i].Image = c.Image
 		}
+		have.Spec.EphemeralContainers = p.Spec.EphemeralContainers
 		if _, err := pods.Update(context.Background(), have, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
@@ -304,8 +309,11 @@ func (r *run) wait(args []string) error {
 		}
 		limit, args = d, args[:len(args)-1]
 	}
-	if args[0] == "node" {
+	switch args[0] {
+	case "node":
 		return r.awaitNode(limit)
+	case "lease":
+		return r.awaitLease(limit)
 	}
 	err := r.awaits(args[0], limit, func(p *corev1.Pod) bool {
 		return !slices.ContainsFunc(args[1:], func(cond string) bool { return !holds(p, cond) })
@@ -329,6 +337,23 @@ func (r *run) awaitNode(limit time.Duration) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("the node is not ready within %s: %v", limit, n.Status.Conditions)
 		}
+	}
+}
+
+// awaitLease waits until the agent renews its lease once more.
+func (r *run) awaitLease(limit time.Duration) error {
+	begin := time.Now()
+	for {
+		l, err := r.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(context.Background(), node, metav1.GetOptions{})
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return err
+		case err == nil && l.Spec.RenewTime != nil && !l.Spec.RenewTime.Time.Before(begin.Truncate(time.Microsecond)):
+			return nil
+		case time.Since(begin) > limit:
+			return fmt.Errorf("the lease is not renewed within %s: %v", limit, l.Spec.RenewTime)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -357,7 +382,7 @@ func holds(p *corev1.Pod, cond string) bool {
 }
 
 func containerStatus(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -417,22 +442,37 @@ func (r *run) lose(args []string) error {
 	return err
 }
 
+// removeImage takes an image away behind the agent's back.
+func (r *run) removeImage(args []string) error {
+	_, err := r.runtime.RemoveImage(context.Background(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
+	return err
+}
+
 func (r *run) fault(args []string) error {
-	o, err := options(args[2:], "pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after")
+	o, err := options(args[2:], "pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after", "lie", "idle")
 	if err != nil {
 		return err
 	}
-	f := fakecri.Fault{Method: args[1], Pod: o["pod"], Container: o["container"], Image: o["image"], Message: o["fail"]}
+	f := fakecri.Fault{Method: unlessAny(args[1]), Lie: o["lie"], Pod: o["pod"], Container: o["container"], Image: o["image"], Message: o["fail"]}
 	if _, fails := o["fail"]; fails {
 		f.Code = codes.Unknown
 	}
 	_, f.Hang = o["hang"]
 	_, f.After = o["after"]
+	_, f.Idle = o["idle"]
 	if err := numbers(o, &f.Skip, &f.Times, &f.Delay); err != nil {
 		return err
 	}
 	r.faults[args[0]] = r.runtime.Inject(f)
 	return nil
+}
+
+// unlessAny is a selector of faults: the word any selects everything.
+func unlessAny(s string) string {
+	if s == "any" {
+		return ""
+	}
+	return s
 }
 
 func numbers(o map[string]string, skip, times *int, delay *time.Duration) error {
@@ -450,11 +490,16 @@ func numbers(o map[string]string, skip, times *int, delay *time.Duration) error 
 }
 
 func (r *run) apiFault(args []string) error {
-	o, err := options(args[3:], "name", "skip", "times", "delay", "code", "drop", "hang", "after")
+	o, err := options(args[3:], "name", "skip", "times", "delay", "code", "retry", "drop", "hang", "after")
 	if err != nil {
 		return err
 	}
-	f := apiproxy.Fault{Verb: args[1], Resource: args[2], Name: o["name"]}
+	f := apiproxy.Fault{Verb: unlessAny(args[1]), Resource: unlessAny(args[2]), Name: o["name"]}
+	if s, ok := o["retry"]; ok {
+		if f.RetryAfter, err = seconds(s); err != nil {
+			return err
+		}
+	}
 	_, f.Drop = o["drop"]
 	_, f.Hang = o["hang"]
 	_, f.After = o["after"]

@@ -44,18 +44,19 @@ const (
 
 // world is one node with its control plane.
 type world struct {
-	t       testing.TB
-	dir     string
-	config  string // YAML of the scenario
-	flags   []string
-	alone   bool // without an API server
-	log     *logBuffer
-	begin   time.Time
-	runtime *fakecri.Runtime
-	conn    swap[*grpc.ClientConn]
-	server  *fakeapi.Server
-	proxy   *apiproxy.Proxy
-	api     kubernetes.Interface // past the proxy: the user is never partitioned
+	t        testing.TB
+	dir      string
+	config   string // YAML of the scenario
+	flags    []string
+	alone    bool // without an API server
+	operator app.Operator
+	log      *logBuffer
+	begin    time.Time
+	runtime  *fakecri.Runtime
+	conn     swap[*grpc.ClientConn]
+	server   *fakeapi.Server
+	proxy    *apiproxy.Proxy
+	api      kubernetes.Interface // past the proxy: the user is never partitioned
 
 	mu      sync.Mutex
 	events  []event
@@ -186,7 +187,7 @@ func (w *world) start() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true,
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true,
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -227,7 +228,7 @@ func (w *world) end(abruptly bool) {
 // writing are the calls that change what the runtime holds.
 var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
 	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
-	"UpdateContainerResources": true}
+	"UpdateContainerResources": true, "UpdatePodSandboxResources": true}
 
 // after sees every runtime call of the agent that has ended. It holds what must
 // always hold, and kills the agent when its time has come.

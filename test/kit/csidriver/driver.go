@@ -26,6 +26,7 @@ type Config struct {
 	NoExpand    bool
 	MountGroup  bool // it gives volumes to groups itself
 	MultiWriter bool
+	Abnormal    bool // it says that its volumes are not well
 	Max         int64
 	Topology    map[string]string
 	// Claims are the registration's supported versions; 1.0.0 if empty.
@@ -53,7 +54,7 @@ type Driver struct {
 	calls   []Call
 	faults  map[string][]Fault
 	always  map[string]Fault
-	turns   map[string]*sync.Mutex // by volume
+	turns   map[string]chan struct{} // by volume, of capacity 1: who waits longest is next
 	observe func(method string, done bool)
 	status  *registerapi.RegistrationStatus
 	told    chan struct{} // gets a token for each registration status
@@ -62,7 +63,7 @@ type Driver struct {
 
 // New makes a driver that does not serve yet.
 func New(cfg Config) *Driver {
-	return &Driver{cfg: cfg, faults: map[string][]Fault{}, always: map[string]Fault{}, turns: map[string]*sync.Mutex{}, told: make(chan struct{}, 64)}
+	return &Driver{cfg: cfg, faults: map[string][]Fault{}, always: map[string]Fault{}, turns: map[string]chan struct{}{}, told: make(chan struct{}, 64)}
 }
 
 // Socket is where the driver serves.
@@ -127,8 +128,8 @@ func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	if v, ok := req.(interface{ GetVolumeId() string }); ok {
 		// What came first is done first, even if nobody waits for it any more.
 		turn := d.turn(v.GetVolumeId())
-		turn.Lock()
-		defer turn.Unlock()
+		turn <- struct{}{}
+		defer func() { <-turn }()
 	}
 	if observe != nil {
 		observe(method, false)
@@ -154,11 +155,11 @@ func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 }
 
 // turn is the lock of a volume: its calls are answered one after the other.
-func (d *Driver) turn(id string) *sync.Mutex {
+func (d *Driver) turn(id string) chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.turns[id] == nil {
-		d.turns[id] = new(sync.Mutex)
+		d.turns[id] = make(chan struct{}, 1)
 	}
 	return d.turns[id]
 }
@@ -175,6 +176,13 @@ func (d *Driver) Always(method string, f Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.always[method] = f
+}
+
+// SetMax has the driver say from now on how many volumes the node can have.
+func (d *Driver) SetMax(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cfg.Max = n
 }
 
 // Observe has f called before and after each call.

@@ -21,7 +21,9 @@ type node struct {
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	n.driver.mu.Lock()
 	c := n.driver.cfg
+	n.driver.mu.Unlock()
 	out := &csi.NodeGetInfoResponse{NodeId: c.Node, MaxVolumesPerNode: c.Max}
 	if c.Topology != nil {
 		out.AccessibleTopology = &csi.Topology{Segments: c.Topology}
@@ -152,7 +154,7 @@ func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRe
 			{Unit: csi.VolumeUsage_BYTES, Total: int64(st.Blocks) * size, Available: int64(st.Bavail) * size, Used: int64(st.Blocks-st.Bfree) * size},
 			{Unit: csi.VolumeUsage_INODES, Total: int64(st.Files), Available: int64(st.Ffree), Used: int64(st.Files - st.Ffree)},
 		},
-		VolumeCondition: &csi.VolumeCondition{Message: "fine"},
+		VolumeCondition: &csi.VolumeCondition{Abnormal: n.driver.cfg.Abnormal, Message: "as it is"},
 	}, nil
 }
 

@@ -47,6 +47,8 @@ var resources = func() map[schema.GroupVersionResource]*resource {
 	add("storage.k8s.io", "v1", "StorageClass", "storageclasses", false, false)
 	add("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false, true)
 	add("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", false, true)
+	add("certificates.k8s.io", "v1beta1", "ClusterTrustBundle", "clustertrustbundles", false, false)
+	add("certificates.k8s.io", "v1beta1", "PodCertificateRequest", "podcertificaterequests", true, true)
 	add("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true, true)
 	add("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false, false)
 	return m

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strconv"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -157,6 +158,12 @@ func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 			sec = &corev1.Secret{}
 		}
 		set["type"] = string(sec.Type)
+	case r.name == "podcertificaterequests":
+		c, _ := obj.(*certificatesv1beta1.PodCertificateRequest)
+		if c == nil {
+			c = &certificatesv1beta1.PodCertificateRequest{}
+		}
+		set["spec.nodeName"], set["spec.signerName"] = string(c.Spec.NodeName), c.Spec.SignerName
 	case r.name == "events" && r.gvk.Group == "":
 		e, _ := obj.(*corev1.Event)
 		if e == nil {

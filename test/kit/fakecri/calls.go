@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -239,11 +240,18 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServ
 	if err != nil {
 		return nil, err
 	}
-	if res, err = handle(ctx, req); err != nil {
+	if late.idle() {
+		if res, err = unfounded(call.Method); err != nil {
+			return nil, err
+		}
+	} else if res, err = handle(ctx, req); err != nil {
 		return nil, err
 	}
 	if err := late.after(ctx); err != nil {
 		return nil, err
+	}
+	for _, name := range r.faults.lies(*call) {
+		lie(name, res)
 	}
 	return res, nil
 }
@@ -254,5 +262,22 @@ func (r *Runtime) interceptStream(srv any, s grpc.ServerStream, i *grpc.StreamSe
 	if _, err := r.faults.before(s.Context(), *call); err != nil {
 		return err
 	}
-	return handle(srv, s)
+	return handle(srv, lying{s, r, *call})
+}
+
+// lying is a stream whose messages may be made nonsense of.
+type lying struct {
+	grpc.ServerStream
+	r    *Runtime
+	call Call
+}
+
+func (l lying) SendMsg(m any) error {
+	for _, name := range l.r.faults.lies(l.call) {
+		if p, ok := m.(proto.Message); ok {
+			m = proto.Clone(p) // others may be sent the same
+		}
+		lie(name, m)
+	}
+	return l.ServerStream.SendMsg(m)
 }

@@ -28,6 +28,12 @@ type Fault struct {
 	// After lets the call take effect first: the delay, failure or hang then
 	// meets the answer on its way back.
 	After bool
+	// Lie names one of [Lies]: the call does its work, and its answer, or each
+	// message of its stream, is nonsense.
+	Lie string
+	// Idle makes the call answer as if it had done its work, of which it does
+	// nothing.
+	Idle bool
 }
 
 // Injection is a fault in force.
@@ -49,6 +55,9 @@ type faults struct {
 // Inject puts a fault in force. Several may match one call: their delays add
 // up and the first failure wins.
 func (r *Runtime) Inject(f Fault) *Injection {
+	if f.Lie != "" && Lies[f.Lie] == nil {
+		panic("fakecri: there is no lie " + f.Lie)
+	}
 	in := &Injection{fault: f, owner: &r.faults, release: make(chan struct{}), first: make(chan struct{})}
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
@@ -120,7 +129,7 @@ func (f *faults) met(c Call) (now, late met) {
 		if in.hits++; in.hits == 1 {
 			close(in.first)
 		}
-		if in.fault.After {
+		if in.fault.After || in.fault.Idle {
 			late = append(late, in)
 		} else {
 			now = append(now, in)
@@ -133,6 +142,23 @@ func (f *faults) met(c Call) (now, late met) {
 func (f *faults) before(ctx context.Context, c Call) (late met, err error) {
 	now, late := f.met(c)
 	return late, now.after(ctx)
+}
+
+// lies are what makes nonsense of the answer to a call, by their names.
+func (f *faults) lies(c Call) (names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, in := range f.list {
+		if in.fault.Lie != "" && in.fault.matches(c) && (in.fault.Skip == 0 || in.seen > in.fault.Skip) && (in.fault.Times == 0 || in.hits <= in.fault.Times) {
+			names = append(names, in.fault.Lie)
+		}
+	}
+	return names
+}
+
+// idle reports whether a call is to do nothing.
+func (list met) idle() bool {
+	return slices.ContainsFunc(list, func(in *Injection) bool { return in.fault.Idle })
 }
 
 // met are faults that a call has to go through.

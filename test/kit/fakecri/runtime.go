@@ -36,7 +36,7 @@ type Options struct {
 	// Systemd reports the systemd cgroup driver instead of cgroupfs.
 	Systemd bool
 	// Old makes the runtime one of the age of containerd 1.6: without events,
-	// RuntimeConfig, list streams and image ids of containers, and with
+	// RuntimeConfig, resources of sandboxes, list streams and image ids of containers, and with
 	// NotFound when something unknown is to be stopped.
 	Old bool
 	// NoEvents answers GetContainerEvents with Unimplemented; NoRuntimeConfig likewise for RuntimeConfig,
@@ -126,7 +126,10 @@ func New(opts Options) *Runtime {
 
 // Serve answers CRI calls on l until Disconnect or Close. It may be called
 // again afterwards, and for several listeners at once.
-func (r *Runtime) Serve(l net.Listener) error {
+func (r *Runtime) Serve(l net.Listener) error { return r.serve(r.newServer(), l) }
+
+// newServer makes a server, which Disconnect stops from now on.
+func (r *Runtime) newServer() *grpc.Server {
 	s := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(r.interceptUnary), grpc.StreamInterceptor(r.interceptStream),
@@ -136,6 +139,10 @@ func (r *Runtime) Serve(l net.Listener) error {
 	r.mu.Lock()
 	r.servers[s] = true
 	r.mu.Unlock()
+	return s
+}
+
+func (r *Runtime) serve(s *grpc.Server, l net.Listener) error {
 	defer func() {
 		r.mu.Lock()
 		delete(r.servers, s)
@@ -158,7 +165,8 @@ func (r *Runtime) Listen(path string) error {
 	if err != nil {
 		return fmt.Errorf("listen for CRI: %w", err)
 	}
-	go r.Serve(l) // it ends with Disconnect, the only way it can end
+	s := r.newServer()
+	go r.serve(s, l) // it ends with Disconnect, the only way it can end
 	return nil
 }
 
@@ -166,7 +174,8 @@ func (r *Runtime) Listen(path string) error {
 // process, so it works in a testing/synctest bubble.
 func (r *Runtime) Dial() (*grpc.ClientConn, error) {
 	l := bufconn.Listen(1 << 20)
-	go r.Serve(l) // it ends with Disconnect, the only way it can end
+	s := r.newServer()
+	go r.serve(s, l) // it ends with Disconnect, the only way it can end
 	conn, err := grpc.NewClient("passthrough:///fakecri",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -193,6 +195,9 @@ func (r *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 // UpdatePodSandboxResources notes the pod-level resources in the sandbox's
 // configuration.
 func (r *Runtime) UpdatePodSandboxResources(_ context.Context, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
+	if r.opts.Old {
+		return nil, status.Error(codes.Unimplemented, "unknown method UpdatePodSandboxResources for service runtime.v1.RuntimeService")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())

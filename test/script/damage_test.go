@@ -1,0 +1,206 @@
+package script
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/fakecri"
+)
+
+// damages are what may happen to a file that an agent has written, and to which
+// files they mean anything.
+var damages = map[string]func(path string, content []byte) error{
+	"truncated":   func(path string, content []byte) error { return os.Truncate(path, int64(len(content)/2)) },
+	"empty":       func(path string, _ []byte) error { return os.Truncate(path, 0) },
+	"bit flipped": func(path string, content []byte) error { return os.WriteFile(path, flipped(content), 0o600) },
+	"garbage":     func(path string, _ []byte) error { return os.WriteFile(path, []byte("\x00\xff{[no"), 0o600) },
+	"of another": func(path string, _ []byte) error {
+		return os.WriteFile(path, []byte(`{"kind":"Policy","policyName":"other","checksum":1}`), 0o600)
+	},
+	"a directory": func(path string, _ []byte) error {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.MkdirAll(filepath.Join(path, "inside"), 0o755)
+	},
+	"a link to nowhere": func(path string, _ []byte) error {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.Symlink("/nowhere", path)
+	},
+}
+
+// flipped has one bit in the middle changed.
+func flipped(content []byte) []byte {
+	out := slices.Clone(content)
+	if len(out) > 0 {
+		out[len(out)/2] ^= 0x10
+	}
+	return out
+}
+
+// stateFiles are the files below the agent's directories that it reads when it
+// comes back. What pods mount is theirs.
+func (w *world) stateFiles(t *testing.T) (out []string) {
+	t.Helper()
+	for _, root := range []string{w.path("kubelet"), w.path("pki")} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			inPod := strings.HasPrefix(path, w.path("kubelet/pods")+"/")
+			if d.IsDir() && inPod && slices.Contains([]string{"volumes", "volume-subpaths", "containers"}, d.Name()) {
+				return filepath.SkipDir
+			}
+			if d.Type().IsRegular() && d.Name() != "etc-hosts" {
+				out = append(out, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// nodeEvents are the warnings about the node that are new.
+func (w *world) nodeEvents() (out []string) {
+	list, err := w.api.CoreV1().Events("").List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	for _, e := range list.Items {
+		if e.InvolvedObject.Kind == "Node" && e.Type == corev1.EventTypeWarning {
+			out = append(out, fmt.Sprintf("%s %s (%d)", e.Reason, e.Message, e.Count))
+		}
+	}
+	return out
+}
+
+// TestDamagedStateFiles damages each file that an agent leaves, in each way, and
+// has another agent come: the node is Ready soon, what runs is left alone, the file
+// is kept for whoever wants to know what it was, and it is told once.
+func TestDamagedStateFiles(t *testing.T) {
+	files := map[string]bool{}
+	begin := func(t *testing.T, story func(t *testing.T, r *run)) {
+		settled(t, "memorySwap: {}\n", func(w *world) {
+			w.runtime.Protect("r.io/secret:1", fakecri.Credentials{Username: "u", Password: "p"})
+		}, func(t *testing.T, r *run) {
+			r.scenario.Files["creds.yaml"] = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\":{\"r.io\":{\"username\":\"u\",\"password\":\"p\"}}}'}\n"
+			r.must(t, "put", "creds.yaml")
+			r.pod(t, "plain", plainPod)
+			r.pod(t, "users", "spec: {hostUsers: false, containers: [{name: main}]}\n")
+			r.pod(t, "pulled", "spec: {imagePullSecrets: [{name: creds}], containers: [{name: main, image: 'r.io/secret:1'}]}\n")
+			for _, name := range []string{"plain", "users", "pulled"} {
+				r.must(t, "wait", name, "Ready")
+			}
+			time.Sleep(10 * time.Second)
+			story(t, r)
+		})
+	}
+	var base string
+	begin(t, func(t *testing.T, r *run) {
+		base = r.dir
+		for _, f := range r.stateFiles(t) {
+			rel, err := filepath.Rel(base, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[r.plain(rel)] = true
+		}
+	})
+	t.Logf("files: %v", files)
+	for file := range files {
+		for name, damage := range damages {
+			// Only these carry a checksum: what one bit makes of the others may
+			// mean something.
+			surely := name != "bit flipped" || strings.HasSuffix(file, "_pods_state")
+			t.Run(file+" "+name, func(t *testing.T) {
+				begin(t, func(t *testing.T, r *run) { r.damaged(t, file, surely, damage) })
+			})
+		}
+	}
+}
+
+// damaged has the agent come back to one damaged file.
+func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string, []byte) error) {
+	t.Helper()
+	r.stop()
+	path := ""
+	for _, f := range r.stateFiles(t) {
+		if rel, err := filepath.Rel(r.dir, f); err == nil && r.plain(rel) == file {
+			path = f
+		}
+	}
+	if path == "" {
+		t.Fatalf("no %s this time", file)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := damage(path, content); err != nil {
+		t.Fatal(err)
+	}
+	calls := len(r.runtime.Calls(0))
+	before := r.nodeEvents()
+	r.start()
+	time.Sleep(9 * time.Second)
+	synctest.Wait()
+	n := r.nodeObject()
+	if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
+	}) {
+		t.Errorf("the node is not Ready: %v", n.Status.Conditions)
+	}
+	time.Sleep(time.Minute)
+	for _, c := range r.runtime.Calls(0)[calls:] {
+		if writing[c.Method] {
+			t.Errorf("%s %s was called", c.Method, c.Key())
+		}
+	}
+	for _, p := range []string{"plain", "users", "pulled"} {
+		if !isReady(r.server.Pod(namespace, p)) {
+			t.Errorf("pod %s is not Ready any more", p)
+		}
+	}
+	kept, err := filepath.Glob(path + "*.bad")
+	if err != nil || len(kept) > 1 || surely && len(kept) != 1 {
+		t.Errorf("kept: %v, %v", kept, err)
+	}
+	told := r.nodeEvents()[len(before):]
+	if len(told) != len(kept) || len(told) > 0 && !strings.Contains(told[0], "StateFileUnusable use "+path+": ") {
+		t.Errorf("told: %v", told)
+	}
+	if !strings.HasSuffix(file, "userns") {
+		return
+	}
+	// Nobody gets the IDs of a pod that runs, whatever became of its record.
+	r.pod(t, "later", "spec: {hostUsers: false, containers: [{name: main}]}\n")
+	r.must(t, "wait", "later", "Ready")
+	firsts := map[uint32]string{}
+	for _, p := range r.runtime.Pods() {
+		if u := p.Config.Linux.SecurityContext.NamespaceOptions.GetUsernsOptions().GetUids(); len(u) == 1 {
+			if other := firsts[u[0].HostId]; other != "" {
+				t.Errorf("%s and %s have the same IDs", p.Name, other)
+			}
+			firsts[u[0].HostId] = p.Name
+		}
+	}
+	if len(firsts) != 2 {
+		t.Errorf("IDs: %v", firsts)
+	}
+}

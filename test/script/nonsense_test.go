@@ -1,0 +1,148 @@
+package script
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"keelson/test/kit/fakecri"
+)
+
+// A runtime that answers nonsense, for a while and whatever it is asked, or one
+// question alone. Running pods are untouched; what happens meanwhile is noticed
+// at the latest when it talks sense again; and then everything works as before.
+func TestARuntimeThatAnswersNonsense(t *testing.T) {
+	for _, lie := range slices.Sorted(maps.Keys(fakecri.Lies)) {
+		oddly(t, lie, "any", "")
+		if lie != "blank" { // not even the version of the interface is told: it ends at once
+			oddly(t, lie, "any", "restart")
+		}
+	}
+	// Where the rest of what it says contradicts the lie. With its lists alone an agent
+	// that has just started is told of less than there is if they deny all traces of
+	// a container, and an event right in all but the ids it names is believed.
+	for _, lie := range []string{"garbage", "other-ids", "other-sandbox"} {
+		oddly(t, lie, "ListContainers", "restart")
+	}
+	for _, lie := range []string{"garbage", "no-ids", "first-state"} {
+		oddly(t, lie, "GetContainerEvents", "")
+	}
+	for _, method := range []string{"ListContainers", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "PullImage", "CreateContainer"} {
+		oddly(t, "other-ids", method, "")
+	}
+}
+
+func oddly(t *testing.T, lie, method, restart string) {
+	name := strings.TrimSuffix(lie+"/"+method+"/"+restart, "/")
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		tellOdd(t, name, fmt.Sprintf("fault odd %s lie=%s", method, lie), restart)
+	})
+}
+
+// A runtime that does not answer, or takes long for every answer. That a probe
+// gets no answer says nothing of its container.
+func TestARuntimeThatStalls(t *testing.T) {
+	for _, how := range []string{"hang", "delay=20"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			tellOdd(t, how, "fault odd any "+how, "")
+		})
+	}
+}
+
+// A runtime that says it has done what it was asked for, and has not. It is asked
+// again, and not in a loop.
+func TestARuntimeThatDoesNothing(t *testing.T) {
+	for _, method := range []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "PullImage"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			calls := tellOdd(t, method, "fault odd "+method+" idle", "")
+			if n := strings.Count(calls, method+" "); n > 180 {
+				t.Errorf("asked %d times in twelve minutes", n)
+			}
+		})
+	}
+}
+
+// tellOdd plays the story and returns what was asked while the runtime was odd.
+func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
+	s, err := Parse(name, strings.NewReplacer("FAULT", fault, "RESTART", restart).Replace(oddStory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Loose = true
+	r := play(t, s, mode{})
+	if t.Failed() {
+		return ""
+	}
+	for i, out := range r.shown {
+		switch strings.Join(s.steps[i].args, " ") {
+		case "calls calm", "calls still-node1":
+			// What nobody can tell of may be asked for once more: its name is taken.
+			for line := range strings.Lines(out) {
+				if !strings.Contains(line, " -> ") {
+					t.Errorf("a pod that runs was not left alone: %s", line)
+				}
+			}
+		case "calls":
+			asked = out // the last time it is shown
+		}
+	}
+	return asked
+}
+
+// oddStory: calm is left alone throughout; ends ends and begins begins while the
+// runtime is odd, and leaves is deleted.
+const oddStory = `
+apply calm.yaml ends.yaml=calm.yaml leaves.yaml=calm.yaml
+static still.yaml=calm.yaml
+wait calm Ready
+wait ends Ready
+wait leaves Ready
+wait still-node1 Ready
+calls
+FAULT
+RESTART
+advance 5
+exit ends main 1
+apply begins.yaml
+delete leaves
+advance 12m
+calls calm
+calls still-node1
+calls
+release odd
+wait begins Ready within=400
+wait ends Ready within=400
+wait leaves gone within=400
+status calm
+----
+Running
+  is ContainersReady, Initialized, PodReadyToStartContainers, PodScheduled, Ready
+  main: running, ready
+
+wait node Ready within=15
+exit calm main 1
+wait calm main#1 within=20
+delete calm
+delete ends
+delete begins
+unstatic still.yaml
+wait calm gone within=60
+wait ends gone within=60
+wait begins gone within=60
+wait still-node1 gone within=60
+advance 130
+left
+----
+nothing
+
+-- calm.yaml --
+spec:
+  containers: [{name: main, livenessProbe: {exec: {command: [healthy]}}, readinessProbe: {exec: {command: [healthy]}}}]
+-- begins.yaml --
+spec: {containers: [{name: main, image: 'far:1'}]}
+`

@@ -1,0 +1,95 @@
+package script
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// told are the messages of events about the node with that reason.
+func (w *world) told(reason string) []string {
+	var out []string
+	for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
+		if e := o.(*corev1.Event); e.InvolvedObject.Kind == "Node" && e.Reason == reason {
+			out = append(out, e.Message)
+		}
+	}
+	return out
+}
+
+func TestTheHostsResolverIsCheckedOnce(t *testing.T) {
+	parity.Proves(t, "LIFE-78")
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(file, []byte("search "+strings.Repeat("a ", 30)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, "", func(w *world) { w.flags = append(w.flags, "--resolv-conf="+file) }, func(t *testing.T, r *run) {
+		r.pod(t, "app", plainPod)
+		time.Sleep(10 * time.Minute)
+		want := []string{"Resolv.conf file '" + file + "' contains search line consisting of more than 29 domains!"}
+		if got := r.told("CheckLimitsForResolvConf"); !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
+	parity.Proves(t, "RT-28")
+	for flag, want := range map[string][]uint32{"3": {2, 3, 4}, "0": {4}, "-1": {0, 1, 2, 3, 4}} {
+		settled(t, "", func(w *world) { w.flags = append(w.flags, "--maximum-dead-containers-per-container="+flag) }, func(t *testing.T, r *run) {
+			r.pod(t, "crash", "spec: {containers: [{name: main, command: [sh, -c, 'exit 1']}]}\n")
+			time.Sleep(2 * time.Minute) // five instances, the last of which waits
+			var got []uint32
+			for _, c := range r.runtime.Pods()[0].Containers {
+				got = append(got, c.Status.Metadata.Attempt)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("with %s: instances %v are kept, want %v", flag, got, want)
+			}
+			r.must(t, "delete", "crash", "force")
+			r.must(t, "wait", "crash", "gone")
+			time.Sleep(time.Minute)
+			if left := r.must(t, "left"); left != "nothing\n" {
+				t.Errorf("with %s there is left of a pod that is gone: %s", flag, left)
+			}
+		})
+	}
+}
+
+// A runtime that does not list what it holds makes the node not ready; it is when
+// the runtime does again.
+func TestARuntimeThatDoesNotList(t *testing.T) {
+	ready := func(r *run) corev1.NodeCondition {
+		for _, c := range r.nodeObject().Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c
+			}
+		}
+		return corev1.NodeCondition{}
+	}
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		r.pod(t, "app", plainPod)
+		r.must(t, "wait", "app", "Ready")
+		r.must(t, "fault", "stuck", "ListContainers", "hang")
+		time.Sleep(2 * time.Minute) // there is a minute between lists while there are events
+		if c := ready(r); c.Status != corev1.ConditionTrue {
+			t.Errorf("after two minutes the node is %s: %s", c.Status, c.Message)
+		}
+		time.Sleep(90 * time.Second)
+		if c := ready(r); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "PLEG is not healthy: pleg was last seen active 3m") {
+			t.Errorf("later it is %s: %s", c.Status, c.Message)
+		}
+		r.must(t, "release", "stuck")
+		time.Sleep(90 * time.Second)
+		if c := ready(r); c.Status != corev1.ConditionTrue {
+			t.Errorf("with a runtime that lists again the node is %s: %s", c.Status, c.Message)
+		}
+	})
+}
