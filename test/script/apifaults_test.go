@@ -30,26 +30,18 @@ func TestAnAPIServerThatFails(t *testing.T) {
 	for _, f := range apiFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Parse(f.name, strings.NewReplacer("BEGIN", f.begin, "END", f.end).Replace(apiStory))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Loose = true
-			play(t, s, mode{})
+			trouble{
+				during: strings.NewReplacer("BEGIN", f.begin, "END", f.end).Replace(apiStory),
+				after:  "apply begins.yaml=calm.yaml\nwait begins Ready within=30\n",
+				gone:   "30", rest: "70",
+			}.play(t, f.name)
 		})
 	}
 }
 
 // apiStory: calm is left alone, ends ends and is restarted, leaves was deleted at
 // the last moment.
-const apiStory = `
-apply calm.yaml ends.yaml=calm.yaml leaves.yaml=calm.yaml
-static still.yaml=calm.yaml
-wait calm Ready
-wait ends Ready
-wait leaves Ready
-wait still-node1 Ready
-wait lease renewed
+const apiStory = `wait lease renewed
 calls
 BEGIN
 delete leaves
@@ -71,28 +63,4 @@ wait lease renewed within=15
 wait node Ready within=15
 wait ends main#1 Ready within=30
 wait leaves gone within=60
-status calm
-----
-Running
-  is ContainersReady, Initialized, PodReadyToStartContainers, PodScheduled, Ready
-  main: running, ready
-
-apply begins.yaml=calm.yaml
-wait begins Ready within=30
-delete begins
-delete calm
-delete ends
-unstatic still.yaml
-wait begins gone within=30
-wait calm gone within=30
-wait ends gone within=30
-wait still-node1 gone within=30
-advance 70
-left
-----
-nothing
-
--- calm.yaml --
-spec:
-  containers: [{name: main, livenessProbe: {exec: {command: [healthy]}}, readinessProbe: {exec: {command: [healthy]}}}]
 `

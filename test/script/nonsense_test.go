@@ -69,12 +69,11 @@ func TestARuntimeThatDoesNothing(t *testing.T) {
 
 // tellOdd plays the story and returns what was asked while the runtime was odd.
 func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
-	s, err := Parse(name, strings.NewReplacer("FAULT", fault, "RESTART", restart).Replace(oddStory))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Loose = true
-	r := play(t, s, mode{})
+	s, r := trouble{
+		during: strings.NewReplacer("FAULT", fault, "RESTART", restart).Replace(oddStory),
+		after:  "wait node Ready within=15\nexit calm main 1\nwait calm main#1 within=20\n",
+		gone:   "60", rest: "130",
+	}.play(t, name)
 	if t.Failed() {
 		return ""
 	}
@@ -96,14 +95,7 @@ func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
 
 // oddStory: calm is left alone throughout; ends ends and begins begins while the
 // runtime is odd, and leaves is deleted.
-const oddStory = `
-apply calm.yaml ends.yaml=calm.yaml leaves.yaml=calm.yaml
-static still.yaml=calm.yaml
-wait calm Ready
-wait ends Ready
-wait leaves Ready
-wait still-node1 Ready
-calls
+const oddStory = `calls
 FAULT
 RESTART
 advance 5
@@ -118,31 +110,4 @@ release odd
 wait begins Ready within=400
 wait ends Ready within=400
 wait leaves gone within=400
-status calm
-----
-Running
-  is ContainersReady, Initialized, PodReadyToStartContainers, PodScheduled, Ready
-  main: running, ready
-
-wait node Ready within=15
-exit calm main 1
-wait calm main#1 within=20
-delete calm
-delete ends
-delete begins
-unstatic still.yaml
-wait calm gone within=60
-wait ends gone within=60
-wait begins gone within=60
-wait still-node1 gone within=60
-advance 130
-left
-----
-nothing
-
--- calm.yaml --
-spec:
-  containers: [{name: main, livenessProbe: {exec: {command: [healthy]}}, readinessProbe: {exec: {command: [healthy]}}}]
--- begins.yaml --
-spec: {containers: [{name: main, image: 'far:1'}]}
 `

@@ -1,0 +1,88 @@
+package crisuite
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// logLine is one line of the CRI log format.
+var logLine = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([FP]) (.*)$`)
+
+// logOf reads a log without its times, sorted by stream.
+func logOf(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		m := logLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			t.Fatalf("%q is not a line of CRI format", line)
+		}
+		if _, err := time.Parse(time.RFC3339Nano, m[1]); err != nil {
+			t.Errorf("time of %q: %v", line, err)
+		}
+		out[m[2]] = append(out[m[2]], m[3]+" "+m[4])
+	}
+	return out
+}
+
+func testLog(t *testing.T, s *suite) {
+	p := s.runPod(t)
+	cfg := s.script(t, p, "main", `echo one; echo two >&2; echo "$GREETING"; echo -n tail`)
+	cfg.LogPath = "made-by-the-runtime/0.log"
+	cfg.Envs = []*cri.KeyValue{{Key: "GREETING", Value: []byte("hello there")}}
+	st := s.exited(t, s.start(t, p, cfg))
+	got := logOf(t, st.LogPath)
+	if want := []string{"F one", "F hello there", "P tail"}; !slices.Equal(got["stdout"], want) {
+		t.Errorf("stdout %q, want %q", got["stdout"], want)
+	}
+	if want := []string{"F two"}; !slices.Equal(got["stderr"], want) {
+		t.Errorf("stderr %q, want %q", got["stderr"], want)
+	}
+	s.remove(t, st.Id)
+	if _, err := os.Stat(st.LogPath); err != nil {
+		t.Errorf("the log went with the container: %v", err)
+	}
+}
+
+func testReopen(t *testing.T, s *suite) {
+	p := s.runPod(t)
+	id := s.start(t, p, s.script(t, p, "main", "echo before; sleep 1; echo after; "+serve))
+	path := s.status(t, id).LogPath
+	waitFor(t, s, "the first line", func() bool { return len(logOf(t, path)["stdout"]) == 1 })
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.rt.ReopenContainerLog(s.ctx(t), &cri.ReopenContainerLogRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, s, "the second line", func() bool { return len(logOf(t, path)["stdout"]) == 1 })
+	if got := logOf(t, path)["stdout"]; got[0] != "F after" {
+		t.Errorf("the new file has %q", got)
+	}
+	if got := logOf(t, path+".old")["stdout"]; !slices.Equal(got, []string{"F before"}) {
+		t.Errorf("the old file has %q", got)
+	}
+	s.stop(t, id, 0)
+	_, err := s.rt.ReopenContainerLog(s.ctx(t), &cri.ReopenContainerLogRequest{ContainerId: id})
+	wantError(t, "reopening the log of an exited container", err)
+}
+
+// waitFor waits for something that no call reports.
+func waitFor(t *testing.T, s *suite, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(s.Patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

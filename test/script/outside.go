@@ -1,0 +1,103 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/apiproxy"
+)
+
+func (r *run) exit(args []string) error {
+	code, err := strconv.ParseInt(args[2], 10, 32)
+	if err != nil {
+		return err
+	}
+	return r.runtime.Exit(args[0], args[1], int32(code))
+}
+
+func (r *run) health(args []string, sick bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sick[args[0]+"/"+args[1]] = sick
+	return nil
+}
+
+// stopSandbox ends a sandbox behind the agent's back as a runtime does when its
+// own client asks for it: the containers are killed, and after a while the
+// sandbox follows.
+func (r *run) stopSandbox(args []string) error {
+	for _, p := range r.runtime.Pods() {
+		for _, c := range p.Containers {
+			if p.Name == namespace+"/"+args[0] && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
+				if err := r.runtime.Exit(args[0], c.Status.Metadata.Name, 137); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	return r.runtime.KillSandbox(args[0])
+}
+
+// lose takes a container away behind the agent's back, as a user of the
+// runtime's own client does.
+func (r *run) lose(args []string) error {
+	id := ""
+	for _, p := range r.runtime.Pods() {
+		for _, c := range p.Containers {
+			if p.Name == namespace+"/"+args[0] && c.Status.Metadata.Name == args[1] {
+				id = c.Status.Id // the newest comes last
+			}
+		}
+	}
+	if id == "" {
+		return errors.New("there is no such container")
+	}
+	_, err := r.runtime.RemoveContainer(context.Background(), &cri.RemoveContainerRequest{ContainerId: id})
+	return err
+}
+
+// removeImage takes an image away behind the agent's back.
+func (r *run) removeImage(args []string) error {
+	_, err := r.runtime.RemoveImage(context.Background(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
+	return err
+}
+
+// runtimeIs takes the runtime away or brings it back; without a word it shows
+// what the runtime holds.
+func (r *run) runtimeIs(args []string) (string, error) {
+	switch first(args) {
+	case "":
+		return r.showRuntime(), nil
+	case "down":
+		r.runtime.Disconnect()
+	case "up":
+		r.connect()
+	default:
+		return "", fmt.Errorf("the runtime is up or down, not %s", args[0])
+	}
+	return "", nil
+}
+
+func (r *run) networkIs(how string) error {
+	if how != "up" && how != "down" {
+		return fmt.Errorf("the network is up or down, not %s", how)
+	}
+	r.runtime.SetCondition(cri.NetworkReady, how == "up", "", "")
+	return nil
+}
+
+func (r *run) apiIs(args []string) error {
+	states := map[string]apiproxy.Link{"up": apiproxy.Up, "down": apiproxy.Drop, "hang": apiproxy.Hang}
+	s, ok := states[args[0]]
+	if !ok {
+		return fmt.Errorf("the API server is up, down or hang, not %s", args[0])
+	}
+	r.proxy.SetLink(s)
+	return nil
+}

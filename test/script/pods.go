@@ -1,0 +1,168 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// manifest reads a pod; what most pods have need not be written.
+func (r *run) manifest(file string) (*corev1.Pod, error) {
+	data, ok := r.scenario.Files[file]
+	if !ok {
+		return nil, fmt.Errorf("there is no file %s in the scenario", file)
+	}
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	if err := yaml.UnmarshalStrict([]byte(data), p); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	if p.Name == "" {
+		p.Name = strings.TrimSuffix(file, ".yaml")
+	}
+	p.Namespace = namespace
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Image == "" {
+				list[i].Image = image
+			}
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		p.Spec.EphemeralContainers[i].Image = image
+	}
+	return p, nil
+}
+
+// named reads the pod that FILE, or NAME=FILE, stands for: the second form makes
+// another version of the pod NAME.
+func (r *run) named(a string) (*corev1.Pod, error) {
+	name, file, other := strings.Cut(a, "=")
+	if !other {
+		file = name
+	}
+	p, err := r.manifest(file)
+	if err == nil && other {
+		p.Name = strings.TrimSuffix(name, ".yaml")
+	}
+	return p, err
+}
+
+// apply creates pods, or changes those that are there.
+func (r *run) apply(args []string) error {
+	pods := r.api.CoreV1().Pods(namespace)
+	for _, a := range args {
+		p, err := r.named(a)
+		if err != nil {
+			return err
+		}
+		p.Spec.NodeName = node
+		have, err := pods.Get(context.Background(), p.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			if _, err := pods.Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// What a user may change of a running pod.
+		have.Spec.ActiveDeadlineSeconds = p.Spec.ActiveDeadlineSeconds
+		for i, c := range p.Spec.Containers {
+			have.Spec.Containers[i].Image = c.Image
+		}
+		have.Spec.EphemeralContainers = p.Spec.EphemeralContainers
+		if _, err := pods.Update(context.Background(), have, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) delete(args []string) error {
+	o, err := options(args[1:], "grace", "force")
+	if err != nil {
+		return err
+	}
+	var opts metav1.DeleteOptions
+	if g, ok := o["grace"]; ok {
+		n, err := strconv.ParseInt(g, 10, 64)
+		if err != nil {
+			return err
+		}
+		opts.GracePeriodSeconds = &n
+	}
+	if _, ok := o["force"]; ok {
+		opts.GracePeriodSeconds = ptr.To[int64](0)
+	}
+	return r.api.CoreV1().Pods(namespace).Delete(context.Background(), args[0], opts)
+}
+
+// gate sets a condition that somebody other than the agent owns.
+func (r *run) gate(args []string) error {
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, args[1], args[2])
+	_, err := r.api.CoreV1().Pods(namespace).Patch(context.Background(), args[0], "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status")
+	return err
+}
+
+// static puts manifests in place, as an editor does.
+func (r *run) static(args []string) error {
+	for _, a := range args {
+		name, _, _ := strings.Cut(a, "=")
+		p, err := r.named(a)
+		if err != nil {
+			return err
+		}
+		if err := r.place(p, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place writes a manifest and renames it into place.
+func (r *run) place(p *corev1.Pod, name string) error {
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(r.path("manifests"), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func (r *run) unstatic(args []string) error {
+	for _, file := range args {
+		if err := os.Remove(filepath.Join(r.path("manifests"), file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// class makes a RuntimeClass; without a handler it takes it away. The handler of
+// one that is there is changed as only a deletion and a creation can.
+func (r *run) class(args []string) error {
+	ctx, classes := context.Background(), r.api.NodeV1().RuntimeClasses()
+	err := classes.Delete(ctx, args[0], metav1.DeleteOptions{})
+	if len(args) == 1 || err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = classes.Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Handler: args[1]}, metav1.CreateOptions{})
+	return err
+}
