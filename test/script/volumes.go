@@ -217,9 +217,9 @@ func (r *run) showToken(pod, container, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Renewals are spread over ten seconds each, so to the next full minute.
-	issued := time.Unix(claims.Issued, 0).Sub(r.begin)
-	minutes := int((issued + time.Minute - time.Second) / time.Minute)
+	// Each renewal comes up to ten seconds early, and may wait a little for one of
+	// another token: to the nearest minute, two in a row show when they were due.
+	minutes := int(time.Unix(claims.Issued, 0).Sub(r.begin).Round(time.Minute) / time.Minute)
 	return r.plain(fmt.Sprintf("%s for %v, bound to %s %s, for %d s, from minute %d, mode %o owner %d\n", claims.Subject, claims.Audiences,
 		claims.Bound.Pod.Name, claims.Bound.Pod.UID, claims.Expires-claims.Issued, minutes, st.Mode().Perm(), st.Sys().(*syscall.Stat_t).Uid)), nil
 }

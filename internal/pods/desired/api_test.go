@@ -91,6 +91,7 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 		}
 		close(after)
 		<-s.ReadyC()
+		synctest.Wait() // for the watch that follows the list
 		if got := names(s.All()); got != "api/a" {
 			t.Errorf("pods = %s", got)
 		}
