@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/config"
+	"keelson/internal/node/checkpoint"
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/logs"
 )
@@ -148,6 +149,26 @@ func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
 		}
 	}
 	return nil
+}
+
+// recalledFile is the file in a pod's directory in which IDs of containers stand, a
+// line each, that are stopped only to be started anew. Most pods have none.
+const recalledFile = "recalled"
+
+// NoteRecalled writes down which containers of a pod are to be started anew. A
+// power cut may undo it: it ends them in another way.
+func (d podDirs) NoteRecalled(uid types.UID, ids []string) error {
+	return checkpoint.Write(filepath.Join(d.root, "pods", string(uid), recalledFile), []byte(strings.Join(ids, "\n")+"\n"))
+}
+
+// Recalled reads what NoteRecalled has written.
+func (d podDirs) Recalled(uid types.UID) ([]string, error) {
+	path := filepath.Join(d.root, "pods", string(uid), recalledFile)
+	text, err := checkpoint.Read(path)
+	if err != nil {
+		return nil, checkpoint.PutAside(path, err)
+	}
+	return strings.Fields(string(text)), nil
 }
 
 // logDirs finds the log directories of a pod whose name nobody knows any more.

@@ -66,10 +66,17 @@ type world struct {
 	crashed string          // what that write was
 	twice   []string        // breaches of what always holds
 
-	life   sync.Mutex // held while the agent is started or stopped
-	agent  *agent     // nil while there is none
+	life   turn   // held while the agent is started or stopped
+	agent  *agent // nil while there is none
+	wanted bool   // the scenario wants one to run: one that was killed comes back
 	revive sync.WaitGroup
 }
+
+// turn is a lock that is waited for as for an event: time goes on in the bubble.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
 
 // agent is one life of the agent.
 type agent struct {
@@ -79,13 +86,14 @@ type agent struct {
 	err  error // once done is closed
 
 	mu    sync.Mutex
-	local http.Handler // what answers on the agent's own socket
+	local http.Handler      // what answers on the agent's own socket
+	files map[string][]byte // what it had written down when it was killed
 }
 
 // newWorld must be called inside the bubble. dir is the agent's own; old is for a
 // runtime without event stream.
 func newWorld(t testing.TB, dir, configuration string, old bool) *world {
-	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}}
+	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, life: make(turn, 1)}
 	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
@@ -109,8 +117,8 @@ func (w *world) connect() {
 
 // close ends everything that lives in the bubble.
 func (w *world) close() {
-	w.revive.Wait()
 	w.stop()
+	w.revive.Wait()
 	w.runtime.Close()
 	w.conn.get().Close() // its server is gone
 }
@@ -171,12 +179,18 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 // start begins a life of the agent.
 func (w *world) start() {
+	w.revive.Wait()
 	w.life.Lock()
 	defer w.life.Unlock()
 	if w.agent != nil {
 		w.t.Error("start: the agent runs already")
 		return
 	}
+	w.wanted = true
+	w.startLocked()
+}
+
+func (w *world) startLocked() {
 	cfg, err := w.settings()
 	if err != nil {
 		w.t.Errorf("start the agent: %v", err)
@@ -206,23 +220,52 @@ func (w *world) stop() { w.end(false) }
 // kill ends it as SIGKILL does.
 func (w *world) kill() { w.end(true) }
 
+// end ends the agent for good. One that is killed on the way there stays away.
 func (w *world) end(abruptly bool) {
 	w.life.Lock()
 	defer w.life.Unlock()
+	w.wanted = false
+	w.endLocked(abruptly)
+}
+
+func (w *world) endLocked(abruptly bool) {
 	a := w.agent
 	if a == nil {
 		return
 	}
 	w.agent = nil
 	if abruptly {
-		a.link.cut()
+		w.cut(a)
 	}
 	a.stop()
 	<-a.done
 	a.link.cut() // releases what hangs on it
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.files != nil {
+		if err := w.putBack(a.files); err != nil {
+			w.t.Errorf("kill the agent: %v", err)
+		}
+	}
 	if a.err != nil {
 		w.t.Errorf("the agent failed: %v", a.err)
 	}
+}
+
+// cut ends at this moment what others can see of an agent, and what it writes
+// down: its process has yet to end, as SIGKILL would not let it.
+func (w *world) cut(a *agent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.files != nil {
+		return // it was cut off before
+	}
+	files, err := w.notes()
+	if err != nil {
+		w.t.Errorf("kill the agent: %v", err)
+	}
+	a.files = files
+	a.link.cut()
 }
 
 // writing are the calls that change what the runtime holds.
@@ -250,11 +293,17 @@ func (w *world) after(a *agent, method string) {
 	if !dies {
 		return
 	}
-	a.link.cut()
+	w.cut(a)
 	w.revive.Go(func() {
-		w.kill()
+		w.life.Lock()
+		w.endLocked(true)
+		w.life.Unlock()
 		time.Sleep(reviveAfter)
-		w.start()
+		w.life.Lock()
+		defer w.life.Unlock()
+		if w.wanted && w.agent == nil {
+			w.startLocked()
+		}
 	})
 }
 

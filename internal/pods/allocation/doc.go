@@ -22,9 +22,9 @@
 // in the order of its creation.
 //
 // What is granted and in force is written to two files below the agent's
-// directory, in upstream's form, shortly after it changed. Nothing waits for that:
-// what a file lacks is taken from the pod's stored status, else from its
-// specification.
+// directory, in upstream's form, shortly after it changed. Nothing waits for that
+// but the restart of a container with other resources: what a file lacks is taken
+// from the pod's stored status, else from its specification.
 //
 // Decisions are pure (feasible.go, order.go, gap.go, plan.go, preempt in package
 // admission). Ledger.mu guards all state; under it only functions of the

@@ -80,6 +80,8 @@ type Ledger struct {
 	dirty   chan struct{} // capacity 1: something is to be written
 	defers  chan struct{} // capacity 1: a resize was deferred
 
+	writing sync.Mutex // held while the files are written; taken before mu
+
 	mu sync.Mutex
 	// account are the pods that take up the node, with what they were granted.
 	account  map[types.UID]*v1.Pod

@@ -520,6 +520,25 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 }
 
+// An agent that dies right after it has started a container with new resources
+// leaves word of them: the next one does not restart the container for them.
+func TestWhatAContainerIsStartedWithIsKnownAfterADeath(t *testing.T) {
+	s := newStage(t)
+	p := asking("p", "1")
+	s.admit(p)
+	s.Enforced(p, "main", p.Spec.Containers[0].Resources)
+	s.writes()
+	up := resizedTo(p, "2")
+	s.Consider(up)
+	s.Starting(up, "main", up.Spec.Containers[0].Resources)
+	s.restart()
+	s.Admit(t.Context(), up, true)
+	have := pod.Runtime{Containers: []pod.Container{{ID: "c2", Name: "main", State: pod.StateRunning}}}
+	if g := s.Gap(s.Consider(up), have); g.Open() {
+		t.Errorf("still to do: %+v", g)
+	}
+}
+
 func TestAPodWithoutStateHasWhatItsStatusSays(t *testing.T) {
 	s := newStage(t)
 	p := resizedTo(asking("p", "1"), "2") // the wish was not granted when the state was lost

@@ -153,6 +153,24 @@ func (l *Ledger) Gap(p *v1.Pod, have pod.Runtime) Gap {
 	return gap(p, have, force)
 }
 
+// Starting notes what a container that does not run is about to be started with,
+// if that is not what it had. It returns once that is written down: an agent after
+// this one would take the new instance for one that still lacks what was granted,
+// and restart it once more.
+func (l *Ledger) Starting(p *v1.Pod, container string, r v1.ResourceRequirements) {
+	l.mu.Lock()
+	old, known := l.force[p.UID].Containers[container]
+	if !known || same(old, r) {
+		l.mu.Unlock()
+		return
+	}
+	l.enforcedLocked(p, container, r)
+	l.mu.Unlock()
+	if !l.write() {
+		l.cfg.Log.Warn("a container may be restarted once too often if this agent dies now", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "container", container)
+	}
+}
+
 // Enforced notes what a container has in force: it was started with it, or
 // updated to it.
 func (l *Ledger) Enforced(p *v1.Pod, container string, r v1.ResourceRequirements) {

@@ -75,6 +75,8 @@ func (l *Ledger) askAgain() bool {
 
 // write writes both files, and reports whether it could.
 func (l *Ledger) write() bool {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.mu.Lock()
 	states := map[string]map[types.UID]Resources{fileGranted: maps.Clone(l.granted), fileInForce: maps.Clone(l.force)}
 	l.mu.Unlock()

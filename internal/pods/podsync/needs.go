@@ -148,6 +148,8 @@ type Allocation interface {
 	Progress(p *v1.Pod, open bool)
 	Tried(p *v1.Pod, took time.Duration, failed error)
 	Failing(types.UID) bool
+	// Starting notes what a container will have in force before it is started.
+	Starting(p *v1.Pod, container string, r v1.ResourceRequirements)
 	// Enforced and EnforcedPod note what is in force, and InForce tells.
 	Enforced(p *v1.Pod, container string, r v1.ResourceRequirements)
 	EnforcedPod(*v1.Pod)
@@ -164,4 +166,8 @@ type Dirs interface {
 	// Remove removes the pod's directory and its log directory. It refuses while
 	// anything is mounted below.
 	Remove(ctx context.Context, ref pod.Ref) error
+	// NoteRecalled writes down which containers are stopped only to be started
+	// anew, by ID, for an agent after this one; Recalled reads that.
+	NoteRecalled(uid types.UID, ids []string) error
+	Recalled(uid types.UID) (ids []string, err error)
 }

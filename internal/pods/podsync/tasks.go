@@ -337,6 +337,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 			devices, err := w.s.cfg.Volumes.Devices(p, spec)
 			return pod.Contribution{Mounts: mounts, Devices: devices}, err
 		}
+		w.s.cfg.Allocation.Starting(p, name, spec.Resources)
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -383,12 +384,13 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 			stop.Spec = spec
 		}
 	}
+	recall := false
 	switch step.Cause {
 	case podplan.CauseSpecChanged:
-		w.recall(c.ID)
+		recall = true
 		stop.Message = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case podplan.CauseResize:
-		w.recall(c.ID)
+		recall = true
 		stop.Message = fmt.Sprintf("Container %s %s", c.Name, step.Cause)
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
@@ -406,6 +408,9 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 	}
 	p := w.spec
 	return func(ctx context.Context) (pod.Effect, error) {
+		if recall {
+			w.recall(c.ID)
+		}
 		err := w.s.cfg.Containers.StopContainer(ctx, stop)
 		w.killFailed(ctx, p, "KillContainer", c.Name, err)
 		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: pod.StateExited}, err

@@ -37,6 +37,7 @@ type worker struct {
 	namesake    string  // full name of a static pod that only the runtime knows
 	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
 	takenUp     bool    // what was left half done was looked at
+	recallsRead bool    // what an earlier agent noted of containers to be started anew was read
 	rejected    bool
 	admitted    bool
 	podIPs      []string

@@ -1,0 +1,56 @@
+package script
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// notes are the files in which the agent notes what an agent after it is to
+// know of all pods, by name. It writes them behind the back of what they tell of.
+func (w *world) notes() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(w.path("kubelet"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return files, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read notes: %w", err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(w.path("kubelet"), e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the agent was about to rename it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read notes: %w", err)
+		}
+		files[e.Name()] = text
+	}
+	return files, nil
+}
+
+// putBack undoes what was written after files was read.
+func (w *world) putBack(files map[string][]byte) error {
+	now, err := w.notes()
+	if err != nil {
+		return err
+	}
+	for name := range now {
+		if _, was := files[name]; !was {
+			err = errors.Join(err, os.Remove(filepath.Join(w.path("kubelet"), name)))
+		}
+	}
+	for name, text := range files {
+		if have, is := now[name]; !is || !bytes.Equal(have, text) {
+			err = errors.Join(err, os.WriteFile(filepath.Join(w.path("kubelet"), name), text, 0o600))
+		}
+	}
+	return err
+}
