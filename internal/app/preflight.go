@@ -50,6 +50,7 @@ func Preflight(cfg *config.Config, host Host) config.Problems {
 type Host struct {
 	Swap     []string // what the machine swaps to
 	CgroupV1 bool
+	Untuned  []string // settings of the kernel that pods are promised otherwise
 }
 
 // ThisHost is the machine that the agent is on. What cannot be read is left for the
@@ -62,6 +63,7 @@ func ThisHost() Host {
 	if groups, err := cgroup.Detect(); err == nil {
 		h.CgroupV1 = !groups.V2()
 	}
+	h.Untuned = untuned("/proc/sys")
 	return h
 }
 
@@ -82,6 +84,9 @@ func swapsIn(table string) []string {
 func (p *preflight) host(k *v1beta1.KubeletConfiguration, h Host) {
 	if *k.FailSwapOn && len(h.Swap) > 0 {
 		p.bad("failSwapOn", true, "must be false on a machine that swaps (to %s): running with swap on is not supported, please disable swap or set failSwapOn to false", strings.Join(h.Swap, ", "))
+	}
+	if k.ProtectKernelDefaults && len(h.Untuned) > 0 {
+		p.bad("protectKernelDefaults", true, "must be false, or the kernel be set up beforehand: %s", strings.Join(h.Untuned, ", "))
 	}
 	if !h.CgroupV1 {
 		return

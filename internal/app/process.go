@@ -23,6 +23,11 @@ func settleProcess(k *v1beta1.KubeletConfiguration, proc string, log *slog.Logge
 	if err := openFiles(uint64(k.MaxOpenFiles)); err != nil {
 		log.Warn("cannot set how many files the agent may open", "maxOpenFiles", k.MaxOpenFiles, "err", err)
 	}
+	if !k.ProtectKernelDefaults {
+		if err := tune(filepath.Join(proc, "sys")); err != nil {
+			log.Warn("cannot set up the kernel for pods", "err", err)
+		}
+	}
 	if err := settleCgroups(k); err != nil {
 		log.Warn("cannot give the node's own processes their cgroups", "err", err)
 	}
