@@ -20,6 +20,7 @@ import (
 
 	"keelson/internal/config"
 	"keelson/internal/node/apiclient"
+	"keelson/internal/node/netfilter"
 	"keelson/internal/node/node"
 	"keelson/internal/node/plugin"
 	"keelson/internal/node/server"
@@ -116,7 +117,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 			op.Contended = contended
 		}
 	}
-	return RunOver(ctx, cfg, log, Links{Operator: op})
+	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec})
 }
 
 // RunOver is Run over ways to the outside that the caller brings.
@@ -207,6 +208,9 @@ func (a *agent) start(g *group) {
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
+	if run := a.links.Netfilter; run != nil && *a.cfg.Kubelet.MakeIPTablesUtilChains {
+		g.start("packet filter", netfilter.New(netfilter.Config{Exec: run, Log: a.log}).Run)
+	}
 	g.start("memory", a.tidy)
 }
 

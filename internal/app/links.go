@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -24,6 +25,8 @@ type Links struct {
 	// NoFileWatch has static manifests re-read from time to time and not watched:
 	// the kernel's notifications know nothing of virtual time.
 	NoFileWatch bool
+	// Netfilter runs iptables and ip6tables; nil: nothing is kept of their chains.
+	Netfilter func(ctx context.Context, program string, args ...string) error
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }
