@@ -115,7 +115,7 @@ func (a *agent) buildDesired() {
 
 func (a *agent) buildStorage() {
 	guard := mount.NewGuard()
-	objects := object.Config{Log: a.log, OnChange: func(pods []types.UID, kind object.Kind, _, name string) {
+	objects := object.Config{Log: a.log, Detect: object.Detection(a.cfg.Kubelet.ConfigMapAndSecretChangeDetectionStrategy), Period: a.objectPeriod, OnChange: func(pods []types.UID, kind object.Kind, _, name string) {
 		a.volumes.ObjectChanged(pods, string(kind), name)
 		for _, uid := range pods {
 			a.wake(uid) // a container may wait for it

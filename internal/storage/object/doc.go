@@ -18,6 +18,10 @@
 // asked the same way. A broken watch is opened again with back-off, and until
 // then the last state that was seen is served.
 //
+// Where the configuration asks for it, objects are not watched but read again
+// once in a [Config.Period]; with [Get] each reader asks the API server besides,
+// with [Cache] the first one after a pod was registered.
+//
 // A [Tokens] owns the service account tokens of pods and tells when each wants
 // to be renewed.
 //

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,12 @@ type Config struct {
 	// or vanished, with those pods. It is not called for a first answer that
 	// somebody waited for and got. It must not block.
 	OnChange func(pods []types.UID, kind Kind, namespace, name string)
-	Log      *slog.Logger
+	// Detect is how changes are found out; Watch if empty.
+	Detect Detection
+	// Period is how long an object that is not watched goes without being read
+	// again. It is asked each time.
+	Period func() time.Duration
+	Log    *slog.Logger
 }
 
 // Store serves the ConfigMaps and Secrets that pods of this node refer to.
@@ -58,6 +64,8 @@ type entry struct {
 	rv     string             // resource version of the last answer
 	err    error              // why there is no answer yet
 	missed bool               // a reader went away without an answer
+	stale  bool               // the next reader asks the API server
+	turn   chan struct{}      // held by who asks: answers are taken in their order
 }
 
 // New builds a Store; nothing is watched before Run.
@@ -99,9 +107,11 @@ func (s *Store) Register(p *v1.Pod) {
 		}
 		e := s.entries[r]
 		if e == nil {
-			e = &entry{ref: r, pods: map[types.UID]struct{}{}, known: make(chan struct{})}
+			e = &entry{ref: r, pods: map[types.UID]struct{}{}, known: make(chan struct{}), turn: make(chan struct{}, 1)}
 			s.entries[r] = e
 			s.startLocked(e)
+		} else {
+			e.stale = s.cfg.Detect == Cache
 		}
 		e.pods[p.UID] = struct{}{}
 	}
@@ -142,7 +152,11 @@ func (s *Store) startLocked(e *entry) {
 	e.stop = stop
 	s.wg.Go(func() {
 		defer stop()
-		s.follow(ctx, e)
+		if s.cfg.Detect == Get || s.cfg.Detect == Cache {
+			s.poll(ctx, e)
+		} else {
+			s.follow(ctx, e)
+		}
 	})
 }
 
@@ -176,6 +190,9 @@ func (s *Store) read(ctx context.Context, r Ref) (object, error) {
 	if e == nil {
 		// In upstream's words, which people search for.
 		return nil, fmt.Errorf("object %q/%q not registered", r.Namespace, r.Name)
+	}
+	if err := s.refresh(ctx, e); err != nil {
+		return nil, err
 	}
 	select {
 	case <-e.known:

@@ -124,6 +124,12 @@ func (s *Store) take(ctx context.Context, e *entry, ev watch.Event) (final bool,
 
 // ask reads the object from the API server's storage.
 func (s *Store) ask(ctx context.Context, e *entry) (final bool, err error) {
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 	got, err := s.cfg.Client.Get().
 		Namespace(e.ref.Namespace).
 		Resource(e.ref.resource()).
