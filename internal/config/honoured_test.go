@@ -26,12 +26,7 @@ var settledHere = map[string]string{
 	"iptablesDropBit":              "has no effect upstream either; it is checked",
 	"iptablesMasqueradeBit":        "has no effect upstream either; it is checked",
 	"runOnce":                      "is refused when true",
-}
-
-// provenBy are the fields whose row tells of more than we do, and the test of what
-// we do. The decision says why.
-var provenBy = map[string]string{
-	"syncFrequency": "TestSyncFrequency", // 0085
+	"showHiddenMetricsForVersion":  "the last release hid nothing; it is checked",
 }
 
 // field is one value that an operator can set.
@@ -100,21 +95,16 @@ func selected(t *testing.T, dirs ...string) map[string]bool {
 	return out
 }
 
-// claimedRows are the rows of the inventory that some test claims, and the names of
-// all tests.
-func claimedRows(t *testing.T, root string) (rows, tests map[string]bool) {
+// claimedRows are the rows of the inventory that some test claims.
+func claimedRows(t *testing.T, root string) map[string]bool {
 	t.Helper()
-	rows, tests = map[string]bool{}, map[string]bool{}
-	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	rows := map[string]bool{}
 	claim, row := regexp.MustCompile(`parity\.Proves\(t,([^)]*)\)`), regexp.MustCompile(`"([A-Z]+-\d+)"`)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range name.FindAllSubmatch(text, -1) {
-			tests[string(m[1])] = true
-		}
 		for _, m := range claim.FindAllSubmatch(text, -1) {
 			for _, r := range row.FindAllSubmatch(m[1], -1) {
 				rows[string(r[1])] = true
@@ -125,7 +115,7 @@ func claimedRows(t *testing.T, root string) (rows, tests map[string]bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rows, tests
+	return rows
 }
 
 // TestEveryFieldIsHonouredOrNamed goes over all fields there are. A field either
@@ -137,7 +127,7 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 		t.Fatalf("%d fields", len(fields))
 	}
 	read := selected(t, "../app", "../../cmd/kubelet")
-	claimed, tests := claimedRows(t, "../..")
+	claimed := claimedRows(t, "../..")
 	text, err := os.ReadFile("../../docs/parity/01-config-and-flags.md")
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +158,6 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 		}
 		if !read[f.name] && settledHere[f.path] == "" {
 			t.Errorf("%s: nobody reads it, and it is not named as one without effect", f.path)
-		}
-		if tests[provenBy[f.path]] {
-			continue
 		}
 		rows := rowsOf(f.path)
 		if !slices.ContainsFunc(rows, func(r string) bool { return claimed[r] }) {

@@ -16,7 +16,6 @@ import (
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
-	configMapAndSecretChangeDetectionStrategy
 	cpuManagerPolicy
 	cpuManagerPolicyOptions
 	cpuManagerReconcilePeriod
@@ -27,14 +26,11 @@ var unbuiltFields = strings.Fields(`
 	evictionSoftGracePeriod
 	kernelMemcgNotification
 	kubeReservedCgroup
-	makeIPTablesUtilChains
 	memoryManagerPolicy
 	memoryReservationPolicy
 	memoryThrottlingFactor
-	protectKernelDefaults
 	qosReserved
 	reservedMemory
-	showHiddenMetricsForVersion
 	shutdownGracePeriod
 	shutdownGracePeriodByPodPriority
 	shutdownGracePeriodCriticalPods

@@ -66,6 +66,7 @@ func validate(cfg *Config) (Problems, []string) {
 	c.shutdown(k)
 	c.managers(k, cfg.Gates)
 	c.logging(k, cfg.Gates)
+	c.hiddenMetrics(k.ShowHiddenMetricsForVersion)
 	c.rest(k, cfg.Gates)
 	c.flags(&cfg.Flags)
 	c.standalone(cfg)
@@ -102,6 +103,12 @@ func (c *checker) serving(k *v1beta1.KubeletConfiguration) {
 		c.bad("tlsCurvePreferences", k.TLSCurvePreferences, "has an unknown curve: %v", err)
 	}
 	c.need(!*k.EnableSystemLogQuery || *k.EnableSystemLogHandler, "enableSystemLogQuery", true, "needs enableSystemLogHandler")
+}
+
+// hiddenMetrics lets an operator have back, for one release, what the last one hid.
+// This one has hidden nothing, so there is nothing to show.
+func (c *checker) hiddenMetrics(release string) {
+	c.need(release == "" || release == lastRelease(), "showHiddenMetricsForVersion", release, "must be omitted or have the value '%s'; only the previous minor version is allowed", lastRelease())
 }
 
 func (c *checker) frequencies(k *v1beta1.KubeletConfiguration) {

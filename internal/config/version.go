@@ -70,6 +70,12 @@ func (v *versionFlag) text() string {
 	return ""
 }
 
+// lastRelease is the minor release before the one built.
+func lastRelease() string {
+	sem := utilversion.MustParseSemantic(version)
+	return fmt.Sprintf("%d.%d", sem.Major(), sem.Minor()-1)
+}
+
 // Build tells what this program was built from, under the version that it reports.
 func (c *Config) Build() apiversion.Info { return buildInfo(c.Version) }
 

@@ -485,10 +485,12 @@ func TestCredentialPluginsFromTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestSyncFrequency: it must be more than nothing, and paces what is looked at again
-// without cause: a turn that takes more than two rounds, and five minutes at least,
-// makes the agent unwell. Watches of objects do not follow it (decision 0085).
+// TestSyncFrequency: it must be more than nothing, and is a minute by default. An
+// object that is not watched is no older than a round, one that is watched need not
+// wait for any. A turn that takes more than two rounds, and five minutes at least,
+// makes the agent unwell. Decision 0085 tells what it does not do.
 func TestSyncFrequency(t *testing.T) {
+	parity.Proves(t, "CFG-19")
 	for _, config := range []string{"syncFrequency: -1s\n", "syncFrequency: -1ns\n"} {
 		if got := wrongly(t, config); !strings.Contains(got, "syncFrequency: ") || !strings.Contains(got, "must be greater than 0") {
 			t.Errorf("%q: %s", config, got)
@@ -501,6 +503,23 @@ func TestSyncFrequency(t *testing.T) {
 	w.config = "syncFrequency: 0s\n"
 	if c, err := w.settings(); err != nil || c.Kubelet.SyncFrequency.Duration != time.Minute {
 		t.Errorf("nothing said: %v, %v", c, err)
+	}
+	for config, most := range map[string]time.Duration{
+		"": time.Second, "syncFrequency: 5m\n": time.Second,
+		"configMapAndSecretChangeDetectionStrategy: Get\n":                     61 * time.Second,
+		"configMapAndSecretChangeDetectionStrategy: Get\nsyncFrequency: 10s\n": 11 * time.Second,
+	} {
+		settled(t, config, nil, func(t *testing.T, r *run) {
+			if took := r.staleness(t, 10*time.Minute); took > most || most > 2*time.Second && took < most/2 {
+				t.Errorf("%q: a change took %v, want at most %v", config, took, most)
+			}
+		})
+	}
+	// It is noticed within a fifth, and the signs are ten seconds apart.
+	for config, want := range map[string]time.Duration{"syncFrequency: 10s\n": 5 * time.Minute, "syncFrequency: 6m\n": 12 * time.Minute} {
+		if got := unwellAfter(t, config); got < want-15*time.Second || got > want+want/5+15*time.Second {
+			t.Errorf("%q: unwell %v after a turn began to hang, want %v", config, got, want)
+		}
 	}
 }
 

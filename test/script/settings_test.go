@@ -1,12 +1,15 @@
 package script
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -532,4 +535,62 @@ func TestASetupThatFailsIsTold(t *testing.T) {
 			t.Errorf("events %+v, %v", events, err)
 		}
 	})
+}
+
+// TestChainsOfThePacketFilter: they are kept where the configuration says so, which
+// it does by default. How is shown where they are made.
+func TestChainsOfThePacketFilter(t *testing.T) {
+	parity.Proves(t, "CFG-76")
+	for config, want := range map[string]bool{"": true, "makeIPTablesUtilChains: true\n": true, "makeIPTablesUtilChains: false\n": false} {
+		var mu sync.Mutex
+		made := map[string]int{}
+		filter := func(_ context.Context, program string, args ...string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			name := program + " " + strings.Join(args, " ")
+			if strings.Contains(name, " -S ") || strings.Contains(name, " -C ") {
+				return errors.New("no chain of that name")
+			}
+			made[name]++
+			return nil
+		}
+		settled(t, config, func(w *world) { w.filter = filter }, func(t *testing.T, r *run) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range []string{"iptables -w 5 -t mangle -N KUBE-IPTABLES-HINT", "ip6tables -w 5 -t mangle -N KUBE-IPTABLES-HINT", "iptables -w 5 -t filter -N KUBE-FIREWALL"} {
+				if n := made[name]; n != map[bool]int{true: 1}[want] {
+					t.Errorf("%q: %s was called %d times", config, name, n)
+				}
+			}
+		})
+	}
+}
+
+// TestHiddenMetrics: what the last release hid may be asked for, and there is nothing
+// of that kind, as upstream's kubelet v1.36.3 was seen to have nothing.
+func TestHiddenMetrics(t *testing.T) {
+	parity.Proves(t, "CFG-85")
+	for _, release := range []string{"1.34", "1.36", "1.35.1", "v1.35", "last"} {
+		got := wrongly(t, "showHiddenMetricsForVersion: '"+release+"'\n")
+		if !strings.Contains(got, "showHiddenMetricsForVersion: ") || !strings.Contains(got, "must be omitted or have the value '1.35'; only the previous minor version is allowed") {
+			t.Errorf("%s: %s", release, got)
+		}
+	}
+	shown := func(config string) (names []string) {
+		s := listening(t, config, rights)
+		code, text := s.ask(t, "/metrics", "good", nil)
+		if code != 200 || !strings.Contains(text, "\nhidden_metrics_total 0\n") {
+			t.Errorf("%q: %d, or something is hidden", config, code)
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "# TYPE kubelet_") {
+				names = append(names, line)
+			}
+		}
+		s.stop()
+		return names
+	}
+	if all, plain := shown("showHiddenMetricsForVersion: '1.35'\n"), shown(""); !slices.Equal(all, plain) || len(plain) == 0 {
+		t.Errorf("shown when asked for\n%v, and otherwise\n%v", all, plain)
+	}
 }

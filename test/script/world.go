@@ -50,7 +50,9 @@ type world struct {
 	flags    []string
 	alone    bool // without an API server
 	operator app.Operator
+	filter   func(ctx context.Context, program string, args ...string) error // runs iptables; nil: nobody asks
 	log      *logBuffer
+	wrap     func(slog.Handler) slog.Handler // what the log passes first; nil: nothing
 	begin    time.Time
 	runtime  *fakecri.Runtime
 	conn     swap[*grpc.ClientConn]
@@ -201,15 +203,19 @@ func (w *world) startLocked() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true,
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter,
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.local = h
 		}}
+	var log slog.Handler = slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})
+	if w.wrap != nil {
+		log = w.wrap(log)
+	}
 	go func() {
 		defer close(a.done)
-		a.err = app.RunOver(ctx, cfg, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), links)
+		a.err = app.RunOver(ctx, cfg, slog.New(log), links)
 	}()
 	w.agent = a
 }
