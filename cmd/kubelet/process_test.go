@@ -38,6 +38,7 @@ healthzPort: 0
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failCgroupV1: false
+makeIPTablesUtilChains: false
 failSwapOn: false
 `
 
