@@ -65,9 +65,9 @@ func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	if _, err := api.StorageClasses().Create(s.t.Context(), class, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	attaching, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); st.attach(ctx) }()
+	go func() { defer close(done); st.attach(attaching) }()
 	s.t.Cleanup(func() {
 		// The namespace is cleaned up after this: its pods need the driver.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
