@@ -33,6 +33,9 @@ type node struct {
 	parts   *parts.Builder
 	kubectl string
 	ours    string // the agent's binary
+
+	shellOnce sync.Once
+	shellErr  error
 }
 
 // common is the node that most tests share.

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -242,7 +240,8 @@ func TestExec(t *testing.T) {
 	}
 	// In a terminal, standard error comes with the output.
 	cmd = s.kubectlCommand(ctx, s.ns, "exec", "-it", "box", "--", "/demo", "cat", "/none")
-	if got, err := inTerminal(t, cmd); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(got, "open /none: no such file or directory\r\n") {
+	screen := inTerminal(t, cmd, 24, 80)
+	if got, err := screen.ended(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(got, "open /none: no such file or directory\r\n") {
 		t.Errorf("with a terminal: %v, %q", err, got)
 	}
 	// Input is passed on and its end is seen.
@@ -251,41 +250,6 @@ func TestExec(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "through the pipe" {
 		t.Errorf("with input: %v, %q", err, out)
 	}
-}
-
-// inTerminal runs a command in a terminal of its own and returns what appears there.
-func inTerminal(t *testing.T, cmd *exec.Cmd) (string, error) {
-	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer screen.Close()
-	fd := int(screen.Fd())
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-	err = cmd.Start()
-	tty.Close() // the command has its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := make(chan string)
-	go func() {
-		data, _ := io.ReadAll(screen) // ends with an error when nobody has the terminal open
-		shown <- string(data)
-	}()
-	err = cmd.Wait()
-	return <-shown, err
 }
 
 // TestPortForward reaches a port of the pod through API server and agent.

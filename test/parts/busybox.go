@@ -168,3 +168,13 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 	}
 	return nil
 }
+
+// StaticBusybox returns Debian's own static busybox, for images that stand in
+// for nobody's.
+func (b *Builder) StaticBusybox(ctx context.Context) (string, error) {
+	tree, err := b.Unpack(ctx, "shell", false, "busybox-static")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(tree, "bin", "busybox"), nil // bin leads to usr/bin, where newer releases have it
+}

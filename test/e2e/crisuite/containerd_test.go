@@ -3,11 +3,9 @@ package crisuite
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -16,8 +14,6 @@ import (
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
-
-const shellImage = "keelson.local/shell:1"
 
 // TestContainerd runs the suite on the newest containerd, and on the release
 // that Debian has, which knows no events.
@@ -34,7 +30,7 @@ func TestContainerd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			suite.Run(t, suite.Config{Conn: conn, Image: shellImage, Old: source == "debian", Patience: time.Minute})
+			suite.Run(t, suite.Config{Conn: conn, Image: images.Shell, Old: source == "debian", Patience: time.Minute})
 		})
 	}
 }
@@ -48,35 +44,13 @@ func shellArchive(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	unpacked, err := b.Unpack(ctx, "shell", false, "busybox-static")
+	busybox, err := b.StaticBusybox(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(t.TempDir(), "root")
-	for _, d := range []string{"bin", "dev", "tmp", "etc"} {
-		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program, err := os.ReadFile(filepath.Join(unpacked, "bin", "busybox"))
-	if os.IsNotExist(err) {
-		program, err = os.ReadFile(filepath.Join(unpacked, "usr", "bin", "busybox"))
-	}
+	archive, err := images.ShellArchive(ctx, busybox, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"sh", "echo", "sleep", "true", "false", "cat"} {
-		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "shell.tar")
-	im := images.Image{Names: []string{shellImage}, Root: root, Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}}}
-	if err := images.Archive(file, im); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return archive
 }

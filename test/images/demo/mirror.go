@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+)
+
+// mirror ends with the listener; a connection that breaks is the other side's
+// business.
+func mirror(args []string) int {
+	l, err := net.Listen("tcp", ":"+arg(args, 0, "8080"))
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Println("mirror on", l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return fail(err)
+		}
+		go func() {
+			defer c.Close()
+			io.Copy(c, c) // ends when the other side has sent all, or is gone
+		}()
+	}
+}
