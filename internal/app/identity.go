@@ -78,7 +78,7 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 	f := &a.cfg.Flags
 	shown := identity.NewMetrics(a.metrics)
 	var own *apiclient.Client
-	rc := identity.Config{Signer: identity.ClientSigner, Store: store, Log: a.log, OnFailure: shown.Failed.Inc,
+	rc := identity.Config{Signer: identity.ClientSigner, Store: store, Log: a.log,
 		Template: func() *x509.CertificateRequest { return identity.ClientTemplate(a.cfg.NodeName) },
 		Requests: func(current *tls.Certificate) identity.Requests {
 			if current == nil {
@@ -102,6 +102,7 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 			return nil, err
 		}
 	}
+	shown.Watch(&rc)
 	rotator, err := identity.New(rc)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 		return nil, err
 	}
 	a.ids.client = rotator
-	shown.ShowClient(rotator)
+	shown.Show(rotator)
 	return own, nil
 }
 
@@ -143,7 +144,7 @@ func (a *agent) issuedServing() (*identity.Rotator, error) {
 	}
 	shown := identity.NewMetrics(a.metrics)
 	namesAlone := a.cfg.Gates.Enabled("AllowDNSOnlyNodeCSR")
-	r, err := identity.New(identity.Config{Signer: identity.ServingSigner, Store: store, Log: a.log,
+	rc := identity.Config{Signer: identity.ServingSigner, Store: store, Log: a.log,
 		Template: func() *x509.CertificateRequest {
 			var addresses []identity.Address
 			for _, n := range a.node.Node().Status.Addresses {
@@ -151,13 +152,14 @@ func (a *agent) issuedServing() (*identity.Rotator, error) {
 			}
 			return identity.ServingTemplate(a.cfg.NodeName, addresses, namesAlone)
 		},
-		Requests:  func(*tls.Certificate) identity.Requests { return a.api.CertificateSigningRequests },
-		OnRotated: func(lived time.Duration) { shown.Lived.Observe(lived.Seconds()) }, OnFailure: shown.ServerFailed.Inc,
-	})
+		Requests: func(*tls.Certificate) identity.Requests { return a.api.CertificateSigningRequests },
+	}
+	shown.Watch(&rc)
+	r, err := identity.New(rc)
 	if err != nil {
 		return nil, err
 	}
-	shown.ShowServer(r)
+	shown.Show(r)
 	return r, nil
 }
 

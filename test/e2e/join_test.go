@@ -93,8 +93,18 @@ func TestJoin(t *testing.T) {
 		now, err := handshake(k)
 		return err == nil && !now.Equal(served)
 	})
-	if out, err := k.Get(ctx, "/metrics"); err != nil || !strings.Contains(out, "kubelet_certificate_manager_client_ttl_seconds ") || !strings.Contains(out, "kubelet_certificate_manager_server_rotation_seconds_count ") {
-		t.Errorf("metrics of the certificates are missing: %v", err)
+	metrics, err := k.Get(ctx, "/metrics")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{"kubelet_certificate_manager_client_ttl_seconds ", "kubelet_certificate_manager_client_expiration_renew_errors 0\n", "kubelet_certificate_manager_server_ttl_seconds ",
+		"kubelet_certificate_manager_server_rotation_seconds_count ", "kubelet_server_expiration_renew_errors "} {
+		if !strings.Contains(metrics, "\n"+line) {
+			t.Errorf("no %q among the metrics", line)
+		}
+	}
+	if strings.Contains(metrics, "rotation_seconds_count 0\n") || strings.Contains(metrics, "ttl_seconds +Inf\n") {
+		t.Error("the metrics know nothing of the certificates")
 	}
 	if n, err := c.UntilNode(ctx, k.Node, rig.NodeReady); err != nil {
 		t.Error(n, err)

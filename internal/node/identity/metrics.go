@@ -9,12 +9,9 @@ import (
 
 // Metrics are what scrapers learn of the certificates, under upstream's names.
 type Metrics struct {
-	// Failed counts the tries to renew the client's that failed.
-	Failed prometheus.Counter
-	// ServerFailed counts those for the server's.
-	ServerFailed prometheus.Counter
-	// Lived observes how old certificates of the server became, in seconds.
-	Lived prometheus.Histogram
+	failed       prometheus.Counter   // tries to renew the client's that failed
+	serverFailed prometheus.Counter   // and the server's
+	lived        prometheus.Histogram // how old certificates of the server became, in seconds
 
 	registerer prometheus.Registerer
 }
@@ -27,28 +24,37 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		buckets = append(buckets, age.Seconds())
 	}
 	return &Metrics{
-		Failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_certificate_manager_client_expiration_renew_errors",
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_certificate_manager_client_expiration_renew_errors",
 			Help: "Counter of certificate renewal errors."}),
-		ServerFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_server_expiration_renew_errors",
+		serverFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_server_expiration_renew_errors",
 			Help: "Counter of certificate renewal errors."}),
-		Lived: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_certificate_manager_server_rotation_seconds", Buckets: buckets,
+		lived: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_certificate_manager_server_rotation_seconds", Buckets: buckets,
 			Help: "Histogram of the number of seconds the previous certificate lived before being rotated."}),
 		registerer: r,
 	}
 }
 
-// ShowClient shows the rotator of the client certificate.
-func (m *Metrics) ShowClient(r *Rotator) {
-	m.registerer.MustRegister(m.Failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_client_ttl_seconds",
-		Help: "Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF."},
-		func() float64 { return r.timeLeft() }))
+// Watch has what becomes of a rotator's tries counted.
+func (m *Metrics) Watch(cfg *Config) {
+	if cfg.Signer == ClientSigner {
+		cfg.OnFailure = m.failed.Inc
+		return
+	}
+	cfg.OnFailure = m.serverFailed.Inc
+	cfg.OnRotated = func(lived time.Duration) { m.lived.Observe(lived.Seconds()) }
 }
 
-// ShowServer shows the rotator of the server's certificate.
-func (m *Metrics) ShowServer(r *Rotator) {
-	m.registerer.MustRegister(m.Lived, m.ServerFailed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_server_ttl_seconds",
+// Show shows a rotator that is watched.
+func (m *Metrics) Show(r *Rotator) {
+	if r.cfg.Signer == ClientSigner {
+		m.registerer.MustRegister(m.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_client_ttl_seconds",
+			Help: "Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF."},
+			r.timeLeft))
+		return
+	}
+	m.registerer.MustRegister(m.lived, m.serverFailed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_certificate_manager_server_ttl_seconds",
 		Help: "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF."},
-		func() float64 { return r.timeLeft() }))
+		r.timeLeft))
 }
 
 func (r *Rotator) timeLeft() float64 {
