@@ -22,7 +22,7 @@ import (
 // TestSpans has an agent send its spans to a collector, and follows a pod through
 // its life by them.
 func TestSpans(t *testing.T) {
-	parity.Proves(t, "CFG-102")
+	parity.Proves(t, "CFG-102", "SRV-35")
 	r := otlp.Listen(t)
 	s := listening(t, fmt.Sprintf("tracing: {endpoint: %q, samplingRatePerMillion: 1000000}\nimageGCHighThresholdPercent: 99\n", r.Addr), rights)
 	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node,
@@ -56,6 +56,10 @@ func TestSpans(t *testing.T) {
 	r.Wait(t, "after the end", named("syncTerminatedPod", append(of, "kill")...))
 	r.Wait(t, "the sandbox as a part of the first turn", func(sp otlp.Span) bool {
 		return sp.Name == "runtime.v1.RuntimeService/RunPodSandbox" && bytes.Equal(sp.ParentSpanId, create.SpanId) && bytes.Equal(sp.TraceId, create.TraceId)
+	})
+	collect := r.Wait(t, "the removal of what has ended", named("Containers/GarbageCollect"))
+	r.Wait(t, "the call to the runtime as a part of it", func(sp otlp.Span) bool {
+		return sp.Name == "runtime.v1.RuntimeService/RemoveContainer" && bytes.Equal(sp.ParentSpanId, collect.SpanId)
 	})
 	r.Wait(t, "a status", named("HTTP PATCH", "url.path", "/api/v1/namespaces/"+namespace+"/pods/web/status"))
 	r.Wait(t, "a look at the images", named("Images/GarbageCollect"))

@@ -7,6 +7,7 @@ const (
 	spanSync        = "syncPod"
 	spanTerminating = "syncTerminatingPod"
 	spanTerminated  = "syncTerminatedPod"
+	spanCollect     = "Containers/GarbageCollect"
 
 	keyPod       = attribute.Key("k8s.pod")
 	keyPodName   = attribute.Key("k8s.pod.name")

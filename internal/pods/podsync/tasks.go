@@ -265,6 +265,8 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		}
 		ref := w.ref(have) // the specification is the turn's, not the task's
 		return func(ctx context.Context) (pod.Effect, error) {
+			ctx, end := w.s.traceCollect(ctx)
+			defer end()
 			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, ref, c)
 		}
 	}

@@ -30,6 +30,16 @@ func (w *worker) trace(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// traceCollect makes a span of the removal of an ended container, as a part of the
+// turn that began it.
+func (s *Syncer) traceCollect(ctx context.Context) (context.Context, func()) {
+	if s.cfg.Tracer == nil {
+		return ctx, func() {}
+	}
+	ctx, span := s.cfg.Tracer.Start(ctx, spanCollect)
+	return ctx, func() { span.End() }
+}
+
 func spanName(life lifecycle) string {
 	switch life {
 	case lifeTerminating:
