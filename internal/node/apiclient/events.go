@@ -50,9 +50,16 @@ func NewEvents(cfg EventsConfig) *Events {
 	return &Events{cfg: cfg, queue: make(chan *corev1.Event, eventQueue)}
 }
 
-// Pod records an event about p, or about one of its containers.
+// Pod records an event about p, or about one of its containers. A container that
+// the pod does not have is nothing that a reader could look up: of that nothing is
+// said.
 func (e *Events) Pod(p *corev1.Pod, container, eventType, reason, message string) {
-	e.record(podReference(p, container), eventType, reason, message)
+	ref := podReference(p, container)
+	if container != "" && ref.FieldPath == "" {
+		e.cfg.Log.Debug("event dropped, it is about no container of the pod", "object", ref.Namespace+"/"+ref.Name, "container", container, "reason", reason, "message", message)
+		return
+	}
+	e.record(ref, eventType, reason, message)
 }
 
 // Node records an event about the node.

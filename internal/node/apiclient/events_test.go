@@ -30,10 +30,14 @@ type fakeServer struct {
 	refuse bool
 	calls  []string
 	stored []corev1.Event
+	seen   func() // called with each request; nil: nobody counts
 }
 
 func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.calls = append(f.calls, r.Method)
+	if f.seen != nil {
+		f.seen()
+	}
 	if f.down.Load() {
 		return nil, errors.New("connection refused")
 	}
@@ -254,4 +258,48 @@ func TestLogEvents(t *testing.T) {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// TestTheRecorder: who says it, how often, how the like of it is gathered, and about
+// what nothing is said.
+func TestTheRecorder(t *testing.T) {
+	parity.Proves(t, "SRV-57")
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		c, err := NewFor(&rest.Config{Host: "http://api", Transport: f}, Config{Version: "v1", ContentType: "application/json", EventQPS: 0.5, EventBurst: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := NewEvents(EventsConfig{Client: c, Node: "node1", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		began := time.Now()
+		var at []time.Duration
+		f.seen = func() { at = append(at, time.Since(began)) }
+		inVirtualTime(t, e, func() {
+			for i := range 5 {
+				e.Pod(burstable, "", corev1.EventTypeNormal, fmt.Sprint("Reason", i), "said")
+			}
+			e.Pod(burstable, "main", corev1.EventTypeNormal, "Started", "a container that the pod does not have")
+			e.Pod(burstable, "init", corev1.EventTypeNormal, "Started", "Container started")
+			for i := range 12 { // of one kind: the tenth and those after it are one
+				e.Pod(burstable, "", corev1.EventTypeWarning, "FailedMount", fmt.Sprint("volume ", i))
+			}
+		})
+		if len(f.stored) != 16 || len(at) != 18 {
+			t.Fatalf("%d events of %d requests, want 16 of 18", len(f.stored), len(at))
+		}
+		for i, s := range f.stored {
+			if s.Source.Component != "kubelet" || s.Source.Host != "node1" || s.InvolvedObject.FieldPath == "spec.containers{main}" || strings.Contains(s.Message, "does not have") {
+				t.Errorf("event %d: %+v", i, s)
+			}
+		}
+		if last := f.stored[15]; last.Count != 3 || !strings.HasPrefix(last.Message, "(combined from similar events): ") {
+			t.Errorf("the last: %d times %q", last.Count, last.Message)
+		}
+		for i, when := range at { // three at once, then one in two seconds
+			want := time.Duration(max(i-2, 0)) * 2 * time.Second
+			if when < want-time.Millisecond || when > want+time.Second {
+				t.Errorf("request %d after %v, want %v", i, when, want)
+			}
+		}
+	})
 }

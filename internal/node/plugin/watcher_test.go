@@ -166,7 +166,7 @@ func info(kind, name string) *registerapi.PluginInfo {
 // A plugin is validated, registered, told, and deregistered when its socket goes;
 // a socket made anew is another plugin.
 func TestPluginsComeAndGo(t *testing.T) {
-	parity.Proves(t, "PLUG-01", "PLUG-02", "PLUG-04", "PLUG-06", "PLUG-07", "PLUG-08", "PLUG-10", "SRV-53")
+	parity.Proves(t, "PLUG-01", "PLUG-02", "PLUG-04", "PLUG-06", "PLUG-07", "PLUG-08", "PLUG-10", "SRV-53", "SRV-67")
 	early := &testPlugin{info: info(CSI, "early")}
 	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
 	r.until("the one that was there", func() bool { return len(early.heard()) == 1 })
