@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -31,7 +30,7 @@ type page struct {
 	Owner     who
 	Processes []entry           // in the order they were started
 	Absent    []string          // folders of others that were not there before
-	Forward   string            // ip_forward as it was
+	Kernel    map[string]string // settings that programs of a rig change, as they were
 	NoChains  bool              // the port mapper's chains were not there before
 	Path      []string          // where iptables is looked for
 	Exports   map[string]string // what a later command wants to know
@@ -63,11 +62,9 @@ func openBook(dir string, n number, cfg Config) (*book, error) {
 			b.page.Absent = append(b.page.Absent, d)
 		}
 	}
-	forward, err := os.ReadFile(ipForward)
-	if err != nil {
+	if b.page.Kernel, err = readKernel(procSys); err != nil {
 		return b, err
 	}
-	b.page.Forward = strings.TrimSpace(string(forward))
 	b.inherit()
 	return b, b.write()
 }
@@ -79,7 +76,7 @@ func (b *book) inherit() {
 		if other.page.Number == b.page.Number {
 			continue
 		}
-		b.page.Forward = other.page.Forward
+		b.page.Kernel = other.page.Kernel
 		b.page.Absent = union(b.page.Absent, other.page.Absent)
 		b.page.NoChains = b.page.NoChains || other.page.NoChains
 	}

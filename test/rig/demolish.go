@@ -63,7 +63,7 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 		removeFiles(linksInto(containerLinks, dir)...),
 	}
 	if b.last() {
-		errs = append(errs, restoreForward(pg.Forward))
+		errs = append(errs, restoreKernel(procSys, pg.Kernel))
 		if slices.Contains(pg.Absent, devicePlugins) {
 			errs = append(errs, removeFiles(filepath.Join(devicePlugins, "kubelet.sock"), filepath.Join(devicePlugins, "kubelet_internal_checkpoint")))
 		}
@@ -214,16 +214,6 @@ func removeEmpty(dirs []string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-	}
-	return nil
-}
-
-func restoreForward(was string) error {
-	if was == "" {
-		return nil
-	}
-	if err := os.WriteFile(ipForward, []byte(was), 0); err != nil {
-		return fmt.Errorf("restore %s: %w", ipForward, err)
 	}
 	return nil
 }

@@ -17,8 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const ipForward = "/proc/sys/net/ipv4/ip_forward"
-
 // taken tells whether something else uses a number's bridge or addresses.
 func taken(n number) bool {
 	if _, err := net.InterfaceByName(n.bridge()); err == nil {
