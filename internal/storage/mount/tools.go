@@ -21,6 +21,8 @@ type Tools struct {
 	// Path is where programs are looked for, as in $PATH; empty means where they
 	// usually are.
 	Path string
+
+	held *os.File // that programs keep open as long as they run
 }
 
 const (
@@ -75,6 +77,9 @@ func (t Tools) Run(ctx context.Context, name string, args ...string) (string, er
 	}
 	cmd := exec.CommandContext(ctx, full, args...)
 	cmd.WaitDelay = dying
+	if t.held != nil {
+		cmd.ExtraFiles = []*os.File{t.held}
+	}
 	cmd.Env = []string{"PATH=" + usualPath, "LC_ALL=C"}
 	if t.Path != "" {
 		cmd.Env[0] = "PATH=" + t.Path
@@ -121,7 +126,8 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 const defaultFS = "ext4"
 
 // MountDisk mounts the file system on a disk. A disk that has none is given one,
-// unless it is only to be read: nothing at all must be known to be on it.
+// unless it is only to be read: nothing at all must be known to be on it. Nobody
+// else who asks this way works on the disk meanwhile.
 func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options []string) error {
 	if on, err := IsPoint(target); on || err != nil {
 		return err
@@ -130,7 +136,14 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 		kind = defaultFS
 	}
 	readOnly := slices.Contains(options, "ro")
-	have, err := t.contentOf(ctx, disk)
+	owned, err := own(ctx, disk)
+	if err != nil {
+		return err
+	}
+	defer owned.Close()
+	// Mounting starts programs that stay, which must not own the disk.
+	at := Tools{Path: t.Path, held: owned}
+	have, err := at.contentOf(ctx, disk)
 	if err != nil {
 		return err
 	}
@@ -138,13 +151,13 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	case have == "" && readOnly:
 		return fmt.Errorf("failed to mount unformatted volume as read only: %s", disk)
 	case have == "":
-		if err := t.format(ctx, disk, kind); err != nil {
+		if err := at.format(ctx, disk, kind); err != nil {
 			return err
 		}
 	case have != kind:
 		return fmt.Errorf("failed to mount the volume as %q, it already contains %s", kind, have)
 	case !readOnly:
-		if err := t.check(ctx, disk); err != nil {
+		if err := at.check(ctx, disk); err != nil {
 			return err
 		}
 	}

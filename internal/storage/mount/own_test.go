@@ -1,0 +1,88 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A program that makes a file system goes on after whoever wanted it has gone. Until
+// it is done nobody looks at the disk, or makes another one beside it.
+func TestADiskIsFormattedByOne(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir := t.TempDir()
+	image, target := filepath.Join(dir, "disk.img"), filepath.Join(dir, "target")
+	for _, err := range []error{os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), os.Mkdir(target, 0o755),
+		os.Mkdir(filepath.Join(dir, "tools"), 0o755), unix.Mkfifo(filepath.Join(dir, "go"), 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk, err := AttachLoop(image)
+	if err != nil {
+		t.Skipf("this machine has no loop devices to spare: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(Unmount(target), DetachLoop(image)); err != nil {
+			t.Error(err)
+		}
+	})
+	// It has a child do the work, which nobody ends with it.
+	const slow = `#!/bin/sh
+echo begin >> DIR/log
+( read x < DIR/go; /usr/sbin/mkfs.ext4 "$@"; echo end >> DIR/log ) > /dev/null 2>&1
+`
+	if err := os.WriteFile(filepath.Join(dir, "tools/mkfs.ext4"), []byte(strings.ReplaceAll(slow, "DIR", dir)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	said := func() string {
+		b, err := os.ReadFile(filepath.Join(dir, "log"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	tools := Tools{Path: filepath.Join(dir, "tools") + ":" + usualPath}
+	first, give := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- tools.MountDisk(first, disk, target, "ext4", nil) }()
+	for said() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	give()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first one ended with %v", err)
+	}
+
+	second, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	if err := tools.MountDisk(second, disk, target, "ext4", nil); !errors.Is(err, ErrDiskTaken) || !strings.Contains(err.Error(), "lock "+disk+": ") {
+		t.Errorf("the second one ended with %v", err)
+	}
+	if got := said(); got != "begin\n" {
+		t.Errorf("what was made by then: %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The third waits as long as it takes, finds the file system, and keeps it.
+	third, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	if err := tools.MountDisk(third, disk, target, "ext4", nil); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := IsPoint(target); !on || err != nil {
+		t.Errorf("it is not mounted: %v", err)
+	}
+	if got := said(); got != "begin\nend\n" {
+		t.Errorf("what was made in the end: %q", got)
+	}
+}
