@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -50,6 +51,8 @@ type Plugin struct {
 	cfg  Config
 	net  network
 	node node
+
+	turns turns
 }
 
 var (
@@ -61,12 +64,12 @@ var (
 // done before a volume is asked for.
 func NewISCSI(cfg Config) *Plugin {
 	n := node{cfg.Machine, cfg.Tools}
-	return &Plugin{cfg, iscsi{n}, n}
+	return &Plugin{cfg: cfg, net: iscsi{n}, node: n}
 }
 
 func NewFC(cfg Config) *Plugin {
 	n := node{cfg.Machine, cfg.Tools}
-	return &Plugin{cfg, fc{n}, n}
+	return &Plugin{cfg: cfg, net: fc{n}, node: n}
 }
 
 func (p *Plugin) Name() string { return p.net.name() }
@@ -104,10 +107,19 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := p.writeRecord(*r); err != nil {
+	give, err := p.turns.take(ctx, r.target())
+	if err != nil {
 		return err
 	}
-	err = p.stage(ctx, *r, req, secret)
+	if err := p.writeRecord(*r); err != nil {
+		give()
+		return err
+	}
+	err = p.net.attach(ctx, *r, secret)
+	give()
+	if err == nil {
+		err = p.stage(ctx, *r, req)
+	}
 	if err == nil || had || ctx.Err() != nil { // what was done before may be in use
 		return persistent.Unknown(err)
 	}
@@ -126,10 +138,8 @@ func (p *Plugin) isStaged(ctx context.Context, r record) (is bool, err error) {
 	return mount.IsListed(p.global(r))
 }
 
-func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request, secret map[string]string) error {
-	if err := p.net.attach(ctx, r, secret); err != nil {
-		return err
-	}
+// stage mounts a disk that is attached.
+func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) error {
 	device, err := p.device(ctx, r)
 	if err != nil || r.Block {
 		return err
@@ -204,6 +214,11 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 	if err != nil {
 		return err
 	}
+	give, err := p.turns.take(ctx, r.target())
+	if err != nil {
+		return err
+	}
+	defer give()
 	all, err := p.records()
 	if err != nil {
 		return err // a session must not be ended that somebody may need
@@ -217,7 +232,13 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 	if err := p.net.detach(ctx, r, others); err != nil {
 		return err
 	}
-	return remove(p.recordPath(r))
+	if err := remove(p.recordPath(r)); err != nil {
+		return err
+	}
+	if r.From != "" { // the interface is the volume's own, and so is its directory
+		return remove(filepath.Dir(global))
+	}
+	return nil
 }
 
 // Publish gives the disk, or what is mounted of it, to a pod.
@@ -278,12 +299,13 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 
 // Devices are the disks that records name.
 func (p *Plugin) Devices() ([]persistent.Device, error) {
+	swept := p.sweep()
 	all, err := p.records()
 	var out []persistent.Device
 	for _, r := range all {
 		out = append(out, persistent.Device{Traits: persistent.Traits{ID: r.ID, Attach: true}, Name: r.Name, Block: r.Block})
 	}
-	return out, err
+	return out, errors.Join(swept, err)
 }
 
 // DeviceOf is the disk that a pod's volume is a mount of, or a link to.

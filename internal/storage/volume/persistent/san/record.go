@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"keelson/internal/node/checkpoint"
 	"keelson/internal/storage/mount"
 )
@@ -40,6 +42,14 @@ type record struct {
 	discoveryCHAP, sessionCHAP bool
 	fsType                     string
 	readOnly                   bool
+}
+
+// target is what the disk shares with others of the network.
+func (r record) target() string {
+	if r.IQN != "" {
+		return r.IQN + " over " + r.Iface
+	}
+	return r.Key
 }
 
 func (p *Plugin) base() string               { return filepath.Join(p.cfg.RootDir, "plugins", p.net.name()) }
@@ -90,6 +100,22 @@ func (p *Plugin) records() ([]record, error) {
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// sweep removes what agents that were killed have left beside records: half-written
+// ones, and directories that nothing came to be in.
+func (p *Plugin) sweep() error {
+	var errs []error
+	for _, pattern := range []string{".*" + suffix + "-*", "*/.*" + suffix + "-*", "iface-*"} {
+		left, err := filepath.Glob(filepath.Join(p.base(), pattern))
+		errs = append(errs, err)
+		for _, path := range left {
+			if err := remove(path); !errors.Is(err, unix.ENOTEMPTY) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // unrecorded are iSCSI disks that another agent mounted for the node and of which

@@ -70,21 +70,28 @@ func must(t *testing.T, err error) {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	return newMachineAt(t, root, t.TempDir())
+}
+
+func newMachineAt(t *testing.T, root, dir string) *machine {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		t.Skipf("disks are loop devices here: %v", err)
 	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	m := &machine{t: t, root: root, dir: t.TempDir()}
+	must(t, os.MkdirAll(root, 0o755))
+	m := &machine{t: t, root: root, dir: dir}
 	for _, d := range []string{"dev/disk/by-path", "dev/disk/by-id", "sys/block", "sessions", "nodes", "ifaces"} {
 		must(t, os.MkdirAll(filepath.Join(m.dir, d), 0o755))
 	}
 	file := filepath.Join(m.dir, "disk.img")
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, 16<<20))
+	var err error
 	m.disk, err = mount.AttachLoop(file)
 	must(t, err)
 	t.Cleanup(func() {
@@ -326,6 +333,43 @@ func TestFailures(t *testing.T) {
 		t.Errorf("without an adapter: %v", err)
 	}
 	m.clean(f)
+}
+
+// Two disks of one target come and go as they like: its session lasts as long as
+// either of them, and no longer.
+func TestDisksOfATargetAtOnce(t *testing.T) {
+	m := newMachine(t)
+	p := NewISCSI(m.config())
+	var reqs []persistent.Request
+	var devices []persistent.Device
+	for lun := range int32(2) {
+		r := m.request("u1", p.Name(), fmt.Sprintf("pv%d", lun), target(lun, nil), true)
+		traits, err := p.Describe(t.Context(), r.Spec)
+		must(t, err)
+		reqs, devices = append(reqs, r), append(devices, persistent.Device{Traits: traits})
+	}
+	both := func(a, b func() error) {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() { done <- a() }()
+		must(t, b())
+		must(t, <-done)
+	}
+	for range 20 {
+		both(func() error { return p.Stage(t.Context(), reqs[0]) }, func() error { return p.Stage(t.Context(), reqs[1]) })
+		both(func() error { return p.Unstage(t.Context(), devices[0]) }, func() error { return p.Unstage(t.Context(), devices[1]) })
+		m.clean(p)
+		must(t, p.Stage(t.Context(), reqs[0]))
+		both(func() error { return p.Unstage(t.Context(), devices[0]) }, func() error { return p.Stage(t.Context(), reqs[1]) })
+		if len(m.has("sessions")) != 1 || len(m.has("dev/disk/by-path")) == 0 {
+			t.Errorf("the session of a disk in use was ended: %v", m.has("sessions"))
+		}
+		must(t, p.Unstage(t.Context(), devices[1]))
+		m.clean(p)
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 // The agent is killed at each call of iscsiadm, before and after the call had its
