@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"keelson/internal/storage/mount"
@@ -193,22 +194,34 @@ func topNames(files map[string]file) map[string]*int {
 func linkNames(dir string, files map[string]file) error {
 	for name, uid := range topNames(files) {
 		link, to := filepath.Join(dir, name), filepath.Join(currentLink, name)
-		if have, err := os.Readlink(link); err == nil && have == to {
-			continue
-		}
-		if err := mount.RemoveTree(link); err != nil {
-			return err
-		}
-		if err := os.Symlink(to, link); err != nil {
-			return err
+		if have, err := os.Readlink(link); err != nil || have != to {
+			if err := mount.RemoveTree(link); err != nil {
+				return err
+			}
+			if err := os.Symlink(to, link); err != nil {
+				return err
+			}
 		}
 		if uid != nil {
-			if err := os.Lchown(link, *uid, -1); err != nil {
+			if err := ownLink(link, *uid); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ownLink gives a link to a user, unless it is theirs. Whoever made it may have been
+// killed before that.
+func ownLink(link string, uid int) error {
+	st, err := os.Lstat(link)
+	if err != nil {
+		return err
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) == uid {
+		return nil
+	}
+	return os.Lchown(link, uid, -1)
 }
 
 // tidy removes names that are shown no more, and generations other than the
