@@ -1,13 +1,8 @@
 package builtin
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -17,29 +12,17 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/volume"
-)
-
-// The environment of a process that is to be killed while it works on the
-// reference pods' volumes below a directory.
-const (
-	victimRoot  = "KEELSON_TEST_VICTIM_ROOT"
-	killsWanted = "KEELSON_TEST_KILLS"
+	"keelson/test/kit/crash"
 )
 
 func TestMain(m *testing.M) {
-	if root := os.Getenv(victimRoot); root != "" {
-		if err := victim(root); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	crash.Main(m, map[string]func(string) error{"volumes of the node's own": victim})
 }
 
-// victim prepares the volumes, mounts the sub-paths, and releases everything,
-// and says where it is. It lives as long as nobody kills it.
+// victim prepares the volumes of the reference pods, mounts the sub-paths, and
+// releases everything.
 func victim(root string) error {
+	syscall.Umask(0o022)
 	pods, err := referencePods()
 	if err != nil {
 		return err
@@ -50,7 +33,6 @@ func victim(root string) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
-	fmt.Println("begin")
 	for _, p := range pods {
 		m.Want(p)
 	}
@@ -76,49 +58,22 @@ func victim(root string) error {
 			}
 		}
 	}
-	fmt.Println("ready")
 	for _, p := range pods {
 		m.Release(pod.RefOf(p))
 	}
 	all(func(p *v1.Pod) bool { done, _ := m.Released(p.UID); return done })
-	fmt.Println("released")
+	for _, p := range pods {
+		if err := m.RemoveDir(ctx, p.UID); err != nil {
+			return err
+		}
+	}
 	stop()
 	return <-done
 }
 
-// startVictim runs a victim until it says the word.
-func startVictim(t *testing.T, root, word string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimRoot+"="+root)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	waitFor(t, lines, word)
-	return cmd, lines
-}
-
-func waitFor(t *testing.T, lines *bufio.Scanner, word string) {
-	t.Helper()
-	for lines.Scan() {
-		if lines.Text() == word {
-			return
-		}
-		if s := lines.Text(); s != "begin" && s != "ready" {
-			t.Fatalf("the process said %q", s)
-		}
-	}
-	t.Fatalf("the process ended before it was %s", word)
-}
-
-// The agent is killed at any moment of preparing and of releasing. The next one
-// finds what is there and ends in the same state as if nothing had happened.
+// The agent is killed at each change it makes while it prepares and releases. The
+// next one finds what is there and ends in the same state as if nothing had
+// happened.
 func TestKilledAtAnyStep(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o022))
 	n := newTestNode(t)
@@ -128,43 +83,10 @@ func TestKilledAtAnyStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kills := 12
-	if s := os.Getenv(killsWanted); s != "" {
-		if kills, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	// One undisturbed life tells how long each part takes.
-	cmd, lines := startVictim(t, n.root, "begin")
-	at := time.Now()
-	took := map[string]time.Duration{}
-	for _, word := range []string{"ready", "released"} {
-		waitFor(t, lines, word)
-		took[word] = time.Since(at)
-		at = time.Now()
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	wantNothingLeft(t, n)
-
-	for i := range kills {
-		from, until := "begin", "ready"
-		if i%2 == 1 {
-			from, until = "ready", "released"
-		}
-		cmd, _ := startVictim(t, n.root, from)
-		delay := rand.N(took[until] + took[until]/4)
-		time.Sleep(delay)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait() // killed, or done already
-		what := fmt.Sprintf("kill %d, %v after %s", i, delay, from)
-
+	died := crash.Run(t, crash.Scene{Work: "volumes of the node's own", Dir: n.root, Kills: 20, Check: func(i int, _ string) {
 		n.start()
-		if from == "begin" {
+		defer n.stop()
+		if i%2 == 0 {
 			for _, p := range pods {
 				n.ready(p)
 			}
@@ -181,15 +103,12 @@ func TestKilledAtAnyStep(t *testing.T) {
 		wantNothingLeft(t, n)
 		for _, p := range pods {
 			if err := n.RemoveDir(t.Context(), p.UID); err != nil {
-				t.Errorf("%s: %v", what, err)
+				t.Error(err)
 			}
 			if _, err := os.Lstat(volume.PodDir(n.root, p.UID)); !os.IsNotExist(err) {
-				t.Errorf("%s: the directory of %s is left", what, p.Name)
+				t.Errorf("the directory of %s is left", p.Name)
 			}
 		}
-		n.stop()
-		if t.Failed() {
-			t.Fatalf("failed after %s", what)
-		}
-	}
+	}})
+	died.Want(t, "at its mount", "at its mkdir", "at its symlink", "at its rename", "at its create", "at its unlink", "at its umount", "at its chmod", "at its chown")
 }

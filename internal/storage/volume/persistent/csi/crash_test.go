@@ -1,17 +1,12 @@
 package csi
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,26 +19,13 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
+	"keelson/test/kit/crash"
 	"keelson/test/kit/csidriver"
 	"keelson/test/kit/parity"
 )
 
-// The environment of a process that is to be killed while it works on volumes of
-// a driver, and of how often that is done.
-const (
-	victimDir   = "KEELSON_TEST_CSI_VICTIM"
-	killsWanted = "KEELSON_TEST_KILLS"
-)
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(victimDir); dir != "" {
-		if err := victim(dir); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	crash.Main(m, map[string]func(string) error{"volumes of a driver": victim})
 }
 
 // perLife is how often the driver is asked for each step in one life of the
@@ -79,8 +61,7 @@ func crashVolumes(n *testNode) []*v1.Pod {
 	return []*v1.Pod{podWith("a", "shared"), podWith("b", "shared", "own"), c}
 }
 
-// victim has volumes brought to pods and taken away, and says where it is. It
-// lives as long as nobody kills it.
+// victim has volumes brought to pods and taken away.
 func victim(dir string) error {
 	n := &testNode{root: filepath.Join(dir, "root"), api: newTestAPI(), events: &testEvents{}, recheck: time.Hour, changed: make(chan struct{}, 1),
 		driver: csidriver.New(csidriver.Config{Name: driverName, Dir: filepath.Join(dir, "driver"), Node: "id-of-n1"})}
@@ -100,7 +81,6 @@ func victim(dir string) error {
 		n.Want(p)
 	}
 	all(func(p *v1.Pod) bool { return n.State(p.UID).Ready })
-	fmt.Println("ready")
 	for _, p := range pods {
 		n.Release(pod.RefOf(p))
 	}
@@ -108,15 +88,38 @@ func victim(dir string) error {
 	for len(n.lasting.InUse()) > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("released")
 	n.stop()
 	return nil
 }
 
+// callMoments are when the driver has got a call, and when it has done it. What it
+// was asked for goes on without the one who asked.
+func callMoments(n *testNode) (out []crash.Moment) {
+	for _, method := range slices.Sorted(maps.Keys(perLife)) {
+		for _, done := range []bool{false, true} {
+			name := "when asked: " + method
+			if done {
+				name = "when done: " + method
+			}
+			out = append(out, crash.Moment{Name: name, Arm: func(kill func()) func() {
+				nth := 1 + rand.Int64N(perLife[method])
+				var count atomic.Int64
+				n.driver.Observe(func(m string, d bool) {
+					if m == method && d == done && count.Add(1) == nth {
+						kill()
+					}
+				})
+				return func() { n.driver.Observe(nil) }
+			}})
+		}
+	}
+	return out
+}
+
 // The agent is killed when the driver has got a call, or has done it, at every
-// step of the way, and at moments between. The next one finds what is there: the
-// volume comes to pods that want it, with its data, and goes from those that do
-// not, and nothing is left.
+// step of the way, and at each change that it makes itself. The next one finds what
+// is there: the volume comes to pods that want it, with its data, and goes from
+// those that do not, and nothing is left.
 func TestKilledAtAnyStep(t *testing.T) {
 	needLoops(t)
 	n := newTestNode(t, nil)
@@ -128,22 +131,15 @@ func TestKilledAtAnyStep(t *testing.T) {
 		write(t, filepath.Join(n.driver.Data(name), "precious"), name)
 	}
 	must(t, os.WriteFile(n.driver.Data("test-disk")+".img", []byte("raw"), 0o600))
-	kills := 40
-	if s := os.Getenv(killsWanted); s != "" {
-		var err error
-		if kills, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	steps := []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"}
-	died := map[string]int{}
-	for i := range kills {
-		what := runVictim(t, n, dir, i, steps)
-		died[what]++
-
+	moments := callMoments(n)
+	died := crash.Run(t, crash.Scene{Work: "volumes of a driver", Dir: dir, Kills: 50, Moments: moments, Check: func(i int, _ string) {
 		n.start()
-		if points, err := mount.At(n.root); err != nil || len(points) > 0 && len(n.lasting.InUse()) == 0 {
-			t.Errorf("kill %d %s: nothing is in use with %v mounted, %v", i, what, points, err)
+		defer n.stop()
+		points, err := mount.At(n.root)
+		must(t, err)
+		points = slices.DeleteFunc(points, func(p string) bool { return strings.HasSuffix(p, "/inline/mount") }) // nobody detaches that one
+		if len(points) > 0 && len(n.lasting.InUse()) == 0 {
+			t.Errorf("nothing is in use with %v mounted", points)
 		}
 		pods := crashVolumes(n)
 		if i%2 == 0 {
@@ -152,12 +148,12 @@ func TestKilledAtAnyStep(t *testing.T) {
 				for vol, path := range n.mounted(p) {
 					if vol == "inline" {
 						if on, err := mount.IsPoint(path); !on || err != nil {
-							t.Errorf("kill %d %s: the inline volume is not mounted: %v", i, what, err)
+							t.Errorf("the inline volume is not mounted: %v", err)
 						}
 						continue
 					}
 					if got := read(t, filepath.Join(path, "precious")); got != "test-"+vol[2:] {
-						t.Errorf("kill %d %s: %s reads %q", i, what, vol, got)
+						t.Errorf("%s reads %q", vol, got)
 					}
 				}
 			}
@@ -165,37 +161,31 @@ func TestKilledAtAnyStep(t *testing.T) {
 		for _, p := range pods {
 			n.release(p)
 			if err := n.RemoveDir(t.Context(), p.UID); err != nil {
-				t.Errorf("kill %d %s: %v", i, what, err)
+				t.Error(err)
 			}
 		}
 		n.idle()
-		n.stop()
 		if loops := loopsBelow(t, dir); len(loops) > 0 {
-			t.Errorf("kill %d %s: loop devices are left: %v", i, what, loops)
+			t.Errorf("loop devices are left: %v", loops)
 		}
 		if got := read(t, n.driver.Data("test-disk")+".img"); !strings.HasPrefix(got, "raw") {
-			t.Errorf("kill %d %s: the data of the device begins with %.3q", i, what, got)
+			t.Errorf("the data of the device begins with %.3q", got)
 		}
 		for _, name := range []string{"test-shared", "test-own"} {
 			if got := read(t, filepath.Join(n.driver.Data(name), "precious")); got != name {
-				t.Errorf("kill %d %s: the data of %s reads %q", i, what, name, got)
+				t.Errorf("the data of %s reads %q", name, got)
 			}
 		}
-		if t.Failed() {
-			t.Fatalf("failed after kill %d %s", i, what)
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(died)) {
-		t.Logf("%4d kills %s", died[what], what)
-	}
-	if kills >= 20 {
-		for _, s := range steps {
-			if died["when asked: "+s] == 0 || died["when done: "+s] == 0 {
-				t.Errorf("%s was not among the moments", s)
+	}})
+	if died.Kills >= 4*len(moments) {
+		for _, m := range moments {
+			if died.By[m.Name] == 0 {
+				t.Errorf("%s was not among the moments", m.Name)
 			}
 		}
 		parity.Proves(t, "VOL-06")
 	}
+	died.Want(t, "at its mkdir", "at its create", "at its fsync", "at its rename", "at its symlink", "at its mount", "at its loop device", "at its umount", "at its unlink")
 }
 
 // loopsBelow are the files below a directory that a loop device is attached to.
@@ -209,61 +199,4 @@ func loopsBelow(t *testing.T, dir string) (files []string) {
 		}
 	}
 	return files
-}
-
-// runVictim runs a victim and kills it at the moment that is i's turn.
-func runVictim(t *testing.T, n *testNode, dir string, i int, steps []string) string {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimDir+"="+dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	what, method, done := "by the clock", "", false
-	if moment := i % (2*len(steps) + 1); moment < 2*len(steps) {
-		method, done = steps[moment/2], moment%2 == 1
-		what = "when asked: " + method
-		if done {
-			what = "when done: " + method
-		}
-	}
-	nth := int64(1)
-	if times := perLife[method]; times > 1 {
-		nth += rand.Int64N(times)
-	}
-	kill := make(chan struct{})
-	var count atomic.Int64
-	started := make(chan struct{})
-	n.driver.Observe(func(m string, d bool) {
-		if m != method || d != done {
-			return
-		}
-		<-started
-		if count.Add(1) == nth {
-			_ = cmd.Process.Kill()
-			close(kill)
-		}
-	})
-	must(t, cmd.Start())
-	close(started)
-	if method == "" {
-		time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if s := lines.Text(); s != "ready" && s != "released" {
-			t.Fatalf("the victim said %q", s)
-		}
-	}
-	_, _ = io.Copy(io.Discard, out)
-	_ = cmd.Wait()
-	n.driver.Observe(nil)
-	if method != "" {
-		select {
-		case <-kill:
-		case <-time.After(time.Second):
-			t.Fatalf("the victim ended before it was killed %s, the %d. time", what, nth)
-		}
-	}
-	return what // what the driver was asked for goes on without the one who asked
 }
