@@ -32,10 +32,7 @@ func (a *agent) buildAllocation() {
 			a.syncer.Preempt(uid, grace, reason, message, disruption)
 		},
 		Arrivals: a.arrivals, Allocatable: a.node.Allocatable,
-		Unheard: func(uid types.UID) bool {
-			_, _, known := a.desired.Get(uid)
-			return !known && a.runs(uid)
-		},
+		Unheard: a.unheard,
 		Rules: allocation.Rules{
 			InPlace:        inPlace,
 			InitContainers: inPlace && gates.Enabled("InPlacePodVerticalScalingInitContainers"),
@@ -47,6 +44,19 @@ func (a *agent) buildAllocation() {
 		Events: a.events, OnChange: a.wake, Log: a.log, Now: time.Now,
 	})
 	a.metrics.MustRegister(a.allocation)
+}
+
+// unheard reports whether a pod of which no source has told takes up the node. Once
+// all have spoken it is an orphan, of which only what still runs does.
+func (a *agent) unheard(uid types.UID) bool {
+	if _, _, known := a.desired.Get(uid); known {
+		return false
+	}
+	if !a.desired.Ready() {
+		return a.runs(uid)
+	}
+	have, read := a.observed.Get(uid)
+	return !read || have.Live()
 }
 
 // runs reports whether the runtime holds anything of the pod; what could not be

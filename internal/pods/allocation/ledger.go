@@ -55,8 +55,7 @@ type Config struct {
 	Evict func(uid types.UID, grace time.Duration, reason, message, disruption string)
 	// Arrivals are the pods that could be judged now, but for those to be skipped.
 	Arrivals func(skip func(types.UID) bool) []Arrival
-	// Unheard reports whether the runtime holds something of a pod of which no
-	// source has told.
+	// Unheard reports whether a pod takes up the node of which no source has told.
 	Unheard     func(types.UID) bool
 	Allocatable func() v1.ResourceList
 	Rules       Rules
