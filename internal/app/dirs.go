@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"keelson/internal/config"
 	"keelson/internal/node/checkpoint"
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podsync"
 	"keelson/internal/runtime/logs"
 )
 
@@ -151,24 +153,35 @@ func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
 	return nil
 }
 
-// recalledFile is the file in a pod's directory in which IDs of containers stand, a
-// line each, that are stopped only to be started anew. Most pods have none.
-const recalledFile = "recalled"
+// restartsFile is the file in a pod's directory that tells which restarts of its
+// containers are under way. Most pods have none.
+const restartsFile = "restarts"
 
-// NoteRecalled writes down which containers of a pod are to be started anew. A
-// power cut may undo it: it ends them in another way.
-func (d podDirs) NoteRecalled(uid types.UID, ids []string) error {
-	return checkpoint.Write(filepath.Join(d.root, "pods", string(uid), recalledFile), []byte(strings.Join(ids, "\n")+"\n"))
+// NoteRestarts writes down which restarts are under way. A power cut may undo it:
+// it ends containers in another way.
+func (d podDirs) NoteRestarts(uid types.UID, r podsync.Restarts) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode restarts: %w", err)
+	}
+	return checkpoint.Write(filepath.Join(d.root, "pods", string(uid), restartsFile), text)
 }
 
-// Recalled reads what NoteRecalled has written.
-func (d podDirs) Recalled(uid types.UID) ([]string, error) {
-	path := filepath.Join(d.root, "pods", string(uid), recalledFile)
+// Restarts reads what NoteRestarts has written.
+func (d podDirs) Restarts(uid types.UID) (podsync.Restarts, error) {
+	path := filepath.Join(d.root, "pods", string(uid), restartsFile)
 	text, err := checkpoint.Read(path)
-	if err != nil {
-		return nil, checkpoint.PutAside(path, err)
+	if err == nil && text == nil {
+		return podsync.Restarts{}, nil
 	}
-	return strings.Fields(string(text)), nil
+	var r podsync.Restarts
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return podsync.Restarts{}, checkpoint.PutAside(path, err)
+	}
+	return r, nil
 }
 
 // logDirs finds the log directories of a pod whose name nobody knows any more.

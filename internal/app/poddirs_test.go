@@ -3,9 +3,11 @@ package app
 import (
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"testing"
 
+	"keelson/internal/node/checkpoint"
+	"keelson/internal/pods/podsync"
 	"keelson/test/kit/parity"
 )
 
@@ -28,20 +30,32 @@ func TestDirectoriesOfAPod(t *testing.T) {
 	}
 }
 
-func TestContainersToBeStartedAnewAreRemembered(t *testing.T) {
+func TestRestartsUnderWayAreRemembered(t *testing.T) {
 	d := podDirs{root: t.TempDir()}
 	if err := d.Make("some-uid"); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := d.Recalled("some-uid"); err != nil || len(ids) > 0 {
-		t.Errorf("Recalled = %q, %v before anything was noted", ids, err)
+	for _, want := range []podsync.Restarts{{}, {Recalled: []string{"a", "b"}}, {Recalled: []string{"b"}, Anew: map[string]int{"main": 2}}} {
+		if len(want.Recalled) > 0 {
+			if err := d.NoteRestarts("some-uid", want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := d.Restarts("some-uid"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Restarts = %+v, %v, want %+v", got, err, want)
+		}
 	}
-	for _, want := range [][]string{{"a"}, {"a", "b"}, {"b"}} {
-		if err := d.NoteRecalled("some-uid", want); err != nil {
-			t.Fatal(err)
-		}
-		if ids, err := d.Recalled("some-uid"); err != nil || !slices.Equal(ids, want) {
-			t.Errorf("Recalled = %q, %v, want %q", ids, err, want)
-		}
+	path := filepath.Join(d.root, "pods/some-uid/restarts")
+	if err := os.WriteFile(path, []byte(`{"recalled": "a"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Restarts("some-uid"); err == nil {
+		t.Error("a damaged file was read")
+	}
+	if _, err := os.Stat(path + checkpoint.SuffixBad); err != nil {
+		t.Errorf("the damaged file is not kept: %v", err)
+	}
+	if got, err := d.Restarts("some-uid"); err != nil || !reflect.DeepEqual(got, podsync.Restarts{}) {
+		t.Errorf("after that Restarts = %+v, %v", got, err)
 	}
 }

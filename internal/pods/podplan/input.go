@@ -109,7 +109,7 @@ type Step struct {
 	Target   string
 	Attempt  int       // RunSandbox, Start, FetchImage
 	Deadline time.Time // Stop, AnnounceStop: when the container's grace period is over
-	Cause    Cause     // Stop
+	Cause    Cause     // Stop, Remove
 	Reason   string    // what a person would want in a log
 }
 

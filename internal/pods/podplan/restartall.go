@@ -17,8 +17,8 @@ import (
 // sandbox. All of it follows from what there is: while the container whose end
 // asked for it, the trigger, is in the runtime, the pod is being restarted. It is
 // therefore the last that is removed, and not before the pod's stored status
-// tells of the restart: an agent that is started then would take the containers
-// for lost.
+// tells of the restart: others that look at the pod would take the containers
+// for lost. An agent that is started then has it in writing, too.
 
 // messageRestartAll is that of a container that was removed to begin anew.
 const messageRestartAll = "The container is removed because RestartAllContainers in place"
@@ -118,7 +118,7 @@ func (d *decision) restartAll() bool {
 	for _, c := range in.Have.Containers {
 		if kind, _, ok := pod.Find(in.Pod, c.Name); ok && kind != pod.Ephemeral && c.ID != trigger.ID {
 			clear = false
-			d.act(Step{Verb: Remove, Target: c.ID, Reason: "all containers are restarted"})
+			d.act(Step{Verb: Remove, Target: c.ID, Cause: CauseRestartAll, Reason: "all containers are restarted"})
 		}
 	}
 	if !clear {
@@ -129,7 +129,7 @@ func (d *decision) restartAll() bool {
 		d.plan.waitFor("its status to tell of the restart")
 		return true
 	}
-	d.act(Step{Verb: Remove, Target: trigger.ID, Reason: "all containers are restarted"})
+	d.act(Step{Verb: Remove, Target: trigger.ID, Cause: CauseRestartAll, Reason: "all containers are restarted"})
 	return true
 }
 

@@ -79,6 +79,7 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 		return true // the next agent judges
 	}
 	w.learn(w.s.cfg.Allocation.Consider(w.desired))
+	w.spec = podplan.Renew(w.spec, have, w.renewed)
 	r := v.Rejection
 	if r == nil {
 		w.admitted = !v.Waits

@@ -166,8 +166,16 @@ type Dirs interface {
 	// Remove removes the pod's directory and its log directory. It refuses while
 	// anything is mounted below.
 	Remove(ctx context.Context, ref pod.Ref) error
-	// NoteRecalled writes down which containers are stopped only to be started
-	// anew, by ID, for an agent after this one; Recalled reads that.
-	NoteRecalled(uid types.UID, ids []string) error
-	Recalled(uid types.UID) (ids []string, err error)
+	// NoteRestarts writes down, for an agent after this one, which restarts of the
+	// pod's containers are under way; Restarts reads that.
+	NoteRestarts(uid types.UID, r Restarts) error
+	Restarts(uid types.UID) (Restarts, error)
+}
+
+// Restarts are restarts that what the runtime holds does not tell of: a container
+// that was stopped for one looks like one that has ended by itself, and one that
+// was removed for one like one that is lost.
+type Restarts struct {
+	Recalled []string       `json:"recalled,omitempty"` // IDs of containers that are stopped to be started anew
+	Anew     map[string]int `json:"anew,omitempty"`     // containers that a restart of all removes, and as which attempt they begin
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -263,8 +264,11 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		if !ok {
 			return nil
 		}
-		ref := w.ref(have) // the specification is the turn's, not the task's
+		ref, anew := w.ref(have), maps.Clone(w.renewed) // the specification is the turn's, not the task's
 		return func(ctx context.Context) (pod.Effect, error) {
+			if step.Cause == podplan.CauseRestartAll {
+				w.beginAnew(anew)
+			}
 			ctx, end := w.s.traceCollect(ctx)
 			defer end()
 			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, ref, c)

@@ -30,27 +30,30 @@ type worker struct {
 	turning atomic.Pointer[time.Time] // since when it is in a turn; nil: it is not
 
 	// Only the turn touches these.
-	spec        *v1.Pod // the last specification seen; kept when the source forgets the pod
-	mirror      *v1.Pod // of a static pod; nil while the API server has none
-	known       bool    // a source holds the pod now
-	vanished    bool    // no source held it once; it is not taken up again by this worker
-	namesake    string  // full name of a static pod that only the runtime knows
-	adopted     bool    // nobody knows it, and traces on the node tell of it: all of them are removed
-	takenUp     bool    // what was left half done was looked at
-	recallsRead bool    // what an earlier agent noted of containers to be started anew was read
-	rejected    bool
-	admitted    bool
-	podIPs      []string
-	started     time.Time // when the pod's life on this node began; status.startTime
-	images      map[string]imageFact
-	renewed     map[string]int       // containers that a restart of all made begin anew, and as which attempt
-	held        map[string]time.Time // containers whose back-off was announced, and until when
-	resized     *v1.Pod              // whose resources were last to be put in force
-	desired     *v1.Pod              // as its source has it; spec differs by what was granted
-	networkSaid bool
-	volumeErr   string
-	story       story
-	times       times
+	spec         *v1.Pod // the last specification seen; kept when the source forgets the pod
+	mirror       *v1.Pod // of a static pod; nil while the API server has none
+	known        bool    // a source holds the pod now
+	vanished     bool    // no source held it once; it is not taken up again by this worker
+	namesake     string  // full name of a static pod that only the runtime knows
+	adopted      bool    // nobody knows it, and traces on the node tell of it: all of them are removed
+	takenUp      bool    // what was left half done was looked at
+	restartsRead bool    // what an earlier agent noted of restarts was read
+	rejected     bool
+	admitted     bool
+	podIPs       []string
+	started      time.Time // when the pod's life on this node began; status.startTime
+	images       map[string]imageFact
+	renewed      map[string]int       // containers that a restart of all made begin anew, and as which attempt
+	held         map[string]time.Time // containers whose back-off was announced, and until when
+	resized      *v1.Pod              // whose resources were last to be put in force
+	desired      *v1.Pod              // as its source has it; spec differs by what was granted
+	networkSaid  bool
+	volumeErr    string
+	story        story
+	times        times
+
+	noting sync.Mutex     // held while restarts are written down; taken before mu
+	anew   map[string]int // of renewed, what is written down
 
 	mu         sync.Mutex
 	going      *podplan.Going
@@ -173,6 +176,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		return time.Time{}, false
 	}
 	have.UID = w.uid
+	w.takeUpRestarts(have)
 	have = w.markRecalled(have)
 	w.adopted = w.adopted || w.spec == nil && !have.Empty()
 	if w.spec == nil && have.Source() != pod.SourceAPI {
