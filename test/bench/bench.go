@@ -43,6 +43,7 @@ var scenes = []scene{
 	{"many", []string{"F6", "F10"}, false, playMany},
 	{"mount", []string{"V1"}, false, playMount},
 	{"files", []string{"F14"}, false, playFiles},
+	{"tree", []string{"V2"}, true, playTree},
 	{"single", []string{"F2", "F5", "F7", "F9"}, false, playSingle},
 	{"crowd", []string{"F2"}, false, playCrowd},
 	{"restart", []string{"F12"}, false, playRestart},

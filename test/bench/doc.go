@@ -12,6 +12,7 @@
 //	probe      F13         fake runtime: a server that is ready at once
 //	many       F6 F10      fake runtime: 100 and 1,000 pods, exits, idling
 //	mount      V1          fake runtime: arrival to last mount, the objects being known
+//	tree       V2          a group is given a million files, beside a plain walk
 //	files      F14         fake runtime: ConfigMaps change under 110 pods; watches
 //	single     F2 F5 F7 F9 containerd: one pod after the other
 //	crowd      (F2)        containerd: 30 pods at once
