@@ -227,20 +227,28 @@ func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
 	return series
 }
 
-// What is no socket, what is hidden, and links are left alone.
+// What is no socket, what is hidden, and links are left alone. So is what is beside
+// the directory: drivers have their own sockets there, in plugins, and some answer
+// as a registration would.
 func TestOthersAreIgnored(t *testing.T) {
-	hidden, elsewhere := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}
+	parity.Proves(t, "PLUG-09")
+	hidden, elsewhere, beside := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}, &testPlugin{info: info(CSI, "beside")}
 	seen := &testPlugin{info: info(CSI, "seen")}
 	r := newRoom(t, nil)
 	hidden.serve(t, filepath.Join(r.dir, ".hidden.sock"))
 	outside := filepath.Join(filepath.Dir(r.dir), "out.sock")
 	elsewhere.serve(t, outside)
+	drivers := filepath.Join(filepath.Dir(r.dir), "plugins")
+	if err := os.Mkdir(drivers, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	beside.serve(t, filepath.Join(drivers, "csi.sock"))
 	if err := errors.Join(os.WriteFile(filepath.Join(r.dir, "file.sock"), nil, 0o600), os.Symlink(outside, filepath.Join(r.dir, "link.sock"))); err != nil {
 		t.Fatal(err)
 	}
 	seen.serve(t, filepath.Join(r.dir, "seen.sock"))
 	r.until("the one that counts", func() bool { return len(seen.heard()) == 1 })
-	if len(hidden.heard())+len(elsewhere.heard()) > 0 || len(r.h.calls()) != 2 {
+	if len(hidden.heard())+len(elsewhere.heard())+len(beside.heard()) > 0 || len(r.h.calls()) != 2 {
 		t.Errorf("calls: %q", r.h.calls())
 	}
 }
