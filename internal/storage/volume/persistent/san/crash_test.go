@@ -170,7 +170,12 @@ func (m *machine) kernel(device string) func(context.Context) error {
 					return err
 				}
 			}
-			return os.MkdirAll(filepath.Join(dm, "slaves", filepath.Base(m.disk)), 0o755)
+			for {
+				err := os.MkdirAll(filepath.Join(dm, "slaves", filepath.Base(m.disk)), 0o755)
+				if !errors.Is(err, os.ErrNotExist) { // else it was just flushed
+					return err
+				}
+			}
 		}
 		name := filepath.Base(filepath.Dir(filepath.Dir(file)))
 		for link, disk := range disks {
