@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	csi "github.com/container-storage-interface/spec/lib/go/csi"
@@ -252,7 +253,9 @@ func (d *Driver) Told(ctx context.Context) (*registerapi.RegistrationStatus, err
 }
 
 // Data is where a volume's data is.
-func (d *Driver) Data(id string) string { return filepath.Join(d.cfg.Dir, "volumes", id) }
+func (d *Driver) Data(id string) string {
+	return filepath.Join(d.cfg.Dir, "volumes", strings.ReplaceAll(id, "/", "~"))
+}
 
 type registration struct {
 	registerapi.UnimplementedRegistrationServer

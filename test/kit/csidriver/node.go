@@ -161,9 +161,6 @@ func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRe
 // known is where a volume's data is, if there is such a volume.
 func (n *node) known(id string) (string, error) {
 	data := n.driver.Data(id)
-	if strings.ContainsRune(id, '/') {
-		return "", status.Errorf(codes.NotFound, "volume %s not found", id)
-	}
 	if _, err := os.Stat(data); err != nil {
 		return "", status.Errorf(codes.NotFound, "volume %s not found", id)
 	}
@@ -189,7 +186,7 @@ func mounted(path string) bool {
 		return false
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == path {
+		if f := strings.Fields(line); len(f) > 4 && strings.ReplaceAll(f[4], `\040`, " ") == path {
 			return true
 		}
 	}

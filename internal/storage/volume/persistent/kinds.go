@@ -29,9 +29,14 @@ func (k claimKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 	if err != nil {
 		return volume.Ready{}, err
 	}
-	for _, p := range k.v.cfg.Plugins {
-		if p.Serves(s) {
-			return k.v.prepare(ctx, r.Pod, s, p)
+	return k.v.byPlugin(ctx, r.Pod, s)
+}
+
+// byPlugin prepares a volume by the plugin whose it is.
+func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready, error) {
+	for _, plugin := range v.cfg.Plugins {
+		if plugin.Serves(s) {
+			return v.prepare(ctx, p, s, plugin)
 		}
 	}
 	return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", s.Name, volume.ErrNoPlugin)}

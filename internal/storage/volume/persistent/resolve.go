@@ -56,7 +56,7 @@ func (v *Volumes) follow(ctx context.Context, p *v1.Pod, src *v1.Volume, name st
 	if err := checkBound(claim, pv); err != nil {
 		return Spec{}, err
 	}
-	return Spec{Name: pv.Name, PV: pv, Claim: claim, Block: isBlock(pv.Spec.VolumeMode)}, nil
+	return migrated(Spec{Name: pv.Name, PV: pv, Claim: claim, Block: isBlock(pv.Spec.VolumeMode)})
 }
 
 // checkClaim reports whether the claim has a volume and keeps it.

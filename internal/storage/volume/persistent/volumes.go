@@ -90,10 +90,10 @@ func New(cfg Config) *Volumes {
 	return v
 }
 
-// Kinds are the entries for the table of volume kinds: one for claims, and one
-// for each plugin.
+// Kinds are the entries for the table of volume kinds: one for claims, one for
+// volumes of clouds, and one for each plugin.
 func (v *Volumes) Kinds() []volume.Kind {
-	kinds := []volume.Kind{claimKind{v}}
+	kinds := []volume.Kind{claimKind{v}, cloudKind{v}}
 	for _, p := range v.cfg.Plugins {
 		kinds = append(kinds, pluginKind{v, p})
 	}

@@ -151,7 +151,7 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-plain", DevicePath: "/dev/x"}}
 		}, "volume v-plain has volumeMode Filesystem, but is specified in volumeDevices"},
 		"flex": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
-			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "x"}}
+			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{FlexVolume: &v1.FlexPersistentVolumeSource{Driver: "example.com/x"}}
 		}, "no volume plugin matched"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -477,36 +477,6 @@ func TestReconstruction(t *testing.T) {
 	if got := read(t, filepath.Join(n.driver.Data("test-data"), "f")); got != "kept" {
 		t.Errorf("the data reads %q", got)
 	}
-}
-
-// A record that cannot be read may be of any volume: none is given up.
-func TestUnreadableRecord(t *testing.T) {
-	n := newTestNode(t, nil)
-	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
-	n.attachTo("test-data")
-	p := podWith("a", "data")
-	n.ready(p)
-	n.stop()
-	path := filepath.Join(paths{n.root}.device(driverName, "test-data"), "vol_data.json")
-	good := read(t, path)
-	write(t, path, `{"driverName":`)
-	own := filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")
-	goodOwn := read(t, own)
-	write(t, own, "")
-	n.start()
-	if got := n.lasting.InUse(); !slices.Contains(got, id) {
-		t.Errorf("in use: %v, want what the node said before", got)
-	}
-	n.Release(pod.RefOf(p))
-	n.until("a failure", func() bool { _, err := n.Released(p.UID); return err != nil })
-	if on, err := mount.IsPoint(filepath.Join(filepath.Dir(own), "mount")); !on || err != nil {
-		t.Errorf("the volume was taken off: %v", err)
-	}
-	write(t, path, good)
-	write(t, own, goodOwn)
-	n.restart()
-	n.release(p)
-	n.idle()
 }
 
 // What a driver leaves mounted keeps its directory, and the data behind it.
