@@ -53,6 +53,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 // buildCSI builds the way to CSI drivers, and what finds plugins of all types.
 func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 	cfg := csi.Config{RootDir: a.cfg.Flags.RootDir, Node: a.cfg.NodeName, Tokens: a.tokens, Guard: guard,
+		InUse:     func() []v1.UniqueVolumeName { return a.node.Node().Status.VolumesInUse },
 		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Health: a.cfg.Gates.Enabled("CSIVolumeHealth"), Log: a.log,
 		Sharing: volume.Sharing{Guard: guard, Events: a.events},
 	}

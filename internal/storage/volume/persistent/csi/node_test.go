@@ -144,7 +144,11 @@ func (e *testEvents) Pod(_ *v1.Pod, _, eventType, reason, message string) {
 	defer e.mu.Unlock()
 	e.list = append(e.list, eventType+" "+reason+" "+message)
 }
-func (e *testEvents) Node(_, _, _ string) {}
+func (e *testEvents) Node(eventType, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, "node "+eventType+" "+reason+" "+message)
+}
 
 func (e *testEvents) all() []string {
 	e.mu.Lock()
@@ -242,6 +246,7 @@ func (n *testNode) open(log *slog.Logger) error {
 	}
 	plugin := New(Config{RootDir: n.root, Health: n.health, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
 		Sharing: volume.Sharing{Guard: guard, Events: n.events}, Republish: n.recheck, Log: log,
+		InUse:     func() []v1.UniqueVolumeName { return n.api.status().VolumesInUse },
 		Exhausted: func(string) { n.exhausted.Add(1) }})
 	wake := func(types.UID) {
 		select {

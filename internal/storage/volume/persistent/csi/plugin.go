@@ -45,6 +45,8 @@ type Config struct {
 	Tokens  Tokens
 	Guard   *mount.Guard
 	Sharing volume.Sharing
+	// InUse are the volumes that the node's status names; nil: it is not known.
+	InUse func() []v1.UniqueVolumeName
 	// Republish is how often drivers that want it are called again for a pod.
 	Republish time.Duration
 	// Health is whether drivers are asked how volumes are (gate CSIVolumeHealth).
@@ -138,7 +140,7 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 	var out []persistent.Device
 	var errs []error
 	for _, dir := range p.recordDirs() {
-		r, err := readRecord(dir.path)
+		r, err := p.deviceRecord(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			// Whatever else is in the directory keeps it.
 			if err := removeRecord(dir.path); err == nil && dir.block {
@@ -211,12 +213,4 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 		return persistent.Traits{}, err
 	}
 	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true}, nil
-}
-
-// recordOf is the record that stands behind a pod's volume.
-func (p *Plugin) recordOf(place volume.Place) (record, error) {
-	if place.Block {
-		return readRecord(p.paths.blockRecord(place.Name))
-	}
-	return readRecord(place.Path)
 }

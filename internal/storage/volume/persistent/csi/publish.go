@@ -123,7 +123,7 @@ func (p *Plugin) preparePlace(r persistent.Request, s source) error {
 	}
 	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle,
 		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node)}
-	return writeRecord(r.Place.Path, rec)
+	return p.putRecord(r.Place.Path, rec)
 }
 
 // group gives the volume to the pod's group, unless that is the driver's affair.

@@ -66,11 +66,13 @@ func readRecord(dir string) (record, error) {
 	return r, nil
 }
 
-// removeRecord removes the record and what an interrupted writeRecord left, and
-// the directory if nothing else is in it.
+// removeRecord removes the record, one that could not be used, and what an
+// interrupted writeRecord left, and the directory if nothing else is in it.
 func removeRecord(dir string) error {
-	if err := remove(filepath.Join(dir, recordFile)); err != nil {
-		return err
+	for _, name := range []string{recordFile, recordFile + checkpoint.SuffixBad} {
+		if err := remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
 	}
 	if err := checkpoint.Sweep(filepath.Join(dir, recordFile)); err != nil {
 		return err

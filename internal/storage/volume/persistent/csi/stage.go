@@ -44,7 +44,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	if s.block {
 		rec.Name, rec.Node, rec.AttachmentID = r.Name, p.cfg.Node, AttachmentName(s.handle, s.driver, p.cfg.Node)
 	}
-	if err := writeRecord(dir, rec); err != nil {
+	if err := p.putRecord(dir, rec); err != nil {
 		return err
 	}
 	if !stages {
@@ -113,7 +113,7 @@ func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 		s.block = d.Block
 		dir = p.recordDirOf(s, d.Name)
 	}
-	rec, err := readRecord(dir)
+	rec, err := p.deviceRecord(recordDir{dir, d.Name, d.Block})
 	if errors.Is(err, fs.ErrNotExist) {
 		return p.sweep(ctx, dir, "")
 	}
