@@ -258,3 +258,24 @@ func TestASidecarCountsWhenItHasStarted(t *testing.T) {
 		t.Errorf("Initialized = %+v", c)
 	}
 }
+
+// A pod that was rejected when it had its sandbox already, by who prepares its
+// volumes, says nothing of containers: not when it is, and not after a restart of
+// the agent, which knows of it what the API server has.
+func TestARejectedPodSaysNothingOfContainers(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways)
+	f.Have.Sandboxes = []pod.Sandbox{{ID: "s"}}
+	f.Going, f.Down = true, true
+	f.Override = &Override{Phase: v1.PodFailed, Reason: "NoRoom", Message: "no", Rejected: true}
+	st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodPending}, time.Now())
+	for _, when := range []string{"when it is rejected", "after a restart", "when its sandbox is removed"} {
+		if st.Phase != v1.PodFailed || st.Reason != "NoRoom" || st.Message != "no" || len(st.InitContainerStatuses)+len(st.ContainerStatuses) > 0 {
+			t.Errorf("%s: %s %s %q with %d containers", when, st.Phase, st.Reason, st.Message, len(st.ContainerStatuses))
+		}
+		f.Override = nil
+		if when == "after a restart" {
+			f.Have.Sandboxes = nil
+		}
+		st = Project(Node{}, f, st, time.Now())
+	}
+}

@@ -61,7 +61,7 @@ func neverRan(f Facts, prev v1.PodStatus) bool {
 	if f.Override != nil {
 		return f.Override.Rejected
 	}
-	return prev.Phase == v1.PodFailed && len(prev.ContainerStatuses) == 0 && f.Have.Empty()
+	return prev.Phase == v1.PodFailed && len(prev.ContainerStatuses) == 0 && len(f.Have.Containers) == 0
 }
 
 // phase keeps an end once it was published, and holds one back while anything
