@@ -1,0 +1,138 @@
+package script
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/test/kit/csidriver"
+)
+
+// A pod whose volume hangs, on its way in or on its way out, changes nothing for the
+// others, a pod with a volume of the same driver among them. What is kept for it
+// does not grow, and it ends once the driver answers.
+func TestAPodWhoseVolumeHangs(t *testing.T) {
+	for _, call := range []string{"NodePublishVolume", "NodeUnpublishVolume"} {
+		t.Run(call, func(t *testing.T) { // one at a time: goroutines are counted
+			driverDir, err := os.MkdirTemp("", "csi")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(driverDir)
+			driver := csidriver.New(csidriver.Config{Name: "d.test", Dir: driverDir, Node: "n1", NoStage: true})
+			if err := driver.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer driver.Stop()
+			s := listening(t, "", func(w *world) {
+				rights(w)
+				if err := driver.Register(w.path("kubelet/plugins_registry")); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if _, err := s.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
+				Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false)}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"plain.yaml": plainPod}}, faults: map[string]fault{}}
+			for _, name := range []string{"stuck", "beside"} {
+				s.claimVolume(t, name, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.test", VolumeHandle: "test-" + name}})
+				r.scenario.Files[name+".yaml"] = fmt.Sprintf(`spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}]}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: %s}}]
+`, name)
+			}
+			comes := func(name, cond string) {
+				t.Helper()
+				if err := s.awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
+					t.Fatalf("%s %s: %v", name, cond, err)
+				}
+			}
+			begin := func(files ...string) {
+				t.Helper()
+				if err := r.apply(files); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end := func(name string) {
+				t.Helper()
+				if err := s.api.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hang := make(chan struct{})
+			release := func() {
+				if hang != nil {
+					close(hang)
+					hang = nil
+				}
+			}
+			defer release()
+			leaves := call == "NodeUnpublishVolume"
+			if leaves {
+				begin("stuck.yaml")
+				comes("stuck", "Ready")
+			}
+			driver.Next(call, csidriver.Fault{Hang: hang})
+			if leaves {
+				end("stuck")
+			} else {
+				begin("stuck.yaml")
+			}
+			eventually(t, "the call that hangs", func() (string, bool) {
+				calls := fmt.Sprint(driver.Calls())
+				return calls, strings.Contains(calls, call)
+			})
+			begin("beside.yaml", "plain.yaml")
+			comes("beside", "Ready")
+			comes("plain", "Ready")
+			settledAt := goruntime.NumGoroutine()
+			for i := range 5 {
+				name := fmt.Sprintf("later%d", i)
+				begin(name + ".yaml=plain.yaml")
+				comes(name, "Ready")
+				end(name)
+				comes(name, "gone")
+			}
+			eventually(t, "no more goroutines than before", func() (string, bool) {
+				n := goruntime.NumGoroutine()
+				return fmt.Sprintf("%d, and there were %d", n, settledAt), n <= settledAt+steadySlack
+			})
+			if err := r.awaitNode(time.Minute); err != nil {
+				t.Error(err)
+			}
+			if leaves {
+				if p := s.server.Pod(namespace, "stuck"); p == nil {
+					t.Error("the pod is gone before its volume is")
+				}
+			} else {
+				if p := s.server.Pod(namespace, "stuck"); p == nil || p.Status.Phase != corev1.PodPending {
+					t.Errorf("without its volume it is\n%s", s.showStatus(p))
+				}
+				end("stuck")
+			}
+			release()
+			comes("stuck", "gone")
+			end("beside")
+			end("plain")
+			comes("beside", "gone")
+			comes("plain", "gone")
+			eventually(t, "nothing to be left", func() (string, bool) {
+				left, err := s.showLeft()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return left, left == "nothing\n"
+			})
+		})
+	}
+}
