@@ -14,7 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"keelson/test/kit/parity"
 )
@@ -300,4 +302,68 @@ func TestPodsOnlyTheRuntimeKnows(t *testing.T) {
 	if !slices.Equal(graces, []int64{7}) {
 		t.Errorf("stopped with the grace periods %v, want the 7 s of its specification", graces)
 	}
+}
+
+// The picture of a static pod shows each edit of the manifest, also of what may be
+// changed in a pod's place, as a pod that is new: its generation is 1, and what was
+// observed of it is that of the static pod, which has none. One that somebody edits
+// at the API server has another generation, and the static pod goes on.
+func TestGenerationsOfAStaticPodsPicture(t *testing.T) {
+	parity.Proves(t, "SRC-28")
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		const name = "app-" + node
+		pods := r.api.CoreV1().Pods(namespace)
+		seen := map[types.UID]bool{}
+		show := func(what string, shows func(*corev1.Pod) bool) *corev1.Pod {
+			t.Helper()
+			if err := r.awaits(name, time.Minute, func(p *corev1.Pod) bool { return p != nil && !seen[p.UID] && holds(p, "Ready") && shows(p) }); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			p := r.server.Pod(namespace, name).DeepCopy()
+			seen[p.UID] = true
+			if p.Generation != 1 || p.Status.ObservedGeneration != 0 {
+				t.Errorf("%s: generation %d, observed %d, want 1 and none", what, p.Generation, p.Status.ObservedGeneration)
+			}
+			for _, c := range p.Status.Conditions {
+				if c.ObservedGeneration != 0 {
+					t.Errorf("%s: condition %s is of generation %d, want none", what, c.Type, c.ObservedGeneration)
+				}
+			}
+			return p
+		}
+		p := onePod("app")
+		p.Spec.NodeName = ""
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: image, Command: []string{"sh", "-c", "exit 0"}}}
+		place := func() {
+			t.Helper()
+			if err := r.place(p, "app.yaml"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		place()
+		show("at first", func(*corev1.Pod) bool { return true })
+		p.Spec.Containers[0].Image = "app:2"
+		place()
+		show("another image", func(q *corev1.Pod) bool { return q.Spec.Containers[0].Image == "app:2" })
+		p.Spec.InitContainers[0].Image = "app:2"
+		place()
+		show("another image to begin with", func(q *corev1.Pod) bool { return q.Spec.InitContainers[0].Image == "app:2" })
+		p.Spec.ActiveDeadlineSeconds = ptr.To[int64](3600)
+		place()
+		shown := show("a deadline", func(q *corev1.Pod) bool { return ptr.Deref(q.Spec.ActiveDeadlineSeconds, 0) == 3600 })
+
+		r.must(t, "calls")
+		shown.Spec.Containers[0].Image = "app:3"
+		if _, err := pods.Update(t.Context(), shown, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		q := r.server.Pod(namespace, name)
+		if q.UID != shown.UID || q.Generation != 2 || q.Status.ObservedGeneration != 0 || !holds(q, "Ready") {
+			t.Errorf("edited at the API server: the same pod %v, generation %d, observed %d\n%s", q.UID == shown.UID, q.Generation, q.Status.ObservedGeneration, r.showStatus(q))
+		}
+		if out := r.must(t, "calls"); out != "" {
+			t.Errorf("the static pod did not go on as it was:\n%s", out)
+		}
+	})
 }
