@@ -28,7 +28,7 @@ func newMetrics() metrics {
 		infeasible: counter(metricInfeasible, "Resizes that can never be had on this node", "reason_detail"),
 		accepted:   counter(metricAccepted, "Resizes that were deferred and then accepted", "retry_trigger"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricDuration, Help: "Milliseconds that it took to put a resize in force",
-			Buckets: prometheus.ExponentialBuckets(10, 2, 19)}, []string{"success"}),
+			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}}, []string{"success"}),
 	}
 }
 
