@@ -184,7 +184,7 @@ func TestImagesAreCounted(t *testing.T) {
 		"kubelet_credential_provider_plugin_errors_total{plugin_name=helper}":                                                  1,
 		"kubelet_image_manager_ensure_image_requests_total{present_locally=false,pull_policy=ifnotpresent,pull_required=true}": 1,
 		"kubelet_image_manager_ensure_image_requests_total{present_locally=true,pull_policy=ifnotpresent,pull_required=true}":  1,
-		"kubelet_image_manager_ensure_image_requests_total{present_locally=false,pull_policy=always,pull_required=true}":       1,
+		"kubelet_image_manager_ensure_image_requests_total{present_locally=unknown,pull_policy=always,pull_required=true}":     1,
 		"kubelet_imagemanager_image_mustpull_checks_total{result=mustAuthenticate}":                                            1,
 		"kubelet_imagemanager_ondisk_pullintents":                                                                              1,
 		"kubelet_imagemanager_ondisk_pulledrecords":                                                                            3,

@@ -34,8 +34,14 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	return m, nil
 }
 
+// ensured counts a wish. Whether an image is there that is always fetched is no part
+// of the answer, and called unknown.
 func (m metrics) ensured(policy v1.PullPolicy, present bool, next step) {
-	m.ensures.WithLabelValues(strings.ToLower(string(policy)), fmt.Sprint(present), fmt.Sprint(next != use)).Inc()
+	locally := fmt.Sprint(present)
+	if policy == v1.PullAlways {
+		locally = "unknown"
+	}
+	m.ensures.WithLabelValues(strings.ToLower(string(policy)), locally, fmt.Sprint(next != use)).Inc()
 }
 
 func (m metrics) pulled(took time.Duration, size uint64) {

@@ -45,7 +45,7 @@ func TestMetrics(t *testing.T) {
 		want := map[string]float64{
 			"present_locally=true pull_policy=ifnotpresent pull_required=false": 1,
 			"present_locally=false pull_policy=ifnotpresent pull_required=true": 1,
-			"present_locally=false pull_policy=always pull_required=true":       1,
+			"present_locally=unknown pull_policy=always pull_required=true":     1,
 			"present_locally=false pull_policy=never pull_required=true":        1,
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
