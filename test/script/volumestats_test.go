@@ -176,10 +176,24 @@ func TestVolumesAreTold(t *testing.T) {
 			}
 		}
 	}
-	for _, source := range []string{"du", "statfs", "kubernetes.io/csi/d.test"} {
+	for _, source := range []string{"du", "statfs", "d.test"} {
 		if series := `kubelet_volume_metric_collection_duration_seconds_count{metric_source="` + source + `"} `; !strings.Contains(text, "\n"+series) {
 			t.Errorf("no %s", series)
 		}
+	}
+	// Volumes of a claim are counted under what the claim leads to.
+	for series, want := range map[string]string{
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:d.test",state="desired_state_of_world"}`:                                                "1",
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:d.test",state="actual_state_of_world"}`:                                                 "1",
+		`volume_operation_total_seconds_count{operation_name="overall_volume_mount",plugin_name="kubernetes.io/csi:d.test"}`:                                 "1",
+		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/csi:d.test"}`: "1",
+	} {
+		if !strings.Contains(text, "\n"+series+" "+want+"\n") {
+			t.Errorf("no %s %s", series, want)
+		}
+	}
+	if strings.Contains(text, "persistent-claim") {
+		t.Error("a claim is counted as a kind of volume")
 	}
 	parity.Proves(t, "SRV-41", "SRV-52")
 }

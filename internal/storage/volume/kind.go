@@ -78,6 +78,15 @@ type Ready struct {
 	Group    *int64    // that owns the files, as whoever made the volume says
 	Image    string    // the runtime's reference of an image that is the volume
 	RenewAt  time.Time // when the content grows old; zero for never
+	// Counted is the volume's plugin in metrics, where that is not the kind's: also of
+	// one that could not be prepared.
+	Counted string
+}
+
+// Counted is a Kind whose volumes are counted under other names than its own.
+type Counted interface {
+	// CountedAs is the plugin in metrics of a volume that is on the disk.
+	CountedAs(p Place) string
 }
 
 // A Tracker is a Kind that remembers pods.

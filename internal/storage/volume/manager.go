@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +100,13 @@ type vol struct {
 	retry time.Time   // when the next attempt after a failure is due
 	timer *time.Timer // for the next attempt
 
+	counted string    // its plugin in metrics; empty while it is the kind's
 	since   time.Time // when it was first asked for
 	figures figures
 }
+
+// plugin is what the volume is counted under.
+func (v *vol) plugin() string { return cmp.Or(v.counted, v.kind.Plugin()) }
 
 // State is how far the volumes of a pod are.
 type State struct {

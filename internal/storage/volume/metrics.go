@@ -180,10 +180,10 @@ func (m *Manager) countVolumes() map[countedAs]int {
 				continue
 			}
 			if ps.phase == wanted {
-				n[countedAs{v.kind.Plugin(), "desired_state_of_world"}]++
+				n[countedAs{v.plugin(), "desired_state_of_world"}]++
 			}
 			if v.ready {
-				n[countedAs{v.kind.Plugin(), "actual_state_of_world"}]++
+				n[countedAs{v.plugin(), "actual_state_of_world"}]++
 			}
 		}
 	}

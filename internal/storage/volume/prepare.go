@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,9 +40,18 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 		defer stop()
 		began := time.Now()
 		have, err := kind.Prepare(ctx, r)
-		m.metrics.did(kind.Plugin(), opMount, time.Since(began), err)
+		if !premature(err) {
+			m.metrics.did(cmp.Or(have.Counted, kind.Plugin()), opMount, time.Since(began), err)
+		}
 		m.finish(uid, ps, v, r.Pod, have, err)
 	})
+}
+
+// premature reports whether an attempt ended before anything was done to a volume.
+func premature(err error) bool {
+	var waits *Waiting
+	var unresolved *Unresolved
+	return errors.As(err, &waits) || errors.As(err, &unresolved)
 }
 
 func (m *Manager) requestLocked(uid types.UID, ps *volumes, v *vol) Request {
@@ -61,11 +71,11 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 		m.mu.Unlock()
 		return
 	}
-	v.err, v.waits, v.retry = err, nil, time.Time{}
+	v.err, v.waits, v.retry, v.counted = err, nil, time.Time{}, cmp.Or(have.Counted, v.counted)
 	switch {
 	case err == nil:
 		if !v.ready {
-			m.metrics.arrived(v.kind.Plugin(), time.Since(v.since))
+			m.metrics.arrived(v.plugin(), time.Since(v.since))
 		}
 		v.ready, v.have, v.delay = true, have, 0
 	default:

@@ -156,9 +156,13 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 	for i, f := range places {
 		wg.Go(func() {
 			if f.kind != nil {
+				plugin := f.kind.Plugin()
+				if c, ok := f.kind.(Counted); ok {
+					plugin = c.CountedAs(f.place) // told by what Release takes away
+				}
 				began := time.Now()
 				errs[i] = f.kind.Release(ctx, f.place)
-				m.metrics.did(f.kind.Plugin(), opUnmount, time.Since(began), errs[i])
+				m.metrics.did(plugin, opUnmount, time.Since(began), errs[i])
 			} else {
 				errs[i] = m.releaseUnknown(ctx, f.place)
 				m.metrics.counters.forced.Inc()

@@ -36,10 +36,18 @@ func (k claimKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready, error) {
 	for _, plugin := range v.cfg.Plugins {
 		if plugin.Serves(s) {
-			return v.prepare(ctx, p, s, plugin)
+			out, err := v.prepare(ctx, p, s, plugin)
+			out.Counted = countedAs(plugin, s)
+			return out, err
 		}
 	}
 	return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", s.Name, volume.ErrNoPlugin)}
+}
+
+// counted is a Plugin that stands for several in metrics.
+type counted interface {
+	CountedAs(s Spec) string
+	FoundAs(p volume.Place) string // what was published there
 }
 
 // pluginKind serves volumes of a plugin that the pod names itself, and releases
@@ -57,7 +65,26 @@ func (k pluginKind) Serves(src *v1.Volume) bool {
 }
 
 func (k pluginKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
-	return k.v.prepare(ctx, r.Pod, Spec{Name: r.Volume.Name, Inline: r.Volume}, k.p)
+	s := Spec{Name: r.Volume.Name, Inline: r.Volume}
+	out, err := k.v.prepare(ctx, r.Pod, s, k.p)
+	out.Counted = countedAs(k.p, s)
+	return out, err
+}
+
+// countedAs is what a volume's plugin is called in metrics.
+func countedAs(p Plugin, s Spec) string {
+	if c, ok := p.(counted); ok {
+		return c.CountedAs(s)
+	}
+	return p.Name()
+}
+
+// CountedAs makes the kind one that is counted under other names.
+func (k pluginKind) CountedAs(p volume.Place) string {
+	if c, ok := k.p.(counted); ok {
+		return c.FoundAs(p)
+	}
+	return k.p.Name()
 }
 
 func (k pluginKind) Release(ctx context.Context, p volume.Place) error {

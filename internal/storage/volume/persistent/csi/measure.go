@@ -42,7 +42,7 @@ func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (
 	if err != nil {
 		return volume.Measured{}, err
 	}
-	m := volume.Measured{Source: PluginName + "/" + rec.Driver}
+	m := volume.Measured{Source: rec.Driver}
 	for _, u := range got.Usage {
 		switch u.Unit {
 		case csiv1.VolumeUsage_BYTES:

@@ -214,3 +214,24 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	}
 	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true}, nil
 }
+
+// CountedAs is the plugin's name with the driver's: what operations on volumes are
+// counted under.
+func (*Plugin) CountedAs(s persistent.Spec) string {
+	if s.PV != nil && s.PV.Spec.CSI != nil {
+		return PluginName + ":" + s.PV.Spec.CSI.Driver
+	}
+	if s.Inline != nil && s.Inline.CSI != nil {
+		return PluginName + ":" + s.Inline.CSI.Driver
+	}
+	return PluginName
+}
+
+// FoundAs is the same of a volume on the disk.
+func (p *Plugin) FoundAs(place volume.Place) string {
+	rec, err := p.recordOf(place)
+	if err != nil {
+		return PluginName // its release will say what is wrong
+	}
+	return PluginName + ":" + rec.Driver
+}
