@@ -19,12 +19,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
 )
 
 // fakeReviews answers after a while, fails as often as told, and counts. Token
@@ -171,6 +173,45 @@ func TestManyAskOnce(t *testing.T) {
 		if f.asked != 1 {
 			t.Errorf("asked %d times for one token", f.asked)
 		}
+	})
+}
+
+func TestLookupsOfTokensAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		f := &fakeReviews{takes: time.Second}
+		a, err := NewAuthenticator(AuthenticatorConfig{Tokens: f, TokenTTL: time.Minute, Registerer: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() {
+			if _, err := a.Authenticate(bearer("good")); err != nil {
+				t.Error(err)
+			}
+		}
+		shows := func(want map[string]float64) {
+			t.Helper()
+			got := scrape.Of(t, a.tokens.seen)
+			for series, n := range want {
+				if got[series] != n {
+					t.Errorf("%s is %v, want %v", series, got[series], n)
+				}
+			}
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(ask)
+		}
+		synctest.Wait()
+		shows(map[string]float64{"authentication_token_cache_active_fetch_count{status=in_flight}": 1, "authentication_token_cache_active_fetch_count{status=blocked}": 3})
+		wg.Wait()
+		ask()
+		shows(map[string]float64{
+			"authentication_token_cache_active_fetch_count{status=in_flight}": 0, "authentication_token_cache_active_fetch_count{status=blocked}": 0,
+			"authentication_token_cache_request_total{status=miss}": 3, "authentication_token_cache_request_total{status=hit}": 1,
+			"authentication_token_cache_request_duration_seconds{status=miss}": 3, "authentication_token_cache_request_duration_seconds{status=hit}": 1,
+			"authentication_token_cache_fetch_total{status=ok}": 1, "authentication_token_cache_fetch_total{status=error}": 0,
+		})
 	})
 }
 

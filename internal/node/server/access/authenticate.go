@@ -59,7 +59,8 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 			},
 		}),
 	}
-	return a, register(cfg.Registerer, a.reviews.total, a.reviews.duration, a.certsLeft)
+	a.tokens.seen = newLookups()
+	return a, register(cfg.Registerer, a.tokens.seen, a.reviews.total, a.reviews.duration, a.certsLeft)
 }
 
 // Authenticate tries a client certificate, a bearer token, and a token among

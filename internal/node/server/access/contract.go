@@ -14,5 +14,9 @@ const (
 	metricAuthnDuration   = "apiserver_delegated_authn_request_duration_seconds"
 	metricAuthzRequests   = "apiserver_delegated_authz_request_total"
 	metricAuthzDuration   = "apiserver_delegated_authz_request_duration_seconds"
+	metricTokenRequests   = "authentication_token_cache_request_total"
+	metricTokenDuration   = "authentication_token_cache_request_duration_seconds"
+	metricTokenFetches    = "authentication_token_cache_fetch_total"
+	metricTokenActive     = "authentication_token_cache_active_fetch_count"
 	metricClientCertsLeft = "apiserver_client_certificate_expiration_seconds"
 )

@@ -28,6 +28,7 @@ type memo[V any] struct {
 	secret  []byte
 	yes, no answers[V]
 	asking  singleflight.Group
+	seen    *lookups // nil: nobody counts
 }
 
 func newMemo[V any](yesFor, noFor time.Duration) *memo[V] {
@@ -46,16 +47,22 @@ func (m *memo[V]) get(ctx context.Context, question []byte, ask func(context.Con
 	mac := hmac.New(sha256.New, m.secret)
 	mac.Write(question)
 	k := key(mac.Sum(nil))
-	if v, ok := m.known(k); ok {
+	start := time.Now()
+	v, ok := m.known(k)
+	defer func() { m.seen.asked(ok, time.Since(start)) }()
+	if ok {
 		return v, nil
 	}
+	defer m.seen.during(statusBlocked)()
 	answered := m.asking.DoChan(string(k[:]), func() (any, error) {
 		if v, ok := m.known(k); ok {
 			return v, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
+		defer m.seen.during(statusInFlight)()
 		v, yes, err := ask(ctx)
+		m.seen.fetched(err)
 		if err != nil {
 			return nil, err
 		}

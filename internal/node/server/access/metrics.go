@@ -43,6 +43,83 @@ func (c calls) count(call func() error) error {
 	return err
 }
 
+// The statuses under which look-ups are counted.
+const (
+	statusHit      = "hit"
+	statusMiss     = "miss"
+	statusOK       = "ok"
+	statusError    = "error"
+	statusBlocked  = "blocked"   // those who wait for an answer
+	statusInFlight = "in_flight" // questions that are being asked
+)
+
+// lookups counts how often a memo knew, and what it asked. Nil counts nothing.
+type lookups struct {
+	requests, fetches *prometheus.CounterVec
+	duration          *prometheus.HistogramVec
+	active            *prometheus.GaugeVec
+}
+
+func newLookups() *lookups {
+	label := []string{"status"}
+	return &lookups{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTokenRequests, Help: "Tokens that were looked up, by whether the answer was known"}, label),
+		fetches:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTokenFetches, Help: "Tokens that the API server was asked about"}, label),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricTokenDuration, Help: "Seconds until a token was known", Buckets: prometheus.DefBuckets}, label),
+		active:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: metricTokenActive, Help: "Questions about tokens under way, and those who wait for the answer"}, label),
+	}
+}
+
+func (l *lookups) all() []prometheus.Collector {
+	return []prometheus.Collector{l.requests, l.fetches, l.duration, l.active}
+}
+
+// Describe makes the lookups a collector.
+func (l *lookups) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range l.all() {
+		c.Describe(ch)
+	}
+}
+
+func (l *lookups) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range l.all() {
+		c.Collect(ch)
+	}
+}
+
+func (l *lookups) asked(known bool, took time.Duration) {
+	if l == nil {
+		return
+	}
+	status := statusMiss
+	if known {
+		status = statusHit
+	}
+	l.requests.WithLabelValues(status).Inc()
+	l.duration.WithLabelValues(status).Observe(took.Seconds())
+}
+
+func (l *lookups) fetched(err error) {
+	if l == nil {
+		return
+	}
+	status := statusOK
+	if err != nil {
+		status = statusError
+	}
+	l.fetches.WithLabelValues(status).Inc()
+}
+
+// during counts one more of a kind until what it returns is called.
+func (l *lookups) during(status string) (end func()) {
+	if l == nil {
+		return func() {}
+	}
+	g := l.active.WithLabelValues(status)
+	g.Inc()
+	return g.Dec
+}
+
 func register(r prometheus.Registerer, collectors ...prometheus.Collector) error {
 	if r == nil {
 		return nil
