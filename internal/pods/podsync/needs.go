@@ -53,6 +53,8 @@ type Containers interface {
 	// StartContainer returns when the container runs and its postStart hook is
 	// done. The failure tells what to show while the container waits.
 	StartContainer(ctx context.Context, s container.Start) (id string, failure *container.StartError)
+	// NotStarted counts a start that came to nothing before the runtime was asked.
+	NotStarted(kind pod.Kind, reason string)
 	// AnnounceStop does what is to be done long before a container stops.
 	AnnounceStop(ctx context.Context, s container.Stop)
 	StopContainer(ctx context.Context, s container.Stop) error

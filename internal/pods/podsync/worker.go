@@ -428,7 +428,7 @@ func (w *worker) askImages(plan *podplan.Plan) (changed bool) {
 		if step.Verb != podplan.FetchImage {
 			continue
 		}
-		_, spec, ok := pod.Find(w.spec, step.Target)
+		kind, spec, ok := pod.Find(w.spec, step.Target)
 		if !ok {
 			continue
 		}
@@ -440,6 +440,9 @@ func (w *worker) askImages(plan *podplan.Plan) (changed bool) {
 		}
 		if !known || before.attempt != step.Attempt || before.result != r || before.failures != w.failures(step.Target) {
 			changed = true
+		}
+		if r.Reason != "" && (r.Reason != before.result.Reason || before.attempt != step.Attempt) {
+			w.s.cfg.Containers.NotStarted(kind, r.Reason)
 		}
 		w.images[step.Target] = imageFact{attempt: step.Attempt, asked: asked, failures: w.failures(step.Target), result: r}
 		w.mu.Lock()

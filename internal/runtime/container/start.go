@@ -186,6 +186,12 @@ func primaryFirst(ips, hostIPs []string) []string {
 	return out
 }
 
+// NotStarted counts a container that was to start and could not, for want of its
+// image: no call was made for it.
+func (r *Runner) NotStarted(kind pod.Kind, reason string) {
+	r.metrics.container(kind, &StartError{Reason: reason})
+}
+
 // startFailed records why a container could not be started. A start that was
 // called off did not fail, and one that the runtime is still busy with for an
 // agent before this one has not failed yet.

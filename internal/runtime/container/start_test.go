@@ -360,6 +360,10 @@ func TestMetrics(t *testing.T) {
 	if _, failure := b.StartContainer(t.Context(), s); failure == nil {
 		t.Fatal("started")
 	}
+	b.NotStarted(pod.Init, pod.ReasonErrImagePull)
+	if got := counted(t, reg, "kubelet_started_containers_errors_total", map[string]string{"container_type": "init_container", "code": "ErrImagePull"}); got != 1 {
+		t.Errorf("%v containers without an image are counted, want 1", got)
+	}
 	p.Spec.HostUsers = ptr.To(false)
 	if _, err := b.RunSandbox(t.Context(), p, 1); err == nil {
 		t.Fatal("ran")
