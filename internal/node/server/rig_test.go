@@ -87,10 +87,15 @@ func newAuthority(t testing.TB) *authority {
 
 func (a *authority) issue(t testing.TB, usage x509.ExtKeyUsage, cn string, orgs ...string) tls.Certificate {
 	t.Helper()
+	return a.issueFor(t, usage, time.Now().Add(-time.Hour), time.Now().Add(time.Hour), cn, orgs...)
+}
+
+func (a *authority) issueFor(t testing.TB, usage x509.ExtKeyUsage, from, to time.Time, cn string, orgs ...string) tls.Certificate {
+	t.Helper()
 	key := newKey(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: cn, Organization: orgs},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: from, NotAfter: to,
 		ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}

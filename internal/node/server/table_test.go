@@ -3,12 +3,18 @@ package server_test
 import (
 	"crypto/x509"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
 
@@ -20,6 +26,113 @@ import (
 func sample(pattern string) string {
 	return strings.NewReplacer("{$}", "", "{ns}", "default", "{pod}", "web", "{uid}", "uid-web", "{container}", "main",
 		"{check}", "ping", "{profile...}", "cmdline", "{path...}", "").Replace(pattern)
+}
+
+// everyMethod is what requests are made with, one that nobody knows included.
+var everyMethod = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"}
+
+// hasVerb reports whether a right can be had to do this: rights are named by verbs.
+func hasVerb(method string) bool {
+	return slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, method)
+}
+
+// specification is all that may be served: pattern, rights of which a caller needs one,
+// methods (none: any), and whether it goes with the debugging handlers.
+const specification = `
+/healthz                                      healthz proxy
+/healthz/{check}                              healthz proxy
+/pods                                         pods proxy      GET
+/pods/{$}                                     pods proxy      GET
+/stats/summary                                stats           GET POST
+/metrics                                      metrics
+/metrics/cadvisor                             metrics
+/metrics/resource                             metrics
+/metrics/probes                               metrics
+/metrics/slis                                 metrics
+/run/{ns}/{pod}/{container}                   proxy           POST     debug
+/run/{ns}/{pod}/{uid}/{container}             proxy           POST     debug
+/exec/{ns}/{pod}/{container}                  proxy           GET POST debug
+/exec/{ns}/{pod}/{uid}/{container}            proxy           GET POST debug
+/attach/{ns}/{pod}/{container}                proxy           GET POST debug
+/attach/{ns}/{pod}/{uid}/{container}          proxy           GET POST debug
+/portForward/{ns}/{pod}                       proxy           GET POST debug
+/portForward/{ns}/{pod}/{uid}                 proxy           GET POST debug
+/containerLogs/{ns}/{pod}/{container}         proxy           GET      debug
+/runningpods                                  pods proxy      GET      debug
+/runningpods/{$}                              pods proxy      GET      debug
+/configz                                      configz proxy            debug
+/logs/{path...}                               log             GET      debug
+/debug/pprof/{profile...}                     proxy                    debug
+/debug/flags/v                                proxy                    debug
+/debug/keelson/pods                              proxy           GET      debug
+/debug/keelson/pods/{ns}/{pod}               proxy           GET      debug
+/checkpoint/{ns}/{pod}/{container}            checkpoint      POST     debug
+/statusz                                      statusz                  debug
+/flagz                                        configz                  debug
+`
+
+// TestEverythingServedIsSpecified: what is served is what the specification has, with
+// those rights. Whoever adds an endpoint writes down who may have it.
+func TestEverythingServedIsSpecified(t *testing.T) {
+	var served []string
+	for _, row := range server.Table() {
+		words := slices.Concat([]string{row.Pattern}, row.Rights, row.Methods)
+		if row.Debug {
+			words = append(words, "debug")
+		}
+		served = append(served, strings.Join(words, " "))
+	}
+	var wanted []string
+	for line := range strings.Lines(strings.TrimSpace(specification)) {
+		wanted = append(wanted, strings.Join(strings.Fields(line), " "))
+	}
+	for _, s := range served {
+		if !slices.Contains(wanted, s) {
+			t.Errorf("served and not specified: %s", s)
+		}
+	}
+	for _, w := range wanted {
+		if !slices.Contains(served, w) {
+			t.Errorf("specified and not served: %s", w)
+		}
+	}
+	// All routes are made from the table, but for those of the two small ports.
+	want := map[string]int{"routes": 3, "keepHealthz": 2, "LocalHandler": 1}
+	if got := routesMade(t); !maps.Equal(got, want) {
+		t.Errorf("routes are made in %v, want %v", got, want)
+	}
+}
+
+// routesMade counts where the package makes routes, by function.
+func routesMade(t *testing.T) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range tree.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && (s.Sel.Name == "HandleFunc" || s.Sel.Name == "Handle") {
+					out[f.Name.Name]++
+				}
+				return true
+			})
+		}
+	}
+	return out
 }
 
 // TestRights is the specification: which rights each path needs, tried in this
@@ -75,6 +188,8 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 	narrow := map[string]*http.Client{}
 	stranger := r.client(foreign.issue(t, x509.ExtKeyUsageClientAuth, "admin"))
 	wrongUse := r.client(r.ca.issue(t, x509.ExtKeyUsageServerAuth, "admin"))
+	expired := r.client(r.ca.issueFor(t, x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute), "admin"))
+	early := r.client(r.ca.issueFor(t, x509.ExtKeyUsageClientAuth, time.Now().Add(time.Minute), time.Now().Add(time.Hour), "admin"))
 	bare := r.client()
 
 	rows := server.Table()
@@ -94,7 +209,7 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 				rights = []string{"metrics"}
 			}
 		}
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"} {
+		for _, method := range everyMethod {
 			name := method + " " + path
 			expect := func(who string, got answer, want int) {
 				t.Helper()
@@ -121,7 +236,7 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 					narrow[right] = c
 				}
 				want := served.code
-				if method == "HEAD" || method == "OPTIONS" { // no verb, no right
+				if !hasVerb(method) {
 					want = 403
 				}
 				expect("may-"+right+" by certificate", r.ask(c, method, url(path)), want)
@@ -140,6 +255,9 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 				"token that cannot be reviewed":  r.ask(bare, method, url(path), "Authorization", "Bearer token-lost"),
 				"foreign certificate":            r.ask(stranger, method, url(path)),
 				"certificate for another use":    r.ask(wrongUse, method, url(path)),
+				"expired certificate":            r.ask(expired, method, url(path)),
+				"certificate of tomorrow":        r.ask(early, method, url(path)),
+				"empty token":                    r.ask(bare, method, url(path), "Authorization", "Bearer "),
 				"anonymous that is switched off": r.ask(bare, method, url(path), "X-Remote-User", "admin"),
 			} {
 				expect(who, got, 401)
@@ -181,10 +299,10 @@ func TestEveryEndpointForAnonymous(t *testing.T) {
 		r.api.anonymous = holds
 		bare := r.client()
 		for _, row := range rows {
-			for _, method := range []string{"GET", "POST", "HEAD"} {
+			for _, method := range everyMethod {
 				path := sample(row.Pattern)
 				want := http.StatusForbidden
-				if slices.Contains(row.Rights, holds) && method != "HEAD" { // which has no verb
+				if slices.Contains(row.Rights, holds) && hasVerb(method) {
 					want = r.as("admin", method, path).code
 				}
 				got := r.ask(bare, method, "https://"+r.addr[server.Secure]+path)
@@ -202,7 +320,7 @@ func TestEveryEndpointOnTheReadOnlyPort(t *testing.T) {
 	parity.Proves(t, "SRV-02")
 	r := newRig(t)
 	for _, row := range server.Table() {
-		for _, method := range []string{"GET", "POST", "PUT"} {
+		for _, method := range everyMethod {
 			path := sample(row.Pattern)
 			got := r.ask(http.DefaultClient, method, "http://"+r.addr[server.ReadOnly]+path)
 			switch {
