@@ -66,6 +66,7 @@ type agent struct {
 	ids      identities
 	recorder *apiclient.Events // nil: standalone
 	events   pod.Events
+	spoilt   []error // files put aside before there were events
 	startup  *node.Startup
 	cgroups  *cgroup.Tree // nil: no cgroups per pod
 	node     *node.Node
@@ -373,6 +374,10 @@ func (a *agent) buildAPI(ctx context.Context) error {
 	}
 	a.recorder = apiclient.NewEvents(apiclient.EventsConfig{Client: a.api, Node: a.cfg.NodeName, Log: a.log})
 	a.events = a.recorder
+	for _, err := range a.spoilt {
+		a.unusable(err)
+	}
+	a.spoilt = nil
 	a.services = newServices(a.api)
 	a.classes = newRuntimeClasses(a.api)
 	return nil

@@ -111,7 +111,7 @@ func TestWhatMustOutliveACrashIsRenamedIntoPlace(t *testing.T) {
 		}},
 		"serving certificate": {[]string{"pki"}, 2, func(t *testing.T) {
 			for _, now := range []time.Time{time.Now().Add(-20 * 365 * 24 * time.Hour), time.Now()} { // the second replaces the expired first
-				if _, _, err := cert.SelfSigned(filepath.Join(root, "pki"), "node", now, log); err != nil {
+				if _, _, err := cert.SelfSigned(filepath.Join(root, "pki"), "node", now, func(error) {}, log); err != nil {
 					t.Fatal(err)
 				}
 			}

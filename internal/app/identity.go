@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -43,7 +44,7 @@ func (a *agent) dialAPI(ctx context.Context, cfg apiclient.Config) (*apiclient.C
 	if !k.RotateCertificates && f.BootstrapKubeconfig == "" {
 		return apiclient.New(cfg)
 	}
-	store, err := identity.NewStore(identity.StoreConfig{Dir: f.CertDir, Pair: identity.ClientPair, Log: a.log})
+	store, err := identity.NewStore(identity.StoreConfig{Dir: f.CertDir, Pair: identity.ClientPair, Log: a.log, Unusable: a.unusable})
 	if err != nil {
 		return nil, err
 	}
@@ -78,19 +79,23 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 	f := &a.cfg.Flags
 	shown := identity.NewMetrics(a.metrics)
 	var own *apiclient.Client
+	begin := func() *apiclient.Client { return first }
+	if f.BootstrapKubeconfig != "" && !access.Bootstrap {
+		begin = a.bootstrapClient(first, cfg)
+	}
 	rc := identity.Config{Signer: identity.ClientSigner, Store: store, Log: a.log,
 		Template: func() *x509.CertificateRequest { return identity.ClientTemplate(a.cfg.NodeName) },
 		Requests: func(current *tls.Certificate) identity.Requests {
 			if current == nil {
-				return first.CertificateSigningRequests
+				return begin().CertificateSigningRequests
 			}
 			return own.CertificateSigningRequests
 		},
 		// Connections are the old certificate's, whose time is over soon.
-		OnChange: func() { own.CloseConnections(); first.CloseConnections() },
+		OnChange: func() { own.CloseConnections(); begin().CloseConnections() },
 	}
 	if f.BootstrapKubeconfig != "" {
-		rc.GiveUp = hopeless
+		rc.GiveUp, rc.OnRefused = hopeless, a.unusable
 	}
 	if access.Bootstrap {
 		if err := identity.WriteKubeconfig(f.Kubeconfig, f.BootstrapKubeconfig, store); err != nil {
@@ -116,6 +121,30 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 	return own, nil
 }
 
+// bootstrapClient is a client with the credentials for the bootstrap, made when it is
+// needed: a node whose own certificate serves does without the file. While it cannot
+// be made, the node asks with what it came with.
+func (a *agent) bootstrapClient(otherwise *apiclient.Client, cfg apiclient.Config) func() *apiclient.Client {
+	var mu sync.Mutex
+	var made *apiclient.Client
+	return func() *apiclient.Client {
+		mu.Lock()
+		defer mu.Unlock()
+		if made != nil {
+			return made
+		}
+		rc, err := identity.Load(a.cfg.Flags.BootstrapKubeconfig)
+		if err == nil {
+			made, err = apiclient.NewFor(rc, cfg)
+		}
+		if err != nil {
+			a.log.Warn("cannot use the bootstrap kubeconfig", "err", err)
+			return otherwise
+		}
+		return made
+	}
+}
+
 // certificateOf is the client certificate that a kubeconfig brings; nil if it
 // brings something else.
 func certificateOf(rc *rest.Config) (*tls.Certificate, error) {
@@ -138,7 +167,7 @@ func certificateOf(rc *rest.Config) (*tls.Certificate, error) {
 func (a *agent) issuedServing() (*identity.Rotator, error) {
 	k, f := &a.cfg.Kubelet, &a.cfg.Flags
 	store, err := identity.NewStore(identity.StoreConfig{Dir: f.CertDir, Pair: identity.ServerPair,
-		CertFile: k.TLSCertFile, KeyFile: k.TLSPrivateKeyFile, Log: a.log})
+		CertFile: k.TLSCertFile, KeyFile: k.TLSPrivateKeyFile, Log: a.log, Unusable: a.unusable})
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func (a *agent) servingCertificate() (func(*tls.ClientHelloInfo) (*tls.Certifica
 	certFile, keyFile := k.TLSCertFile, k.TLSPrivateKeyFile
 	if certFile == "" && keyFile == "" {
 		var err error
-		if certFile, keyFile, err = cert.SelfSigned(a.cfg.Flags.CertDir, a.cfg.NodeName, time.Now(), a.log); err != nil {
+		if certFile, keyFile, err = cert.SelfSigned(a.cfg.Flags.CertDir, a.cfg.NodeName, time.Now(), a.unusable, a.log); err != nil {
 			return nil, err
 		}
 	}

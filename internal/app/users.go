@@ -50,8 +50,13 @@ func (a *agent) usersInRuntime(ctx context.Context, uid types.UID) (userns.Range
 	return userns.Range{}, false
 }
 
-// unusable tells the cluster of a state file that was put aside.
+// unusable tells the cluster of a state file that was put aside, as soon as there is
+// a way.
 func (a *agent) unusable(err error) {
+	if a.events == nil {
+		a.spoilt = append(a.spoilt, err)
+		return
+	}
 	a.events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 }
 

@@ -4,9 +4,15 @@ package e2e
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -103,7 +109,7 @@ func TestJoin(t *testing.T) {
 			t.Errorf("no %q among the metrics", line)
 		}
 	}
-	if strings.Contains(metrics, "rotation_seconds_count 0\n") || strings.Contains(metrics, "ttl_seconds +Inf\n") {
+	if strings.Contains(metrics, "rotation_seconds_count 0\n") || strings.Contains(metrics, "certificate_manager_client_ttl_seconds +Inf\n") {
 		t.Error("the metrics know nothing of the certificates")
 	}
 	if n, err := c.UntilNode(ctx, k.Node, rig.NodeReady); err != nil {
@@ -134,26 +140,82 @@ func TestJoin(t *testing.T) {
 		t.Error("nothing was asked for with the token again")
 	}
 
-	// The certificate in force is damaged while the agent is down.
-	k.Stop()
-	file, err := filepath.EvalSymlinks(filepath.Join(pki, "kubelet-client-current.pem"))
+	// The certificate in force is spoilt while the agent is down.
+	for name, spoil := range spoilings {
+		k.Stop()
+		file, err := filepath.EvalSymlinks(filepath.Join(pki, "kubelet-client-current.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, spoil(t, text, k.Node), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begin = time.Now()
+		if err := k.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eventually(ctx, t, "a heartbeat after the start with a certificate that is "+name, func() bool {
+			lease, err := c.Client.CoordinationV1().Leases("kube-node-lease").Get(ctx, k.Node, metav1.GetOptions{})
+			return err == nil && lease.Spec.RenewTime.After(begin)
+		})
+		t.Logf("%s: a heartbeat after %v", name, time.Since(begin).Round(100*time.Millisecond))
+		told := 0
+		eventually(ctx, t, "an event about a certificate that is "+name, func() bool {
+			list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=StateFileUnusable"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = 0
+			for _, e := range list.Items {
+				if strings.HasPrefix(e.Message, "use "+file+": ") {
+					told += int(e.Count)
+				}
+			}
+			return told > 0
+		})
+		if _, err := os.Stat(file + ".bad"); told != 1 || err != nil {
+			t.Errorf("%s: told %d times, %v", name, told, err)
+		}
+	}
+}
+
+// spoilings are what may become of a certificate while no agent runs.
+var spoilings = map[string]func(t *testing.T, text []byte, node string) []byte{
+	"cut short":   func(_ *testing.T, text []byte, _ string) []byte { return text[:300] },
+	"bit flipped": func(_ *testing.T, text []byte, _ string) []byte { text[200] ^= 4; return text },
+	"of another key": func(t *testing.T, text []byte, node string) []byte {
+		_, key := foreign(t, node)
+		cert, _ := pem.Decode(text)
+		return append(pem.EncodeToMemory(cert), key...)
+	},
+	"of another authority": func(t *testing.T, _ []byte, node string) []byte {
+		cert, key := foreign(t, node)
+		return append(cert, key...)
+	},
+}
+
+// foreign is a certificate of a node that this cluster has not issued.
+func foreign(t *testing.T, node string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(file, 300); err != nil {
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
 		t.Fatal(err)
 	}
-	begin = time.Now()
-	if err := k.Start(ctx); err != nil {
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(file + ".bad"); err != nil {
-		t.Error(err)
-	}
-	eventually(ctx, t, "a heartbeat after the start with a damaged certificate", func() bool {
-		lease, err := c.Client.CoordinationV1().Leases("kube-node-lease").Get(ctx, k.Node, metav1.GetOptions{})
-		return err == nil && lease.Spec.RenewTime.After(begin)
-	})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // allowJoining makes a bootstrap token and gives its users, and nodes, the rights

@@ -204,3 +204,56 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 		t.Errorf("IDs: %v", firsts)
 	}
 }
+
+// TestDamagedServingCertificate: the pair that the server made for itself is made anew
+// when the agent comes back to what became of it, the files are kept, and it is told
+// once. Pods run on.
+func TestDamagedServingCertificate(t *testing.T) {
+	s := listening(t, "", rights)
+	s.runPod(t, "web", plainPod)
+	for _, file := range []string{"kubelet.crt", "kubelet.key"} {
+		for name, damage := range damages {
+			s.stop()
+			path := s.path("pki/" + file)
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(path, content); err != nil {
+				t.Fatal(err)
+			}
+			spoilt, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, calls := len(s.nodeEvents()), len(s.runtime.Calls(0))
+			s.start()
+			s.untilListening(t)
+			if code, text := s.ask(t, "/healthz", "good", nil); code != 200 {
+				t.Errorf("%s %s: %d %s", file, name, code, text)
+			}
+			now, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "bit flipped" && os.SameFile(now, spoilt) {
+				continue // in a signature that nobody needs to look at
+			}
+			if _, err := os.Lstat(path + ".bad"); err != nil {
+				t.Errorf("%s %s: %v", file, name, err)
+			}
+			for end := time.Now().Add(10 * time.Second); len(s.nodeEvents()) == before && time.Now().Before(end); {
+				time.Sleep(20 * time.Millisecond)
+			}
+			told := s.nodeEvents()[before:]
+			if len(told) != 1 || !strings.Contains(told[0], "StateFileUnusable use "+s.path("pki/kubelet.crt")+": ") {
+				t.Fatalf("%s %s: told %q", file, name, told)
+			}
+			for _, c := range s.runtime.Calls(0)[calls:] {
+				if writing[c.Method] {
+					t.Errorf("%s %s: %s %s was called", file, name, c.Method, c.Key())
+				}
+			}
+		}
+	}
+}

@@ -57,10 +57,16 @@ func listening(t *testing.T, configuration string, edit func(*world)) *served {
 			t.Logf("the agent's log:\n%s", w.log.String())
 		}
 	})
+	s.untilListening(t)
+	return s
+}
+
+func (s *served) untilListening(t *testing.T) {
+	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "https://")); err == nil {
 			c.Close()
-			return s
+			return
 		}
 		if time.Now().After(end) {
 			t.Fatal("the server does not listen")

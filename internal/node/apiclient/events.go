@@ -182,15 +182,16 @@ func (e *Events) write(ctx context.Context, r *record.EventCorrelateResult) (*co
 	return events.Create(ctx, fresh.Namespace, fresh)
 }
 
-// refused reports whether the server read the request and said no for good. Only
-// a server that is overloaded or out of reach is asked again.
+// refused reports whether the server read the request and said no for good. A server
+// that is overloaded or out of reach is asked again, and one that does not know the
+// node: another certificate may be on its way.
 func refused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return false
 	}
 	switch answer.Status().Code {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
 	return true

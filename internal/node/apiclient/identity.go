@@ -16,6 +16,9 @@ type Identity interface {
 	Current() *tls.Certificate
 	// Valid waits for a certificate that is valid.
 	Valid(ctx context.Context) (*tls.Certificate, error)
+	// Refused is told that the API server took a request with the certificate for
+	// nobody's.
+	Refused(cert *tls.Certificate)
 }
 
 // httpClient makes a client with the credentials of rc, or with id instead of them,
@@ -53,13 +56,18 @@ type identified struct {
 }
 
 func (t identified) RoundTrip(req *http.Request) (*http.Response, error) {
-	if _, err := t.id.Valid(req.Context()); err != nil {
+	cert, err := t.id.Valid(req.Context())
+	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // a RoundTripper's duty; the error is the one above
 		}
 		return nil, err
 	}
-	return t.next.RoundTrip(req)
+	resp, err := t.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		t.id.Refused(cert)
+	}
+	return resp, err
 }
 
 // WrappedRoundTripper is for those who look for the transport below.

@@ -146,16 +146,53 @@ func TestSeparateRates(t *testing.T) {
 }
 
 // late is an identity that is not there at first.
-type late struct{ there chan struct{} }
+type late struct {
+	there   chan struct{}
+	refused chan *tls.Certificate
+}
 
 func (l late) Current() *tls.Certificate { return nil }
+
+func (l late) Refused(c *tls.Certificate) { l.refused <- c }
 
 func (l late) Valid(ctx context.Context) (*tls.Certificate, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-l.there:
-		return &tls.Certificate{}, nil
+		return nobodys, nil
+	}
+}
+
+// nobodys is a certificate that says nothing.
+var nobodys = &tls.Certificate{}
+
+// TestRefusalsAreToldToTheIdentity: that the server does not know it, and not that it
+// may not do something.
+func TestRefusalsAreToldToTheIdentity(t *testing.T) {
+	code := make(chan int, 1)
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(<-code) }))
+	t.Cleanup(srv.Close)
+	id := late{make(chan struct{}), make(chan *tls.Certificate, 10)}
+	close(id.there)
+	c, err := NewFor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Config{Version: "v1", ContentType: "application/json", Identity: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseConnections)
+	for status, want := range map[int]int{http.StatusUnauthorized: 1, http.StatusForbidden: 0, http.StatusNotFound: 0} {
+		code <- status
+		if _, err := c.Nodes.Get(t.Context(), "n"); err == nil {
+			t.Errorf("%d is no error", status)
+		}
+		if got := len(id.refused); got != want {
+			t.Errorf("%d: told %d times, want %d", status, got, want)
+		}
+		for range len(id.refused) {
+			if <-id.refused != nobodys {
+				t.Error("of another certificate")
+			}
+		}
 	}
 }
 
@@ -168,7 +205,7 @@ func TestRequestsWaitForTheIdentity(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`))
 	}))
 	t.Cleanup(srv.Close)
-	id := late{make(chan struct{})}
+	id := late{there: make(chan struct{})}
 	c, err := NewFor(&rest.Config{Host: srv.URL, BearerToken: "bootstrap", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Config{Version: "v1", ContentType: "application/json", Identity: id})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ type Access struct {
 // Resolve decides which of two kubeconfig files a node comes with. The one for the
 // bootstrap (which may be "") is read only if the other does not serve.
 func Resolve(kubeconfig, bootstrap string, now time.Time, log *slog.Logger) (Access, error) {
-	own, why := load(kubeconfig)
+	own, why := Load(kubeconfig)
 	if why == nil {
 		why = expired(own, now)
 	}
@@ -39,11 +39,12 @@ func Resolve(kubeconfig, bootstrap string, now time.Time, log *slog.Logger) (Acc
 		return Access{Credentials: own}, nil
 	}
 	log.Info("using the bootstrap kubeconfig", "file", bootstrap, "because", why)
-	c, err := load(bootstrap)
+	c, err := Load(bootstrap)
 	return Access{Credentials: c, Bootstrap: true}, err
 }
 
-func load(file string) (*rest.Config, error) {
+// Load reads the credentials in a kubeconfig.
+func Load(file string) (*rest.Config, error) {
 	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {

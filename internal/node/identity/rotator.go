@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"keelson/internal/node/checkpoint"
 )
 
 // Config holds what a Rotator is built from. Fields are required unless they say
@@ -38,6 +40,10 @@ type Config struct {
 	OnChange  func()                    // called when another certificate is in force. Optional.
 	OnRotated func(lived time.Duration) // how old the one before became. Optional.
 	OnFailure func()                    // called for each try that fails. Optional.
+	// OnRefused is told of a certificate that the agent came with and that the API
+	// server does not know, once there is another in its place. Optional: without it
+	// there is no other way to ask for one.
+	OnRefused func(error)
 	Log       *slog.Logger
 }
 
@@ -55,6 +61,8 @@ type Rotator struct {
 	changed chan struct{}    // closed and replaced with it
 	force   bool             // the certificate is only to begin with
 	healthy bool             // the API server answers as one that is well does
+	issued  bool             // the certificate was issued to this process
+	refused string           // its file, if the API server does not know it
 }
 
 // New makes a Rotator over what its store holds.
@@ -99,6 +107,23 @@ func (r *Rotator) Valid(ctx context.Context) (*tls.Certificate, error) {
 			return nil, fmt.Errorf("wait for the node's certificate: %w", ctx.Err())
 		case <-changed:
 		}
+	}
+}
+
+// Refused is told that the API server took a request with the certificate for
+// nobody's. One that was good when it was stored may be of an authority that is not
+// asked any more, so another one is asked for as if there was none. Once: if that
+// one is refused as well, the fault is not the certificate's.
+func (r *Rotator) Refused(cert *tls.Certificate) {
+	r.mu.Lock()
+	due := r.cfg.OnRefused != nil && !r.issued && r.refused == "" && cert == r.cert
+	if due {
+		r.refused = r.cfg.Store.inForce()
+	}
+	r.mu.Unlock()
+	if due {
+		r.cfg.Log.Warn("the API server does not know the node's certificate", "signer", r.cfg.Signer, "file", r.cfg.Store.inForce())
+		r.Poke()
 	}
 }
 
@@ -159,7 +184,7 @@ func (r *Rotator) untilDue(ctx context.Context) bool {
 			r.cfg.Log.Info("asking for a certificate", "signer", r.cfg.Signer, "because", "the one in force is old")
 			return true
 		case <-r.poke:
-			if !same(want, r.cfg.Template()) {
+			if at, _ := r.next(want); !same(want, r.cfg.Template()) || want != nil && !at.After(time.Now()) {
 				return false // look again
 			}
 		}
@@ -175,6 +200,8 @@ func (r *Rotator) next(want *x509.CertificateRequest) (time.Time, string) {
 		return time.Time{}, ""
 	case r.validLocked() == nil:
 		return time.Time{}, "there is none that is valid"
+	case r.refused != "":
+		return time.Time{}, "the API server does not know the one in force"
 	case r.force:
 		return time.Time{}, "the one in force is only to begin with"
 	}
@@ -249,7 +276,7 @@ func (r *Rotator) try(ctx context.Context, want *x509.CertificateRequest) error 
 	if err != nil {
 		return err
 	}
-	cert, err := r.issued(ctx, want, key)
+	cert, err := r.ask(ctx, want, key)
 	if err != nil {
 		return err
 	}
@@ -257,12 +284,24 @@ func (r *Rotator) try(ctx context.Context, want *x509.CertificateRequest) error 
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	refused := r.refused
+	r.mu.Unlock()
 	r.take(pair)
+	if refused != "" {
+		r.cfg.OnRefused(checkpoint.PutAside(refused, errors.New("the API server does not know the certificate")))
+	}
 	return nil
 }
 
-func (r *Rotator) issued(ctx context.Context, want *x509.CertificateRequest, key *ecdsa.PrivateKey) ([]byte, error) {
-	api := r.cfg.Requests(r.Current())
+func (r *Rotator) ask(ctx context.Context, want *x509.CertificateRequest, key *ecdsa.PrivateKey) ([]byte, error) {
+	with := r.Current()
+	r.mu.Lock()
+	if r.refused != "" {
+		with = nil
+	}
+	r.mu.Unlock()
+	api := r.cfg.Requests(with)
 	asked, err := ask(ctx, api, "", r.cfg.Signer, want, key)
 	r.heard(err)
 	if err != nil {
@@ -289,7 +328,7 @@ func (r *Rotator) heard(err error) {
 func (r *Rotator) take(cert *tls.Certificate) {
 	r.mu.Lock()
 	old := r.cert
-	r.cert, r.force, r.healthy = cert, false, true
+	r.cert, r.force, r.healthy, r.issued, r.refused = cert, false, true, true, ""
 	close(r.changed)
 	r.changed = make(chan struct{})
 	r.mu.Unlock()

@@ -160,6 +160,58 @@ func TestOldCertificates(t *testing.T) {
 	}
 }
 
+// A certificate that is good by itself, and that the API server does not know: of an
+// authority that is not asked any more. Another one is asked for as by a node that has
+// none, once.
+func TestACertificateThatTheServerDoesNotKnow(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 10*time.Hour)
+		store, err := NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
+		must(t, err)
+		a.issue(store, ClientTemplate("n1"))
+		file := store.inForce()
+		time.Sleep(time.Hour)
+		var told []string
+		s := start(t, a, Config{Store: store, OnRefused: func(err error) { told = append(told, err.Error()) }})
+		old := s.Current()
+		s.Refused(&tls.Certificate{}) // one that is not in force any more
+		synctest.Wait()
+		if len(a.list()) != 0 || len(told) != 0 {
+			t.Errorf("asked %d times, told %q", len(a.list()), told)
+		}
+		for range 3 {
+			s.Refused(old)
+		}
+		synctest.Wait()
+		if n := len(a.list()); n != 1 || s.asked[0] != nil || s.Current() != old {
+			t.Fatalf("asked %d times, with %v", n, s.asked)
+		}
+		a.answer(a.pending(), false)
+		synctest.Wait()
+		if s.Current() == old || exists(file) || !exists(file+".bad") {
+			t.Error("the old one is in force, or lost")
+		}
+		if len(told) != 1 || told[0] != "use "+file+": the API server does not know the certificate; it is kept as "+file+".bad" {
+			t.Errorf("told %q", told)
+		}
+		s.Refused(s.Current())
+		synctest.Wait()
+		if n := len(a.list()); n != 1 || len(told) != 1 {
+			t.Errorf("asked %d times, told %q", n, told)
+		}
+		must(t, s.end())
+		// Without other credentials there is nothing to ask with.
+		s = start(t, a, Config{Store: store})
+		s.Refused(s.Current())
+		synctest.Wait()
+		if n := len(a.list()); n != 1 {
+			t.Errorf("asked %d times without a way", n)
+		}
+		must(t, s.end())
+	})
+}
+
 func TestRefusedAndForgottenRequests(t *testing.T) {
 	parity.Proves(t, "CFG-135")
 	dir := t.TempDir()

@@ -30,6 +30,8 @@ type StoreConfig struct {
 	CertFile, KeyFile string
 	Log               *slog.Logger
 	Now               func() time.Time // optional
+	// Unusable is told of a file that had to be put aside. Optional.
+	Unusable func(error)
 }
 
 // Store is the files of one certificate. Methods are not to be called at the same
@@ -54,6 +56,15 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 
 // Path is where the certificate in force is, with its key.
 func (s *Store) Path() string { return s.path(currentName) }
+
+// inForce is the file that the link leads to.
+func (s *Store) inForce() string {
+	file, err := filepath.EvalSymlinks(s.Path())
+	if err != nil {
+		return s.Path()
+	}
+	return file
+}
 
 func (s *Store) path(qualifier string) string {
 	return filepath.Join(s.cfg.Dir, s.cfg.Pair+"-"+qualifier+".pem")
@@ -150,6 +161,9 @@ func (s *Store) recover() error {
 	}
 	good, err := s.newest()
 	s.cfg.Log.Warn("put aside a certificate that cannot be read", "file", file, "aside", file+".bad", "cause", why, "instead", good)
+	if s.cfg.Unusable != nil {
+		s.cfg.Unusable(fmt.Errorf("use %s: %w; it is kept as %s.bad", file, why, file))
+	}
 	if err != nil || good == "" {
 		return err
 	}

@@ -109,6 +109,11 @@ func TestDamage(t *testing.T) {
 			flip(t, file, bytes.Index(text, []byte("EC PRIVATE"))+60)
 		},
 		"something else": func(t *testing.T, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) },
+		"the key of another": func(t *testing.T, file string) {
+			cert, _ := a.pair(ClientTemplate("n1"))
+			_, key := a.pair(ClientTemplate("n1"))
+			must(t, os.WriteFile(file, append(cert, key...), 0o600))
+		},
 	} {
 		for _, older := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -123,7 +128,8 @@ func TestDamage(t *testing.T) {
 				must(t, err)
 				damage(t, file)
 				var said bytes.Buffer
-				s, err = NewStore(StoreConfig{Dir: s.cfg.Dir, Pair: ClientPair, Log: slog.New(slog.NewTextHandler(&said, nil))})
+				var told []string
+				s, err = NewStore(StoreConfig{Dir: s.cfg.Dir, Pair: ClientPair, Log: slog.New(slog.NewTextHandler(&said, nil)), Unusable: func(err error) { told = append(told, err.Error()) }})
 				must(t, err)
 				if _, err := os.Stat(file + ".bad"); err != nil {
 					t.Error(err)
@@ -137,6 +143,9 @@ func TestDamage(t *testing.T) {
 				}
 				if strings.Count(said.String(), "level=") != 1 || !strings.Contains(said.String(), file+".bad") {
 					t.Errorf("said:\n%s", &said)
+				}
+				if len(told) != 1 || !strings.HasPrefix(told[0], "use "+file+": ") || !strings.HasSuffix(told[0], "it is kept as "+file+".bad") {
+					t.Errorf("told: %q", told)
 				}
 				a.issue(s, ClientTemplate("n2"))
 				if c, err := s.Current(); err != nil || c.Leaf.Subject.CommonName != "system:node:n2" {

@@ -18,9 +18,10 @@ func TestSelfSigned(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	now := time.Now()
+	var told []string
 	make := func(now time.Time) (cert, key []byte) {
 		t.Helper()
-		certFile, keyFile, err := SelfSigned(dir, "node-1", now, log)
+		certFile, keyFile, err := SelfSigned(dir, "node-1", now, func(err error) { told = append(told, err.Error()) }, log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +72,17 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("put aside: %q, %v", b, err)
 	}
 	again("an expired pair", now.AddDate(2, 0, 0), false)
+	other, _ := make(now.AddDate(4, 0, 0)) // and again
+	if err := os.WriteFile(filepath.Join(dir, "kubelet.crt"), cert, 0o600); err != nil || bytes.Equal(cert, other) {
+		t.Fatal(err)
+	}
+	cert = other
+	again("a certificate of another key", now.AddDate(4, 0, 0), false)
+	for i, why := range []string{"kubelet.key: no such file", "failed to find any PEM data", "expired on", "expired on", "private key does not match public key"} {
+		if len(told) != 5 || !strings.HasPrefix(told[i], "use "+filepath.Join(dir, "kubelet.crt")+": ") || !strings.Contains(told[i], why) || !strings.HasSuffix(told[i], "kubelet.crt.bad") {
+			t.Fatalf("told %q, want %s", told, why)
+		}
+	}
 }
 
 func TestReload(t *testing.T) {
@@ -83,7 +95,7 @@ func TestReload(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := SelfSigned(dir, "node-1", time.Now(), slog.New(slog.DiscardHandler)); err != nil {
+		if _, _, err := SelfSigned(dir, "node-1", time.Now(), func(error) {}, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 	}

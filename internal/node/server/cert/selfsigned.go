@@ -23,20 +23,26 @@ const (
 
 // SelfSigned returns the paths of a serving pair in dir, making one for host if
 // there is none. A good pair is kept over restarts. One that is broken, half
-// there or out of date serves nobody: it is put aside as *.bad and replaced.
-func SelfSigned(dir, host string, now time.Time, log *slog.Logger) (certFile, keyFile string, err error) {
+// there or out of date serves nobody: it is put aside as *.bad, which is told, and
+// replaced.
+func SelfSigned(dir, host string, now time.Time, unusable func(error), log *slog.Logger) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, SelfSignedCert), filepath.Join(dir, SelfSignedKey)
-	switch why := usable(certFile, keyFile, now); {
-	case why == nil:
+	why := usable(certFile, keyFile, now)
+	if why == nil {
 		return certFile, keyFile, nil
-	case errors.Is(why, fs.ErrNotExist):
-	default:
-		log.Warn("replacing self-signed serving certificate", "file", certFile, "cause", why)
 	}
+	aside := ""
 	for _, f := range []string{certFile, keyFile} {
-		if err := os.Rename(f, f+".bad"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch err := errors.Join(os.RemoveAll(f+".bad"), os.Rename(f, f+".bad")); {
+		case err == nil && aside == "":
+			aside = f + ".bad"
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return "", "", fmt.Errorf("put aside %s: %w", f, err)
 		}
+	}
+	if aside != "" {
+		log.Warn("replacing self-signed serving certificate", "file", certFile, "aside", aside, "cause", why)
+		unusable(fmt.Errorf("use %s: %w; it is kept as %s", certFile, why, aside))
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", fmt.Errorf("make certificate directory: %w", err)
