@@ -48,6 +48,7 @@ type driver struct {
 	name     string
 	endpoint string
 	version  *version.Version
+	before   *driver // who has the name while this one is introduced; guarded by Drivers.mu
 
 	mu   sync.Mutex
 	caps map[csiv1.NodeServiceCapability_RPC_Type]bool // nil before they are known
@@ -119,16 +120,24 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	}
 	d := &driver{name: name, endpoint: endpoint, version: highest}
 	t.mu.Lock()
+	d.before = t.byName[name]
 	t.byName[name] = d
 	t.mu.Unlock()
 	if err := t.introduce(ctx, d); err != nil {
 		t.mu.Lock()
-		if t.byName[name] == d {
+		switch {
+		case t.byName[name] != d:
+		case d.before != nil: // who only claims the name does not drive out who has it
+			t.byName[name] = d.before
+		default:
 			delete(t.byName, name)
 		}
 		t.mu.Unlock()
 		return err
 	}
+	t.mu.Lock()
+	d.before = nil
+	t.mu.Unlock()
 	t.tellChanged()
 	t.log.Info("CSI driver registered", "driver", name, "endpoint", endpoint, "version", highest)
 	return nil
@@ -178,6 +187,9 @@ func (t *Drivers) Refresh(ctx context.Context, name string) error {
 func (t *Drivers) Deregister(ctx context.Context, name, endpoint string) error {
 	t.mu.Lock()
 	if d := t.byName[name]; d == nil || d.endpoint != endpoint {
+		if d != nil && d.before != nil && d.before.endpoint == endpoint {
+			d.before = nil // it has gone meanwhile
+		}
 		t.mu.Unlock()
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -189,6 +190,26 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 	}
 	if got := drivers.Names(); len(got) > 0 {
 		t.Errorf("drivers: %v", got)
+	}
+}
+
+// TestANameThatIsOnlyClaimed: somebody who registers under the name of a driver, with
+// a higher version, and cannot speak for it, takes nothing from the driver.
+func TestANameThatIsOnlyClaimed(t *testing.T) {
+	n := newTestNode(t, nil)
+	drivers := NewDrivers(nil, nil, slog.New(slog.DiscardHandler))
+	must(t, drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
+	if err := drivers.Register(t.Context(), driverName, filepath.Join(t.TempDir(), "nobody.sock"), []string{"1.9.0"}); err == nil {
+		t.Fatal("registered")
+	}
+	d, err := drivers.find(driverName)
+	must(t, err)
+	if d.endpoint != n.driver.Socket() || d.version.String() != "1.0.0" {
+		t.Errorf("the driver is now %s at %s", d.version, d.endpoint)
+	}
+	must(t, drivers.Deregister(t.Context(), driverName, n.driver.Socket()))
+	if got := drivers.Names(); len(got) > 0 {
+		t.Errorf("after its end: %v", got)
 	}
 }
 
