@@ -69,6 +69,12 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
+// missingPlugin asks for credentials of images from a program that nobody installed.
+const missingPlugin = `apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers: [{name: missing, matchImages: [r.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}]
+`
+
 // TestMistakes are those of somebody who meets the kubelet for the first time. Each
 // ends in one message that names the file, the field, the value and the cause.
 func TestMistakes(t *testing.T) {
@@ -91,6 +97,8 @@ func TestMistakes(t *testing.T) {
 		{"a certificate that is none", []string{"--config=" + write(t, dir+"/e.yaml", alone+"tlsCertFile: "+good+"\ntlsPrivateKeyFile: "+good+"\n")}, []string{"e.yaml: tlsCertFile: ", "must be a certificate for the key in tlsPrivateKeyFile, " + good}},
 		{"a runtime that is no socket", []string{"--config=" + good, "--container-runtime-endpoint=unix://" + notASocket}, []string{`flag --container-runtime-endpoint: containerRuntimeEndpoint: "unix://` + notASocket + `" must be the socket of a container runtime, and ` + notASocket + " is none"}},
 		{"a runtime that is no endpoint", []string{"--config=" + good, "--container-runtime-endpoint=tcp://1.2.3.4:5"}, []string{"containerRuntimeEndpoint: \"tcp://1.2.3.4:5\" must be the socket of a container runtime: "}},
+		{"a plugin that is not there", []string{"--config=" + good, "--image-credential-provider-bin-dir=" + dir, "--image-credential-provider-config=" + write(t, dir+"/p.yaml", missingPlugin)},
+			[]string{`--image-credential-provider-config: "` + dir + `/p.yaml" must describe plugins that are in ` + dir + `: find credential provider missing: no such file in ` + dir}},
 		{"nobody may come in", []string{"--config=" + write(t, dir+"/f.yaml", strings.Replace(alone, "enableServer: false\n", "", 1))}, []string{"authentication: no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous"}},
 		{"a flag that is none", []string{"--confg=x"}, []string{"unknown flag: --confg"}},
 		{"a word", []string{"start"}, []string{`unknown command "start"`}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"keelson/internal/config"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/image/provider"
 )
 
 // Preflight looks for what the configuration names and is not there, or cannot be
@@ -39,8 +41,10 @@ func Preflight(cfg *config.Config, host Host) config.Problems {
 	case !there(f.Kubeconfig):
 		p.file("--bootstrap-kubeconfig", f.BootstrapKubeconfig)
 	}
-	p.file("--image-credential-provider-config", f.ImageCredentialProviderConfig)
-	p.file("--image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir)
+	config, programs := p.file("--image-credential-provider-config", f.ImageCredentialProviderConfig), p.file("--image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir)
+	if config && programs {
+		p.plugins()
+	}
 	p.socket("containerRuntimeEndpoint", k.ContainerRuntimeEndpoint)
 	p.socket("imageServiceEndpoint", k.ImageServiceEndpoint)
 	return p.problems
@@ -133,6 +137,17 @@ func (p *preflight) file(field, path string) bool {
 		p.bad(field, path, "must be a file that can be read: %v", err)
 	}
 	return false
+}
+
+// plugins checks that the plugins for image credentials are described as they must be
+// and there.
+func (p *preflight) plugins() {
+	f := &p.cfg.Flags
+	_, err := provider.New(provider.Config{Path: f.ImageCredentialProviderConfig, BinDir: f.ImageCredentialProviderBinDir,
+		AllowTokens: p.cfg.Gates.Enabled("KubeletServiceAccountTokenForCredentialProviders"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		p.bad("--image-credential-provider-config", f.ImageCredentialProviderConfig, "must describe plugins that are in %s: %v", f.ImageCredentialProviderBinDir, err)
+	}
 }
 
 // socket checks that an endpoint is written as one. Whether somebody listens there

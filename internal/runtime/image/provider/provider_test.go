@@ -190,6 +190,30 @@ echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialPro
 	}
 }
 
+// A plugin whose program goes while the agent runs is named with what is wrong, and
+// works again once the program is back.
+func TestAPluginWhoseProgramGoes(t *testing.T) {
+	b, err := newBench(t, head+one, map[string]string{"p": answering})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.answers(t, "p", `"cacheKeyType":"Image","cacheDuration":"0s","auth":{"*.example.com":{"username":"u","password":"1"}}`)
+	file := filepath.Join(b.dir, "p")
+	if err := os.Rename(file, file+".away"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Credentials(t.Context(), nil, "a.example.com/x")
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "run credential provider p for image a.example.com/x: ") || len(got) > 0 {
+		t.Errorf("without its program: %v, %v", got, err)
+	}
+	if err := os.Rename(file+".away", file); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Credentials(t.Context(), nil, "a.example.com/x"); err != nil || !slices.Equal(users(got), []string{"u:1"}) {
+		t.Errorf("with its program: %v, %v", users(got), err)
+	}
+}
+
 func TestAPluginThatHangsIsKilledWithItsChildren(t *testing.T) {
 	parity.Proves(t, "LIFE-102")
 	b, err := newBench(t, head+one, map[string]string{"p": "#!/bin/sh\necho waiting >&2\n(echo $$ > \"$0.pid\"; sleep 600) & wait"})
