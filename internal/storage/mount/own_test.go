@@ -86,3 +86,31 @@ echo begin >> DIR/log
 		t.Errorf("what was made in the end: %q", got)
 	}
 }
+
+// What a pod calls the file system of its disk becomes part of the name of a
+// program. It names no program of the pod's own.
+func TestKindsOfFileSystemsAreNoPrograms(t *testing.T) {
+	dir := t.TempDir()
+	disk := filepath.Join(dir, "disk.img")
+	evil := filepath.Join(dir, "evil")
+	for path, text := range map[string]string{disk: "", evil: "#!/bin/sh\ntouch " + dir + "/ran\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(disk, 1<<20); err != nil { // nothing is on it
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"x/../../../.." + evil, "../../.." + evil, "ext4/../../../.." + evil, "-x", "ext4 -x", ".."} {
+		err := Tools{}.MountDisk(t.Context(), disk, dir, kind, nil)
+		if err == nil || !strings.Contains(err.Error(), "is not the name of a file system") {
+			t.Errorf("MountDisk as %q = %v", kind, err)
+		}
+		if _, err := (Tools{}).Find("mkfs." + kind); err == nil {
+			t.Errorf("there is a program for %q", kind)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("the pod's program ran")
+	}
+}

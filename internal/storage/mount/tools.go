@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,12 @@ var packages = map[string]string{
 	"multipath": "multipath-tools or device-mapper-multipath",
 }
 
-// Find looks for a program. The error names what to install.
+// Find looks for a program. The error names what to install. A name that leads out
+// of the directories is nobody's: parts of it may be a user's words.
 func (t Tools) Find(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return "", fmt.Errorf("find program %q: that is a path", name)
+	}
 	path := t.Path
 	if path == "" {
 		path = usualPath
@@ -125,6 +130,9 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 // defaultFS is what a disk gets if nobody says what.
 const defaultFS = "ext4"
 
+// fsName is what file systems are called. The name becomes part of that of a program.
+var fsName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
 // MountDisk mounts the file system on a disk. A disk that has none is given one,
 // unless it is only to be read: nothing at all must be known to be on it. Nobody
 // else who asks this way works on the disk meanwhile.
@@ -134,6 +142,9 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	}
 	if kind == "" {
 		kind = defaultFS
+	}
+	if !fsName.MatchString(kind) {
+		return fmt.Errorf("mount %s: %q is not the name of a file system", disk, kind)
 	}
 	readOnly := slices.Contains(options, "ro")
 	owned, err := own(ctx, disk)
