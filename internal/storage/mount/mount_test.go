@@ -180,6 +180,7 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 	write(t, filepath.Join(mkdir(t, vol, "d"), "f"), "mine")
 	write(t, filepath.Join(host, "f"), "host")
 	must(t, os.Symlink(host, filepath.Join(vol, "evil")))
+	must(t, os.Symlink(filepath.Join(vol, "d"), filepath.Join(vol, "abs")))
 
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -221,6 +222,21 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 		}
 		opened++
 	}
+	// An absolute link that leads back is looked up first and opened then.
+	led := 0
+	for range 20000 {
+		f, err := OpenBeneath(vol, "abs/f")
+		if err != nil {
+			continue
+		}
+		got, err := os.ReadFile(procPath(f))
+		f.Close()
+		must(t, err)
+		if string(got) != "mine" {
+			t.Fatalf("opened the host's file through an absolute link: %q", got)
+		}
+		led++
+	}
 	for range 300 {
 		// Whatever comes of it, nothing may be made on the host.
 		_ = MkdirBeneath(vol, "d/new/er", 0o777)
@@ -231,7 +247,7 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 	}
 	close(stop)
 	must(t, <-done)
-	if opened == 0 {
+	if opened == 0 || led == 0 {
 		t.Error("never opened the good file, so nothing was shown")
 	}
 }
