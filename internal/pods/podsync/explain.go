@@ -209,7 +209,7 @@ func (w *worker) explainShared(p *explain.Pod) {
 		switch what {
 		case podplan.WaitVolumes:
 			_, err := w.s.cfg.Volumes.Ready(w.uid)
-			p.Waits = append(p.Waits, explain.Wait{For: "its volumes", Error: text(err), Since: since})
+			p.Waits = append(p.Waits, explain.Wait{For: "its volumes", Error: text(err), Since: since, Next: w.s.cfg.Volumes.RetryAt(w.uid)})
 		case podplan.WaitNetwork:
 			p.Waits = append(p.Waits, explain.Wait{For: what, Error: text(w.s.cfg.NetworkReady()), Since: since})
 		case podplan.WaitSandbox:

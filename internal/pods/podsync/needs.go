@@ -95,6 +95,8 @@ type Volumes interface {
 	Want(*v1.Pod)
 	// Ready may fail with a pod.Refusal: the pod cannot run here.
 	Ready(types.UID) (bool, error)
+	// RetryAt is when the volume that failed is tried again; zero: none failed.
+	RetryAt(types.UID) time.Time
 	Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error)
 	// Devices are the block devices that the container is given of its volumes.
 	Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error)

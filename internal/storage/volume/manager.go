@@ -292,6 +292,9 @@ func (m *Manager) Ready(uid types.UID) (bool, error) {
 	return s.Ready, s.Err
 }
 
+// RetryAt is the part of State that tells people when to look again.
+func (m *Manager) RetryAt(uid types.UID) time.Time { return m.State(uid).RetryAt }
+
 func (ps *volumes) stateLocked() State {
 	s := State{Ready: ps.readyLocked()}
 	if ps.spec == nil {
