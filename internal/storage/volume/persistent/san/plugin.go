@@ -13,6 +13,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/node/checkpoint"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
@@ -96,6 +97,9 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	_, err = os.Lstat(p.recordPath(*r))
 	had := err == nil
 	if had {
+		if err := p.mend(*r); err != nil {
+			return persistent.Unknown(err)
+		}
 		if is, err := p.isStaged(ctx, *r); is || err != nil {
 			return persistent.Unknown(err)
 		}
@@ -232,8 +236,10 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 	if err := p.net.detach(ctx, r, others); err != nil {
 		return err
 	}
-	if err := remove(p.recordPath(r)); err != nil {
-		return err
+	for _, file := range []string{p.recordPath(r), p.recordPath(r) + checkpoint.SuffixBad} {
+		if err := remove(file); err != nil {
+			return err
+		}
 	}
 	if r.From != "" { // the interface is the volume's own, and so is its directory
 		return remove(filepath.Dir(global))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/node/checkpoint"
 	"keelson/internal/storage/mount"
@@ -81,25 +82,55 @@ func (p *Plugin) records() ([]record, error) {
 			return nil, err
 		}
 		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
+			r, err := p.readRecord(f)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+			case err != nil:
+				errs = append(errs, err)
+			default:
+				out = append(out, r)
 			}
-			var r record
-			if err == nil {
-				err = json.Unmarshal(text, &r)
-			}
-			if err == nil && (r.ID == "" || p.recordPath(r) != f) {
-				err = errors.New("it is not of the disk that its name says")
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("read record %s: %w", f, err))
-				continue
-			}
-			out = append(out, r)
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+func (p *Plugin) readRecord(path string) (record, error) {
+	var r record
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil && (r.ID == "" || p.recordPath(r) != path) {
+		err = errors.New("it is not of the disk that its name says")
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("read record %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// mend makes the record of a disk anew if there is one that cannot be used, by what
+// the pod says that wants the disk. That one is kept beside it as long as the disk is
+// there.
+func (p *Plugin) mend(r record) error {
+	path := p.recordPath(r)
+	have, err := p.readRecord(path)
+	if err == nil && have.ID != r.ID {
+		err = fmt.Errorf("read record %s: it is of %s", path, have.ID)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	aside := path + checkpoint.SuffixBad
+	if failed := errors.Join(remove(aside), os.Link(path, aside)); failed != nil {
+		return fmt.Errorf("keep a record that cannot be used: %w", errors.Join(err, failed))
+	}
+	if failed := p.writeRecord(r); failed != nil {
+		return failed
+	}
+	p.cfg.Sharing.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, fmt.Sprintf("%v; it is kept as %s, and made anew for %s", err, aside, r.ID))
+	return nil
 }
 
 // sweep removes what agents that were killed have left beside records: half-written
