@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -49,4 +50,22 @@ func IsPoint(path string) (bool, error) {
 func IsListed(path string) (bool, error) {
 	points, err := At(path)
 	return slices.Contains(points, filepath.Clean(path)), err
+}
+
+// HasLabels reports whether the file system at path has SELinux labels of its own
+// that can be changed: the kernel says so in its options. Nothing is asked of it.
+func HasLabels(path string) (bool, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Clean(path)))
+	if err != nil {
+		return false, fmt.Errorf("read mount table: %w", err)
+	}
+	return labelled(infos), nil
+}
+
+func labelled(infos []*mountinfo.Info) bool {
+	if len(infos) == 0 {
+		return false
+	}
+	options := infos[len(infos)-1].VFSOptions // the last one lies on top
+	return slices.Contains(strings.Split(options, ","), "seclabel")
 }

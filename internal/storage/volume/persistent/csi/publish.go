@@ -12,6 +12,7 @@ import (
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
@@ -56,6 +57,8 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	out := persistent.Published{Path: req.TargetPath, ReadOnly: s.readOnly}
 	if s.block {
 		out.Path, out.Device = "", req.TargetPath
+	} else if out.Relabel, err = mount.HasLabels(req.TargetPath); err != nil {
+		return persistent.Published{}, persistent.Unknown(err)
 	}
 	if d != nil && d.Spec.RequiresRepublish != nil && *d.Spec.RequiresRepublish {
 		out.RenewAt = time.Now().Add(p.cfg.Republish)
