@@ -47,6 +47,9 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 	if a.api != nil {
 		cfg.API = claims{a.api}
 	}
+	if events, ok := a.events.(*apiclient.Events); ok {
+		cfg.VolumeEvent = events.Volume
+	}
 	a.lasting = persistent.New(cfg)
 }
 

@@ -67,6 +67,11 @@ func (e *Events) Node(eventType, reason, message string) {
 	e.record(nodeReference(e.cfg.Node), eventType, reason, message)
 }
 
+// Volume records an event about a PersistentVolume.
+func (e *Events) Volume(pv *corev1.PersistentVolume, eventType, reason, message string) {
+	e.record(corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}, eventType, reason, message)
+}
+
 func (e *Events) record(ref corev1.ObjectReference, eventType, reason, message string) {
 	event := newEvent(ref, e.cfg.Node, eventType, reason, message, e.moment())
 	select {

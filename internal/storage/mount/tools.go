@@ -130,6 +130,9 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 // defaultFS is what a disk gets if nobody says what.
 const defaultFS = "ext4"
 
+// ErrOtherFS is the cause when a disk has another file system than is asked for.
+var ErrOtherFS = errors.New("it already contains")
+
 // fsName is what file systems are called. The name becomes part of that of a program.
 var fsName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
@@ -166,7 +169,7 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 			return err
 		}
 	case have != kind:
-		return fmt.Errorf("failed to mount the volume as %q, it already contains %s", kind, have)
+		return fmt.Errorf("failed to mount the volume as %q, %w %s", kind, ErrOtherFS, have)
 	case !readOnly:
 		if err := at.check(ctx, disk); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	csi "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -38,6 +39,7 @@ type Config struct {
 type Call struct {
 	Method  string // NodeStageVolume
 	Request any
+	Limit   time.Duration // how long the caller waits for the answer; zero for ever
 }
 
 // Fault is what happens to a call. The zero Fault lets it through.
@@ -119,8 +121,12 @@ func (d *Driver) Stop() {
 
 func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := path.Base(info.FullMethod)
+	call := Call{Method: method, Request: req}
+	if end, ok := ctx.Deadline(); ok {
+		call.Limit = time.Until(end)
+	}
 	d.mu.Lock()
-	d.calls = append(d.calls, Call{method, req})
+	d.calls = append(d.calls, call)
 	fault, observe := d.always[method], d.observe
 	if queue := d.faults[method]; len(queue) > 0 {
 		fault, d.faults[method] = queue[0], queue[1:]

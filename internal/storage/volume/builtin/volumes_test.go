@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -315,6 +317,44 @@ func TestTokensAreRenewedInPlace(t *testing.T) {
 	}
 	if n.tokens.asked[0] != "u1[vault] 600" {
 		t.Errorf("asked for %s", n.tokens.asked[0])
+	}
+	n.release(p)
+}
+
+// Volumes on the node's own disk, or in its memory, are measured by what is in them.
+func TestVolumesAreMeasuredByTheirFiles(t *testing.T) {
+	parity.Proves(t, "VOL-27")
+	n := newTestNode(t)
+	n.objects.putMap("m", map[string]string{"k": "v"})
+	n.objects.putSecret("s", map[string][]byte{"k": []byte("v")})
+	p := podWith("u1", emptyDirVolume("disk", ""), emptyDirVolume("memory", v1.StorageMediumMemory), configMapVolume("m", v1.ConfigMapVolumeSource{}),
+		v1.Volume{Name: "s", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s"}}})
+	n.ready(p)
+	for i, name := range []string{"disk", "memory"} {
+		dir := n.dir(p, "empty-dir", name)
+		for _, err := range []error{os.WriteFile(filepath.Join(dir, "f"), make([]byte, (i+1)*300<<10), 0o600), os.Link(filepath.Join(dir, "f"), filepath.Join(dir, "same"))} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.Refresh(t.Context())
+	stats := n.Stats(p.UID)
+	if len(stats) != 4 {
+		t.Fatalf("measured %+v", stats)
+	}
+	for _, s := range stats {
+		dir := n.dir(p, map[string]string{"disk": "empty-dir", "memory": "empty-dir", "m": "configmap", "s": "secret"}[s.Volume], s.Volume)
+		out, err := exec.Command("du", "-s", "--block-size=1", dir).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := strings.Fields(string(out))[0]; s.Source != "du" || strconv.FormatUint(s.Used, 10) != used || s.Capacity == 0 || s.InodesUsed == 0 {
+			t.Errorf("%s: %+v, du says %s", s.Volume, s, used)
+		}
+		if want := s.Volume == "disk" || s.Volume == "m"; s.Local != want {
+			t.Errorf("%s counts as the pod's storage on the disk: %v", s.Volume, s.Local)
+		}
 	}
 	n.release(p)
 }

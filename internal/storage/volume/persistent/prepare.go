@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 )
 
@@ -21,6 +22,10 @@ const stepLimit = 4 * time.Minute
 // attachPatience is how long a volume is waited for before it is asked what keeps
 // it.
 const attachPatience = 5 * time.Second
+
+// errNoController is why a volume cannot be used that only a controller attaches, on
+// a node that is told to attach volumes itself.
+var errNoController = errors.New("attaching volumes from the kubelet is not supported")
 
 var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
@@ -42,6 +47,9 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	if d == nil {
 		out, err := v.publish(ctx, plugin, r)
 		return v.ready(out, s, plugin), err
+	}
+	if _, ok := plugin.(Attachable); ok && traits.Attach && !v.cfg.Attach {
+		return volume.Ready{}, &volume.Failure{Step: stepAttach, Volume: s.Name, Reason: pod.EventFailedAttach, Err: errNoController}
 	}
 	if traits.Attach && v.cfg.Attach {
 		var w *volume.Waiting
@@ -194,12 +202,19 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	}
 	err := d.plugin.Stage(ctx, r)
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	switch {
 	case err == nil:
 		d.staged = true
 	case !IsUnknown(err):
 		d.maybe = before
+	}
+	attached := err == nil && !before && d.dev.Attach && !v.cfg.Attach
+	v.mu.Unlock()
+	if attached { // nobody else did, and nobody else says so
+		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventAttached, fmt.Sprintf("%s succeeded for volume %q ", stepAttach, r.Name))
+	}
+	if errors.Is(err, mount.ErrOtherFS) && r.PV != nil && v.cfg.VolumeEvent != nil {
+		v.cfg.VolumeEvent(r.PV, v1.EventTypeWarning, pod.EventOtherFS, fmt.Sprintf("MountVolume failed for volume %q %v", r.Name, err))
 	}
 	return err
 }
@@ -265,6 +280,8 @@ var (
 	stepMount  = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
 	stepExpand = step{"MountVolume.NodeExpandVolume", "MapVolume.NodeExpandVolume"}
 )
+
+const stepAttach = "AttachVolume.Attach"
 
 // failure names the step that failed, unless the error does.
 func failure(r Request, s step, err error) error {

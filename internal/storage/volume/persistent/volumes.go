@@ -34,6 +34,9 @@ type Config struct {
 	API     API // nil: standalone
 	Guard   *mount.Guard
 	Events  pod.Events
+	// VolumeEvent records what happens to a volume where its owner looks for it; nil:
+	// nobody is told.
+	VolumeEvent func(pv *v1.PersistentVolume, eventType, reason, message string)
 	// Node is the status of the node as the API server last showed it.
 	Node func() v1.NodeStatus
 	// Attach is whether a controller attaches volumes; without, none is waited for.

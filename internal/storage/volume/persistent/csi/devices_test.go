@@ -33,7 +33,7 @@ func needLoops(t *testing.T) {
 // holds it, and all of it goes again, also after a restart.
 func TestBlockVolume(t *testing.T) {
 	needLoops(t)
-	parity.Proves(t, "VOL-25", "VOL-70")
+	parity.Proves(t, "VOL-10", "VOL-25", "VOL-70")
 	n := newTestNode(t, nil)
 	n.volumeOf("disk", func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
 	n.attachTo("test-disk")
@@ -102,7 +102,7 @@ func TestBlockVolume(t *testing.T) {
 // volume: write it, make a node of it, or read it alone.
 func TestPermissionOfADevice(t *testing.T) {
 	needLoops(t)
-	parity.Proves(t, "VOL-25")
+	parity.Proves(t, "VOL-10", "VOL-25")
 	n := newTestNode(t, nil)
 	for name, readOnly := range map[string]bool{"rw": false, "ro": true} {
 		n.volumeOf(name, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
@@ -126,7 +126,7 @@ func TestPermissionOfADevice(t *testing.T) {
 
 // A volume that has grown is grown on the node, and its claim says so.
 func TestExpansion(t *testing.T) {
-	parity.Proves(t, "VOL-21")
+	parity.Proves(t, "VOL-10", "VOL-21")
 	grown := func(n *testNode, pending bool) {
 		n.driverObject(nil)
 		n.volumeOf("data", func(pv *v1.PersistentVolume) {
@@ -262,7 +262,7 @@ func TestExpansionInUse(t *testing.T) {
 
 // How full a volume is its driver tells, and how it is, where that is asked for.
 func TestMeasure(t *testing.T) {
-	parity.Proves(t, "VOL-28")
+	parity.Proves(t, "VOL-27", "VOL-28")
 	for _, tc := range []struct {
 		asked, abnormal bool
 		want            *volume.Health

@@ -174,6 +174,7 @@ type testNode struct {
 	lasting *persistent.Volumes
 	events  *testEvents
 	recheck time.Duration
+	alone   bool // there is no controller that attaches
 	health  bool // whether drivers are asked how volumes are
 	changed chan struct{}
 	// exhausted counts volumes that the node had no room for.
@@ -255,7 +256,7 @@ func (n *testNode) open(log *slog.Logger) error {
 		}
 	}
 	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events,
-		Node: n.api.status, Attach: true, Recheck: n.recheck, Log: log,
+		Node: n.api.status, Attach: !n.alone, Recheck: n.recheck, Log: log,
 		OnInUse: func() { n.report(); wake("") },
 		Again:   func(uid types.UID) { n.Again(uid) }})
 	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n.events, OnChange: wake, Log: log,

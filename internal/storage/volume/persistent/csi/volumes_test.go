@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -103,7 +104,7 @@ func TestLifeOfAVolume(t *testing.T) {
 
 // What a pod waits for is said in the event that upstream's users know.
 func TestWaitingIsSaid(t *testing.T) {
-	parity.Proves(t, "VOL-59")
+	parity.Proves(t, "VOL-10", "VOL-59")
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	p := podWith("a", "none")
@@ -130,6 +131,30 @@ func TestWaitingIsSaid(t *testing.T) {
 	must(t, n.drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
 	n.until("readiness", func() bool { return n.State(q.UID).Ready })
 	n.release(q)
+	n.idle()
+}
+
+// A driver's volume is attached by a controller, or not at all: a node that is told
+// to attach volumes itself says that it cannot.
+func TestNobodyAttaches(t *testing.T) {
+	parity.Proves(t, "VOL-10", "VOL-24")
+	n := newTestNode(t, nil)
+	n.stop()
+	n.alone = true
+	n.start()
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.Want(p)
+	n.until("a failure", func() bool {
+		return n.sees(`Warning FailedAttachVolume AttachVolume.Attach failed for volume "pv-data" : attaching volumes from the kubelet is not supported`)
+	})
+	if got := n.driver.Methods(); len(got) > 0 {
+		t.Errorf("the driver was called: %v", got)
+	}
+	// One whose volumes need no attaching is not concerned.
+	n.driverObject(nil)
+	n.ready(p)
+	n.release(p)
 	n.idle()
 }
 
@@ -399,6 +424,34 @@ func TestGroups(t *testing.T) {
 			n.release(p)
 			n.idle()
 		})
+	}
+}
+
+// Every call to a driver has the same limit, of which the driver is told.
+func TestCallsHaveALimit(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("data", func(pv *v1.PersistentVolume) { pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("3Gi") })
+	n.api.change(func() {
+		n.api.claims["data"].Status.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	})
+	p := podWith("a", "data")
+	n.ready(p)
+	_, err := n.measure(p)
+	must(t, err)
+	n.release(p)
+	n.idle()
+	seen := map[string]bool{}
+	for _, c := range n.driver.Calls() {
+		seen[c.Method] = true
+		if c.Limit > 2*time.Minute || c.Limit < time.Minute {
+			t.Errorf("%s was given %v", c.Method, c.Limit)
+		}
+	}
+	for _, m := range []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume", "NodeGetVolumeStats", "NodeUnpublishVolume", "NodeUnstageVolume"} {
+		if !seen[m] {
+			t.Errorf("%s was not called", m)
+		}
 	}
 }
 

@@ -66,6 +66,13 @@ func (n *testNode) Pod(p *v1.Pod, _, eventType, reason, message string) {
 
 func (n *testNode) Node(_, _, _ string) {}
 
+// told records what is said of a PersistentVolume.
+func (n *testNode) told(pv *v1.PersistentVolume, eventType, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, "volume "+pv.Name+" "+eventType+" "+reason+" "+message)
+}
+
 func (n *testNode) said(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,7 +107,7 @@ func (n *testNode) start() {
 	guard, log := mount.NewGuard(), slog.New(slog.DiscardHandler)
 	n.changed = make(chan struct{}, 1000)
 	tell := func() { n.changed <- struct{}{} }
-	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Guard: guard, Events: n, API: n, Log: log,
+	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Guard: guard, Events: n, VolumeEvent: n.told, API: n, Log: log,
 		Plugins: []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: n})},
 		Node:    func() v1.NodeStatus { return v1.NodeStatus{} }, Recheck: time.Hour, OnInUse: tell,
 		Again: func(types.UID) {}})
@@ -195,6 +202,7 @@ func group(t *testing.T, path string) int {
 }
 
 func TestDirectory(t *testing.T) {
+	parity.Proves(t, "VOL-10", "VOL-27")
 	n := newTestNode(t)
 	disk := filepath.Join(t.TempDir(), "disk")
 	must(t, os.Mkdir(disk, 0o755))
@@ -348,6 +356,10 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 	n.Want(p)
 	n.until("it is said what is there", func() bool {
 		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : failed to mount the volume as "xfs", it already contains ext4`)
+	})
+	parity.Proves(t, "VOL-10")
+	n.until("the volume's owner is told", func() bool {
+		return n.said(`volume pv1 Warning FailedMountOnFilesystemMismatch MountVolume failed for volume "pv1" failed to mount the volume as "xfs", it already contains ext4`)
 	})
 	n.release(p)
 	if out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output(); err != nil || strings.TrimSpace(string(out)) != "ext4" {

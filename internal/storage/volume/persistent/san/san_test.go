@@ -335,6 +335,59 @@ func TestFailures(t *testing.T) {
 	m.clean(f)
 }
 
+// A record that cannot be used is made anew by the pod that has the disk, and kept
+// aside as long as the disk is there. Nothing of what is mounted changes.
+func TestUnusableRecordOfADisk(t *testing.T) {
+	for what, damage := range map[string]func(string) string{"empty": func(string) string { return "" }, "cut off": func(s string) string { return s[:len(s)/2] },
+		"of another disk": func(s string) string { return strings.ReplaceAll(s, "lun-0", "lun-1") }, "of another volume": func(s string) string { return strings.Replace(s, iqn, iqn+"x", 1) }} {
+		t.Run(what, func(t *testing.T) {
+			m := newMachine(t)
+			told := &listener{}
+			cfg := m.config()
+			cfg.Sharing.Events = told
+			p := NewISCSI(cfg)
+			r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
+			must(t, p.Stage(t.Context(), r))
+			out, err := p.Publish(t.Context(), r)
+			must(t, err)
+			path := p.recordPath(*describe(t, p, r))
+			good, err := os.ReadFile(path)
+			must(t, err)
+			bad := damage(string(good))
+			if bad == string(good) {
+				t.Fatal("nothing is spoilt")
+			}
+			must(t, os.WriteFile(path, []byte(bad), 0o600))
+			m.said()
+			p = NewISCSI(cfg)
+			must(t, p.Stage(t.Context(), r))
+			if again, err := p.Publish(t.Context(), r); err != nil || again != out {
+				t.Errorf("published again: %+v, %v", again, err)
+			}
+			if said := m.said(); said != "" {
+				t.Errorf("iscsiadm was told %s", said)
+			}
+			now, err := os.ReadFile(path)
+			must(t, err)
+			aside, err := os.ReadFile(path + ".bad")
+			if err != nil || string(aside) != bad || string(now) != string(good) {
+				t.Errorf("the record is %s, aside is %q, %v", now, aside, err)
+			}
+			if got := told.all(); len(got) != 1 || !strings.Contains(got[0], "Warning StateFileUnusable read record "+path) || !strings.Contains(got[0], "it is kept as "+path+".bad") {
+				t.Errorf("told: %q", got)
+			}
+			traits, err := p.Describe(t.Context(), r.Spec)
+			must(t, err)
+			must(t, p.Unpublish(t.Context(), r.Place))
+			must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
+			m.clean(p)
+			if left, err := filepath.Glob(filepath.Dir(path) + "/*"); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
 // Two disks of one target come and go as they like: its session lasts as long as
 // either of them, and no longer.
 func TestDisksOfATargetAtOnce(t *testing.T) {
@@ -455,12 +508,14 @@ func TestADiskInUseIsNeverTakenAway(t *testing.T) {
 // Where the controller attaches volumes, a disk waits for its word; where the agent
 // is to do so itself, it does not.
 func TestWhoAttaches(t *testing.T) {
+	parity.Proves(t, "VOL-10", "VOL-24")
 	for _, controller := range []bool{true, false} {
 		m := newMachine(t)
 		cfg := m.config()
 		log := slog.New(slog.DiscardHandler)
 		changed := make(chan struct{}, 100)
-		lasting := persistent.New(persistent.Config{RootDir: m.root, Guard: cfg.Guard, Events: nobody{}, Log: log, Plugins: []persistent.Plugin{NewISCSI(cfg)},
+		told := &listener{}
+		lasting := persistent.New(persistent.Config{RootDir: m.root, Guard: cfg.Guard, Events: told, Log: log, Plugins: []persistent.Plugin{NewISCSI(cfg)},
 			Node: func() v1.NodeStatus { return v1.NodeStatus{} }, Attach: controller, Recheck: time.Hour, OnInUse: func() {}, Again: func(types.UID) {}})
 		manager := volume.New(volume.Config{RootDir: m.root, Kinds: lasting.Kinds(), Guard: cfg.Guard, Events: nobody{}, Log: log,
 			MaySwap: func() (bool, error) { return false, nil }, OnChange: func(types.UID) { changed <- struct{}{} }})
@@ -486,6 +541,9 @@ func TestWhoAttaches(t *testing.T) {
 					t.Fatalf("it is never there: %+v", manager.State("u1"))
 				}
 			}
+			if got := told.all(); !slices.Equal(got, []string{`Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v" `}) {
+				t.Errorf("told: %q", got)
+			}
 			if use := lasting.InUse(); len(use) != 1 || use[0] != v1.UniqueVolumeName("kubernetes.io/iscsi/192.0.2.1:"+iqn+":0") {
 				t.Errorf("in use: %v", use)
 			}
@@ -500,6 +558,29 @@ func TestWhoAttaches(t *testing.T) {
 		wg.Wait()
 		m.clean(NewISCSI(cfg))
 	}
+}
+
+// listener keeps the events of pods.
+type listener struct {
+	nobody
+	mu   sync.Mutex
+	told []string
+}
+
+func (l *listener) Pod(_ *v1.Pod, _, eventType, reason, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = append(l.told, eventType+" "+reason+" "+message)
+}
+
+func (l *listener) Node(eventType, reason, message string) {
+	l.Pod(nil, "", eventType, reason, message)
+}
+
+func (l *listener) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.told)
 }
 
 // nobody is told of events.
