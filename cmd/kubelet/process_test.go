@@ -275,12 +275,13 @@ func TestServiceManager(t *testing.T) {
 	r.until(r.states, "WATCHDOG=1")
 	r.until(r.states, "WATCHDOG=1")
 
-	write(t, file, alone+"logging: {verbosity: 6}\nimageGCHighThresholdPercent: 90\nmaxPods: 5\n")
+	write(t, file, alone+"logging: {verbosity: 6}\nimageGCHighThresholdPercent: 90\nmaxPods: 5\nimageGCLowThresholdPercnt: 80\n")
 	r.signal(syscall.SIGHUP)
 	if s := r.until(r.states, "RELOADING=1"); !strings.Contains(s, "MONOTONIC_USEC=") {
 		t.Errorf("reloading: %q", s)
 	}
 	r.until(r.states, "READY=1")
+	r.until(r.log, `unknown field \"imageGCLowThresholdPercnt\"`)
 	r.until(r.log, "the configuration was read again")
 	for _, want := range []string{"field=logging.verbosity value=6 before=0 origin=" + file, "field=imageGCHighThresholdPercent value=90 before=85"} {
 		if s := r.until(r.log, "setting is in force"); !strings.Contains(s, want) {

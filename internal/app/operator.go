@@ -142,6 +142,9 @@ func (a *agent) reread() {
 		r.apply(a, now)
 	}
 	a.inForce.Store(now)
+	for _, w := range next.Warnings {
+		a.log.Warn(w) // what was odd at the start may be odder now
+	}
 	a.log.Info("the configuration was read again", "changed", len(taken), "waiting", len(waiting))
 	for _, c := range taken {
 		a.log.Info("setting is in force", "field", c.Field, "value", c.New, "before", c.Old, "origin", next.Origins.Of(c.Field))

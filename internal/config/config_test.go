@@ -170,6 +170,30 @@ func TestDependentDefaults(t *testing.T) {
 	}
 }
 
+// TestUnknownFieldsAreNamedBesideMisfits: one pass says both, and what is not read.
+func TestUnknownFieldsAreNamedBesideMisfits(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.yaml": head + standaloneOK + "maxPods: nine\nmaxPodz: 3\nlogging: {verbosity: high, loud: true}\n",
+		"b.yaml": "# The first one is empty.\n---\n" + head + standaloneOK + "maxPods: 9\n---\nmaxPods: 8\n---\n",
+		"c.yaml": "---\n" + head + standaloneOK + "maxPods: 9\n---\n",
+	})
+	c, err := Load([]string{"--config=" + dir + "/a.yaml"})
+	if err == nil || !strings.Contains(err.Error(), "a.yaml: maxPods: ") || !strings.Contains(err.Error(), "a.yaml: logging.verbosity: ") {
+		t.Errorf("misfits: %v", err)
+	}
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], `unknown field "maxPodz"`) || !strings.Contains(c.Warnings[0], `unknown field "logging.loud"`) {
+		t.Errorf("warnings beside misfits: %q", c.Warnings)
+	}
+	c = load(t, "--config="+dir+"/c.yaml")
+	if len(c.Warnings) != 0 || c.Kubelet.MaxPods != 9 {
+		t.Errorf("a file with marks around its document: %q, maxPods %d", c.Warnings, c.Kubelet.MaxPods)
+	}
+	c, err = Load([]string{"--config=" + dir + "/b.yaml"})
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "only the first of its 2 documents counts") {
+		t.Errorf("a file of two documents: %q, %v", c.Warnings, err)
+	}
+}
+
 func TestLenientDecoding(t *testing.T) {
 	parity.Proves(t, "CFG-01")
 	dir := write(t, map[string]string{"k.yaml": head + standaloneOK + "maxPods: 9\nmaxPodz: 3\nport: 1\nport: 2\n", "k.json": `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":8,"authentication":{"webhook":{"enabled":false}},"authorization":{"mode":"AlwaysAllow"}}`})

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -114,16 +118,51 @@ func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 	if ps := checkKind(doc); len(ps) > 0 {
 		return nil, nil, ps
 	}
+	more, err := documents(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if more > 1 {
+		unknown = append(unknown, fmt.Sprintf("only the first of its %d documents counts", more))
+	}
 	var k v1beta1.KubeletConfiguration
 	strict, err := kjson.UnmarshalStrict(asJSON, &k)
+	var misfits Problems
 	if err != nil {
 		// The rest of the document is still worth checking.
-		return doc, unknown, cutMisfits(doc, "", func(m map[string]any) map[string]any { return m })
+		misfits = cutMisfits(doc, "", func(m map[string]any) map[string]any { return m })
+		rest, err := json.Marshal(doc)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode what fits: %w", err)
+		}
+		if strict, err = kjson.UnmarshalStrict(rest, &v1beta1.KubeletConfiguration{}); err != nil {
+			return nil, nil, fmt.Errorf("decode what fits: %w", err)
+		}
 	}
 	for _, e := range strict {
 		unknown = append(unknown, e.Error())
 	}
+	if len(misfits) > 0 {
+		return doc, unknown, misfits
+	}
 	return doc, unknown, nil
+}
+
+// documents counts the documents of a file, empty ones left out.
+func documents(text []byte) (n int, err error) {
+	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		var content any
+		if yaml.Unmarshal(doc, &content) != nil || content != nil {
+			n++ // also one that could not be read: it would not have been missed
+		}
+	}
 }
 
 func checkKind(doc map[string]any) Problems {

@@ -40,7 +40,7 @@ func parseFlags(c *Config, args []string) (*flagSet, error) {
 		c.Version = fs.version.reported
 	}
 	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unknown command %q: the kubelet takes flags only", fs.Arg(0))
+		return nil, fmt.Errorf("unknown command %q: the kubelet takes flags only, or explain", fs.Arg(0))
 	}
 	return fs, nil
 }
@@ -317,7 +317,7 @@ func (fs *flagSet) usage() string {
 	})
 	const width = 110
 	var b strings.Builder
-	b.WriteString("The kubelet runs the pods of one node: those the API server assigns to it and\nthose found in manifests on the machine itself.\n\nUsage:\n  kubelet [flags]\n\nFlags:\n")
+	b.WriteString("The kubelet runs the pods of one node: those the API server assigns to it and\nthose found in manifests on the machine itself.\n\nUsage:\n  kubelet [flags]\n  kubelet explain [POD]   why pods of this node run, or do not: kubelet explain --help\n\nFlags:\n")
 	b.WriteString(native.FlagUsagesWrapped(width))
 	b.WriteString("\nFlags that still work and override the configuration file, but should be fields of it:\n")
 	b.WriteString(mirrors.FlagUsagesWrapped(width))
