@@ -113,3 +113,31 @@ func TestProbeHandlers(t *testing.T) {
 	s.kubectlDo("exec", "exec", "--", "/demo", "write", "/data/ready", "yes")
 	s.ready("exec")
 }
+
+// TestGRPCProbe asks a server of the health protocol: for its service, over the pod's
+// address. One that says it is ill is restarted; a name that it does not know is no
+// success.
+func TestGRPCProbe(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	asked := func(service string) *corev1.Probe {
+		return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5,
+			ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 9000, Service: &service}}}
+	}
+	s.create(s.demo("well", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = asked("demo.Shop"), asked("demo.Shop")
+	}))
+	s.create(s.demo("other", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = asked("demo.Bank")
+	}))
+	if p := s.ready("well"); container(p, "main").RestartCount != 0 {
+		t.Error("it was restarted")
+	}
+	s.event("other", "Unhealthy", "Readiness probe failed: ")
+	if rig.PodReady(s.pod("other", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })) {
+		t.Error("a service that is not there is Ready")
+	}
+	s.kubectlDo("exec", "well", "--", "/demo", "write", "/data/ill", "yes")
+	s.pod("well", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	s.event("well", "Unhealthy", "Liveness probe failed: service unhealthy")
+}

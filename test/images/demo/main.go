@@ -22,6 +22,7 @@ var verbs map[string]verb
 func init() {
 	verbs = map[string]verb{
 		"serve":   {"serve [-port N] [-delay D] [-drain D] [-page FILE]: answer HTTP, log a line for each request", serve},
+		"health":  {"health [SERVICE] [PORT] [FILE]: serve gRPC health checks; the service is ill while the file is there", health},
 		"mirror":  {"mirror [PORT]: send back what each connection sends", mirror},
 		"sleep":   {"sleep [D]: wait (for ever without D); SIGTERM ends it with code 0", sleep},
 		"deaf":    {"deaf [D]: wait and ignore SIGTERM", deaf},
