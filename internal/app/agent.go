@@ -23,6 +23,7 @@ import (
 	"keelson/internal/node/netfilter"
 	"keelson/internal/node/node"
 	"keelson/internal/node/plugin"
+	"keelson/internal/node/podsapi"
 	"keelson/internal/node/server"
 	"keelson/internal/node/tracing"
 	"keelson/internal/pods/admission"
@@ -97,6 +98,7 @@ type agent struct {
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer
 	server       *server.Server
+	podsAPI      *podsapi.Server // nil: the gate is off
 }
 
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
@@ -173,7 +175,10 @@ func (a *agent) start(g *group) {
 	}
 	a.ids.start(g)                  // without a certificate there is no way to the API server
 	g.start("server", a.server.Run) // health is asked for while the rest comes up
-	g.start("node", a.node.Run)     // host addresses and readiness
+	if a.podsAPI != nil {
+		g.start("pods API", a.podsAPI.Run)
+	}
+	g.start("node", a.node.Run) // host addresses and readiness
 	if a.api != nil {
 		g.start("services", a.services.Run)
 		g.start("runtime classes", a.classes.Run)

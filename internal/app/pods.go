@@ -36,6 +36,7 @@ const (
 
 // buildPods builds what stands between the sources and the runtime.
 func (a *agent) buildPods(ctx context.Context) error {
+	a.buildPodsAPI()
 	a.buildDesired()
 	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
 	a.metrics.MustRegister(a.observed)
@@ -54,7 +55,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
-	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name, RecursiveReadOnly: a.recursiveReadOnly}, Parallel: statusWorkers, Log: a.log, Now: time.Now}
+	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name, RecursiveReadOnly: a.recursiveReadOnly}, Parallel: statusWorkers, OnChange: a.tellOfPod, Log: a.log, Now: time.Now}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
 	}
@@ -97,7 +98,7 @@ func (a *agent) buildDesired() {
 		sources = append(sources, desired.NewURL(desired.URLConfig{URL: k.StaticPodURL, Header: k.StaticPodURLHeader,
 			Period: k.HTTPCheckFrequency.Duration, Manifest: manifest, Log: a.log}))
 	}
-	cfg := desired.Config{NodeName: a.cfg.NodeName, Events: a.events, OnChange: a.wake, Log: a.log}
+	cfg := desired.Config{NodeName: a.cfg.NodeName, Events: a.events, OnChange: func(uid types.UID) { a.tellOfPod(uid); a.wake(uid) }, Log: a.log}
 	if a.api != nil {
 		mine := fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName)
 		sources = append(sources, desired.NewAPI(desired.APIConfig{Pods: a.api.Pods.ListWatch("", mine), After: a.node.Registered(), Log: a.log}))

@@ -68,6 +68,7 @@ var builtGates = strings.Fields(`
 	PodAndContainerStatsFromCRI
 	PodCertificateRequest
 	PodLogsQuerySplitStreams
+	PodsAPI
 	PreventStaticPodAPIReferences
 	QOSReserved
 	ReduceDefaultCrashLoopBackOffDecay

@@ -42,6 +42,7 @@ var layers = map[string]Layer{
 	"internal/node/shutdown":      Driver,
 	"internal/node/node":          Driver,
 	"internal/node/server":        Driver,
+	"internal/node/podsapi":       Driver,
 
 	"internal/node/identity":      Subsystem,
 	"internal/pods/desired":       Subsystem,

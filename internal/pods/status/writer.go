@@ -30,6 +30,9 @@ type Config struct {
 	API      API // nil without an API server: statuses are kept and shown, not sent
 	Node     Node
 	Parallel int // how many pods' statuses may be under way at once
+	// OnChange is told of each pod whose status is another. It must not block, nor
+	// ask the Writer. Optional.
+	OnChange func(types.UID)
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -92,6 +95,9 @@ func (w *Writer) Publish(f Facts) {
 	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
 	changed := !equality.Semantic.DeepEqual(next, e.status)
 	e.status = next
+	if changed && w.cfg.OnChange != nil {
+		w.cfg.OnChange(f.Pod.UID)
+	}
 	if o := f.object(); o != nil {
 		if ref := pod.RefOf(o); ref != e.ref {
 			changed = changed || e.ref.UID != "" || pod.IsStatic(f.Pod) // a new mirror has no status yet
