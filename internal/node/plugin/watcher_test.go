@@ -28,8 +28,9 @@ type testPlugin struct {
 	hang chan struct{} // GetInfo waits for it; nil: not at all
 	deaf bool          // it cannot be told
 
-	mu   sync.Mutex
-	told []*registerapi.RegistrationStatus
+	mu      sync.Mutex
+	told    []*registerapi.RegistrationStatus
+	givenUp int // answers that nobody waited for
 }
 
 func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
@@ -37,6 +38,9 @@ func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*
 		select {
 		case <-p.hang:
 		case <-ctx.Done():
+			p.mu.Lock()
+			p.givenUp++
+			p.mu.Unlock()
 		}
 	}
 	return p.info, nil
@@ -318,6 +322,7 @@ func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("the quick one waited %v", took)
 	}
-	time.AfterFunc(1200*time.Millisecond, func() { close(slow.hang) })
+	r.until("the end of the wait for the slow one", func() bool { slow.mu.Lock(); defer slow.mu.Unlock(); return slow.givenUp > 0 })
+	close(slow.hang)
 	r.until("the slow one", func() bool { return len(slow.heard()) == 1 })
 }
