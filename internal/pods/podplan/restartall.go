@@ -186,8 +186,8 @@ func Renew(p *v1.Pod, have pod.Runtime, anew map[string]int) *v1.Pod {
 	for name, next := range anew {
 		c, held := have.Latest(name)
 		switch {
-		case held && c.Attempt > next:
-			delete(anew, name) // restarted since, in the ordinary way
+		case held && c.Attempt > next, held && c.Attempt == next && tells(p, name, next):
+			delete(anew, name) // restarted since, in the ordinary way, or known to all
 			continue
 		case held && c.Attempt < next:
 			continue // not removed yet
@@ -199,6 +199,13 @@ func Renew(p *v1.Pod, have pod.Runtime, anew map[string]int) *v1.Pod {
 		renewed.Status = withStatus(renewed, Anew(name, next))
 	}
 	return cmp.Or(renewed, p)
+}
+
+// tells reports whether the stored status tells that a container began anew as that
+// attempt.
+func tells(p *v1.Pod, name string, attempt int) bool {
+	told, ok := Renewed(p, name)
+	return ok && told == attempt
 }
 
 // withStatus is the pod's status with that of one container replaced.

@@ -33,6 +33,17 @@ func (w *worker) beginAnew(anew map[string]int) {
 	w.writeRestarts()
 }
 
+// forgetAnew has nothing more in writing of a restart of all once its pod's stored
+// status tells of it.
+func (w *worker) forgetAnew() {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	if len(w.anew) > 0 && len(w.renewed) == 0 {
+		w.anew = nil
+		w.writeRestarts()
+	}
+}
+
 // writeRestarts writes down what is noted, for an agent after this one. If that
 // cannot be, such an agent goes by what it sees, and by restart policies. noting
 // is held.

@@ -196,6 +196,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	w.takeUp(have)
 	if w.spec != nil {
 		w.spec = podplan.Renew(w.spec, have, w.renewed)
+		w.forgetAnew()
 	}
 	next, waits := w.judge(ctx, now, have)
 	w.callOffStarts()
