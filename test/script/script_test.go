@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"keelson/internal/node/apiclient"
 	"keelson/test/kit/parity"
 )
 
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 	// One of the library's handlers keeps errors a millisecond apart by the clock
 	// of the whole process, which is decades ahead of that of a bubble.
 	utilruntime.ErrorHandlers = nil
+	// What counts the requests of clients is put in place once, by the first agent,
+	// while users of other stories make requests.
+	apiclient.Metrics()
 	// The resolver makes its channels at its first use. Made in one bubble, they
 	// would be of no use to the others.
 	if _, err := net.LookupHost("localhost"); err != nil {
