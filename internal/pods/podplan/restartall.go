@@ -101,6 +101,9 @@ func (d *decision) restartAll() bool {
 	if kind, _, _ := pod.Find(in.Pod, trigger.Name); kind == pod.Regular && d.beginOthers() {
 		return true
 	}
+	if _, busy := in.Busy[trigger.Name]; busy {
+		return true // as in a restart of it alone, its start ends first, and with it what is said of it
+	}
 	if d.held(trigger) {
 		d.tend()
 		return true

@@ -38,6 +38,8 @@ func TestRestartOfAll(t *testing.T) {
 			in: Input{Have: have(true, exited("a", 1), exited("i", 0)), Images: images(spec("a b c", never), 0)}, want: "start b"},
 		{name: "one that is being started is waited for", pod: spec("!a b", never),
 			in: Input{Have: have(true, exited("a", 1)), Images: images(spec("a b", never), 0), Busy: map[string]Task{"b": {Verb: Start}}}, want: ""},
+		{name: "a trigger whose start has yet to end is not held back by what came before", pod: spec("!a b", never),
+			in: Input{Have: have(true, exited("a", 1), running("b")), Busy: map[string]Task{"a": {Verb: Start}}, Backoff: map[string]Backoff{"a": {Delay: 10 * time.Second, Since: now}}}, want: ""},
 		{name: "one whose image is not there is not", pod: spec("!a b c", never),
 			in: Input{Have: have(true, exited("a", 1), running("c")), Images: images(spec("a c", never), 0)}, want: "stop c-id"},
 		{name: "nor one that could not be started", pod: spec("!a b c", never),
