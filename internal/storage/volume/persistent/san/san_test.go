@@ -562,7 +562,6 @@ func TestWhoAttaches(t *testing.T) {
 
 // listener keeps the events of pods.
 type listener struct {
-	nobody
 	mu   sync.Mutex
 	told []string
 }
