@@ -133,7 +133,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 	must(t, os.WriteFile(path("dir/f"), []byte("of dir"), 0o600))
 	must(t, os.WriteFile(path("raw"), []byte("of raw"), 0o600))
 	written, lives := false, 0 // the disk has a file system with a file of ours
-	died := crash.Run(t, crash.Scene{Work: "local and NFS volumes", Dir: dir, Kills: 24,
+	died := crash.Run(t, crash.Scene{Work: "local and NFS volumes", Dir: dir, Kills: 16,
 		Prepare: func() {
 			if lives++; lives%3 > 0 { // there is no file system yet
 				wipe(t, path("disk"))

@@ -98,7 +98,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 			m.write("luns", "0 "+m.disk+"\n1 "+device+"\n")
 			kernel := m.kernel(device)
 			written := false
-			died := crash.Run(t, crash.Scene{Work: of.name, Dir: dir, Kills: 20, Alone: of.programsEnd, Check: func(i int, _ string) {
+			died := crash.Run(t, crash.Scene{Work: of.name, Dir: dir, Kills: 10, Alone: of.programsEnd, Check: func(i int, _ string) {
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
 				must(t, kernel(ctx))
