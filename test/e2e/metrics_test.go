@@ -353,7 +353,7 @@ func TestMetricsAreUpstreams(t *testing.T) {
 				volumes, err3 := s.Kubelet.Get(ctx, "/metrics")
 				return fmt.Sprint(err, err2, err3), err == nil && err2 == nil && err3 == nil &&
 					strings.Contains(containers, `container_cpu_usage_seconds_total{container="main",namespace="`+s.ns+`",pod="whole"}`) &&
-					strings.Contains(volumes, `kubelet_volume_stats_used_bytes{namespace="`+s.ns+`",persistentvolumeclaim="data"}`)
+					strings.Contains(volumes, "kubelet_metrics_provider{") && strings.Contains(volumes, `kubelet_volume_stats_used_bytes{namespace="`+s.ns+`",persistentvolumeclaim="data"}`)
 			})
 			for _, endpoint := range exposed {
 				all[endpoint] = s.shapes(endpoint)
