@@ -87,5 +87,6 @@ func (c compiler) run(ctx context.Context, args []string, line func(string)) ([]
 	if _, err := io.Copy(io.Discard, stderr); err != nil { // what no scanner takes
 		return nil, err
 	}
-	return out.Bytes(), cmd.Wait()
+	err = cmd.Wait() // the output is whole from here on
+	return out.Bytes(), err
 }

@@ -48,6 +48,18 @@ esac`)
 	}
 }
 
+// The list of packages counts as a whole, also what comes after the go command has
+// nothing more to complain about.
+func TestCompileCountsAllPackages(t *testing.T) {
+	golang := filepath.Join(t.TempDir(), "go")
+	if err := os.WriteFile(golang, []byte("#!/bin/sh\nexec 2>&-\nsleep 0.1\nprintf 'a\\nb\\nc\\n'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := (compiler{golang: golang}).count(t.Context()); err != nil || n != 3 {
+		t.Errorf("counted %d packages (%v), not 3", n, err)
+	}
+}
+
 func TestCompileSaysNothingWhenThereIsNothingToDo(t *testing.T) {
 	if told, err := compileWith(t, "echo a"); err != nil || told != "" {
 		t.Errorf("told %q, %v", told, err)
