@@ -14,7 +14,7 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -36,6 +36,7 @@ import (
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/resources/machine"
+	"keelson/internal/resources/resource"
 	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
@@ -95,6 +96,7 @@ type agent struct {
 	prober       *probe.Prober
 	statuses     *status.Writer
 	rules        admission.Rules
+	resources    *resource.Manager
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer
 	server       *server.Server
@@ -264,6 +266,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		a.log.Warn("cannot remove links to logs that are gone", "err", err)
 	}
 	a.allocation.Prune(a.syncer.Knows)
+	a.resources.Prune(a.syncer.Knows)
 	<-ctx.Done()
 	return nil
 }
@@ -293,7 +296,7 @@ func (a *agent) reserve() error {
 	}
 	if list := k.ReservedSystemCPUs; list != "" {
 		// Whole CPUs are kept, whatever amounts are named beside them.
-		a.reserved[v1.ResourceCPU] = *resource.NewQuantity(int64(config.CountCPUs(list)), resource.DecimalSI)
+		a.reserved[v1.ResourceCPU] = *apiresource.NewQuantity(int64(config.CountCPUs(list)), apiresource.DecimalSI)
 	}
 	return nil
 }
@@ -303,7 +306,7 @@ func reservations(lists ...map[string]string) (v1.ResourceList, error) {
 	sum := v1.ResourceList{}
 	for _, list := range lists {
 		for name, text := range list {
-			q, err := resource.ParseQuantity(text)
+			q, err := apiresource.ParseQuantity(text)
 			if err != nil {
 				return nil, fmt.Errorf("reserve %s %q: %w", name, text, err)
 			}

@@ -21,13 +21,14 @@ import (
 // buildAllocation builds who judges pods, and who keeps what they were granted.
 func (a *agent) buildAllocation() {
 	k, gates := &a.cfg.Kubelet, a.cfg.Gates
-	a.rules = admission.Rules{AllowedUnsafeSysctls: k.AllowedUnsafeSysctls, PodLevelResources: gates.Enabled("PodLevelResources"), AppArmor: appArmorHost()}
+	a.rules = admission.Rules{AllowedUnsafeSysctls: k.AllowedUnsafeSysctls, PodLevelResources: gates.Enabled("PodLevelResources"), AppArmor: appArmorHost(), Managers: a.reserveFor}
 	if gates.Enabled("NodeDeclaredFeatures") {
 		a.rules.Version = a.semantic()
 	}
 	inPlace := gates.Enabled("InPlacePodVerticalScaling")
 	a.allocation = allocation.New(allocation.Config{
 		Dir: a.cfg.Flags.RootDir, Judge: a.admit, SecondLook: a.secondLook, MakeRoom: a.makeRoom,
+		Release: a.resources.Release, TakeOver: a.takeOver,
 		Evict: func(uid types.UID, grace time.Duration, reason, message, disruption string) {
 			a.syncer.Preempt(uid, grace, reason, message, disruption)
 		},

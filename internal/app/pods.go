@@ -60,12 +60,15 @@ func (a *agent) buildPods(ctx context.Context) error {
 		writer.API = statusAPI{a.api.Pods}
 	}
 	a.statuses = status.NewWriter(writer)
+	if err := a.buildResources(); err != nil {
+		return err
+	}
 	a.buildAllocation()
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
 		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
-		Allocation: a.allocation, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),

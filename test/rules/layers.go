@@ -73,12 +73,13 @@ var layers = map[string]Layer{
 	"internal/storage/mount":    Adapter,
 	"internal/resources/cgroup": Adapter,
 
-	"internal/pods/pod":          Floor,
-	"internal/pods/podplan":      Floor,
-	"internal/pods/timeline":     Floor,
-	"internal/pods/explain":      Floor,
-	"internal/resources/machine": Floor,
-	"internal/node/checkpoint":   Floor,
+	"internal/pods/pod":           Floor,
+	"internal/pods/podplan":       Floor,
+	"internal/pods/timeline":      Floor,
+	"internal/pods/explain":       Floor,
+	"internal/resources/machine":  Floor,
+	"internal/resources/topology": Floor,
+	"internal/node/checkpoint":    Floor,
 }
 
 // rooms group packages; their doc.go says what happens inside. They hold no

@@ -30,8 +30,9 @@ type Verdict struct {
 	Waits bool
 }
 
-// Judge says whether a pod may run beside others that take up the node. It is
-// pure but for the node it looks at, and does not block.
+// Judge says whether a pod may run beside others that take up the node, and reserves
+// what only one pod can have. To be asked again changes nothing, and it does not
+// block.
 type Judge func(p *v1.Pod, others []*v1.Pod) *Rejection
 
 // Arrival is a pod that somebody wants to run.
@@ -51,6 +52,10 @@ type Config struct {
 	// MakeRoom names the pods that have to go so that p, which was refused, can run;
 	// none when the refusal stands. An error is another reason for it.
 	MakeRoom func(p *v1.Pod, others []*v1.Pod, r *Rejection) ([]*v1.Pod, error)
+	// Release gives back what Judge has reserved for a pod that is refused after all,
+	// and TakeOver reserves for one that an earlier agent has admitted.
+	Release  func(types.UID)
+	TakeOver func(*v1.Pod)
 	// Evict ends a pod for another one's sake.
 	Evict func(uid types.UID, grace time.Duration, reason, message, disruption string)
 	// Arrivals are the pods that could be judged now, but for those to be skipped.
@@ -191,7 +196,9 @@ func (l *Ledger) takeLocked(p *v1.Pod) {
 		r = stored(p)
 		l.grantLocked(p.UID, r)
 	}
-	l.account[p.UID] = r.On(p)
+	as := r.On(p)
+	l.account[p.UID] = as
+	l.cfg.TakeOver(as)
 }
 
 // judgeLocked takes a pod into the account, or notes why not. What an agent that
@@ -208,6 +215,7 @@ func (l *Ledger) judgeLocked(p *v1.Pod, judge Judge) {
 	if no != nil {
 		var victims []*v1.Pod
 		if victims, no = l.makeRoomLocked(as, others, no); no != nil {
+			l.cfg.Release(p.UID)
 			l.refused[p.UID] = no
 			return
 		}

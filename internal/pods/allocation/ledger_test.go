@@ -60,10 +60,13 @@ type stage struct {
 	events  []string
 	woken   []types.UID
 	evicted []types.UID
-	arrived []Arrival
-	running map[types.UID]bool
-	victims map[types.UID][]*v1.Pod
-	second  Judge
+	// released are those whose reservations were given back, taken those for whom
+	// they were taken over.
+	released, taken []types.UID
+	arrived         []Arrival
+	running         map[types.UID]bool
+	victims         map[types.UID][]*v1.Pod
+	second          Judge
 }
 
 func (s *stage) Pod(p *v1.Pod, _, eventType, reason, message string) {
@@ -88,7 +91,9 @@ func (s *stage) restart() {
 		MakeRoom: func(p *v1.Pod, _ []*v1.Pod, _ *Rejection) ([]*v1.Pod, error) {
 			return s.victims[p.UID], nil
 		},
-		Evict: func(uid types.UID, _ time.Duration, _, _, _ string) { s.evicted = append(s.evicted, uid) },
+		Release:  func(uid types.UID) { s.released = append(s.released, uid) },
+		TakeOver: func(p *v1.Pod) { s.taken = append(s.taken, p.UID) },
+		Evict:    func(uid types.UID, _ time.Duration, _, _, _ string) { s.evicted = append(s.evicted, uid) },
 		Arrivals: func(skip func(types.UID) bool) (out []Arrival) {
 			for _, a := range s.arrived {
 				if !skip(a.Pod.UID) {
@@ -162,6 +167,24 @@ func TestWhatRunsIsCountedBeforeAnythingNewIsJudged(t *testing.T) {
 		t.Errorf("beside a pod that runs and has not had its turn yet: %+v", v.Rejection)
 	}
 	s.admit(asking("small", "1"))
+}
+
+func TestWhatWasReservedForARefusedPodIsGivenBack(t *testing.T) {
+	s := newStage(t)
+	old, victim := asking("old", "2"), asking("victim", "2")
+	s.arrived = []Arrival{{Pod: old, Running: true}}
+	s.admit(victim)
+	if !slices.Equal(s.taken, []types.UID{"old"}) {
+		t.Errorf("taken over for %v, want for the one that runs", s.taken)
+	}
+	if v := s.Admit(t.Context(), asking("new", "1"), false); v.Rejection == nil || !slices.Equal(s.released, []types.UID{"new"}) {
+		t.Errorf("%+v: given back of %v", v.Rejection, s.released)
+	}
+	// One that others have to end for keeps what was reserved.
+	s.victims["critical"] = []*v1.Pod{victim}
+	if v := s.Admit(t.Context(), asking("critical", "2"), false); !v.Waits || len(s.released) != 1 {
+		t.Errorf("%+v: given back of %v", v, s.released)
+	}
 }
 
 func TestAPodThatNoSourceHasToldOfYetIsCountedByWhatItWasGranted(t *testing.T) {

@@ -1,6 +1,11 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Mount is one mount of a container: a path of the host, or an image.
 type Mount struct {
@@ -34,4 +39,33 @@ type Contribution struct {
 	CDIDevices  []string
 	Env         []EnvVar
 	Annotations map[string]string
+	// CPUs and Mems are the CPUs and NUMA nodes that the container is kept to, as
+	// cpuset files take them; empty for any. ExclusiveCPUs says that nobody else may
+	// use these CPUs.
+	CPUs, Mems    string
+	ExclusiveCPUs bool
+}
+
+// With is what two preparers add together. A container is kept to CPUs, or to nodes,
+// by one of them.
+func (c Contribution) With(o Contribution) Contribution {
+	sum := Contribution{
+		Mounts:     slices.Concat(c.Mounts, o.Mounts),
+		Devices:    slices.Concat(c.Devices, o.Devices),
+		CDIDevices: slices.Concat(c.CDIDevices, o.CDIDevices),
+		Env:        slices.Concat(c.Env, o.Env),
+		CPUs:       c.CPUs, Mems: c.Mems, ExclusiveCPUs: c.ExclusiveCPUs || o.ExclusiveCPUs,
+	}
+	if len(c.Annotations)+len(o.Annotations) > 0 {
+		sum.Annotations = make(map[string]string, len(c.Annotations)+len(o.Annotations))
+		maps.Copy(sum.Annotations, c.Annotations)
+		maps.Copy(sum.Annotations, o.Annotations)
+	}
+	if sum.CPUs == "" {
+		sum.CPUs = o.CPUs
+	}
+	if sum.Mems == "" {
+		sum.Mems = o.Mems
+	}
+	return sum
 }

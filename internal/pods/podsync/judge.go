@@ -80,12 +80,25 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 	}
 	w.learn(w.s.cfg.Allocation.Consider(w.desired))
 	w.spec = podplan.Renew(w.spec, have, w.renewed)
-	r := v.Rejection
-	if r == nil {
-		w.admitted = !v.Waits
-		return v.Waits
+	if r := v.Rejection; r != nil {
+		w.refuse(now, r.Reason, r.Message)
+		return false
 	}
-	w.refuse(now, r.Reason, r.Message)
+	if v.Waits {
+		return true
+	}
+	if have.Empty() {
+		no := w.s.cfg.Resources.Confirm(ctx, w.spec)
+		if ctx.Err() != nil {
+			return true
+		}
+		if no != nil {
+			w.s.cfg.Allocation.Refused(no.Reason)
+			w.refuse(now, no.Reason, no.Message)
+			return false
+		}
+	}
+	w.admitted = true
 	return false
 }
 

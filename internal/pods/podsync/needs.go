@@ -164,6 +164,18 @@ type Allocation interface {
 	Forget(types.UID)
 }
 
+// Resources hands out what only one container can have: whole CPUs, memory of a NUMA
+// node, devices. Allocation.Admit has reserved it.
+type Resources interface {
+	// Confirm makes good outside what was reserved for a pod that is about to start
+	// for the first time. It may block, for this pod alone.
+	Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Contribution is what the container is given of it.
+	Contribution(ctx context.Context, p *v1.Pod, c *v1.Container) (pod.Contribution, error)
+	// Release gives back all that the pod has. A pod that has nothing is no error.
+	Release(types.UID)
+}
+
 // Dirs makes and removes a pod's own directories.
 type Dirs interface {
 	Make(uid types.UID) error

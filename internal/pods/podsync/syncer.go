@@ -30,6 +30,7 @@ type Config struct {
 	Probes     Probes
 	Status     Status
 	Allocation Allocation
+	Resources  Resources
 	Backoff    podplan.BackoffLimits // of containers that crash
 	RestartAll bool                  // containers may have all of their pod restarted
 	KeepEnded  int                   // instances of each container, to look at; see [podplan.Input]

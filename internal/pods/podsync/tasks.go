@@ -344,6 +344,11 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 			return pod.Contribution{Mounts: mounts, Devices: devices}, err
 		}
 		w.s.cfg.Allocation.Starting(p, name, spec.Resources)
+		extra, err := w.s.cfg.Resources.Contribution(ctx, p, spec)
+		if err != nil {
+			return pod.Effect{}, w.noResources(ctx, p, kind, name, err)
+		}
+		start.Extra = extra
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -359,6 +364,21 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		w.waiting[name] = status.Waiting{Reason: failure.Reason, Message: failure.Message}
 		return pod.Effect{}, fmt.Errorf("start container %s: %w", name, failure)
 	}
+}
+
+// noResources shows a container that cannot be started for want of what it was
+// promised.
+func (w *worker) noResources(ctx context.Context, p *v1.Pod, kind pod.Kind, name string, err error) error {
+	const reason = pod.ReasonCreateContainerConfig
+	if ctx.Err() == nil {
+		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+err.Error())
+	}
+	w.s.cfg.Containers.NotStarted(kind, reason)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.startFailed = w.s.cfg.Now()
+	w.waiting[name] = status.Waiting{Reason: reason, Message: err.Error()}
+	return fmt.Errorf("start container %s: %w", name, err)
 }
 
 // ephemeralTarget is the container whose processes an ephemeral one may see.

@@ -31,6 +31,7 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 		return false
 	}
 	cfg.Objects.Unregister(w.uid)
+	cfg.Resources.Release(w.uid) // before there is room for others, who may want it
 	cfg.Allocation.Vacate(w.uid)
 	w.mu.Lock()
 	gone := w.cgroupGone

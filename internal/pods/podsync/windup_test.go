@@ -29,6 +29,14 @@ type holder struct {
 
 func (h *holder) say(what string) { h.said = append(h.said, what) }
 
+// heldResources are the CPUs, devices and the like of a holder.
+type heldResources struct {
+	Resources
+	of *holder
+}
+
+func (r heldResources) Release(types.UID) { r.of.say("resources") }
+
 func (h *holder) Release(pod.Ref) { h.say("release volumes") }
 func (h *holder) Released(types.UID) (bool, error) {
 	return !h.mounted, nil
@@ -56,6 +64,7 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 	parity.Proves(t, "LIFE-09")
 	m, h := newMeasured(t), &holder{mounted: true, stuck: errors.New("device or resource busy")}
 	m.cfg.Volumes, m.cfg.Objects, m.cfg.Cgroups, m.cfg.Allocation, m.cfg.Status = h, h, h, h, h
+	m.cfg.Resources = heldResources{of: h}
 	m.cfg.HostIPs = func() []string { return nil }
 	w := m.worker("u", podNamed("u", pod.SourceAPI))
 	w.end(m.now, time.Second, nil, "deleted")
@@ -70,10 +79,10 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 	}
 	for i, want := range [][]string{
 		{"release volumes", "status"}, // and nothing else while anything is mounted
-		{"release volumes", "objects", "room", "cgroup", "status"},
-		{"release volumes", "objects", "room", "cgroup", "status"}, // it could not be removed
-		{"release volumes", "objects", "room", "cgroup", "status"},
-		{"release volumes", "objects", "room", "finished"},
+		{"release volumes", "objects", "resources", "room", "cgroup", "status"},
+		{"release volumes", "objects", "resources", "room", "cgroup", "status"}, // it could not be removed
+		{"release volumes", "objects", "resources", "room", "cgroup", "status"},
+		{"release volumes", "objects", "resources", "room", "finished"},
 	} {
 		got := turn()
 		// The cgroup is removed beside the status.

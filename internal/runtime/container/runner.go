@@ -107,10 +107,13 @@ type Config struct {
 	// VolumeGroups are the groups that own the pod's volumes. May be nil.
 	VolumeGroups func(*v1.Pod) []int64
 
-	CPUQuota            bool
-	CPUQuotaPeriod      time.Duration
-	SwapBehavior        string // empty is NoSwap
-	SingleProcessOOM    bool   // the kernel kills one process, not the container
+	CPUQuota         bool
+	CPUQuotaPeriod   time.Duration
+	SwapBehavior     string // empty is NoSwap
+	SingleProcessOOM bool   // the kernel kills one process, not the container
+	// ExclusiveCPUs reports whether the container has CPUs that nobody else may use.
+	// Nil: none has.
+	ExclusiveCPUs       func(*v1.Pod, *v1.Container) bool
 	SeccompDefault      bool
 	ContainerStopSignal bool   // lifecycle.stopSignal is passed on
 	Version             string // major.minor, shown to the servers that hooks call

@@ -28,12 +28,8 @@ type Start struct {
 	// Mounts returns what volumes add; it is called once the environment is
 	// known, and given what resolves $(NAME) in subPathExpr. May be nil.
 	Mounts func(expand func(string) (string, error)) (pod.Contribution, error)
-	// Extra is what device plugins, claims and the like add.
+	// Extra is what device plugins, claims, the managers of CPUs and the like add.
 	Extra pod.Contribution
-	// CPUs and Mems are cpusets reserved for the container, empty for any.
-	// ExclusiveCPUs means that nobody else may use these CPUs.
-	CPUs, Mems    string
-	ExclusiveCPUs bool
 }
 
 // StartContainer creates and starts a container, runs its postStart hook, and
@@ -123,7 +119,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 		mounts:   extra.Mounts,
 		extra:    extra,
 		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
-			assignment{cpus: s.CPUs, mems: s.Mems, exclusive: s.ExclusiveCPUs}),
+			assignment{cpus: extra.CPUs, mems: extra.Mems, exclusive: extra.ExclusiveCPUs}),
 		security: security,
 		selinux:  r.cfg.Kernel.SELinux,
 		signals:  r.cfg.ContainerStopSignal,
@@ -135,17 +131,14 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 // what volumes add, and the agent's own files, in this order.
 func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, error) {
 	all := s.Extra
-	all.Mounts = slices.Clone(all.Mounts)
 	if s.Mounts != nil {
 		v, err := s.Mounts(Expander(env))
 		if err != nil {
 			return pod.Contribution{}, err
 		}
-		all.Mounts = append(all.Mounts, v.Mounts...)
-		all.Devices = slices.Concat(all.Devices, v.Devices)
-		all.CDIDevices = slices.Concat(all.CDIDevices, v.CDIDevices)
-		all.Env = slices.Concat(all.Env, v.Env)
+		all = all.With(v)
 	}
+	all.Mounts = slices.Clone(all.Mounts)
 	if ips := r.podIPs(s.Pod, s.PodIPs); mountsHosts(s.Container, ips) {
 		file, err := r.writeHosts(s.Pod, ips)
 		if err != nil {

@@ -20,7 +20,8 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 	}
 	_, err := r.cfg.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: id,
-		Linux:       containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM, assignment{}),
+		Linux: containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
+			assignment{exclusive: r.cfg.ExclusiveCPUs != nil && r.cfg.ExclusiveCPUs(p, c)}),
 	})
 	return err
 }

@@ -1,0 +1,190 @@
+package resource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/resources/topology"
+	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
+)
+
+// shelf hands out one thing, of which the nodes named have some left.
+type shelf struct {
+	name  string
+	nodes []int // where the thing is
+	said  *[]string
+	fails error
+	has   map[types.UID]int
+}
+
+func (s *shelf) hints() topology.Hints {
+	list := []topology.Hint{}
+	for _, n := range s.nodes {
+		list = append(list, topology.Hint{Nodes: topology.NodesOf(n), Preferred: true})
+	}
+	return topology.Hints{s.name: list}
+}
+func (s *shelf) Hints(_ *v1.Pod, c *v1.Container) topology.Hints {
+	*s.said = append(*s.said, s.name+" hints "+c.Name)
+	return s.hints()
+}
+func (s *shelf) PodHints(*v1.Pod) topology.Hints {
+	*s.said = append(*s.said, s.name+" hints")
+	return s.hints()
+}
+func (s *shelf) Assign(p *v1.Pod, c *v1.Container, at topology.Hint) error {
+	*s.said = append(*s.said, fmt.Sprintf("%s for %s on %v", s.name, c.Name, at.Nodes))
+	if s.fails == nil {
+		s.has[p.UID]++
+	}
+	return s.fails
+}
+func (s *shelf) Contribute(_ context.Context, p *v1.Pod, _ *v1.Container) (pod.Contribution, error) {
+	return pod.Contribution{CDIDevices: []string{s.name}, Annotations: map[string]string{s.name: "x"}}, s.fails
+}
+func (s *shelf) Release(uid types.UID) { delete(s.has, uid) }
+func (s *shelf) Holders() (out []types.UID) {
+	for uid := range s.has {
+		out = append(out, uid)
+	}
+	return out
+}
+
+// office is a shelf that has to ask.
+type office struct{ shelf }
+
+func (o *office) Confirm(context.Context, *v1.Pod) error { return o.fails }
+
+type stage struct {
+	*Manager
+	said []string
+	cpu  *shelf
+	gpu  *office
+}
+
+func newStage(policy topology.Policy, scope string, cpu, gpu []int) *stage {
+	s := &stage{}
+	s.cpu = &shelf{name: "cpu", nodes: cpu, said: &s.said, has: map[types.UID]int{}}
+	s.gpu = &office{shelf{name: "gpu", nodes: gpu, said: &s.said, has: map[types.UID]int{}}}
+	s.Manager = New(Config{Rules: topology.Rules{Policy: policy, Nodes: topology.NodesOf(0, 1)}, Scope: scope,
+		Providers: []Provider{s.cpu, s.gpu}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	return s
+}
+
+func example() *v1.Pod {
+	p := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers:      []v1.Container{{Name: "init"}},
+		Containers:          []v1.Container{{Name: "main"}},
+		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
+	p.UID = "u"
+	return p
+}
+
+func TestAdmit(t *testing.T) {
+	parity.Proves(t, "RES-40")
+	for _, tc := range []struct {
+		name     string
+		policy   topology.Policy
+		scope    string
+		cpu, gpu []int
+		says     string
+		refused  string
+		counts   map[string]float64
+	}{
+		{"nobody looks", topology.None, ScopePod, []int{0}, []int{1},
+			"cpu for init on |gpu for init on |cpu for main on |gpu for main on ", "",
+			map[string]float64{metricRequests: 1, metricErrors: 0}},
+		{"each container has its place", topology.SingleNUMANode, ScopeContainer, []int{0, 1}, []int{1},
+			"cpu hints init|gpu hints init|cpu for init on 1|gpu for init on 1|cpu hints main|gpu hints main|cpu for main on 1|gpu for main on 1", "",
+			map[string]float64{metricAligned + "{boundary=numa_node,scope=container}": 2}},
+		{"all have one", topology.SingleNUMANode, ScopePod, []int{0, 1}, []int{1},
+			"cpu hints|gpu hints|cpu for init on 1|gpu for init on 1|cpu for main on 1|gpu for main on 1", "",
+			map[string]float64{metricAligned + "{boundary=numa_node,scope=pod}": 1}},
+		{"there is none", topology.SingleNUMANode, ScopeContainer, []int{0}, []int{1},
+			"cpu hints init|gpu hints init", "TopologyAffinityError: Resources cannot be allocated with Topology locality",
+			map[string]float64{metricRequests: 1, metricErrors: 1, metricAskew + "{boundary=numa_node,scope=container}": 1}},
+		{"there is none, for all", topology.Restricted, ScopePod, []int{0}, []int{1},
+			"cpu hints|gpu hints", "TopologyAffinityError: Resources cannot be allocated with Topology locality",
+			map[string]float64{metricErrors: 1}},
+		{"one does one's best", topology.BestEffort, ScopePod, []int{0}, []int{1},
+			"cpu hints|gpu hints|cpu for init on 0,1|gpu for init on 0,1|cpu for main on 0,1|gpu for main on 0,1", "",
+			map[string]float64{metricErrors: 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStage(tc.policy, tc.scope, tc.cpu, tc.gpu)
+			refused := ""
+			if no := s.Admit(example()); no != nil {
+				refused = no.Reason + ": " + no.Message
+			}
+			if got := strings.Join(s.said, "|"); got != tc.says || refused != tc.refused {
+				t.Errorf("%s, refused %q; want\n%s, %q", got, refused, tc.says, tc.refused)
+			}
+			got := scrape.Of(t, s.Manager)
+			for name, n := range tc.counts {
+				if got[name] != n {
+					t.Errorf("%s = %v, want %v of %v", name, got[name], n, got)
+				}
+			}
+		})
+	}
+}
+
+func TestWhyAPodIsRefused(t *testing.T) {
+	s := newStage(topology.None, ScopeContainer, nil, nil)
+	s.gpu.fails = errors.New("there are none")
+	if no := s.Admit(example()); no == nil || no.Reason != "UnexpectedAdmissionError" || no.Message != "Allocate failed due to there are none, which is unexpected" {
+		t.Errorf("%+v", no)
+	}
+	if no := s.Confirm(t.Context(), example()); no == nil || no.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("by one who has to ask: %+v", no)
+	}
+	s.gpu.fails = fmt.Errorf("assign: %w", &pod.Refusal{Reason: "SMTAlignmentError", Message: "half a core"})
+	if no := s.Admit(example()); no == nil || no.Reason != "SMTAlignmentError" || no.Message != "half a core" {
+		t.Errorf("with a reason of its own: %+v", no)
+	}
+	s.gpu.fails = nil
+	if no := s.Confirm(t.Context(), example()); no != nil {
+		t.Errorf("%+v", no)
+	}
+}
+
+func TestContributionsAreJoined(t *testing.T) {
+	s := newStage(topology.None, ScopeContainer, nil, nil)
+	got, err := s.Contribution(t.Context(), example(), nil)
+	if err != nil || !slices.Equal(got.CDIDevices, []string{"cpu", "gpu"}) || len(got.Annotations) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.gpu.fails = errors.New("broken")
+	if _, err := s.Contribution(t.Context(), example(), nil); !errors.Is(err, s.gpu.fails) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatPodsHaveIsGivenBack(t *testing.T) {
+	s := newStage(topology.None, ScopeContainer, nil, nil)
+	for _, uid := range []types.UID{"a", "b", "c"} {
+		p := example()
+		p.UID = uid
+		s.TakeOver(p)
+	}
+	s.Release("a")
+	s.Release("a")
+	s.Prune(func(uid types.UID) bool { return uid == "c" })
+	for _, by := range []Provider{s.cpu, s.gpu} {
+		if got := by.Holders(); !slices.Equal(got, []types.UID{"c"}) {
+			t.Errorf("left: %v", got)
+		}
+	}
+}
