@@ -295,21 +295,37 @@ func (s *space) asAccount() {
 	}
 }
 
-// missing says what the endpoints do not show yet.
-func (s *space) missing(want map[string][]string) (string, bool) {
-	var not []string
-	for endpoint, parts := range want {
+// unmeasured waits until what the pod of measuredWork uses is shown, and says what is
+// not even then.
+func (s *space) unmeasured(wait time.Duration) string {
+	s.t.Helper()
+	want := map[string][]string{
+		"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
+		"/metrics": {"kubelet_metrics_provider{",
+			`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
+	}
+	get := func(endpoint string) string {
 		text, err := s.Kubelet.Get(s.t.Context(), endpoint)
 		if err != nil {
-			not = append(not, err.Error())
+			s.t.Fatal(err)
 		}
-		for _, part := range parts {
-			if !strings.Contains(text, part) {
-				not = append(not, endpoint+" without "+part)
+		return text
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
+		get("/stats/summary") // here volumes are measured while somebody asks, and upstream's agent names its source when asked
+		var missing []string
+		for endpoint, parts := range want {
+			text := get(endpoint)
+			for _, part := range parts {
+				if !strings.Contains(text, part) {
+					missing = append(missing, endpoint+" without "+part)
+				}
 			}
 		}
+		if len(missing) == 0 || time.Now().After(end) {
+			return strings.Join(missing, "; ")
+		}
 	}
-	return strings.Join(not, "; "), len(not) == 0
 }
 
 // reconfigure changes the configuration of the agents that are started until the
@@ -354,38 +370,30 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
 		c.VolumeStatsAggPeriod = metav1.Duration{Duration: time.Second}
 	})
-	measure := func(binary string) map[string]map[string]shape {
+	measure := func(binary string) (all map[string]map[string]shape) {
 		t.Helper()
-		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
-			t.Fatal(err)
-		}
-		all := map[string]map[string]shape{}
-		t.Run(filepath.Base(binary), func(t *testing.T) {
-			s := n.measuredWork(t)
-			// What is measured now and then has been measured. Upstream's agent was seen never to
-			// show one of these; another life of it looks at everything that runs anew.
-			next := time.Now().Add(patience / 4)
-			s.until("what container and claim of the pod use", func() (string, bool) {
-				if binary == peer && time.Now().After(next) {
-					next = next.Add(patience / 4)
-					if err := n.Kubelet.Swap(t.Context(), peer); err != nil {
-						t.Fatal(err)
-					}
-				}
-				// Here volumes are measured while somebody asks, and upstream's agent names its source when asked.
-				if _, err := s.Kubelet.Get(t.Context(), "/stats/summary"); err != nil {
-					return err.Error(), false
-				}
-				return s.missing(map[string][]string{
-					"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
-					"/metrics": {"kubelet_metrics_provider{",
-						`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
-				})
-			})
-			for _, endpoint := range exposed {
-				all[endpoint] = s.shapes(endpoint)
+		// Upstream's agent was seen never to show one of the figures that are measured now and
+		// then: it is given other lives to.
+		for lives := 3; all == nil && lives > 0 && !t.Failed(); lives-- {
+			if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+				t.Fatal(err)
 			}
-		})
+			t.Run(filepath.Base(binary), func(t *testing.T) {
+				s := n.measuredWork(t)
+				missing := s.unmeasured(patience / 4)
+				if missing != "" && (binary != peer || lives == 1) {
+					t.Fatalf("never shown: %s", missing)
+				}
+				if missing != "" {
+					t.Logf("not shown in this life: %s", missing)
+					return
+				}
+				all = map[string]map[string]shape{}
+				for _, endpoint := range exposed {
+					all[endpoint] = s.shapes(endpoint)
+				}
+			})
+		}
 		return all
 	}
 	parity.Proves(t, "SRV-56")
