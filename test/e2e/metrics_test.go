@@ -295,37 +295,21 @@ func (s *space) asAccount() {
 	}
 }
 
-// unmeasured waits until what the pod of measuredWork uses is shown, and says what is
-// not even then.
-func (s *space) unmeasured(wait time.Duration) string {
-	s.t.Helper()
-	want := map[string][]string{
-		"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
-		"/metrics": {"kubelet_metrics_provider{",
-			`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
-	}
-	get := func(endpoint string) string {
+// missing says what the endpoints do not show yet.
+func (s *space) missing(want map[string][]string) (string, bool) {
+	var not []string
+	for endpoint, parts := range want {
 		text, err := s.Kubelet.Get(s.t.Context(), endpoint)
 		if err != nil {
-			s.t.Fatal(err)
+			not = append(not, err.Error())
 		}
-		return text
-	}
-	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
-		get("/stats/summary") // here volumes are measured while somebody asks, and upstream's agent names its source when asked
-		var missing []string
-		for endpoint, parts := range want {
-			text := get(endpoint)
-			for _, part := range parts {
-				if !strings.Contains(text, part) {
-					missing = append(missing, endpoint+" without "+part)
-				}
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				not = append(not, endpoint+" without "+part)
 			}
 		}
-		if len(missing) == 0 || time.Now().After(end) {
-			return strings.Join(missing, "; ")
-		}
 	}
+	return strings.Join(not, "; "), len(not) == 0
 }
 
 // reconfigure changes the configuration of the agents that are started until the
@@ -370,30 +354,29 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
 		c.VolumeStatsAggPeriod = metav1.Duration{Duration: time.Second}
 	})
-	measure := func(binary string) (all map[string]map[string]shape) {
+	measure := func(binary string) map[string]map[string]shape {
 		t.Helper()
-		// Upstream's agent was seen never to show one of the figures that are measured now and
-		// then: it is given other lives to.
-		for lives := 3; all == nil && lives > 0 && !t.Failed(); lives-- {
-			if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
-				t.Fatal(err)
-			}
-			t.Run(filepath.Base(binary), func(t *testing.T) {
-				s := n.measuredWork(t)
-				missing := s.unmeasured(patience / 4)
-				if missing != "" && (binary != peer || lives == 1) {
-					t.Fatalf("never shown: %s", missing)
-				}
-				if missing != "" {
-					t.Logf("not shown in this life: %s", missing)
-					return
-				}
-				all = map[string]map[string]shape{}
-				for _, endpoint := range exposed {
-					all[endpoint] = s.shapes(endpoint)
-				}
-			})
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
 		}
+		all := map[string]map[string]shape{}
+		t.Run(filepath.Base(binary), func(t *testing.T) {
+			s := n.measuredWork(t)
+			// What is measured now and then has been measured.
+			s.until("what container and claim of the pod use", func() (string, bool) {
+				// Here volumes are measured while somebody asks.
+				if _, err := s.Kubelet.Get(t.Context(), "/stats/summary"); err != nil {
+					return err.Error(), false
+				}
+				return s.missing(map[string][]string{
+					"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
+					"/metrics":          {`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
+				})
+			})
+			for _, endpoint := range exposed {
+				all[endpoint] = s.shapes(endpoint)
+			}
+		})
 		return all
 	}
 	parity.Proves(t, "SRV-56")
@@ -401,6 +384,13 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	ours := measure(n.ours)
 	if t.Failed() {
 		return
+	}
+	// Upstream's agent names its source of figures once, at its start: in about one life of four
+	// before its metrics are registered, and then never again.
+	const named = "kubelet_metrics_provider"
+	if _, ok := theirs["/metrics"][named]; !ok {
+		t.Logf("upstream shows no %s in this life", named)
+		delete(ours["/metrics"], named)
 	}
 	listed := listedDifferences(t)
 	var found []difference
