@@ -124,6 +124,7 @@ func New(cfg Config) *Ledger {
 func (l *Ledger) Admit(ctx context.Context, p *v1.Pod, running bool) Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.countLocked()
 	if running {
 		l.takeLocked(p)
 		return Verdict{}
@@ -148,17 +149,29 @@ func (l *Ledger) Admit(ctx context.Context, p *v1.Pod, running bool) Verdict {
 	return Verdict{Rejection: r, Waits: r == nil && len(l.room[p.UID]) > 0}
 }
 
-// receiveLocked judges p, and with it all who have arrived meanwhile, the oldest
-// first. Before anything new is judged, all that runs is counted.
-func (l *Ledger) receiveLocked(p *v1.Pod) {
-	if !l.counted {
-		l.counted = true
-		for uid, r := range l.granted {
-			if _, known := l.account[uid]; !known && l.cfg.Unheard(uid) {
-				l.account[uid] = l.standIn(uid, r) // its source may not have spoken yet
-			}
+// countLocked takes what ran when this agent came into the account, before the
+// first pod is judged or given more: by what its source tells, or else by what it
+// was granted.
+func (l *Ledger) countLocked() {
+	if l.counted {
+		return
+	}
+	l.counted = true
+	for uid, r := range l.granted {
+		if _, known := l.account[uid]; !known && l.cfg.Unheard(uid) {
+			l.account[uid] = l.standIn(uid, r) // its source may not have spoken yet
 		}
 	}
+	for _, a := range l.cfg.Arrivals(func(types.UID) bool { return false }) {
+		if a.Running {
+			l.takeLocked(a.Pod)
+		}
+	}
+}
+
+// receiveLocked judges p, and with it all who have arrived meanwhile, the oldest
+// first. What runs is counted before anything new is judged.
+func (l *Ledger) receiveLocked(p *v1.Pod) {
 	line := l.cfg.Arrivals(func(uid types.UID) bool {
 		a, known := l.account[uid]
 		return uid == p.UID || known && a.Name != "" || l.refused[uid] != nil

@@ -543,6 +543,38 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 }
 
+// The first pod that is looked at after a restart may be one that waits for more:
+// what the others use is not free, whether a source has told of them or not.
+func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
+	for _, heard := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heard=%v", heard), func(t *testing.T) {
+			s := newStage(t)
+			other, p := asking("other", "3"), asking("p", "1")
+			s.admit(other, p)
+			up := resizedTo(p, "2")
+			if got := milli(s.Consider(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
+				t.Fatalf("granted %d, pending %q", got, s.pendingOf("p"))
+			}
+			s.writes()
+			s.restart()
+			if heard {
+				s.arrived = []Arrival{{Pod: other, Running: true}, {Pod: up, Running: true}}
+			} else {
+				s.running = map[types.UID]bool{"other": true}
+			}
+			s.Admit(t.Context(), up, true)
+			if got := milli(s.Consider(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
+				t.Errorf("after a restart: granted %d, pending %q", got, s.pendingOf("p"))
+			}
+			s.Admit(t.Context(), other, true)
+			s.Vacate("other")
+			if got := milli(s.Consider(up)); got != 2000 {
+				t.Errorf("once the other has ended: granted %d", got)
+			}
+		})
+	}
+}
+
 // An agent that dies right after it has started a container with new resources
 // leaves word of them: the next one does not restart the container for them.
 func TestWhatAContainerIsStartedWithIsKnownAfterADeath(t *testing.T) {
