@@ -1,0 +1,115 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"keelson/internal/pods/pod"
+)
+
+// Contribute implements resource.Provider: what plugins have answered for the
+// container. It is called for each start, and plugins that want to know of it are
+// told.
+func (p *Pool) Contribute(ctx context.Context, po *v1.Pod, c *v1.Container) (pod.Contribution, error) {
+	if err := p.confirm(ctx, po, c); err != nil {
+		return pod.Contribution{}, err
+	}
+	var answers []*deviceapi.ContainerAllocateResponse
+	for _, g := range p.answered(po, c) {
+		if g.plugin != nil && g.plugin.preStart {
+			if err := preStart(ctx, g.plugin, g.ids); err != nil {
+				return pod.Contribution{}, err
+			}
+		}
+		answers = append(answers, g.answer)
+	}
+	return contribution(answers), nil
+}
+
+// given is what a container has of a resource that a plugin has answered for.
+type given struct {
+	ids    []string
+	answer *deviceapi.ContainerAllocateResponse
+	plugin *plugin // nil: it has not registered with this agent
+}
+
+func (p *Pool) answered(po *v1.Pod, c *v1.Container) (out []given) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cl := p.claims[po.UID]
+	if cl == nil {
+		return nil
+	}
+	held := cl.held[c.Name]
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		g := given{ids: held[name].ids, answer: held[name].answer}
+		if r := p.resources[name]; r != nil {
+			g.plugin = r.plugin
+		}
+		if g.answer != nil {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// preStart tells a plugin that a container is about to start with its devices.
+func preStart(ctx context.Context, pl *plugin, ids []string) error {
+	ctx, cancel := context.WithTimeout(ctx, preStartLimit)
+	defer cancel()
+	if _, err := pl.client.PreStartContainer(ctx, &deviceapi.PreStartContainerRequest{DevicesIds: ids}); err != nil {
+		return fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err)
+	}
+	return nil
+}
+
+// contribution is what plugins answered, in the order of the names of their
+// resources. Where two of them want one and the same, the first has it.
+func contribution(answers []*deviceapi.ContainerAllocateResponse) pod.Contribution {
+	var out pod.Contribution
+	env, annotations, paths, devices, cdi := map[string]bool{}, map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	first := func(seen map[string]bool, key string) bool {
+		if seen[key] {
+			return false
+		}
+		seen[key] = true
+		return true
+	}
+	for _, a := range answers {
+		for _, k := range slices.Sorted(maps.Keys(a.Envs)) {
+			if first(env, k) {
+				out.Env = append(out.Env, pod.EnvVar{Name: k, Value: a.Envs[k]})
+			}
+		}
+		for _, d := range a.Devices {
+			if first(devices, d.ContainerPath) {
+				out.Devices = append(out.Devices, pod.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+			}
+		}
+		for _, m := range a.Mounts {
+			if first(paths, m.ContainerPath) {
+				// Labels of what a plugin mounts are the plugin's affair.
+				out.Mounts = append(out.Mounts, pod.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
+			}
+		}
+		for k, v := range a.Annotations {
+			if _, there := annotations[k]; !there {
+				annotations[k] = v
+			}
+		}
+		for _, d := range a.CdiDevices {
+			if first(cdi, d.Name) {
+				out.CDIDevices = append(out.CDIDevices, d.Name)
+			}
+		}
+	}
+	if len(annotations) > 0 {
+		out.Annotations = annotations
+	}
+	return out
+}

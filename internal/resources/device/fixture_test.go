@@ -1,0 +1,181 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/resources/topology"
+	"keelson/test/kit/deviceplugin"
+)
+
+// machine is a node where plugins can register.
+type machine struct {
+	t    *testing.T
+	dir  string
+	pool *Pool
+	stop func()
+
+	mu     sync.Mutex
+	node   int               // calls of OnNode
+	woken  map[types.UID]int // calls of OnPod
+	events []string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dev") // short: the path of a socket has little room
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	m := &machine{t: t, dir: dir + "/device-plugins", woken: map[types.UID]int{}}
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+// build makes the pool of an agent that does not run yet.
+func (m *machine) build() *Pool {
+	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Events: m, Log: slog.New(slog.DiscardHandler),
+		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
+		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})
+}
+
+// start begins a life of the agent.
+func (m *machine) start() {
+	m.t.Helper()
+	m.pool = m.build()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	pool := m.pool
+	go func() { done <- pool.Run(ctx) }()
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.t.Error(err)
+		}
+	})
+	m.until("the socket", func() bool { pool.mu.Lock(); defer pool.mu.Unlock(); return pool.owned })
+}
+
+// restart ends the agent and begins another one in its place.
+func (m *machine) restart() {
+	m.t.Helper()
+	m.stop()
+	m.start()
+}
+
+func (m *machine) Pod(*v1.Pod, string, string, string, string) {}
+func (m *machine) Node(_, reason, message string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, reason+": "+message)
+}
+
+func (m *machine) until(what string, ok func() bool) {
+	m.t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(limit) {
+			m.t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// plugin starts a plugin and waits until its devices are known.
+func (m *machine) plugin(cfg deviceplugin.Config, ids ...string) *deviceplugin.Plugin {
+	m.t.Helper()
+	if cfg.Dir = m.dir; cfg.Socket == "" {
+		cfg.Socket = "p.sock"
+	}
+	p := deviceplugin.New(cfg, ids...)
+	if err := p.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(p.Stop)
+	m.register(p, cfg.Resource, len(ids))
+	return p
+}
+
+func (m *machine) register(p *deviceplugin.Plugin, resource string, n int) {
+	m.t.Helper()
+	if err := p.Register(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.amount(resource, n, n)
+}
+
+// amount waits until the node has so many devices, and so many of them are well.
+func (m *machine) amount(resource string, there, well int) {
+	m.t.Helper()
+	m.until(fmt.Sprintf("%d of %d devices of %s", well, there, resource), func() bool {
+		t, w, _ := m.pool.Amounts()
+		n, known := t[resource]
+		return known && n == there && w[resource] == well
+	})
+}
+
+// admit has a pod judged and its plugins asked.
+func (m *machine) admit(p *v1.Pod) error { return m.assign(p, topology.Hint{}) }
+
+func (m *machine) assign(p *v1.Pod, at topology.Hint) error {
+	for _, c := range pod.Containers(p) {
+		if err := m.pool.Assign(p, c, at); err != nil {
+			return err
+		}
+	}
+	return m.pool.Confirm(m.t.Context(), p)
+}
+
+// starts is what a container of the pod is given.
+func (m *machine) starts(p *v1.Pod, name string) pod.Contribution {
+	m.t.Helper()
+	_, c, _ := pod.Find(p, name)
+	got, err := m.pool.Contribute(m.t.Context(), p, c)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return got
+}
+
+// ids are the devices that a container has.
+func (m *machine) ids(p *v1.Pod, name string) (out []string) {
+	for _, h := range m.pool.Held(p.UID, name) {
+		out = append(out, h.ID)
+	}
+	return out
+}
+
+// free are the devices that nobody has.
+func (m *machine) free(resource string) []string {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.pool.freeLocked(resource)))
+}
+
+// wants is a container that asks for so many devices.
+func wants(name, resourceName string, n int64) v1.Container {
+	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceName(resourceName): *apiresource.NewQuantity(n, apiresource.DecimalSI)}}}
+}
+
+func podOf(uid string, containers ...v1.Container) *v1.Pod {
+	p := &v1.Pod{}
+	p.UID, p.Name, p.Namespace = types.UID(uid), uid, "ns"
+	p.Spec.Containers = containers
+	return p
+}
+
+func one() apiresource.Quantity { return *apiresource.NewQuantity(1, apiresource.DecimalSI) }
+
+var noHint topology.Hint

@@ -1,0 +1,268 @@
+package device
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/resources/topology"
+	"keelson/test/kit/deviceplugin"
+	"keelson/test/kit/parity"
+)
+
+// placed is a plugin with devices at NUMA nodes: two at each, one at both, one
+// anywhere.
+func (m *machine) placed() *deviceplugin.Plugin {
+	m.t.Helper()
+	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "p.sock", Resource: gpu}, "a0", "b0", "c1", "d1", "e01", "f")
+	p.Place("a0", 0)
+	p.Place("b0", 0)
+	p.Place("c1", 1)
+	p.Place("d1", 1)
+	p.Place("e01", 0, 1)
+	if err := p.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(p.Stop)
+	m.register(p, gpu, 6)
+	return p
+}
+
+// Hints tell where devices could be had; given to nodes, devices are taken there
+// first.
+func TestDevicesNearNodes(t *testing.T) {
+	parity.Proves(t, "RES-55", "PLUG-25")
+	m := newMachine(t)
+	m.placed()
+	m.plugin(deviceplugin.Config{Resource: "example.com/nowhere", Socket: "n.sock"}, "x")
+	hint := func(preferred bool, ids ...int) topology.Hint {
+		return topology.Hint{Nodes: topology.NodesOf(ids...), Preferred: preferred}
+	}
+	hints := func(po *v1.Pod, want ...topology.Hint) {
+		t.Helper()
+		for i, all := range []topology.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
+			got, says := all[gpu]
+			if _, more := all["example.com/nowhere"]; more || !says {
+				t.Errorf("hints %v", all)
+			}
+			slices.SortFunc(got, func(a, b topology.Hint) int { return int(a.Nodes) - int(b.Nodes) })
+			if !slices.Equal(got, want) {
+				t.Errorf("hints %v of %d, want %v", got, i, want)
+			}
+		}
+	}
+	main := wants("main", gpu, 3)
+	main.Resources.Limits["example.com/nowhere"] = one()
+	three := podOf("three", main)
+	hints(three, hint(true, 0), hint(true, 1), hint(false, 0, 1))
+	hints(podOf("four", wants("main", gpu, 4)), hint(true, 0, 1))
+	hints(podOf("six", wants("main", gpu, 6))) // one of them is nowhere
+	if err := m.pool.Assign(three, &three.Spec.Containers[0], hint(true, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.ids(three, "main"); !slices.Equal(got, []string{"c1", "d1", "e01", "x"}) {
+		t.Errorf("it has %v", got)
+	}
+	hints(three, hint(true, 1), hint(false, 0, 1)) // where it is
+	// What another machine like this one could do, this one cannot now.
+	hints(podOf("late", wants("main", gpu, 2)), hint(true, 0), hint(false, 0, 1))
+	hints(podOf("later", wants("main", gpu, 3)))
+	two := podOf("two", wants("main", gpu, 3))
+	if err := m.pool.Assign(two, &two.Spec.Containers[0], hint(true, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.ids(two, "main"); !slices.Equal(got, []string{"a0", "b0", "f"}) {
+		t.Errorf("it has %v", got)
+	}
+	nodes := map[string][]int{}
+	for _, po := range []*v1.Pod{two, three} {
+		for _, h := range m.pool.Held(po.UID, "main") {
+			nodes[h.ID] = h.Nodes
+		}
+	}
+	if want := map[string][]int{"a0": {0}, "b0": {0}, "c1": {1}, "d1": {1}, "e01": {0, 1}, "f": nil, "x": nil}; !maps.EqualFunc(nodes, want, slices.Equal) {
+		t.Errorf("places %v, want %v", nodes, want)
+	}
+	// Of all containers of a pod together: init containers come one after another.
+	m.pool.Release("two")
+	m.pool.Release("three")
+	whole := podOf("whole", wants("a", gpu, 1), wants("b", gpu, 1))
+	whole.Spec.InitContainers = []v1.Container{wants("i", gpu, 2), wants("j", gpu, 1)}
+	if got := m.pool.PodHints(whole)[gpu]; !slices.Contains(got, hint(true, 0)) || !slices.Contains(got, hint(true, 1)) {
+		t.Errorf("hints of a pod: %v", got)
+	}
+	whole.Spec.InitContainers[0] = wants("i", gpu, 4)
+	if got := m.pool.PodHints(whole)[gpu]; len(got) != 1 || got[0] != hint(true, 0, 1) {
+		t.Errorf("hints of a pod: %v", got)
+	}
+}
+
+// TestChoice compares choose with what it promises, for many invented machines.
+func TestChoice(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		in := choice{free: map[string]Device{}, reuse: map[string]Device{}, near: topology.Nodes(r.IntN(4)), count: r.IntN(6)}
+		ids := []string{}
+		for i := range r.IntN(10) {
+			id := fmt.Sprintf("d%d", i)
+			d := Device{Healthy: true}
+			for n := range 2 {
+				if r.IntN(2) == 0 {
+					d.Nodes = append(d.Nodes, n)
+				}
+			}
+			ids = append(ids, id)
+			if r.IntN(4) == 0 {
+				in.reuse[id] = d
+			} else {
+				in.free[id] = d
+			}
+		}
+		r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+		in.liked = append(ids[:r.IntN(len(ids)+1)], "unheard of")
+		got := choose(in)
+		if want := min(in.count, len(in.free)+len(in.reuse)); len(got) != want || len(slices.Compact(slices.Clone(got))) != want {
+			t.Fatalf("%+v: chose %v, want %d of them", in, got, want)
+		}
+		// Nothing that was left is better than anything that was taken.
+		grade := func(id string) int {
+			if _, ok := in.reuse[id]; ok {
+				return 0
+			}
+			like := 1
+			if slices.Contains(in.liked, id) {
+				like = 0
+			}
+			return 10 + 10*int(in.site(in.free[id])) + like
+		}
+		for id := range merge2(in.free, in.reuse) {
+			if slices.Contains(got, id) {
+				continue
+			}
+			for _, taken := range got {
+				if grade(taken) > grade(id) {
+					t.Fatalf("%+v: took %s and left %s", in, taken, id)
+				}
+			}
+		}
+		available, must := candidates(in)
+		if liked := in.liked; len(available) < len(got) || len(must) > in.count {
+			t.Fatalf("%+v: %v and %v to choose from, liked %v", in, available, must, liked)
+		}
+		for _, id := range got {
+			if !slices.Contains(available, id) && len(must) < in.count {
+				if _, again := in.reuse[id]; !again {
+					t.Fatalf("%+v: chose %s, of which the plugin was not asked: %v", in, id, available)
+				}
+			}
+		}
+	}
+}
+
+func merge2(a, b map[string]Device) map[string]Device {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// TestNoDeviceIsGivenTwice has pods come and go, with plugins that prefer and devices
+// that fail, and the agent begin anew in between: a device is at no time two pods', nor
+// two containers' that run at the same time.
+func TestNoDeviceIsGivenTwice(t *testing.T) {
+	parity.Proves(t, "RES-48")
+	m := newMachine(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	p := m.plugin(deviceplugin.Config{Resource: gpu, Prefer: func(available, must []string, n int) []string {
+		for _, id := range must {
+			if !slices.Contains(available, id) {
+				t.Errorf("must have %s, which is not among %v", id, available)
+			}
+		}
+		slices.Reverse(available)
+		return available[:n]
+	}}, all...)
+	for i, id := range all {
+		p.Place(id, int64(i%2))
+	}
+	always := v1.ContainerRestartPolicyAlways
+	pods := map[types.UID]*v1.Pod{}
+	admitted := 0
+	for step := range 400 {
+		switch r.IntN(10) {
+		case 0, 1, 2:
+			for uid := range pods {
+				m.pool.Release(uid)
+				delete(pods, uid)
+				break
+			}
+		case 3:
+			id := all[r.IntN(len(all))]
+			p.Set([]string{deviceapi.Healthy, deviceapi.Unhealthy}[r.IntN(2)], id)
+		case 4:
+			if step%10 == 0 {
+				m.restart()
+				if err := p.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Register(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				m.until("its devices", func() bool { there, _, _ := m.pool.Amounts(); return there[gpu] == len(all) })
+			}
+		default:
+			po := podOf(fmt.Sprint("pod", step), wants("main", gpu, int64(r.IntN(3))), wants("more", gpu, int64(r.IntN(2))))
+			for i := range r.IntN(3) {
+				c := wants(fmt.Sprint("init", i), gpu, int64(r.IntN(3)))
+				if r.IntN(3) == 0 {
+					c.RestartPolicy = &always
+				}
+				po.Spec.InitContainers = append(po.Spec.InitContainers, c)
+			}
+			if err := m.assign(po, topology.Hint{Nodes: topology.Nodes(r.IntN(4))}); err != nil {
+				m.pool.Release(po.UID)
+				continue
+			}
+			pods[po.UID] = po
+			admitted++
+		}
+		owner := map[string]string{}
+		for uid, po := range pods {
+			for kind, c := range pod.Containers(po) {
+				have := m.ids(po, c.Name)
+				if want := c.Resources.Limits[gpu]; len(have) != int(want.Value()) {
+					t.Fatalf("step %d: %s of %s has %v, asked for %v", step, c.Name, uid, have, want.Value())
+				}
+				for _, id := range have {
+					by := string(uid)
+					if kind != pod.Init {
+						by += "/" + c.Name
+					}
+					if before, taken := owner[id]; taken && before != by && before != string(uid) {
+						t.Fatalf("step %d: %s is %s's and %s's", step, id, before, by)
+					}
+					owner[id] = by
+				}
+			}
+		}
+	}
+	t.Logf("%d pods were admitted", admitted)
+	if admitted < 50 {
+		t.Errorf("only %d pods were admitted", admitted)
+	}
+	for uid := range pods {
+		m.pool.Release(uid)
+	}
+	p.Set(deviceapi.Healthy, all...)
+	m.amount(gpu, len(all), len(all))
+	if free := m.free(gpu); len(free) != len(all) {
+		t.Errorf("after all, %v are free", free)
+	}
+}

@@ -1,0 +1,157 @@
+package device
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"keelson/test/kit/deviceplugin"
+	"keelson/test/kit/parity"
+)
+
+// An agent that takes another's place goes on with what pods have. Until a plugin has
+// come back nobody gets anything new of its devices.
+func TestAfterARestart(t *testing.T) {
+	parity.Proves(t, "RES-51")
+	m := newMachine(t)
+	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
+	p.Place("b", 0, 1)
+	m.until("the place of b", func() bool { return slices.ContainsFunc(m.pool.All(), func(h Held) bool { return len(h.Nodes) == 2 }) })
+	kept := podOf("kept", wants("main", gpu, 2))
+	if err := m.admit(kept); err != nil {
+		t.Fatal(err)
+	}
+	before := m.starts(kept, "main")
+	// One that was judged, and whose plugin had yet to answer when the agent died.
+	half := podOf("half", wants("main", gpu, 0))
+	if err := m.admit(half); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(m.dir, stateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(content, []byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"kept","ContainerName":"main","ResourceName":"example.com/gpu","DeviceIDs":{"-1":["a"],"0":["b"],"1":["b"]},"AllocResp":"`)) ||
+		!bytes.Contains(content, []byte(`"}],"RegisteredDevices":{"example.com/gpu":["a","b"]}},"Checksum":`)) {
+		t.Errorf("the file says %s", content)
+	}
+	if st, err := os.Stat(filepath.Join(m.dir, stateFile)); err != nil || st.Mode() != stateMode {
+		t.Errorf("the file has mode %v: %v", st.Mode(), err)
+	}
+
+	m.restart()
+	m.amount(gpu, 0, 0)
+	if got := m.starts(kept, "main"); !reflect.DeepEqual(got, before) {
+		t.Errorf("given %+v, and %+v before", got, before)
+	}
+	if h := m.pool.Held("kept", "main"); len(h) != 2 || h[0].Health != v1.ResourceHealthStatusUnknown || !slices.Equal(h[1].Nodes, []int{0, 1}) {
+		t.Errorf("it has %+v", h)
+	}
+	for _, po := range []*v1.Pod{podOf("new", wants("main", gpu, 1)), kept} {
+		if err := m.admit(po); err == nil || err.Error() != "no healthy devices present; cannot allocate unhealthy devices example.com/gpu" {
+			t.Errorf("%s: %v", po.UID, err)
+		}
+	}
+	// One whose container starts without: it waits for the plugin.
+	lost := podOf("lost", wants("main", gpu, 1))
+	if _, err := m.pool.Contribute(t.Context(), lost, &lost.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+		t.Errorf("it starts without devices: %v", err)
+	}
+	p.Set(deviceapi.Healthy, "c")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.register(p, gpu, 3)
+	if err := m.admit(kept); err != nil {
+		t.Error(err)
+	}
+	if got := m.starts(lost, "main"); len(got.Devices) != 1 || got.Devices[0].ContainerPath != "/dev/c" {
+		t.Errorf("then it is given %+v", got)
+	}
+	m.pool.Release("kept")
+	m.until("the end of its entry", func() bool {
+		content, err := os.ReadFile(filepath.Join(m.dir, stateFile))
+		return err == nil && !bytes.Contains(content, []byte(`"kept"`)) && bytes.Contains(content, []byte(`"lost"`))
+	})
+}
+
+// A file that cannot be used is put aside, and said so.
+func TestAFileThatCannotBeUsed(t *testing.T) {
+	m := newMachine(t)
+	m.plugin(deviceplugin.Config{Resource: gpu}, "a")
+	po := podOf("1", wants("main", gpu, 1))
+	if err := m.admit(po); err != nil {
+		t.Fatal(err)
+	}
+	m.stop()
+	path := filepath.Join(m.dir, stateFile)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(content, []byte(`"a"`), []byte(`"x"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.start()
+	if len(m.pool.Holders()) != 0 || len(m.events) != 1 || !strings.Contains(m.events[0], eventUnusable+": use "+path+": decode devices: the checksum is ") {
+		t.Errorf("holders %v, events %q", m.pool.Holders(), m.events)
+	}
+	if _, err := os.Stat(path + ".bad"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A resource whose plugin does not come back is gone from the node after five
+// minutes, be it gone itself or the agent.
+func TestPluginsThatDoNotComeBack(t *testing.T) {
+	parity.Proves(t, "PLUG-23")
+	m := newMachine(t)
+	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
+	po := podOf("1", wants("main", gpu, 1))
+	if err := m.admit(po); err != nil {
+		t.Fatal(err)
+	}
+	gone := func() {
+		t.Helper()
+		if next := m.pool.expire(time.Now().Add(stopGrace - time.Minute)); time.Until(next) < stopGrace-time.Minute || time.Until(next) > stopGrace {
+			t.Errorf("looked at again at %v", next)
+		}
+		if next := m.pool.expire(time.Now().Add(stopGrace)); !next.IsZero() {
+			t.Errorf("looked at again at %v", next)
+		}
+		if there, well, gone := m.pool.Amounts(); len(there)+len(well) > 0 || !slices.Equal(gone, []string{gpu}) {
+			t.Errorf("there are %v, %v are well, %v are gone", there, well, gone)
+		}
+		if err := m.admit(podOf("2", wants("main", gpu, 1))); err == nil || err.Error() != "cannot allocate unregistered device example.com/gpu" {
+			t.Errorf("another pod: %v", err)
+		}
+		if got := m.starts(po, "main"); len(got.Devices) != 1 {
+			t.Errorf("its container starts again with %+v", got)
+		}
+	}
+	p.Stop()
+	m.amount(gpu, 2, 0)
+	m.until("word to the pod that nothing is known of its device", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.woken["1"] > 0 })
+	if h := m.pool.Held("1", "main"); h[0].Health != v1.ResourceHealthStatusUnknown {
+		t.Errorf("it has %+v", h)
+	}
+	gone()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.register(p, gpu, 2)
+	if _, _, gone := m.pool.Amounts(); len(gone) > 0 {
+		t.Errorf("%v are gone", gone)
+	}
+	m.restart()
+	m.amount(gpu, 0, 0)
+	gone()
+}

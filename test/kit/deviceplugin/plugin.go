@@ -1,0 +1,277 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Config says what a Plugin is like. Dir, Socket and Resource are required.
+type Config struct {
+	Dir      string // where the agent's socket is, and the plugin's
+	Socket   string // name of the plugin's socket
+	Resource string
+	// Version is what the plugin says it speaks; the usual one if empty.
+	Version string
+	// PreStart has it asked before each start of a container.
+	PreStart bool
+	// Prefer chooses among devices; nil: the plugin has no preference.
+	Prefer func(available, must []string, size int) []string
+	// Answer is what a container gets for devices; [Usual] if nil.
+	Answer func(ids []string) *deviceapi.ContainerAllocateResponse
+}
+
+// Call is a call that the plugin got.
+type Call struct {
+	Method string
+	IDs    []string
+}
+
+// Fault is what happens to calls of one method. The zero Fault lets them through.
+type Fault struct {
+	Err  error
+	Hang chan struct{} // the call waits until this is closed; nil: not at all
+}
+
+// Plugin is a device plugin.
+type Plugin struct {
+	deviceapi.UnimplementedDevicePluginServer
+	cfg Config
+
+	mu      sync.Mutex
+	devices map[string]*deviceapi.Device
+	changed chan struct{} // closed when devices change
+	calls   []Call
+	faults  map[string]Fault
+	server  *grpc.Server
+}
+
+// New makes a plugin that does not serve yet, with healthy devices of these IDs.
+func New(cfg Config, ids ...string) *Plugin {
+	p := &Plugin{cfg: cfg, devices: map[string]*deviceapi.Device{}, changed: make(chan struct{}), faults: map[string]Fault{}}
+	for _, id := range ids {
+		p.devices[id] = &deviceapi.Device{ID: id, Health: deviceapi.Healthy}
+	}
+	return p
+}
+
+// Usual gives a container the machine's /dev/null once for each device, and says
+// which devices it has in a variable and in an annotation.
+func Usual(ids []string) *deviceapi.ContainerAllocateResponse {
+	r := &deviceapi.ContainerAllocateResponse{Envs: map[string]string{}, Annotations: map[string]string{}}
+	for _, id := range ids {
+		r.Devices = append(r.Devices, &deviceapi.DeviceSpec{HostPath: "/dev/null", ContainerPath: "/dev/" + id, Permissions: "rw"})
+		r.Envs["DEVICE_"+id] = id
+		r.Annotations["device.example/"+id] = "given"
+	}
+	return r
+}
+
+// Start serves at the plugin's socket, in place of what one before it has left.
+func (p *Plugin) Start() error {
+	path := filepath.Join(p.cfg.Dir, p.cfg.Socket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("serve device plugin: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("serve device plugin: %w", err)
+	}
+	p.Serve(l)
+	return nil
+}
+
+// Serve serves at a listener.
+func (p *Plugin) Serve(l net.Listener) {
+	s := grpc.NewServer()
+	deviceapi.RegisterDevicePluginServer(s, p)
+	p.mu.Lock()
+	p.server = s
+	p.mu.Unlock()
+	go s.Serve(l) //nolint:errcheck // it ends with Stop
+}
+
+// Stop ends the plugin; its socket goes with it.
+func (p *Plugin) Stop() {
+	p.mu.Lock()
+	s := p.server
+	p.mu.Unlock()
+	if s != nil {
+		s.Stop()
+	}
+}
+
+// Register tells the agent of the plugin.
+func (p *Plugin) Register(ctx context.Context) error {
+	conn, err := grpc.NewClient("unix://"+filepath.Join(p.cfg.Dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("register device plugin: %w", err)
+	}
+	defer conn.Close()
+	_, err = deviceapi.NewRegistrationClient(conn).Register(ctx, p.Request())
+	return err
+}
+
+// Request is how the plugin introduces itself.
+func (p *Plugin) Request() *deviceapi.RegisterRequest {
+	version := p.cfg.Version
+	if version == "" {
+		version = deviceapi.Version
+	}
+	return &deviceapi.RegisterRequest{Version: version, Endpoint: p.cfg.Socket, ResourceName: p.cfg.Resource, Options: p.options()}
+}
+
+func (p *Plugin) options() *deviceapi.DevicePluginOptions {
+	return &deviceapi.DevicePluginOptions{PreStartRequired: p.cfg.PreStart, GetPreferredAllocationAvailable: p.cfg.Prefer != nil}
+}
+
+// Set has devices with this health, new ones among them.
+func (p *Plugin) Set(health string, ids ...string) {
+	p.change(func() {
+		for _, id := range ids {
+			d := &deviceapi.Device{ID: id, Health: health}
+			if old := p.devices[id]; old != nil {
+				d.Topology = old.Topology
+			}
+			p.devices[id] = d
+		}
+	})
+}
+
+// Place says at which NUMA nodes a device is.
+func (p *Plugin) Place(id string, nodes ...int64) {
+	p.change(func() {
+		top := &deviceapi.TopologyInfo{}
+		for _, n := range nodes {
+			top.Nodes = append(top.Nodes, &deviceapi.NUMANode{ID: n})
+		}
+		p.devices[id] = &deviceapi.Device{ID: id, Health: p.devices[id].Health, Topology: top}
+	})
+}
+
+// Drop takes devices away.
+func (p *Plugin) Drop(ids ...string) {
+	p.change(func() {
+		for _, id := range ids {
+			delete(p.devices, id)
+		}
+	})
+}
+
+func (p *Plugin) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Fault sets what happens to calls of a method from now on.
+func (p *Plugin) Fault(method string, f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults[method] = f
+}
+
+// Calls are the calls of a method so far, in their order.
+func (p *Plugin) Calls(method string) [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out [][]string
+	for _, c := range p.calls {
+		if c.Method == method {
+			out = append(out, c.IDs)
+		}
+	}
+	return out
+}
+
+// enter notes a call and lets its fault happen.
+func (p *Plugin) enter(ctx context.Context, method string, ids []string) error {
+	p.mu.Lock()
+	p.calls = append(p.calls, Call{method, slices.Sorted(slices.Values(ids))})
+	f := p.faults[method]
+	p.mu.Unlock()
+	if f.Hang != nil {
+		select {
+		case <-f.Hang:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return f.Err
+}
+
+// GetDevicePluginOptions implements the service.
+func (p *Plugin) GetDevicePluginOptions(ctx context.Context, _ *deviceapi.Empty) (*deviceapi.DevicePluginOptions, error) {
+	return p.options(), p.enter(ctx, "GetDevicePluginOptions", nil)
+}
+
+// ListAndWatch implements the service.
+func (p *Plugin) ListAndWatch(_ *deviceapi.Empty, stream grpc.ServerStreamingServer[deviceapi.ListAndWatchResponse]) error {
+	if err := p.enter(stream.Context(), "ListAndWatch", nil); err != nil {
+		return err
+	}
+	for {
+		p.mu.Lock()
+		resp := &deviceapi.ListAndWatchResponse{}
+		for _, id := range slices.Sorted(maps.Keys(p.devices)) {
+			resp.Devices = append(resp.Devices, p.devices[id])
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		if err := stream.Send(resp); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+// GetPreferredAllocation implements the service.
+func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *deviceapi.PreferredAllocationRequest) (*deviceapi.PreferredAllocationResponse, error) {
+	out := &deviceapi.PreferredAllocationResponse{}
+	for _, c := range r.ContainerRequests {
+		if err := p.enter(ctx, "GetPreferredAllocation", c.AvailableDeviceIDs); err != nil {
+			return nil, err
+		}
+		ids := p.cfg.Prefer(slices.Sorted(slices.Values(c.AvailableDeviceIDs)), c.MustIncludeDeviceIDs, int(c.AllocationSize))
+		out.ContainerResponses = append(out.ContainerResponses, &deviceapi.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+	}
+	return out, nil
+}
+
+// Allocate implements the service.
+func (p *Plugin) Allocate(ctx context.Context, r *deviceapi.AllocateRequest) (*deviceapi.AllocateResponse, error) {
+	answer := p.cfg.Answer
+	if answer == nil {
+		answer = Usual
+	}
+	out := &deviceapi.AllocateResponse{}
+	for _, c := range r.ContainerRequests {
+		if err := p.enter(ctx, "Allocate", c.DevicesIds); err != nil {
+			return nil, err
+		}
+		out.ContainerResponses = append(out.ContainerResponses, answer(slices.Sorted(slices.Values(c.DevicesIds))))
+	}
+	return out, nil
+}
+
+// PreStartContainer implements the service.
+func (p *Plugin) PreStartContainer(ctx context.Context, r *deviceapi.PreStartContainerRequest) (*deviceapi.PreStartContainerResponse, error) {
+	return &deviceapi.PreStartContainerResponse{}, p.enter(ctx, "PreStartContainer", r.DevicesIds)
+}
