@@ -69,12 +69,12 @@ func playSingle(ctx context.Context, r *run) error {
 				}
 			}
 			s.clear()
-			starts, _, stops, err := s.byHand(ctx, each, 1)
+			g, err := s.byHand(ctx, each, 1, noWait)
 			if err != nil {
 				return err
 			}
-			readyIn[Hand] = append(readyIn[Hand], starts...)
-			stopIn = append(stopIn, stops...)
+			readyIn[Hand] = append(readyIn[Hand], g.starts...)
+			stopIn = append(stopIn, g.stops...)
 			r.say("round %d: ours %.0f ms, upstream %.0f ms, by hand %.0f ms; gone after %.0f, %.0f, %.0f ms", round+1,
 				ms(readyIn[Ours].Median()), ms(readyIn[Upstream].Median()), ms(readyIn[Hand].Median()),
 				ms(goneIn[Ours].Median()), ms(goneIn[Upstream].Median()), ms(stopIn.Median()))
@@ -156,12 +156,12 @@ func playCrowd(ctx context.Context, r *run) error {
 					ms(g.ready.Median()), ms(g.ready.P(0.99)), ms(g.cpu)/crowdSize, ms(g.deleted))
 			}
 			s.clear()
-			_, there, _, err := s.byHand(ctx, crowdSize, 4)
+			g, err := s.byHand(ctx, crowdSize, 4, noWait)
 			if err != nil {
 				return err
 			}
-			readyIn[Hand] = append(readyIn[Hand], there...)
-			r.say("by hand, 4 at a time: p50 %.0f ms, p99 %.0f ms", ms(there.Median()), ms(there.P(0.99)))
+			readyIn[Hand] = append(readyIn[Hand], g.there...)
+			r.say("by hand, 4 at a time: p50 %.0f ms, p99 %.0f ms, all stopped in %.0f ms", ms(g.there.Median()), ms(g.there.P(0.99)), ms(g.stopped))
 		}
 		return nil
 	})
@@ -246,8 +246,12 @@ func playFull(ctx context.Context, r *run) error {
 			r.say("%s: idle %.2f %%, runtime %.2f %%, %.0f switches a second, %.0f MiB; all gone in %.1f s", c.who, idle[c.who], idleRt[c.who], switches[c.who], memory[c.who], wall[c.who])
 		}
 		s.clear()
-		_, there, _, err := s.byHand(ctx, n, 4)
-		readyIn[Hand] = there
+		g, err := s.byHand(ctx, n, 4, func(ctx context.Context) (err error) {
+			// What the runtime does for pods that nobody asks it about.
+			_, idleRt[Hand], _, err = atRest(ctx, [2]int{s.runtime.Pid(), s.runtime.Pid()})
+			return err
+		})
+		readyIn[Hand], wall[Hand] = g.there, g.stopped.Seconds()
 		return err
 	})
 	if err != nil {
@@ -256,9 +260,9 @@ func playFull(ctx context.Context, r *run) error {
 	size := fmt.Sprintf("%d pods", n)
 	r.report.Times("F3", "create→Ready, "+size+" at once (by hand 4 at a time)", onReal, readyIn)
 	r.report.Numbers("F3", "kubelet CPU a pod, "+size+" at once", onReal, "ms", cpu)
-	r.report.Numbers("F3", "all deleted, "+size+" at once", onReal, "s", wall)
+	r.report.Numbers("F3", "all deleted, "+size+" at once (by hand: stopped)", onReal, "s", wall)
 	r.report.Numbers("F8", "idle CPU, "+size, onReal, "%", idle)
-	r.report.Numbers("F8", "idle CPU of the runtime, "+size, onReal, "%", idleRt)
+	r.report.Numbers("F8", "idle CPU of the runtime, "+size+" (by hand: nobody asks)", onReal, "%", idleRt)
 	r.report.Numbers("F8", "idle context switches, "+size, onReal, "/s", switches)
 	r.report.Numbers("F9", "RSS, "+size, onReal, "MiB", memory)
 	note := ""
@@ -279,32 +283,36 @@ func playFull(ctx context.Context, r *run) error {
 }
 
 // rest watches the kubelet and the runtime idle for a minute.
-func (s *realStage) rest(ctx context.Context, who string, idle, idleRt, switches map[string]float64) error {
+func (s *realStage) rest(ctx context.Context, who string, idle, idleRt, switches map[string]float64) (err error) {
+	idle[who], idleRt[who], switches[who], err = atRest(ctx, [2]int{s.kubelet.Pid(), s.runtime.Pid()})
+	return err
+}
+
+// atRest watches two processes for a minute, once they have come to rest: what
+// share of a processor each uses, in percent, and how often in a second the first
+// is switched to.
+func atRest(ctx context.Context, pids [2]int) (first, second, switches float64, err error) {
 	if err := pause(ctx, 2*settle); err != nil {
-		return err
+		return 0, 0, 0, err
 	}
-	pids := []int{s.kubelet.Pid(), s.runtime.Pid()}
 	var before, after [2]Use
-	var err error
-	for i, pid := range pids {
-		if before[i], err = use(pid); err != nil {
-			return err
+	for i := range before {
+		if before[i], err = use(pids[i]); err != nil {
+			return 0, 0, 0, err
 		}
 	}
 	begin := time.Now()
 	if err := pause(ctx, idleFor); err != nil {
-		return err
+		return 0, 0, 0, err
 	}
-	for i, pid := range pids {
-		if after[i], err = use(pid); err != nil {
-			return err
+	for i := range after {
+		if after[i], err = use(pids[i]); err != nil {
+			return 0, 0, 0, err
 		}
 	}
 	took := time.Since(begin)
-	idle[who] = 100 * float64(after[0].CPU-before[0].CPU) / float64(took)
-	idleRt[who] = 100 * float64(after[1].CPU-before[1].CPU) / float64(took)
-	switches[who] = float64(after[0].Switches-before[0].Switches) / took.Seconds()
-	return nil
+	share := func(i int) float64 { return 100 * float64(after[i].CPU-before[i].CPU) / float64(took) }
+	return share(0), share(1), float64(after[0].Switches-before[0].Switches) / took.Seconds(), nil
 }
 
 // playRestart restarts the kubelet under pods with readiness probes.

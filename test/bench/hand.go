@@ -113,9 +113,9 @@ func (t *template) start(ctx context.Context, rt cri.RuntimeServiceClient, cgrou
 	return p, time.Since(begin), nil
 }
 
-// end stops the pod, and then removes it; it returns how long the stopping took,
-// after which a kubelet can let go of the API object.
-func (p handPod) end(ctx context.Context, rt cri.RuntimeServiceClient) (time.Duration, error) {
+// stop stops the pod and returns how long that took; then a kubelet can let go of
+// the API object.
+func (p handPod) stop(ctx context.Context, rt cri.RuntimeServiceClient) (time.Duration, error) {
 	begin := time.Now()
 	if p.container != "" {
 		if _, err := rt.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: p.container, Timeout: 1}); err != nil {
@@ -128,9 +128,16 @@ func (p handPod) end(ctx context.Context, rt cri.RuntimeServiceClient) (time.Dur
 	if _, err := rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
 		return 0, fmt.Errorf("stop sandbox by hand: %w", err)
 	}
-	took := time.Since(begin)
-	if _, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
-		return 0, fmt.Errorf("remove sandbox by hand: %w", err)
+	return time.Since(begin), nil
+}
+
+// remove removes what was stopped.
+func (p handPod) remove(ctx context.Context, rt cri.RuntimeServiceClient) error {
+	if p.sandbox == "" {
+		return nil
 	}
-	return took, nil
+	if _, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+		return fmt.Errorf("remove sandbox by hand: %w", err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -111,32 +112,45 @@ func (s *realStage) learn(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// byHand starts and ends n pods by hand, so many at a time, and returns how long
-// each start took, when each pod was there after the beginning, and how long
-// each stop took.
-func (s *realStage) byHand(ctx context.Context, n, atOnce int) (starts, there, stops Samples, err error) {
+// handGroup is a number of pods that come and go by hand.
+type handGroup struct {
+	starts  Samples       // how long each start took
+	there   Samples       // when each pod was there after the beginning
+	stops   Samples       // how long each stop took
+	stopped time.Duration // from the first stop to the last pod's end
+}
+
+// byHand starts n pods by hand, so many at a time, waits for what is to be seen
+// while they are there, and ends them.
+func (s *realStage) byHand(ctx context.Context, n, atOnce int, meanwhile func(context.Context) error) (handGroup, error) {
 	ctx, cancel := within(ctx, 10*time.Minute)
 	defer cancel()
 	cgroup := filepath.Join("/", s.rig.Name, "hand")
 	pods := make([]handPod, n)
-	starts, there, stops = make(Samples, n), make(Samples, n), make(Samples, n)
+	g := handGroup{starts: make(Samples, n), there: make(Samples, n), stops: make(Samples, n)}
 	begin := time.Now()
 	first := s.made
 	s.made += n
-	err = eachOf(n, atOnce, func(i int) (err error) {
-		pods[i], starts[i], err = s.hand.start(ctx, s.runtime.CRI, cgroup, first+i)
-		there[i] = time.Since(begin)
-		return err
-	})
-	e := eachOf(n, atOnce, func(i int) (err error) {
-		stops[i], err = pods[i].end(ctx, s.runtime.CRI)
+	err := eachOf(n, atOnce, func(i int) (err error) {
+		pods[i], g.starts[i], err = s.hand.start(ctx, s.runtime.CRI, cgroup, first+i)
+		g.there[i] = time.Since(begin)
 		return err
 	})
 	if err == nil {
-		err = e
+		err = meanwhile(ctx)
 	}
-	return starts, there, stops, err
+	// Whatever went wrong, nothing is left.
+	begin = time.Now()
+	err = cmp.Or(err, eachOf(n, atOnce, func(i int) (err error) {
+		g.stops[i], err = pods[i].stop(ctx, s.runtime.CRI)
+		return err
+	}))
+	g.stopped = time.Since(begin)
+	return g, cmp.Or(err, eachOf(n, atOnce, func(i int) error { return pods[i].remove(ctx, s.runtime.CRI) }))
 }
+
+// noWait is for pods by hand that end at once.
+func noWait(context.Context) error { return nil }
 
 // eachOf calls f for each number below n, so many at a time.
 func eachOf(n, atOnce int, f func(int) error) error {
