@@ -432,3 +432,63 @@ func TestMetricsAreUpstreams(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsOfTheRuntimeAreUpstreams has the runtime tell all that pods use, by the
+// gate for it, to upstream's agent and to this one: both show the same series.
+func TestMetricsOfTheRuntimeAreUpstreams(t *testing.T) {
+	n := shared(t)
+	peer, err := n.parts.Path(t.Context(), "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
+		c.FeatureGates = map[string]bool{"PodAndContainerStatsFromCRI": true}
+	})
+	s := n.namespace(t)
+	s.create(s.demo("whole", []string{"serve"}, sidecar("side", "serve", "-port", "8081"), limited("100m", "64Mi")))
+	series := func(binary string) map[string][]string {
+		t.Helper()
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
+		}
+		s.ready("whole")
+		found := map[string][]string{}
+		s.until("the runtime to tell of the pod's containers", func() (string, bool) {
+			text, err := s.Kubelet.Get(t.Context(), "/metrics/cadvisor")
+			if err != nil {
+				return err.Error(), false
+			}
+			clear(found)
+			for name, f := range scrape.Families(t, text) {
+				for _, m := range f.Metric {
+					var labels []string
+					mine := false
+					for _, l := range m.Label {
+						mine = mine || l.GetName() == "namespace" && l.GetValue() == s.ns
+						labels = append(labels, l.GetName()+"="+l.GetValue())
+					}
+					if mine {
+						found[f.GetType().String()+" "+name] = append(found[f.GetType().String()+" "+name], strings.Join(labels, ","))
+					}
+				}
+			}
+			return text, len(found["COUNTER container_cpu_usage_seconds_total"]) > 0
+		})
+		for _, list := range found {
+			slices.Sort(list)
+		}
+		return found
+	}
+	theirs := series(peer)
+	ours := series(n.ours)
+	for name := range ours {
+		if theirs[name] == nil {
+			t.Errorf("upstream has no %s", name)
+		}
+	}
+	for name, list := range theirs {
+		if !slices.Equal(list, ours[name]) {
+			t.Errorf("%s: upstream has %q, and here it is %q", name, list, ours[name])
+		}
+	}
+}

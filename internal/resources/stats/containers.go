@@ -90,35 +90,51 @@ var (
 // not read, upstream neither, and the series are there because they always were.
 var taskStates = []string{"iowaiting", "running", "sleeping", "stopped", "uninterruptible"}
 
-// Containers gathers what control groups and the machine have to tell.
+// Containers gathers what control groups and the machine have to tell; where the
+// runtime tells what pods use by a gate, what it has to tell in place of groups.
 func (c *Collector) Containers() prometheus.Gatherer {
 	return gatherer(func() []*dto.MetricFamily {
-		r := c.read(context.Background(), cgroup.Full)
-		e := &exposer{c: c, f: newFamilies(), now: time.Now(), limit: r.memory.Total}
-		e.group(&r.node, identity{}, c.boot)
-		e.network(r.net, r.node.use.At, identity{id: "/"}.labels())
-		e.filesystems(identity{id: "/"}.labels())
-		for i := range r.parents {
-			e.group(&r.parents[i], identity{}, r.parents[i].use.Created)
-		}
-		for i := range r.system {
-			if r.system[i].name != systemPods { // which is among the parents
-				e.group(&r.system[i].group, identity{}, r.system[i].use.Created)
-			}
-		}
-		if !c.fromRuntime() {
-			for i := range r.pods {
-				e.pod(&r.pods[i])
-			}
+		ctx := context.Background()
+		e := &exposer{c: c, f: newFamilies(), now: time.Now()}
+		var failed error
+		if c.cfg.FromRuntime {
+			failed = e.runtimeMetrics(ctx)
+			c.tell("metrics of the runtime", failed)
+		} else {
+			failed = e.groups(ctx)
 		}
 		e.machine()
-		failed := 0.0
-		if r.failed != nil {
-			failed = 1
+		broken := 0.0
+		if failed != nil {
+			broken = 1
 		}
-		e.f.add(cScrape, nil, failed, time.Time{})
+		e.f.add(cScrape, nil, broken, time.Time{})
 		return e.f.sorted()
 	})
+}
+
+// groups adds what the control groups have to tell. It returns the first failure.
+func (e *exposer) groups(ctx context.Context) error {
+	c := e.c
+	r := c.read(ctx, cgroup.Full)
+	e.limit = r.memory.Total
+	e.group(&r.node, identity{}, c.boot)
+	e.network(r.net, r.node.use.At, identity{id: "/"}.labels())
+	e.filesystems(identity{id: "/"}.labels())
+	for i := range r.parents {
+		e.group(&r.parents[i], identity{}, r.parents[i].use.Created)
+	}
+	for i := range r.system {
+		if r.system[i].name != systemPods { // which is among the parents
+			e.group(&r.system[i].group, identity{}, r.system[i].use.Created)
+		}
+	}
+	if !c.fromRuntime() {
+		for i := range r.pods {
+			e.pod(&r.pods[i])
+		}
+	}
+	return r.failed
 }
 
 // identity is what the labels of a group's series say it is.

@@ -39,6 +39,7 @@ type ground struct {
 	cfg    Config
 	asked  int // how often the runtime was
 	broken error
+	odd    []*runtimeapi.Metric // of the sandbox, that the runtime tells besides
 }
 
 const (
@@ -160,6 +161,22 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
 			Network:    &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
 			Containers: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID}, Cpu: cpu, Memory: mem}}}}}}, nil
+}
+
+func (g *ground) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
+	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: []*runtimeapi.MetricDescriptor{
+		{Name: "container_threads", Help: "Threads.", LabelKeys: []string{"pod", "container"}},
+		{Name: "container_oom_events_total", Help: "Kills.", LabelKeys: []string{"container"}}}}, g.broken
+}
+
+func (g *ground) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
+	threads := func(n uint64, labels ...string) *runtimeapi.Metric {
+		return &runtimeapi.Metric{Name: "container_threads", MetricType: runtimeapi.MetricType_GAUGE, LabelValues: labels, Value: value(n)}
+	}
+	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: []*runtimeapi.PodSandboxMetrics{{PodSandboxId: sandboxID,
+		Metrics: append([]*runtimeapi.Metric{threads(5, "web", "")}, g.odd...),
+		ContainerMetrics: []*runtimeapi.ContainerMetrics{{ContainerId: mainID, Metrics: []*runtimeapi.Metric{threads(4, "web", "main"),
+			{Name: "container_oom_events_total", Timestamp: 7e9, LabelValues: []string{"main"}, Value: value(2)}}}}}}}, nil
 }
 
 // both runs a test on cgroup v1 and v2.
@@ -414,6 +431,42 @@ func TestUsageFromRuntime(t *testing.T) {
 	if *p.CPU.UsageCoreNanoSeconds != 5e9 || *p.CPU.UsageNanoCores != 7 || *p.ProcessStats.ProcessCount != 3 || p.Network.Name != "eth0" || *p.Network.RxBytes != 11 ||
 		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi {
 		t.Errorf("%s", show(p))
+	}
+}
+
+// By the gate the runtime tells its own metrics, and the control groups none.
+func TestMetricsOfTheRuntime(t *testing.T) {
+	g := newGround(t, true)
+	g.cfg.FromRuntime = true
+	c := New(g.cfg)
+	said := func() string { return expose(t, c.Containers()) }
+	text := said()
+	for _, line := range []string{"# HELP container_threads Threads.", "# TYPE container_threads gauge", `container_threads{container="",pod="web"} 5`, `container_threads{container="main",pod="web"} 4`,
+		"# TYPE container_oom_events_total counter", `container_oom_events_total{container="main"} 2 7000`, "container_scrape_error 0", "machine_cpu_cores{"} {
+		if !strings.Contains(text, line+"\n") && !strings.HasSuffix(line, "{") || !strings.Contains(text, line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if strings.Contains(text, "container_memory_usage_bytes") {
+		t.Error("control groups tell as well")
+	}
+	for what, odd := range map[string]*runtimeapi.Metric{
+		"of no description":     {Name: "container_unknown", Value: value(1)},
+		"with too few labels":   {Name: "container_threads", LabelValues: []string{"web"}, Value: value(77)},
+		"with a label too many": {Name: "container_threads", LabelValues: []string{"web", "main", "x"}, Value: value(77)},
+	} {
+		g.odd = []*runtimeapi.Metric{odd}
+		text := said()
+		if strings.Contains(text, "container_unknown") || strings.Contains(text, " 77") || !strings.Contains(text, `container_threads{container="main",pod="web"} 4`) || !strings.Contains(text, "container_scrape_error 1") {
+			t.Errorf("a metric %s:\n%s", what, text)
+		}
+	}
+	g.odd, g.broken = nil, errors.New("not implemented")
+	if text := said(); !strings.Contains(text, "container_scrape_error 1") || !strings.Contains(text, "machine_cpu_cores{") {
+		t.Errorf("of a runtime that keeps none:\n%s", text)
+	}
+	if t.Failed() {
+		t.Log(text)
 	}
 }
 
