@@ -335,7 +335,7 @@ func TestHungFileSystem(t *testing.T) {
 		began := time.Now()
 		n.ready(other)
 		n.release(other)
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 20*time.Second { // one that waited would wait for ever
 			t.Fatalf("pod %d took %v beside a file system that hangs", i, took)
 		}
 	}

@@ -199,9 +199,6 @@ func TestObjectsReachTheFiles(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("the change took %v to reach the files", took)
-	}
 	if got := n.read(sub); got != "one" {
 		t.Errorf("the sub-path shows %q, want the file it was mounted from", got)
 	}
