@@ -184,6 +184,35 @@ func (d podDirs) Restarts(uid types.UID) (podsync.Restarts, error) {
 	return r, nil
 }
 
+// endFile is the file in a pod's directory that tells that the pod was put out.
+const endFile = "end"
+
+// NoteEnd writes down that the pod was put out. A power cut may undo it: it ends
+// containers in another way.
+func (d podDirs) NoteEnd(uid types.UID, e podsync.End) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode end of pod: %w", err)
+	}
+	return checkpoint.Write(filepath.Join(d.root, "pods", string(uid), endFile), text)
+}
+
+// End reads what NoteEnd has written.
+func (d podDirs) End(uid types.UID) (e podsync.End, ended bool, err error) {
+	path := filepath.Join(d.root, "pods", string(uid), endFile)
+	text, err := checkpoint.Read(path)
+	if err == nil && text == nil {
+		return e, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil {
+		return podsync.End{}, false, checkpoint.PutAside(path, err)
+	}
+	return e, true, nil
+}
+
 // logDirs finds the log directories of a pod whose name nobody knows any more.
 func (d podDirs) logDirs(uid types.UID) ([]string, error) {
 	entries, err := os.ReadDir(d.logRoot)

@@ -87,6 +87,9 @@ const (
 	EventPermissionChange      = "VolumePermissionChangeInProgress"
 )
 
+// ReasonEvicted is the reason in the status of a pod that the node has put out.
+const ReasonEvicted = "Evicted"
+
 // Reasons a container waits, as shown in its status.
 const (
 	ReasonContainerCreating     = "ContainerCreating"

@@ -2,7 +2,6 @@ package podsync
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,8 +18,12 @@ func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (ne
 	if w.spec == nil {
 		return time.Time{}, false
 	}
+	w.takeUpEnd(now)
 	if next, stays := w.judgeWish(now); !stays {
 		return next, false
+	}
+	if w.ended && have.Empty() {
+		return time.Time{}, false // put out before anything of it ran: it takes no room
 	}
 	if waits := w.admitOnce(ctx, now, have); waits {
 		return time.Time{}, true
@@ -135,44 +138,4 @@ func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why
 	}
 	w.log.Info("pod is going", "why", why, "grace", grace)
 	return true
-}
-
-// expel ends a pod for the node's sake, or for another pod's. It is told of if the
-// runtime takes too long over it.
-func (w *worker) expel(grace time.Duration, o status.Override, why string) {
-	now := w.s.cfg.Now()
-	o.Phase, o.Disruption = v1.PodFailed, v1.PodReasonTerminationByKubelet
-	if w.end(now, grace, &o, why) {
-		w.mu.Lock()
-		w.outBy = now.Add(max(grace+grace/2, leastOutBy))
-		w.mu.Unlock()
-	}
-	w.poke()
-}
-
-// leastOutBy is the least that an expelled pod has to be gone.
-const leastOutBy = 10 * time.Second
-
-// lingers tells, once, that an expelled pod lives on though its time is long over.
-// It returns when that has to be asked again.
-func (w *worker) lingers(now time.Time, stopped bool) (next time.Time) {
-	w.mu.Lock()
-	by := w.outBy
-	over := !by.IsZero() && !now.Before(by)
-	if stopped || over {
-		w.outBy, by = time.Time{}, time.Time{}
-	}
-	w.mu.Unlock()
-	if over && !stopped {
-		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventExceededGracePeriod, "Container runtime did not kill the pod within specified grace period.")
-	}
-	return by
-}
-
-// expelled reports whether the API server knows that the pod was put out of the
-// node and has ended: nobody needs what is left of it in the runtime.
-func expelled(p *v1.Pod) bool {
-	return p != nil && pod.IsTerminal(p) && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
-	})
 }

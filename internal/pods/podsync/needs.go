@@ -186,6 +186,9 @@ type Dirs interface {
 	// pod's containers are under way; Restarts reads that.
 	NoteRestarts(uid types.UID, r Restarts) error
 	Restarts(uid types.UID) (Restarts, error)
+	// NoteEnd writes down that the pod was put out, and End reads that.
+	NoteEnd(uid types.UID, e End) error
+	End(uid types.UID) (e End, ended bool, err error)
 }
 
 // Restarts are restarts that what the runtime holds does not tell of: a container

@@ -147,15 +147,22 @@ func (s *Syncer) Knows(uid types.UID) bool {
 	return ok
 }
 
-// Evict ends the pod with the given status reason and message. It returns at
-// once; a pod that is going already keeps its first reason.
-func (s *Syncer) Evict(uid types.UID, grace time.Duration, reason, message string) {
+// Evict ends the pod for the node's sake. It returns at once; a pod that is going
+// already keeps its first reason. The channel is closed when nothing of it takes up
+// the node any more; it is nil, and never closed, for a pod that nobody looks after.
+func (s *Syncer) Evict(uid types.UID, e Eviction) (released <-chan struct{}) {
 	s.mu.Lock()
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
-	if ok {
-		w.expel(grace, status.Override{Reason: reason, Message: message}, "evicted")
+	if !ok {
+		return nil
 	}
+	o := status.Override{Reason: pod.ReasonEvicted, Message: e.Message}
+	if e.Disrupts {
+		o.Disruption = v1.PodReasonTerminationByKubelet
+	}
+	w.expel(End{Grace: e.Grace, AtOnce: e.AtOnce, Override: o, Why: "evicted"})
+	return w.released
 }
 
 // leave drops a worker that has nothing left to do, unless it was woken
@@ -181,7 +188,8 @@ func (s *Syncer) Preempt(uid types.UID, grace time.Duration, reason, message, di
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
 	if ok {
-		w.expel(grace, status.Override{Reason: reason, Message: message, DisruptionMessage: disruption}, "preempted")
+		w.expel(End{Grace: grace, Why: "preempted",
+			Override: status.Override{Reason: reason, Message: message, Disruption: v1.PodReasonTerminationByKubelet, DisruptionMessage: disruption}})
 	}
 }
 

@@ -401,10 +401,10 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 		return nil
 	}
 	w.mu.Lock()
-	announced := w.announced[c.ID]
+	announced, atOnce := w.announced[c.ID], w.atOnce
 	w.mu.Unlock()
 	stop := container.Stop{Pod: w.spec, Ref: w.ref(have), Container: c, PodIPs: w.podIPs, Grace: max(step.Deadline.Sub(w.s.cfg.Now()), 0),
-		Announced: announced}
+		Announced: announced, AtOnce: atOnce}
 	if w.spec != nil {
 		if _, spec, ok := pod.Find(w.spec, c.Name); ok {
 			stop.Spec = spec

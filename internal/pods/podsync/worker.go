@@ -29,6 +29,12 @@ type worker struct {
 
 	turning atomic.Pointer[time.Time] // since when it is in a turn; nil: it is not
 
+	discard atomic.Bool // what is left of the pod in the runtime is not wanted any more
+	// released is closed when nothing of the pod takes up the node, emptied when
+	// the runtime holds nothing of it either.
+	released, emptied      chan struct{}
+	releaseOnce, emptyOnce sync.Once
+
 	// Only the turn touches these.
 	spec         *v1.Pod // the last specification seen; kept when the source forgets the pod
 	mirror       *v1.Pod // of a static pod; nil while the API server has none
@@ -37,6 +43,8 @@ type worker struct {
 	namesake     string  // full name of a static pod that only the runtime knows
 	adopted      bool    // nobody knows it, and traces on the node tell of it: all of them are removed
 	takenUp      bool    // what was left half done was looked at
+	endRead      bool    // whether an earlier agent has put the pod out was read
+	ended        bool    // it has
 	restartsRead bool    // what an earlier agent noted of restarts was read
 	rejected     bool
 	admitted     bool
@@ -73,6 +81,7 @@ type worker struct {
 	cgroupGone  bool
 	place       place // as metrics show it
 	dirsGone    bool
+	atOnce      bool            // containers are killed, and not asked to stop
 	recalled    map[string]bool // containers that were stopped to be started anew, by ID
 	sized       *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
 }
@@ -88,7 +97,7 @@ type imageFact struct {
 
 func newWorker(s *Syncer, uid types.UID) *worker {
 	return &worker{
-		s: s, uid: uid, wake: make(chan struct{}, 1), ask: make(chan chan<- explain.Pod), story: newStory(), times: times{arrived: s.cfg.Now()},
+		s: s, uid: uid, wake: make(chan struct{}, 1), ask: make(chan chan<- explain.Pod), released: make(chan struct{}), emptied: make(chan struct{}), story: newStory(), times: times{arrived: s.cfg.Now()},
 		log:     s.cfg.Log.With("uid", uid),
 		images:  map[string]imageFact{},
 		renewed: map[string]int{},
@@ -132,6 +141,7 @@ func (w *worker) run(ctx context.Context) {
 		end()
 		w.turning.Store(nil)
 		if gone && w.s.leave(w) {
+			w.noteProgress(true, true)
 			return
 		}
 		timer.Stop()
@@ -223,6 +233,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	w.resize(ctx, tasks, gap)
 	w.dropRetries(now, plan)
 	finished := plan.Stopped && w.windUp(ctx, tasks, have)
+	w.noteProgress(finished, have.Empty())
 	w.publish(have, busy, finished)
 	w.measure(now, have, plan.Stopped)
 	next = earlier(next, w.lingers(now, plan.Stopped))
@@ -296,7 +307,7 @@ func (w *worker) underWay() map[string]podplan.Task {
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || expelled(w.spec), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || expelled(w.spec) || w.discard.Load(), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()

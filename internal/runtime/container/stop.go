@@ -30,6 +30,8 @@ type Stop struct {
 	// Announced says that the Killing event is out and the preStop hook has run:
 	// see [Runner.AnnounceStop].
 	Announced bool
+	// AtOnce has the container killed without being asked to stop.
+	AtOnce bool
 }
 
 // AnnounceStop does what comes before a container is asked to stop: it tells of
@@ -72,10 +74,11 @@ func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 		r.announce(ctx, s)
 		left -= r.cfg.Now().Sub(begin)
 	}
-	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
-		ContainerId: s.Container.ID,
-		Timeout:     stopTimeout(left),
-	})
+	timeout := stopTimeout(left)
+	if s.AtOnce {
+		timeout = 0
+	}
+	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: s.Container.ID, Timeout: timeout})
 	return ignoreGone(err)
 }
 
