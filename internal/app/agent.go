@@ -30,13 +30,14 @@ import (
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/desired"
 	"keelson/internal/pods/observed"
-	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podsync"
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/resource"
+	"keelson/internal/resources/stats"
 	"keelson/internal/resources/userns"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
@@ -62,18 +63,20 @@ type agent struct {
 	metrics  *prometheus.Registry
 	machine  machine.Info
 	reserved v1.ResourceList
-	runtime  *cri.Client
-	identity cri.Identity
-	api      *apiclient.Client // nil: standalone
-	ids      identities
-	recorder *apiclient.Events // nil: standalone
-	events   pod.Events
-	spoilt   []error // files put aside before there were events
-	startup  *node.Startup
-	cgroups  *cgroup.Tree // nil: no cgroups per pod
-	node     *node.Node
-	services *services       // nil: standalone
-	classes  *runtimeClasses // nil: standalone
+	// thresholds are what must be left of memory, disks and process numbers.
+	thresholds []eviction.Threshold
+	runtime    *cri.Client
+	identity   cri.Identity
+	api        *apiclient.Client // nil: standalone
+	ids        identities
+	recorder   *apiclient.Events // nil: standalone
+	events     events
+	spoilt     []error // files put aside before there were events
+	startup    *node.Startup
+	cgroups    *cgroup.Tree // nil: no cgroups per pod
+	node       *node.Node
+	services   *services       // nil: standalone
+	classes    *runtimeClasses // nil: standalone
 
 	desired      *desired.Store
 	observed     *observed.Cache
@@ -99,6 +102,8 @@ type agent struct {
 	resources    *resource.Manager
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer
+	stats        *stats.Collector
+	evictor      *eviction.Evictor
 	server       *server.Server
 	podsAPI      *podsapi.Server // nil: the gate is off
 }
@@ -136,7 +141,7 @@ func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Li
 	a.startup = node.NewStartup(a.metrics, bootTime(), time.Now())
 	component(a.metrics, cfg)
 	for _, build := range []func(context.Context) error{
-		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildServer,
+		a.buildGround, a.buildRuntime, a.buildAPI, a.buildNode, a.buildPods, a.buildEviction, a.buildServer,
 	} {
 		if err := build(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -219,6 +224,7 @@ func (a *agent) start(g *group) {
 	if run := a.links.Netfilter; run != nil && *a.cfg.Kubelet.MakeIPTablesUtilChains {
 		g.start("packet filter", netfilter.New(netfilter.Config{Exec: run, Log: a.log}).Run)
 	}
+	g.start("eviction", a.evictor.Run) // looks from the first, and acts when it is known what runs
 	g.start("memory", a.tidy)
 }
 
@@ -401,9 +407,8 @@ func unlimited(qps int32) float32 {
 
 func (a *agent) buildNode(context.Context) error {
 	k, f := &a.cfg.Kubelet, &a.cfg.Flags
-	hard, err := node.ParseThresholds(k.EvictionHard)
-	if err != nil {
-		return fmt.Errorf("read evictionHard: %w", err)
+	if err := a.readThresholds(); err != nil {
+		return err
 	}
 	nodeIPs, _ := a.cfg.NodeIPs()
 	cfg := node.Config{
@@ -411,9 +416,10 @@ func (a *agent) buildNode(context.Context) error {
 			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP, AttachesItself: !*k.EnableControllerAttachDetach},
 		Runtime: a.runtime, Events: a.events, Log: a.log,
 		Machine: a.machine, RootFS: machine.Host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
-		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved, Hard: hard,
-		PressureHold: k.EvictionPressureTransitionPeriod.Duration, SeparateContainerDisk: a.cfg.Gates.Enabled("KubeletSeparateDiskGC"),
-		Version: a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
+		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved,
+		Kept:      func(capacity v1.ResourceList) v1.ResourceList { return eviction.Reserve(a.thresholds, capacity) },
+		Pressures: func(ctx context.Context) []v1.NodeConditionType { return a.evictor.Known(ctx) },
+		Version:   a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
 		UpdateEvery: k.NodeStatusUpdateFrequency.Duration, ReportEvery: k.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Register: *k.RegisterNode,
 		Checks:           []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
@@ -434,6 +440,7 @@ func (a *agent) buildNode(context.Context) error {
 		cfg.CgroupV1 = !a.hierarchiesV2()
 		cfg.Enforce = a.enforce
 	}
+	var err error
 	if a.node, err = node.New(cfg); err != nil || a.cgroups == nil {
 		return err
 	}

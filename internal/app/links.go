@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
+	"keelson/internal/resources/eviction"
 	"keelson/internal/runtime/cri"
 )
 
@@ -27,6 +28,9 @@ type Links struct {
 	NoFileWatch bool
 	// Netfilter runs iptables and ip6tables; nil: nothing is kept of their chains.
 	Netfilter func(ctx context.Context, program string, args ...string) error
+	// Gauges measure what is left on the node and what pods use; nil: the machine is
+	// measured.
+	Gauges eviction.Source
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }

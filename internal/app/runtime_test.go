@@ -145,8 +145,9 @@ func runNode(t *testing.T, a *agent) (stop func()) {
 // silent tells nobody.
 type silent struct{}
 
-func (silent) Pod(*v1.Pod, string, string, string, string) {}
-func (silent) Node(string, string, string)                 {}
+func (silent) Pod(*v1.Pod, string, string, string, string)                  {}
+func (silent) Node(string, string, string)                                  {}
+func (silent) Annotated(*v1.Pod, map[string]string, string, string, string) {}
 
 func TestWhatLooksAfterContainersStartsWhenTheRuntimeIsWell(t *testing.T) {
 	onFake(t, fakecri.Options{}, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {

@@ -52,7 +52,8 @@ func (a *agent) buildServer(context.Context) error {
 	probes := prometheus.NewRegistry()
 	probes.MustRegister(a.prober, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.ProbeMetrics = sinceStart{probes}
-	a.buildStats(&cfg)
+	cfg.Summary = a.stats.Summary
+	cfg.ResourceMetrics, cfg.ContainerMetrics = a.stats.Resource(), a.stats.Containers()
 	if a.cfg.Gates.Enabled("ContainerCheckpoint") {
 		cfg.Checkpoints = a.checkpoints()
 	}

@@ -4,14 +4,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/server"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/stats"
 )
 
-// buildStats has what node and pods use told to those who ask the server.
-func (a *agent) buildStats(cfg *server.Config) {
+// buildStats builds what tells how much node and pods use.
+func (a *agent) buildStats() {
 	k := &a.cfg.Kubelet
 	c := stats.Config{NodeName: a.cfg.NodeName, Machine: a.machine, Host: machine.Host(), Runtime: a.runtime, Pods: a.podsInRuntime,
 		FromRuntime: a.cfg.Gates.Enabled("PodAndContainerStatsFromCRI"), RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, Log: a.log,
@@ -29,17 +28,15 @@ func (a *agent) buildStats(cfg *server.Config) {
 	if c.System["kubelet"] == "" {
 		c.System["kubelet"] = groups.Own()
 	}
-	collector := stats.New(c)
+	a.stats = stats.New(c)
 	provider := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_metrics_provider", Help: "Where usage of pods and containers is read: control groups, or the runtime"}, []string{"provider"})
-	provider.WithLabelValues(collector.Provider()).Set(1)
+	provider.WithLabelValues(a.stats.Provider()).Set(1)
 	version := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_cgroup_version", Help: "Version of control groups on this machine"})
 	version.Set(1)
 	if groups.V2() {
 		version.Set(2)
 	}
 	a.metrics.MustRegister(provider, version)
-	cfg.Summary = collector.Summary
-	cfg.ResourceMetrics, cfg.ContainerMetrics = collector.Resource(), collector.Containers()
 }
 
 // volumeFigures are what the pod's volumes were last seen to hold.

@@ -350,7 +350,7 @@ func TestFlagsReachTheirFields(t *testing.T) {
 			t.Errorf("%s is not deprecated:\n%s", flag, all)
 		}
 	}
-	if n := strings.Count(all, "settings without effect in this version: "); n != 1 || !strings.Contains(all, "evictionSoft") {
+	if n := strings.Count(all, "settings without effect in this version: "); n != 1 || !strings.Contains(all, "reservedMemory") {
 		t.Errorf("%d sentences about settings without effect:\n%s", n, all)
 	}
 }

@@ -19,11 +19,6 @@ var unbuiltFields = strings.Fields(`
 	cpuManagerPolicy
 	cpuManagerPolicyOptions
 	cpuManagerReconcilePeriod
-	evictionHard
-	evictionMaxPodGracePeriod
-	evictionMinimumReclaim
-	evictionSoft
-	evictionSoftGracePeriod
 	kernelMemcgNotification
 	kubeReservedCgroup
 	memoryManagerPolicy

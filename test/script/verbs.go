@@ -64,6 +64,11 @@ func init() { // the verbs refer to the table when one is unknown
 		"remove-image": {"IMAGE", false, quiet((*run).removeImage)},
 		"lose":         {"POD CONTAINER", false, quiet((*run).lose)},
 
+		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*run).leaves)}, // on the node, beside what pods use
+		"uses":      {"POD CONTAINER [memory=|processes=|logs=|layer=|VOLUME=AMOUNT]...", false, quiet((*run).use)},
+		"bulk":      {"IMAGE AMOUNT", false, quiet((*run).bulk)},
+		"pressures": {"", true, (*run).pressures},
+
 		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle]", false, quiet((*run).fault)},
 		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [retry=DURATION] [drop] [hang] [after]", false, quiet((*run).apiFault)},
 		"hanging":   {"NAME LIMIT", false, quiet((*run).hanging)},

@@ -60,8 +60,11 @@ type world struct {
 	proxy    *apiproxy.Proxy
 	api      kubernetes.Interface // past the proxy: the user is never partitioned
 
+	gauges *gauges
+
 	mu      sync.Mutex
 	events  []event
+	node    []event         // warnings about the node
 	sick    map[string]bool // containers whose healthy command fails, as pod/container
 	writes  int             // runtime calls so far that changed something
 	crashAt int             // the write after which the agent dies; zero: it does not
@@ -101,6 +104,7 @@ func newWorld(t testing.TB, dir, configuration string, old bool) *world {
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
 	w.proxy = apiproxy.New(w.noteEvents(w.server))
 	w.api = w.server.Client()
+	w.gauges = newGauges(w)
 	w.connect()
 	return w
 }
@@ -203,7 +207,7 @@ func (w *world) startLocked() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter,
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, Gauges: w.gauges,
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -407,6 +411,12 @@ func (w *world) noteEvents(next http.Handler) http.Handler {
 			}
 		} else if err := json.Unmarshal(text, &e); err != nil {
 			w.t.Errorf("read event: %v", err)
+		}
+		if e.InvolvedObject.Kind == "Node" && e.Type == corev1.EventTypeWarning && e.Reason != "CgroupV1" {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.node = append(w.node, event{kind: e.Type, reason: e.Reason, message: e.Message})
+			return
 		}
 		if e.InvolvedObject.Kind != "Pod" {
 			return

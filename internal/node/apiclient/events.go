@@ -59,21 +59,27 @@ func (e *Events) Pod(p *corev1.Pod, container, eventType, reason, message string
 		e.cfg.Log.Debug("event dropped, it is about no container of the pod", "object", ref.Namespace+"/"+ref.Name, "container", container, "reason", reason, "message", message)
 		return
 	}
-	e.record(ref, eventType, reason, message)
+	e.record(ref, nil, eventType, reason, message)
+}
+
+// Annotated records an event about p with annotations for programs to read.
+func (e *Events) Annotated(p *corev1.Pod, annotations map[string]string, eventType, reason, message string) {
+	e.record(podReference(p, ""), annotations, eventType, reason, message)
 }
 
 // Node records an event about the node.
 func (e *Events) Node(eventType, reason, message string) {
-	e.record(nodeReference(e.cfg.Node), eventType, reason, message)
+	e.record(nodeReference(e.cfg.Node), nil, eventType, reason, message)
 }
 
 // Volume records an event about a PersistentVolume.
 func (e *Events) Volume(pv *corev1.PersistentVolume, eventType, reason, message string) {
-	e.record(corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}, eventType, reason, message)
+	e.record(corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}, nil, eventType, reason, message)
 }
 
-func (e *Events) record(ref corev1.ObjectReference, eventType, reason, message string) {
+func (e *Events) record(ref corev1.ObjectReference, annotations map[string]string, eventType, reason, message string) {
 	event := newEvent(ref, e.cfg.Node, eventType, reason, message, e.moment())
+	event.Annotations = annotations
 	select {
 	case e.queue <- event:
 	default:

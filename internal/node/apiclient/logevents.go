@@ -23,6 +23,11 @@ func (e LogEvents) Pod(p *corev1.Pod, container, eventType, reason, message stri
 	e.log(eventType, args)
 }
 
+// Annotated logs an event about a pod. The annotations repeat what the message says.
+func (e LogEvents) Annotated(p *corev1.Pod, _ map[string]string, eventType, reason, message string) {
+	e.Pod(p, "", eventType, reason, message)
+}
+
 // Node logs an event about the node.
 func (e LogEvents) Node(eventType, reason, message string) {
 	e.log(eventType, []any{"reason", reason, "message", message})

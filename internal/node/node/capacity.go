@@ -41,18 +41,7 @@ func Capacity(in CapacityInput) v1.ResourceList {
 // Allocatable is what pods can have: the capacity less what is reserved for the
 // system and what must be left before pods are evicted. Memory set aside for huge
 // pages serves nothing else. reserved need not be enforced to count.
-func Allocatable(capacity, reserved v1.ResourceList, hard []Threshold) v1.ResourceList {
-	evict := v1.ResourceList{}
-	for _, t := range hard {
-		switch t.Signal {
-		case "memory.available":
-			q := capacity[v1.ResourceMemory]
-			evict[v1.ResourceMemory] = *resource.NewQuantity(t.of(uint64(q.Value())), resource.BinarySI)
-		case "nodefs.available":
-			q := capacity[v1.ResourceEphemeralStorage]
-			evict[v1.ResourceEphemeralStorage] = *resource.NewQuantity(t.of(uint64(q.Value())), resource.BinarySI)
-		}
-	}
+func Allocatable(capacity, reserved, evict v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range capacity {
 		left := q.DeepCopy()

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing/fstest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -249,8 +247,6 @@ type fakeRuntime struct {
 	unready   atomic.Bool
 	asked     atomic.Int32 // for its status
 
-	images, containers string // where they are; empty: it does not tell
-
 	mu    sync.Mutex
 	down  bool
 	cidrs []string
@@ -295,16 +291,6 @@ func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ListImagesRequest)
 	return &runtimeapi.ListImagesResponse{}, f.err()
 }
 
-func (f *fakeRuntime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	at := func(dir string) []*runtimeapi.FilesystemUsage {
-		if dir == "" {
-			return nil
-		}
-		return []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: dir}}}
-	}
-	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: at(f.images), ContainerFilesystems: at(f.containers)}, f.err()
-}
-
 func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,22 +324,4 @@ func (f *fakeEvents) count(reason string) (n int) {
 		}
 	}
 	return n
-}
-
-// lockedFS is a tree of files that change while they are read.
-type lockedFS struct {
-	mu   sync.Mutex
-	fsys fstest.MapFS
-}
-
-func (l *lockedFS) Open(name string) (fs.File, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.fsys.Open(name)
-}
-
-func (l *lockedFS) write(name, text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fsys[name] = &fstest.MapFile{Data: []byte(text)}
 }

@@ -2,10 +2,8 @@ package node
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,11 +33,8 @@ type gatherer struct {
 	addresses      []netip.Addr
 	addressesAt    time.Time
 	interfaces     []machine.Interface
-	imageDisk      string // mount point; empty before the runtime was asked
-	containerDisk  string
 
-	seen map[v1.NodeConditionType]time.Time // when each pressure was last there
-	said map[string]bool                    // complaints that stand
+	said map[string]bool // complaints that stand
 }
 
 // complain logs a failure when it begins.
@@ -58,7 +53,12 @@ func (g *gatherer) fill(ctx context.Context, in *Input) {
 	in.Addresses = g.findAddresses(ctx, in.Now)
 	in.RuntimeName, in.RuntimeVersion = g.askVersion(ctx, in.Now)
 	in.Images = g.listImages(ctx, in.Now)
-	in.Pressure = g.hold(pressures(g.cfg.Hard, g.measure(ctx), g.cfg.Machine.MaxPIDs), in.Now)
+	if g.cfg.Pressures != nil {
+		in.Pressure = map[v1.NodeConditionType]bool{}
+		for _, kind := range g.cfg.Pressures(ctx) {
+			in.Pressure[kind] = true
+		}
+	}
 }
 
 func (g *gatherer) findAddresses(ctx context.Context, now time.Time) []netip.Addr {
@@ -107,88 +107,4 @@ func (g *gatherer) listImages(ctx context.Context, now time.Time) []*runtimeapi.
 		}
 	}
 	return g.images
-}
-
-// measure reads what is left, as far as a threshold asks for it.
-func (g *gatherer) measure(ctx context.Context) Usage {
-	var u Usage
-	asked := func(prefix string) bool {
-		return slices.ContainsFunc(g.cfg.Hard, func(t Threshold) bool { return strings.HasPrefix(t.Signal, prefix) })
-	}
-	if asked("memory.") {
-		m, err := machine.ReadMemory(g.cfg.RootFS)
-		g.complain("memory", err)
-		if err == nil {
-			u.Memory = &m
-		}
-	}
-	if asked("pid.") {
-		p, err := machine.ReadPIDs(g.cfg.RootFS)
-		g.complain("processes", err)
-		if err == nil {
-			u.PIDs = &p
-		}
-	}
-	if asked("nodefs.") {
-		st, err := machine.ReadFilesystem(g.cfg.RootDir)
-		g.complain("storage", err)
-		if err == nil {
-			u.NodeFS = &st
-		}
-	}
-	if asked("imagefs.") || asked("containerfs.") {
-		images, containers, err := g.runtimeStorage(ctx)
-		g.complain("image storage", err)
-		if err == nil {
-			u.ImageFS, u.ContainerFS = &images, &containers
-		}
-	}
-	return u
-}
-
-// runtimeStorage measures the file systems of the images and of the containers'
-// writable layers. The runtime is asked only where they are; how full they are,
-// the kernel knows better.
-func (g *gatherer) runtimeStorage(ctx context.Context) (images, containers machine.Filesystem, err error) {
-	if g.imageDisk == "" {
-		info, err := g.cfg.Runtime.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
-		if err != nil {
-			return images, containers, err
-		}
-		at := func(list []*runtimeapi.FilesystemUsage) string {
-			if len(list) == 0 {
-				return ""
-			}
-			return list[0].GetFsId().GetMountpoint()
-		}
-		g.imageDisk = at(info.GetImageFilesystems())
-		if g.imageDisk == "" {
-			return images, containers, errors.New("read image file system: the runtime names none")
-		}
-		// Runtimes from before the field keep both in one place.
-		g.containerDisk = g.imageDisk
-		if other := at(info.GetContainerFilesystems()); other != "" && g.cfg.SeparateContainerDisk {
-			g.containerDisk = other
-		}
-	}
-	if images, err = machine.ReadFilesystem(g.imageDisk); err != nil {
-		return images, containers, err
-	}
-	containers, err = machine.ReadFilesystem(g.containerDisk)
-	return images, containers, err
-}
-
-// hold keeps a pressure for a while after it was last there: a node on the edge
-// would otherwise be tainted and cleared in turns.
-func (g *gatherer) hold(now map[v1.NodeConditionType]bool, at time.Time) map[v1.NodeConditionType]bool {
-	for kind := range now {
-		g.seen[kind] = at
-	}
-	out := map[v1.NodeConditionType]bool{}
-	for kind, last := range g.seen {
-		if now[kind] || at.Sub(last) < g.cfg.PressureHold {
-			out[kind] = true
-		}
-	}
-	return out
 }

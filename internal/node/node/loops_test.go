@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -16,7 +17,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,7 +39,7 @@ func run(t *testing.T, api *fakeServer, change func(*Config, *rig)) *rig {
 	cfg := Config{
 		Identity: Identity{Name: "node1", Hostname: "node1", OS: "linux", Arch: "amd64"},
 		Runtime:  r.runtime, Events: r.events, Log: slog.New(slog.NewTextHandler(io.Writer(r.log), nil)),
-		Machine: upstreamMachine(), RootFS: fstest.MapFS{}, RootDir: t.TempDir(), MaxPods: 110, PressureHold: 5 * time.Minute,
+		Machine: upstreamMachine(), RootFS: fstest.MapFS{}, RootDir: t.TempDir(), MaxPods: 110,
 		Version: "v1.36.3", Port: 10250, MaxImages: 50,
 		UpdateEvery: 10 * time.Second, ReportEvery: 5 * time.Minute, LeaseDuration: 40 * time.Second, Register: true,
 	}
@@ -473,35 +473,38 @@ func TestReservingMoreThanThereIsFails(t *testing.T) {
 	}
 }
 
-func TestAPressureIsHeldForAWhile(t *testing.T) {
+func TestAPressureIsShownAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, root := newServer(), fstest.MapFS{}
-		little, plenty := "MemTotal: 1000000 kB\nMemFree: 90000 kB\n", "MemTotal: 1000000 kB\nMemFree: 900000 kB\n"
-		root["proc/meminfo"] = &fstest.MapFile{Data: []byte(plenty)}
-		meminfo := &lockedFS{fsys: root}
+		var mu sync.Mutex
+		var pressures []v1.NodeConditionType
+		api := newServer()
 		r := run(t, api, func(c *Config, _ *rig) {
-			c.RootFS = meminfo
-			c.Hard = []Threshold{{Signal: "memory.available", Quantity: resource.MustParse("100Mi")}}
+			c.Pressures = func(context.Context) []v1.NodeConditionType {
+				mu.Lock()
+				defer mu.Unlock()
+				return pressures
+			}
 		})
 		defer r.stop()
-		pass(time.Minute)
+		pass(15 * time.Second)
+		set := func(now ...v1.NodeConditionType) {
+			mu.Lock()
+			pressures = now
+			mu.Unlock()
+			r.Poke()
+			synctest.Wait()
+		}
 		under := func() v1.ConditionStatus { return condition(api.snapshot().Status, v1.NodeMemoryPressure).Status }
 		if under() != v1.ConditionFalse {
-			t.Error("pressure with plenty of memory")
+			t.Error("pressure without any")
 		}
-		meminfo.write("proc/meminfo", little)
-		pass(11 * time.Second)
+		set(v1.NodeMemoryPressure)
 		if under() != v1.ConditionTrue || r.events.count("NodeHasInsufficientMemory") != 1 {
-			t.Errorf("no pressure with little memory; events %v", r.events.reasons)
+			t.Errorf("the pressure is not shown; events %v", r.events.reasons)
 		}
-		meminfo.write("proc/meminfo", plenty)
-		pass(4*time.Minute + 30*time.Second)
-		if under() != v1.ConditionTrue {
-			t.Error("the pressure was not held")
-		}
-		pass(time.Minute)
+		set()
 		if under() != v1.ConditionFalse {
-			t.Error("the pressure was held for more than its time")
+			t.Error("the pressure is shown though it is over")
 		}
 	})
 }

@@ -44,7 +44,6 @@ type runtimeClient interface {
 	Status(ctx context.Context) (cri.Status, error)
 	Version(ctx context.Context, req *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error)
 	ListImages(ctx context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error)
-	ImageFsInfo(ctx context.Context, req *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error)
 	UpdateRuntimeConfig(ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error)
 }
 
@@ -80,9 +79,11 @@ type Config struct {
 	MaxPods     int64
 	PodsPerCore int64           // optional
 	Reserved    v1.ResourceList // for the system and for Kubernetes, in sum; optional
-	Hard        []Threshold     // optional
-	// PressureHold is how long a pressure is shown after it was last seen.
-	PressureHold time.Duration
+	// Kept is what must be left of the node's capacity before pods are ended for
+	// it. Optional.
+	Kept func(capacity v1.ResourceList) v1.ResourceList
+	// Pressures are those that the node is under. Optional.
+	Pressures func(context.Context) []v1.NodeConditionType
 
 	Version   string
 	Port      int32
@@ -101,9 +102,6 @@ type Config struct {
 	Startup *Startup // optional
 
 	Checks []Check // optional
-	// SeparateContainerDisk lets the runtime keep the containers' writable layers
-	// elsewhere than the images (gate KubeletSeparateDiskGC).
-	SeparateContainerDisk bool
 	// Problems are reasons not to be ready in the words of other parts, such as
 	// "node is shutting down". Optional.
 	Problems     func() []error
@@ -173,9 +171,18 @@ func New(cfg Config) (*Node, error) {
 			return nil, fmt.Errorf("reserve %s: %s is more than the machine's %s", name, kept.String(), have.String())
 		}
 	}
-	n.allocatable = Allocatable(n.capacity, cfg.Reserved, cfg.Hard)
-	n.gather = gatherer{cfg: &n.cfg, seen: map[v1.NodeConditionType]time.Time{}}
+	n.allocatable = n.forPods()
+	n.gather = gatherer{cfg: &n.cfg}
 	return n, nil
+}
+
+// forPods is what pods can have of the capacity.
+func (n *Node) forPods() v1.ResourceList {
+	var kept v1.ResourceList
+	if n.cfg.Kept != nil {
+		kept = n.cfg.Kept(n.capacity)
+	}
+	return Allocatable(n.capacity, n.cfg.Reserved, kept)
 }
 
 // Run shows the node until ctx ends.
@@ -265,19 +272,6 @@ func (n *Node) Runtime() cri.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.health.Status
-}
-
-// Pressures are those that the node is under, by the status last computed.
-func (n *Node) Pressures() []v1.NodeConditionType {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var on []v1.NodeConditionType
-	for _, kind := range []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure} {
-		if condition(n.status, kind).Status == v1.ConditionTrue {
-			on = append(on, kind)
-		}
-	}
-	return on
 }
 
 // Ready reports whether the node is ready by the status last computed, and why

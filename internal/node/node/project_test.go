@@ -61,12 +61,10 @@ func TestStatusIsUpstreams(t *testing.T) {
 	now := want.Status.Conditions[0].LastHeartbeatTime.Time
 	began := want.Status.Conditions[0].LastTransitionTime
 
-	hard, err := ParseThresholds(map[string]string{"memory.available": "100Mi", "nodefs.available": "1%"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := upstreamMachine()
 	capacity := Capacity(CapacityInput{Machine: m, Storage: &machine.Filesystem{Capacity: 264212084 << 10}, MaxPods: 250})
+	onePercent := float64(264212084<<10) * float64(float32(1)/100)
+	kept := v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi"), v1.ResourceEphemeralStorage: *resource.NewQuantity(int64(onePercent), resource.BinarySI)}
 	var prev v1.NodeStatus
 	for _, k := range []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure} {
 		prev.Conditions = append(prev.Conditions, v1.NodeCondition{Type: k, Status: v1.ConditionFalse, LastTransitionTime: began})
@@ -74,7 +72,7 @@ func TestStatusIsUpstreams(t *testing.T) {
 	prev.Conditions = append(prev.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: began})
 	got, events := Project(Input{
 		Now: now, Prev: prev, Hostname: "node1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
-		Machine: m, Capacity: capacity, Allocatable: Allocatable(capacity, nil, hard), Storage: true,
+		Machine: m, Capacity: capacity, Allocatable: Allocatable(capacity, nil, kept), Storage: true,
 		RuntimeName: "containerd", RuntimeVersion: "v2.4.2", Health: healthy(now),
 		Images: []*runtimeapi.Image{
 			{Size: 134329173},
@@ -106,13 +104,9 @@ func asJSON(t *testing.T, v any) string {
 
 func TestAllocatable(t *testing.T) {
 	parity.Proves(t, "NODE-28")
-	hard, err := ParseThresholds(map[string]string{"memory.available": "10%", "nodefs.available": "15%", "nodefs.inodesFree": "5%"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := Allocatable(list("cpu", "4", "memory", "8Gi", "hugepages-2Mi", "1Gi", "ephemeral-storage", "100Gi", "pods", "110"),
-		list("cpu", "500m", "memory", "1Gi", "ephemeral-storage", "10Gi", "pid", "1000"), hard)
-	want := list("cpu", "3500m", "memory", "5583457485", "hugepages-2Mi", "1Gi", "ephemeral-storage", "80530635162", "pods", "110")
+		list("cpu", "500m", "memory", "1Gi", "ephemeral-storage", "10Gi", "pid", "1000"), list("memory", "858993459", "ephemeral-storage", "15Gi"))
+	want := list("cpu", "3500m", "memory", "5583457485", "hugepages-2Mi", "1Gi", "ephemeral-storage", "75Gi", "pods", "110")
 	for name, q := range want {
 		if have := got[name]; have.Cmp(q) != 0 && !near(have.Value(), q.Value()) {
 			t.Errorf("%s = %s, want %s", name, have.String(), q.String())
@@ -222,44 +216,6 @@ func TestConditionsTurn(t *testing.T) {
 	}
 	if turned[1].Reason != "KubeletHasDiskPressure" || turned[2].Reason != "KubeletHasInsufficientPID" {
 		t.Errorf("reasons = %s, %s", turned[1].Reason, turned[2].Reason)
-	}
-}
-
-func TestPressures(t *testing.T) {
-	hard, err := ParseThresholds(map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "0%", "pid.available": "100",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pids := func(n int64) *int64 { return &n }
-	for _, tc := range []struct {
-		name string
-		use  Usage
-		want string
-	}{
-		{"nothing measured, nothing concluded", Usage{}, "map[]"},
-		{"plenty", Usage{Memory: &machine.Memory{Total: 1 << 30, Free: 200 << 20}, NodeFS: &machine.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, PIDs: pids(900)}, "map[]"},
-		{"little memory", Usage{Memory: &machine.Memory{Total: 1 << 30, Free: 50 << 20, InactiveFile: 49 << 20}}, "map[MemoryPressure:true]"},
-		{"little space", Usage{NodeFS: &machine.Filesystem{Capacity: 1000, Available: 99}}, "map[DiskPressure:true]"},
-		{"few inodes", Usage{NodeFS: &machine.Filesystem{Capacity: 10, Available: 10, Inodes: 1000, InodesFree: 49}}, "map[DiskPressure:true]"},
-		{"a switched-off signal", Usage{ImageFS: &machine.Filesystem{Capacity: 10}}, "map[]"},
-		{"few processes left", Usage{PIDs: pids(901)}, "map[PIDPressure:true]"},
-	} {
-		if got := fmt.Sprint(pressures(hard, tc.use, 1000)); got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-		}
-	}
-}
-
-func TestParseThresholdsNamesTheField(t *testing.T) {
-	for signal, text := range map[string]string{"memory.free": "1Gi", "memory.available": "-1", "nodefs.available": "120%", "pid.available": "many"} {
-		if _, err := ParseThresholds(map[string]string{signal: text}); err == nil || !strings.Contains(err.Error(), signal) {
-			t.Errorf("%s: %s: error %v", signal, text, err)
-		}
-	}
-	if ts, err := ParseThresholds(map[string]string{"memory.available": "0%", "nodefs.available": "100%"}); err != nil || len(ts) != 0 {
-		t.Errorf("switched off = %v, %v", ts, err)
 	}
 }
 

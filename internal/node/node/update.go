@@ -151,7 +151,7 @@ func (n *Node) compute(ctx context.Context, prev v1.NodeStatus) (v1.NodeStatus, 
 	defer n.mu.Unlock()
 	in.Health = n.health
 	in.Capacity = n.capacity
-	in.Allocatable = Allocatable(n.capacity, n.cfg.Reserved, n.cfg.Hard)
+	in.Allocatable = n.forPods()
 	status, events := Project(in)
 	if n.status.Capacity == nil {
 		close(n.computed)

@@ -104,10 +104,21 @@ func (c *Collector) fromRuntime() bool { return c.cfg.FromRuntime || c.cfg.Tree 
 func (c *Collector) read(ctx context.Context, d cgroup.Detail) *reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if r := c.last; r != nil && now.Sub(r.at) < shared && (r.full || d < cgroup.Full) {
+	if r := c.last; r != nil && time.Since(r.at) < shared && (r.full || d < cgroup.Full) {
 		return r
 	}
+	return c.readLocked(ctx, d)
+}
+
+// readAnew makes a reading.
+func (c *Collector) readAnew(ctx context.Context, d cgroup.Detail) *reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.readLocked(ctx, d)
+}
+
+func (c *Collector) readLocked(ctx context.Context, d cgroup.Detail) *reading {
+	now := time.Now()
 	if c.boot.IsZero() {
 		boot, err := machine.BootTime(c.cfg.Host, now)
 		if err != nil {

@@ -149,7 +149,7 @@ func (m *Manager) claimFigures() map[claimed]Figures {
 	has := func(ps *volumes) bool {
 		return slices.ContainsFunc(needed(ps.spec), func(v *v1.Volume) bool { return claimOf(ps.spec, v) != "" })
 	}
-	m.refresh(context.Background(), has)
+	m.refresh(context.Background(), m.cfg.StatsPeriod, has)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[claimed]Figures{}

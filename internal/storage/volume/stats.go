@@ -79,9 +79,17 @@ type figures struct {
 // Refresh has the volumes of all pods measured that were not within StatsPeriod,
 // and returns when that is done, at most a second later. Slow volumes are measured
 // too, and not waited for. Nothing is measured unless somebody asks.
-func (m *Manager) Refresh(ctx context.Context) { m.refresh(ctx, func(*volumes) bool { return true }) }
+func (m *Manager) Refresh(ctx context.Context) { m.refresh(ctx, m.cfg.StatsPeriod, allPods) }
 
-func (m *Manager) refresh(ctx context.Context, of func(*volumes) bool) {
+// RefreshOlder is Refresh for figures that must not be older than age, where
+// something depends on them. What StatsPeriod switches off stays off.
+func (m *Manager) RefreshOlder(ctx context.Context, age time.Duration) {
+	m.refresh(ctx, min(age, m.cfg.StatsPeriod), allPods)
+}
+
+func allPods(*volumes) bool { return true }
+
+func (m *Manager) refresh(ctx context.Context, age time.Duration, of func(*volumes) bool) {
 	if m.cfg.StatsPeriod <= 0 {
 		return
 	}
@@ -91,7 +99,7 @@ func (m *Manager) refresh(ctx context.Context, of func(*volumes) bool) {
 	var wait []chan struct{}
 	for uid, ps := range m.pods {
 		if ps.phase == wanted && ps.spec != nil && of(ps) {
-			wait = append(wait, m.measureLocked(uid, ps)...)
+			wait = append(wait, m.measureLocked(uid, ps, age)...)
 		}
 	}
 	m.mu.Unlock()
@@ -127,8 +135,9 @@ func (ps *volumes) figuresLocked() []Figures {
 	return out
 }
 
-// measureLocked begins to measure what is due, and returns what to wait for.
-func (m *Manager) measureLocked(uid types.UID, ps *volumes) []chan struct{} {
+// measureLocked begins to measure what was not within age, and returns what to wait
+// for.
+func (m *Manager) measureLocked(uid types.UID, ps *volumes, age time.Duration) []chan struct{} {
 	if m.ctx == nil {
 		return nil
 	}
@@ -139,7 +148,7 @@ func (m *Manager) measureLocked(uid types.UID, ps *volumes) []chan struct{} {
 			continue
 		}
 		f := &v.figures
-		if f.done == nil && time.Since(f.tried) >= m.cfg.StatsPeriod {
+		if f.done == nil && time.Since(f.tried) >= age {
 			f.tried, f.done = time.Now(), make(chan struct{})
 			ctx, r, have, slow := ps.ctx, m.requestLocked(uid, ps, v), v.have, f.slow // releasing ends it
 			m.wg.Go(func() { m.measureOne(ctx, kind, r, have, v, slow) })

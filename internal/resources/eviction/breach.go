@@ -1,0 +1,102 @@
+package eviction
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+)
+
+// Breach is a pod that holds more of the node's disk than it may.
+type Breach struct {
+	Pod     *v1.Pod
+	Signal  Signal // which limit, for the metric
+	Message string
+}
+
+// Limited reports whether the pod has any limit on what it keeps on the node's disk.
+func Limited(p *v1.Pod) bool {
+	for i := range p.Spec.Volumes {
+		if e := p.Spec.Volumes[i].EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+			return true
+		}
+	}
+	_, total := totalLimit(p)
+	return total
+}
+
+// Breaches are the pods over a limit of their own: that of a volume, of all of the
+// pod, or of a container. Critical pods are left alone. What could not be measured is
+// not over any limit.
+func Breaches(from []Candidate, d Disks, now time.Time) []Breach {
+	var out []Breach
+	for _, c := range from {
+		if pod.IsCritical(c.Pod) || now.Sub(c.Use.At) > stale {
+			continue
+		}
+		for _, check := range []func(Candidate, Disks) (Signal, string){volumeOver, totalOver, containerOver} {
+			if signal, message := check(c, d); message != "" {
+				out = append(out, Breach{c.Pod, signal, message})
+				break
+			}
+		}
+	}
+	return out
+}
+
+func volumeOver(c Candidate, _ Disks) (Signal, string) {
+	for i := range c.Pod.Spec.Volumes {
+		v := &c.Pod.Spec.Volumes[i]
+		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+			continue
+		}
+		used, known := c.Use.Volumes[v.Name]
+		if known && bytes(used.Bytes).Cmp(*v.EmptyDir.SizeLimit) > 0 {
+			return signalEmptyDir, fmt.Sprintf(saysEmptyDir, v.Name, v.EmptyDir.SizeLimit)
+		}
+	}
+	return "", ""
+}
+
+func totalOver(c Candidate, d Disks) (Signal, string) {
+	limit, set := totalLimit(c.Pod)
+	if !set {
+		return "", ""
+	}
+	used := c.Use.space(d.local())
+	used.add(c.Use.Own)
+	if bytes(used.Bytes).Cmp(limit) > 0 {
+		return signalPod, fmt.Sprintf(saysTotal, &limit)
+	}
+	return "", ""
+}
+
+// totalLimit is what the containers that have a limit may hold together.
+func totalLimit(p *v1.Pod) (resource.Quantity, bool) {
+	q, set := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})[v1.ResourceEphemeralStorage]
+	return q, set && q.Sign() > 0
+}
+
+func containerOver(c Candidate, d Disks) (Signal, string) {
+	for _, u := range c.Use.Containers {
+		_, spec, ok := pod.Find(c.Pod, u.Name)
+		if !ok {
+			continue
+		}
+		limit, set := spec.Resources.Limits[v1.ResourceEphemeralStorage]
+		if !set || limit.Sign() <= 0 {
+			continue
+		}
+		of := Use{Containers: []ContainerUse{u}}
+		if bytes(of.space(d.local()).Bytes).Cmp(limit) > 0 {
+			return signalContainer, fmt.Sprintf(saysLimit, u.Name, &limit)
+		}
+	}
+	return "", ""
+}
+
+func bytes(n uint64) *resource.Quantity { return resource.NewQuantity(int64(n), resource.BinarySI) }

@@ -1,0 +1,115 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+)
+
+// Candidate is a pod that may be ended.
+type Candidate struct {
+	Pod *v1.Pod
+	Use Use
+}
+
+// rank is how a pod stands in the order in which pods are ended.
+type rank struct {
+	Candidate
+	over     bool  // uses more than it asked for
+	priority int32 // lower ones go first
+	used     int64 // beyond what it asked for
+}
+
+// Candidates are the pods of which it is known what they use, and that were not
+// chosen before and are still on their way out.
+func Candidates(pods []*v1.Pod, uses map[types.UID]Use, leaving map[types.UID]bool) []Candidate {
+	var out []Candidate
+	for _, p := range pods {
+		if u, known := uses[p.UID]; known && !leaving[p.UID] {
+			out = append(out, Candidate{p, u})
+		}
+	}
+	return out
+}
+
+// Choose names the pod that has to end so that there is enough again: of those that
+// use more than they asked for, the one of the lowest priority, and of these the one
+// that is over by the most. Critical pods are never chosen, nor those whose use of
+// what is scarce is not known.
+func Choose(m Met, from []Candidate, d Disks, now time.Time) (Candidate, bool) {
+	var ranks []rank
+	for _, c := range from {
+		if pod.IsCritical(c.Pod) || now.Sub(c.Use.At) > stale {
+			continue
+		}
+		if r, known := rankOf(m.Signal, c, d); known {
+			ranks = append(ranks, r)
+		}
+	}
+	if len(ranks) == 0 {
+		return Candidate{}, false
+	}
+	return slices.MinFunc(ranks, func(a, b rank) int {
+		return cmp.Or(-cmpBool(a.over, b.over), cmp.Compare(a.priority, b.priority), cmp.Compare(b.used, a.used), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	}).Candidate, true
+}
+
+// rankOf places a pod. Processes are nothing that a pod asks for.
+func rankOf(s Signal, c Candidate, d Disks) (r rank, known bool) {
+	r.Candidate = c
+	if c.Pod.Spec.Priority != nil {
+		r.priority = *c.Pod.Spec.Priority
+	}
+	scarce := about[s].resource
+	switch scarce {
+	case v1.ResourceMemory:
+		if c.Use.Memory == nil {
+			return r, false
+		}
+		r.used = int64(*c.Use.Memory)
+	case resourcePIDs:
+		if c.Use.Processes == nil {
+			return r, false
+		}
+		r.used = int64(*c.Use.Processes)
+		return r, true
+	case v1.ResourceEphemeralStorage:
+		r.used = int64(c.Use.space(d.places(s)).Bytes)
+	case resourceInodes:
+		r.used = int64(c.Use.space(d.places(s)).Inodes)
+	default:
+		return r, false
+	}
+	r.used -= requested(c.Pod, scarce)
+	r.over = r.used > 0
+	return r, true
+}
+
+func cmpBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// Grace is how long a pod that has to end for a threshold may take: no time for a
+// hard one, and for a soft one what the pod asks for, up to longest. It is a second
+// at least.
+func Grace(m Met, p *v1.Pod, longest time.Duration) time.Duration {
+	if m.Hard() {
+		return time.Second
+	}
+	own := pod.DefaultGrace
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		own = pod.Seconds(*s)
+	}
+	return max(min(longest, own), time.Second)
+}

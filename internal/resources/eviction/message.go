@@ -1,0 +1,61 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
+)
+
+// explain says why a pod is ended, for its status and for its event, and names in
+// annotations who used more than was asked for.
+func explain(m Met, c Candidate) (message string, annotations map[string]string) {
+	scarce := about[m.Signal].resource
+	message = fmt.Sprintf(saysLow, scarce) +
+		fmt.Sprintf(saysThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, resource.BinarySI))
+	var names, amounts []string
+	for _, u := range c.Use.Containers {
+		_, spec, ok := pod.Find(c.Pod, u.Name)
+		used, known := u.amount(scarce)
+		if !ok || !known {
+			continue
+		}
+		asked := spec.Resources.Requests[scarce]
+		if used.Cmp(asked) > 0 {
+			message += fmt.Sprintf(saysContainer, u.Name, used, &asked, scarce)
+			names, amounts = append(names, u.Name), append(amounts, used.String())
+		}
+	}
+	annotations = map[string]string{annotationContainers: strings.Join(names, ","), annotationContainerUsage: strings.Join(amounts, ","), annotationResource: string(scarce)}
+	if used, asked, over := overAsPod(c, scarce); over {
+		message += fmt.Sprintf(saysPod, c.Pod.Name, used, asked, scarce)
+		annotations[annotationPod], annotations[annotationPodUsage] = c.Pod.Name, used.String()
+	}
+	return message, annotations
+}
+
+// overAsPod reports whether a pod that asks for a resource as a whole uses more of
+// it.
+func overAsPod(c Candidate, scarce v1.ResourceName) (used, asked *resource.Quantity, over bool) {
+	if scarce != v1.ResourceMemory || c.Use.Memory == nil || !resourcehelper.IsPodLevelRequestsSet(c.Pod) {
+		return nil, nil, false
+	}
+	q, set := c.Pod.Spec.Resources.Requests[scarce]
+	used = resource.NewQuantity(int64(*c.Use.Memory), resource.BinarySI)
+	return used, &q, set && used.Cmp(q) > 0
+}
+
+// amount is what the container uses of what is scarce.
+func (u ContainerUse) amount(scarce v1.ResourceName) (*resource.Quantity, bool) {
+	switch {
+	case scarce == v1.ResourceMemory && u.Memory != nil:
+		return resource.NewQuantity(int64(*u.Memory), resource.BinarySI), true
+	case scarce == v1.ResourceEphemeralStorage && u.Layer != nil && u.Logs != nil:
+		return resource.NewQuantity(int64(u.Layer.Bytes+u.Logs.Bytes), resource.BinarySI), true
+	}
+	return nil, false
+}
