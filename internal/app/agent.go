@@ -34,6 +34,7 @@ import (
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
+	"keelson/internal/resources/cpu"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/resource"
@@ -99,6 +100,8 @@ type agent struct {
 	prober       *probe.Prober
 	statuses     *status.Writer
 	rules        admission.Rules
+	cpus         *cpu.Pool
+	mover        *cpu.Mover // nil: all containers may be on all CPUs
 	resources    *resource.Manager
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer
@@ -219,6 +222,9 @@ func (a *agent) start(g *group) {
 	}
 	a.runner.CheckHostDNS()
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
+	if a.mover != nil {
+		g.start("CPUs", a.onceSeen(a.mover.Run)) // acts on what the runtime was seen to run
+	}
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
 	if run := a.links.Netfilter; run != nil && *a.cfg.Kubelet.MakeIPTablesUtilChains {
@@ -237,6 +243,18 @@ func (a *agent) onceUp(run func(context.Context) error) func(context.Context) er
 		case <-ctx.Done():
 			return nil
 		case <-a.node.RuntimeUp():
+			return run(ctx)
+		}
+	}
+}
+
+// onceSeen holds a part back until it is known what runs.
+func (a *agent) onceSeen(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.observed.Synced():
 			return run(ctx)
 		}
 	}
@@ -287,7 +305,7 @@ func (a *agent) buildGround(context.Context) error {
 		return err
 	}
 	var err error
-	if a.machine, err = machine.Read(machine.Host()); err != nil {
+	if a.machine, err = machine.Read(a.host()); err != nil {
 		return fmt.Errorf("read machine: %w", err)
 	}
 	return a.reserve()
@@ -355,7 +373,8 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
 	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
-		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes()}})
+		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes(),
+		ExclusiveCPUs: a.hasOwnCPUs}})
 	return err
 }
 
@@ -415,7 +434,7 @@ func (a *agent) buildNode(context.Context) error {
 		Identity: node.Identity{Name: a.cfg.NodeName, Hostname: a.cfg.NodeName, OS: a.machine.OS, Arch: a.machine.Arch, Labels: f.NodeLabels,
 			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP, AttachesItself: !*k.EnableControllerAttachDetach},
 		Runtime: a.runtime, Events: a.events, Log: a.log,
-		Machine: a.machine, RootFS: machine.Host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
+		Machine: a.machine, RootFS: a.host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
 		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved,
 		Kept:      func(capacity v1.ResourceList) v1.ResourceList { return eviction.Reserve(a.thresholds, capacity) },
 		Pressures: func(ctx context.Context) []v1.NodeConditionType { return a.evictor.Known(ctx) },

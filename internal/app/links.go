@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"io/fs"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -28,6 +29,9 @@ type Links struct {
 	NoFileWatch bool
 	// Netfilter runs iptables and ip6tables; nil: nothing is kept of their chains.
 	Netfilter func(ctx context.Context, program string, args ...string) error
+	// Machine is what describes the machine, from its root; nil: the files of the one
+	// that this process runs on.
+	Machine fs.FS
 	// Gauges measure what is left on the node and what pods use; nil: the machine is
 	// measured.
 	Gauges eviction.Source

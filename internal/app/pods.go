@@ -38,7 +38,7 @@ const (
 func (a *agent) buildPods(ctx context.Context) error {
 	a.buildPodsAPI()
 	a.buildDesired()
-	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: a.wake, Log: a.log, Now: time.Now})
+	a.observed = observed.New(observed.Config{Runtime: a.runtime, OnChange: func(uid types.UID) { a.wake(uid); a.moveContainers() }, Log: a.log, Now: time.Now})
 	a.metrics.MustRegister(a.observed)
 	if err := a.buildUsers(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		writer.API = statusAPI{a.api.Pods}
 	}
 	a.statuses = status.NewWriter(writer)
-	if err := a.buildResources(); err != nil {
+	if err := a.buildResources(ctx); err != nil {
 		return err
 	}
 	a.buildAllocation()
@@ -168,6 +168,7 @@ func (a *agent) buildContainers() error {
 		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,
 		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
 		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,
+		ExclusiveCPUs:       a.unlimitedCPUs,
 		ContainerStopSignal: a.cfg.Gates.Enabled("ContainerStopSignals"), Version: a.minor(), Registry: a.metrics, Log: a.log, Now: time.Now,
 	}
 	if a.api != nil {

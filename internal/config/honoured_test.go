@@ -100,14 +100,21 @@ func claimedRows(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	rows := map[string]bool{}
 	claim, row := regexp.MustCompile(`parity\.Proves\(t,([^)]*)\)`), regexp.MustCompile(`"([A-Z]+-\d+)"`)
+	head := regexp.MustCompile(`(?m)^rows: (.*)$`) // of a scenario of test/script
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
+		scenario := strings.HasSuffix(path, ".txt") && filepath.Base(filepath.Dir(path)) == "testdata"
+		if err != nil || !strings.HasSuffix(path, "_test.go") && !scenario {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		for _, m := range claim.FindAllSubmatch(text, -1) {
 			for _, r := range row.FindAllSubmatch(m[1], -1) {
 				rows[string(r[1])] = true
+			}
+		}
+		for _, m := range head.FindAllSubmatch(text, -1) {
+			for _, r := range strings.Fields(string(m[1])) {
+				rows[r] = rows[r] || scenario
 			}
 		}
 		return err

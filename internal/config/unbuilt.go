@@ -16,9 +16,6 @@ import (
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
-	cpuManagerPolicy
-	cpuManagerPolicyOptions
-	cpuManagerReconcilePeriod
 	kernelMemcgNotification
 	kubeReservedCgroup
 	memoryManagerPolicy
@@ -30,9 +27,6 @@ var unbuiltFields = strings.Fields(`
 	shutdownGracePeriodByPodPriority
 	shutdownGracePeriodCriticalPods
 	systemReservedCgroup
-	topologyManagerPolicy
-	topologyManagerPolicyOptions
-	topologyManagerScope
 	volumePluginDir
 `)
 
@@ -47,6 +41,8 @@ var builtGates = strings.Fields(`
 	AllAlpha
 	AllBeta
 	AllowDNSOnlyNodeCSR
+	CPUManagerPolicyAlphaOptions
+	CPUManagerPolicyBetaOptions
 	CRIListStreaming
 	CSIVolumeHealth
 	ClusterTrustBundleProjection
@@ -54,6 +50,7 @@ var builtGates = strings.Fields(`
 	ComponentStatusz
 	ContainerCheckpoint
 	ContainerStopSignals
+	DisableCPUQuotaWithExclusiveCPUs
 	ExtendWebSocketsToKubelet
 	KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages

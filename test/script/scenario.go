@@ -4,17 +4,20 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"keelson/test/kit/placement"
 )
 
 // Scenario is a parsed file.
 type Scenario struct {
-	Name   string
-	Rows   []string          // parity rows it proves
-	Config string            // YAML, merged into the agent's configuration
-	Crash  bool              // also run by the crash test
-	Late   bool              // the agent is not started at the beginning
-	Loose  bool              // what has no block is not compared
-	Files  map[string]string // manifests
+	Name    string
+	Rows    []string           // parity rows it proves
+	Config  string             // YAML, merged into the agent's configuration
+	Machine *placement.Machine // nil: this one
+	Crash   bool               // also run by the crash test
+	Late    bool               // the agent is not started at the beginning
+	Loose   bool               // what has no block is not compared
+	Files   map[string]string  // manifests
 
 	steps []step
 	lines []string // of the script, as they are in the file
@@ -88,12 +91,14 @@ func (s *Scenario) setHead(key, value string) error {
 		s.Rows = append(s.Rows, strings.Fields(value)...)
 	case "config":
 		s.Config += value + "\n"
+	case "machine":
+		return s.setMachine(value)
 	case "crash":
 		s.Crash = value == "yes"
 	case "start":
 		s.Late = value == "later"
 	default:
-		return fmt.Errorf("unknown head %q: there are rows, config, crash and start", key)
+		return fmt.Errorf("unknown head %q: there are rows, config, machine, crash and start", key)
 	}
 	return nil
 }

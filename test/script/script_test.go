@@ -104,6 +104,7 @@ func play(t *testing.T, s *Scenario, m mode) result {
 	}()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dir, s.Config, m.old)
+		w.machine = s.Machine
 		w.crashAt = m.crashAt
 		plain := m == (mode{})
 		r := &run{world: w, scenario: s, faults: map[string]fault{}}

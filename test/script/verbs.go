@@ -83,6 +83,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"calls":     {"[POD] [timed]", true, (*run).calls},
 		"status":    {"POD", true, (*run).status},
 		"resources": {"POD", true, (*run).resources},
+		"cpus":      {"", true, func(r *run, _ []string) (string, error) { return r.showCPUs() }},
 		"explain":   {"[POD [drawn]]", true, (*run).explain}, // what kubelet explain says; a list without a pod
 		"events":    {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
 		"left":      {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},

@@ -26,10 +26,12 @@ import (
 
 	"keelson/internal/app"
 	"keelson/internal/config"
+	"keelson/internal/resources/machine"
 	"keelson/test/kit/apiproxy"
 	"keelson/test/kit/fakeapi"
 	"keelson/test/kit/fakecri"
 	"keelson/test/kit/memhttp"
+	"keelson/test/kit/placement"
 )
 
 const (
@@ -46,7 +48,8 @@ const (
 type world struct {
 	t        testing.TB
 	dir      string
-	config   string // YAML of the scenario
+	config   string             // YAML of the scenario
+	machine  *placement.Machine // nil: this one
 	flags    []string
 	alone    bool // without an API server
 	operator app.Operator
@@ -213,6 +216,9 @@ func (w *world) startLocked() {
 			defer a.mu.Unlock()
 			a.local = h
 		}}
+	if w.machine != nil {
+		links.Machine = w.machine.On(machine.Host())
+	}
 	var log slog.Handler = slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})
 	if w.wrap != nil {
 		log = w.wrap(log)

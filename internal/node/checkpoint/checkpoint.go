@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"k8s.io/utils/dump"
 )
@@ -117,4 +119,18 @@ func Sweep(path string) error {
 		err = errors.Join(err, os.Remove(f))
 	}
 	return err
+}
+
+// Checksum is a checksum inside the struct that it is over, as which it counts zero.
+type Checksum uint64
+
+// SumAs is the checksum of the struct that v points to as upstream's agent computes
+// it where it calls the type name. Types within it must be called as upstream does,
+// or be given with their own name and upstream's.
+func SumAs(v any, name string, within ...string) Checksum {
+	own := reflect.TypeOf(v).Elem()
+	replace := append([]string{own.String() + ")", name + ")", "(" + reflect.TypeFor[Checksum]().String() + ")", "(checksum.Checksum)"}, within...)
+	h := fnv.New32a()
+	fmt.Fprint(h, strings.NewReplacer(replace...).Replace(dump.ForHash(v)))
+	return Checksum(h.Sum32())
 }

@@ -40,10 +40,8 @@ type Contribution struct {
 	Env         []EnvVar
 	Annotations map[string]string
 	// CPUs and Mems are the CPUs and NUMA nodes that the container is kept to, as
-	// cpuset files take them; empty for any. ExclusiveCPUs says that nobody else may
-	// use these CPUs.
-	CPUs, Mems    string
-	ExclusiveCPUs bool
+	// cpuset files take them; empty for any.
+	CPUs, Mems string
 }
 
 // With is what two preparers add together. A container is kept to CPUs, or to nodes,
@@ -54,7 +52,7 @@ func (c Contribution) With(o Contribution) Contribution {
 		Devices:    slices.Concat(c.Devices, o.Devices),
 		CDIDevices: slices.Concat(c.CDIDevices, o.CDIDevices),
 		Env:        slices.Concat(c.Env, o.Env),
-		CPUs:       c.CPUs, Mems: c.Mems, ExclusiveCPUs: c.ExclusiveCPUs || o.ExclusiveCPUs,
+		CPUs:       c.CPUs, Mems: c.Mems,
 	}
 	if len(c.Annotations)+len(o.Annotations) > 0 {
 		sum.Annotations = make(map[string]string, len(c.Annotations)+len(o.Annotations))

@@ -45,7 +45,7 @@ func Read(fsys fs.FS) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	huge, err := hugePages(fsys)
+	huge, err := hugePagesOf(fsys, "sys/kernel/mm/hugepages")
 	if err != nil {
 		return Info{}, err
 	}
@@ -124,9 +124,8 @@ func countList(list string) (int, error) {
 	return n, nil
 }
 
-// hugePages reads the pools of all sizes; a kernel without huge pages has none.
-func hugePages(fsys fs.FS) (map[uint64]uint64, error) {
-	const dir = "sys/kernel/mm/hugepages"
+// hugePagesOf reads the pools of all sizes; a kernel without huge pages has none.
+func hugePagesOf(fsys fs.FS, dir string) (map[uint64]uint64, error) {
 	entries, err := fs.ReadDir(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -119,7 +119,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 		mounts:   extra.Mounts,
 		extra:    extra,
 		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
-			assignment{cpus: extra.CPUs, mems: extra.Mems, exclusive: extra.ExclusiveCPUs}),
+			assignment{cpus: extra.CPUs, mems: extra.Mems, exclusive: r.exclusive(p, c)}),
 		security: security,
 		selinux:  r.cfg.Kernel.SELinux,
 		signals:  r.cfg.ContainerStopSignal,

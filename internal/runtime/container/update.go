@@ -21,7 +21,7 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 	_, err := r.cfg.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: id,
 		Linux: containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
-			assignment{exclusive: r.cfg.ExclusiveCPUs != nil && r.cfg.ExclusiveCPUs(p, c)}),
+			assignment{exclusive: r.exclusive(p, c)}),
 	})
 	return err
 }
