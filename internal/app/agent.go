@@ -60,6 +60,7 @@ type agent struct {
 	written *writing
 	links   Links
 	spans   *tracing.Spans // nil: nothing is traced
+	lulls   lulls
 
 	metrics  *prometheus.Registry
 	machine  machine.Info
@@ -136,7 +137,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 // RunOver is Run over ways to the outside that the caller brings.
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	log, written := watchLog(log)
-	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry()}
+	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry(), lulls: newLulls()}
 	a.inForce.Store(cfg.Kubelet.DeepCopy())
 	if err := a.buildTracing(); err != nil {
 		return err
@@ -497,7 +498,10 @@ func (a *agent) hostIPs() []string {
 }
 
 // wake has one pod looked at.
-func (a *agent) wake(uid types.UID) { a.syncer.Wake(uid) }
+func (a *agent) wake(uid types.UID) {
+	a.lulls.stir()
+	a.syncer.Wake(uid)
+}
 
 // minor is the agent's version as others are told it, such as 1.36.
 func (a *agent) minor() string {
