@@ -25,6 +25,7 @@ import (
 	"keelson/internal/node/plugin"
 	"keelson/internal/node/podsapi"
 	"keelson/internal/node/server"
+	"keelson/internal/node/shutdown"
 	"keelson/internal/node/tracing"
 	"keelson/internal/pods/admission"
 	"keelson/internal/pods/allocation"
@@ -108,6 +109,8 @@ type agent struct {
 	syncer       *podsync.Syncer
 	stats        *stats.Collector
 	evictor      *eviction.Evictor
+	leaving      *shutdown.Watcher
+	settled      chan struct{} // closed when all pods of earlier agents are known
 	server       *server.Server
 	podsAPI      *podsapi.Server // nil: the gate is off
 }
@@ -137,7 +140,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 // RunOver is Run over ways to the outside that the caller brings.
 func RunOver(ctx context.Context, cfg *config.Config, log *slog.Logger, links Links) error {
 	log, written := watchLog(log)
-	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry(), lulls: newLulls()}
+	a := &agent{cfg: cfg, log: log, written: written, links: links, metrics: prometheus.NewRegistry(), lulls: newLulls(), settled: make(chan struct{})}
 	a.inForce.Store(cfg.Kubelet.DeepCopy())
 	if err := a.buildTracing(); err != nil {
 		return err
@@ -228,6 +231,7 @@ func (a *agent) start(g *group) {
 	}
 	g.start("desired", a.desired.Run)
 	g.start("orphans", a.adoptOrphans)
+	g.start("shutdown", a.onceUp(a.leaving.Run)) // ends pods of all that is above
 	if run := a.links.Netfilter; run != nil && *a.cfg.Kubelet.MakeIPTablesUtilChains {
 		g.start("packet filter", netfilter.New(netfilter.Config{Exec: run, Log: a.log}).Run)
 	}
@@ -274,6 +278,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		}
 		a.syncer.WakeAll()
 	}
+	close(a.settled)
 	a.lasting.Settle()
 	uids, err := a.volumes.Orphans(a.syncer.Knows)
 	if err != nil {
@@ -501,6 +506,7 @@ func (a *agent) hostIPs() []string {
 func (a *agent) wake(uid types.UID) {
 	a.lulls.stir()
 	a.syncer.Wake(uid)
+	a.leaving.Poke()
 }
 
 // minor is the agent's version as others are told it, such as 1.36.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
+	"keelson/internal/node/shutdown"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/runtime/cri"
 )
@@ -35,6 +36,8 @@ type Links struct {
 	// Gauges measure what is left on the node and what pods use; nil: the machine is
 	// measured.
 	Gauges eviction.Source
+	// Login connects to whoever shuts the machine down, instead of its login manager.
+	Login func(context.Context) (shutdown.Session, error)
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }

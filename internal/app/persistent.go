@@ -13,6 +13,7 @@ import (
 
 	"keelson/internal/node/apiclient"
 	"keelson/internal/node/plugin"
+	"keelson/internal/node/shutdown"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
@@ -81,12 +82,16 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 
 // problems are reasons for the node not to be ready that other parts have.
 func (a *agent) problems() []error {
+	var out []error
 	if a.csiNode != nil {
 		if err := a.csiNode.Problem(); err != nil {
-			return []error{err}
+			out = append(out, err)
 		}
 	}
-	return nil
+	if a.leaving.Leaving() {
+		out = append(out, shutdown.ErrLeaving)
+	}
+	return out
 }
 
 // csiMetrics measures calls to CSI drivers.

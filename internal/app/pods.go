@@ -77,6 +77,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		OnNameFree:   a.desired.PokeMirrors, Tracer: a.tracer(), Log: a.log, Now: time.Now,
 	})
 	a.metrics.MustRegister(a.syncer, a.statuses)
+	a.buildShutdown()
 	return nil
 }
 

@@ -23,9 +23,6 @@ var unbuiltFields = strings.Fields(`
 	memoryThrottlingFactor
 	qosReserved
 	reservedMemory
-	shutdownGracePeriod
-	shutdownGracePeriodByPodPriority
-	shutdownGracePeriodCriticalPods
 	systemReservedCgroup
 	volumePluginDir
 `)
@@ -52,6 +49,8 @@ var builtGates = strings.Fields(`
 	ContainerStopSignals
 	DisableCPUQuotaWithExclusiveCPUs
 	ExtendWebSocketsToKubelet
+	GracefulNodeShutdown
+	GracefulNodeShutdownBasedOnPodPriority
 	KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages
 	KubeletSeparateDiskGC

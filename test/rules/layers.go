@@ -67,6 +67,7 @@ var layers = map[string]Layer{
 	"internal/runtime/cri":      Adapter,
 	"internal/runtime/logs":     Adapter,
 	"internal/node/apiclient":   Adapter,
+	"internal/node/logind":      Adapter,
 	"internal/node/netfilter":   Adapter,
 	"internal/node/plugin":      Adapter,
 	"internal/node/tracing":     Adapter,

@@ -77,7 +77,13 @@ func init() { // the verbs refer to the table when one is unknown
 		"release":   {"NAME", false, quiet((*run).release)},
 		"runtime":   {"[up|down]", true, (*run).runtimeIs},
 		"network":   {"up|down", false, quiet(func(r *run, a []string) error { return r.networkIs(a[0]) })},
-		"api":       {"up|down|hang", false, quiet((*run).apiIs)},
+		"machine": {"[leaving|staying|deaf|back]", true, func(r *run, a []string) (string, error) {
+			if len(a) == 0 {
+				return r.showMachine()
+			}
+			return "", r.machineIs(a)
+		}},
+		"api": {"up|down|hang", false, quiet((*run).apiIs)},
 
 		"pulls":     {"", true, func(r *run, _ []string) (string, error) { return r.showPulls(), nil }},
 		"calls":     {"[POD] [timed]", true, (*run).calls},

@@ -61,6 +61,7 @@ type world struct {
 	conn     swap[*grpc.ClientConn]
 	server   *fakeapi.Server
 	proxy    *apiproxy.Proxy
+	login    loginManager
 	api      kubernetes.Interface // past the proxy: the user is never partitioned
 
 	gauges *gauges
@@ -210,7 +211,7 @@ func (w *world) startLocked() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, Gauges: w.gauges,
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()

@@ -165,6 +165,27 @@ func (s *Syncer) Evict(uid types.UID, e Eviction) (released <-chan struct{}) {
 	return w.released
 }
 
+// SendAway ends the pod because its node goes: with the given status reason and
+// message, unless it has done its work by then. A pod that is going already only has
+// less time. The channel is closed when all that the pod held is released.
+func (s *Syncer) SendAway(uid types.UID, grace time.Duration, reason, message string) <-chan struct{} {
+	s.Wake(uid) // a pod of an agent before this one may have no worker yet
+	s.mu.Lock()
+	w, ok := s.workers[uid]
+	s.mu.Unlock()
+	if !ok { // nothing was left to look after, or the agent ends
+		gone := make(chan struct{})
+		close(gone)
+		return gone
+	}
+	// Nothing of it is written down: the same pod may run when the machine is back.
+	now := s.cfg.Now()
+	w.putOut(now, End{Deadline: now.Add(grace), Why: "the node shuts down", Override: status.Override{
+		Phase: v1.PodFailed, Reason: reason, Message: message, Disruption: v1.PodReasonTerminationByKubelet, Lenient: true}})
+	w.poke()
+	return w.released
+}
+
 // leave drops a worker that has nothing left to do, unless it was woken
 // meanwhile. A pod that its source holds again gets a new worker.
 func (s *Syncer) leave(w *worker) bool {

@@ -47,7 +47,7 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	if podplan.CanRestartAll(f.Pod) {
 		set(v1.AllContainersRestarting, restartingAll(st, f))
 	}
-	if o := f.Override; o != nil && o.Disruption != "" {
+	if o := f.Override; o != nil && o.Disruption != "" && (!o.Lenient || f.Down) {
 		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})
 	}
 	for _, c := range f.Resize {

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
 // Facts are what a pod's status is made from.
@@ -41,6 +42,11 @@ func (f Facts) object() *v1.Pod {
 	return f.Pod
 }
 
+// forgiven reports whether the pod's own end counts, and not the verdict on it.
+func (f Facts) forgiven() bool {
+	return f.Override != nil && f.Override.Lenient && !pod.IsStatic(f.Pod) && podplan.Phase(f.Pod, f.Have, f.Down) == v1.PodSucceeded
+}
+
 // inForce is the pod with the resources that its containers have in force.
 func (f Facts) inForce() *v1.Pod {
 	if f.InForce != nil {
@@ -63,7 +69,11 @@ type Override struct {
 	Reason  string
 	Message string
 	// Rejected says that the pod never ran here: nothing is said of containers.
-	Rejected   bool
+	Rejected bool
+	// Lenient says that nothing is told before the pod has ended, and that one which
+	// ends without failure is Succeeded, with neither Reason nor Message. A static pod
+	// is not: it was to run for ever.
+	Lenient    bool
 	Disruption string // the reason of a DisruptionTarget condition; empty for none
 	// DisruptionMessage is that condition's; empty: Message.
 	DisruptionMessage string

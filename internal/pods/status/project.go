@@ -35,10 +35,11 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 		ExtendedResourceClaimStatus: prev.ExtendedResourceClaimStatus,
 		EphemeralContainerStatuses:  nil,
 	}
-	if f.Override != nil {
-		st.Reason, st.Message = f.Override.Reason, f.Override.Message
-	} else {
+	switch {
+	case f.Override == nil:
 		st.Reason, st.Message = prev.Reason, prev.Message
+	case !f.Override.Lenient || f.Down && !f.forgiven():
+		st.Reason, st.Message = f.Override.Reason, f.Override.Message
 	}
 	if !f.Started.IsZero() {
 		st.StartTime = &metav1.Time{Time: f.Started.Truncate(time.Second)}
@@ -68,7 +69,7 @@ func neverRan(f Facts, prev v1.PodStatus) bool {
 // of the pod lives.
 func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
 	next := podplan.Phase(f.Pod, f.Have, f.Going && f.Down && !pod.IsStatic(f.Pod))
-	if f.Override != nil && f.Override.Phase != "" {
+	if f.Override != nil && f.Override.Phase != "" && !f.forgiven() {
 		next = f.Override.Phase
 	}
 	switch {

@@ -1,0 +1,35 @@
+package shutdown
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	descStart = prometheus.NewDesc(metricStart, "Last graceful shutdown start time since unix epoch in seconds", nil, nil)
+	descEnd   = prometheus.NewDesc(metricEnd, "Last graceful shutdown end time since unix epoch in seconds", nil, nil)
+)
+
+// Describe makes the Watcher a collector of its metrics.
+func (w *Watcher) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descStart
+	ch <- descEnd
+}
+
+// Collect tells of the last shutdown.
+func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
+	w.mu.Lock()
+	s := w.state
+	w.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(descStart, prometheus.GaugeValue, seconds(s.StartTime))
+	ch <- prometheus.MustNewConstMetric(descEnd, prometheus.GaugeValue, seconds(s.EndTime))
+}
+
+// seconds is zero for the zero time.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}
