@@ -38,6 +38,7 @@ import (
 	"keelson/internal/resources/cpu"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
+	"keelson/internal/resources/oom"
 	"keelson/internal/resources/resource"
 	"keelson/internal/resources/stats"
 	"keelson/internal/resources/userns"
@@ -134,7 +135,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 			op.Contended = contended
 		}
 	}
-	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec})
+	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg})
 }
 
 // RunOver is Run over ways to the outside that the caller brings.
@@ -236,6 +237,9 @@ func (a *agent) start(g *group) {
 		g.start("packet filter", netfilter.New(netfilter.Config{Exec: run, Log: a.log}).Run)
 	}
 	g.start("eviction", a.evictor.Run) // looks from the first, and acts when it is known what runs
+	if open := a.links.Kmsg; open != nil {
+		g.start("kernel log", a.onceUp(oom.New(oom.Config{Open: open, OnKill: oom.Tell(a.events), Log: a.log}).Run))
+	}
 	g.start("memory", a.tidy)
 }
 

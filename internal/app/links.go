@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"net/http"
 
@@ -38,6 +39,8 @@ type Links struct {
 	Gauges eviction.Source
 	// Login connects to whoever shuts the machine down, instead of its login manager.
 	Login func(context.Context) (shutdown.Session, error)
+	// Kmsg opens the kernel's log; nil: nobody reads it.
+	Kmsg func() (io.ReadCloser, error)
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }

@@ -73,6 +73,7 @@ var layers = map[string]Layer{
 	"internal/node/tracing":     Adapter,
 	"internal/storage/mount":    Adapter,
 	"internal/resources/cgroup": Adapter,
+	"internal/resources/oom":    Adapter,
 
 	"internal/pods/pod":           Floor,
 	"internal/pods/podplan":       Floor,
