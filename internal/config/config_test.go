@@ -49,7 +49,7 @@ func load(t *testing.T, args ...string) *Config {
 }
 
 func TestLegacyDefaultsWithoutAFile(t *testing.T) {
-	parity.Proves(t, "CFG-04", "CFG-05")
+	parity.Proves(t, "CFG-04", "CFG-05", "EVIC-04")
 	k := load(t).Kubelet
 	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled || k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
 		t.Errorf("without a file: anonymous %v, webhook %v, mode %s, port %d", *k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
@@ -63,7 +63,7 @@ func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 	if *k.Authentication.Anonymous.Enabled || !*k.Authentication.Webhook.Enabled || k.Authorization.Mode != "Webhook" || k.ReadOnlyPort != 0 {
 		t.Errorf("with a file: anonymous %v, webhook %v, mode %s, port %d", *k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
 	}
-	if !reflect.DeepEqual(k.EvictionHard, defaultEvictionHard()) {
+	if want := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"}; !reflect.DeepEqual(k.EvictionHard, want) {
 		t.Errorf("with a file evictionHard = %v", k.EvictionHard)
 	}
 	dir = write(t, map[string]string{"k.yaml": head + "evictionHard: {}\n"})

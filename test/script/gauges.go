@@ -235,6 +235,9 @@ func (r *run) pressures([]string) (string, error) {
 			fmt.Fprintf(&b, "%s %s\n", c.Type, c.Reason)
 		}
 	}
+	for _, taint := range n.Spec.Taints {
+		fmt.Fprintf(&b, "taint %s\n", taint.Key)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.node {

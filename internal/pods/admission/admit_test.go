@@ -301,6 +301,7 @@ func TestManagersAreAskedAfterSysctls(t *testing.T) {
 }
 
 func TestPreempt(t *testing.T) {
+	parity.Proves(t, "EVIC-34")
 	critical := func(pairs ...string) *v1.Pod {
 		p := asks(pairs...)
 		p.Spec.Priority = ptr.To[int32](2_000_000_000)
@@ -309,6 +310,11 @@ func TestPreempt(t *testing.T) {
 	other := func(name string, class v1.PodQOSClass, pairs ...string) *v1.Pod {
 		p := asks(pairs...)
 		p.Name, p.UID, p.Status.QOSClass = name, types.UID(name), class
+		return p
+	}
+	whole := func(pairs ...string) *v1.Pod { // its containers ask for less
+		p := asks("cpu", "10m")
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list(pairs...)}
 		return p
 	}
 	g, b, e := v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort
@@ -323,6 +329,12 @@ func TestPreempt(t *testing.T) {
 		{name: "what fits needs nothing", pod: critical("cpu", "1"), others: []*v1.Pod{other("a", b, "cpu", "1")}},
 		{name: "burstable pods go before guaranteed", pod: critical("cpu", "2"), others: []*v1.Pod{other("a", g, "cpu", "2"), other("b", b, "cpu", "2")}, want: "b"},
 		{name: "the nearest in size goes", pod: critical("cpu", "1"), others: []*v1.Pod{other("big", b, "cpu", "2"), other("fit", b, "cpu", "1"), other("small", b, "cpu", "500m"), other("tiny", b, "cpu", "500m")}, want: "fit"},
+		{name: "what a pod asks for as a whole counts", pod: func() *v1.Pod { p := whole("cpu", "2"); p.Spec.Priority = ptr.To[int32](2_000_000_000); return p }(),
+			others: []*v1.Pod{other("small", b, "cpu", "1"), func() *v1.Pod {
+				p := whole("cpu", "3")
+				p.Name, p.UID, p.Status.QOSClass = "whole", "whole", b
+				return p
+			}()}, want: "whole"},
 		{name: "several where one is not enough", pod: critical("cpu", "3"), others: []*v1.Pod{other("a", b, "cpu", "2"), other("b", b, "cpu", "1"), other("c", g, "cpu", "1")}, want: "a b"},
 		{name: "guaranteed ones if it must be", pod: critical("cpu", "4"), others: []*v1.Pod{other("a", b, "cpu", "1"), other("b", g, "cpu", "3")}, want: "a b"},
 		{name: "a place is a resource too, and best effort gives it", pod: critical("cpu", "1"), others: []*v1.Pod{other("a", b), other("b", g), other("c", e), other("d", e), other("e", e)}, want: "c"},
