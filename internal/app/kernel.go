@@ -3,22 +3,35 @@ package app
 import (
 	"os"
 
-	selinux "github.com/opencontainers/selinux/go-selinux"
+	goselinux "github.com/opencontainers/selinux/go-selinux"
 
 	"keelson/internal/runtime/container"
+	"keelson/internal/storage/selinux"
+	"keelson/internal/storage/volume/persistent"
 )
+
+// labels is the node's SELinux; nil if it has none.
+func (l Links) labels() persistent.Labels {
+	if l.SELinux != nil {
+		return l.SELinux
+	}
+	if host := selinux.Here(); host != nil {
+		return host
+	}
+	return nil
+}
 
 // labeller sets the SELinux label of a file; nil where there is no SELinux.
 func labeller() func(path, label string) error {
-	if !selinux.GetEnabled() {
+	if !goselinux.GetEnabled() {
 		return nil
 	}
-	return selinux.SetFileLabel
+	return goselinux.SetFileLabel
 }
 
 // kernel finds out what the kernel offers to containers.
 func (a *agent) kernel() container.Kernel {
-	k := container.Kernel{CgroupV2: a.hierarchiesV2(), SELinux: selinux.GetEnabled()}
+	k := container.Kernel{CgroupV2: a.hierarchiesV2(), SELinux: a.links.labels() != nil}
 	// The runtime is told sizes in the order of the page size, as 2MB and 1GB.
 	for _, size := range a.machine.PageSizes() {
 		k.HugePageSizes = append(k.HugePageSizes, pageName(size))

@@ -12,6 +12,7 @@ import (
 	"keelson/internal/node/shutdown"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/storage/volume/persistent"
 )
 
 // Links are ways to the outside that the caller brings, where the agent would
@@ -41,6 +42,8 @@ type Links struct {
 	Login func(context.Context) (shutdown.Session, error)
 	// Kmsg opens the kernel's log; nil: nobody reads it.
 	Kmsg func() (io.ReadCloser, error)
+	// SELinux is the node's SELinux, instead of the machine's.
+	SELinux persistent.Labels
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }

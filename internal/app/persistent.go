@@ -39,8 +39,9 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 			san.NewISCSI(disks),
 			san.NewFC(disks),
 		},
-		Node:    func() v1.NodeStatus { return a.node.Node().Status },
-		Attach:  *k.EnableControllerAttachDetach,
+		Node:   func() v1.NodeStatus { return a.node.Node().Status },
+		Attach: *k.EnableControllerAttachDetach,
+		Labels: a.links.labels(), LabelAll: a.cfg.Gates.Enabled("SELinuxMount"),
 		Recheck: k.SyncFrequency.Duration,
 		OnInUse: func() { a.node.Poke() },
 		Again:   func(uid types.UID) { a.volumes.Again(uid) },
@@ -52,6 +53,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 		cfg.VolumeEvent = events.Volume
 	}
 	a.lasting = persistent.New(cfg)
+	a.metrics.MustRegister(a.lasting)
 }
 
 // buildCSI builds the way to CSI drivers, and what finds plugins of all types.
@@ -59,7 +61,7 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 	cfg := csi.Config{RootDir: a.cfg.Flags.RootDir, Node: a.cfg.NodeName, Tokens: a.tokens, Guard: guard,
 		InUse:     func() []v1.UniqueVolumeName { return a.node.Node().Status.VolumesInUse },
 		Republish: a.cfg.Kubelet.SyncFrequency.Duration, Health: a.cfg.Gates.Enabled("CSIVolumeHealth"), Log: a.log,
-		Sharing: volume.Sharing{Guard: guard, Events: a.events},
+		Sharing: volume.Sharing{Guard: guard, Events: a.events}, HasLabels: mount.HasLabels,
 	}
 	observe := csiMetrics(a.metrics)
 	if a.api == nil {

@@ -169,7 +169,7 @@ func TestMountedVolumesWakeNobody(t *testing.T) {
 			Node:    func() v1.NodeStatus { w.note("node"); return v1.NodeStatus{} },
 			OnInUse: func() { w.note("in use") }, Again: func(types.UID) { w.note("again") },
 			Plugins: []persistent.Plugin{
-				csi.New(csi.Config{RootDir: root, Node: "n1", Drivers: drivers, API: w, Tokens: w, Guard: guard, Sharing: volume.Sharing{Guard: guard, Events: w},
+				csi.New(csi.Config{RootDir: root, Node: "n1", Drivers: drivers, API: w, Tokens: w, Guard: guard, Sharing: volume.Sharing{Guard: guard, Events: w}, HasLabels: mount.HasLabels,
 					Republish: recheck, Exhausted: func(string) {}, Log: log}),
 				local.New(local.Config{RootDir: root, Guard: guard, Events: w}),
 				nfs.New(nfs.Config{Guard: guard, Tools: mount.Tools{Path: tools}}),

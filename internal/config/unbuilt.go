@@ -67,6 +67,7 @@ var builtGates = strings.Fields(`
 	ReloadKubeletServerCertificateFile
 	RotateKubeletServerCertificate
 	RuntimeClassInImageCriApi
+	SELinuxMount
 `)
 
 // unbuilt is one sentence about everything that was asked for and has no effect

@@ -72,6 +72,7 @@ var layers = map[string]Layer{
 	"internal/node/plugin":      Adapter,
 	"internal/node/tracing":     Adapter,
 	"internal/storage/mount":    Adapter,
+	"internal/storage/selinux":  Adapter,
 	"internal/resources/cgroup": Adapter,
 	"internal/resources/oom":    Adapter,
 

@@ -27,6 +27,7 @@ import (
 	"keelson/internal/app"
 	"keelson/internal/config"
 	"keelson/internal/resources/machine"
+	"keelson/internal/storage/volume/persistent"
 	"keelson/test/kit/apiproxy"
 	"keelson/test/kit/fakeapi"
 	"keelson/test/kit/fakecri"
@@ -54,6 +55,7 @@ type world struct {
 	alone    bool // without an API server
 	operator app.Operator
 	filter   func(ctx context.Context, program string, args ...string) error // runs iptables; nil: nobody asks
+	selinux  persistent.Labels                                               // the node's SELinux; nil: it has that of the machine
 	log      *logBuffer
 	wrap     func(slog.Handler) slog.Handler // what the log passes first; nil: nothing
 	begin    time.Time
@@ -211,7 +213,7 @@ func (w *world) startLocked() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()

@@ -22,6 +22,10 @@
 // is found is staged again before it is used, which plugins answer at once if it
 // is, and unstaged if no pod wants it. Directories are removed only as empty ones.
 //
+// A volume has one SELinux label on the node, or none. It is decided when the first
+// pod holds it, stands in the records, and lasts until nobody holds it; a pod that
+// wants another one is refused until then.
+//
 // The steps of one volume are taken one after the other, those of different
 // volumes side by side; every step has a limit in time.
 //

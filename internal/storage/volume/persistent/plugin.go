@@ -3,6 +3,7 @@ package persistent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,6 +33,9 @@ type Traits struct {
 	ID string
 	// Attach is set if a controller has to attach it to the node first.
 	Attach bool
+	// Label is the SELinux label that the disk says it is mounted with; empty for
+	// none. What a specification describes has none yet.
+	Label string
 }
 
 // Device is what the disk says of a volume that may be staged.
@@ -50,6 +54,17 @@ type Request struct {
 	// AttachedAt is what the controller says the device is called on this node;
 	// often nothing.
 	AttachedAt string
+	// Label is the SELinux label to mount the volume with, and to write down; empty
+	// for none. It is set for a Labeller's volumes only.
+	Label string
+}
+
+// LabelOption is the mount option by which all files have the request's label.
+func (r Request) LabelOption() []string {
+	if r.Label == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("context=%q", r.Label)} // it may have a comma in it
 }
 
 // Published is a volume that the pod can use.
@@ -114,6 +129,12 @@ type Attachable interface {
 	// this node: a pod.Refusal. It is nil while there is hope; other errors are why
 	// that cannot be told.
 	AttachFailure(ctx context.Context, s Spec) error
+}
+
+// A Labeller is a Plugin whose volumes can be mounted with an SELinux label.
+type Labeller interface {
+	// TakesLabel reports whether this volume can.
+	TakesLabel(ctx context.Context, s Spec) (bool, error)
 }
 
 // Unknown marks the error of a step that may have had an effect, or still may.

@@ -43,7 +43,15 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		return volume.Ready{}, failure(r, stepMount, err)
 	}
 	h := hold{p.UID, plugin.Name(), s.Name, s.Block}
-	d := v.hold(plugin, h, Device{Traits: traits, Name: s.Name, Block: s.Block})
+	w, err := v.wishOf(ctx, plugin, p, s)
+	if err != nil {
+		return volume.Ready{}, failure(r, stepMount, err)
+	}
+	d, label, err := v.hold(plugin, h, Device{Traits: traits, Name: s.Name, Block: s.Block}, w)
+	if err != nil {
+		return volume.Ready{}, err
+	}
+	r.Label = label
 	if d == nil {
 		out, err := v.publish(ctx, plugin, r)
 		return v.ready(out, s, plugin), err
@@ -106,7 +114,7 @@ func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Publis
 // ready is the volume as the pod gets it. A claim whose volume can grow is read
 // again after a while: a node may read the claims of its pods, but not watch them.
 func (v *Volumes) ready(out Published, s Spec, plugin Plugin) volume.Ready {
-	ready := volume.Ready{Name: s.Name, Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel, RenewAt: out.RenewAt}
+	ready := volume.Ready{Name: s.Name, Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel && !out.ReadOnly, RenewAt: out.RenewAt}
 	ready.Group = groupOf(s.PV)
 	if _, grows := plugin.(Expander); s.Claim != nil && grows {
 		// Spread, so that pods that came together do not ask together.
@@ -135,16 +143,27 @@ func groupOf(pv *v1.PersistentVolume) *int64 {
 }
 
 // hold notes that the pod is about to use the volume, so that it is in use from
-// now on. It returns nil for a volume that is not shared by pods.
-func (v *Volumes) hold(plugin Plugin, h hold, dev Device) *device {
+// now on, and tells the label to mount it with. It refuses a volume that others hold
+// with another one. The device is nil for a volume that is not shared by pods.
+func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w wish) (*device, string, error) {
 	v.mu.Lock()
-	v.holds[h] = dev.ID
 	if dev.ID == "" {
+		v.holds[h] = ""
 		v.mu.Unlock()
-		return nil
+		return nil, "", nil
+	}
+	if err := v.mayHoldLocked(dev.ID, h, w); err != nil {
+		v.mu.Unlock()
+		return nil, "", err
 	}
 	before := v.devices[dev.ID]
 	d := v.deviceLocked(plugin, dev)
+	if err := v.labelLocked(d, h, w); err != nil {
+		v.mu.Unlock()
+		return nil, "", err
+	}
+	label := d.label
+	v.holds[h] = dev.ID
 	news := d != before || d.dev.Attach != dev.Attach
 	d.dev.Attach, d.dev.Name = dev.Attach, dev.Name
 	if _, ok := d.holders[h]; !ok {
@@ -154,7 +173,7 @@ func (v *Volumes) hold(plugin Plugin, h hold, dev Device) *device {
 	if news && dev.Attach {
 		v.cfg.OnInUse()
 	}
-	return d
+	return d, label, nil
 }
 
 // awaitAttach tells where the volume is attached, or notes that the pod waits, and
@@ -194,8 +213,17 @@ func (v *Volumes) attachFailure(ctx context.Context, plugin Plugin, s Spec, wait
 // stage stages the volume, unless that was done in this agent's life.
 func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	v.mu.Lock()
+	other := (d.staged || d.maybe) && d.has != d.label
+	v.mu.Unlock()
+	if other {
+		// Whoever had it so is gone, or nobody would be here with another label.
+		if err := v.unstage(ctx, d); err != nil {
+			return err
+		}
+	}
+	v.mu.Lock()
 	staged, before := d.staged, d.maybe
-	d.maybe = true
+	d.maybe, d.has = true, d.label
 	v.mu.Unlock()
 	if staged {
 		return nil

@@ -2,6 +2,8 @@ package persistent
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,31 +39,52 @@ func (v *Volumes) release(ctx context.Context, plugin Plugin, p volume.Place) er
 		return err
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dropLocked(h)
+	free := v.dropLocked(h)
+	v.mu.Unlock()
+	v.again(free)
 	return nil
 }
 
 // gone drops what a pod held without having anything of it on the disk.
 func (v *Volumes) gone(uid types.UID) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
+	var free []types.UID
 	for h := range v.holds {
 		if h.uid == uid {
-			v.dropLocked(h)
+			free = append(free, v.dropLocked(h)...)
 		}
+	}
+	for _, d := range v.devices {
+		delete(d.refused, uid)
+	}
+	v.mu.Unlock()
+	v.again(free)
+}
+
+// again has pods looked at that may have what they were refused.
+func (v *Volumes) again(pods []types.UID) {
+	for _, uid := range pods {
+		v.cfg.Again(uid)
 	}
 }
 
-func (v *Volumes) dropLocked(h hold) {
+// dropLocked ends a hold. It returns the pods to look at again: those that wanted the
+// volume with another label.
+func (v *Volumes) dropLocked(h hold) (free []types.UID) {
 	id, ok := v.holds[h]
 	delete(v.holds, h)
 	delete(v.have, h)
 	if d := v.devices[id]; ok && d != nil {
 		delete(d.holders, h)
 		delete(d.waiting, h.uid)
+		if len(d.holders) == 0 {
+			free = slices.Collect(maps.Keys(d.refused))
+			clear(d.refused)
+			d.later, d.counted = nil, false
+		}
 		v.endLocked(d)
 	}
+	return free
 }
 
 // endLocked begins to unstage a device that nobody holds.
@@ -110,22 +133,33 @@ func (v *Volumes) tryEnd(ctx context.Context, d *device) (over bool, err error) 
 		v.mu.Unlock()
 		return true, nil
 	}
-	maybe, dev := d.staged || d.maybe, d.dev
-	d.staged = false // whoever comes now stages it again
 	v.mu.Unlock()
-	if maybe {
-		if err := d.plugin.Unstage(ctx, dev); err != nil {
-			v.mu.Lock()
-			d.maybe = true
-			v.mu.Unlock()
-			return false, err
-		}
+	if err := v.unstage(ctx, d); err != nil {
+		return false, err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	d.maybe, d.ending = false, false
+	d.ending = false
 	if len(d.holders) == 0 {
 		delete(v.devices, d.dev.ID)
 	}
 	return true, nil
+}
+
+// unstage unstages the device if that may be needed. Whoever calls it has the turn.
+func (v *Volumes) unstage(ctx context.Context, d *device) error {
+	v.mu.Lock()
+	maybe, dev := d.staged || d.maybe, d.dev
+	d.staged, d.maybe = false, maybe // whoever comes now stages it again
+	v.mu.Unlock()
+	if !maybe {
+		return nil
+	}
+	if err := d.plugin.Unstage(ctx, dev); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.maybe = false
+	return nil
 }

@@ -47,14 +47,20 @@ type Config struct {
 	OnInUse func()
 	// Again has a pod's volumes that wait looked at. It must not block.
 	Again func(types.UID)
-	Log   *slog.Logger
+	// Labels is the node's SELinux; nil: it has none.
+	Labels Labels
+	// LabelAll is whether all volumes are mounted with a label that can be, and not
+	// only those for one pod (gate SELinuxMount).
+	LabelAll bool
+	Log      *slog.Logger
 }
 
 // Volumes are the persistent volumes of the node.
 type Volumes struct {
-	cfg  Config
-	wg   sync.WaitGroup // unstaging under way
-	scan func()         // reads the disk, once
+	cfg      Config
+	labelled *labelMetrics
+	wg       sync.WaitGroup // unstaging under way
+	scan     func()         // reads the disk, once
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before and after
@@ -77,6 +83,11 @@ type device struct {
 	staged  bool                    // in this process's life
 	maybe   bool                    // some attempt at staging may have had an effect
 	ending  bool                    // unstaging is under way
+	label   string                  // that those who hold it have it mounted with
+	has     string                  // that it is staged with, or may be
+	later   *string                 // that who held it first would have, if all volumes had one
+	counted bool                    // its label is
+	refused map[types.UID]bool      // who wanted another label
 }
 
 // hold is one volume of one pod.
@@ -88,7 +99,7 @@ type hold struct {
 
 // New builds Volumes; nothing is done before Run.
 func New(cfg Config) *Volumes {
-	v := &Volumes{cfg: cfg, devices: map[string]*device{}, holds: map[hold]string{}, have: map[hold]Published{}}
+	v := &Volumes{cfg: cfg, labelled: newLabelMetrics(), devices: map[string]*device{}, holds: map[hold]string{}, have: map[hold]Published{}}
 	v.scan = sync.OnceFunc(v.readDisk)
 	return v
 }
@@ -208,7 +219,9 @@ func (v *Volumes) readDisk() {
 			fail(p.Name(), err)
 		}
 		for _, dev := range list {
-			v.deviceLocked(p, dev).maybe = true
+			d := v.deviceLocked(p, dev)
+			d.maybe = true
+			v.foundLocked(d, dev.Label)
 		}
 	}
 	uids, err := volume.PodsOn(v.cfg.RootDir)
@@ -234,7 +247,9 @@ func (v *Volumes) readDisk() {
 				h := hold{uid, p.Name(), f.Name, block}
 				v.holds[h] = traits.ID
 				if traits.ID != "" {
-					v.deviceLocked(p, Device{Traits: traits, Name: f.Name, Block: block}).holders[h] = true
+					d := v.deviceLocked(p, Device{Traits: traits, Name: f.Name, Block: block})
+					d.holders[h] = true
+					v.foundLocked(d, traits.Label)
 				}
 			}
 		}
@@ -245,7 +260,7 @@ func (v *Volumes) readDisk() {
 func (v *Volumes) deviceLocked(p Plugin, dev Device) *device {
 	d := v.devices[dev.ID]
 	if d == nil {
-		d = &device{plugin: p, turn: make(chan struct{}, 1), dev: dev, holders: map[hold]bool{}, waiting: map[types.UID]time.Time{}}
+		d = &device{plugin: p, turn: make(chan struct{}, 1), dev: dev, holders: map[hold]bool{}, waiting: map[types.UID]time.Time{}, refused: map[types.UID]bool{}}
 		v.devices[dev.ID] = d
 	}
 	return d

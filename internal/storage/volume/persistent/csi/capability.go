@@ -36,7 +36,7 @@ func sourceOf(r persistent.Request) source {
 	}
 	c := r.PV.Spec.CSI
 	return source{driver: c.Driver, handle: c.VolumeHandle, fsType: c.FSType, attributes: c.VolumeAttributes, readOnly: r.ReadOnly,
-		modes: r.PV.Spec.AccessModes, options: r.PV.Spec.MountOptions, lifecycle: lasting, block: r.Block}
+		modes: r.PV.Spec.AccessModes, options: slices.Concat(r.PV.Spec.MountOptions, r.LabelOption()), lifecycle: lasting, block: r.Block}
 }
 
 // mode is the one access mode that the driver is told of.

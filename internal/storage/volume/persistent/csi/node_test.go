@@ -174,11 +174,17 @@ type testNode struct {
 	lasting *persistent.Volumes
 	events  *testEvents
 	recheck time.Duration
-	alone   bool // there is no controller that attaches
-	health  bool // whether drivers are asked how volumes are
-	changed chan struct{}
+	alone   bool              // there is no controller that attaches
+	health  bool              // whether drivers are asked how volumes are
+	labels  persistent.Labels // the node's SELinux; nil: it has none
+	all     bool              // all volumes are mounted with a label that can be
+	// hasLabels reports whether files of a mount have labels of their own; nil: the
+	// kernel is asked.
+	hasLabels func(path string) (bool, error)
+	changed   chan struct{}
 	// exhausted counts volumes that the node had no room for.
 	exhausted atomic.Int64
+	looked    map[types.UID]int // by pod, with the api's lock
 	stop      func()
 }
 
@@ -197,7 +203,7 @@ func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 		change(&cfg)
 	}
 	n := &testNode{t: t, root: filepath.Join(dir, "root"), api: newTestAPI(), driver: csidriver.New(cfg), events: &testEvents{},
-		recheck: time.Hour, changed: make(chan struct{}, 1)}
+		recheck: time.Hour, changed: make(chan struct{}, 1), looked: map[types.UID]int{}}
 	for _, d := range []string{n.root, cfg.Dir} {
 		if err := os.MkdirAll(d, 0o750); err != nil {
 			t.Fatal(err)
@@ -240,13 +246,16 @@ func (n *testNode) start() {
 }
 
 func (n *testNode) open(log *slog.Logger) error {
-	guard := mount.NewGuard()
+	guard, hasLabels := mount.NewGuard(), n.hasLabels
+	if hasLabels == nil {
+		hasLabels = mount.HasLabels
+	}
 	n.drivers = NewDrivers(nil, nil, log)
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
 		return err
 	}
 	plugin := New(Config{RootDir: n.root, Health: n.health, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
-		Sharing: volume.Sharing{Guard: guard, Events: n.events}, Republish: n.recheck, Log: log,
+		Sharing: volume.Sharing{Guard: guard, Events: n.events}, HasLabels: hasLabels, Republish: n.recheck, Log: log,
 		InUse:     func() []v1.UniqueVolumeName { return n.api.status().VolumesInUse },
 		Exhausted: func(string) { n.exhausted.Add(1) }})
 	wake := func(types.UID) {
@@ -256,9 +265,12 @@ func (n *testNode) open(log *slog.Logger) error {
 		}
 	}
 	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events,
-		Node: n.api.status, Attach: !n.alone, Recheck: n.recheck, Log: log,
+		Node: n.api.status, Attach: !n.alone, Labels: n.labels, LabelAll: n.all, Recheck: n.recheck, Log: log,
 		OnInUse: func() { n.report(); wake("") },
-		Again:   func(uid types.UID) { n.Again(uid) }})
+		Again: func(uid types.UID) {
+			n.api.change(func() { n.looked[uid]++ })
+			n.Again(uid)
+		}})
 	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n.events, OnChange: wake, Log: log,
 		MaySwap:           func() (bool, error) { return false, nil },
 		RecursiveReadOnly: func(*v1.Pod) bool { return true }})
@@ -384,6 +396,12 @@ func (n *testNode) idle() {
 	n.t.Helper()
 	n.until("nothing in use", func() bool { return len(n.lasting.InUse()) == 0 })
 	n.until("nothing left", func() bool { return len(n.left()) == 0 })
+}
+
+// againFor is how often a pod was looked at again.
+func (n *testNode) againFor(uid types.UID) (times int) {
+	n.api.change(func() { times = n.looked[uid] })
+	return times
 }
 
 // left are files and mounts of volumes below the agent's directory.

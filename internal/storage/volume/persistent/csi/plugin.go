@@ -45,6 +45,9 @@ type Config struct {
 	Tokens  Tokens
 	Guard   *mount.Guard
 	Sharing volume.Sharing
+	// HasLabels reports whether files of what is mounted at a path have SELinux labels
+	// of their own.
+	HasLabels func(path string) (bool, error)
 	// InUse are the volumes that the node's status names; nil: it is not known.
 	InUse func() []v1.UniqueVolumeName
 	// Republish is how often drivers that want it are called again for a pod.
@@ -68,6 +71,7 @@ var (
 	_ persistent.Expander   = (*Plugin)(nil)
 	_ persistent.Blocker    = (*Plugin)(nil)
 	_ persistent.Attachable = (*Plugin)(nil)
+	_ persistent.Labeller   = (*Plugin)(nil)
 )
 
 // New builds a Plugin.
@@ -119,6 +123,13 @@ func (p *Plugin) driver(ctx context.Context, name string) (*storagev1.CSIDriver,
 	return d, nil
 }
 
+// TakesLabel reports whether the driver can mount its volumes with a label: it says
+// so itself.
+func (p *Plugin) TakesLabel(ctx context.Context, s persistent.Spec) (bool, error) {
+	d, err := p.driver(ctx, s.PV.Spec.CSI.Driver)
+	return d != nil && d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount, err
+}
+
 // checkMode reports whether the driver has volumes of this life.
 func checkMode(d *storagev1.CSIDriver, name, mode string) error {
 	modes := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
@@ -153,7 +164,7 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 			continue
 		}
 		// Taken for attached until its driver is asked: that is safe.
-		out = append(out, persistent.Device{Traits: persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true},
+		out = append(out, persistent.Device{Traits: persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true, Label: r.SELinux},
 			Name: dir.name, Dir: dir.path, Block: dir.block})
 	}
 	return out, errors.Join(errs...)
@@ -212,7 +223,7 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	if err != nil {
 		return persistent.Traits{}, err
 	}
-	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true}, nil
+	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true, Label: r.SELinux}, nil
 }
 
 // CountedAs is the plugin's name with the driver's: what operations on volumes are

@@ -12,7 +12,6 @@ import (
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
@@ -57,8 +56,12 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	out := persistent.Published{Path: req.TargetPath, ReadOnly: s.readOnly}
 	if s.block {
 		out.Path, out.Device = "", req.TargetPath
-	} else if out.Relabel, err = mount.HasLabels(req.TargetPath); err != nil {
+	} else if out.Relabel, err = p.cfg.HasLabels(req.TargetPath); err != nil {
 		return persistent.Published{}, persistent.Unknown(err)
+	}
+	if r.Label != "" && out.Relabel {
+		// The pod can use it all the same: it is as if the driver had promised nothing.
+		p.cfg.Log.Warn("driver did not mount volume with its label", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "driver", s.driver, "volume", r.Name, "label", r.Label)
 	}
 	if d != nil && d.Spec.RequiresRepublish != nil && *d.Spec.RequiresRepublish {
 		out.RenewAt = time.Now().Add(p.cfg.Republish)
@@ -124,7 +127,7 @@ func (p *Plugin) preparePlace(r persistent.Request, s source) error {
 	if s.block {
 		return os.MkdirAll(filepath.Dir(p.target(r.Place)), dirMode)
 	}
-	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle,
+	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle, SELinux: r.Label,
 		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node)}
 	return p.putRecord(r.Place.Path, rec)
 }

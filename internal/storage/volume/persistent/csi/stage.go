@@ -40,7 +40,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	if err != nil {
 		return err
 	}
-	rec := record{Driver: s.driver, Handle: s.handle}
+	rec := record{Driver: s.driver, Handle: s.handle, SELinux: r.Label}
 	if s.block {
 		rec.Name, rec.Node, rec.AttachmentID = r.Name, p.cfg.Node, AttachmentName(s.handle, s.driver, p.cfg.Node)
 	}

@@ -57,8 +57,9 @@ type Plugin struct {
 }
 
 var (
-	_ persistent.Plugin  = (*Plugin)(nil)
-	_ persistent.Blocker = (*Plugin)(nil)
+	_ persistent.Plugin   = (*Plugin)(nil)
+	_ persistent.Blocker  = (*Plugin)(nil)
+	_ persistent.Labeller = (*Plugin)(nil)
 )
 
 // NewISCSI builds the plugin of iSCSI, and NewFC that of Fibre Channel; nothing is
@@ -88,12 +89,17 @@ func (p *Plugin) Describe(_ context.Context, s persistent.Spec) (persistent.Trai
 	return persistent.Traits{ID: r.ID, Attach: true}, nil
 }
 
+// TakesLabel reports that the disk's file system is mounted with a label if that is
+// wanted: nobody else on the node has it mounted.
+func (*Plugin) TakesLabel(context.Context, persistent.Spec) (bool, error) { return true, nil }
+
 // Stage attaches the disk and mounts it for the node.
 func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	r, err := p.net.describe(req.Spec)
 	if err != nil {
 		return err
 	}
+	r.Label = req.Label
 	_, err = os.Lstat(p.recordPath(*r))
 	had := err == nil
 	if had {
@@ -160,6 +166,7 @@ func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) er
 		if req.PV != nil {
 			options = append(options, req.PV.Spec.MountOptions...)
 		}
+		options = append(options, req.LabelOption()...)
 		return p.cfg.Tools.MountDisk(ctx, device, global, r.fsType, options)
 	})
 }
@@ -257,7 +264,8 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 		device, err := p.device(ctx, *r)
 		return persistent.Published{Device: device, ReadOnly: r.readOnly}, err
 	}
-	out := persistent.Published{Path: req.Place.Path, ReadOnly: r.readOnly, Relabel: true}
+	// With a label all files have it, and none can be changed.
+	out := persistent.Published{Path: req.Place.Path, ReadOnly: r.readOnly, Relabel: req.Label == ""}
 	global := p.global(*r)
 	done := false
 	err = p.cfg.Guard.Do(ctx, req.Place.Path, "look at volume", func() (err error) {
@@ -309,7 +317,7 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 	all, err := p.records()
 	var out []persistent.Device
 	for _, r := range all {
-		out = append(out, persistent.Device{Traits: persistent.Traits{ID: r.ID, Attach: true}, Name: r.Name, Block: r.Block})
+		out = append(out, persistent.Device{Traits: persistent.Traits{ID: r.ID, Attach: true, Label: r.Label}, Name: r.Name, Block: r.Block})
 	}
 	return out, errors.Join(swept, err)
 }
@@ -336,7 +344,7 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	mine := on(place.Path)
 	for _, r := range all {
 		if place.Block && r.Block && r.Name == place.Name || !place.Block && mine != "" && mine == on(p.global(r)) {
-			return persistent.Traits{ID: r.ID, Attach: true}, nil
+			return persistent.Traits{ID: r.ID, Attach: true, Label: r.Label}, nil
 		}
 	}
 	return persistent.Traits{}, nil

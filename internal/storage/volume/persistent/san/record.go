@@ -39,6 +39,8 @@ type record struct {
 	WWNs  []string `json:"wwns,omitempty"`
 	WWIDs []string `json:"wwids,omitempty"`
 
+	Label string `json:"label,omitempty"` // of SELinux, that it is mounted with
+
 	// How to come in is asked for anew each time and not written down.
 	discoveryCHAP, sessionCHAP bool
 	fsType                     string

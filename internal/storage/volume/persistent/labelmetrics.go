@@ -1,0 +1,116 @@
+package persistent
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+)
+
+// What can be wrong with labels: that of a container cannot be made, those of a pod's
+// containers differ, or a volume has another one.
+const (
+	labelContainer = "container"
+	labelPod       = "pod_context_mismatch"
+	labelVolume    = "volume_context_mismatch"
+)
+
+var labelHelp = map[string]string{
+	labelContainer: "Number of times that the SELinux label of a container could not be made",
+	labelPod:       "Number of times that containers of a pod which use the same volume had different SELinux labels",
+	labelVolume:    "Number of times that a pod wanted a volume with another SELinux label than it is mounted with",
+}
+
+// labelMetrics count volumes by their labels. What keeps a pod from starting is an
+// error, and counted at each attempt; what only would if all volumes were mounted
+// with a label is a warning.
+type labelMetrics struct {
+	errors, warnings map[string]*prometheus.GaugeVec
+	admitted         *prometheus.GaugeVec
+}
+
+func newLabelMetrics() *labelMetrics {
+	mode, both := []string{"access_mode"}, []string{"volume_plugin", "access_mode"}
+	gauge := func(name, help string, labels []string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "volume_manager_selinux_" + name + "_total", Help: help}, labels)
+	}
+	m := &labelMetrics{errors: map[string]*prometheus.GaugeVec{}, warnings: map[string]*prometheus.GaugeVec{},
+		admitted: gauge("volumes_admitted", "Number of volumes that are mounted with an SELinux label", both)}
+	for what, labels := range map[string][]string{labelContainer: mode, labelPod: mode, labelVolume: both} {
+		m.errors[what] = gauge(what+"_errors", labelHelp[what]+", and the pod has to wait", labels)
+		m.warnings[what] = gauge(what+"_warnings", labelHelp[what]+", and the pod would have to wait if all volumes were mounted with a label", labels)
+	}
+	return m
+}
+
+func (m *labelMetrics) all() []prometheus.Collector {
+	out := []prometheus.Collector{m.admitted}
+	for what, v := range m.errors {
+		out = append(out, v, m.warnings[what])
+	}
+	return out
+}
+
+// Describe makes the Volumes a collector of their metrics.
+func (v *Volumes) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range v.labelled.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect shows what was counted.
+func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range v.labelled.all() {
+		c.Collect(ch)
+	}
+}
+
+// of are the counts of one volume.
+func (m *labelMetrics) of(plugin Plugin, s Spec) *labelCounts {
+	c := &labelCounts{m: m, plugin: plugin.Name(), mode: modeName(s)}
+	if s.PV.Spec.CSI != nil {
+		c.plugin += "/" + s.PV.Spec.CSI.Driver
+	}
+	return c
+}
+
+// labelCounts count what happens to one volume. Nil counts nothing.
+type labelCounts struct {
+	m            *labelMetrics
+	plugin, mode string
+}
+
+func (c *labelCounts) admitted() {
+	if c != nil {
+		c.m.admitted.WithLabelValues(c.plugin, c.mode).Inc()
+	}
+}
+
+// failed counts what is wrong: as an error if the pod has to wait for that.
+func (c *labelCounts) failed(what string, waits bool) {
+	if c == nil {
+		return
+	}
+	g := c.m.warnings[what]
+	if waits {
+		g = c.m.errors[what]
+	}
+	if what == labelVolume {
+		g.WithLabelValues(c.plugin, c.mode).Inc()
+		return
+	}
+	g.WithLabelValues(c.mode).Inc()
+}
+
+// modeName is the widest of the volume's access modes, in short.
+func modeName(s Spec) string {
+	for _, m := range []struct {
+		mode v1.PersistentVolumeAccessMode
+		name string
+	}{{v1.ReadWriteMany, "RWX"}, {v1.ReadOnlyMany, "ROX"}, {v1.ReadWriteOnce, "RWO"}, {v1.ReadWriteOncePod, "RWOP"}} {
+		if slices.Contains(s.PV.Spec.AccessModes, m.mode) {
+			return m.name
+		}
+	}
+	return ""
+}
