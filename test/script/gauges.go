@@ -86,7 +86,7 @@ func (g *gauges) Observe(_ context.Context, signals []eviction.Signal) eviction.
 }
 
 // Use is part of an eviction.Source.
-func (g *gauges) Use(context.Context, bool) (map[types.UID]eviction.Use, error) {
+func (g *gauges) Use(context.Context, eviction.Depth) (map[types.UID]eviction.Use, error) {
 	running := g.running()
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -124,19 +124,29 @@ func (e *Evictor) endBreaches(ctx context.Context, disks Disks) bool {
 	if !slices.ContainsFunc(e.cfg.Pods(), Limited) {
 		return false
 	}
-	uses, err := e.cfg.Source.Use(ctx, true)
-	if ctx.Err() != nil {
-		return false
-	}
-	e.complain("limits", "cannot tell what pods keep on the disk, so their limits are not enforced", err)
-	if err != nil {
-		return false
+	// Volumes are dear to measure. What they held lately tells who is to be measured
+	// now, and that alone tells who has to go.
+	found := e.breaches(ctx, DisksLately, disks)
+	if len(found) > 0 {
+		found = e.breaches(ctx, DisksNow, disks)
 	}
 	var gone []leaver
-	for _, b := range Breaches(e.candidates(uses), disks, e.cfg.Now()) {
+	for _, b := range found {
 		released := e.end(b.Pod, b.Signal, nil, Order{Grace: time.Second, Message: b.Message})
 		gone = append(gone, leaver{b.Pod, released})
 	}
 	e.await(ctx, gone)
 	return len(gone) > 0
+}
+
+func (e *Evictor) breaches(ctx context.Context, depth Depth, disks Disks) []Breach {
+	uses, err := e.cfg.Source.Use(ctx, depth)
+	if ctx.Err() != nil {
+		return nil
+	}
+	e.complain("limits", "cannot tell what pods keep on the disk, so their limits are not enforced", err)
+	if err != nil {
+		return nil
+	}
+	return Breaches(e.candidates(uses), disks, e.cfg.Now())
 }

@@ -31,10 +31,19 @@ type Source interface {
 	// Observe measures what is left; what cannot be measured is left out. Asked for
 	// memory alone it touches no file system that holds data.
 	Observe(context.Context, []Signal) Observations
-	// Use tells what pods use. Without disks it tells of memory alone, and touches
-	// none.
-	Use(ctx context.Context, disks bool) (map[types.UID]Use, error)
+	// Use tells what pods use.
+	Use(context.Context, Depth) (map[types.UID]Use, error)
 }
+
+// Depth is how much is measured of what pods use.
+type Depth int
+
+// The depths.
+const (
+	MemoryNow   Depth = iota // memory alone; no file system is touched
+	DisksLately              // all, and of volumes what they held lately
+	DisksNow                 // all, volumes too
+)
 
 // Order is how a pod has to end.
 type Order struct {
@@ -183,7 +192,11 @@ func (e *Evictor) candidates(uses map[types.UID]Use) []Candidate {
 // relieve ends the pod that has to make room, and waits for that. It reports whether
 // there was one.
 func (e *Evictor) relieve(ctx context.Context, m Met, d Disks, atOnce bool) bool {
-	uses, err := e.cfg.Source.Use(ctx, !m.Signal.memory())
+	depth := DisksNow
+	if m.Signal.memory() {
+		depth = MemoryNow
+	}
+	uses, err := e.cfg.Source.Use(ctx, depth)
 	if ctx.Err() != nil {
 		return false
 	}

@@ -31,6 +31,8 @@ type stage struct {
 	images int64 // bytes on the disk that can be removed
 	story  []string
 	looks  map[Signal]int
+	asked  []Depth // what pods use
+	waned  bool    // what was over its limit lately is no more
 }
 
 type onStage struct {
@@ -99,15 +101,19 @@ func (s *stage) Observe(_ context.Context, signals []Signal) Observations {
 	return out
 }
 
-func (s *stage) Use(context.Context, bool) (map[types.UID]Use, error) {
+func (s *stage) Use(_ context.Context, depth Depth) (map[types.UID]Use, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked = append(s.asked, depth)
 	if s.unread != nil {
 		return nil, s.unread
 	}
 	out := map[types.UID]Use{}
 	for uid, p := range s.pods {
 		n := p.uses()
+		if s.waned && depth == DisksNow {
+			p.layer = 0
+		}
 		out[uid] = Use{At: time.Now(), Memory: &n, Containers: []ContainerUse{{Name: "main", Memory: &n, Logs: &Space{}, Layer: &Space{Bytes: p.layer}}}}
 	}
 	return out, nil
@@ -360,6 +366,30 @@ func TestMemoryComesBeforeDisks(t *testing.T) {
 			t.Errorf("told:\n%s", s.told())
 		}
 	})
+}
+
+// TestVolumesAreMeasuredAnewBeforeAPodEndsForThem: not every ten seconds, and not by
+// what was so a while ago.
+func TestVolumesAreMeasuredAnewBeforeAPodEndsForThem(t *testing.T) {
+	limited := asks("limited", 0, v1.ResourceMemory, "")
+	limited.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("1Gi")}
+	for _, waned := range []bool{false, true} {
+		virtually(t, func(t *testing.T, s *stage) {
+			s.left[NodeFSAvailable], s.waned = 100*gi, waned
+			layer := uint64(gi)
+			if waned {
+				layer++
+			}
+			s.add(onStage{pod: limited, layer: layer})
+			s.play(t, Settings{Hard: map[string]string{"nodefs.available": "1Gi"}}, nil, 25*time.Second)
+			if got := s.told(); got != "" {
+				t.Errorf("waned %v:\n%s", waned, got)
+			}
+			if wanted := map[bool]string{false: "[1 1 1]", true: "[1 2 1 1]"}[waned]; fmt.Sprint(s.asked) != wanted {
+				t.Errorf("waned %v: measured %v, want %s", waned, s.asked, wanted)
+			}
+		})
+	}
 }
 
 func TestLimitsHoldWithoutPressureAndComeFirst(t *testing.T) {

@@ -172,11 +172,13 @@ func observeFS(path string, inodes bool) (o Observation, known bool, err error) 
 
 // Use tells what pods use now. Of volumes it is what they held a while ago at most:
 // older figures are left out.
-func (m *Machine) Use(ctx context.Context, disks bool) (map[types.UID]Use, error) {
-	if !disks {
+func (m *Machine) Use(ctx context.Context, depth Depth) (map[types.UID]Use, error) {
+	switch depth {
+	case MemoryNow:
 		return m.uses(m.cfg.Stats.Fresh(ctx)), nil
+	case DisksNow:
+		m.cfg.Remeasure(ctx, 0)
 	}
-	m.cfg.Remeasure(ctx, period)
 	s, err := m.cfg.Stats.Summary(ctx, false)
 	if err != nil {
 		return nil, err

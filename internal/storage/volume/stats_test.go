@@ -64,6 +64,24 @@ func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
 	})
 }
 
+func TestStatsAreMeasuredAnewWhenSomethingDependsOnThem(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Want(testPod("u", "a"))
+		synctest.Wait()
+		for i, age := range []time.Duration{time.Hour, time.Hour, 0, 10 * time.Second} {
+			b.RefreshOlder(t.Context(), age)
+			if want := []int{1, 1, 2, 2}[i]; b.kind.measured != want {
+				t.Errorf("%d: measured %d times, want %d", i, b.kind.measured, want)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		b.RefreshOlder(t.Context(), 10*time.Second)
+		if b.kind.measured != 3 {
+			t.Errorf("measured %d times", b.kind.measured)
+		}
+	})
+}
+
 // More volumes than are measured at once hang. Whoever asks waits for that once and
 // for a moment; others are measured as ever, and those that hang are shown as they
 // were.
