@@ -212,6 +212,26 @@ func hog(args []string) int {
 	return code
 }
 
+// hugePages is MADV_HUGEPAGE: the kernel gives memory in large pieces.
+const hugePages = 14
+
+func rush(args []string) int {
+	held, err := syscall.Mmap(-1, 0, number(arg(args, 0, "64"))<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return fail(err)
+	}
+	if err := syscall.Madvise(held, hugePages); err != nil {
+		fmt.Println("in small pages:", err)
+	}
+	for i := 0; i < len(held); i += os.Getpagesize() {
+		held[i] = 1
+	}
+	fmt.Printf("holding %d MiB\n", len(held)>>20)
+	code := sleep(nil)
+	held[0]++ // keeps it alive until here
+	return code
+}
+
 func spin([]string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
