@@ -201,6 +201,9 @@ func begin(t *testing.T, env []string, args ...string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, cri: cri, log: make(chan string, 1000), states: make(chan string, 1000)}
+	if err := os.MkdirAll(dir+"/root/device-plugins", 0o750); err != nil { // not the machine's
+		t.Fatal(err)
+	}
 	r.cmd = exec.Command(exe, append([]string{"--hostname-override=n1", "--root-dir=" + dir + "/root", "--cert-dir=" + dir + "/pki",
 		"--container-runtime-endpoint=unix://" + dir + "/cri.sock"}, args...)...)
 	r.cmd.Env = append(append(os.Environ(), asKubelet+"=1", "NOTIFY_SOCKET="+dir+"/notify"), env...)

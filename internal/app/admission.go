@@ -28,7 +28,7 @@ func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod) *allocation.
 func (a *agent) admissionInput(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {
 	shown := *node // the API server may not have heard of this agent's features yet
 	shown.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
-	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.node.Allocatable(), Pressure: a.evictor.Pressures(), Leaving: a.leaving.Leaving()}
+	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.withoutNone(a.node.Allocatable(), node.Status.Allocatable), Pressure: a.evictor.Pressures(), Leaving: a.leaving.Leaving()}
 }
 
 // secondLook asks the API server for the node: its labels may have changed a

@@ -36,6 +36,7 @@ import (
 	"keelson/internal/pods/status"
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/resources/cpu"
+	"keelson/internal/resources/device"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/oom"
@@ -105,6 +106,7 @@ type agent struct {
 	rules        admission.Rules
 	cpus         *cpu.Pool
 	mover        *cpu.Mover // nil: all containers may be on all CPUs
+	devices      *device.Pool
 	resources    *resource.Manager
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer
@@ -199,6 +201,7 @@ func (a *agent) start(g *group) {
 		g.start("runtime classes", a.classes.Run)
 	}
 	g.start("statuses", a.statuses.Run)
+	g.start("devices", a.devices.Run)       // before the pods that want some
 	g.start("allocation", a.allocation.Run) // writes what the parts below grant
 	g.start("objects", a.objects.Run)
 	if a.api != nil {
@@ -308,13 +311,16 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 // buildGround prepares directories and reads the machine.
 func (a *agent) buildGround(context.Context) error {
 	f := &a.cfg.Flags
-	if err := makeRootDirs(f.RootDir, f.CertDir, labeller(), a.log); err != nil {
+	devicePlugins, err := devicePluginDir(f.RootDir)
+	if err != nil {
+		return err
+	}
+	if err := makeRootDirs(f.RootDir, devicePlugins, f.CertDir, labeller(), a.log); err != nil {
 		return err
 	}
 	if err := shareMounts(f.RootDir); err != nil {
 		return err
 	}
-	var err error
 	if a.machine, err = machine.Read(a.host()); err != nil {
 		return fmt.Errorf("read machine: %w", err)
 	}
@@ -455,6 +461,7 @@ func (a *agent) buildNode(context.Context) error {
 		DeclaredFeatures: a.declaredFeatures,
 		OnNetwork:        func() { a.syncer.WakeAll() },
 		OnChange:         a.nodeChanged,
+		Devices:          a.nodeDevices,
 		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Problems:         a.problems,
 		PodCIDR:          k.PodCIDR, Startup: a.startup,

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/config"
 	"keelson/internal/node/checkpoint"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podsync"
+	"keelson/internal/resources/device"
 	"keelson/internal/runtime/logs"
 )
 
@@ -31,8 +31,8 @@ type rootDir struct {
 }
 
 // rootDirs are the agent's directories with the modes that others rely on.
-func rootDirs(root, certDir string) []rootDir {
-	dirs := []rootDir{
+func rootDirs(root, devicePlugins, certDir string) []rootDir {
+	return []rootDir{
 		{root, 0o750, false},
 		{filepath.Join(root, "pods"), 0o750, false},
 		{filepath.Join(root, "plugins"), 0o750, true},
@@ -40,12 +40,26 @@ func rootDirs(root, certDir string) []rootDir {
 		{filepath.Join(root, "pod-resources"), 0o750, false},
 		{filepath.Join(root, "checkpoints"), 0o700, false},
 		{filepath.Join(root, "image_manager"), 0o700, false},
+		{devicePlugins, 0o750, true},
 		{certDir, 0o755, false},
 	}
-	if root == config.DefaultRootDir { // where device plugins look does not follow the root directory
-		dirs = append(dirs, rootDir{filepath.Join(root, "device-plugins"), 0o750, false})
+}
+
+// devicePluginDir is where device plugins look for the agent. They know one place,
+// which does not follow the root directory; a root directory that has one of that name
+// is one of a node beside the machine's.
+func devicePluginDir(root string) (string, error) {
+	own := filepath.Join(root, filepath.Base(device.DefaultDir))
+	st, err := os.Stat(own)
+	switch {
+	case err == nil && st.IsDir():
+		return own, nil
+	case err == nil:
+		return "", fmt.Errorf("look for device plugins: %s is no directory", own)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // what the root directory is, is another's to judge
+		return device.DefaultDir, nil
 	}
-	return dirs
+	return "", fmt.Errorf("look for device plugins: %w", err)
 }
 
 // pluginLabel lets containers reach what is in a directory where SELinux guards.
@@ -54,14 +68,14 @@ const pluginLabel = "system_u:object_r:container_file_t:s0"
 // makeRootDirs makes the agent's directories. A root directory that is named in a
 // roundabout way is refused: the paths below it are compared as text. label, if
 // not nil, sets the SELinux label of a directory; one that cannot be set is told.
-func makeRootDirs(root, certDir string, label func(path, label string) error, log *slog.Logger) error {
+func makeRootDirs(root, devicePlugins, certDir string, label func(path, label string) error, log *slog.Logger) error {
 	if !filepath.IsAbs(root) {
 		return fmt.Errorf("use root directory %s: the path must be absolute", root)
 	}
 	if clean := filepath.Clean(root); clean != root {
 		return fmt.Errorf("rootDirectory not in canonical form: expected %s, was %s", clean, root)
 	}
-	for _, d := range rootDirs(root, certDir) {
+	for _, d := range rootDirs(root, devicePlugins, certDir) {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory %s: %w", d.path, err)
 		}

@@ -33,33 +33,30 @@ func testRootModes(t *testing.T) {
 		return errors.New("no SELinux here") // is no reason not to start
 	}
 	for range 2 { // what is there is left alone
-		if err := makeRootDirs(root, filepath.Join(root, "pki"), label, slog.New(slog.DiscardHandler)); err != nil {
+		if err := makeRootDirs(root, filepath.Join(root, "device-plugins"), filepath.Join(root, "pki"), label, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[string]fs.FileMode{".": 0o750, "pods": 0o750, "plugins": 0o750, "plugins_registry": 0o750, "pod-resources": 0o750,
-		"checkpoints": 0o700, "image_manager": 0o700, "pki": 0o755}
+		"device-plugins": 0o750, "checkpoints": 0o700, "image_manager": 0o700, "pki": 0o755}
 	for name, mode := range want {
 		fi, err := os.Stat(filepath.Join(root, name))
 		if err != nil || !fi.IsDir() || fi.Mode().Perm() != mode {
 			t.Errorf("%s is %v, %v; want a directory of mode %v", name, fi, err, mode)
 		}
 	}
-	if !slices.Contains(rootDirs("/var/lib/kubelet", "/pki"), rootDir{"/var/lib/kubelet/device-plugins", 0o750, false}) {
-		t.Error("there is no directory where device plugins look")
-	}
-	for _, name := range []string{"plugins", "plugins_registry"} {
+	for _, name := range []string{"plugins", "plugins_registry", "device-plugins"} {
 		if got := labelled[filepath.Join(root, name)]; got != "system_u:object_r:container_file_t:s0" {
 			t.Errorf("%s is labelled %q", name, got)
 		}
 	}
-	if len(labelled) != 2 {
+	if len(labelled) != 3 {
 		t.Errorf("labelled are %v, want the directories of plugins alone", labelled)
 	}
 	if err := os.Chmod(filepath.Join(root, "pods"), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeRootDirs(root, filepath.Join(root, "pki"), nil, slog.New(slog.DiscardHandler)); err != nil {
+	if err := makeRootDirs(root, filepath.Join(root, "device-plugins"), filepath.Join(root, "pki"), nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := os.Stat(filepath.Join(root, "pods")); err != nil || fi.Mode().Perm() != 0o711 {
@@ -71,7 +68,7 @@ func TestARootDirectoryIsNamedInItsShortestForm(t *testing.T) {
 	parity.Proves(t, "RT-55")
 	dir := t.TempDir()
 	for _, root := range []string{dir + "/a/../b", dir + "/a/", dir + "//a", dir + "/./a", "lib/kubelet", ""} {
-		err := makeRootDirs(root, filepath.Join(dir, "pki"), nil, slog.New(slog.DiscardHandler))
+		err := makeRootDirs(root, filepath.Join(dir, "device-plugins"), filepath.Join(dir, "pki"), nil, slog.New(slog.DiscardHandler))
 		if err == nil || filepath.IsAbs(root) && !strings.Contains(err.Error(), "rootDirectory not in canonical form: expected "+filepath.Clean(root)+", was "+root) {
 			t.Errorf("root directory %q: %v, want that it is refused", root, err)
 		}
@@ -115,5 +112,26 @@ func testRootShared(t *testing.T) {
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
 	if err != nil || slices.ContainsFunc(all, func(m *mountinfo.Info) bool { return !strings.Contains(m.Optional, "shared:") }) {
 		t.Errorf("mounts below are %v, %v; want all of them shared", all, err)
+	}
+}
+
+// Device plugins look in one place, unless the root directory has a place for them.
+func TestWhereDevicePluginsLook(t *testing.T) {
+	root := t.TempDir()
+	own := filepath.Join(root, "device-plugins")
+	if dir, err := devicePluginDir(root); err != nil || dir != "/var/lib/kubelet/device-plugins" {
+		t.Errorf("they look in %s: %v", dir, err)
+	}
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := devicePluginDir(root); err != nil || dir != own {
+		t.Errorf("they look in %s: %v", dir, err)
+	}
+	if err := errors.Join(os.Remove(own), os.WriteFile(own, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := devicePluginDir(root); err == nil || !strings.Contains(err.Error(), own+" is no directory") {
+		t.Errorf("they look in %s: %v", dir, err)
 	}
 }

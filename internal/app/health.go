@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"keelson/internal/node/server"
+	"keelson/internal/resources/device"
 )
 
 const (
@@ -26,7 +27,8 @@ func turnPatience(syncFrequency time.Duration) time.Duration {
 
 // checks are the health checks that have names of their own.
 func (a *agent) checks() []server.Check {
-	return []server.Check{{Name: "log", Check: a.written.healthy}, {Name: "syncloop", Check: a.syncer.Healthy}}
+	return []server.Check{{Name: "log", Check: a.written.healthy}, {Name: "syncloop", Check: a.syncer.Healthy},
+		{Name: device.CheckName, Check: a.devices.Healthy}}
 }
 
 // writing knows how the writing of the log goes. An agent whose log does not

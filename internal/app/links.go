@@ -44,6 +44,8 @@ type Links struct {
 	Kmsg func() (io.ReadCloser, error)
 	// SELinux is the node's SELinux, instead of the machine's.
 	SELinux persistent.Labels
+	// Sockets are made and reached by these, instead of in the file system. Nil: there.
+	Sockets *Sockets
 	// Local is given what would answer on the agent's own socket, instead of that.
 	Local func(http.Handler)
 }

@@ -43,6 +43,9 @@ func (a *agent) buildPods(ctx context.Context) error {
 	if err := a.buildUsers(ctx); err != nil {
 		return err
 	}
+	if err := a.buildDevices(); err != nil { // plugins of all types register with storage
+		return err
+	}
 	a.buildStorage()
 	if err := a.buildImages(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (a *agent) buildResources(ctx context.Context) error {
 	if err := a.buildCPUs(ctx, layout, rules.Policy); err != nil {
 		return err
 	}
-	providers := []resource.Provider{a.cpus}
+	providers := []resource.Provider{a.cpus, a.devices}
 	a.resources = resource.New(resource.Config{Rules: rules, Scope: k.TopologyManagerScope, Providers: providers, Log: a.log, Now: time.Now})
 	a.metrics.MustRegister(a.resources, a.cpus)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"keelson/internal/pods/podsync"
+	"keelson/internal/resources/device"
 )
 
 // manager notes what a service manager is told.
@@ -43,7 +44,12 @@ func TestSignsOfLifeStopWhenACheckFails(t *testing.T) {
 		log, written := watchLog(slog.New(slog.NewTextHandler(p, nil)))
 		a := &agent{log: slog.New(slog.DiscardHandler), written: written, links: Links{Operator: Operator{Notify: m.notify}}}
 		a.syncer = podsync.New(podsync.Config{Log: a.log, Now: time.Now, TurnPatience: time.Minute})
-		if names := []string{a.checks()[0].Name, a.checks()[1].Name}; !slices.Equal(names, []string{"log", "syncloop"}) {
+		a.devices = device.New(device.Config{Dir: t.TempDir(), Log: a.log})
+		var names []string
+		for _, c := range a.checks() {
+			names = append(names, c.Name)
+		}
+		if !slices.Equal(names, []string{"log", "syncloop", "device-plugin"}) {
 			t.Errorf("checks %v", names)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

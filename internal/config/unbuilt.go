@@ -65,6 +65,7 @@ var builtGates = strings.Fields(`
 	ReduceDefaultCrashLoopBackOffDecay
 	ReloadKubeletClientCAFile
 	ReloadKubeletServerCertificateFile
+	ResourceHealthStatus
 	RotateKubeletServerCertificate
 	RuntimeClassInImageCriApi
 	SELinuxMount

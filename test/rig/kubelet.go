@@ -37,16 +37,18 @@ type KubeletConfig struct {
 
 // Kubelet is a kubelet on the rig's node.
 type Kubelet struct {
-	Node       string
-	Root       string // --root-dir
-	PodLogs    string
-	Manifests  string // staticPodPath
-	ConfigFile string
-	Kubeconfig string // empty when standalone
-	URL        string // of its server
-	Healthz    string // of its local health check
-	HTTP       *http.Client
-	LogFile    string
+	Node string
+	Root string // --root-dir
+	// DevicePlugins is where device plugins find our agent; upstream's has one place.
+	DevicePlugins string
+	PodLogs       string
+	Manifests     string // staticPodPath
+	ConfigFile    string
+	Kubeconfig    string // empty when standalone
+	URL           string // of its server
+	Healthz       string // of its local health check
+	HTTP          *http.Client
+	LogFile       string
 
 	rig  *Rig
 	cfg  KubeletConfig
@@ -67,7 +69,9 @@ func (r *Rig) StartKubelet(ctx context.Context, cfg KubeletConfig) (*Kubelet, er
 	if k.Node == "" {
 		k.Node = r.Name
 	}
-	for _, d := range []string{k.Root, k.PodLogs, k.Manifests} {
+	// Where it is, ours has device plugins look there, and not where the machine's do.
+	k.DevicePlugins = filepath.Join(k.Root, "device-plugins")
+	for _, d := range []string{k.Root, k.DevicePlugins, k.PodLogs, k.Manifests} {
 		if err := os.MkdirAll(d, 0o750); err != nil {
 			return nil, fmt.Errorf("start kubelet: %w", err)
 		}

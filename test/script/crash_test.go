@@ -18,7 +18,7 @@ const patience = 120
 // and must not change, and not a story of how it came about.
 func (st step) settles() bool {
 	switch st.args[0] {
-	case "status", "runtime", "left":
+	case "status", "runtime", "left", "given", "node-has", "health":
 		return true
 	}
 	return false

@@ -9,31 +9,44 @@ import (
 	"path/filepath"
 )
 
+// noteDirs are the directories of the agent with such files.
+var noteDirs = []string{"", "device-plugins"}
+
 // notes are the files in which the agent notes what an agent after it is to
 // know of all pods, by name. It writes them behind the back of what they tell of.
 func (w *world) notes() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	entries, err := os.ReadDir(w.path("kubelet"))
+	for _, dir := range noteDirs {
+		if err := w.notesOf(dir, files); err != nil {
+			return nil, fmt.Errorf("read notes: %w", err)
+		}
+	}
+	return files, nil
+}
+
+func (w *world) notesOf(dir string, files map[string][]byte) error {
+	entries, err := os.ReadDir(filepath.Join(w.path("kubelet"), dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return files, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read notes: %w", err)
+		return err
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(w.path("kubelet"), e.Name()))
+		name := filepath.Join(dir, e.Name())
+		text, err := os.ReadFile(filepath.Join(w.path("kubelet"), name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the agent was about to rename it
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read notes: %w", err)
+			return err
 		}
-		files[e.Name()] = text
+		files[name] = text
 	}
-	return files, nil
+	return nil
 }
 
 // putBack undoes what was written after files was read.

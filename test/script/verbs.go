@@ -94,6 +94,15 @@ func init() { // the verbs refer to the table when one is unknown
 		"events":    {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
 		"left":      {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
 
+		"plugin":       {"RESOURCE DEVICE...", false, quiet((*run).plugin)},
+		"unplug":       {"RESOURCE", false, quiet((*run).unplug)},
+		"device":       {"RESOURCE DEVICE well|ill|gone", false, quiet((*run).device)},
+		"plugin-fault": {"RESOURCE METHOD hang|fail=TEXT|works", false, quiet((*run).pluginFault)},
+		"asked":        {"", true, func(r *run, _ []string) (string, error) { return r.showAsked(), nil }},
+		"given":        {"POD CONTAINER", true, func(r *run, a []string) (string, error) { return r.showGiven(a[0], a[1]) }},
+		"node-has":     {"RESOURCE", true, func(r *run, a []string) (string, error) { return r.showNodeHas(a[0]), nil }},
+		"health":       {"POD", true, func(r *run, a []string) (string, error) { return r.showHealth(a[0]), nil }},
+
 		"put":      {"FILE...", false, quiet((*run).put)},
 		"take":     {"KIND NAME", false, quiet((*run).take)},
 		"mounted":  {"[POD]", true, func(r *run, a []string) (string, error) { return r.showMounted(first(a)) }},

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,6 +65,8 @@ type world struct {
 	server   *fakeapi.Server
 	proxy    *apiproxy.Proxy
 	login    loginManager
+	sockets  *sockets
+	plugins  plugins
 	api      kubernetes.Interface // past the proxy: the user is never partitioned
 
 	gauges *gauges
@@ -108,6 +111,7 @@ func newWorld(t testing.TB, dir, configuration string, old bool) *world {
 	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
+	w.sockets = &sockets{made: func(path string) { w.introduceAll(path) }}
 	w.proxy = apiproxy.New(w.noteEvents(w.server))
 	w.api = w.server.Client()
 	w.gauges = newGauges(w)
@@ -131,6 +135,7 @@ func (w *world) connect() {
 func (w *world) close() {
 	w.stop()
 	w.revive.Wait()
+	w.stopPlugins()
 	w.runtime.Close()
 	w.conn.get().Close() // its server is gone
 }
@@ -208,12 +213,18 @@ func (w *world) startLocked() {
 		w.t.Errorf("start the agent: %v", err)
 		return
 	}
+	// Plugins look for this node's agent here, and not where the machine's is.
+	if err := os.MkdirAll(filepath.Dir(w.path(deviceSocket)), 0o750); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+		w.t.Errorf("start the agent: %v", err)
+		return
+	}
 	a := &agent{done: make(chan struct{})}
 	a.link = newLink(func() grpc.ClientConnInterface { return w.conn.get() }, memhttp.Transport(w.proxy))
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
 	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
+		Sockets: &app.Sockets{Listen: w.sockets.Listen, Dial: w.sockets.Dial},
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()

@@ -149,7 +149,11 @@ func (w *worker) explain() explain.Pod {
 	p.Containers = w.explainContainers(have)
 	p.Refused = w.story.refused
 	if !w.story.held.IsZero() {
-		p.Waits = append(p.Waits, explain.Wait{For: "other pods, which make room for it, to end", Since: w.story.held})
+		what := "other pods, which make room for it, to end"
+		if _, asks := w.underWay()[string(confirmResources)]; asks {
+			what = "plugins that are asked for its devices"
+		}
+		p.Waits = append(p.Waits, explain.Wait{For: what, Since: w.story.held})
 	}
 	select {
 	case <-w.s.cfg.Observed.Synced():

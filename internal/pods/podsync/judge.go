@@ -2,6 +2,7 @@ package podsync
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +15,7 @@ import (
 
 // judge finds out whether the pod is to end, and when that has to be asked again;
 // or that it waits for others to end.
-func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (next time.Time, waits bool) {
+func (w *worker) judge(ctx context.Context, tasks *sync.WaitGroup, now time.Time, have pod.Runtime) (next time.Time, waits bool) {
 	if w.spec == nil {
 		return time.Time{}, false
 	}
@@ -25,7 +26,7 @@ func (w *worker) judge(ctx context.Context, now time.Time, have pod.Runtime) (ne
 	if w.ended && have.Empty() {
 		return time.Time{}, false // put out before anything of it ran: it takes no room
 	}
-	if waits := w.admitOnce(ctx, now, have); waits {
+	if waits := w.admitOnce(ctx, tasks, now, have); waits {
 		return time.Time{}, true
 	}
 	return w.judgeLife(now, have), false
@@ -72,8 +73,8 @@ func (w *worker) judgeLife(now time.Time, have pod.Runtime) (next time.Time) {
 
 // admitOnce lets the pod be judged on its arrival. A pod whose containers are
 // there already was admitted by an earlier agent. It reports whether the pod has to
-// wait for others to end.
-func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime) (waits bool) {
+// wait for others to end, or for those who are asked for what it is to be given.
+func (w *worker) admitOnce(ctx context.Context, tasks *sync.WaitGroup, now time.Time, have pod.Runtime) (waits bool) {
 	if w.admitted || w.rejected {
 		return false
 	}
@@ -90,19 +91,36 @@ func (w *worker) admitOnce(ctx context.Context, now time.Time, have pod.Runtime)
 	if v.Waits {
 		return true
 	}
-	if have.Empty() {
-		no := w.s.cfg.Resources.Confirm(ctx, w.spec)
-		if ctx.Err() != nil {
-			return true
-		}
-		if no != nil {
-			w.s.cfg.Allocation.Refused(no.Reason)
-			w.refuse(now, no.Reason, no.Message)
-			return false
-		}
+	if have.Empty() && !w.s.cfg.Resources.Confirmed(w.spec) {
+		return w.confirm(ctx, tasks, now)
 	}
 	w.admitted = true
 	return false
+}
+
+// confirm has those asked outside who give the pod what was reserved for it. It
+// reports whether the pod waits for them.
+func (w *worker) confirm(ctx context.Context, tasks *sync.WaitGroup, now time.Time) (waits bool) {
+	w.mu.Lock()
+	no := w.denied
+	w.mu.Unlock()
+	if no != nil {
+		w.s.cfg.Allocation.Refused(no.Reason)
+		w.refuse(now, no.Reason, no.Message)
+		return false
+	}
+	p := w.spec // the specification is the turn's, not the task's
+	w.once(ctx, tasks, confirmResources, func(ctx context.Context) error {
+		no := w.s.cfg.Resources.Confirm(ctx, p)
+		if ctx.Err() != nil {
+			return ctx.Err() // the pod goes, or the next agent asks
+		}
+		w.mu.Lock()
+		w.denied = no
+		w.mu.Unlock()
+		return nil
+	})
+	return true
 }
 
 // refuse ends a pod that cannot run here.

@@ -168,8 +168,12 @@ type Allocation interface {
 // node, devices. Allocation.Admit has reserved it.
 type Resources interface {
 	// Confirm makes good outside what was reserved for a pod that is about to start
-	// for the first time. It may block, for this pod alone.
+	// for the first time. It may block, for this pod alone. Confirmed reports whether
+	// there is nothing to make good.
+	Confirmed(*v1.Pod) bool
 	Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Health tells how well it is, by container.
+	Health(*v1.Pod) map[string][]v1.ResourceStatus
 	// Contribution is what the container is given of it.
 	Contribution(ctx context.Context, p *v1.Pod, c *v1.Container) (pod.Contribution, error)
 	// Release gives back all that the pod has. A pod that has nothing is no error.

@@ -35,6 +35,7 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
 		f.InForce = force
 	}
+	f.Health = w.s.cfg.Resources.Health(w.spec)
 	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
 	w.mu.Lock()
 	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)

@@ -151,7 +151,7 @@ func (w *worker) shows(effect pod.Effect) bool {
 }
 
 func actsOnRuntime(v podplan.Verb) bool {
-	return v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
+	return v != confirmResources && v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
 }
 
 // callOffStarts cancels what would bring more of the pod to life. A runtime that
@@ -163,7 +163,7 @@ func (w *worker) callOffStarts() {
 		return
 	}
 	for _, t := range w.tasks {
-		if t.verb == podplan.RunSandbox || t.verb == podplan.Start {
+		if t.verb == podplan.RunSandbox || t.verb == podplan.Start || t.verb == confirmResources {
 			t.cancel()
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// Tasks of a pod's end that are no steps of the plan: they do not concern the
-// runtime.
+// Tasks that are no steps of the plan: they do not concern the runtime. All but the
+// first are of a pod's end.
 const (
+	confirmResources podplan.Verb = "ask for resources"
+
 	removeCgroup podplan.Verb = "remove cgroup"
 	removeDirs   podplan.Verb = "remove directories"
 )

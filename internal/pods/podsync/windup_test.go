@@ -35,7 +35,8 @@ type heldResources struct {
 	of *holder
 }
 
-func (r heldResources) Release(types.UID) { r.of.say("resources") }
+func (r heldResources) Release(types.UID)                             { r.of.say("resources") }
+func (r heldResources) Health(*v1.Pod) map[string][]v1.ResourceStatus { return nil }
 
 func (h *holder) Release(pod.Ref) { h.say("release volumes") }
 func (h *holder) Released(types.UID) (bool, error) {

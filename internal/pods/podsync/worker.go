@@ -70,6 +70,7 @@ type worker struct {
 	grace      time.Duration // the shortest period asked for since the pod is going
 	outBy      time.Time     // when an expelled pod should be gone; zero: it is not waited for
 	override   *status.Override
+	denied     *pod.Refusal // what was reserved cannot be had after all
 	tasks      map[string]*task
 	retries    map[string]retry
 	waiting    map[string]status.Waiting // failed starts, by container name
@@ -208,7 +209,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.spec = podplan.Renew(w.spec, have, w.renewed)
 		w.forgetAnew()
 	}
-	next, waits := w.judge(ctx, now, have)
+	next, waits := w.judge(ctx, tasks, now, have)
 	w.callOffStarts()
 	if waits {
 		if w.story.held.IsZero() {

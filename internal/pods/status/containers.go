@@ -17,7 +17,11 @@ import (
 // before.
 func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for kind, spec := range pod.Containers(f.Pod) {
-		cs := remembering(containerStatus(n, f, kind, spec), shownBefore(prev, spec.Name))
+		before := shownBefore(prev, spec.Name)
+		cs := remembering(containerStatus(n, f, kind, spec), before)
+		if cs.State.Terminated != nil && cs.AllocatedResourcesStatus == nil {
+			cs.AllocatedResourcesStatus = before.AllocatedResourcesStatus // it has given them back
+		}
 		switch kind {
 		case pod.Init, pod.Sidecar:
 			st.InitContainerStatuses = append(st.InitContainerStatuses, cs)
@@ -66,6 +70,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
 		}
 	}
+	cs.AllocatedResourcesStatus = f.Health[spec.Name]
 	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
 	if !seen {
 		cs.State.Waiting = waiting(f, spec.Name)

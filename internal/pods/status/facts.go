@@ -29,8 +29,10 @@ type Facts struct {
 	Resize  []v1.PodCondition
 	Waiting map[string]Waiting // failed starts, by container name
 	Probes  map[string]Probe   // by container ID
-	PodIPs  []string           // primary first
-	HostIPs []string           // primary first
+	// Health is how well it is what containers have that is nobody else's, by name.
+	Health  map[string][]v1.ResourceStatus
+	PodIPs  []string // primary first
+	HostIPs []string // primary first
 }
 
 // object is the API object that shows the pod; nil for a static pod that the API

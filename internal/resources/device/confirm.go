@@ -16,6 +16,18 @@ import (
 
 var errReleased = errors.New("the pod has given its devices back")
 
+// Confirmed implements resource.Confirmer.
+func (p *Pool) Confirmed(po *v1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for kind, c := range pod.Containers(po) {
+		if kind != pod.Ephemeral && len(p.openLocked(po, c)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Confirm implements resource.Confirmer: plugins are asked for what the pod's
 // containers were given.
 func (p *Pool) Confirm(ctx context.Context, po *v1.Pod) error {

@@ -16,8 +16,6 @@ const (
 	socketName             = "kubelet.sock"
 	stateFile              = "kubelet_internal_checkpoint"
 	stateMode  fs.FileMode = 0o600
-	// pluginLabel lets plugins in containers reach the directory where SELinux guards.
-	pluginLabel = "system_u:object_r:container_file_t:s0"
 
 	// eventUnusable is the reason of the event about a file that was put aside.
 	eventUnusable = checkpoint.EventUnusable

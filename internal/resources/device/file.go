@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -38,6 +39,9 @@ func (p *Pool) load(now time.Time) error {
 	claims := map[types.UID]*claim{}
 	if err == nil {
 		claims, err = claimsOf(held)
+	}
+	if st, serr := os.Stat(path); serr == nil && st.ModTime().Before(p.cfg.Booted) {
+		clear(claims) // plugins have to say anew what a container is to be given
 	}
 	if err != nil {
 		return checkpoint.PutAside(path, err)

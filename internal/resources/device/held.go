@@ -32,6 +32,21 @@ func (p *Pool) Held(uid types.UID, container string) (out []Held) {
 	return out
 }
 
+// ResourceHealth implements resource.Teller.
+func (p *Pool) ResourceHealth(uid types.UID, container string) (out []v1.ResourceStatus) {
+	if !p.cfg.Health {
+		return nil
+	}
+	for _, h := range p.Held(uid, container) {
+		if n := len(out); n == 0 || out[n-1].Name != v1.ResourceName(h.Resource) {
+			out = append(out, v1.ResourceStatus{Name: v1.ResourceName(h.Resource)})
+		}
+		last := &out[len(out)-1]
+		last.Resources = append(last.Resources, v1.ResourceHealth{ResourceID: v1.ResourceID(h.ID), Health: h.Health})
+	}
+	return out
+}
+
 // All are the devices of the node that are well, by resource and ID.
 func (p *Pool) All() (out []Held) {
 	p.mu.Lock()

@@ -27,13 +27,17 @@ type Config struct {
 	OnNode func()
 	OnPod  func(types.UID)
 	Events pod.Events
+	// Booted is when the machine was started: what was given before is nobody's.
+	Booted time.Time
+	// Health has the health of devices shown with the pods that have them.
+	Health bool
 	// Nodes are the NUMA nodes of the machine.
 	Nodes topology.Nodes
-	// Label sets the SELinux label of the directory; nil: there is no SELinux.
-	Label func(path, label string) error
-	// Dial connects to a plugin; nil: over its socket.
-	Dial func(ctx context.Context, path string) (net.Conn, error)
-	Log  *slog.Logger
+	// Listen makes the socket where plugins register, and Dial connects to one of
+	// theirs; nil: in the file system.
+	Listen func(path string) (net.Listener, error)
+	Dial   func(ctx context.Context, path string) (net.Conn, error)
+	Log    *slog.Logger
 }
 
 // Pool is the devices of the node. It is safe for concurrent use; only methods with
@@ -45,7 +49,6 @@ type Pool struct {
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
 	dirty   chan struct{} // capacity 1: something is to be told of, or written
-	socket  func(context.Context) (net.Listener, error)
 
 	writing sync.Mutex // held while the file is written; taken before mu
 
@@ -97,7 +100,6 @@ type holding struct {
 func New(cfg Config) *Pool {
 	p := &Pool{cfg: cfg, metrics: newMetrics(), dirty: make(chan struct{}, 1),
 		resources: map[string]*resource{}, claims: map[types.UID]*claim{}, gone: map[string]bool{}}
-	p.socket = p.bind
 	p.life, p.end = context.WithCancel(context.Background())
 	if err := p.load(time.Now()); err != nil {
 		cfg.Log.Error("cannot take up which devices pods have; running pods go on with theirs, which may be given away again", "err", err)
@@ -109,6 +111,7 @@ func New(cfg Config) *Pool {
 // Run serves the socket where plugins register, and tells of their devices, until
 // ctx ends. Containers keep what they have.
 func (p *Pool) Run(ctx context.Context) error {
+	defer p.keep() // what the last pods gave back
 	defer p.tasks.Wait()
 	defer p.end()
 	p.tasks.Go(func() { p.serve(ctx) })
@@ -137,15 +140,20 @@ func (p *Pool) Run(ctx context.Context) error {
 
 // tell writes and tells what is new.
 func (p *Pool) tell() {
-	if err := p.save(); err != nil {
-		p.cfg.Log.Error("cannot write down the devices of the node and who has them", "err", err)
-	}
+	p.keep()
 	p.mu.Lock()
 	untold := p.untold
 	p.untold = false
 	p.mu.Unlock()
 	if untold {
 		p.cfg.OnNode()
+	}
+}
+
+// keep writes what is new.
+func (p *Pool) keep() {
+	if err := p.save(); err != nil {
+		p.cfg.Log.Error("cannot write down the devices of the node and who has them", "err", err)
 	}
 }
 

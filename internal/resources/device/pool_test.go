@@ -443,15 +443,7 @@ func TestHealthOfRegistration(t *testing.T) {
 	}
 	p := m.build()
 	broken := errors.New("no socket")
-	fail := true
-	tries := 0
-	p.socket = func(ctx context.Context) (net.Listener, error) {
-		tries++
-		if fail {
-			return nil, broken
-		}
-		return nil, ctx.Err()
-	}
+	p.cfg.Listen = func(string) (net.Listener, error) { return nil, broken }
 	if err := p.listen(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("listening: %v", err)
 	}
@@ -470,7 +462,7 @@ func TestHealthOfRegistration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dying.socket = func(context.Context) (net.Listener, error) { return l, nil }
+	dying.cfg.Listen = func(string) (net.Listener, error) { return l, nil }
 	ctx, cancel = context.WithCancel(t.Context())
 	done = make(chan struct{})
 	go func() { defer close(done); dying.serve(ctx) }()

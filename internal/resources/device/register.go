@@ -44,7 +44,7 @@ func (p *Pool) refuse(err error) {
 
 // listen serves at the socket. It returns why that has ended.
 func (p *Pool) listen(ctx context.Context) error {
-	l, err := p.socket(ctx)
+	l, err := p.bind(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,9 @@ func (p *Pool) listen(ctx context.Context) error {
 
 // bind makes the socket that plugins know.
 func (p *Pool) bind(ctx context.Context) (net.Listener, error) {
+	if p.cfg.Listen != nil {
+		return p.cfg.Listen(p.path(socketName))
+	}
 	if err := p.clear(ctx); err != nil {
 		return nil, err
 	}
@@ -79,11 +82,6 @@ func (p *Pool) bind(ctx context.Context) (net.Listener, error) {
 func (p *Pool) clear(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.Dir, dirMode); err != nil {
 		return fmt.Errorf("make directory of device plugins: %w", err)
-	}
-	if p.cfg.Label != nil {
-		if err := p.cfg.Label(p.cfg.Dir, pluginLabel); err != nil {
-			p.cfg.Log.Warn("cannot label directory, plugins in containers will not reach it", "path", p.cfg.Dir, "label", pluginLabel, "err", err)
-		}
 	}
 	var d net.Dialer
 	if conn, err := d.DialContext(ctx, "unix", p.path(socketName)); err == nil {

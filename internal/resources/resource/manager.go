@@ -128,6 +128,16 @@ func (m *Manager) aligned(scope string) {
 	}
 }
 
+// Confirmed reports whether Confirm has nothing to do for the pod.
+func (m *Manager) Confirmed(p *v1.Pod) bool {
+	for _, by := range m.cfg.Providers {
+		if c, asks := by.(Confirmer); asks && !c.Confirmed(p) {
+			return false
+		}
+	}
+	return true
+}
+
 // Confirm has what was reserved for the pod made good outside. It may block, for
 // this pod alone.
 func (m *Manager) Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal {
@@ -164,6 +174,28 @@ func (m *Manager) Contribution(ctx context.Context, p *v1.Pod, c *v1.Container) 
 		all = all.With(one)
 	}
 	return all, nil
+}
+
+// Health tells how well it is what the pod's regular containers have; of others
+// nobody asks.
+func (m *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
+	var all map[string][]v1.ResourceStatus
+	for _, by := range m.cfg.Providers {
+		t, tells := by.(Teller)
+		if !tells {
+			continue
+		}
+		for i := range p.Spec.Containers {
+			name := p.Spec.Containers[i].Name
+			if list := t.ResourceHealth(p.UID, name); len(list) > 0 {
+				if all == nil {
+					all = map[string][]v1.ResourceStatus{}
+				}
+				all[name] = append(all[name], list...)
+			}
+		}
+	}
+	return all
 }
 
 // Release gives back all that the pod has.

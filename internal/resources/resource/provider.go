@@ -30,8 +30,17 @@ type Provider interface {
 	Holders() []types.UID
 }
 
+// Teller is a Provider that knows how well what it has handed out is.
+type Teller interface {
+	// ResourceHealth tells it of what the container has, in the order of names. It
+	// must not block.
+	ResourceHealth(uid types.UID, container string) []v1.ResourceStatus
+}
+
 // Confirmer is a Provider that has to ask somebody outside before a pod may start.
 type Confirmer interface {
+	// Confirmed reports whether nothing is left to be asked for the pod.
+	Confirmed(p *v1.Pod) bool
 	// Confirm makes good what Assign has reserved for the pod. An error refuses it.
 	Confirm(ctx context.Context, p *v1.Pod) error
 }

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"net"
+
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/node/node"
+	"keelson/internal/resources/device"
+	"keelson/internal/resources/topology"
+)
+
+// buildDevices builds who gives devices of plugins to containers.
+func (a *agent) buildDevices() error {
+	dir, err := devicePluginDir(a.cfg.Flags.RootDir)
+	if err != nil {
+		return err
+	}
+	cfg := device.Config{Dir: dir, Nodes: topology.NodesOf(0), Booted: bootTime(), Events: a.events, Log: a.log,
+		Health: a.cfg.Gates.Enabled("ResourceHealthStatus"), OnNode: a.node.Poke, OnPod: a.devicesChanged}
+	if s := a.links.Sockets; s != nil {
+		cfg.Listen, cfg.Dial = s.Listen, s.Dial
+	}
+	a.devices = device.New(cfg)
+	a.metrics.MustRegister(a.devices)
+	return nil
+}
+
+// devicesChanged has a pod looked at whose devices are better or worse than they were.
+// One that nobody looks after may be long gone: of that its traces tell, which are
+// looked for once all pods are known.
+func (a *agent) devicesChanged(uid types.UID) {
+	if a.syncer.Knows(uid) {
+		a.wake(uid)
+	}
+}
+
+// nodeDevices are the devices that the node shows.
+func (a *agent) nodeDevices() node.Devices {
+	there, well, gone := a.devices.Amounts()
+	d := node.Devices{Capacity: amounts(there), Allocatable: amounts(well)}
+	for _, name := range gone {
+		d.Gone = append(d.Gone, v1.ResourceName(name))
+	}
+	return d
+}
+
+func amounts(of map[string]int) v1.ResourceList {
+	list := v1.ResourceList{}
+	for name, n := range of {
+		list[v1.ResourceName(name)] = *apiresource.NewQuantity(int64(n), apiresource.DecimalSI)
+	}
+	return list
+}
+
+// withoutNone adds to what pods can have the extended resources of which the node
+// shows none, unless somebody here knows better: nobody can have any of those.
+func (a *agent) withoutNone(allocatable v1.ResourceList, shown v1.ResourceList) v1.ResourceList {
+	there, _, _ := a.devices.Amounts()
+	for name, q := range shown {
+		_, known := allocatable[name]
+		if _, ours := there[string(name)]; !known && !ours && q.IsZero() {
+			allocatable[name] = q
+		}
+	}
+	return allocatable
+}
+
+// Sockets are where programs of the node and the agent find each other.
+type Sockets struct {
+	Listen func(path string) (net.Listener, error)
+	Dial   func(ctx context.Context, path string) (net.Conn, error)
+}

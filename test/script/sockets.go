@@ -1,0 +1,41 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// sockets are those of the node, in memory, by path. A socket that is made anew takes
+// the place of the one before.
+type sockets struct {
+	made func(path string) // a socket is there now
+
+	mu sync.Mutex
+	at map[string]*bufconn.Listener
+}
+
+func (s *sockets) Listen(path string) (net.Listener, error) {
+	l := bufconn.Listen(1 << 16)
+	s.mu.Lock()
+	if s.at == nil {
+		s.at = map[string]*bufconn.Listener{}
+	}
+	s.at[path] = l
+	s.mu.Unlock()
+	s.made(path)
+	return l, nil
+}
+
+func (s *sockets) Dial(ctx context.Context, path string) (net.Conn, error) {
+	s.mu.Lock()
+	l := s.at[path]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, fmt.Errorf("connect to %s: nobody listens", path)
+	}
+	return l.DialContext(ctx)
+}
