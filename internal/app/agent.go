@@ -23,6 +23,7 @@ import (
 	"keelson/internal/node/netfilter"
 	"keelson/internal/node/node"
 	"keelson/internal/node/plugin"
+	"keelson/internal/node/podresources"
 	"keelson/internal/node/podsapi"
 	"keelson/internal/node/server"
 	"keelson/internal/node/shutdown"
@@ -116,6 +117,7 @@ type agent struct {
 	settled      chan struct{} // closed when all pods of earlier agents are known
 	server       *server.Server
 	podsAPI      *podsapi.Server // nil: the gate is off
+	podResources *podresources.Server
 }
 
 // Run is the agent's life: it ends when ctx does, or when a part cannot do its
@@ -195,6 +197,7 @@ func (a *agent) start(g *group) {
 	if a.podsAPI != nil {
 		g.start("pods API", a.podsAPI.Run)
 	}
+	g.start("pod resources", a.podResources.Run)
 	g.start("node", a.node.Run) // host addresses and readiness
 	if a.api != nil {
 		g.start("services", a.services.Run)

@@ -10,6 +10,7 @@ import (
 
 	"keelson/internal/node/node"
 	"keelson/internal/resources/device"
+	"keelson/internal/resources/machine"
 	"keelson/internal/resources/topology"
 )
 
@@ -19,7 +20,15 @@ func (a *agent) buildDevices() error {
 	if err != nil {
 		return err
 	}
-	cfg := device.Config{Dir: dir, Nodes: topology.NodesOf(0), Booted: bootTime(), Events: a.events, Log: a.log,
+	layout, err := machine.ReadLayout(a.host(), a.machine)
+	if err != nil {
+		return err
+	}
+	var nodes topology.Nodes
+	for _, n := range layout.Nodes {
+		nodes |= topology.NodesOf(n.ID)
+	}
+	cfg := device.Config{Dir: dir, Nodes: nodes, Booted: bootTime(), Events: a.events, Log: a.log,
 		Health: a.cfg.Gates.Enabled("ResourceHealthStatus"), OnNode: a.node.Poke, OnPod: a.devicesChanged}
 	if s := a.links.Sockets; s != nil {
 		cfg.Listen, cfg.Dial = s.Listen, s.Dial

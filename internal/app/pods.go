@@ -67,6 +67,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		return err
 	}
 	a.buildAllocation()
+	a.buildPodResources()
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,

@@ -53,6 +53,7 @@ var builtGates = strings.Fields(`
 	GracefulNodeShutdownBasedOnPodPriority
 	KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages
+	KubeletPodResourcesListUseActivePods
 	KubeletSeparateDiskGC
 	KubeletServiceAccountTokenForCredentialProviders
 	LoggingAlphaOptions

@@ -43,6 +43,7 @@ var layers = map[string]Layer{
 	"internal/node/node":          Driver,
 	"internal/node/server":        Driver,
 	"internal/node/podsapi":       Driver,
+	"internal/node/podresources":  Driver,
 
 	"internal/node/identity":      Subsystem,
 	"internal/pods/desired":       Subsystem,

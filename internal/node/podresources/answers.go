@@ -1,0 +1,132 @@
+package podresources
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+	podresourcesv1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+
+	"keelson/internal/pods/pod"
+)
+
+// stable is the service v1.
+type stable struct {
+	podresourcesv1.UnimplementedPodResourcesListerServer
+	*Server
+}
+
+// List tells of all pods.
+func (s stable) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
+	s.metrics.calls.WithLabelValues(versionV1).Inc()
+	s.metrics.list.WithLabelValues(versionV1).Inc()
+	out := &podresourcesv1.ListPodResourcesResponse{}
+	for _, p := range s.pods() {
+		out.PodResources = append(out.PodResources, s.pod(p))
+	}
+	return out, nil
+}
+
+// Get tells of one pod.
+func (s stable) Get(_ context.Context, r *podresourcesv1.GetPodResourcesRequest) (*podresourcesv1.GetPodResourcesResponse, error) {
+	s.metrics.calls.WithLabelValues(versionV1).Inc()
+	s.metrics.get.WithLabelValues(versionV1).Inc()
+	p, ok := s.cfg.Pod(r.PodNamespace, r.PodName)
+	if !ok {
+		s.metrics.getFails.WithLabelValues(versionV1).Inc()
+		return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
+	}
+	return &podresourcesv1.GetPodResourcesResponse{PodResources: s.pod(p)}, nil
+}
+
+// GetAllocatableResources tells what there is on the node.
+func (s stable) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	s.metrics.calls.WithLabelValues(versionV1).Inc()
+	s.metrics.allocatable.WithLabelValues(versionV1).Inc()
+	node := s.cfg.Node()
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: devices(node.Devices), CpuIds: numbers(node.CPUs), Memory: memory(node.Memory)}, nil
+}
+
+// pods are those that are told of, in an order that lasts.
+func (s *Server) pods() []*v1.Pod {
+	pods := slices.Clone(s.cfg.Pods())
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return pods
+}
+
+// pod tells of sidecars and regular containers; init containers have ended when
+// somebody could use it.
+func (s *Server) pod(p *v1.Pod) *podresourcesv1.PodResources {
+	out := &podresourcesv1.PodResources{Name: p.Name, Namespace: p.Namespace}
+	for kind, c := range pod.Containers(p) {
+		if kind != pod.Sidecar && kind != pod.Regular {
+			continue
+		}
+		g := s.cfg.Container(p.UID, c.Name)
+		out.Containers = append(out.Containers, &podresourcesv1.ContainerResources{Name: c.Name, Devices: devices(g.Devices), CpuIds: numbers(g.CPUs), Memory: memory(g.Memory)})
+	}
+	return out
+}
+
+// devices are told of one by one.
+func devices(of []Device) (out []*podresourcesv1.ContainerDevices) {
+	for _, d := range of {
+		out = append(out, &podresourcesv1.ContainerDevices{ResourceName: d.Resource, DeviceIds: []string{d.ID}, Topology: topology(d.Nodes)})
+	}
+	return out
+}
+
+func memory(of []Memory) (out []*podresourcesv1.ContainerMemory) {
+	for _, m := range of {
+		out = append(out, &podresourcesv1.ContainerMemory{MemoryType: m.Type, Size: m.Bytes, Topology: topology(m.Nodes)})
+	}
+	return out
+}
+
+// topology is nil where no node is known.
+func topology(nodes []int) *podresourcesv1.TopologyInfo {
+	if len(nodes) == 0 {
+		return nil
+	}
+	t := &podresourcesv1.TopologyInfo{}
+	for _, n := range nodes {
+		t.Nodes = append(t.Nodes, &podresourcesv1.NUMANode{ID: int64(n)})
+	}
+	return t
+}
+
+func numbers(of []int) (out []int64) {
+	for _, n := range of {
+		out = append(out, int64(n))
+	}
+	return out
+}
+
+// alpha is the service v1alpha1, which knows devices of regular containers alone.
+type alpha struct {
+	podresourcesv1alpha1.UnimplementedPodResourcesListerServer
+	*Server
+}
+
+// List tells of all pods.
+func (s alpha) List(context.Context, *podresourcesv1alpha1.ListPodResourcesRequest) (*podresourcesv1alpha1.ListPodResourcesResponse, error) {
+	s.metrics.calls.WithLabelValues(versionAlpha).Inc()
+	out := &podresourcesv1alpha1.ListPodResourcesResponse{}
+	for _, p := range s.pods() {
+		one := &podresourcesv1alpha1.PodResources{Name: p.Name, Namespace: p.Namespace}
+		for i := range p.Spec.Containers {
+			c := &podresourcesv1alpha1.ContainerResources{Name: p.Spec.Containers[i].Name}
+			for _, d := range s.cfg.Container(p.UID, c.Name).Devices {
+				c.Devices = append(c.Devices, &podresourcesv1alpha1.ContainerDevices{ResourceName: d.Resource, DeviceIds: []string{d.ID}})
+			}
+			one.Containers = append(one.Containers, c)
+		}
+		out.PodResources = append(out.PodResources, one)
+	}
+	return out, nil
+}
