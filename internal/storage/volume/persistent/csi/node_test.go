@@ -203,7 +203,7 @@ func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 		change(&cfg)
 	}
 	n := &testNode{t: t, root: filepath.Join(dir, "root"), api: newTestAPI(), driver: csidriver.New(cfg), events: &testEvents{},
-		recheck: time.Hour, changed: make(chan struct{}, 1), looked: map[types.UID]int{}}
+		recheck: time.Hour, changed: make(chan struct{}, 1)}
 	for _, d := range []string{n.root, cfg.Dir} {
 		if err := os.MkdirAll(d, 0o750); err != nil {
 			t.Fatal(err)
@@ -251,6 +251,7 @@ func (n *testNode) open(log *slog.Logger) error {
 		hasLabels = mount.HasLabels
 	}
 	n.drivers = NewDrivers(nil, nil, log)
+	n.api.change(func() { n.looked = map[types.UID]int{} })
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
 		return err
 	}
