@@ -172,6 +172,7 @@ func placeOf(spec *v1.Pod, known, going, stopped bool) place {
 type times struct {
 	arrived   time.Time // when the worker was made
 	turns     int       // over which the worker measured
+	finished  bool      // the last of them found all that the pod held released
 	spec      *v1.Pod   // of the turn before
 	pulling   time.Time // when an image was first waited for; zero: none was
 	pulled    time.Time // when the last of them was there
@@ -259,14 +260,22 @@ func containerType(spec *v1.Pod, name string) string {
 	return "container"
 }
 
-// seeTurn measures a turn that had the pod's specification.
-func (m *metrics) seeTurn(t *times, spec *v1.Pod, began, ended time.Time) {
-	operation := "sync"
-	switch {
-	case t.turns == 0:
-		operation = "create"
+// seeTurn measures a turn that had the pod's specification. The one that found the
+// pod finished is the last that counts.
+func (m *metrics) seeTurn(t *times, spec *v1.Pod, finished bool, began, ended time.Time) {
+	if t.finished {
+		return
+	}
+	if t.turns == 0 {
 		m.workerStart.Observe(began.Sub(t.arrived).Seconds())
 		m.containers.Observe(float64(len(spec.Spec.Containers)))
+	}
+	operation := "sync"
+	switch {
+	case finished:
+		operation, t.finished = "terminated", true
+	case t.turns == 0:
+		operation = "create"
 	case spec != t.spec:
 		operation = "update"
 	}
@@ -295,7 +304,7 @@ func (w *worker) measure(began time.Time, have pod.Runtime, stopped bool) {
 	m.seeStart(t, w.spec, have, now)
 	m.seeExits(t, w.spec, have)
 	if w.spec != nil {
-		m.seeTurn(t, w.spec, began, now)
+		m.seeTurn(t, w.spec, w.isReleased(), began, now)
 	} else if !t.orphan && !have.Empty() {
 		t.orphan = true
 		m.orphaned.Inc()

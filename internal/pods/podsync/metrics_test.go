@@ -167,6 +167,13 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 		"kubelet_pod_worker_duration_seconds{operation_type=sync}":   3,
 		"kubelet_pod_worker_duration_seconds{operation_type=update}": 1,
 	})
+	w.noteProgress(true, false)
+	w.measure(m.now, pod.Runtime{}, true)
+	w.measure(m.now, pod.Runtime{}, true) // a source has it still, and nothing is done
+	m.expect(map[string]float64{
+		"kubelet_pod_worker_duration_seconds{operation_type=terminated}": 1,
+		"kubelet_pod_worker_duration_seconds{operation_type=sync}":       3,
+	})
 	for name, want := range map[string]float64{metricPodStart: 34, metricPodStartTotal: 35, metricPodStartSLI: 5, metricWorkerStart: 1, metricContainers: 2} {
 		if got := scrape.Sums(t, m.Syncer)[name]; got != want {
 			t.Errorf("%s counted %v, want %v", name, got, want)
