@@ -48,6 +48,7 @@ var compared = map[string]string{
 	"kubelet_volume_metric_collection_duration_seconds":   "metric_source",
 	"volume_manager_total_volumes":                        "plugin_name",
 	"volume_operation_total_seconds":                      "plugin_name",
+	"storage_operation_duration_seconds":                  "operation_name",
 	"apiserver_delegated_authn_request_total":             "code",
 	"authentication_token_cache_request_total":            "status",
 	"authentication_token_cache_fetch_total":              "status",

@@ -81,6 +81,9 @@ type Ready struct {
 	// Counted is the volume's plugin in metrics, where that is not the kind's: also of
 	// one that could not be prepared.
 	Counted string
+	// Migrated says in metrics that the volume was described as one of a cloud, and is
+	// served by a driver.
+	Migrated bool
 }
 
 // Counted is a Kind whose volumes are counted under other names than its own.

@@ -100,9 +100,10 @@ type vol struct {
 	retry time.Time   // when the next attempt after a failure is due
 	timer *time.Timer // for the next attempt
 
-	counted string    // its plugin in metrics; empty while it is the kind's
-	since   time.Time // when it was first asked for
-	figures figures
+	attached bool      // it was counted that it is; only attempts, one at a time, touch it
+	counted  string    // its plugin in metrics; empty while it is the kind's
+	since    time.Time // when it was first asked for
+	figures  figures
 }
 
 // plugin is what the volume is counted under.

@@ -1,9 +1,12 @@
 package volume
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +20,8 @@ import (
 const (
 	opMount   = "volume_mount"
 	opUnmount = "volume_unmount"
+	// opAttached is the look whether the volume is attached; one that need not be is.
+	opAttached = "verify_controller_attached_volume"
 	// opOverall is from the first asking for a volume until it is there.
 	opOverall = "overall_volume_mount"
 
@@ -66,12 +71,30 @@ func (m *metrics) all() []prometheus.Collector {
 }
 
 // did counts one operation on one volume.
-func (m *metrics) did(plugin, operation string, took time.Duration, err error) {
+func (m *metrics) did(plugin string, migrated bool, operation string, took time.Duration, err error) {
 	status := succeeded
 	if err != nil {
 		status = failed
 	}
-	m.duration.WithLabelValues(plugin, operation, status, "false").Observe(took.Seconds())
+	m.duration.WithLabelValues(plugin, operation, status, strconv.FormatBool(migrated)).Observe(took.Seconds())
+}
+
+// tried counts an attempt to prepare a volume: the look whether it is attached, until
+// that has found it so, and what came after. An attempt that came to neither does not
+// count.
+func (m *metrics) tried(v *vol, have Ready, took time.Duration, err error) {
+	plugin := cmp.Or(have.Counted, v.kind.Plugin())
+	var waits *Waiting
+	switch early := premature(err); {
+	case early && errors.As(err, &waits) && waits.Attach:
+		m.did(plugin, have.Migrated, opAttached, took, err)
+	case !early && !v.attached:
+		v.attached = true
+		m.did(plugin, have.Migrated, opAttached, 0, nil)
+		fallthrough
+	case !early:
+		m.did(plugin, have.Migrated, opMount, took, err)
+	}
 }
 
 func (m *metrics) arrived(plugin string, took time.Duration) {

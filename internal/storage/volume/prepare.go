@@ -40,9 +40,7 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 		defer stop()
 		began := time.Now()
 		have, err := kind.Prepare(ctx, r)
-		if !premature(err) {
-			m.metrics.did(cmp.Or(have.Counted, kind.Plugin()), opMount, time.Since(began), err)
-		}
+		m.metrics.tried(v, have, time.Since(began), err)
 		m.finish(uid, ps, v, r.Pod, have, err)
 	})
 }

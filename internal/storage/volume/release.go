@@ -162,7 +162,7 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 				}
 				began := time.Now()
 				errs[i] = f.kind.Release(ctx, f.place)
-				m.metrics.did(plugin, opUnmount, time.Since(began), errs[i])
+				m.metrics.did(plugin, false, opUnmount, time.Since(began), errs[i])
 			} else {
 				errs[i] = m.releaseUnknown(ctx, f.place)
 				m.metrics.counters.forced.Inc()

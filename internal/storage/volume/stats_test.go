@@ -203,8 +203,11 @@ func TestMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a", "b")
 		p.Spec.Volumes[1].Ephemeral = &v1.EphemeralVolumeSource{} // served by the fake all the same
-		b.kind.set("b", errors.New("no"))
+		b.kind.set("b", &Waiting{For: "volume to be attached", Attach: true})
 		b.Want(p)
+		synctest.Wait()
+		b.kind.set("b", errors.New("no"))
+		b.Again("u")
 		time.Sleep(time.Second)
 		b.kind.set("b", nil)
 		time.Sleep(time.Second)
@@ -212,6 +215,8 @@ func TestMetrics(t *testing.T) {
 		for _, want := range []string{
 			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",volume_plugin="test/fake"} 2`,
 			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="test/fake"} 2`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",status="success",volume_plugin="test/fake"} 2`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",status="fail-unknown",volume_plugin="test/fake"} 1`,
 			`volume_operation_total_seconds{operation_name="overall_volume_mount",plugin_name="test/fake"} 2`,
 			`volume_manager_total_volumes{plugin_name="test/fake",state="desired_state_of_world"} 2`,
 			`volume_manager_total_volumes{plugin_name="test/fake",state="actual_state_of_world"} 2`,

@@ -37,7 +37,7 @@ func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready
 	for _, plugin := range v.cfg.Plugins {
 		if plugin.Serves(s) {
 			out, err := v.prepare(ctx, p, s, plugin)
-			out.Counted = countedAs(plugin, s)
+			out.Counted, out.Migrated = countedAs(plugin, s), s.Migrated
 			return out, err
 		}
 	}

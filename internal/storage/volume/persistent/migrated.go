@@ -26,7 +26,7 @@ func migrated(s Spec) (Spec, error) {
 	if err != nil {
 		return s, fmt.Errorf("understand volume %s as one of a CSI driver: %w", s.PV.Name, err)
 	}
-	s.PV = pv
+	s.PV, s.Migrated = pv, true
 	return s, nil
 }
 
@@ -52,5 +52,5 @@ func (k cloudKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 	if name == "" || name == "." || name == ".." {
 		return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("understand volume %s as one of a CSI driver: name %q is not one", r.Volume.Name, name)}
 	}
-	return k.v.byPlugin(ctx, r.Pod, Spec{Name: name, PV: pv})
+	return k.v.byPlugin(ctx, r.Pod, Spec{Name: name, PV: pv, Migrated: true})
 }

@@ -23,6 +23,7 @@ type Spec struct {
 	Inline   *v1.Volume                // nil with PV
 	ReadOnly bool                      // the pod asks for it
 	Block    bool                      // it comes as a block device
+	Migrated bool                      // it was described as one of a cloud
 }
 
 // Traits are what a volume is to the node.
