@@ -112,7 +112,7 @@ func logConfiguration(log *slog.Logger, cfg *config.Config) {
 
 // plainTime writes times to the millisecond: a journal adds its own.
 func plainTime(groups []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey && len(groups) == 0 {
+	if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
 		return slog.String(slog.TimeKey, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	if d, ok := a.Value.Any().(time.Duration); ok {
@@ -128,14 +128,14 @@ func jsonKeys(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return plainTime(groups, a)
 	}
-	switch a.Key {
-	case slog.TimeKey:
+	switch {
+	case a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime: // lines may tell of others
 		return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
-	case slog.SourceKey:
+	case a.Key == slog.SourceKey:
 		if src, ok := a.Value.Any().(*slog.Source); ok {
 			return slog.String("caller", filepath.Base(filepath.Dir(src.File))+"/"+filepath.Base(src.File)+":"+strconv.Itoa(src.Line))
 		}
-	case slog.LevelKey:
+	case a.Key == slog.LevelKey:
 		if level, ok := a.Value.Any().(slog.Level); ok && level <= slog.LevelInfo {
 			return slog.Int("v", -int(level))
 		}

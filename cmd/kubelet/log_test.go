@@ -73,6 +73,20 @@ func TestJSONLogKeys(t *testing.T) {
 // What is wrong goes to one stream and all the rest to another, whatever the
 // format; what is held back arrives when there is enough of it, when its time has
 // come, and at the end.
+// What a line tells may have the name of a part of every line.
+func TestLinesMayTellATime(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		cfg := &config.Config{}
+		cfg.Kubelet.Logging.Format = format
+		var out bytes.Buffer
+		log := voiceFor(t, io.Discard, &out, cfg)
+		log.Warn("late", "time", 5*time.Second, "level", 3, "msg", 7, "source", 9)
+		if !strings.Contains(out.String(), "5s") {
+			t.Errorf("%s: %s", format, out.String())
+		}
+	}
+}
+
 func TestSplitStreams(t *testing.T) {
 	parity.Proves(t, "CFG-92")
 	for _, format := range []string{"text", "json"} {
