@@ -328,7 +328,7 @@ func (w *Watcher) endGroup(ctx context.Context, i int, told map[types.UID]bool) 
 		case <-ctx.Done():
 			return false
 		case <-over.C:
-			w.cfg.Log.Warn("pods have not ended within their time", "priority", w.cfg.Periods[i].Priority, "pods", len(ends), "time", w.cfg.Periods[i].Length)
+			w.cfg.Log.Warn("pods have not ended within their time", "priority", w.cfg.Periods[i].Priority, "pods", len(ends), "had", w.cfg.Periods[i].Length)
 			return true
 		case <-w.poke:
 		case <-next:
