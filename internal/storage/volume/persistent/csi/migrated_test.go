@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
 )
 
 // register has the driver stand for one of a cloud too, whose volumes are not
@@ -90,6 +91,13 @@ func TestVolumesOfClouds(t *testing.T) {
 				}
 				n.release(one.pod)
 				n.idle()
+			}
+			measured := scrape.Of(t, n.Manager)
+			for _, operation := range []string{"volume_mount", "verify_controller_attached_volume"} {
+				name := "storage_operation_duration_seconds{migrated=true,operation_name=" + operation + ",status=success,volume_plugin=kubernetes.io/csi:" + c.driver + "}"
+				if measured[name] != 2 {
+					t.Errorf("%s is %v, want 2", name, measured[name])
+				}
 			}
 		})
 	}
