@@ -38,6 +38,7 @@ import (
 	"keelson/internal/resources/cgroup"
 	"keelson/internal/resources/cpu"
 	"keelson/internal/resources/device"
+	"keelson/internal/resources/dra"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/oom"
@@ -95,7 +96,10 @@ type agent struct {
 	csiDrivers   *lazyWatch[*storagev1.CSIDriver]                    // nil: standalone
 	bundles      *lazyWatch[*certificatesv1beta1.ClusterTrustBundle] // nil: standalone, or the gate is off
 	certificates *podCertificates                                    // likewise
-	csiRefresh   *csi.Refresher                                      // nil: standalone
+	claims       *dra.Store
+	claimDrivers *dra.Drivers
+	claimHealth  *dra.Health    // nil: the gate is off
+	csiRefresh   *csi.Refresher // nil: standalone
 	images       images
 	imageGC      *gc.Collector
 	pulls        *record.Store   // nil: what is on the node is for all its pods
@@ -219,6 +223,11 @@ func (a *agent) start(g *group) {
 		g.start("pod certificates", a.certificates.answers.Run)
 	}
 	g.start("persistent volumes", a.lasting.Run)
+	if a.claimHealth != nil {
+		g.start("health of claims", a.claimHealth.Run)
+	}
+	g.start("claim drivers", a.claimDrivers.Run)
+	g.start("claims", a.claims.Run)
 	g.start("plugins", a.onceUp(a.plugins.Run))
 	g.start("volumes", a.volumes.Run)
 	if a.pulls != nil {
@@ -307,6 +316,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 	}
 	a.allocation.Prune(a.syncer.Knows)
 	a.resources.Prune(a.syncer.Knows)
+	a.claims.Prune(a.syncer.Knows)
 	<-ctx.Done()
 	return nil
 }

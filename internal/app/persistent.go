@@ -77,7 +77,7 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 		cfg.Exhausted = a.csiRefresh.Exhausted
 	}
 	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
-		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers, plugin.Device: a.devices}})
+		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers, plugin.Device: a.devices, plugin.DRA: a.claimDrivers}})
 	a.metrics.MustRegister(a.plugins)
 	return csi.New(cfg)
 }

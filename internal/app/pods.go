@@ -46,6 +46,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	if err := a.buildDevices(); err != nil { // plugins of all types register with storage
 		return err
 	}
+	a.buildClaims()
 	a.buildStorage()
 	if err := a.buildImages(); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
-		Volumes: a.volumes, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
+		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
 		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),

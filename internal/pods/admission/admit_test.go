@@ -120,6 +120,8 @@ func TestAdmit(t *testing.T) {
 		{name: "one pod too many", pod: asks(), others: []*v1.Pod{asks(), asks(), asks()}, reason: "OutOfpods", says: "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"},
 		{name: "a device that is taken", pod: asks("example.com/gpu", "1"), others: []*v1.Pod{asks("example.com/gpu", "1")}, reason: "OutOfexample.com/gpu"},
 		{name: "a device this node never had", pod: asks("example.com/fpga", "1")},
+		{name: "a device that the pod has by a claim", pod: claimed("example.com/gpu"), others: []*v1.Pod{asks("example.com/gpu", "1")}},
+		{name: "a device, beside a pod that has its own by a claim", pod: asks("example.com/gpu", "1"), others: []*v1.Pod{claimed("example.com/gpu")}},
 		{name: "huge pages this node never had", pod: asks("hugepages-1Gi", "1Gi"), reason: "OutOfhugepages-1Gi"},
 		{name: "CPU comes before memory", pod: asks("cpu", "3", "memory", "2Gi"), reason: "OutOfcpu"},
 		{name: "nothing asked fits a full node", pod: asks(), others: []*v1.Pod{asks("cpu", "5")}},
@@ -185,6 +187,14 @@ func restartsAll() *v1.Pod {
 			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
 		}}
 	})
+}
+
+// claimed is a pod that asks for one of a resource, and has it by a claim.
+func claimed(name string) *v1.Pod {
+	p := asks(name, "1")
+	p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "c",
+		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: p.Spec.Containers[0].Name, ResourceName: name, RequestName: "r"}}}
+	return p
 }
 
 func TestTheFirstReasonCounts(t *testing.T) {

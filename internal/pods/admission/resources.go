@@ -62,10 +62,16 @@ func eachLack(in Input, yield func(lack) bool) {
 }
 
 // requests are what a pod takes up: CPU in thousandths, the rest in whole units.
+// Devices that it has by a claim are counted there.
 func requests(p *v1.Pod) map[v1.ResourceName]int64 {
 	out := map[v1.ResourceName]int64{}
 	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
 		out[name] = amount(name, q.MilliValue, q.Value)
+	}
+	if claimed := p.Status.ExtendedResourceClaimStatus; claimed != nil {
+		for _, m := range claimed.RequestMappings {
+			delete(out, v1.ResourceName(m.ResourceName))
+		}
 	}
 	return out
 }

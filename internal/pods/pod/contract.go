@@ -54,6 +54,7 @@ const (
 	EventErrImageNeverPull     = "ErrImageNeverPull"
 	EventFailedPullSecret      = "FailedToRetrieveImagePullSecret"
 	EventFailedKillPod         = "FailedKillPod"
+	EventFailedPrepareClaims   = "FailedPrepareDynamicResources"
 	EventFailedCreateSandbox   = "FailedCreatePodSandBox"
 	EventFailedSandboxStatus   = "FailedPodSandBoxStatus"
 	EventSandboxChanged        = "SandboxChanged"

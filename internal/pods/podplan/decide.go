@@ -57,8 +57,13 @@ func (d *decision) run() {
 		return
 	}
 	d.images()
-	if !in.VolumesReady {
-		d.plan.waitFor(WaitVolumes)
+	if !in.VolumesReady || in.ClaimsPending {
+		if !in.VolumesReady {
+			d.plan.waitFor(WaitVolumes)
+		}
+		if in.ClaimsPending {
+			d.plan.waitFor(WaitClaims)
+		}
 		d.tend()
 		return
 	}
@@ -163,6 +168,10 @@ func (d *decision) replaceSandbox(why string) {
 	}
 	if !in.NetworkReady && !in.Pod.Spec.HostNetwork {
 		d.plan.waitFor(WaitNetwork)
+		return
+	}
+	if in.ClaimsPending {
+		d.plan.waitFor(WaitClaims)
 		return
 	}
 	attempt := 0

@@ -74,6 +74,9 @@ func (w *world) begin(s Step) {
 	if p, ok := w.busy[s.Target]; ok && !(stopping(s.Verb) && stopping(p.step.Verb) && s.Deadline.Before(p.step.Deadline)) {
 		w.fail("%s %s while %s is under way", s.Verb, s.Target, p.step.Verb)
 	}
+	if (s.Verb == RunSandbox || s.Verb == Start) && w.in.ClaimsPending {
+		w.fail("%s before what the pod claims is prepared", s.Verb)
+	}
 	switch s.Verb {
 	case AnnounceStop:
 		if w.in.Going == nil {
@@ -259,6 +262,7 @@ func (w *world) disturb() {
 	}
 	w.in.NetworkReady = w.calm || w.r.IntN(4) > 0
 	w.in.VolumesReady = w.calm || w.r.IntN(4) > 0
+	w.in.ClaimsPending = !w.calm && w.r.IntN(4) == 0
 }
 
 // lose takes a container away that does not belong to anything under way.
@@ -348,7 +352,7 @@ func (w *world) turn() Plan {
 	for _, s := range plan.Steps {
 		w.begin(s)
 	}
-	if w.in.NetworkReady && w.in.VolumesReady && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
+	if w.in.NetworkReady && w.in.VolumesReady && !w.in.ClaimsPending && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
 		w.fail("waits for %v and nothing will wake it", plan.Waits)
 	}
 	w.now = w.now.Add(time.Duration(500+w.r.IntN(1500)) * time.Millisecond)

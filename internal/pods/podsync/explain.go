@@ -23,6 +23,7 @@ type story struct {
 	line    *timeline.Line
 	pulls   map[string]*timeline.Step // images that are waited for, by container
 	volumes *timeline.Step            // nil: not asked for
+	claims  *timeline.Step            // likewise
 	probing *timeline.Step            // from the start of the last container until all are ready
 	readyAt time.Time
 	plan    podplan.Plan
@@ -58,6 +59,11 @@ func (w *worker) tell(now time.Time, plan podplan.Plan, have pod.Runtime, next t
 		s.volumes = s.line.Begin(now, timeline.View{Verb: "prepare", Target: "volumes"})
 	} else if !slices.Contains(plan.Waits, podplan.WaitVolumes) {
 		s.volumes.End(now, nil)
+	}
+	if slices.Contains(plan.Waits, podplan.WaitClaims) && s.claims == nil {
+		s.claims = s.line.Begin(now, timeline.View{Verb: "prepare", Target: podplan.WaitClaims})
+	} else if !slices.Contains(plan.Waits, podplan.WaitClaims) {
+		s.claims.End(now, nil)
 	}
 	w.tellReady(now, have)
 }
@@ -187,8 +193,10 @@ func (w *worker) explainShared(p *explain.Pod) {
 	for _, name := range slices.Sorted(maps.Keys(w.story.pulls)) {
 		p.Doing = append(p.Doing, explain.Task{What: "the fetch of the image of container " + name, Since: w.images[name].asked})
 	}
-	if !w.cgroupGone && p.Going != nil {
-		if done, err := w.s.cfg.Volumes.Released(w.uid); !done && w.story.plan.Stopped {
+	if !w.cgroupGone && p.Going != nil && w.story.plan.Stopped {
+		if done, err := w.s.cfg.Claims.Released(w.uid); !done {
+			p.Waits = append(p.Waits, explain.Wait{For: "its resource claims to be released", Error: text(err), Next: w.s.cfg.Claims.RetryAt(w.uid)})
+		} else if done, err := w.s.cfg.Volumes.Released(w.uid); !done {
 			p.Waits = append(p.Waits, explain.Wait{For: "its volumes to be released", Error: text(err)})
 		}
 	}
@@ -214,6 +222,9 @@ func (w *worker) explainShared(p *explain.Pod) {
 		case podplan.WaitVolumes:
 			_, err := w.s.cfg.Volumes.Ready(w.uid)
 			p.Waits = append(p.Waits, explain.Wait{For: "its volumes", Error: text(err), Since: since, Next: w.s.cfg.Volumes.RetryAt(w.uid)})
+		case podplan.WaitClaims:
+			_, err := w.s.cfg.Claims.Ready(w.uid)
+			p.Waits = append(p.Waits, explain.Wait{For: "its resource claims", Error: text(err), Since: since, Next: w.s.cfg.Claims.RetryAt(w.uid)})
 		case podplan.WaitNetwork:
 			p.Waits = append(p.Waits, explain.Wait{For: what, Error: text(w.s.cfg.NetworkReady()), Since: since})
 		case podplan.WaitSandbox:

@@ -104,6 +104,21 @@ type Volumes interface {
 	Released(types.UID) (bool, error)
 }
 
+// Claims has drivers prepare what pods claim (dynamic resource allocation), and take
+// it back. The pod is woken when an answer changes.
+type Claims interface {
+	Want(*v1.Pod)
+	Ready(types.UID) (bool, error)
+	// RetryAt is when what failed is tried again; zero: nothing did.
+	RetryAt(types.UID) time.Time
+	// Contribution is what the container is given of its pod's claims.
+	Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, error)
+	// Release takes back what only this pod used, of which nothing runs any more. A pod
+	// without claims is released at once.
+	Release(pod.Ref)
+	Released(types.UID) (bool, error)
+}
+
 // Objects keeps the ConfigMaps and Secrets that pods refer to.
 type Objects interface {
 	Register(*v1.Pod)

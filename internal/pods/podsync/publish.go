@@ -16,6 +16,9 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	}
 	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live(), Finished: finished,
 		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
+	if released, _ := w.s.cfg.Claims.Released(w.uid); !released {
+		f.Down = false // others may be given what it claimed once it is shown as ended
+	}
 	for _, c := range have.Containers {
 		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
 	}

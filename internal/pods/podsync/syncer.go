@@ -25,6 +25,7 @@ type Config struct {
 	Containers Containers
 	Images     Images
 	Volumes    Volumes
+	Claims     Claims
 	Objects    Objects
 	Cgroups    Cgroups
 	Probes     Probes

@@ -348,7 +348,11 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		if err != nil {
 			return pod.Effect{}, w.noResources(ctx, p, kind, name, err)
 		}
-		start.Extra = extra
+		claimed, err := w.s.cfg.Claims.Contribution(p, spec)
+		if err != nil {
+			return pod.Effect{}, w.noResources(ctx, p, kind, name, err)
+		}
+		start.Extra = extra.With(claimed)
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
 		w.mu.Lock()
 		defer w.mu.Unlock()

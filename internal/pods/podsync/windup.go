@@ -18,12 +18,16 @@ const (
 )
 
 // windUp releases what a stopped pod still holds on the node, in an order: its
-// volumes, then the objects they were made from, then its cgroup. It reports
-// whether all of it is released.
+// claims, without which it is not shown as ended, its volumes, then the objects they
+// were made from, then its cgroup. It reports whether all of it is released.
 func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Runtime) bool {
 	cfg := &w.s.cfg
 	ref := w.ref(have)
 	ref.UID = w.uid
+	cfg.Claims.Release(ref)
+	if done, _ := cfg.Claims.Released(w.uid); !done {
+		return false // why not is said by whoever takes them back
+	}
 	cfg.Volumes.Release(ref)
 	if done, err := cfg.Volumes.Released(w.uid); !done {
 		if err != nil && err.Error() != w.volumeErr {

@@ -24,6 +24,7 @@ type holder struct {
 	Allocation
 	said    []string
 	mounted bool
+	claimed bool
 	stuck   error // of the cgroup
 }
 
@@ -38,6 +39,15 @@ type heldResources struct {
 func (r heldResources) Release(types.UID)                             { r.of.say("resources") }
 func (r heldResources) Health(*v1.Pod) map[string][]v1.ResourceStatus { return nil }
 
+// heldClaims are the claims of a holder.
+type heldClaims struct {
+	Claims
+	of *holder
+}
+
+func (c heldClaims) Release(pod.Ref)                  { c.of.say("release claims") }
+func (c heldClaims) Released(types.UID) (bool, error) { return !c.of.claimed, nil }
+
 func (h *holder) Release(pod.Ref) { h.say("release volumes") }
 func (h *holder) Released(types.UID) (bool, error) {
 	return !h.mounted, nil
@@ -49,9 +59,12 @@ func (h *holder) Conditions(types.UID) []v1.PodCondition {
 	return nil
 }
 func (h *holder) Publish(f status.Facts) {
-	if f.Finished {
+	switch {
+	case f.Finished:
 		h.say("finished")
-	} else {
+	case !f.Down:
+		h.say("lives")
+	default:
 		h.say("status")
 	}
 }
@@ -63,9 +76,9 @@ func (h *holder) RemovePod(context.Context, types.UID) error {
 
 func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 	parity.Proves(t, "LIFE-09")
-	m, h := newMeasured(t), &holder{mounted: true, stuck: errors.New("device or resource busy")}
+	m, h := newMeasured(t), &holder{claimed: true, mounted: true, stuck: errors.New("device or resource busy")}
 	m.cfg.Volumes, m.cfg.Objects, m.cfg.Cgroups, m.cfg.Allocation, m.cfg.Status = h, h, h, h, h
-	m.cfg.Resources = heldResources{of: h}
+	m.cfg.Resources, m.cfg.Claims = heldResources{of: h}, heldClaims{of: h}
 	m.cfg.HostIPs = func() []string { return nil }
 	w := m.worker("u", podNamed("u", pod.SourceAPI))
 	w.end(m.now, time.Second, nil, "deleted")
@@ -79,11 +92,12 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 		return h.said
 	}
 	for i, want := range [][]string{
-		{"release volumes", "status"}, // and nothing else while anything is mounted
-		{"release volumes", "objects", "resources", "room", "cgroup", "status"},
-		{"release volumes", "objects", "resources", "room", "cgroup", "status"}, // it could not be removed
-		{"release volumes", "objects", "resources", "room", "cgroup", "status"},
-		{"release volumes", "objects", "resources", "room", "finished"},
+		{"release claims", "lives"},                     // as long as a driver has something prepared for it
+		{"release claims", "release volumes", "status"}, // and nothing else while anything is mounted
+		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"},
+		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"}, // it could not be removed
+		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"},
+		{"release claims", "release volumes", "objects", "resources", "room", "finished"},
 	} {
 		got := turn()
 		// The cgroup is removed beside the status.
@@ -92,8 +106,10 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 		}
 		switch i {
 		case 0:
+			h.claimed = false
+		case 1:
 			h.mounted = false
-		case 2:
+		case 3:
 			h.stuck = nil
 		}
 	}

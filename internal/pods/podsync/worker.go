@@ -319,6 +319,9 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 			cfg.Objects.Register(w.spec)
 			cfg.Volumes.Want(w.spec)
 			in.VolumesReady = w.volumesReady()
+			cfg.Claims.Want(w.spec)
+			claimed, _ := cfg.Claims.Ready(w.uid) // why not is said by whoever prepares them
+			in.ClaimsPending = !claimed
 		}
 		cfg.Probes.Sync(w.spec, have, w.podIPs, isGoing)
 		in.Probes = map[string]podplan.Probe{}

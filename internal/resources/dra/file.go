@@ -1,0 +1,128 @@
+package dra
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/node/checkpoint"
+)
+
+// Load takes up what the file says, before anything else is asked of the Store. A file
+// that cannot be used is put aside, and the failure tells where.
+func (s *Store) Load() error {
+	if err := checkpoint.Sweep(s.cfg.Path); err != nil {
+		return err
+	}
+	content, err := checkpoint.Read(s.cfg.Path)
+	if err == nil && content == nil {
+		return nil
+	}
+	var list []checkpoint.Claim
+	if err == nil {
+		list, err = checkpoint.DecodeClaims(content)
+	}
+	var claims map[types.UID]*claim
+	if err == nil {
+		claims, err = claimsOf(list)
+	}
+	if err != nil {
+		return checkpoint.PutAside(s.cfg.Path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims = claims
+	return nil
+}
+
+func claimsOf(list []checkpoint.Claim) (map[types.UID]*claim, error) {
+	out := map[types.UID]*claim{}
+	for _, e := range list {
+		if e.ClaimUID == "" || e.ClaimName == "" || e.Namespace == "" {
+			return nil, fmt.Errorf("decode claims: an entry names too little: %+v", e)
+		}
+		c := &claim{ClaimRef: ClaimRef{e.Namespace, e.ClaimName, e.ClaimUID}, turn: make(chan struct{}, 1),
+			users: map[types.UID]bool{}, drivers: map[string]*portion{}}
+		for uid := range e.PodUIDs {
+			c.users[types.UID(uid)] = true
+		}
+		for name, d := range e.DriverState {
+			// Whether the driver was asked and did not get to answer is not known.
+			p := &portion{asked: true, prepared: d.Devices != nil}
+			for _, dev := range d.Devices {
+				one := Device{Pool: dev.PoolName, Name: dev.DeviceName, Requests: dev.RequestNames, CDI: dev.CDIDeviceIDs}
+				if dev.ShareID != nil {
+					one.Share = *dev.ShareID
+				}
+				p.devices = append(p.devices, one)
+			}
+			c.drivers[name] = p
+		}
+		out[types.UID(e.ClaimUID)] = c
+	}
+	return out, nil
+}
+
+// save writes the file, if it is older than what is known.
+func (s *Store) save() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	if !s.unsaved {
+		s.mu.Unlock()
+		return nil
+	}
+	s.unsaved = false
+	list := s.recordLocked()
+	s.mu.Unlock()
+	text, err := checkpoint.EncodeClaims(list)
+	if err == nil {
+		err = checkpoint.Write(s.cfg.Path, text)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.unsaved = true
+		s.mu.Unlock()
+		return fmt.Errorf("write down claims: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) recordLocked() []checkpoint.Claim {
+	out := []checkpoint.Claim{}
+	for _, c := range s.claims {
+		if len(c.users) == 0 {
+			continue // it is about to be forgotten, or to be noted
+		}
+		e := checkpoint.Claim{ClaimUID: c.UID, ClaimName: c.Name, Namespace: c.Namespace, PodUIDs: map[string]struct{}{}, DriverState: map[string]checkpoint.ClaimDriver{}}
+		for uid := range c.users {
+			e.PodUIDs[string(uid)] = struct{}{}
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.drivers)) {
+			e.DriverState[name] = c.drivers[name].record()
+		}
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b checkpoint.Claim) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ClaimName, b.ClaimName), cmp.Compare(a.ClaimUID, b.ClaimUID))
+	})
+	return out
+}
+
+func (p *portion) record() checkpoint.ClaimDriver {
+	if !p.prepared {
+		return checkpoint.ClaimDriver{}
+	}
+	list := make([]checkpoint.ClaimDevice, 0, len(p.devices))
+	for _, d := range p.devices {
+		one := checkpoint.ClaimDevice{PoolName: d.Pool, DeviceName: d.Name, RequestNames: d.Requests, CDIDeviceIDs: d.CDI}
+		if d.Share != "" {
+			one.ShareID = &d.Share
+		}
+		list = append(list, one)
+	}
+	return checkpoint.ClaimDriver{Devices: list}
+}

@@ -1,0 +1,272 @@
+package dra
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/dradriver"
+)
+
+const driverName = "gpu.example.com"
+
+// cluster is the API server: claims, and what drivers offer.
+type cluster struct {
+	mu     sync.Mutex
+	claims map[string]*resourceapi.ResourceClaim
+	reads  int
+	fails  error
+	wiped  []string
+}
+
+func (c *cluster) Claim(_ context.Context, namespace, name string) (*resourceapi.ResourceClaim, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	if obj := c.claims[namespace+"/"+name]; obj != nil && c.fails == nil {
+		return obj.DeepCopy(), nil
+	}
+	return nil, errors.Join(c.fails, errors.New("not found"))
+}
+
+func (c *cluster) Wipe(_ context.Context, driver string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fails != nil {
+		return c.fails
+	}
+	c.wiped = append(c.wiped, cmp.Or(driver, "all"))
+	return nil
+}
+
+func (c *cluster) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// stage is a node with its drivers, in virtual time. The agent on it can be killed.
+type stage struct {
+	*Store
+	t       *testing.T
+	cluster *cluster
+	dir     string
+	drivers *Drivers
+	health  *Health
+	end     func()
+
+	mu      sync.Mutex
+	sockets map[string]*bufconn.Listener
+	said    []string
+	news    map[types.UID]int
+}
+
+// play runs a test in virtual time.
+func play(t *testing.T, f func(*stage)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, dir: dir, cluster: &cluster{claims: map[string]*resourceapi.ResourceClaim{}}, sockets: map[string]*bufconn.Listener{}, news: map[types.UID]int{}}
+		s.start()
+		defer func() { s.end() }()
+		f(s)
+	})
+}
+
+// start begins a life of the agent.
+func (s *stage) start() {
+	log := slog.New(slog.DiscardHandler)
+	s.health = NewHealth(HealthConfig{Path: filepath.Join(s.dir, HealthFile), OnNews: func(d string) { s.DriverTold(d) }, Log: log})
+	s.drivers = NewDrivers(DriversConfig{Offers: s.cluster, Dial: s.dial, OnDriver: func(d string) { s.DriverCame(d) }, Health: s.health, Log: log})
+	s.Store = New(Config{Path: s.file(), API: s.cluster, Drivers: s.drivers, Health: s.health, Events: s, OnChange: s.changed, Log: log})
+	if err := errors.Join(s.Load(), s.health.Load()); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{s.health.Run, s.drivers.Run, s.Store.Run} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				s.t.Error(err)
+			}
+		})
+	}
+	s.end = sync.OnceFunc(func() { stop(); wg.Wait() })
+}
+
+// kill ends the agent: nothing that it does on its way out counts. The next begins
+// with what is written down now.
+func (s *stage) kill() {
+	content, err := os.ReadFile(s.file())
+	s.end()
+	if err == nil {
+		err = os.WriteFile(s.file(), content, 0o600)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	s.start()
+}
+
+func (s *stage) file() string { return filepath.Join(s.dir, StateFile) }
+
+func (s *stage) text() string {
+	b, err := os.ReadFile(s.file())
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Error(err)
+	}
+	return string(b)
+}
+
+func (s *stage) dial(ctx context.Context, path string) (net.Conn, error) {
+	s.mu.Lock()
+	l := s.sockets[path]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, fmt.Errorf("nobody listens at %s", path)
+	}
+	return l.DialContext(ctx)
+}
+
+// listen has a driver serve at a path.
+func (s *stage) listen(d *dradriver.Driver, path string) {
+	l := bufconn.Listen(1 << 16)
+	s.mu.Lock()
+	s.sockets[path] = l
+	s.mu.Unlock()
+	d.Serve(l)
+}
+
+// driver has a driver run and register.
+func (s *stage) driver(name string, services ...string) *dradriver.Driver {
+	d := dradriver.New(dradriver.Config{Name: name, Versions: services})
+	s.listen(d, name)
+	s.register(name, name, services...)
+	s.t.Cleanup(d.Stop)
+	return d
+}
+
+func (s *stage) register(name, path string, services ...string) {
+	if len(services) == 0 {
+		services = []string{dradriver.V1}
+	}
+	if err := errors.Join(s.drivers.Validate(name, path, services), s.drivers.Register(context.Background(), name, path, services)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) Pod(p *v1.Pod, _, _, reason, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, p.Name+" "+reason+": "+message)
+}
+func (s *stage) Node(string, string, string) {}
+
+func (s *stage) changed(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.news[uid]++
+}
+
+// heard are the events so far.
+func (s *stage) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.said)
+}
+
+// claim makes a claim that is allocated of drivers and reserved for pods.
+func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *resourceapi.ResourceClaim {
+	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}}
+	c.Status.Allocation = &resourceapi.AllocationResult{}
+	for _, d := range drivers {
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Request: "r", Driver: d})
+	}
+	c.Status.ReservedFor = reservedFor(pods...)
+	s.cluster.set(func() { s.cluster.claims["ns/"+name] = c })
+	return c
+}
+
+// using is a pod whose container uses claims.
+func using(name string, claims ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	for _, c := range claims {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: c, ResourceClaimName: &c})
+		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, v1.ResourceClaim{Name: c})
+	}
+	return p
+}
+
+// wants has a pod's claims prepared, and waits for what comes of the first attempt.
+func (s *stage) wants(p *v1.Pod) {
+	s.Want(p)
+	synctest.Wait()
+}
+
+func (s *stage) releases(p *v1.Pod) {
+	s.Release(pod.RefOf(p))
+	synctest.Wait()
+}
+
+// is checks how a pod stands with its claims.
+func (s *stage) is(p *v1.Pod, ready bool, failure string) {
+	s.t.Helper()
+	got, err := s.Ready(p.UID)
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if got != ready || (failure == "") != (said == "") || !strings.Contains(said, failure) {
+		s.t.Errorf("%s is ready: %v, %q; want %v, %q", p.Name, got, said, ready, failure)
+	}
+}
+
+// calls are the calls that a driver got.
+func calls(d *dradriver.Driver) string {
+	var out []string
+	for _, c := range d.Calls() {
+		out = append(out, strings.TrimSuffix(strings.TrimPrefix(c.Method, "Node"), "Resources")+" "+c.Claim)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (s *stage) called(d *dradriver.Driver, want string) {
+	s.t.Helper()
+	if got := calls(d); got != want {
+		s.t.Errorf("the driver was called: %s; want %s", got, want)
+	}
+}
+
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func reservedFor(pods ...*v1.Pod) (out []resourceapi.ResourceClaimConsumerReference) {
+	for _, p := range pods {
+		out = append(out, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+	}
+	return out
+}
+
+func ownedBy(p *v1.Pod) []metav1.OwnerReference {
+	is := true
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: &is}}
+}

@@ -1,0 +1,116 @@
+package dra
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+
+	"keelson/test/kit/dradriver"
+	"keelson/test/kit/parity"
+)
+
+func told(name string, h healthapi.HealthStatus, timeout int64, message string) *healthapi.DeviceHealth {
+	return &healthapi.DeviceHealth{Device: &healthapi.DeviceIdentifier{PoolName: "pool", DeviceName: name}, Health: h, HealthCheckTimeoutSeconds: timeout, Message: message}
+}
+
+// newsOf is how often a pod was to be looked at.
+func (s *stage) newsOf(p *v1.Pod) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.news[p.UID]
+}
+
+func TestHealthOfDevices(t *testing.T) {
+	parity.Proves(t, "RES-63", "PLUG-31")
+	play(t, func(s *stage) {
+		p := using("p", "c")
+		s.claim("c", []string{driverName}, p)
+		d := s.driver(driverName, dradriver.V1, dradriver.Health)
+		s.wants(p)
+		is := func(health v1.ResourceHealthStatus, message string) {
+			t.Helper()
+			synctest.Wait()
+			got := s.HealthOf(p, &p.Spec.Containers[0])
+			if len(got) != 1 || got[0].Name != "claim:c" || len(got[0].Resources) != 1 {
+				t.Fatalf("%+v", got)
+			}
+			r := got[0].Resources[0]
+			said := ""
+			if r.Message != nil {
+				said = *r.Message
+			}
+			if string(r.ResourceID) != driverName+"/claim=uid-of-c" || r.Health != health || said != message {
+				t.Errorf("%+v, %q; want %s, %q", r, said, health, message)
+			}
+		}
+		is(v1.ResourceHealthStatusUnknown, "")
+		before := s.newsOf(p)
+		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
+		is(v1.ResourceHealthStatusHealthy, "")
+		if s.newsOf(p) != before+1 {
+			t.Errorf("the pod was looked at %d times", s.newsOf(p)-before)
+		}
+		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
+		is(v1.ResourceHealthStatusHealthy, "")
+		if s.newsOf(p) != before+1 {
+			t.Error("no news, and the pod was looked at")
+		}
+		after(healthTimeout - time.Second)
+		is(v1.ResourceHealthStatusHealthy, "")
+		after(time.Second)
+		is(v1.ResourceHealthStatusUnknown, "")
+		if s.newsOf(p) != before+2 {
+			t.Error("nobody looked at the pod when its device was not heard of any more")
+		}
+		d.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 300, strings.Repeat("x", 2000)))
+		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
+		// It survives the agent.
+		s.kill()
+		s.register(driverName, driverName)
+		s.wants(p)
+		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
+		content, err := os.ReadFile(s.dir + "/" + HealthFile)
+		var file map[string]struct{ Devices map[string]map[string]any }
+		if err := errors.Join(err, json.Unmarshal(content, &file)); err != nil {
+			t.Fatal(err)
+		}
+		dev := file[driverName].Devices["pool/dev-0"]
+		if dev["PoolName"] != "pool" || dev["DeviceName"] != "dev-0" || dev["Health"] != "Unhealthy" || dev["HealthCheckTimeout"] != float64(300*time.Second) || dev["LastUpdated"] == nil || len(dev) != 6 {
+			t.Errorf("the file says %s", content)
+		}
+		// What a driver does not tell of any more lapses in its time.
+		d.Say(told("dev-1", healthapi.HealthStatus_HEALTHY, 0, ""))
+		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
+		after(300 * time.Second)
+		is(v1.ResourceHealthStatusUnknown, strings.Repeat("x", 1021)+"...")
+		s.releases(p)
+		if got := s.HealthOf(p, &p.Spec.Containers[0]); len(got) > 0 {
+			t.Errorf("of a claim that is taken back: %+v", got)
+		}
+	})
+}
+
+func TestAFloodOfHealthIsReadSlowly(t *testing.T) {
+	play(t, func(s *stage) {
+		p := using("p", "c")
+		s.claim("c", []string{driverName}, p)
+		d := s.driver(driverName, dradriver.V1, dradriver.Health)
+		s.wants(p)
+		began := s.newsOf(p)
+		const n = 1000
+		for i := range n {
+			d.Say(told("dev-0", healthapi.HealthStatus(1+i%2), 0, ""))
+			synctest.Wait()
+		}
+		if got := s.newsOf(p) - began; got > tellsAtOnce+2 {
+			t.Errorf("in no time the driver has had the pod looked at %d times", got)
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// release makes one attempt at taking back what only this pod used.
+func (s *Store) release(ctx context.Context, uid types.UID) error {
+	s.mu.Lock()
+	var held []ClaimRef
+	for _, c := range s.claims {
+		if c.users[uid] {
+			held = append(held, c.ClaimRef)
+		}
+	}
+	s.mu.Unlock()
+	errs := make([]error, len(held))
+	var wg sync.WaitGroup
+	for i, ref := range held {
+		wg.Go(func() { errs[i] = s.releaseOne(ctx, uid, ref) })
+	}
+	wg.Wait()
+	return errors.Join(append(errs, s.save())...)
+}
+
+func (s *Store) releaseOne(ctx context.Context, uid types.UID, ref ClaimRef) error {
+	c, leave, err := s.enter(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.mu.Lock()
+	drivers := slices.Sorted(maps.Keys(c.drivers))
+	if len(c.users) > 1 || !c.users[uid] {
+		drivers = nil // others have it
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, name := range drivers {
+		errs = append(errs, s.takeBack(ctx, c, name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(c.users, uid)
+	s.unsaved = true
+	return nil
+}
+
+// takeBack has a driver take back its portion of a claim, if it was ever asked for it.
+func (s *Store) takeBack(ctx context.Context, c *claim, driver string) error {
+	s.mu.Lock()
+	asked := c.drivers[driver].asked
+	s.mu.Unlock()
+	if asked {
+		if err := s.cfg.Drivers.unprepare(ctx, driver, c.ClaimRef); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(c.drivers, driver)
+	s.unsaved = true
+	return nil
+}

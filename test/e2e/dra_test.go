@@ -1,0 +1,218 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/dradriver"
+	"keelson/test/kit/parity"
+)
+
+// TestClaimedDevices takes claims through their life with the real scheduler and the
+// real runtime: prepared before the pod's sandbox, once its driver is there and can do
+// it, given to containers by request, shared by two pods, and taken back when the last
+// of them has ended, before it is shown as such.
+func TestClaimedDevices(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "RES-60", "PLUG-29", "LIFE-08")
+	s := shared(t).namespace(t)
+	c := s.claims()
+	c.claim("one", "r")
+	c.template("two", "a", "b")
+	c.offer() // before there is a driver: the scheduler does not know
+
+	s.create(s.demo("first", []string{"serve"}, uses("one")))
+	s.event("first", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: DRA driver "+c.name+" is not registered")
+	if p := s.pod("first", "there", func(*corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodPending {
+		t.Errorf("without its driver the pod is %s", p.Status.Phase)
+	}
+	c.driver.Fault("NodePrepareResources", dradriver.Fault{Claim: "no luck"})
+	c.serve()
+	s.event("first", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for ResourceClaim one: no luck")
+	for _, e := range s.events("first") {
+		if e.Reason == "FailedCreatePodSandBox" || e.Reason == "Created" {
+			t.Errorf("before its claim was prepared: %s %s", e.Reason, e.Message)
+		}
+	}
+	c.driver.Fault("NodePrepareResources", dradriver.Fault{})
+	s.ready("first")
+	if files, env := c.devicesIn("first"); files != "/dev/one-dev-0 " || env != "CLAIM_dev-0=one " {
+		t.Errorf("the first pod has %q, %q", files, env)
+	}
+
+	// The second shares that claim, and has one of its own, of which it uses a part.
+	s.create(s.demo("second", []string{"serve"}, usesNew("two", "b"), uses("one")))
+	own := *s.ready("second").Status.ResourceClaimStatuses[0].ResourceClaimName
+	c.prepared("one", own)
+	if files, _ := c.devicesIn("second"); files != "/dev/one-dev-0 /dev/"+own+"-dev-2 " {
+		t.Errorf("the second pod has %q", files)
+	}
+	s.delete("first", 1)
+	s.gone("first")
+	if c.count("NodeUnprepareResources", "one") > 0 {
+		t.Error("a claim was taken back that another pod uses")
+	}
+
+	// What cannot be taken back keeps the pod from being shown as ended.
+	c.driver.Fault("NodeUnprepareResources", dradriver.Fault{Claim: "not now"})
+	s.delete("second", 1)
+	s.event("second", "FailedKillPod", "NodeUnprepareResources failed for ResourceClaim one: not now")
+	if p := s.pod("second", "there", func(*corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodRunning {
+		t.Errorf("with its claims prepared the pod is %s", p.Status.Phase)
+	}
+	c.driver.Fault("NodeUnprepareResources", dradriver.Fault{})
+	s.gone("second")
+	c.prepared()
+
+	// A job's pod gives back what it had without being deleted.
+	s.create(s.demo("job", []string{"echo", "done"}, uses("one"), never))
+	s.phase("job", corev1.PodSucceeded)
+	if have := c.driver.Prepared(); len(have) > 0 {
+		t.Errorf("the pod has ended and these are prepared: %v", have)
+	}
+}
+
+// TestAgentDiesBetweenPrepareAndAnswer kills the agent while a driver prepares, takes
+// back, and while pods run: nothing is prepared twice that was answered for, nothing
+// is left, and no container is restarted.
+func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
+	parity.Proves(t, "PLUG-30")
+	n := shared(t)
+	s := n.namespace(t)
+	c := s.claims()
+	c.serve()
+	c.claim("one", "r")
+	hang := make(chan struct{})
+	c.driver.Fault("NodePrepareResources", dradriver.Fault{Hang: hang, Late: true})
+	s.create(s.demo("pod", []string{"serve"}, uses("one")))
+	called := func(method string) {
+		t.Helper()
+		s.until("a call of "+method, func() (string, bool) { return "", c.count(method, "one") > 0 })
+	}
+	called("NodePrepareResources")
+	n.Kubelet.Kill9()
+	c.driver.Fault("NodePrepareResources", dradriver.Fault{})
+	close(hang) // the driver prepares it, and nobody hears
+	c.prepared("one")
+	if err := n.Kubelet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.offer()
+	first := s.ready("pod")
+	prepared := c.count("NodePrepareResources", "one")
+
+	n.Kubelet.Kill9()
+	if err := n.Kubelet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.offer()
+	s.create(s.demo("other", []string{"serve"}, uses("one")))
+	s.ready("other") // the agent works, and has looked at the claim
+	if again := c.count("NodePrepareResources", "one"); again != prepared {
+		t.Errorf("what is prepared was prepared %d times more", again-prepared)
+	}
+	if p := s.ready("pod"); containerID(p, "main") != containerID(first, "main") {
+		t.Error("the container was restarted")
+	}
+
+	hang = make(chan struct{})
+	c.driver.Fault("NodeUnprepareResources", dradriver.Fault{Hang: hang, Late: true})
+	s.delete("pod", 1)
+	s.delete("other", 1)
+	called("NodeUnprepareResources")
+	n.Kubelet.Kill9()
+	c.driver.Fault("NodeUnprepareResources", dradriver.Fault{})
+	close(hang)
+	if err := n.Kubelet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.gone("pod")
+	s.gone("other")
+	c.prepared()
+}
+
+// TestSwapKeepsClaims swaps the agent and upstream's under pods with claims: each goes
+// by what the other has written down, and takes back what the other had prepared.
+func TestSwapKeepsClaims(t *testing.T) {
+	parity.Proves(t, "RES-61")
+	n := shared(t)
+	peer, err := n.parts.Path(t.Context(), "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := n.namespace(t)
+	c := s.claims()
+	c.serve()
+	c.claim("kept", "r")
+	c.claim("passed-0", "r")
+	s.create(s.demo("kept", []string{"serve"}, uses("kept")))
+	s.create(s.demo("passed-0", []string{"serve"}, uses("passed-0")))
+	kept := s.ready("kept")
+	s.ready("passed-0")
+	for i, binary := range []string{peer, n.ours, peer, n.ours} {
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
+		}
+		old, next := "passed-"+string(rune('0'+i)), "passed-"+string(rune('1'+i))
+		s.delete(old, 1)
+		s.gone(old)
+		c.prepared("kept")
+		c.offer()
+		c.claim(next, "r")
+		s.create(s.demo(next, []string{"serve"}, uses(next)))
+		s.ready(next)
+		if files, _ := c.devicesIn(next); !strings.HasPrefix(files, "/dev/"+next+"-dev-") {
+			t.Errorf("swap %d: the pod has %q", i+1, files)
+		}
+		if p := s.ready("kept"); containerID(p, "main") != containerID(kept, "main") {
+			t.Errorf("swap %d: the pod's container is another one", i+1)
+		}
+		content, err := os.ReadFile(filepath.Join(n.Kubelet.Root, "dra_manager_state"))
+		if err != nil || !strings.Contains(string(content), string(kept.UID)) {
+			t.Errorf("swap %d: the file says %s, %v", i+1, content, err)
+		}
+	}
+	s.delete("kept", 1)
+	s.gone("kept")
+}
+
+// TestOffersGoWithTheirDriver has what a driver offers taken away when it has been gone
+// for a while, and when the agent starts.
+func TestOffersGoWithTheirDriver(t *testing.T) {
+	parity.Proves(t, "RES-64", "PLUG-28")
+	n := shared(t)
+	s := n.namespace(t)
+	c := s.claims()
+	c.serve()
+	offered := func(want bool) {
+		t.Helper()
+		s.until("the offer of the driver", func() (string, bool) {
+			_, err := s.Cluster.Client.ResourceV1().ResourceSlices().Get(t.Context(), c.name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				return "it is not there", !want
+			case err != nil:
+				return err.Error(), false
+			}
+			return "it is there", want
+		})
+	}
+	offered(true)
+	c.driver.Stop()
+	offered(false)
+	c.serve()
+	offered(true)
+	if err := n.Kubelet.Restart(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	offered(false)
+}
