@@ -41,6 +41,27 @@ func newFakeKind() *fakeKind {
 	return &fakeKind{fail: map[string]error{}, hang: map[string]bool{}, began: time.Now()}
 }
 
+// backsOff checks that a volume was prepared less and less often.
+func (k *fakeKind) backsOff(t *testing.T, name string) {
+	t.Helper()
+	var gaps []time.Duration
+	last := time.Duration(-1)
+	for _, at := range k.attempts(name) {
+		d, err := time.ParseDuration(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last >= 0 {
+			gaps = append(gaps, d-last)
+		}
+		last = d
+	}
+	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 122 * time.Second, 122 * time.Second}
+	if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) {
+		t.Errorf("attempts are apart by %v, want %v", gaps, want)
+	}
+}
+
 func (k *fakeKind) Plugin() string           { return "test/fake" }
 func (k *fakeKind) Serves(v *v1.Volume) bool { return v.EmptyDir != nil }
 func (k *fakeKind) Inputs(*v1.Volume) Inputs { return k.inputs }
@@ -223,22 +244,7 @@ func TestManagerRetriesWithBackOff(t *testing.T) {
 			t.Errorf("told %d times of one failure", n)
 		}
 		time.Sleep(10 * time.Minute)
-		var gaps []time.Duration
-		last := time.Duration(-1)
-		for _, at := range b.kind.attempts("bad") {
-			d, err := time.ParseDuration(at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if last >= 0 {
-				gaps = append(gaps, d-last)
-			}
-			last = d
-		}
-		want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 122 * time.Second, 122 * time.Second}
-		if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) {
-			t.Errorf("attempts are apart by %v, want %v", gaps, want)
-		}
+		b.kind.backsOff(t, "bad")
 		if n := len(b.kind.attempts("good")); n != 1 {
 			t.Errorf("the good volume was prepared %d times", n)
 		}
@@ -254,6 +260,30 @@ func TestManagerRetriesWithBackOff(t *testing.T) {
 		synctest.Wait()
 	})
 	parity.Proves(t, "VOL-12")
+}
+
+// What is waited for is looked at now and then, less and less often, and at once when
+// somebody says that it may be there. It is no failure.
+func TestManagerLooksForWhatIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.set("a", &Waiting{For: "volume to be attached", Attach: true})
+		b.Want(testPod("u", "a"))
+		time.Sleep(10 * time.Minute)
+		b.kind.backsOff(t, "a")
+		if s := b.State("u"); s.Ready || s.Err != nil {
+			t.Errorf("while it waits: %+v", s)
+		}
+		b.kind.set("a", nil)
+		n := len(b.kind.attempts("a"))
+		b.Again("u")
+		synctest.Wait()
+		if ready, err := b.Ready("u"); !ready || err != nil || len(b.kind.attempts("a")) != n+1 {
+			t.Errorf("ready = %v, %v after %d more looks", ready, err, len(b.kind.attempts("a"))-n)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+	})
+	parity.Proves(t, "VOL-61")
 }
 
 func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {

@@ -429,6 +429,10 @@ func TestGroups(t *testing.T) {
 
 // Every call to a driver has the same limit, of which the driver is told.
 func TestCallsHaveALimit(t *testing.T) {
+	parity.Proves(t, "VOL-61")
+	if callLimit != 2*time.Minute {
+		t.Errorf("a call may take %v", callLimit)
+	}
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	n.volumeOf("data", func(pv *v1.PersistentVolume) { pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("3Gi") })
