@@ -41,6 +41,7 @@ import (
 	"keelson/internal/resources/dra"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
+	"keelson/internal/resources/memory"
 	"keelson/internal/resources/oom"
 	"keelson/internal/resources/resource"
 	"keelson/internal/resources/stats"
@@ -112,6 +113,7 @@ type agent struct {
 	cpus         *cpu.Pool
 	mover        *cpu.Mover // nil: all containers may be on all CPUs
 	devices      *device.Pool
+	memory       *memory.Book
 	resources    *resource.Manager
 	allocation   *allocation.Ledger
 	syncer       *podsync.Syncer

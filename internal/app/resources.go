@@ -42,9 +42,12 @@ func (a *agent) buildResources(ctx context.Context) error {
 	if err := a.buildCPUs(ctx, layout, rules.Policy); err != nil {
 		return err
 	}
-	providers := []resource.Provider{a.cpus, a.devices}
+	if err := a.buildMemory(layout); err != nil {
+		return err
+	}
+	providers := []resource.Provider{a.devices, a.cpus, a.memory}
 	a.resources = resource.New(resource.Config{Rules: rules, Scope: k.TopologyManagerScope, Providers: providers, Log: a.log, Now: time.Now})
-	a.metrics.MustRegister(a.resources, a.cpus)
+	a.metrics.MustRegister(a.resources, a.cpus, a.memory)
 	return nil
 }
 

@@ -18,11 +18,9 @@ import (
 var unbuiltFields = strings.Fields(`
 	kernelMemcgNotification
 	kubeReservedCgroup
-	memoryManagerPolicy
 	memoryReservationPolicy
 	memoryThrottlingFactor
 	qosReserved
-	reservedMemory
 	systemReservedCgroup
 	volumePluginDir
 `)

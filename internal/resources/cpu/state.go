@@ -58,6 +58,30 @@ type file struct {
 	Checksum      checkpoint.Checksum          `json:"checksum"`
 }
 
+// latest is the file as agents write it whose pods can have CPUs together, which is an
+// alpha feature.
+type latest struct {
+	PolicyName    string                       `json:"policyName"`
+	DefaultCPUSet string                       `json:"defaultCpuSet"`
+	Entries       map[string]map[string]string `json:"entries,omitempty"`
+	PodEntries    podEntries                   `json:"podEntries,omitempty"`
+	Checksum      checkpoint.Checksum          `json:"checksum"`
+}
+
+type podEntries map[string]struct{}
+
+// isLatest reports whether the file is of that form, with nothing in it that this
+// agent would not know what to do with.
+func isLatest(f file, content []byte, said checkpoint.Checksum) bool {
+	l := latest{f.PolicyName, f.DefaultCPUSet, f.Entries, podEntries{}, 0}
+	return json.Unmarshal(content, &l) == nil && len(l.PodEntries) == 0 && said == l.sum()
+}
+
+func (l latest) sum() checkpoint.Checksum {
+	l.Checksum = 0
+	return checkpoint.SumAs(&l, upstreamType, "cpu.podEntries)", "state.PodCPUAssignments)")
+}
+
 // upstreamType is what the file is called where it comes from.
 const upstreamType = "state.CPUManagerCheckpoint"
 
@@ -94,7 +118,7 @@ func decode(policy string, content []byte, whose Whose) (state, error) {
 	}
 	sum := f.Checksum
 	f.Checksum = 0
-	if err := agree(sum, checkpoint.SumAs(&f, upstreamType)); err != nil {
+	if err := agree(sum, checkpoint.SumAs(&f, upstreamType)); err != nil && !isLatest(f, content, sum) {
 		return state{}, err
 	}
 	s, err := begin(policy, f.PolicyName, f.DefaultCPUSet)

@@ -3,6 +3,7 @@ package cpu
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -107,5 +108,40 @@ func TestEveryChoiceIsUpstreams(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheStateOfALaterAgentIsTakenUp reads what upstream's agent writes with a gate
+// that this one does not have.
+func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
+	parity.Proves(t, "RES-30")
+	scenes, err := placement.Load("../../../test/kit/placement/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, s := range scenes {
+		for _, step := range s.Steps {
+			if !s.Config.Gates["PodLevelResourceManagers"] || step.CPUs == nil {
+				continue
+			}
+			read++
+			dir := t.TempDir()
+			var content bytes.Buffer
+			if err := errors.Join(json.Compact(&content, step.CPUs), os.WriteFile(filepath.Join(dir, fileState), content.Bytes(), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := poolFor(t, s, dir)
+			if err != nil {
+				t.Errorf("%s: %v\n%s", s.Name, err, content.Bytes())
+				continue
+			}
+			if len(p.own) == 0 {
+				t.Errorf("%s: nobody has CPUs by %s", s.Name, content.Bytes())
+			}
+		}
+	}
+	if read < 3 {
+		t.Errorf("%d states were read", read)
 	}
 }

@@ -94,7 +94,7 @@ func example() *v1.Pod {
 }
 
 func TestAdmit(t *testing.T) {
-	parity.Proves(t, "RES-40")
+	parity.Proves(t, "RES-40", "RES-43")
 	for _, tc := range []struct {
 		name     string
 		policy   topology.Policy
@@ -106,7 +106,7 @@ func TestAdmit(t *testing.T) {
 	}{
 		{"nobody looks", topology.None, ScopePod, []int{0}, []int{1},
 			"cpu for init on |gpu for init on |cpu for main on |gpu for main on ", "",
-			map[string]float64{metricRequests: 1, metricErrors: 0}},
+			map[string]float64{metricRequests: 1, metricErrors: 0, metricDuration: 1}},
 		{"each container has its place", topology.SingleNUMANode, ScopeContainer, []int{0, 1}, []int{1},
 			"cpu hints init|gpu hints init|cpu for init on 1|gpu for init on 1|cpu hints main|gpu hints main|cpu for main on 1|gpu for main on 1", "",
 			map[string]float64{metricAligned + "{boundary=numa_node,scope=container}": 2}},

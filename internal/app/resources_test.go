@@ -1,0 +1,63 @@
+package app
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"keelson/internal/resources/machine"
+	"keelson/internal/resources/topology"
+	"keelson/test/kit/parity"
+	"keelson/test/kit/placement"
+)
+
+// TestMachinesThatAreRefusedAreUpstreams compares with what was recorded of upstream's
+// agent on machines of many nodes, and with CPUs that are not there.
+func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
+	parity.Proves(t, "RES-41")
+	scenes, err := placement.Load("../../test/kit/placement/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, s := range scenes {
+		if !strings.HasPrefix(s.Name, "bad-topology") && s.Name != "bad-reserved-unknown" && s.Name != "bad-no-reserved" {
+			continue
+		}
+		compared++
+		t.Run(s.Name, func(t *testing.T) {
+			text, err := yaml.Marshal(s.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &agent{cfg: configured(t, string(text)), log: slog.New(slog.NewTextHandler(io.Discard, nil)), reserved: v1.ResourceList{}}
+			a.cfg.Flags.RootDir = t.TempDir()
+			if s.Config.ReservedCPUs != "" {
+				a.reserved[v1.ResourceCPU] = resource.MustParse("1")
+			}
+			layout, err := machine.ReadLayout(s.Machine.Files(), machine.Info{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rules topology.Rules
+			if rules, err = a.topologyRules(layout); err == nil {
+				err = a.buildCPUs(t.Context(), layout, rules.Policy)
+			}
+			want := strings.ReplaceAll(s.Start, `\"`, `"`)
+			switch {
+			case s.Start == "" && err != nil:
+				t.Errorf("%v; upstream starts", err)
+			case s.Start != "" && (err == nil || !strings.Contains(want, "failed to run Kubelet: "+err.Error())):
+				t.Errorf("%v\nupstream: %s", err, want)
+			}
+		})
+	}
+	if compared != 9 {
+		t.Errorf("%d scenes were compared", compared)
+	}
+}

@@ -1,0 +1,129 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+
+	"keelson/test/kit/parity"
+	"keelson/test/parts"
+	"keelson/test/rig"
+)
+
+// TestCPUs gives a pod a CPU for itself, on a node of its own: the kernel keeps it
+// there without a quota and everybody else off it, over a crash of the agent and
+// under upstream's agent, until the pod has ended.
+func TestCPUs(t *testing.T) {
+	parity.Proves(t, "RES-12", "RES-25", "CFG-53")
+	if os.Geteuid() != 0 {
+		t.Skip("containers, mounts and bridges need root")
+	}
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU is kept for the system, and there is no other")
+	}
+	b, err := parts.New(os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{parts: b}
+	if n.kubectl, err = b.Path(t.Context(), "kubectl"); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := b.Path(t.Context(), "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	static := func(c *kubeletconfig.KubeletConfiguration) {
+		quick(c)
+		c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0"
+	}
+	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: static}})
+	s := n.namespace(t)
+	kept := func(p *corev1.Pod) cpuset.CPUSet {
+		t.Helper()
+		set, err := cpuset.Parse(s.cgroupValue(p, container(p, "main").ContainerID, "cpuset.cpus", "cpuset.cpus"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	keptTo := func(p *corev1.Pod, what string, want cpuset.CPUSet) {
+		t.Helper()
+		s.until(fmt.Sprintf("%s to be kept to %v %s", p.Name, want, what), func() (string, bool) {
+			set := kept(p)
+			return set.String(), set.Equals(want)
+		})
+	}
+	s.create(s.demo("shares", []string{"serve"}))
+	shares := s.ready("shares")
+	all := kept(shares)
+	s.create(s.demo("whole", []string{"serve"}, limited("1", "64Mi")))
+	whole := s.ready("whole")
+	own := kept(whole)
+	if own.Size() != 1 || own.Contains(0) || !own.IsSubsetOf(all) {
+		t.Fatalf("one CPU of %v other than 0 was asked for, it has %v", all, own)
+	}
+	for what, id := range map[string]string{"pod": "", "container": container(whole, "main").ContainerID} {
+		if got := s.cgroupValue(whole, id, "cpu.cfs_quota_us", "cpu.max"); got != "" && got != "-1" && !strings.HasPrefix(got, "max") {
+			t.Errorf("the quota of the %s is %s", what, got)
+		}
+	}
+	rest := all.Difference(own)
+	keptTo(shares, "beside it", rest)
+	state := func() string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(n.Kubelet.Root, "cpu_manager_state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	written := state()
+	if !strings.Contains(written, fmt.Sprintf(`%q:{"main":%q}`, whole.UID, own.String())) {
+		t.Errorf("written down: %s", written)
+	}
+	before := instances(s.allReady(2))
+	stays := func(under string) {
+		t.Helper()
+		if after := instances(s.allReady(2)); after != before {
+			t.Errorf("%s the containers are\n%s\nbefore:\n%s", under, after, before)
+		}
+		// It has judged another pod by what it has read, and let it end.
+		s.create(s.demo("another", []string{"serve"}))
+		keptTo(s.ready("another"), under, rest)
+		s.delete("another", 0)
+		s.gone("another")
+		if got := state(); got != written {
+			t.Errorf("%s the state is %s\nbefore: %s", under, got, written)
+		}
+		if got := kept(whole); !got.Equals(own) {
+			t.Errorf("%s it has %v", under, got)
+		}
+	}
+	n.Kubelet.Kill9()
+	if err := n.Kubelet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stays("after a crash")
+	for _, binary := range []string{peer, n.ours} {
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
+		}
+		stays("under " + filepath.Base(filepath.Dir(binary)))
+	}
+	s.delete("whole", 0)
+	s.gone("whole")
+	keptTo(shares, "after it has ended", all)
+}
