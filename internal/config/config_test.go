@@ -329,7 +329,7 @@ func TestFlagsReachTheirFields(t *testing.T) {
 	c := load(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%", "--eviction-soft=memory.available<2Gi", "--eviction-soft-grace-period=memory.available=1m",
 		"--register-with-taints=a=b:NoSchedule,c:NoExecute", "--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi", "--reserved-memory=1:memory=2Gi",
 		"--manifest-url-header=X-A:1,X-A:2", "--node_ip=10.0.0.1,fd00::1", "--node-labels=a=b,node.kubernetes.io/x=y", "--pod-max-pids=12", "--v=4",
-		"--system-reserved=cpu=1", "--system-reserved=memory=1Gi", "--rotate-server-certificates", "--resolv-conf=", "--log-flush-frequency=2s")
+		"--system-reserved=cpu=1", "--system-reserved=memory=1Gi", "--rotate-server-certificates", "--resolv-conf=", "--log-flush-frequency=2s", "--housekeeping-interval=5s")
 	k := c.Kubelet
 	got := []any{k.EvictionHard, k.RegisterWithTaints[1].Effect, k.RegisterWithTaints[0].Value, len(k.ReservedMemory), k.ReservedMemory[1].NumaNode, k.StaticPodURLHeader, *k.PodPidsLimit, int(k.Logging.Verbosity), k.SystemReserved, k.ServerTLSBootstrap, *k.ResolverConfig, c.Flags.NodeLabels["node.kubernetes.io/x"]}
 	want := []any{map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"}, k.RegisterWithTaints[1].Effect, "b", 2, int32(1), map[string][]string{"X-A": {"1", "2"}}, int64(12), 4, map[string]string{"cpu": "1", "memory": "1Gi"}, true, "", "y"}
@@ -350,7 +350,7 @@ func TestFlagsReachTheirFields(t *testing.T) {
 			t.Errorf("%s is not deprecated:\n%s", flag, all)
 		}
 	}
-	if n := strings.Count(all, "settings without effect in this version: "); n != 1 || !strings.Contains(all, "reservedMemory") {
+	if n := strings.Count(all, "settings without effect in this version: "); n != 1 || !strings.Contains(all, "in this version: --housekeeping-interval") {
 		t.Errorf("%d sentences about settings without effect:\n%s", n, all)
 	}
 }
