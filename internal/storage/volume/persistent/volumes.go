@@ -3,6 +3,7 @@ package persistent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/checkpoint"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
@@ -208,6 +210,8 @@ func (v *Volumes) readDisk() {
 	fail := func(what string, err error) {
 		v.partial = true
 		v.cfg.Log.Error("cannot tell which volumes are in use, none is given up", "reading", what, "err", err)
+		v.cfg.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable,
+			fmt.Sprintf("Volumes stay in use until this can be read and the agent is started anew: read %s: %v", what, err))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
