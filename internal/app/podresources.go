@@ -57,7 +57,31 @@ func (a *agent) givenTo(uid types.UID, container string) podresources.Given {
 	if cpus, own := a.cpus.Of(uid, container); own {
 		g.CPUs = cpus.List()
 	}
+	if p, _, known := a.desired.Get(uid); known {
+		g.Claims = a.claimsOf(p, container)
+	}
 	return g
+}
+
+// claimsOf is what the container has of its pod's claims; nothing before they are
+// prepared.
+func (a *agent) claimsOf(p *v1.Pod, container string) (out []podresources.Claim) {
+	_, c, ok := pod.Find(p, container)
+	if !ok {
+		return nil
+	}
+	held, err := a.claims.Held(p, c)
+	if err != nil {
+		a.log.Debug("a container does not have its claims", "pod", p.Namespace+"/"+p.Name, "container", container, "err", err)
+	}
+	for _, h := range held {
+		one := podresources.Claim{Namespace: h.Namespace, Name: h.Name}
+		for _, d := range h.Devices {
+			one.Devices = append(one.Devices, podresources.ClaimDevice{Driver: d.Driver, Pool: d.Pool, Name: d.Name, Share: d.Share, CDI: d.CDI})
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // giveable is what containers can have for themselves.

@@ -68,7 +68,8 @@ func (s *Server) pod(p *v1.Pod) *podresourcesv1.PodResources {
 			continue
 		}
 		g := s.cfg.Container(p.UID, c.Name)
-		out.Containers = append(out.Containers, &podresourcesv1.ContainerResources{Name: c.Name, Devices: devices(g.Devices), CpuIds: numbers(g.CPUs), Memory: memory(g.Memory)})
+		out.Containers = append(out.Containers, &podresourcesv1.ContainerResources{Name: c.Name, Devices: devices(g.Devices), CpuIds: numbers(g.CPUs), Memory: memory(g.Memory),
+			DynamicResources: claims(g.Claims)})
 	}
 	return out
 }
@@ -84,6 +85,24 @@ func devices(of []Device) (out []*podresourcesv1.ContainerDevices) {
 func memory(of []Memory) (out []*podresourcesv1.ContainerMemory) {
 	for _, m := range of {
 		out = append(out, &podresourcesv1.ContainerMemory{MemoryType: m.Type, Size: m.Bytes, Topology: topology(m.Nodes)})
+	}
+	return out
+}
+
+func claims(of []Claim) (out []*podresourcesv1.DynamicResource) {
+	for _, c := range of {
+		one := &podresourcesv1.DynamicResource{ClaimName: c.Name, ClaimNamespace: c.Namespace}
+		for _, d := range c.Devices {
+			dev := &podresourcesv1.ClaimResource{DriverName: d.Driver, PoolName: d.Pool, DeviceName: d.Name}
+			if d.Share != "" {
+				dev.ShareId = &d.Share
+			}
+			for _, id := range d.CDI {
+				dev.CdiDevices = append(dev.CdiDevices, &podresourcesv1.CDIDevice{Name: id})
+			}
+			one.ClaimResources = append(one.ClaimResources, dev)
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -33,11 +33,25 @@ type Memory struct {
 	Nodes []int
 }
 
+// Claim is what a container has of a claim that drivers have prepared.
+type Claim struct {
+	Namespace, Name string
+	Devices         []ClaimDevice
+}
+
+// ClaimDevice is a device of a claim.
+type ClaimDevice struct {
+	Driver, Pool, Name string
+	Share              string   // empty: it is not shared
+	CDI                []string // its names to the runtime
+}
+
 // Given is what somebody has for himself.
 type Given struct {
 	Devices []Device
 	CPUs    []int
 	Memory  []Memory
+	Claims  []Claim
 }
 
 // Config holds what a Server is built from. Fields are required unless they say

@@ -53,7 +53,8 @@ func serve(t *testing.T) (*Server, *grpc.ClientConn) {
 	has := map[string]Given{
 		"1/init": {Devices: []Device{{"example.com/gpu", "a", nil}}, CPUs: []int{9}},
 		"1/side": {Devices: []Device{{"example.com/gpu", "a", nil}}},
-		"1/main": {Devices: []Device{{"example.com/gpu", "b", []int{0}}, {"example.com/gpu", "c", nil}}, CPUs: []int{2, 3}, Memory: []Memory{{"memory", 1 << 30, []int{0, 1}}}},
+		"1/main": {Devices: []Device{{"example.com/gpu", "b", []int{0}}, {"example.com/gpu", "c", nil}}, CPUs: []int{2, 3}, Memory: []Memory{{"memory", 1 << 30, []int{0, 1}}},
+			Claims: []Claim{{"b", "gpu", []ClaimDevice{{"drv", "pool", "dev", "", []string{"x/y=1", "x/y=2"}}, {"drv", "pool", "part", "s", nil}}}}},
 	}
 	s := New(Config{Socket: socket, Log: slog.New(slog.DiscardHandler),
 		Pods: func() []*v1.Pod { return []*v1.Pod{full, plain} },
@@ -98,7 +99,10 @@ func TestWhatIsTold(t *testing.T) {
 	full := &podresourcesv1.PodResources{Name: "full", Namespace: "b", Containers: []*podresourcesv1.ContainerResources{
 		{Name: "side", Devices: []*podresourcesv1.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{"a"}}}},
 		{Name: "main", CpuIds: []int64{2, 3}, Memory: []*podresourcesv1.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: at(0, 1)}},
-			Devices: []*podresourcesv1.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{"b"}, Topology: at(0)}, {ResourceName: "example.com/gpu", DeviceIds: []string{"c"}}}},
+			Devices: []*podresourcesv1.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{"b"}, Topology: at(0)}, {ResourceName: "example.com/gpu", DeviceIds: []string{"c"}}},
+			DynamicResources: []*podresourcesv1.DynamicResource{{ClaimName: "gpu", ClaimNamespace: "b", ClaimResources: []*podresourcesv1.ClaimResource{
+				{DriverName: "drv", PoolName: "pool", DeviceName: "dev", CdiDevices: []*podresourcesv1.CDIDevice{{Name: "x/y=1"}, {Name: "x/y=2"}}},
+				{DriverName: "drv", PoolName: "pool", DeviceName: "part", ShareId: proto.String("s")}}}}},
 	}}
 	same := func(what string, got, want proto.Message, err error) {
 		t.Helper()

@@ -113,6 +113,8 @@ type Claims interface {
 	RetryAt(types.UID) time.Time
 	// Contribution is what the container is given of its pod's claims.
 	Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, error)
+	// Health tells how well the devices of its claims are, by container.
+	Health(*v1.Pod) map[string][]v1.ResourceStatus
 	// Release takes back what only this pod used, of which nothing runs any more. A pod
 	// without claims is released at once.
 	Release(pod.Ref)

@@ -2,6 +2,9 @@ package podsync
 
 import (
 	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
@@ -38,12 +41,24 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
 		f.InForce = force
 	}
-	f.Health = w.s.cfg.Resources.Health(w.spec)
+	f.Health = bothHealths(w.s.cfg.Resources.Health(w.spec), w.s.cfg.Claims.Health(w.spec))
 	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
 	w.mu.Lock()
 	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
 	w.mu.Unlock()
 	w.s.cfg.Status.Publish(f)
+}
+
+// bothHealths is how well the devices of containers are, by whomever they were given.
+func bothHealths(a, b map[string][]v1.ResourceStatus) map[string][]v1.ResourceStatus {
+	if len(b) == 0 {
+		return a
+	}
+	out := maps.Clone(b)
+	for name, list := range a {
+		out[name] = slices.Concat(list, out[name])
+	}
+	return out
 }
 
 // forget drops what other parts keep for the pod.

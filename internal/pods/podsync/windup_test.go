@@ -47,6 +47,9 @@ type heldClaims struct {
 
 func (c heldClaims) Release(pod.Ref)                  { c.of.say("release claims") }
 func (c heldClaims) Released(types.UID) (bool, error) { return !c.of.claimed, nil }
+func (c heldClaims) Health(*v1.Pod) map[string][]v1.ResourceStatus {
+	return nil
+}
 
 func (h *holder) Release(pod.Ref) { h.say("release volumes") }
 func (h *holder) Released(types.UID) (bool, error) {

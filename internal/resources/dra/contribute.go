@@ -73,12 +73,23 @@ func (s *Store) Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, erro
 	return out, nil
 }
 
-// HealthOf tells how well the devices are that the container has of its pod's claims.
-// Devices that the runtime does not know have no name to tell of them by.
-func (s *Store) HealthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
-	if s.cfg.Health == nil || len(c.Resources.Claims) == 0 {
+// Health tells how well the devices of the pod's claims are, by container.
+func (s *Store) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
+	if s.cfg.Health == nil || len(p.Spec.ResourceClaims) == 0 {
 		return nil
 	}
+	out := map[string][]v1.ResourceStatus{}
+	for _, c := range pod.Containers(p) {
+		if list := s.healthOf(p, c); len(list) > 0 {
+			out[c.Name] = list
+		}
+	}
+	return out
+}
+
+// healthOf tells how well the devices are that the container has of its pod's claims.
+// Devices that the runtime does not know have no name to tell of them by.
+func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 	var out []v1.ResourceStatus
 	for _, r := range c.Resources.Claims {
 		one := &v1.Container{Name: c.Name, Resources: v1.ResourceRequirements{Claims: []v1.ResourceClaim{r}}}

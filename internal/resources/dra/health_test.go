@@ -37,7 +37,7 @@ func TestHealthOfDevices(t *testing.T) {
 		is := func(health v1.ResourceHealthStatus, message string) {
 			t.Helper()
 			synctest.Wait()
-			got := s.HealthOf(p, &p.Spec.Containers[0])
+			got := s.Health(p)["main"]
 			if len(got) != 1 || got[0].Name != "claim:c" || len(got[0].Resources) != 1 {
 				t.Fatalf("%+v", got)
 			}
@@ -91,7 +91,7 @@ func TestHealthOfDevices(t *testing.T) {
 		after(300 * time.Second)
 		is(v1.ResourceHealthStatusUnknown, strings.Repeat("x", 1021)+"...")
 		s.releases(p)
-		if got := s.HealthOf(p, &p.Spec.Containers[0]); len(got) > 0 {
+		if got := s.Health(p)["main"]; len(got) > 0 {
 			t.Errorf("of a claim that is taken back: %+v", got)
 		}
 	})

@@ -125,7 +125,7 @@ func TestNothingIsDoneForPodsWithoutClaims(t *testing.T) {
 }
 
 func TestADriverHasALimitedTime(t *testing.T) {
-	parity.Proves(t, "RES-58")
+	parity.Proves(t, "RES-58", "RES-66")
 	for _, service := range []string{dradriver.V1, dradriver.V1Beta1} {
 		play(t, func(s *stage) {
 			p := using("p", "c")
@@ -140,6 +140,10 @@ func TestADriverHasALimitedTime(t *testing.T) {
 			d.Fault("NodePrepareResources", dradriver.Fault{})
 			after(maxRetry)
 			s.is(p, true, "")
+			if got := scrape.Of(t, s.Store); got[metricInUse+"{driver_name="+driverName+"}"] != 1 || got[metricInUse+"{driver_name=<any>}"] != 1 ||
+				got[metricOperations+"{is_error=true,operation_name=PrepareResources}"] != 1 || got[metricOperations+"{is_error=false,operation_name=PrepareResources}"] != 1 {
+				t.Errorf("%v", got)
+			}
 			s.releases(p)
 			if left := d.Prepared(); len(left) > 0 {
 				t.Errorf("%s: left prepared: %v", service, left)
