@@ -39,7 +39,7 @@ func init() {
 		"count":   {"count FILE: add a line to the file and print how many there are", count},
 		"get":     {"get URL: print the body of an answer; code 1 unless it is 2xx", get},
 		"hog":     {"hog MEBIBYTES: hold this much memory until told to end", hog},
-		"rush":    {"rush MEBIBYTES: take this much memory as fast as can be, and hold it until told to end", rush},
+		"rush":    {"rush MEBIBYTES: ignore SIGTERM, take this much memory as fast as can be, and hold it", rush},
 		"spin":    {"spin: use one CPU until told to end", spin},
 		"orphan":  {"orphan: leave a child to process 1, which has to collect it, then wait", orphan},
 	}

@@ -37,6 +37,7 @@ func mountedAs(t *testing.T, path string) string {
 }
 
 func TestWhereVolumesLive(t *testing.T) {
+	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
 	n := newTestNode(t)
 	n.objects.putMap("m", map[string]string{"k": "v"})
 	n.objects.putSecret("s", map[string][]byte{"k": []byte("v")})

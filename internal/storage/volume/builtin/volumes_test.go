@@ -530,6 +530,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 }
 
 func TestMemorySize(t *testing.T) {
+	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
 	mem := func(s string) v1.ResourceRequirements {
 		return v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(s)}}
 	}
@@ -557,6 +558,7 @@ func TestMemorySize(t *testing.T) {
 }
 
 func TestPageSize(t *testing.T) {
+	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
 	huge := func(names ...v1.ResourceName) *v1.Pod {
 		l := v1.ResourceList{}
 		for _, n := range names {
