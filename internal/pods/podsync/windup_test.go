@@ -22,13 +22,18 @@ type holder struct {
 	Objects
 	Cgroups
 	Allocation
+	mu      sync.Mutex // tasks speak beside the turn
 	said    []string
 	mounted bool
 	claimed bool
 	stuck   error // of the cgroup
 }
 
-func (h *holder) say(what string) { h.said = append(h.said, what) }
+func (h *holder) say(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.said = append(h.said, what)
+}
 
 // heldResources are the CPUs, devices and the like of a holder.
 type heldResources struct {
