@@ -1,0 +1,241 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/test/kit/parity"
+)
+
+// mayKeep gives the pod's main container a limit on what it keeps on the disk.
+func mayKeep(amount string) spec {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity(amount)}
+	}
+}
+
+// TestLimitsOfLocalStorage has pods keep more on the disk than they may: in a volume,
+// in a container, and together.
+func TestLimitsOfLocalStorage(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "EVIC-25", "EVIC-26", "EVIC-27", "VOL-39")
+	s := shared(t).namespace(t)
+	limit := quantity("5Mi")
+	scratch := func(l *resource.Quantity) spec {
+		return mounted("scratch", "/scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: l}})
+	}
+	fill := func(path string) string { return "dd if=/dev/zero of=" + path + " bs=1M count=8; exec sleep 100000" }
+	s.create(s.shell("volume", fill("/scratch/file"), scratch(&limit)))
+	s.create(s.shell("layer", fill("/file"), mayKeep("5Mi"), func(p *corev1.Pod) {
+		roomy := *p.Spec.Containers[0].DeepCopy()
+		roomy.Name, roomy.Command = "roomy", []string{"sleep", "100000"}
+		roomy.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity("1Gi")}
+		p.Spec.Containers = append(p.Spec.Containers, roomy)
+	}))
+	s.create(s.shell("together", fill("/scratch/file"), scratch(nil), mayKeep("5Mi")))
+	s.create(s.shell("modest", "echo hello; exec sleep 100000", scratch(&limit), mayKeep("5Mi")))
+	for name, says := range map[string]string{
+		"volume":   `Usage of EmptyDir volume "scratch" exceeds the limit "5Mi". `,
+		"layer":    `Container main exceeded its local ephemeral storage limit "5Mi". `,
+		"together": "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ",
+	} {
+		p := s.phase(name, corev1.PodFailed)
+		if p.Status.Reason != "Evicted" || p.Status.Message != says {
+			t.Errorf("pod %s: %s %q", name, p.Status.Reason, p.Status.Message)
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.DisruptionTarget {
+				t.Errorf("pod %s was disrupted: %s", name, c.Message)
+			}
+		}
+		s.event(name, "Evicted", says)
+	}
+	if p := s.ready("modest"); container(p, "main").RestartCount != 0 {
+		t.Error("the pod within its limits was restarted")
+	}
+}
+
+// TestContainerOutOfMemory has the kernel end a container that takes more than it may.
+func TestContainerOutOfMemory(t *testing.T) {
+	t.Parallel()
+	parity.Proves(t, "EVIC-31")
+	s := shared(t).namespace(t)
+	s.create(s.demo("hog", []string{"hog", "200"}, never, limited("100m", "64Mi")))
+	p := s.phase("hog", corev1.PodFailed)
+	if end := container(p, "main").State.Terminated; end == nil || end.Reason != "OOMKilled" || end.ExitCode != 137 {
+		t.Errorf("ended as %+v", end)
+	}
+}
+
+// leaving gives all pods together this much memory, of which the least must be left.
+func (n *node) leaving(t *testing.T, all, least string) {
+	t.Helper()
+	object, err := n.Cluster.Client.CoreV1().Nodes().Get(t.Context(), n.Kubelet.Node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved := object.Status.Capacity[corev1.ResourceMemory]
+	reserved.Sub(quantity(all))
+	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
+		c.KubeReserved = map[string]string{"memory": reserved.String()}
+		c.EvictionHard = map[string]string{"memory.available": least}
+		c.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Second}
+	})
+	if err := n.Kubelet.Swap(t.Context(), n.ours); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPodsRunOutOfMemory has all pods together take nearly all that they may: the
+// one that takes most beyond what it asked for has to go, and the node says so.
+func TestPodsRunOutOfMemory(t *testing.T) {
+	parity.Proves(t, "EVIC-05", "EVIC-21", "SRV-61")
+	n := shared(t)
+	n.leaving(t, "1Gi", "300Mi")
+	s := n.namespace(t)
+	s.create(s.demo("modest", []string{"hog", "20"}, requests("memory", "100Mi")))
+	s.ready("modest")
+	began := s.create(s.demo("greedy", []string{"hog", "820"}, requests("memory", "10Mi")))
+	p := s.phase("greedy", corev1.PodFailed)
+	for _, part := range []string{"The node was low on resource: memory. Threshold quantity: 300Mi, available: ", "Container main was using ", ", request is 10Mi, has larger consumption of memory. "} {
+		if !strings.Contains(p.Status.Message, part) {
+			t.Errorf("message %q", p.Status.Message)
+		}
+	}
+	if p.Status.Reason != "Evicted" || p.UID != began.UID || !shows(p, corev1.DisruptionTarget) {
+		t.Errorf("status %+v", p.Status)
+	}
+	e := s.event("greedy", "Evicted", p.Status.Message)
+	if e.Type != corev1.EventTypeWarning || e.Annotations["starved_resource"] != "memory" || e.Annotations["offending_containers"] != "main" ||
+		quantityOf(e.Annotations["offending_containers_usage"]) < 300<<20 {
+		t.Errorf("event %+v", e)
+	}
+	s.until("memory pressure on the node, and its end", func() (string, bool) {
+		told := map[string]bool{}
+		list, err := s.Cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + n.Kubelet.Node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			told[e.Reason] = true
+		}
+		c := conditionOf(s.nodeObject(), corev1.NodeMemoryPressure)
+		return fmt.Sprint(told, c), told["NodeHasInsufficientMemory"] && c.Status == corev1.ConditionFalse
+	})
+	if p := s.ready("modest"); container(p, "main").RestartCount != 0 {
+		t.Error("the pod that takes little was restarted")
+	}
+}
+
+func quantityOf(text string) int64 {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return -1
+	}
+	return q.Value()
+}
+
+func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+// TestMemoryThatGoesFast has a program that does not listen take memory as fast as it
+// can: its pod is ended for it, and the kernel has not to. How long that takes from the
+// threshold on is told.
+func TestMemoryThatGoesFast(t *testing.T) {
+	n := shared(t)
+	n.leaving(t, "2Gi", "400Mi")
+	s := n.namespace(t)
+	rounds := 3
+	if text := os.Getenv("KEELSON_EVICTIONS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("KEELSON_EVICTIONS: %v", err)
+		}
+	}
+	var took []time.Duration
+	for i := range rounds {
+		name := fmt.Sprint("fast-", i)
+		crossed := n.whenAllPodsUse(t, 2<<30-400<<20)
+		s.create(s.demo(name, []string{"rush", "1850"}))
+		p := s.phase(name, corev1.PodFailed)
+		end := container(p, "main").State.Terminated
+		if p.Status.Reason != "Evicted" || end == nil || end.Reason == "OOMKilled" {
+			t.Fatalf("ended as %+v", p.Status)
+		}
+		c := <-crossed
+		took = append(took, c.gone.Sub(c.over))
+		t.Logf("%v from the threshold to the end, %.1f GB/s before it", c.gone.Sub(c.over).Round(time.Millisecond), c.speed/1e9)
+	}
+	slices.Sort(took)
+	t.Logf("from the threshold to the end of the process, %d times: median %v, longest %v", rounds, took[rounds/2], took[rounds-1])
+}
+
+// crossing is when pods came over an amount of memory, how fast, and when what took
+// it was gone.
+type crossing struct {
+	over, gone time.Time
+	speed      float64
+}
+
+// whenAllPodsUse looks, as fast as it can, when all pods together use more than an
+// amount, and when they do no more.
+func (n *node) whenAllPodsUse(t *testing.T, amount int64) <-chan crossing {
+	t.Helper()
+	file := ""
+	for _, pattern := range []string{"/sys/fs/cgroup/memory/" + n.Name + "/kubepods/memory.usage_in_bytes", "/sys/fs/cgroup/" + n.Name + "/kubepods/memory.current"} {
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			file = found[0]
+		}
+	}
+	if file == "" {
+		t.Fatal("all pods together have no cgroup")
+	}
+	out := make(chan crossing, 1)
+	go func() {
+		defer close(out)
+		var c crossing
+		begin, from := time.Time{}, int64(0)
+		for t.Context().Err() == nil {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return
+			}
+			used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			if err != nil {
+				return
+			}
+			now := time.Now()
+			switch {
+			case c.over.IsZero() && used < amount/2:
+				begin, from = now, used
+			case c.over.IsZero() && used >= amount:
+				c.over, c.speed = now, float64(used-from)/now.Sub(begin).Seconds()
+			case !c.over.IsZero() && used < amount/2:
+				c.gone = now
+				out <- c
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return out
+}
