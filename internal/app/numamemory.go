@@ -26,7 +26,7 @@ func (a *agent) buildMemory(layout machine.Layout) error {
 	}
 	var err error
 	a.memory, err = memory.New(memory.Config{Dir: a.cfg.Flags.RootDir, Policy: k.MemoryManagerPolicy, Nodes: layout.Nodes, PageSizes: a.machine.PageSizes(),
-		Kept: kept, Whole: a.keptFromPods(), Log: a.log})
+		Kept: kept, Whole: a.keptFromPods(), Unusable: a.unusable, Log: a.log})
 	return err
 }
 

@@ -75,7 +75,7 @@ func (a *agent) buildCPUs(ctx context.Context, layout machine.Layout, policy top
 		ReservedCPUs: named, Reserved: reserved.MilliValue(), SingleNode: policy == topology.SingleNUMANode,
 		Whose:    a.whose(ctx),
 		Aligned:  func(boundary string, ok bool) { a.resources.CountAligned(boundary, ok) },
-		OnChange: a.moveContainers, Log: a.log,
+		OnChange: a.moveContainers, Unusable: a.unusable, Log: a.log,
 	})
 	if err != nil {
 		return err

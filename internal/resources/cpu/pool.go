@@ -35,6 +35,8 @@ type Config struct {
 	SingleNode bool
 	// Whose tells of the runtime's containers; it is asked for a state of old alone.
 	Whose Whose
+	// Unusable is told of a state that was put aside: nobody ran by it.
+	Unusable func(error)
 	// Aligned counts containers whose CPUs keep to a boundary as the options
 	// promise, or do not.
 	Aligned func(boundary string, ok bool)
@@ -114,15 +116,19 @@ func (p *Pool) load() error {
 	if err := checkpoint.Sweep(path); err != nil {
 		return err
 	}
+	none := state{cpuset.New(), map[types.UID]map[string]cpuset.CPUSet{}}
+	p.state = none
 	content, err := checkpoint.Read(path)
-	if err != nil {
-		return err
+	if err == nil && content != nil {
+		p.state, err = decode(p.cfg.Policy, content, p.cfg.Whose)
 	}
-	p.state = state{cpuset.New(), map[types.UID]map[string]cpuset.CPUSet{}}
-	if content != nil {
-		if p.state, err = decode(p.cfg.Policy, content, p.cfg.Whose); err != nil {
+	if err != nil {
+		if p.cfg.Policy == PolicyStatic || errors.Is(err, errPolicy) {
 			return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the CPU manager checkpoint file %q before restarting Kubelet", err, path)
 		}
+		// Nobody runs by what it said.
+		p.state = none
+		p.cfg.Unusable(checkpoint.PutAside(path, err))
 	}
 	if p.cfg.Policy == PolicyStatic {
 		if p.shared.IsEmpty() && len(p.own) == 0 {

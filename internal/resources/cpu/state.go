@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -178,9 +179,12 @@ func agree(said, sum checkpoint.Checksum) error {
 	return nil
 }
 
+// errPolicy is in the error about a state that another policy has left.
+var errPolicy = errors.New("differs from state checkpoint policy")
+
 func begin(policy, written, shared string) (state, error) {
 	if written != policy {
-		return state{}, fmt.Errorf("configured policy %q differs from state checkpoint policy %q", policy, written)
+		return state{}, fmt.Errorf("configured policy %q %w %q", policy, errPolicy, written)
 	}
 	set, err := cpuset.Parse(shared)
 	if err != nil {

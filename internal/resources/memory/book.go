@@ -31,7 +31,9 @@ type Config struct {
 	// keeps: the two have to agree.
 	Kept  map[int]v1.ResourceList
 	Whole v1.ResourceList
-	Log   *slog.Logger
+	// Unusable is told of a state that was put aside: nobody ran by it.
+	Unusable func(error)
+	Log      *slog.Logger
 }
 
 // Book keeps how much memory of which NUMA node is promised to whom. It is safe for
@@ -87,13 +89,16 @@ func (b *Book) load(fresh machineState) error {
 		return err
 	}
 	content, err := checkpoint.Read(path)
-	if err != nil {
-		return err
+	if err == nil && content != nil {
+		b.state, err = decode(b.cfg.Policy, content)
 	}
-	if content != nil {
-		if b.state, err = decode(b.cfg.Policy, content); err != nil {
+	if err != nil {
+		if b.cfg.Policy == PolicyStatic || errors.Is(err, errPolicy) {
 			return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the memory manager checkpoint file %q before restarting Kubelet", err, path)
 		}
+		// Nobody runs by what it said.
+		b.state = state{machineState{}, promises{}}
+		b.cfg.Unusable(checkpoint.PutAside(path, err))
 	}
 	switch {
 	case b.cfg.Policy != PolicyStatic:
