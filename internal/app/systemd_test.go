@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"keelson/internal/pods/podsync"
 	"keelson/internal/resources/device"
+	"keelson/test/kit/parity"
 )
 
 // manager notes what a service manager is told.
@@ -90,5 +92,36 @@ func TestAShortWatchdogIsRefused(t *testing.T) {
 		} else if err != nil || got != want {
 			t.Errorf("WATCHDOG_USEC=%s: %v, %v, want %v", usec, got, err, want)
 		}
+	}
+}
+
+// TestASignOfLifeWantsPluginsToRegister: an agent where no device plugin can register
+// is not well, to the service manager as to whoever asks.
+func TestASignOfLifeWantsPluginsToRegister(t *testing.T) {
+	parity.Proves(t, "RES-57")
+	a := &agent{log: slog.New(slog.DiscardHandler)}
+	_, a.written = watchLog(a.log)
+	a.syncer = podsync.New(podsync.Config{Log: a.log, Now: time.Now, TurnPatience: time.Minute})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.devices = device.New(device.Config{Dir: t.TempDir(), Log: a.log, OnNode: func() {}, Listen: func(string) (net.Listener, error) { return l, nil }})
+	if ill := a.ailments(); ill != "" {
+		t.Errorf("before it begins: %s", ill)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.devices.Run(ctx) }()
+	l.Close() // its server dies
+	for a.ailments() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	if ill := a.ailments(); !strings.HasPrefix(ill, "device-plugin: device plugin registration gRPC server failed and no device plugins can register: ") {
+		t.Errorf("it is ill of %s", ill)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -86,7 +86,7 @@ func serve(t *testing.T) (*Server, *grpc.ClientConn) {
 }
 
 func TestWhatIsTold(t *testing.T) {
-	parity.Proves(t, "RES-69", "RES-70", "SRV-65")
+	parity.Proves(t, "RES-69", "RES-70")
 	s, conn := serve(t)
 	client := podresourcesv1.NewPodResourcesListerClient(conn)
 	at := func(nodes ...int64) *podresourcesv1.TopologyInfo {
