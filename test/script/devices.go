@@ -35,7 +35,7 @@ type plugins struct {
 // resource before it.
 func (r *run) plugin(args []string) error {
 	resource := args[0]
-	p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Dir(r.path(deviceSocket)), Socket: filepath.Base(resource) + ".sock", Resource: resource, PreStart: true}, args[1:]...)
+	p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Dir(r.path(deviceSocket)), Socket: filepath.Base(resource) + ".sock", Resource: resource, PreStart: true, Answer: answer(resource)}, args[1:]...)
 	l, err := r.sockets.Listen(filepath.Join(filepath.Dir(r.path(deviceSocket)), filepath.Base(resource)+".sock"))
 	if err != nil {
 		return err
@@ -55,6 +55,22 @@ func (r *run) plugin(args []string) error {
 		return err
 	}
 	return nil // there is no agent yet
+}
+
+// answer is what a plugin gives for devices: all that there is to give or, if the
+// resource is called plain, nothing.
+func answer(resource string) func([]string) *deviceapi.ContainerAllocateResponse {
+	return func(ids []string) *deviceapi.ContainerAllocateResponse {
+		if filepath.Base(resource) == "plain" {
+			return &deviceapi.ContainerAllocateResponse{}
+		}
+		a := deviceplugin.Usual(ids)
+		for _, id := range ids {
+			a.Mounts = append(a.Mounts, &deviceapi.Mount{ContainerPath: "/given/" + id, HostPath: "/dev", ReadOnly: true})
+			a.CdiDevices = append(a.CdiDevices, &deviceapi.CDIDevice{Name: resource + "=" + id})
+		}
+		return a
+	}
 }
 
 // introduce registers a plugin, if there is an agent.
@@ -166,6 +182,14 @@ func (r *run) showGiven(pod, container string) (string, error) {
 	var b strings.Builder
 	for _, d := range c.GetDevices() {
 		fmt.Fprintf(&b, "%s is %s %s\n", d.ContainerPath, d.HostPath, d.Permissions)
+	}
+	for _, m := range c.GetMounts() {
+		if strings.HasPrefix(m.ContainerPath, "/given/") {
+			fmt.Fprintf(&b, "%s is %s, read-only: %v\n", m.ContainerPath, m.HostPath, m.Readonly)
+		}
+	}
+	for _, d := range c.GetCDIDevices() {
+		fmt.Fprintf(&b, "%s\n", d.Name)
 	}
 	for _, e := range c.GetEnvs() {
 		if strings.HasPrefix(e.Key, "DEVICE_") {

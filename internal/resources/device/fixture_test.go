@@ -26,6 +26,7 @@ type machine struct {
 	dir  string
 	pool *Pool
 	stop func()
+	boot time.Time
 
 	mu     sync.Mutex
 	node   int               // calls of OnNode
@@ -48,7 +49,7 @@ func newMachine(t *testing.T) *machine {
 
 // build makes the pool of an agent that does not run yet.
 func (m *machine) build() *Pool {
-	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Events: m, Log: slog.New(slog.DiscardHandler),
+	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Events: m, Log: slog.New(slog.DiscardHandler),
 		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
 		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})
 }

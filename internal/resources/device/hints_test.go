@@ -104,8 +104,18 @@ func TestDevicesNearNodes(t *testing.T) {
 	}
 }
 
-// TestChoice compares choose with what it promises, for many invented machines.
-func TestChoice(t *testing.T) {
+// TestWhichDevices: those of the pod's init containers first, unless a sidecar keeps
+// them; then those at the wanted nodes; among equals those that the plugin prefers; and
+// never one that is not well.
+func TestWhichDevices(t *testing.T) {
+	parity.Proves(t, "RES-48")
+	t.Run("of init containers", testDevicesOfInitContainers)
+	t.Run("preferred", testPreference)
+	t.Run("in this order", testChoice)
+}
+
+// testChoice compares choose with what it promises, for many invented machines.
+func testChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		in := choice{free: map[string]Device{}, reuse: map[string]Device{}, near: topology.Nodes(r.IntN(4)), count: r.IntN(6)}
@@ -176,7 +186,6 @@ func merge2(a, b map[string]Device) map[string]Device {
 // that fail, and the agent begin anew in between: a device is at no time two pods', nor
 // two containers' that run at the same time.
 func TestNoDeviceIsGivenTwice(t *testing.T) {
-	parity.Proves(t, "RES-48")
 	m := newMachine(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}

@@ -273,9 +273,11 @@ func TestRefusals(t *testing.T) {
 }
 
 // Init containers hand their devices on, sidecars keep theirs.
-func TestDevicesOfInitContainers(t *testing.T) {
+func testDevicesOfInitContainers(t *testing.T) {
 	m := newMachine(t)
-	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b", "c")
+	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b", "c", "ill")
+	p.Set(deviceapi.Unhealthy, "ill")
+	m.amount(gpu, 4, 3)
 	always := v1.ContainerRestartPolicyAlways
 	side := wants("side", gpu, 1)
 	side.RestartPolicy = &always
@@ -299,7 +301,7 @@ func TestDevicesOfInitContainers(t *testing.T) {
 
 // A plugin has a say on which devices go together, among those that are as good for
 // the node.
-func TestPreference(t *testing.T) {
+func testPreference(t *testing.T) {
 	m := newMachine(t)
 	last := func(available, _ []string, n int) []string { return available[len(available)-n:] }
 	p := m.plugin(deviceplugin.Config{Resource: gpu, Prefer: last}, "a", "b", "c", "d")

@@ -155,3 +155,28 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 	m.amount(gpu, 0, 0)
 	gone()
 }
+
+// What was given before the machine was started anew is nobody's: plugins are asked
+// again, once they are there.
+func TestAfterTheMachineWasStartedAnew(t *testing.T) {
+	m := newMachine(t)
+	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
+	po := podOf("1", wants("main", gpu, 1))
+	if err := m.admit(po); err != nil {
+		t.Fatal(err)
+	}
+	m.stop()
+	m.boot = time.Now().Add(time.Hour)
+	m.start()
+	m.amount(gpu, 0, 0)
+	if _, err := m.pool.Contribute(t.Context(), po, &po.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+		t.Errorf("it starts with what it had: %v", err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.register(p, gpu, 1)
+	if got := m.starts(po, "main"); len(got.Devices) != 1 || len(p.Calls("Allocate")) != 2 {
+		t.Errorf("it is given %+v after %d calls", got, len(p.Calls("Allocate")))
+	}
+}
