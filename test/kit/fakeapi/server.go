@@ -168,6 +168,9 @@ func (s *Server) serve(w http.ResponseWriter, r *request) error {
 	case r.Method == http.MethodDelete && r.name != "" && r.sub == "":
 		obj, err := s.remove(r)
 		return reply(w, r, http.StatusOK, obj, err)
+	case r.Method == http.MethodDelete && r.name == "" && r.sub == "":
+		err := s.removeAll(r)
+		return reply(w, r, http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess}, err)
 	}
 	return apierrors.NewMethodNotSupported(r.res.gvr().GroupResource(), strings.ToLower(r.Method))
 }

@@ -7,6 +7,7 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,6 +159,15 @@ func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 			sec = &corev1.Secret{}
 		}
 		set["type"] = string(sec.Type)
+	case r.name == "resourceslices":
+		slice, _ := obj.(*resourcev1.ResourceSlice)
+		if slice == nil {
+			slice = &resourcev1.ResourceSlice{}
+		}
+		set["spec.driver"], set["spec.nodeName"] = slice.Spec.Driver, ""
+		if slice.Spec.NodeName != nil {
+			set["spec.nodeName"] = *slice.Spec.NodeName
+		}
 	case r.name == "podcertificaterequests":
 		c, _ := obj.(*certificatesv1beta1.PodCertificateRequest)
 		if c == nil {

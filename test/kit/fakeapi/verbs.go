@@ -282,6 +282,26 @@ func (s *Server) remove(r *request) (runtime.Object, error) {
 	return s.deleteLocked(r.res, have, opts)
 }
 
+// removeAll deletes the objects that the request selects.
+func (s *Server) removeAll(r *request) error {
+	opts, err := deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	sel, err := selectorOf(r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, have := range s.selectLocked(sel) {
+		if _, err := s.deleteLocked(r.res, have, opts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func deleteOptions(r *request) (metav1.DeleteOptions, error) {
 	var opts metav1.DeleteOptions
 	if len(r.body) > 0 {
