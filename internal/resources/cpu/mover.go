@@ -38,11 +38,14 @@ type Mover struct {
 	cfg  MoverConfig
 	poke chan struct{} // capacity 1: one waiting poke says all there is to say
 	told map[string]cpuset.CPUSet
+	// failed are the containers that could not be told, and what: they are told again
+	// in the next period, not by whatever happens meanwhile.
+	failed map[string]cpuset.CPUSet
 }
 
 // NewMover makes a Mover. Nothing happens before Run.
 func NewMover(cfg MoverConfig) *Mover {
-	return &Mover{cfg: cfg, poke: make(chan struct{}, 1), told: map[string]cpuset.CPUSet{}}
+	return &Mover{cfg: cfg, poke: make(chan struct{}, 1), told: map[string]cpuset.CPUSet{}, failed: map[string]cpuset.CPUSet{}}
 }
 
 // Poke has all containers looked at. It never blocks.
@@ -65,6 +68,7 @@ func (m *Mover) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			clear(m.failed)
 		case <-m.poke:
 		}
 	}
@@ -92,7 +96,11 @@ func (m *Mover) look(ctx context.Context) {
 	for _, v := range moves {
 		if v.err == nil {
 			m.told[v.ID] = v.to
-		} else if ctx.Err() == nil {
+			delete(m.failed, v.ID)
+			continue
+		}
+		m.failed[v.ID] = v.to
+		if ctx.Err() == nil {
 			m.cfg.Log.Warn("cannot keep a container to its CPUs; it is tried again", "uid", v.UID, "container", v.Container, "cpus", v.to.String(), "err", v.err)
 		}
 	}
@@ -109,7 +117,8 @@ func (m *Mover) moves(running []Running) []move {
 		if knows {
 			told[c.ID] = was
 		}
-		if !to.IsEmpty() && !(knows && was.Equals(to)) {
+		tried, failed := m.failed[c.ID]
+		if !to.IsEmpty() && !(knows && was.Equals(to)) && !(failed && tried.Equals(to)) {
 			out = append(out, move{Running: c, to: to})
 		}
 	}

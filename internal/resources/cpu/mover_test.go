@@ -74,6 +74,8 @@ func TestRunningContainersAreKeptToTheirCPUs(t *testing.T) {
 		running = running[:2]
 		s.Release("new")
 		tells("it has ended", "1=0-15 2=0-15")
+		m.Poke()
+		tells("one could not be told, and something else happens", "")
 		time.Sleep(10 * time.Second)
 		tells("one could not be told", "1=0-15")
 		delete(n.fails, "1")
