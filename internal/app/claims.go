@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -44,8 +43,22 @@ func (a *agent) buildClaims() {
 // resourceClaims are claims at the API server.
 type resourceClaims struct{ api *apiclient.Client }
 
-func (c resourceClaims) Claim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
-	return c.api.ResourceClaims.Get(ctx, namespace, name)
+func (c resourceClaims) Claim(ctx context.Context, namespace, name string) (*dra.Object, error) {
+	claim, err := c.api.ResourceClaim(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	out := &dra.Object{ObjectMeta: claim.ObjectMeta}
+	for _, r := range claim.Status.ReservedFor {
+		out.ReservedFor = append(out.ReservedFor, r.UID)
+	}
+	if chosen := claim.Status.Allocation; chosen != nil {
+		out.Allocated = true
+		for _, r := range chosen.Devices.Results {
+			out.Drivers = append(out.Drivers, r.Driver)
+		}
+	}
+	return out, nil
 }
 
 // resourceSlices are what drivers on this node offer to the cluster.
@@ -56,11 +69,11 @@ type resourceSlices struct {
 
 // Wipe removes what a driver offers; empty: what all do.
 func (s resourceSlices) Wipe(ctx context.Context, driver string) error {
-	of := fields.Set{resourcev1.ResourceSliceSelectorNodeName: s.node}
+	of := fields.Set{apiclient.SliceNode: s.node}
 	if driver != "" {
-		of[resourcev1.ResourceSliceSelectorDriver] = driver
+		of[apiclient.SliceDriver] = driver
 	}
-	err := s.api.ResourceSlices.DeleteAll(ctx, "", of.AsSelector())
+	err := s.api.DeleteResourceSlices(ctx, of)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete ResourceSlices: %w", err)
 	}

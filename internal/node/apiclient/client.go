@@ -15,7 +15,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,8 +67,6 @@ type Client struct {
 	CSIDrivers                 Resource[*storagev1.CSIDriver]
 	VolumeAttachments          Resource[*storagev1.VolumeAttachment]
 	RuntimeClasses             Resource[*nodev1.RuntimeClass]
-	ResourceClaims             Resource[*resourcev1.ResourceClaim]
-	ResourceSlices             Resource[*resourcev1.ResourceSlice]
 	CertificateSigningRequests Resource[*certificatesv1.CertificateSigningRequest]
 	ClusterTrustBundles        Resource[*certificatesv1beta1.ClusterTrustBundle]
 	PodCertificateRequests     Resource[*certificatesv1beta1.PodCertificateRequest]
@@ -79,6 +76,7 @@ type Client struct {
 	events        Resource[*corev1.Event]
 
 	host   string
+	claims rest.Interface
 	groups map[schema.GroupVersion]rest.Interface
 	dialer *connrotation.Dialer
 }
@@ -149,9 +147,7 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 	c.CSIDrivers = resource(storage, "csidrivers", func() *storagev1.CSIDriver { return new(storagev1.CSIDriver) })
 	c.VolumeAttachments = resource(storage, "volumeattachments", func() *storagev1.VolumeAttachment { return new(storagev1.VolumeAttachment) })
 	c.RuntimeClasses = resource(c.groups[nodev1.SchemeGroupVersion], "runtimeclasses", func() *nodev1.RuntimeClass { return new(nodev1.RuntimeClass) })
-	claims := c.groups[resourcev1.SchemeGroupVersion]
-	c.ResourceClaims = resource(claims, "resourceclaims", func() *resourcev1.ResourceClaim { return new(resourcev1.ResourceClaim) })
-	c.ResourceSlices = resource(claims, "resourceslices", func() *resourcev1.ResourceSlice { return new(resourcev1.ResourceSlice) })
+	c.claims = c.groups[claimGroup]
 	c.CertificateSigningRequests = resource(c.groups[certificatesv1.SchemeGroupVersion], "certificatesigningrequests",
 		func() *certificatesv1.CertificateSigningRequest { return new(certificatesv1.CertificateSigningRequest) })
 	beta := c.groups[certificatesv1beta1.SchemeGroupVersion]

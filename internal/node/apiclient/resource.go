@@ -49,13 +49,6 @@ func (r Resource[T]) Delete(ctx context.Context, namespace, name string, opts me
 	return r.rest.Delete().Resource(r.name).NamespaceIfScoped(namespace, namespace != "").Name(name).Body(&opts).Do(ctx).Error()
 }
 
-// DeleteAll removes the objects of a namespace (empty: all) that match the field selector.
-func (r Resource[T]) DeleteAll(ctx context.Context, namespace string, selector fields.Selector) error {
-	ctx, cancel := context.WithTimeout(ctx, r.limit)
-	defer cancel()
-	return r.rest.Delete().Resource(r.name).NamespaceIfScoped(namespace, namespace != "").Param("fieldSelector", selector.String()).Do(ctx).Error()
-}
-
 // ListWatch is a source for a reflector over the objects of a namespace (empty:
 // all) that match the field selector (nil: every one).
 func (r Resource[T]) ListWatch(namespace string, selector fields.Selector) *cache.ListWatch {

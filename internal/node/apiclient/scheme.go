@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,8 +40,8 @@ var kinds = map[schema.GroupVersion][]runtime.Object{
 		&storagev1.CSIDriver{}, &storagev1.CSIDriverList{},
 		&storagev1.VolumeAttachment{}, &storagev1.VolumeAttachmentList{},
 	},
-	nodev1.SchemeGroupVersion:     {&nodev1.RuntimeClass{}, &nodev1.RuntimeClassList{}},
-	resourcev1.SchemeGroupVersion: {&resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}},
+	nodev1.SchemeGroupVersion: {&nodev1.RuntimeClass{}, &nodev1.RuntimeClassList{}},
+	claimGroup:                {}, // see ResourceClaim
 	certificatesv1.SchemeGroupVersion: {
 		&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{},
 	},

@@ -18,7 +18,6 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,18 +30,19 @@ const driverName = "gpu.example.com"
 // cluster is the API server: claims, and what drivers offer.
 type cluster struct {
 	mu     sync.Mutex
-	claims map[string]*resourceapi.ResourceClaim
+	claims map[string]*Object
 	reads  int
 	fails  error
 	wiped  []string
 }
 
-func (c *cluster) Claim(_ context.Context, namespace, name string) (*resourceapi.ResourceClaim, error) {
+func (c *cluster) Claim(_ context.Context, namespace, name string) (*Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads++
 	if obj := c.claims[namespace+"/"+name]; obj != nil && c.fails == nil {
-		return obj.DeepCopy(), nil
+		one := *obj
+		return &one, nil
 	}
 	return nil, errors.Join(c.fails, errors.New("not found"))
 }
@@ -83,7 +83,7 @@ type stage struct {
 func play(t *testing.T, f func(*stage)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, dir: dir, cluster: &cluster{claims: map[string]*resourceapi.ResourceClaim{}}, sockets: map[string]*bufconn.Listener{}, news: map[types.UID]int{}}
+		s := &stage{t: t, dir: dir, cluster: &cluster{claims: map[string]*Object{}}, sockets: map[string]*bufconn.Listener{}, news: map[types.UID]int{}}
 		s.start()
 		defer func() { s.end() }()
 		f(s)
@@ -193,13 +193,8 @@ func (s *stage) heard() []string {
 }
 
 // claim makes a claim that is allocated of drivers and reserved for pods.
-func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *resourceapi.ResourceClaim {
-	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}}
-	c.Status.Allocation = &resourceapi.AllocationResult{}
-	for _, d := range drivers {
-		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Request: "r", Driver: d})
-	}
-	c.Status.ReservedFor = reservedFor(pods...)
+func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *Object {
+	c := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}, Allocated: true, Drivers: drivers, ReservedFor: reservedFor(pods...)}
 	s.cluster.set(func() { s.cluster.claims["ns/"+name] = c })
 	return c
 }
@@ -259,9 +254,9 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func reservedFor(pods ...*v1.Pod) (out []resourceapi.ResourceClaimConsumerReference) {
+func reservedFor(pods ...*v1.Pod) (out []types.UID) {
 	for _, p := range pods {
-		out = append(out, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+		out = append(out, p.UID)
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 )
@@ -140,7 +139,7 @@ func (s *Store) leave(c *claim) {
 }
 
 // note gives the pod the claim, and tells which drivers have yet to prepare it.
-func (s *Store) note(c *claim, uid types.UID, obj *resourceapi.ResourceClaim, drivers []string) (missing []string) {
+func (s *Store) note(c *claim, uid types.UID, obj *Object, drivers []string) (missing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.users[uid] {

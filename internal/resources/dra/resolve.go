@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -66,26 +65,21 @@ func nameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, own bool, err error
 }
 
 // mayUse says why a pod may not use a claim.
-func mayUse(p *v1.Pod, n need, c *resourceapi.ResourceClaim) error {
+func mayUse(p *v1.Pod, n need, c *Object) error {
 	switch {
 	case n.own && !metav1.IsControlledBy(c, p):
 		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", c.Namespace, c.Name, p.Namespace, p.Name)
-	case !slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == p.UID }):
+	case !slices.Contains(c.ReservedFor, p.UID):
 		return fmt.Errorf("pod %s(%s) is not allowed to use ResourceClaim %s(%s)", p.Name, p.UID, c.Name, c.UID)
-	case c.Status.Allocation == nil:
+	case !c.Allocated:
 		return fmt.Errorf("ResourceClaim %s/%s is not allocated", c.Namespace, c.Name)
 	}
 	return nil
 }
 
 // driversOf are the drivers that a claim was allocated devices of, in order.
-func driversOf(c *resourceapi.ResourceClaim) []string {
-	var out []string
-	for _, r := range c.Status.Allocation.Devices.Results {
-		out = append(out, r.Driver)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+func driversOf(c *Object) []string {
+	return slices.Compact(slices.Sorted(slices.Values(c.Drivers)))
 }
 
 // wish is what a container wants of a claim.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
@@ -17,7 +17,15 @@ import (
 
 // API is where claims are.
 type API interface {
-	Claim(ctx context.Context, namespace, name string) (*resourceapi.ResourceClaim, error)
+	Claim(ctx context.Context, namespace, name string) (*Object, error)
+}
+
+// Object is what the API server has of a claim.
+type Object struct {
+	metav1.ObjectMeta
+	ReservedFor []types.UID // of pods that may use it
+	Allocated   bool        // devices were chosen for it
+	Drivers     []string    // of these devices; a driver of several is there several times
 }
 
 // Config holds what a Store is built from. Fields are required unless their comment

@@ -61,7 +61,7 @@ func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
 		c := s.claim("c", []string{driverName})
 		after(minRetry)
 		s.is(p, false, "pod p(p) is not allowed to use ResourceClaim c(uid-of-c)")
-		s.cluster.set(func() { c.Status.ReservedFor = reservedFor(p) })
+		s.cluster.set(func() { c.ReservedFor = reservedFor(p) })
 		after(2 * minRetry)
 		s.is(p, false, "DRA driver "+driverName+" is not registered")
 		if at := s.RetryAt(p.UID); !at.Equal(time.Now().Add(4 * minRetry)) {
