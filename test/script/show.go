@@ -209,8 +209,11 @@ func (w *world) showPulls() string {
 // showRuntime shows what the runtime holds.
 func (w *world) showRuntime() string {
 	names := w.names()
+	// By name: which of those that come together is first is left to chance.
+	pods := w.runtime.Pods()
+	slices.SortStableFunc(pods, func(a, b fakecri.Pod) int { return cmp.Compare(names[a.UID], names[b.UID]) })
 	var b strings.Builder
-	for _, p := range w.runtime.Pods() {
+	for _, p := range pods {
 		b.WriteString(names[p.UID] + strings.TrimPrefix(p.String(), p.Name) + "\n")
 	}
 	return b.String()
