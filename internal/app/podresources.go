@@ -10,10 +10,11 @@ import (
 	"keelson/internal/pods/pod"
 	"keelson/internal/resources/cpu"
 	"keelson/internal/resources/device"
+	"keelson/internal/resources/memory"
 )
 
-// buildPodResources builds what tells programs of the node who has which devices and
-// CPUs for himself.
+// buildPodResources builds what tells programs of the node who has which devices,
+// CPUs and memory for himself.
 func (a *agent) buildPodResources() {
 	cfg := podresources.Config{Socket: filepath.Join(a.cfg.Flags.RootDir, podresources.Socket), Log: a.log,
 		Pods: a.holders, Pod: a.holder,
@@ -53,7 +54,7 @@ func (a *agent) holder(namespace, name string) (*v1.Pod, bool) {
 
 // givenTo is what a container has for itself.
 func (a *agent) givenTo(uid types.UID, container string) podresources.Given {
-	g := podresources.Given{Devices: shownDevices(a.devices.Held(uid, container))}
+	g := podresources.Given{Devices: shownDevices(a.devices.Held(uid, container)), Memory: shownMemory(a.memory.Of(uid, container))}
 	if cpus, own := a.cpus.Of(uid, container); own {
 		g.CPUs = cpus.List()
 	}
@@ -86,7 +87,7 @@ func (a *agent) claimsOf(p *v1.Pod, container string) (out []podresources.Claim)
 
 // giveable is what containers can have for themselves.
 func (a *agent) giveable() podresources.Given {
-	g := podresources.Given{Devices: shownDevices(a.devices.All())}
+	g := podresources.Given{Devices: shownDevices(a.devices.All()), Memory: shownMemory(a.memory.Allocatable())}
 	if a.cfg.Kubelet.CPUManagerPolicy == cpu.PolicyStatic {
 		g.CPUs = a.cpus.Allocatable().List()
 	}
@@ -96,6 +97,13 @@ func (a *agent) giveable() podresources.Given {
 func shownDevices(held []device.Held) (out []podresources.Device) {
 	for _, h := range held {
 		out = append(out, podresources.Device{Resource: h.Resource, ID: h.ID, Nodes: h.Nodes})
+	}
+	return out
+}
+
+func shownMemory(held []memory.Held) (out []podresources.Memory) {
+	for _, h := range held {
+		out = append(out, podresources.Memory{Type: string(h.Kind), Bytes: h.Bytes, Nodes: h.Nodes})
 	}
 	return out
 }

@@ -1,0 +1,40 @@
+package memory
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Held is memory of one kind at NUMA nodes.
+type Held struct {
+	Kind  v1.ResourceName // memory, or huge pages of a size
+	Bytes uint64
+	Nodes []int
+}
+
+// Of is what a container was promised.
+func (b *Book) Of(uid types.UID, container string) (out []Held) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range b.to[string(uid)][container] {
+		out = append(out, Held{one.Type, one.Size, slices.Clone(one.NUMAAffinity)})
+	}
+	return out
+}
+
+// Allocatable is what pods can be promised at all, node by node; nothing where memory
+// is not kept for anybody.
+func (b *Book) Allocatable() (out []Held) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, node := range slices.Sorted(maps.Keys(b.machine)) {
+		kinds := b.machine[node].MemoryMap
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			out = append(out, Held{kind, kinds[kind].Allocatable, []int{node}})
+		}
+	}
+	return out
+}
