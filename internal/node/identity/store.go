@@ -107,7 +107,13 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make certificate directory: %w", err)
 	}
-	file := s.path(s.cfg.Now().UTC().Format(timeName))
+	// Names tell of the second. Where two come within one, the file of the first may
+	// still be in force, or be put aside by its name: the second leaves it alone.
+	at := s.cfg.Now().UTC()
+	for exists(s.path(at.Format(timeName))) {
+		at = at.Add(time.Second)
+	}
+	file := s.path(at.Format(timeName))
 	if err := checkpoint.Put(file, both.Bytes(), private); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"keelson/internal/node/checkpoint"
 	"keelson/test/kit/parity"
 )
 
@@ -66,6 +67,30 @@ func TestStoreLayout(t *testing.T) {
 	}
 	if c, err := s.Current(); err != nil || c.Leaf.Subject.CommonName != "system:node:n1" {
 		t.Errorf("after nonsense: %v", err)
+	}
+}
+
+// Names tell of the second: what comes within the same one takes nothing from what
+// was there, which may yet be put aside by its name.
+func TestTwoCertificatesWithinASecond(t *testing.T) {
+	a := newAuthority(t, time.Hour)
+	s := newStore(t, ClientPair)
+	s.cfg.Now = func() time.Time { return time.Date(2026, 2, 3, 4, 5, 59, 0, time.UTC) }
+	a.issue(s, ClientTemplate("n1"))
+	first := s.inForce()
+	a.issue(s, ClientTemplate("n2"))
+	second := s.inForce()
+	if filepath.Base(second) != "kubelet-client-2026-02-03-04-06-00.pem" {
+		t.Errorf("the second of them is %s", second)
+	}
+	if err := checkpoint.PutAside(first, errors.New("nobody knows it")); err == nil || exists(first) {
+		t.Fatalf("put aside: %v", err)
+	}
+	if c, err := s.Current(); err != nil || c.Leaf.Subject.CommonName != "system:node:n2" {
+		t.Errorf("in force: %v", err)
+	}
+	if newest, err := s.newest(); err != nil || newest != second {
+		t.Errorf("the newest is %s (%v), want %s", newest, err, second)
 	}
 }
 
