@@ -29,15 +29,10 @@ func (a *agent) buildPodResources() {
 // holders are the pods that are told of: those that take up the node or, where the
 // gate is off, all that it knows.
 func (a *agent) holders() []*v1.Pod {
-	var pods []*v1.Pod
 	if a.cfg.Gates.Enabled("KubeletPodResourcesListUseActivePods") {
-		for _, p := range a.allocation.Account() {
-			if p.Name != "" { // its source has spoken
-				pods = append(pods, p)
-			}
-		}
-		return pods
+		return a.allocation.Account()
 	}
+	var pods []*v1.Pod
 	for _, d := range a.desired.All() {
 		pods = append(pods, d.Spec)
 	}

@@ -358,6 +358,8 @@ func TestPreempt(t *testing.T) {
 			p.Name, p.Status.QOSClass = "low", b
 			return p
 		}()}, want: "low"},
+		{name: "nor does who may be critical go", pod: critical("cpu", "2"), others: []*v1.Pod{other("", b, "cpu", "3")},
+			err: "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 1000), ]"},
 		{name: "nobody is driven away in vain", pod: critical("cpu", "2", "memory", "8Gi"), others: []*v1.Pod{other("a", b, "cpu", "4")},
 			err: "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: memory, q: 7516192768), ]"},
 	} {

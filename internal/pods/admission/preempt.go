@@ -49,6 +49,9 @@ func (r Rules) Preempt(in Input) ([]*v1.Pod, error) {
 }
 
 func preemptable(by, p *v1.Pod) bool {
+	if pod.IsStandIn(p) {
+		return false // it may be critical
+	}
 	if !pod.IsCritical(p) {
 		return true
 	}

@@ -174,7 +174,7 @@ func (l *Ledger) countLocked() {
 func (l *Ledger) receiveLocked(p *v1.Pod) {
 	line := l.cfg.Arrivals(func(uid types.UID) bool {
 		a, known := l.account[uid]
-		return uid == p.UID || known && a.Name != "" || l.refused[uid] != nil
+		return uid == p.UID || known && !pod.IsStandIn(a) || l.refused[uid] != nil
 	})
 	line = append(line, Arrival{Pod: p})
 	for _, a := range line {
@@ -331,11 +331,12 @@ func (l *Ledger) Prune(knows func(types.UID) bool) {
 	}
 }
 
-// Account are the pods that take up the node, with what they were granted.
+// Account are the pods that take up the node, with what they were granted. Those of
+// which no source has told yet are not among them.
 func (l *Ledger) Account() []*v1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.othersLocked("")
+	return slices.DeleteFunc(l.othersLocked(""), pod.IsStandIn)
 }
 
 func (l *Ledger) grantLocked(uid types.UID, r Resources) {

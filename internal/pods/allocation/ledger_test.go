@@ -196,9 +196,16 @@ func TestAPodThatNoSourceHasToldOfYetIsCountedByWhatItWasGranted(t *testing.T) {
 	if v := s.Admit(t.Context(), asking("new", "4"), false); v.Rejection == nil || v.Rejection.Message != "requested 4000, used 1000" {
 		t.Errorf("while the API server is away: %+v", v.Rejection)
 	}
+	// Nobody is told of a pod of which nothing but its size is known: it may be critical.
+	if list := s.Account(); len(list) != 0 {
+		t.Errorf("in the account: %v", list)
+	}
 	// Its source speaks: it is counted once.
 	s.arrived = []Arrival{{Pod: asking("old", "1"), Running: true}}
 	s.Admit(t.Context(), asking("old", "1"), true)
+	if list := s.Account(); len(list) != 1 || list[0].Name != "old" {
+		t.Errorf("in the account: %v", list)
+	}
 	s.admit(asking("other", "3"))
 }
 

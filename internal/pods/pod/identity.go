@@ -54,6 +54,11 @@ func IsCritical(p *v1.Pod) bool {
 	return IsStatic(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= 2_000_000_000
 }
 
+// IsStandIn reports whether p takes the place of a pod of which no source has told
+// yet: it has a UID and resources, and nothing else of it is known, not even whether
+// it is critical.
+func IsStandIn(p *v1.Pod) bool { return p.Name == "" }
+
 // IsNodeCritical reports whether p must survive even where critical pods go.
 func IsNodeCritical(p *v1.Pod) bool {
 	return p.Spec.PriorityClassName == "system-node-critical" ||

@@ -150,13 +150,13 @@ func (s *Syncer) Knows(uid types.UID) bool {
 
 // Evict ends the pod for the node's sake. It returns at once; a pod that is going
 // already keeps its first reason. The channel is closed when nothing of it takes up
-// the node any more; it is nil, and never closed, for a pod that nobody looks after.
+// the node any more.
 func (s *Syncer) Evict(uid types.UID, e Eviction) (released <-chan struct{}) {
 	s.mu.Lock()
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
 	if !ok {
-		return nil
+		return closed() // it has ended meanwhile
 	}
 	o := status.Override{Reason: pod.ReasonEvicted, Message: e.Message}
 	if e.Disrupts {
@@ -175,9 +175,7 @@ func (s *Syncer) SendAway(uid types.UID, grace time.Duration, reason, message st
 	w, ok := s.workers[uid]
 	s.mu.Unlock()
 	if !ok { // nothing was left to look after, or the agent ends
-		gone := make(chan struct{})
-		close(gone)
-		return gone
+		return closed()
 	}
 	// Nothing of it is written down: the same pod may run when the machine is back.
 	now := s.cfg.Now()
@@ -185,6 +183,12 @@ func (s *Syncer) SendAway(uid types.UID, grace time.Duration, reason, message st
 		Phase: v1.PodFailed, Reason: reason, Message: message, Disruption: v1.PodReasonTerminationByKubelet, Lenient: true}})
 	w.poke()
 	return w.released
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // leave drops a worker that has nothing left to do, unless it was woken

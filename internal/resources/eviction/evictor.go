@@ -86,8 +86,6 @@ type Config struct {
 	RemoveEnded, RemoveImages func(context.Context) error
 	// OnChange is called when the pressures have changed; it must not block.
 	OnChange func()
-	// Nudge has memory looked at when it receives. Optional.
-	Nudge    <-chan struct{}
 	Events   events
 	Registry prometheus.Registerer // nil: nothing is counted
 	Log      *slog.Logger

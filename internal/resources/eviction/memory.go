@@ -38,7 +38,6 @@ func (e *Evictor) watchMemory(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-e.cfg.Nudge:
 		}
 		timer.Reset(w.look(ctx))
 	}
