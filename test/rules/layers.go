@@ -69,6 +69,7 @@ var layers = map[string]Layer{
 	"internal/runtime/logs":     Adapter,
 	"internal/node/apiclient":   Adapter,
 	"internal/node/logind":      Adapter,
+	"internal/node/socket":      Adapter,
 	"internal/node/netfilter":   Adapter,
 	"internal/node/plugin":      Adapter,
 	"internal/node/tracing":     Adapter,

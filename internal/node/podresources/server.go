@@ -2,13 +2,9 @@ package podresources
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -18,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	podresourcesv1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
+
+	"keelson/internal/node/socket"
 )
 
 // Device is one of a resource.
@@ -79,7 +77,7 @@ type Server struct {
 // New builds a Server; nothing listens before Run.
 func New(cfg Config) *Server {
 	if cfg.Listen == nil {
-		cfg.Listen = listen
+		cfg.Listen = socket.Listen
 	}
 	return &Server{cfg: cfg, limit: rate.NewLimiter(callsPerSecond, callsAtOnce), metrics: newMetrics()}
 }
@@ -102,21 +100,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve resources of pods on %s: %w", s.cfg.Socket, err)
 	}
 	return nil
-}
-
-// listen takes the place of what an agent that was killed has left.
-func listen(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("make directory of socket: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove socket of an earlier agent: %w", err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	return l, nil
 }
 
 func (s *Server) limited(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -2,13 +2,8 @@ package podsapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"keelson/internal/node/socket"
 )
 
 // Config holds what a Server is built from. Every field is required.
@@ -64,7 +61,7 @@ func (s *Server) Changed(uid types.UID) {
 // Run serves until ctx ends. That the socket cannot be had is said, and stops nothing
 // else on the node.
 func (s *Server) Run(ctx context.Context) error {
-	l, err := listen(s.cfg.Socket)
+	l, err := socket.Listen(s.cfg.Socket)
 	if err != nil {
 		s.cfg.Log.Error("cannot serve the pods of the node", "err", err)
 		<-ctx.Done()
@@ -79,21 +76,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve pods on %s: %w", s.cfg.Socket, err)
 	}
 	return nil
-}
-
-// listen takes the place of what an agent that was killed has left.
-func listen(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("make directory of socket: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove socket of an earlier agent: %w", err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	return l, nil
 }
 
 func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -1,0 +1,2 @@
+// Package socket makes the sockets at which the agent answers programs of its node.
+package socket
