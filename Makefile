@@ -22,7 +22,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help build check fmt format vet lint unit test clean FORCE
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | awk -F'\t' '{ printf "  %-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | awk -F'\t' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
 build: bin/kubelet ## build bin/kubelet
 
@@ -51,5 +51,22 @@ test: check deps ## check, then the tests on a real runtime and a real API serve
 
 clean: ## remove what was built here
 	@rm -rf bin
+
+# Pods on this machine, without a control plane, a registry or anything
+# installed: containerd and the kubelet in one folder of their own.
+
+# Flags as for bin/kubelet, so that nothing is compiled twice.
+RUN_GO = CGO_ENABLED=0 $(GO)
+# RUNTIME=any is the one on PATH, else Debian's; built, debian or path choose one.
+RUN_RUNTIME = $(if $(filter file undefined,$(origin RUNTIME)),any,$(RUNTIME))
+
+.PHONY: run clean-run
+run: ## run the pods of examples/ on a containerd of its own; Ctrl-C removes all of it
+	@began=$$(date +%s); echo '   0 s  preparing: the first time this compiles for a minute or two'; \
+	$(RUN_GO) run -trimpath ./test/run/prepare -began $$began -go '$(GO)' -ldflags '$(LDFLAGS)' && \
+	exec bin/run -began $$began -runtime $(RUN_RUNTIME) up
+
+clean-run: ## remove what `make run` left after a crash
+	@$(RUN_GO) run -trimpath ./test/run/prepare -go '$(GO)' -ldflags '$(LDFLAGS)' -runtime=false && exec bin/run clean
 
 include $(sort $(wildcard mk/*.mk))
