@@ -12,6 +12,8 @@ import (
 type Scenario struct {
 	Name    string
 	Rows    []string           // parity rows it proves
+	Parts   []part             // parity rows that it proves with others
+	Differs []difference       // parity rows that the agent differs from, as it shows
 	Config  string             // YAML, merged into the agent's configuration
 	Machine *placement.Machine // nil: this one
 	Crash   bool               // also run by the crash test
@@ -89,6 +91,10 @@ func (s *Scenario) setHead(key, value string) error {
 	switch key {
 	case "rows":
 		s.Rows = append(s.Rows, strings.Fields(value)...)
+	case "part":
+		return s.addPart(value)
+	case "differs":
+		return s.addDifference(value)
 	case "config":
 		s.Config += value + "\n"
 	case "machine":
@@ -98,7 +104,7 @@ func (s *Scenario) setHead(key, value string) error {
 	case "start":
 		s.Late = value == "later"
 	default:
-		return fmt.Errorf("unknown head %q: there are rows, config, machine, crash and start", key)
+		return fmt.Errorf("unknown head %q: there are rows, part, differs, config, machine, crash and start", key)
 	}
 	return nil
 }

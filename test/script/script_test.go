@@ -66,6 +66,12 @@ func TestScenarios(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(s.Name), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			parity.Proves(t, s.Rows...)
+			for _, p := range s.Parts {
+				parity.ProvesPart(t, p.of, p.row)
+			}
+			for _, d := range s.Differs {
+				parity.Differs(t, d.row, d.decision)
+			}
 			r := play(t, s, mode{})
 			if *update && len(r.shown) == len(s.steps) {
 				if err := os.WriteFile(s.Name, []byte(s.With(r.shown)), 0o644); err != nil {

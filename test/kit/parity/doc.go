@@ -1,7 +1,9 @@
 // Package parity ties tests to the rows of docs/parity that they prove.
 //
 // A test calls Proves with the rows whose contract it would catch being
-// broken. When KEELSON_PARITY_DIR names a directory, each row leaves a record
+// broken, ProvesPart where it takes several tests to catch it, and Differs where
+// the agent does something else on purpose, by a decision. When
+// KEELSON_PARITY_DIR names a directory, each row leaves a record
 // there once the test has ended well; a test that fails or skips takes its
 // earlier record away. The records outlive a run, because a test whose result
 // the go command has cached does not run again and still counts: nothing it

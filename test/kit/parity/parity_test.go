@@ -5,10 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
-
-	inventory "keelson/docs/parity"
 )
 
 // trial is a testing.TB whose outcome the test decides; its cleanups run when
@@ -93,6 +92,79 @@ func TestProvesRecordsOnlyGoodEndings(t *testing.T) {
 	}
 }
 
+func TestOtherClaimsAreRecorded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "records")
+	t.Setenv(Env, dir)
+	f := &trial{name: "TestX"}
+	f.run(func(t testing.TB) {
+		ProvesPart(t, 3, "LIFE-01")
+		Differs(t, "LIFE-02", "0005")
+	})
+	got, err := Records(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Record{
+		{Row: "LIFE-01", Package: "keelson/test/kit/parity", Test: "TestX", Parts: 3},
+		{Row: "LIFE-02", Package: "keelson/test/kit/parity", Test: "TestX", Decision: "0005"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the records are %+v, want %+v", got, want)
+	}
+
+	for name, c := range map[string]struct {
+		claim func(t testing.TB)
+		want  string
+	}{
+		"an unknown row":       {func(t testing.TB) { ProvesPart(t, 2, "LIFE-9999") }, "LIFE-9999 is not in docs/parity"},
+		"a part that is alone": {func(t testing.TB) { ProvesPart(t, 1, "LIFE-01") }, "LIFE-01 is proven by 1 tests together"},
+		"an unknown decision":  {func(t testing.TB) { Differs(t, "LIFE-02", "9999") }, "decision 9999, by which the agent differs from parity row LIFE-02, is not in docs/decisions"},
+		"a row of no decision": {func(t testing.TB) { Differs(t, "LIFE-9999", "0005") }, "LIFE-9999 is not in docs/parity"},
+	} {
+		f := &trial{name: "TestX"}
+		f.run(c.claim)
+		if !strings.Contains(f.fatal, c.want) {
+			t.Errorf("%s ends with %q, want %q", name, f.fatal, c.want)
+		}
+	}
+}
+
+func TestRecordsFromBefore(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.proven": "RT-01\tkeelson/a\tTestA\n", // of a cached test
+		"b.proven": "RT-02\tkeelson/a\tTestB\t2\t\n",
+		"c.proven": "RT-03\tkeelson/a\tTestC\t0\t0005\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Records(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Record{
+		{Row: "RT-01", Package: "keelson/a", Test: "TestA"},
+		{Row: "RT-02", Package: "keelson/a", Test: "TestB", Parts: 2},
+		{Row: "RT-03", Package: "keelson/a", Test: "TestC", Decision: "0005"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the records are %+v, want %+v", got, want)
+	}
+	for name, text := range map[string]string{
+		"two fields":         "RT-01\tkeelson/a\n",
+		"parts of no number": "RT-01\tkeelson/a\tTestA\tmany\t\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "d.proven"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Records(dir); err == nil || !strings.Contains(err.Error(), "d.proven") {
+			t.Errorf("%s: error %v, want one that names the record", name, err)
+		}
+	}
+}
+
 func TestProvesWithoutDirectory(t *testing.T) {
 	t.Setenv(Env, "")
 	f := &trial{name: "TestX"}
@@ -115,61 +187,52 @@ func TestPackageOf(t *testing.T) {
 	}
 }
 
-func TestStale(t *testing.T) {
+func TestPlace(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "a"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	src := "package a\nfunc TestOne(t *testing.T) { parity.Proves(t, \"RT-01\") }\n"
+	src += "func TestPart(t *testing.T) { parity.ProvesPart(t, 2, \"RT-06\") }\n"
+	src += "func TestOther(t *testing.T) { parity.Differs(t, \"RT-07\", \"0003\") }\n"
 	if err := os.WriteFile(filepath.Join(root, "a", "a_test.go"), []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, "a", "testdata"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "a", "testdata", "story.txt"), []byte("# RT-05\nrows: RT-03 RT-04\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "a", "testdata", "story.txt"), []byte("# RT-05\nrows: RT-03 RT-04\npart: 3 RT-08\ndiffers: RT-09 0003\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	const one, story = "m/a TestOne", "m/a TestOne/story"
 	for _, c := range []struct {
 		name string
 		rec  Record
-		want bool
+		want string
 	}{
-		{"the scenario names the row", Record{"RT-04", "m/a", "TestOne/story"}, false},
-		{"the scenario speaks of the row and does not claim it", Record{"RT-05", "m/a", "TestOne/story"}, true},
-		{"another scenario names the row", Record{"RT-04", "m/a", "TestOne/other"}, true},
-		{"the scenario names the row and its test is gone", Record{"RT-04", "m/a", "TestTwo/story"}, true},
-		{"the test names the row", Record{"RT-01", "m/a", "TestOne/case"}, false},
-		{"the test is gone", Record{"RT-01", "m/a", "TestTwo"}, true},
-		{"the row is no longer named", Record{"RT-02", "m/a", "TestOne"}, true},
-		{"the package is gone", Record{"RT-01", "m/b", "TestOne"}, true},
-		{"the package is of another module", Record{"RT-01", "other/a", "TestOne"}, true},
+		{"the scenario names the row", Record{Row: "RT-04", Package: "m/a", Test: "TestOne/story"}, story},
+		{"the scenario speaks of the row and does not claim it", Record{Row: "RT-05", Package: "m/a", Test: "TestOne/story"}, ""},
+		{"another scenario names the row", Record{Row: "RT-04", Package: "m/a", Test: "TestOne/other"}, ""},
+		{"the scenario names the row and its test is gone", Record{Row: "RT-04", Package: "m/a", Test: "TestTwo/story"}, ""},
+		{"the test names the row", Record{Row: "RT-01", Package: "m/a", Test: "TestOne/case"}, one},
+		{"the test is gone", Record{Row: "RT-01", Package: "m/a", Test: "TestTwo"}, ""},
+		{"the row is no longer named", Record{Row: "RT-02", Package: "m/a", Test: "TestOne"}, ""},
+		{"the package is gone", Record{Row: "RT-01", Package: "m/b", Test: "TestOne"}, ""},
+		{"the package is of another module", Record{Row: "RT-01", Package: "other/a", Test: "TestOne"}, ""},
+		{"the test proves a part", Record{Row: "RT-06", Package: "m/a", Test: "TestPart/case", Parts: 2}, "m/a TestPart"},
+		{"the part is of another number", Record{Row: "RT-06", Package: "m/a", Test: "TestPart", Parts: 3}, ""},
+		{"the whole became a part", Record{Row: "RT-06", Package: "m/a", Test: "TestPart"}, ""},
+		{"the test shows a difference", Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0003"}, "m/a TestOther"},
+		{"the difference has another decision", Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0004"}, ""},
+		{"the whole became a difference", Record{Row: "RT-07", Package: "m/a", Test: "TestOther"}, ""},
+		{"the scenario proves a part", Record{Row: "RT-08", Package: "m/a", Test: "TestOne/story", Parts: 3}, story},
+		{"the scenario's part is of another number", Record{Row: "RT-08", Package: "m/a", Test: "TestOne/story", Parts: 2}, ""},
+		{"the scenario shows a difference", Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0003"}, story},
+		{"the scenario's difference has another decision", Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0004"}, ""},
 	} {
-		got, err := c.rec.Stale(root, "m")
+		got, err := c.rec.Place(root, "m")
 		if err != nil || got != c.want {
-			t.Errorf("%s: stale = %v, %v, want %v", c.name, got, err, c.want)
+			t.Errorf("%s: place = %q, %v, want %q", c.name, got, err, c.want)
 		}
-	}
-}
-
-func TestTable(t *testing.T) {
-	rows := []inventory.Row{
-		{ID: "SRC-01", Subsystem: "SRC", Priority: "P0"},
-		{ID: "LIFE-01", Subsystem: "LIFE", Priority: "P0"},
-		{ID: "LIFE-02", Subsystem: "LIFE", Priority: "P0"},
-		{ID: "LIFE-03", Subsystem: "LIFE", Priority: "P3"},
-	}
-	got := Table(rows, map[string]bool{"LIFE-01": true})
-	for _, want := range []string{
-		"1 of 4 rows are proven by a test that ran and passed.\n",
-		"\n  SRC   P0  01\n  LIFE  P0  02\n  LIFE  P3  03\n",
-		"\nSRC P0 0/1 P1 0/0 P2 0/0 P3 0/0\nLIFE P0 1/2 P1 0/0 P2 0/0 P3 0/1\nRT P0 0/0",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the table lacks %q:\n%s", want, got)
-		}
-	}
-	if lines := strings.Split(strings.TrimSpace(got), "\n"); !strings.HasPrefix(lines[len(lines)-1], "PLUG P0 ") {
-		t.Errorf("the last line is %q", lines[len(lines)-1])
 	}
 }

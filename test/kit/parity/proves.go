@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"keelson/docs/decisions"
 	inventory "keelson/docs/parity"
 )
 
@@ -18,9 +19,37 @@ const Env = "KEELSON_PARITY_DIR"
 func Proves(t testing.TB, rows ...string) {
 	t.Helper()
 	for _, row := range rows {
-		if _, ok := inventory.Lookup(row); !ok {
-			t.Fatalf("parity row %s is not in docs/parity", row)
-		}
+		claim(t, Record{Row: row})
+	}
+}
+
+// ProvesPart states that t would fail if its part of the row's contract were
+// broken, and that n tests prove the row together. All of them say the same n;
+// the row is proven when that many different ones have passed.
+func ProvesPart(t testing.TB, n int, row string) {
+	t.Helper()
+	if n < 2 {
+		t.Fatalf("parity row %s is proven by %d tests together: a row of one test is claimed with Proves", row, n)
+	}
+	claim(t, Record{Row: row, Parts: n})
+}
+
+// Differs states that the agent does not do what the row says, on purpose and
+// by the decision of this number in docs/decisions, and that t would fail if
+// what the decision promises instead were broken.
+func Differs(t testing.TB, row, decision string) {
+	t.Helper()
+	if _, ok := decisions.Title(decision); !ok {
+		t.Fatalf("decision %s, by which the agent differs from parity row %s, is not in docs/decisions", decision, row)
+	}
+	claim(t, Record{Row: row, Decision: decision})
+}
+
+// claim leaves the record when t has ended well. It is called by what tests call.
+func claim(t testing.TB, rec Record) {
+	t.Helper()
+	if _, ok := inventory.Lookup(rec.Row); !ok {
+		t.Fatalf("parity row %s is not in docs/parity", rec.Row)
 	}
 	dir := os.Getenv(Env)
 	if dir == "" {
@@ -29,27 +58,24 @@ func Proves(t testing.TB, rows ...string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatalf("create the directory of parity records: %v", err)
 	}
-	pkg := callerPackage()
-	for _, row := range rows {
-		rec := Record{Row: row, Package: pkg, Test: t.Name()}
-		if err := rec.remove(dir); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if t.Failed() || t.Skipped() {
-				return
-			}
-			if err := rec.write(dir); err != nil {
-				t.Error(err)
-			}
-		})
+	rec.Package, rec.Test = callerPackage(), t.Name()
+	if err := rec.remove(dir); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() || t.Skipped() {
+			return
+		}
+		if err := rec.write(dir); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-// callerPackage is the import path of the package that called Proves. An
+// callerPackage is the import path of the package whose test makes a claim. An
 // external test package counts as the package it tests.
 func callerPackage() string {
-	pc, _, _, ok := runtime.Caller(2)
+	pc, _, _, ok := runtime.Caller(3)
 	if !ok {
 		return ""
 	}

@@ -7,15 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 )
 
 // Record says that a test which names a row ran and passed.
 type Record struct {
-	Row     string
-	Package string // import path
-	Test    string // with subtests: TestX/case
+	Row      string
+	Package  string // import path
+	Test     string // with subtests: TestX/case
+	Parts    int    // how many tests prove the row together; 0: this one does
+	Decision string // by which the agent differs from the row; empty: it does not
 }
 
 const recordSuffix = ".proven"
@@ -30,7 +32,7 @@ func (r Record) name() string {
 
 func (r Record) write(dir string) error {
 	path := filepath.Join(dir, r.name())
-	text := strings.Join([]string{r.Row, r.Package, r.Test}, "\t") + "\n"
+	text := strings.Join([]string{r.Row, r.Package, r.Test, strconv.Itoa(r.Parts), r.Decision}, "\t") + "\n"
 	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write parity record: %w", err)
 	}
@@ -68,57 +70,26 @@ func Records(dir string) ([]Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read parity record: %w", err)
 		}
-		fields := strings.Split(strings.TrimSuffix(string(text), "\n"), "\t")
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("read parity record %s: %d fields, want row, package and test", path, len(fields))
+		rec, err := parseRecord(strings.TrimSuffix(string(text), "\n"))
+		if err != nil {
+			return nil, fmt.Errorf("read parity record %s: %w", path, err)
 		}
-		records = append(records, Record{Row: fields[0], Package: fields[1], Test: fields[2]})
+		records = append(records, rec)
 	}
 	return records, nil
 }
 
-// Stale tells whether the sources under root no longer hold the test of this
-// record or no longer name its row beside it: the test was removed or renamed,
-// or does not claim the row any more. Where a test runs scenarios, the file that
-// its case is named after may name the row as well, in a line that begins with
-// "rows:".
-func (r Record) Stale(root, module string) (bool, error) {
-	rel, ok := strings.CutPrefix(r.Package, module)
-	if !ok {
-		return true, nil
+func parseRecord(line string) (Record, error) {
+	fields := strings.Split(line, "\t")
+	if len(fields) == 3 { // of a test whose cached result is older than the other two
+		fields = append(fields, "0", "")
 	}
-	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(rel), "*.go"))
+	if len(fields) != 5 {
+		return Record{}, fmt.Errorf("%d fields, want row, package, test, parts and decision", len(fields))
+	}
+	parts, err := strconv.Atoi(fields[3])
 	if err != nil {
-		return false, fmt.Errorf("list sources of %s: %w", r.Package, err)
+		return Record{}, fmt.Errorf("number of parts: %w", err)
 	}
-	test, scenario, _ := strings.Cut(r.Test, "/")
-	var hasTest bool
-	hasRow, err := r.inScenario(filepath.Join(root, filepath.FromSlash(rel), "testdata", scenario+".txt"))
-	if err != nil {
-		return false, err
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return false, fmt.Errorf("read sources of %s: %w", r.Package, err)
-		}
-		hasTest = hasTest || strings.Contains(string(text), "func "+test+"(")
-		hasRow = hasRow || strings.Contains(string(text), `"`+r.Row+`"`)
-	}
-	return !hasTest || !hasRow, nil
-}
-
-// inScenario reports whether the scenario in the file claims the row; a file that
-// does not exist claims nothing.
-func (r Record) inScenario(file string) (bool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("read scenario: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rows, ok := strings.CutPrefix(line, "rows:"); ok && slices.Contains(strings.Fields(rows), r.Row) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return Record{Row: fields[0], Package: fields[1], Test: fields[2], Parts: parts, Decision: fields[4]}, nil
 }

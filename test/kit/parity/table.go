@@ -6,29 +6,47 @@ import (
 	"slices"
 	"strings"
 
+	"keelson/docs/decisions"
 	inventory "keelson/docs/parity"
 )
 
-// Table renders what `make parity` prints: the number of proven rows, the
-// other rows by subsystem and priority, and one line per subsystem.
-func Table(rows []inventory.Row, proven map[string]bool) string {
-	var b strings.Builder
-	count := 0
+// Table renders what `make parity` prints: the numbers of rows that are proven
+// and that differ, the rows of the second kind, those whose tests come to
+// nothing together, all that are not proven by subsystem and priority, and one
+// line per subsystem.
+func Table(rows []inventory.Row, standings map[string]Standing) string {
+	var differ, odd strings.Builder
+	proven, differing := 0, 0
 	open := map[string][]string{} // "LIFE P0" -> numbers of unproven rows
-	done, all := map[string]int{}, map[string]int{}
+	counts := map[string]tally{}
 	for _, r := range rows {
 		key := r.Subsystem + " " + r.Priority
-		all[key]++
-		if proven[r.ID] {
-			done[key]++
-			count++
-			continue
+		c, s := counts[key], standings[r.ID]
+		c.all++
+		switch {
+		case s.Proven:
+			c.proven++
+			proven++
+		case s.Decision != "":
+			c.differ++
+			differing++
+			title, _ := decisions.Title(s.Decision)
+			fmt.Fprintf(&differ, "  %-7s %s: %s\n", r.ID, s.Decision, title)
+		default:
+			open[key] = append(open[key], strings.TrimPrefix(r.ID, r.Subsystem+"-"))
 		}
-		open[key] = append(open[key], strings.TrimPrefix(r.ID, r.Subsystem+"-"))
+		if s.Problem != "" {
+			fmt.Fprintf(&odd, "  %-7s %s\n", r.ID, s.Problem)
+		}
+		counts[key] = c
 	}
 
-	fmt.Fprintf(&b, "%d of %d rows are proven by a test that ran and passed.\n", count, len(rows))
-	if count < len(rows) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d rows are proven by tests that ran and passed.\n", proven, len(rows))
+	if differing > 0 {
+		fmt.Fprintf(&b, "%d differ on purpose, each by a decision and with a test of what is done instead:\n\n%s", differing, differ.String())
+	}
+	if proven+differing < len(rows) {
 		b.WriteString("\nNot proven:\n")
 		for _, s := range inventory.Subsystems {
 			for _, p := range inventory.Priorities {
@@ -39,15 +57,28 @@ func Table(rows []inventory.Row, proven map[string]bool) string {
 			}
 		}
 	}
-	b.WriteString("\n")
+	if odd.Len() > 0 {
+		fmt.Fprintf(&b, "\nClaimed, and not proven by it:\n%s", odd.String())
+	}
+	b.WriteString("\nProven, and those that differ, by priority:\n")
 	for _, s := range inventory.Subsystems {
 		b.WriteString(s)
 		for _, p := range inventory.Priorities {
-			fmt.Fprintf(&b, " %s %d/%d", p, done[s+" "+p], all[s+" "+p])
+			fmt.Fprintf(&b, " %s %s", p, counts[s+" "+p])
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+type tally struct{ proven, differ, all int }
+
+// String is 28/30, or 28+2/30 with two that differ.
+func (t tally) String() string {
+	if t.differ == 0 {
+		return fmt.Sprintf("%d/%d", t.proven, t.all)
+	}
+	return fmt.Sprintf("%d+%d/%d", t.proven, t.differ, t.all)
 }
 
 const tableWidth = 100

@@ -1,13 +1,13 @@
-// Command parity prints how many rows of docs/parity are proven by a test that
-// ran and passed, the rows that are not, and one line per subsystem.
+// Command parity prints how many rows of docs/parity are proven by tests that
+// ran and passed, those that the agent differs from on purpose, the rows that are
+// neither, and one line per subsystem.
 //
 // It reads the records that the tests of the last run left in
 // KEELSON_PARITY_DIR; with -run it first runs the tests of the packages named
-// (by default every package that calls Proves) afresh.
+// (by default every package whose tests claim rows) afresh.
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ import (
 func main() {
 	dir := flag.String("dir", os.Getenv(parity.Env), "directory of the records")
 	run := flag.Bool("run", false, "run the tests that prove rows first")
-	rows := flag.Bool("tests", false, "list each proven row with its tests")
+	rows := flag.Bool("tests", false, "list each claimed row with its tests")
 	flag.Parse()
 	if err := report(*dir, *run, *rows, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "parity:", err)
@@ -49,26 +50,18 @@ func report(dir string, run, listTests bool, packages []string) error {
 	if err != nil {
 		return err
 	}
-	proven, tests := map[string]bool{}, map[string][]string{}
-	for _, r := range records {
-		stale, err := r.Stale(root, "keelson")
-		if err != nil {
-			return err
-		}
-		if !stale {
-			proven[r.Row] = true
-			tests[r.Row] = append(tests[r.Row], r.Package+" "+r.Test)
-		}
+	standings, err := parity.Standings(records, root, "keelson")
+	if err != nil {
+		return err
 	}
 	if listTests {
 		for _, row := range inventory.Rows() {
-			slices.Sort(tests[row.ID])
-			for _, t := range tests[row.ID] {
+			for _, t := range standings[row.ID].Tests {
 				fmt.Printf("%s  %s  %s\n", row.ID, row.Capability, t)
 			}
 		}
 	}
-	fmt.Print(parity.Table(inventory.Rows(), proven))
+	fmt.Print(parity.Table(inventory.Rows(), standings))
 	return failed
 }
 
@@ -122,7 +115,10 @@ func forget(dir string) error {
 	return nil
 }
 
-// proving lists the packages whose tests call parity.Proves.
+// claims matches the calls by which a test claims rows.
+var claims = regexp.MustCompile(`\bparity\.(Proves|ProvesPart|Differs)\(`)
+
+// proving lists the packages whose tests claim rows.
 func proving(root string) ([]string, error) {
 	found := map[string]bool{}
 	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
@@ -145,7 +141,7 @@ func proving(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if bytes.Contains(text, []byte("parity.Proves(")) {
+		if claims.Match(text) {
 			rel, err := filepath.Rel(root, filepath.Dir(p))
 			if err != nil {
 				return err
