@@ -1,0 +1,226 @@
+//go:build guest
+
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"keelson/test/kit/fakeapi"
+	"keelson/test/parts"
+	"keelson/test/rig"
+)
+
+const top = "/sys/fs/cgroup"
+
+// machine is what all tests share: a runtime, and an API server.
+type machine struct {
+	*rig.Rig
+	server     *fakeapi.Server
+	api        kubernetes.Interface
+	kubeconfig string
+	ours       string
+	parts      *parts.Builder
+}
+
+var shared *machine
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	// Controllers at the root: no machine but the guest has all of its own there.
+	if have, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err != nil || !strings.Contains(string(have), "memory") {
+		fmt.Println("the control groups here are not those of version 2: run `make guest`")
+		return 0
+	}
+	end, err := start()
+	code := 1
+	if err != nil {
+		fmt.Println("cannot start what the tests stand on:", err)
+	} else {
+		code = m.Run()
+	}
+	return code | end()
+}
+
+// start starts the runtime and the API server, and returns what ends them.
+func start() (end func() int, err error) {
+	ctx := context.Background()
+	end = func() int { return 0 }
+	s := &machine{server: fakeapi.New()}
+	s.api = s.server.Client()
+	if s.parts, err = parts.New(os.Stderr); err != nil {
+		return end, err
+	}
+	if s.ours, err = rig.OurKubelet(ctx, os.TempDir()); err != nil {
+		return end, err
+	}
+	if s.Rig, err = rig.Open(ctx, rig.Config{Purpose: "test", Parts: s.parts, Log: slog.New(slog.NewTextHandler(os.Stdout, nil))}); err != nil {
+		return end, err
+	}
+	end = func() int {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		return 0
+	}
+	if _, err = s.StartRuntime(ctx, rig.RuntimeConfig{}); err != nil {
+		return end, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return end, err
+	}
+	srv := &http.Server{Handler: s.server}
+	go srv.Serve(l) // ends with the process
+	kc := clientcmdapi.NewConfig()
+	kc.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://" + l.Addr().String()}
+	kc.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
+	kc.Contexts["x"], kc.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	s.kubeconfig = filepath.Join(s.Dir, "fake.kubeconfig")
+	shared = s
+	return end, clientcmd.WriteToFile(*kc, s.kubeconfig)
+}
+
+// agent is one test's agent on the shared machine.
+type agent struct {
+	*machine
+	*rig.Kubelet
+	t *testing.T
+}
+
+// agentWith starts an agent for a test. When the test ends its pods go, then the
+// agent.
+func agentWith(t *testing.T, binary string, edit func(*config), flags ...string) *agent {
+	t.Helper()
+	if binary == "" {
+		binary = shared.ours
+	}
+	k, err := shared.StartKubelet(t.Context(), rig.KubeletConfig{Binary: binary, Edit: edit, Flags: append(flags, "--kubeconfig="+shared.kubeconfig)})
+	a := &agent{machine: shared, Kubelet: k, t: t}
+	if k != nil {
+		t.Cleanup(a.end)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.node("ready", rig.NodeReady)
+	return a
+}
+
+// end takes the pods away and ends the agent.
+func (a *agent) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if a.t.Failed() {
+		a.show()
+	}
+	defer a.Stop()
+	now := int64(0)
+	if err := a.api.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+		a.t.Error(err)
+	}
+	err := await(ctx, func() (string, bool) {
+		left, err := filepath.Glob(filepath.Join(top, a.Name, "kubepods", "*", "pod*"))
+		more, err2 := filepath.Glob(filepath.Join(top, a.Name, "kubepods", "pod*"))
+		left = append(left, more...)
+		return fmt.Sprint(left, err, err2), len(left) == 0 && err == nil && err2 == nil
+	})
+	if err != nil {
+		a.t.Errorf("cgroups of pods that are gone: %v", err)
+	}
+}
+
+// show prints the end of the agent's log, and keeps it whole where
+// KEELSON_RIG_LOGS says.
+func (a *agent) show() {
+	data, err := os.ReadFile(a.LogFile)
+	if err != nil {
+		a.t.Log(err)
+		return
+	}
+	lines := strings.Split(string(data), "\n")
+	a.t.Logf("end of the agent's log:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	if keep := os.Getenv("KEELSON_RIG_LOGS"); keep != "" {
+		if err := os.WriteFile(filepath.Join(keep, a.t.Name()+".log"), data, 0o644); err != nil {
+			a.t.Log(err)
+		}
+	}
+}
+
+// await asks until it is so. What it asks are files and servers of this machine,
+// which tell nobody of their changes.
+func await(ctx context.Context, so func() (string, bool)) error {
+	for {
+		have, ok := so()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), have)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// until waits until it is so.
+func (a *agent) until(what string, so func() (string, bool)) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(a.t.Context(), patience, errors.New("patience is over"))
+	defer cancel()
+	if err := await(ctx, so); err != nil {
+		a.t.Fatalf("wait for %s: %v", what, err)
+	}
+}
+
+const patience = 90 * time.Second
+
+// node waits until the node is as wanted.
+func (a *agent) node(what string, wanted func(*corev1.Node) bool) *corev1.Node {
+	a.t.Helper()
+	var n *corev1.Node
+	a.until("node "+what, func() (string, bool) {
+		n = a.server.Node(a.Node)
+		return fmt.Sprint(n), n != nil && wanted(n)
+	})
+	return n
+}
+
+// pod waits until a pod is as wanted.
+func (a *agent) pod(name, what string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	p, err := a.server.WaitPod(ctx, "default", name, func(p *corev1.Pod) bool { return p != nil && wanted(p) })
+	if err != nil {
+		a.t.Fatalf("wait for pod %s to be %s: %v\n%v", name, what, err, a.server.Pod("default", name))
+	}
+	return p
+}
+
+func (a *agent) ready(name string) *corev1.Pod {
+	a.t.Helper()
+	return a.pod(name, "ready", rig.PodReady)
+}
