@@ -271,6 +271,7 @@ func (r *running) signal(s syscall.Signal) {
 // TestServiceManager: the manager hears when the agent is ready, that it lives, when
 // it reads its configuration again, and that it stops.
 func TestServiceManager(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-05")
 	dir := t.TempDir()
 	file := write(t, dir+"/k.yaml", alone)
 	r := begin(t, []string{"WATCHDOG_USEC=2000000"}, "--config="+file)

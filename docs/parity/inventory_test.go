@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"keelson/docs/decisions"
 )
 
 // TestInventory compares what was parsed with the totals that the README's
@@ -56,6 +58,29 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		if _, err := parse(c.files); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+		}
+	}
+}
+
+// What differs.md says of a row names the row, once, and a decision that is there.
+func TestWhatDiffersIsDecided(t *testing.T) {
+	text, err := tables.ReadFile("differs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^\| ([A-Z]+-[0-9]+) \| \[([0-9]{4})\]\(\.\./decisions/([0-9]{4})-[^)]+\.md\) \| [^|]+ \|$`)
+	found := line.FindAllStringSubmatch(string(text), -1)
+	if rows := strings.Count(string(text), "\n| ") - 1; len(found) != rows || rows == 0 {
+		t.Errorf("%d of %d lines can be read", len(found), rows)
+	}
+	seen := map[string]bool{}
+	for _, m := range found {
+		if _, ok := Lookup(m[1]); !ok || seen[m[1]] {
+			t.Errorf("%s is no row, or stands here twice", m[1])
+		}
+		seen[m[1]] = true
+		if _, ok := decisions.Title(m[2]); !ok || m[2] != m[3] {
+			t.Errorf("%s differs by a decision %s that is not there, or links to %s", m[1], m[2], m[3])
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"keelson/test/kit/parity"
 )
 
 // pipe is a log's end that may be full, or closed.
@@ -29,6 +31,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 }
 
 func TestALogThatTakesNoLineIsNotHealthy(t *testing.T) {
+	parity.ProvesPart(t, 6, "SRV-13")
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
 		log, w := watchLog(slog.New(slog.NewTextHandler(p, nil)))
@@ -66,6 +69,7 @@ func TestALogThatTakesNoLineIsNotHealthy(t *testing.T) {
 }
 
 func TestTurnPatience(t *testing.T) {
+	parity.ProvesPart(t, 6, "SRV-13")
 	for frequency, want := range map[time.Duration]time.Duration{time.Minute: 5 * time.Minute, 10 * time.Minute: 20 * time.Minute} {
 		if got := turnPatience(frequency); got != want {
 			t.Errorf("turnPatience(%v) = %v, want %v", frequency, got, want)

@@ -67,6 +67,7 @@ func value(t *testing.T, r *prometheus.Registry, name string) (labels string, v 
 
 func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 	parity.Proves(t, "RT-02")
+	parity.Proves(t, "RES-05")
 	for name, tc := range map[string]struct {
 		opts   fakecri.Options
 		fails  int
@@ -150,6 +151,7 @@ func (silent) Node(string, string, string)                                  {}
 func (silent) Annotated(*v1.Pod, map[string]string, string, string, string) {}
 
 func TestWhatLooksAfterContainersStartsWhenTheRuntimeIsWell(t *testing.T) {
+	parity.Differs(t, "RT-04", "0035")
 	onFake(t, fakecri.Options{}, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {
 		runtime.SetCondition("RuntimeReady", false, "starting", "")
 		defer runNode(t, a)()

@@ -41,6 +41,8 @@ func (m *manager) take() []string {
 // TestSignsOfLifeStopWhenACheckFails: twice in each timeout, and not while the log
 // takes no line.
 func TestSignsOfLifeStopWhenACheckFails(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-05")
+	parity.ProvesPart(t, 6, "SRV-13")
 	synctest.Test(t, func(t *testing.T) {
 		p, m := &pipe{}, &manager{}
 		log, written := watchLog(slog.New(slog.NewTextHandler(p, nil)))
@@ -82,6 +84,7 @@ func TestSignsOfLifeStopWhenACheckFails(t *testing.T) {
 }
 
 func TestAShortWatchdogIsRefused(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-05")
 	for usec, want := range map[string]time.Duration{"": 0, "1000001": 1000001 * time.Microsecond, "30000000": 30 * time.Second, "1000000": -1, "1": -1, "many": -1, "0": -1} {
 		t.Setenv("WATCHDOG_USEC", usec)
 		got, err := watchdogTimeout()
@@ -99,6 +102,8 @@ func TestAShortWatchdogIsRefused(t *testing.T) {
 // is not well, to the service manager as to whoever asks.
 func TestASignOfLifeWantsPluginsToRegister(t *testing.T) {
 	parity.Proves(t, "RES-57")
+	parity.ProvesPart(t, 6, "SRV-13")
+	parity.ProvesPart(t, 5, "SRV-05")
 	a := &agent{log: slog.New(slog.DiscardHandler)}
 	_, a.written = watchLog(a.log)
 	a.syncer = podsync.New(podsync.Config{Log: a.log, Now: time.Now, TurnPatience: time.Minute})

@@ -429,6 +429,20 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
+// A gate whose mechanism is not there is named, and only where it is switched on.
+func TestAlphaGatesAreNamed(t *testing.T) {
+	parity.Differs(t, "SRC-37", "0103")
+	parity.Differs(t, "SRV-50", "0103")
+	for _, gate := range []string{"PodLevelResourceManagers", "MemoryQoS"} {
+		for on, want := range map[bool]string{true: "settings without effect in this version: featureGates." + gate, false: ""} {
+			said := load(t, fmt.Sprintf("--feature-gates=%s=%v", gate, on)).Warnings
+			if got := strings.Join(said, "\n"); strings.Contains(got, "without effect") != on || !strings.Contains(got, want) {
+				t.Errorf("%s=%v: said %q, want %q", gate, on, got, want)
+			}
+		}
+	}
+}
+
 func TestNodeLabelsAreRestricted(t *testing.T) {
 	parity.Proves(t, "CFG-115")
 	load(t, "--node-labels=kubernetes.io/arch=amd64,node.kubernetes.io/any=1,x.kubelet.kubernetes.io/y=1,example.com/free=1,plain=1")
@@ -461,6 +475,7 @@ func TestParseNodeIPs(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-34")
 	parity.Proves(t, "CFG-18", "CFG-48", "CFG-64", "CFG-65", "CFG-77", "CFG-81", "CFG-83", "CFG-86", "CFG-87", "CFG-94", "CFG-96", "CFG-41", "CFG-59")
 	for yaml, want := range map[string]string{
 		"podLogsDir: logs":                        "podLogsDir",
@@ -503,6 +518,7 @@ func TestValidate(t *testing.T) {
 		"tlsCertFile: /x":                                                 "tlsCertFile",
 		"qosReserved: {memory: 50%}":                                      "qosReserved",
 		"logging: {format: xml}":                                          "logging.format",
+		"memoryManagerPolicy: BestEffort":                                 "memoryManagerPolicy", // there is one, for Windows
 	} {
 		t.Run(yaml, func(t *testing.T) {
 			dir := write(t, map[string]string{"k.json": head, "over/a.conf": head + yaml})
@@ -516,7 +532,7 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	for _, yaml := range []string{"allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
+	for _, yaml := range []string{"memoryManagerPolicy: None", "allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
 		dir := write(t, map[string]string{"k.yaml": head + yaml})
 		load(t, "--kubeconfig=x", "--config="+dir+"/k.yaml")
 	}

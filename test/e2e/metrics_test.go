@@ -347,6 +347,8 @@ func (n *node) reconfigure(t *testing.T, edit func(*kubeletconfig.KubeletConfigu
 // one node and compares the names, types and label names of all they expose. What
 // differs is listed, with the reason, in docs/parity/metrics-differences.md.
 func TestMetricsAreUpstreams(t *testing.T) {
+	parity.Differs(t, "SRV-54", "0090")
+	parity.Differs(t, "SRV-50", "0103")
 	n := shared(t)
 	peer, err := n.parts.Path(t.Context(), "kubelet")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/test/kit/fakecri"
+	"keelson/test/kit/parity"
 )
 
 // damages are what may happen to a file that an agent has written, and to which
@@ -94,6 +95,7 @@ func (w *world) nodeEvents() (out []string) {
 // has another agent come: the node is Ready soon, what runs is left alone, the file
 // is kept for whoever wants to know what it was, and it is told once.
 func TestDamagedStateFiles(t *testing.T) {
+	parity.Differs(t, "RT-56", "0101")
 	files := map[string]bool{}
 	begin := func(t *testing.T, story func(t *testing.T, r *run)) {
 		settled(t, "memorySwap: {}\n", func(w *world) {
@@ -123,6 +125,11 @@ func TestDamagedStateFiles(t *testing.T) {
 		}
 	})
 	t.Logf("files: %v", files)
+	for _, name := range []string{"cpu_manager_state", "memory_manager_state", "allocated_pods_state", "actuated_pods_state"} {
+		if !files["kubelet/"+name] {
+			t.Errorf("%s is not written", name)
+		}
+	}
 	for file := range files {
 		for name, damage := range damages {
 			// Only these carry a checksum: what one bit makes of the others may

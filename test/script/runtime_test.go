@@ -66,6 +66,7 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 // A runtime that does not list what it holds makes the node not ready; it is when
 // the runtime does again.
 func TestARuntimeThatDoesNotList(t *testing.T) {
+	parity.Differs(t, "RT-22", "0061")
 	ready := func(r *run) corev1.NodeCondition {
 		for _, c := range r.nodeObject().Status.Conditions {
 			if c.Type == corev1.NodeReady {

@@ -171,6 +171,7 @@ func info(kind, name string) *registerapi.PluginInfo {
 // a socket made anew is another plugin.
 func TestPluginsComeAndGo(t *testing.T) {
 	parity.Proves(t, "PLUG-01", "PLUG-02", "PLUG-04", "PLUG-06", "PLUG-07", "PLUG-08", "PLUG-10", "SRV-53", "SRV-67")
+	parity.Differs(t, "PLUG-03", "0076")
 	early := &testPlugin{info: info(CSI, "early")}
 	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
 	r.until("the one that was there", func() bool { return len(early.heard()) == 1 })
@@ -260,6 +261,7 @@ func TestOthersAreIgnored(t *testing.T) {
 // Whoever is refused hears why, and is asked again after a while that grows.
 func TestRefusalsAndRetries(t *testing.T) {
 	parity.Proves(t, "PLUG-05")
+	parity.Differs(t, "PLUG-03", "0076")
 	r := newRoom(t, nil)
 	r.h.refuse["validate liar"] = errors.New("too new")
 	r.h.refuse["register broken"] = errors.New("no node")

@@ -269,6 +269,7 @@ func (l logged) Write(b []byte) (int, error) {
 
 func TestHealthz(t *testing.T) {
 	parity.Proves(t, "SRV-14")
+	parity.ProvesPart(t, 6, "SRV-13")
 	broken := false
 	r := newRig(t, func(p *parts) {
 		p.server.Checks = []server.Check{
@@ -279,6 +280,7 @@ func TestHealthz(t *testing.T) {
 				}
 				return nil
 			}},
+			{Name: "device-plugin", Check: func() error { return nil }},
 		}
 	})
 	expect := func(path string, code int, text string) {
@@ -288,14 +290,16 @@ func TestHealthz(t *testing.T) {
 		}
 	}
 	expect("/healthz", 200, "ok")
-	expect("/healthz/syncloop", 200, "ok")
+	for _, name := range []string{"ping", "log", "syncloop", "device-plugin"} {
+		expect("/healthz/"+name, 200, "ok")
+	}
 	expect("/healthz/nothing", 404, "404 page not found\n")
-	expect("/healthz?verbose", 200, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n")
+	expect("/healthz?verbose", 200, "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n")
 	broken = true
-	expect("/healthz", 500, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n")
+	expect("/healthz", 500, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\n[+]device-plugin ok\nhealthz check failed\n")
 	expect("/healthz/syncloop", 500, "internal server error: not seen for 6m0s\n")
 	expect("/healthz?verbose&exclude=syncloop&exclude=b&exclude=a", 200,
-		"[+]ping ok\n[+]log ok\n[+]syncloop excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nhealthz check passed\n")
+		"[+]ping ok\n[+]log ok\n[+]syncloop excluded: ok\n[+]device-plugin ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nhealthz check passed\n")
 	slis := r.as("admin", "GET", "/metrics/slis").text
 	for _, line := range []string{
 		`kubernetes_healthcheck{name="syncloop",type="healthz"} 0`, `kubernetes_healthcheck{name="ping",type="healthz"} 1`,

@@ -235,7 +235,8 @@ func TestAdmissible(t *testing.T) {
 }
 
 func TestPressureAppArmorAndShutdown(t *testing.T) {
-	parity.Proves(t, "EVIC-15", "SRC-46", "SRC-49")
+	parity.Proves(t, "EVIC-15", "SRC-46")
+	parity.ProvesPart(t, 3, "SRC-49")
 	localhost := func(name string) *v1.Pod {
 		return edited(func(p *v1.Pod) {
 			p.Spec.SecurityContext.AppArmorProfile = &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}

@@ -127,6 +127,7 @@ func TestFirstListFindsWhatRuns(t *testing.T) {
 }
 
 func TestEventsTellWithoutACall(t *testing.T) {
+	parity.Differs(t, "RT-23", "0061")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.after(5 * time.Second) // the stream is relied on
 		before := r.fake.total()
@@ -179,6 +180,7 @@ func TestExitIsSeenAtOnce(t *testing.T) {
 }
 
 func TestQuietPodsCostNothing(t *testing.T) {
+	parity.Differs(t, "RT-22", "0061")
 	many := func(f *fakeRuntime) {
 		for i := range 50 {
 			uid, s := fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i)
@@ -223,6 +225,7 @@ func TestQuietPodsCostNothing(t *testing.T) {
 }
 
 func TestAuditFindsWhatEventsDidNotTell(t *testing.T) {
+	parity.Differs(t, "RT-23", "0061")
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
 		f.start("u1", "s1", "main", "c1")

@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
 )
 
 func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-05")
+	parity.ProvesPart(t, 6, "SRV-13")
 	m := newMeasured(t)
 	m.cfg.TurnPatience = 5 * time.Minute
 	w := m.worker("web", podNamed("web", pod.SourceAPI))

@@ -29,6 +29,7 @@ func (s *stage) newsOf(p *v1.Pod) int {
 
 func TestHealthOfDevices(t *testing.T) {
 	parity.Proves(t, "RES-63", "PLUG-31")
+	parity.ProvesPart(t, 2, "LIFE-30")
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)

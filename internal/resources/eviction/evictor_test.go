@@ -245,6 +245,7 @@ func TestOnePodEndsAtATime(t *testing.T) {
 }
 
 func TestNothingIsDoneBeforeItIsKnownWhatRuns(t *testing.T) {
+	parity.Differs(t, "RT-04", "0035")
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable], s.left[NodeFSAvailable] = 0, 0
 		s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), memory: gi, layer: gi})
@@ -280,6 +281,9 @@ func TestNobodyEndsByWhatIsNotKnown(t *testing.T) {
 // TestMemoryIsLookedAtTheMoreOftenTheLessIsLeft follows programs that take up to 4 GB
 // a second.
 func TestMemoryIsLookedAtTheMoreOftenTheLessIsLeft(t *testing.T) {
+	parity.Differs(t, "EVIC-20", "0028")
+	parity.Differs(t, "EVIC-09", "0028")
+	parity.Differs(t, "EVIC-10", "0028")
 	for _, speed := range []uint64{100e6, 500e6, 1e9, 4e9} {
 		virtually(t, func(t *testing.T, s *stage) {
 			s.left[MemoryAvailable] = 21 * gi
@@ -306,6 +310,7 @@ func TestMemoryIsLookedAtTheMoreOftenTheLessIsLeft(t *testing.T) {
 }
 
 func TestAnIdleNodeIsHardlyLookedAt(t *testing.T) {
+	parity.Differs(t, "EVIC-09", "0028")
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable], s.left[NodeFSAvailable] = 25*gi, 50*gi
 		s.play(t, Settings{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "1Gi"}}, nil, 5*time.Minute)

@@ -89,6 +89,29 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// The family that the node began with is its family until it is started with
+// another: a machine that loses it has no address, rather than one of the other.
+func TestTheFamilyIsAnothersAfterARestart(t *testing.T) {
+	parity.Proves(t, "NODE-43")
+	before := []Interface{{Name: "eth0", Up: true, Addrs: ips("192.0.2.2", "fd00::2")}}
+	after := []Interface{{Name: "eth0", Up: true, Addrs: ips("fd00::2")}}
+	routes := []Route{{Interface: "eth0"}, {Interface: "eth0", IPv6: true}}
+	for _, c := range []struct {
+		given string
+		ifs   []Interface
+		want  string
+	}{
+		{"192.0.2.2", before, "[192.0.2.2]"},
+		{"192.0.2.2", after, "[]"},
+		{"fd00::2", after, "[fd00::2]"},
+	} {
+		got, err := Addresses(t.Context(), AddressInput{NodeIPs: ips(c.given), Name: "n", Interfaces: c.ifs, Routes: routes})
+		if fmt.Sprint(got) != c.want || (err != nil) != (c.want == "[]") {
+			t.Errorf("started with %s, on %v: %v, %v, want %s", c.given, c.ifs, got, err, c.want)
+		}
+	}
+}
+
 func TestParseNodeIPs(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "[]", " 192.0.2.2 ": "[192.0.2.2]", "192.0.2.2,fd00::2": "[192.0.2.2 fd00::2]", "::": "[::]",

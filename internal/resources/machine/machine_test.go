@@ -48,6 +48,21 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// As many processes can be as the lower of the kernel's two limits allows.
+func TestProcessesOfTheMachine(t *testing.T) {
+	parity.ProvesPart(t, 4, "RES-13")
+	for _, c := range []struct {
+		pids, threads string
+		want          int64
+	}{{"32768", "192731", 32768}, {"4194304", "192731", 192731}, {"", "192731", 192731}, {"32768", "", 32768}} {
+		m := debian()
+		m["proc/sys/kernel/pid_max"], m["proc/sys/kernel/threads-max"] = file(c.pids), file(c.threads)
+		if got, err := Read(m); err != nil || got.MaxPIDs != c.want {
+			t.Errorf("pid_max %q and threads-max %q: %d, %v, want %d", c.pids, c.threads, got.MaxPIDs, err, c.want)
+		}
+	}
+}
+
 func TestReadToleratesMissingPieces(t *testing.T) {
 	m := debian()
 	for name := range m {

@@ -249,6 +249,7 @@ func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
 }
 
 func TestTheStateOfNoPolicyIsUpstreams(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-34")
 	s := newStage(t, 2)
 	s.cfg.Dir, s.cfg.Policy = t.TempDir(), PolicyNone
 	s.restart()

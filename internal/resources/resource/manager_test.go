@@ -143,6 +143,7 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestWhyAPodIsRefused(t *testing.T) {
+	parity.Differs(t, "SRC-37", "0103")
 	s := newStage(topology.None, ScopeContainer, nil, nil)
 	s.gpu.fails = errors.New("there are none")
 	if no := s.Admit(example()); no == nil || no.Reason != "UnexpectedAdmissionError" || no.Message != "Allocate failed due to there are none, which is unexpected" {

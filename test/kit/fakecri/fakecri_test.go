@@ -446,3 +446,22 @@ func TestScriptedExec(t *testing.T) {
 		}
 	})
 }
+
+// A lie is told as often as it is to be, behind those that are to be true.
+func TestLiesAreCounted(t *testing.T) {
+	n := newNode(t, fakecri.Options{})
+	n.Inject(fakecri.Fault{Method: "PullImage", Skip: 1, Times: 2, Lie: "other-ids"})
+	var told []string
+	for range 5 {
+		got, err := n.im.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: "busybox"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, got.ImageRef)
+	}
+	for i, ref := range told {
+		if lied := i == 1 || i == 2; (ref != told[0]) != lied {
+			t.Errorf("answer %d is %s, the first was %s", i, ref, told[0])
+		}
+	}
+}

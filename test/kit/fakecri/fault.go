@@ -149,7 +149,7 @@ func (f *faults) lies(c Call) (names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, in := range f.list {
-		if in.fault.Lie != "" && in.fault.matches(c) && (in.fault.Skip == 0 || in.seen > in.fault.Skip) && (in.fault.Times == 0 || in.hits <= in.fault.Times) {
+		if in.fault.Lie != "" && in.fault.matches(c) && in.seen > in.fault.Skip && (in.fault.Times == 0 || in.seen <= in.fault.Skip+in.fault.Times) {
 			names = append(names, in.fault.Lie)
 		}
 	}
