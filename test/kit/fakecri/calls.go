@@ -29,6 +29,8 @@ type Call struct {
 	Start, End time.Time // End is zero while the call runs
 	Code       codes.Code
 	Err        string
+	// Done says that the call has taken effect, whatever its caller heard of it.
+	Done bool
 }
 
 // Key is the call's object in a few words: web/nginx, or an image.
@@ -105,6 +107,13 @@ func (l *callLog) end(c *Call, err error) {
 		w.hit <- *c // capacity 1, sent once
 		return true
 	})
+}
+
+// did notes whether a call has taken effect.
+func (l *callLog) did(c *Call, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.Done = err == nil
 }
 
 // Calls returns the calls after the one with this sequence number, oldest
@@ -240,12 +249,28 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServ
 	if err != nil {
 		return nil, err
 	}
+	if dies, done := late.dies(); dies {
+		return nil, r.die(func() {
+			if done {
+				_, err := handle(ctx, req)
+				r.calls.did(call, err)
+			}
+		})
+	}
+	if late.late(ctx) {
+		_, err := handle(context.WithoutCancel(ctx), req)
+		r.calls.did(call, err)
+		return nil, errContext("answer "+call.Method, ctx.Err())
+	}
 	if late.idle() {
 		if res, err = unfounded(call.Method); err != nil {
 			return nil, err
 		}
-	} else if res, err = handle(ctx, req); err != nil {
-		return nil, err
+	} else {
+		res, err = handle(ctx, req)
+		if r.calls.did(call, err); err != nil {
+			return nil, err
+		}
 	}
 	if err := late.after(ctx); err != nil {
 		return nil, err

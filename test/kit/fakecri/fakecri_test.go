@@ -190,6 +190,66 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+// A runtime that dies with a call tells nobody what it has done by then.
+func TestARuntimeThatDiesWithACall(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, fakecri.Options{})
+			events, err := n.rt.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			n.Inject(fakecri.Fault{Method: "RunPodSandbox", Dies: true, After: done})
+			_, err = n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}})
+			calls := n.Calls(n.LastCall() - 1)
+			if status.Code(err) != codes.Unavailable || (len(n.Pods()) == 1) != done || calls[0].Done != done {
+				t.Errorf("done %v: %v, %d pods, call %+v", done, err, len(n.Pods()), calls[0])
+			}
+			if e, err := events.Recv(); status.Code(err) != codes.Unavailable {
+				t.Errorf("done %v: event %v, %v", done, e, err)
+			}
+			if _, err := n.rt.Version(t.Context(), &cri.VersionRequest{}); status.Code(err) != codes.Unavailable {
+				t.Errorf("done %v: it answers: %v", done, err)
+			}
+			conn, err := n.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if events, err = cri.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &cri.GetEventsRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			if e, err := events.Recv(); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("done %v: it is back with event %v, %v", done, e, err)
+			}
+		})
+	}
+}
+
+// A call that comes late is done when its caller has given up.
+func TestACallThatIsDoneLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		n.Inject(fakecri.Fault{Method: "RunPodSandbox", Late: 2 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := n.rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}})
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Error(err)
+		}
+		for _, want := range []int{0, 1} { // after 1 s, and after 3 s
+			synctest.Wait()
+			if got := len(n.Pods()); got != want {
+				t.Errorf("%d pods, want %d", got, want)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
 func TestCallLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})

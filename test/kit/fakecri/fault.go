@@ -34,6 +34,15 @@ type Fault struct {
 	// Idle makes the call answer as if it had done its work, of which it does
 	// nothing.
 	Idle bool
+	// Dies takes the runtime away with the call, as Disconnect does: before the call
+	// has done anything or, with After, once it has done it all. Nobody hears of it,
+	// neither by an answer nor by an event.
+	Dies bool
+	// Late has the call do its work only when its caller has given up waiting for the
+	// answer, and this much later still. The caller's context must end.
+	Late time.Duration
+	// Only, when set, selects calls too.
+	Only func(Call) bool
 }
 
 // Injection is a fault in force.
@@ -44,6 +53,7 @@ type Injection struct {
 	first   chan struct{} // closed when a call is hit
 	seen    int
 	hits    int
+	last    Call // that was hit
 	waiting int
 }
 
@@ -88,6 +98,13 @@ func (in *Injection) Hits() int {
 	return in.hits
 }
 
+// Last is the call that met the fault last, as it came.
+func (in *Injection) Last() Call {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	return in.last
+}
+
 // Waiting counts the calls that hang now.
 func (in *Injection) Waiting() int {
 	in.owner.mu.Lock()
@@ -108,6 +125,9 @@ func (f Fault) matches(c Call) bool {
 	if f.Method != "" && f.Method != c.Method || f.Container != "" && f.Container != c.Container {
 		return false
 	}
+	if f.Only != nil && !f.Only(c) {
+		return false
+	}
 	if f.Image != "" && normal(f.Image) != normal(c.Image) {
 		return false
 	}
@@ -126,10 +146,11 @@ func (f *faults) met(c Call) (now, late met) {
 		if in.seen <= in.fault.Skip || in.fault.Times > 0 && in.hits >= in.fault.Times {
 			continue
 		}
+		in.last = c
 		if in.hits++; in.hits == 1 {
 			close(in.first)
 		}
-		if in.fault.After || in.fault.Idle {
+		if in.fault.After || in.fault.Idle || in.fault.Dies || in.fault.Late > 0 {
 			late = append(late, in)
 		} else {
 			now = append(now, in)
@@ -159,6 +180,38 @@ func (f *faults) lies(c Call) (names []string) {
 // idle reports whether a call is to do nothing.
 func (list met) idle() bool {
 	return slices.ContainsFunc(list, func(in *Injection) bool { return in.fault.Idle })
+}
+
+// dies reports whether the runtime goes away with a call, and whether the call is done
+// first.
+func (list met) dies() (dies, done bool) {
+	for _, in := range list {
+		dies, done = dies || in.fault.Dies, done || in.fault.Dies && in.fault.After
+	}
+	return dies, done
+}
+
+// late waits until the caller of a call that comes too late has given up, and for as
+// long as it takes then. It reports whether the call is one.
+func (list met) late(ctx context.Context) bool {
+	for _, in := range list {
+		if in.fault.Late == 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-in.release:
+			return false
+		}
+		t := time.NewTimer(in.fault.Late)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-in.release:
+		}
+		return true
+	}
+	return false
 }
 
 // met are faults that a call has to go through.

@@ -200,6 +200,17 @@ func (r *Runtime) Disconnect() {
 	}
 }
 
+// die takes the runtime away while it does its last work. What happens then is in no
+// event.
+func (r *Runtime) die(last func()) error {
+	away := status.Error(codes.Unavailable, "the runtime has died")
+	r.BreakEvents(away)
+	last()
+	r.LoseEvents()
+	r.Disconnect()
+	return away
+}
+
 // Close disconnects, ends every container and releases what the runtime holds
 // open. Files it wrote stay.
 func (r *Runtime) Close() {
