@@ -18,7 +18,7 @@ type fault interface {
 }
 
 func (r *run) fault(args []string) error {
-	o, err := options(args[2:], "pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after", "lie", "idle")
+	o, err := options(args[2:], "pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after", "lie", "idle", "dies", "late")
 	if err != nil {
 		return err
 	}
@@ -29,6 +29,12 @@ func (r *run) fault(args []string) error {
 	_, f.Hang = o["hang"]
 	_, f.After = o["after"]
 	_, f.Idle = o["idle"]
+	_, f.Dies = o["dies"]
+	if s, ok := o["late"]; ok {
+		if f.Late, err = seconds(s); err != nil {
+			return err
+		}
+	}
 	if err := numbers(o, &f.Skip, &f.Times, &f.Delay); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"bulk":      {"IMAGE AMOUNT", false, quiet((*run).bulk)},
 		"pressures": {"", true, (*run).pressures},
 
-		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle]", false, quiet((*run).fault)},
+		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle] [dies] [late=DURATION]", false, quiet((*run).fault)},
 		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [retry=DURATION] [drop] [hang] [after]", false, quiet((*run).apiFault)},
 		"hanging":   {"NAME LIMIT", false, quiet((*run).hanging)},
 		"steady":    {"DURATION", false, quiet((*run).steady)},

@@ -269,12 +269,33 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 			if step.Cause == podplan.CauseRestartAll {
 				w.beginAnew(anew)
 			}
+			if c.State == pod.StateCreated {
+				if begun, err := w.begun(ctx, c); err != nil || begun.Container != "" {
+					return begun, err
+				}
+			}
 			ctx, end := w.s.traceCollect(ctx)
 			defer end()
 			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, ref, c)
 		}
 	}
 	return nil
+}
+
+// begun reads once more whether a container that was seen made has not begun after all:
+// the answer to its start may be lost together with every event, or the start was on its
+// way for an agent before this one. To remove it would be to end what it does, or to
+// forget how it ended, and to have it done twice. It tells what the container has come
+// to, and nothing if it has yet to begin, or is gone.
+func (w *worker) begun(ctx context.Context, c pod.Container) (pod.Effect, error) {
+	have, err := w.s.cfg.Observed.Refresh(ctx, w.uid)
+	if err != nil {
+		return pod.Effect{}, fmt.Errorf("see whether container %s has begun: %w", c.Name, err)
+	}
+	if now, ok := have.ByID(c.ID); ok && now.State != pod.StateCreated {
+		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: now.State}, nil
+	}
+	return pod.Effect{}, nil
 }
 
 // ref names the pod, by its specification or by what the runtime says.
