@@ -38,9 +38,10 @@ func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 }
 
 // remembering keeps of what was shown before what the runtime does not tell any
-// more: how an ended container came to be that was removed since, and how the
-// instance before this one ended.
+// more: how an ended container came to be that was removed since, how the
+// instance before this one ended, and that there was a later one, which never ran.
 func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
+	cs.RestartCount = max(cs.RestartCount, before.RestartCount)
 	switch {
 	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" && before.State.Terminated != nil:
 		return before

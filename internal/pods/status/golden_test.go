@@ -199,6 +199,20 @@ func TestEndsAreRemembered(t *testing.T) {
 	}
 }
 
+// An agent that was killed after it had made an instance, and before that ran, leaves one
+// that is removed: the next has its number.
+func TestRestartsAreNotTakenBack(t *testing.T) {
+	failed := pod.Container{ID: "1", State: pod.StateExited, Attempt: 1, ExitCode: 2}
+	made := Project(Node{}, simple(v1.RestartPolicyAlways, pod.Container{ID: "2", State: pod.StateCreated, Attempt: 2}, failed), v1.PodStatus{}, at)
+	if n := made.ContainerStatuses[0].RestartCount; n != 2 {
+		t.Fatalf("%d restarts with an instance 2", n)
+	}
+	removed := Project(Node{}, simple(v1.RestartPolicyAlways, failed), made, at)
+	if n := removed.ContainerStatuses[0].RestartCount; n != 2 {
+		t.Errorf("%d restarts after there were 2", n)
+	}
+}
+
 func TestAnEndIsNotTakenBack(t *testing.T) {
 	parity.Proves(t, "LIFE-12")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
