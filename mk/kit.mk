@@ -1,4 +1,4 @@
-# Parity with upstream, row by row (docs/parity), and the stand-alone fakes.
+# Parity with upstream, row by row (docs/parity), histories by lot, and the stand-alone fakes.
 
 # Records of the tests that prove rows. They lie outside the checkout: the go
 # command does not cache tests that write inside it.
@@ -16,3 +16,9 @@ FAKECRI_SOCKET ?= unix:///tmp/fakecri.sock
 .PHONY: fakecri
 fakecri: ## serve the fake container runtime on FAKECRI_SOCKET
 	@go run ./test/kit/fakecri/cmd/fakecri -listen $(FAKECRI_SOCKET)
+
+N ?= 1000
+SEED ?= 1
+.PHONY: histories
+histories: ## live through N histories of a node that are drawn by lot, from SEED on
+	@GOGC=300 $(GO) test -count 1 -timeout 0 -run 'TestHistories$$' ./test/script -histories $(N) -seed $(SEED)

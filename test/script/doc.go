@@ -30,4 +30,9 @@
 //
 // Crashes runs a scenario again and again and kills the agent after another
 // runtime call each time.
+//
+// Histories are scenarios that are drawn by lot (history.go). Nobody knows what they
+// would show; what no history may hold is in judge.go. `make histories` lives through as
+// many as one has time for. What breaks a rule is printed, made as short as it can be,
+// and can be lived again: `go test ./test/script -run Histories -replay FILE -log`.
 package script

@@ -101,3 +101,12 @@ func (r *run) apiIs(args []string) error {
 	r.proxy.SetLink(s)
 	return nil
 }
+
+// crash has the agent die after its next calls that change something.
+func (r *run) crash(args []string) error {
+	n, err := strconv.Atoi(args[0])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.crashAt = r.writes + n
+	return err
+}

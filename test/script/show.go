@@ -221,25 +221,32 @@ func (w *world) showRuntime() string {
 
 // showLeft shows every trace of pods on the node.
 func (w *world) showLeft() (string, error) {
-	var b strings.Builder
-	b.WriteString(w.showRuntime())
+	traces, err := w.traces()
+	if err != nil {
+		return "", err
+	}
+	return w.plain(cmp.Or(w.showRuntime()+strings.Join(traces, ""), "nothing\n")), nil
+}
+
+// traces are the directories and mounts of pods, a line each.
+func (w *world) traces() (lines []string, err error) {
 	for _, dir := range []string{"kubelet/pods", "logs", "containers"} {
 		entries, err := os.ReadDir(w.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+			return nil, err
 		}
 		for _, e := range entries {
-			fmt.Fprintf(&b, "%s/%s\n", dir, e.Name())
+			lines = append(lines, fmt.Sprintf("%s/%s\n", dir, e.Name()))
 		}
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(w.path("kubelet/pods")))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, m := range mounts {
-		fmt.Fprintf(&b, "mount %s\n", m.Mountpoint)
+		lines = append(lines, fmt.Sprintf("mount %s\n", m.Mountpoint))
 	}
-	return w.plain(cmp.Or(b.String(), "nothing\n")), nil
+	return lines, nil
 }
 
 // seconds reads 10, 10s or 5m.

@@ -43,6 +43,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"stop":    {"", false, quiet(func(r *run, _ []string) error { r.stop(); return nil })},
 		"kill":    {"", false, quiet(func(r *run, _ []string) error { r.kill(); return nil })},
 		"restart": {"", false, quiet(func(r *run, _ []string) error { r.stop(); r.start(); return nil })},
+		"crash":   {"CALLS", false, quiet((*run).crash)}, // the agent dies after that many calls that change something
 		"advance": {"DURATION", false, quiet((*run).advance)},
 
 		"apply":    {"FILE...", false, quiet((*run).apply)},

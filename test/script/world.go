@@ -44,6 +44,8 @@ const (
 	latency = time.Millisecond
 	// reviveAfter is how long a killed agent stays away in the crash test.
 	reviveAfter = time.Second
+	// restartAfter is how long a service manager waits before it starts one anew.
+	restartAfter = 10 * time.Second
 )
 
 // world is one node with its control plane.
@@ -69,7 +71,8 @@ type world struct {
 	plugins  plugins
 	api      kubernetes.Interface // past the proxy: the user is never partitioned
 
-	gauges *gauges
+	gauges    *gauges
+	chronicle chronicle
 
 	mu      sync.Mutex
 	events  []event
@@ -80,10 +83,11 @@ type world struct {
 	crashed string          // what that write was
 	twice   []string        // breaches of what always holds
 
-	life   turn   // held while the agent is started or stopped
-	agent  *agent // nil while there is none
-	wanted bool   // the scenario wants one to run: one that was killed comes back
-	revive sync.WaitGroup
+	life    turn   // held while the agent is started or stopped
+	agent   *agent // nil while there is none
+	wanted  bool   // the scenario wants one to run: one that was killed comes back
+	guarded bool   // one that gives up comes back, too, as a service does
+	revive  sync.WaitGroup
 }
 
 // turn is a lock that is waited for as for an event: time goes on in the bubble.
@@ -108,7 +112,7 @@ type agent struct {
 // runtime without event stream.
 func newWorld(t testing.TB, dir, configuration string, old bool) *world {
 	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, life: make(turn, 1)}
-	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
+	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, OnMoment: w.chronicle.note, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
 	w.sockets = &sockets{made: func(path string) { w.introduceAll(path) }}
@@ -240,8 +244,24 @@ func (w *world) startLocked() {
 	go func() {
 		defer close(a.done)
 		a.err = app.RunOver(ctx, cfg, slog.New(log), links)
+		if a.err != nil && w.guarded {
+			w.revive.Go(func() { w.startAnew(a, restartAfter) })
+		}
 	}()
 	w.agent = a
+}
+
+// startAnew starts the agent in place of one that has ended, if one is wanted then.
+func (w *world) startAnew(after *agent, pause time.Duration) {
+	time.Sleep(pause)
+	w.life.Lock()
+	defer w.life.Unlock()
+	if w.agent == after {
+		w.endLocked(true)
+	}
+	if w.wanted && w.agent == nil {
+		w.startLocked()
+	}
 }
 
 // stop ends the agent as a signal does. Without an agent it does nothing.
@@ -277,7 +297,7 @@ func (w *world) endLocked(abruptly bool) {
 			w.t.Errorf("kill the agent: %v", err)
 		}
 	}
-	if a.err != nil {
+	if a.err != nil && !w.guarded {
 		w.t.Errorf("the agent failed: %v", a.err)
 	}
 }
@@ -328,12 +348,7 @@ func (w *world) after(a *agent, method string) {
 		w.life.Lock()
 		w.endLocked(true)
 		w.life.Unlock()
-		time.Sleep(reviveAfter)
-		w.life.Lock()
-		defer w.life.Unlock()
-		if w.wanted && w.agent == nil {
-			w.startLocked()
-		}
+		w.startAnew(nil, reviveAfter)
 	})
 }
 

@@ -121,6 +121,7 @@ func (r *Runtime) StartContainer(_ context.Context, req *cri.StartContainerReque
 	c.startedAt = r.nowLocked()
 	c.proc = &process{program: prog}
 	r.emitLocked(c.id, c.sandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
+	r.tellLocked(c, false)
 	r.advanceLocked(c, c.proc)
 	return &cri.StartContainerResponse{}, nil
 }
@@ -206,6 +207,7 @@ func (r *Runtime) exitLocked(c *container, code int32, reason, message string) {
 	c.tails = nil
 	close(c.exited)
 	r.emitLocked(c.id, c.sandboxID, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	r.tellLocked(c, true)
 }
 
 // ContainerStatus tells all about one container.

@@ -54,6 +54,9 @@ type Options struct {
 	OnExec func(Exec) (res ExecResult, ok bool)
 	// OnCreate, when set, may replace a container's command before it starts.
 	OnCreate func(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig)
+	// OnMoment, when set, is told of every start and every end of a container. It must
+	// not call the runtime.
+	OnMoment func(Moment)
 	// MaxCalls bounds the call log; 200,000 if zero.
 	MaxCalls int
 }

@@ -1,0 +1,100 @@
+package script
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/fakecri"
+)
+
+// chronicle is what can be seen of a node from outside, moment by moment: what ran, and
+// what was said of it.
+type chronicle struct {
+	mu      sync.Mutex
+	moments []fakecri.Moment
+	said    []sighting
+}
+
+// sighting is a pod as the API server had it from a moment on.
+type sighting struct {
+	at   time.Time
+	pod  *corev1.Pod
+	gone bool
+}
+
+func (c *chronicle) note(m fakecri.Moment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moments = append(c.moments, m)
+}
+
+// follow writes down what is said of pods, until the context ends. The watch is past
+// everything that makes the agent's way to the server a hard one.
+func (c *chronicle) follow(ctx context.Context, w *world) error {
+	watch, err := w.api.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-watch.ResultChan():
+			if !ok {
+				return nil
+			}
+			p, is := e.Object.(*corev1.Pod)
+			if !is {
+				continue
+			}
+			c.mu.Lock()
+			c.said = append(c.said, sighting{time.Now(), p, e.Type == "DELETED"})
+			c.mu.Unlock()
+		}
+	}
+}
+
+// uid is the one that the runtime knows the pod by: of the manifest, where there is one.
+func uid(p *corev1.Pod) string {
+	if of, is := p.Annotations[corev1.MirrorPodAnnotationKey]; is {
+		return of
+	}
+	return string(p.UID)
+}
+
+// specs are the pods that were ever seen, by the runtime's UIDs.
+func (c *chronicle) specs() map[string]*corev1.Pod {
+	all := map[string]*corev1.Pod{}
+	for _, s := range c.said {
+		all[uid(s.pod)] = s.pod
+	}
+	return all
+}
+
+// lives are the moments of each container, by UID and name.
+func (c *chronicle) lives() map[[2]string][]fakecri.Moment {
+	all := map[[2]string][]fakecri.Moment{}
+	for _, m := range c.moments {
+		key := [2]string{m.UID, m.Container}
+		all[key] = append(all[key], m)
+	}
+	return all
+}
+
+// tales are the sightings of each object, by its own UID.
+func (c *chronicle) tales() map[string][]sighting {
+	all := map[string][]sighting{}
+	for _, s := range c.said {
+		all[string(s.pod.UID)] = append(all[string(s.pod.UID)], s)
+	}
+	return all
+}
+
+func sorted[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,274 @@
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// History draws a scenario by lot: what users, programs, the runtime, the API server and
+// crashes may do to a node in any order. The same seed draws the same one. Its steps may
+// fail, as when a container is to exit that does not run: then nothing happens.
+func History(seed uint64) (*Scenario, error) {
+	l := &lot{Rand: rand.New(rand.NewPCG(seed, 0)), up: true, shapes: map[string]string{}}
+	// So that a node comes to rest soon.
+	l.say("config: crashLoopBackOff: {maxContainerRestartPeriod: 60s}")
+	l.say("config: nodeStatusUpdateFrequency: 60s\n")
+	for n := 8 + l.IntN(25); n > 0; n-- {
+		l.happens()
+		if l.one(3) {
+			continue // at the same moment
+		}
+		l.say("advance %s", l.while())
+	}
+	return Parse(fmt.Sprintf("seed-%d", seed), l.script.String()+"\n"+l.files.String())
+}
+
+// lot is a history that is being drawn.
+type lot struct {
+	*rand.Rand
+	script, files strings.Builder
+
+	pods, gone, statics []string
+	shapes              map[string]string // of pods that may change
+	named, faults       int
+	up                  bool // the agent was started
+}
+
+func (l *lot) say(format string, args ...any) { fmt.Fprintf(&l.script, format+"\n", args...) }
+
+// one is true one time in n.
+func (l *lot) one(n int) bool { return l.IntN(n) == 0 }
+
+func (l *lot) of(words ...string) string { return words[l.IntN(len(words))] }
+
+// while is some time, of any order of magnitude: what follows a moment later and what
+// comes when all is long quiet go wrong in different ways.
+func (l *lot) while() string {
+	ms := 1 + l.IntN(9)
+	for range l.IntN(6) {
+		ms *= 10
+	}
+	return fmt.Sprintf("%dms", min(ms, 400_000))
+}
+
+// happens adds one thing that happens.
+func (l *lot) happens() {
+	switch n := l.IntN(100); {
+	case n < 22 || len(l.pods) == 0:
+		l.arrives()
+	case n < 34:
+		l.leaves()
+	case n < 41:
+		l.manifests()
+	case n < 44:
+		l.changes()
+	case n < 54:
+		l.program()
+	case n < 60:
+		l.sandbox()
+	case n < 74:
+		l.agent()
+	case n < 79:
+		l.say("runtime %s", l.of("down", "up"))
+	case n < 83:
+		l.say("api %s", l.of("down", "hang", "up", "up"))
+	case n < 93:
+		l.runtimeFault()
+	default:
+		l.apiFault()
+	}
+}
+
+// arrives makes a pod, or one again that was deleted.
+func (l *lot) arrives() {
+	if len(l.gone) > 0 && l.one(4) {
+		i := l.IntN(len(l.gone))
+		name := l.gone[i]
+		l.gone = append(l.gone[:i], l.gone[i+1:]...)
+		l.pods = append(l.pods, name)
+		l.say("apply %s.yaml", name)
+		return
+	}
+	l.named++
+	name, policy := fmt.Sprintf("p%d", l.named), l.of("Always", "Always", "OnFailure", "Never")
+	l.pods = append(l.pods, name)
+	shape := l.pod(policy)
+	if policy == "Always" {
+		l.shapes[name] = shape
+	}
+	fmt.Fprintf(&l.files, "-- %s.yaml --\n%s", name, shape)
+	l.say("apply %s.yaml", name)
+}
+
+// changes gives a container another image.
+func (l *lot) changes() {
+	name := l.pods[l.IntN(len(l.pods))]
+	shape, may := l.shapes[name]
+	if !may {
+		return
+	}
+	l.named++
+	fmt.Fprintf(&l.files, "-- %s-%d.yaml --\n%s", name, l.named, strings.ReplaceAll(shape, "{name: main", fmt.Sprintf("{name: main, image: 'app:%d'", 2+l.IntN(3))))
+	l.say("apply %s=%s-%d.yaml", name, name, l.named)
+}
+
+func (l *lot) leaves() {
+	i := l.IntN(len(l.pods))
+	name := l.pods[i]
+	l.pods = append(l.pods[:i], l.pods[i+1:]...)
+	l.gone = append(l.gone, name)
+	l.say("delete %s%s", name, l.of("", "", " grace=1", " grace=20", " force"))
+}
+
+// manifests adds, changes or takes away a static pod.
+func (l *lot) manifests() {
+	if n := len(l.statics); n > 0 && l.one(3) {
+		l.say("unstatic %s.yaml", l.statics[n-1])
+		l.statics = l.statics[:n-1]
+		return
+	}
+	name := fmt.Sprintf("s%d", 1+l.IntN(2))
+	l.named++
+	fmt.Fprintf(&l.files, "-- %s-%d.yaml --\n%s", name, l.named, l.pod("Always"))
+	l.say("static %s.yaml=%s-%d.yaml", name, name, l.named)
+	for _, s := range l.statics {
+		if s == name {
+			return
+		}
+	}
+	l.statics = append(l.statics, name)
+}
+
+// container is somebody's: a static pod is known to the runtime by its name on this node.
+func (l *lot) container() (pod, name string) {
+	pod = l.pods[l.IntN(len(l.pods))]
+	if n := len(l.statics); n > 0 && l.one(5) {
+		pod = l.statics[l.IntN(n)] + "-" + node
+	}
+	return pod, l.of("main", "main", "main", "other", "side", "init")
+}
+
+func (l *lot) program() {
+	pod, name := l.container()
+	switch l.IntN(6) {
+	case 0:
+		l.say("oom %s %s", pod, name)
+	case 1:
+		l.say("sick %s %s", pod, name)
+	case 2:
+		l.say("well %s %s", pod, name)
+	default:
+		l.say("exit %s %s %d", pod, name, l.IntN(3))
+	}
+}
+
+func (l *lot) sandbox() {
+	pod, _ := l.container()
+	l.say("%s %s", l.of("kill-sandbox", "stop-sandbox"), pod)
+}
+
+func (l *lot) agent() {
+	switch {
+	case !l.up:
+		l.say("start")
+		l.up = true
+	case l.one(2):
+		l.say("crash %d", 1+l.IntN(8))
+	case l.one(3):
+		l.say("restart")
+	default:
+		l.say("%s", l.of("kill", "stop"))
+		l.up = false
+	}
+}
+
+// how a call goes wrong: before it has taken effect, or its answer.
+func (l *lot) how(fails string) string {
+	how := l.of(fails, fails, "delay="+l.while(), "hang")
+	if l.one(2) {
+		how += " after"
+	}
+	if l.one(3) {
+		how += fmt.Sprintf(" skip=%d", 1+l.IntN(3))
+	}
+	return how + fmt.Sprintf(" times=%d", 1+l.IntN(4))
+}
+
+func (l *lot) runtimeFault() {
+	l.faults++
+	method := l.of("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemoveContainer",
+		"RemovePodSandbox", "PullImage", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "Status")
+	l.say("fault f%d %s %s", l.faults, method, l.how("fail=unwell"))
+	if l.one(2) {
+		l.say("advance %s", l.while())
+		l.say("release f%d", l.faults)
+	}
+}
+
+func (l *lot) apiFault() {
+	l.faults++
+	l.say("api-fault f%d %s %s %s", l.faults, l.of("get", "list", "watch", "create", "patch", "delete", "any"),
+		l.of("pods", "pods", "nodes", "leases", "configmaps", "any"), l.how(l.of("code=409", "code=429", "code=500", "drop")))
+	if l.one(2) {
+		l.say("advance %s", l.while())
+		l.say("release f%d", l.faults)
+	}
+}
+
+// pod draws a pod.
+func (l *lot) pod(policy string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spec:\n  restartPolicy: %s\n  automountServiceAccountToken: false\n", policy)
+	if l.one(2) {
+		fmt.Fprintf(&b, "  terminationGracePeriodSeconds: %d\n", 1+l.IntN(40))
+	}
+	if l.one(15) {
+		fmt.Fprintf(&b, "  activeDeadlineSeconds: %d\n", 1+l.IntN(200))
+	}
+	volumes := l.one(4)
+	if volumes {
+		b.WriteString("  volumes: [{name: scratch, emptyDir: {}}, {name: conf, configMap: {name: conf, optional: true}}]\n")
+	}
+	if side, first := l.one(4), l.one(3); side || first {
+		b.WriteString("  initContainers:\n")
+		if side {
+			b.WriteString("  - {name: side, restartPolicy: Always" + l.probes() + "}\n")
+		}
+		if first {
+			fmt.Fprintf(&b, "  - {name: init, command: [sh, -c, 'sleep %d; exit %s']}\n", l.IntN(6), l.of("0", "0", "0", "0", "0", "1"))
+		}
+	}
+	b.WriteString("  containers:\n")
+	for _, name := range []string{"main", "other"}[:1+l.IntN(2)] {
+		fmt.Fprintf(&b, "  - {name: %s", name)
+		if name == "other" && l.one(4) {
+			b.WriteString(", image: 'far:1'")
+		}
+		switch l.IntN(8) {
+		case 0:
+			fmt.Fprintf(&b, ", command: [sh, -c, 'sleep %d; exit %d']", l.IntN(90), l.IntN(2))
+		case 1:
+			b.WriteString(`, command: [sh, -c, "trap '' TERM; sleep infinity"]`)
+		}
+		if volumes {
+			b.WriteString(", volumeMounts: [{name: scratch, mountPath: /scratch}, {name: conf, mountPath: /conf}]")
+		}
+		b.WriteString(l.probes())
+		if l.one(8) {
+			fmt.Fprintf(&b, ", lifecycle: {%s: {exec: {command: [sh, -c, 'sleep %d']}}}", l.of("preStop", "postStart"), 1+l.IntN(5))
+		}
+		b.WriteString("}\n")
+	}
+	return b.String()
+}
+
+func (l *lot) probes() string {
+	out := ""
+	for _, kind := range []string{"readinessProbe", "livenessProbe", "startupProbe"} {
+		if l.one(5) {
+			out += fmt.Sprintf(", %s: {exec: {command: [healthy]}, periodSeconds: %d}", kind, 1+l.IntN(10))
+		}
+	}
+	return out
+}
