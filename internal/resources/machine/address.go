@@ -7,42 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 )
-
-// Interface is one network interface with its addresses.
-type Interface struct {
-	Name     string
-	Up       bool
-	Loopback bool
-	Addrs    []netip.Addr
-}
-
-// Interfaces lists the interfaces of the machine.
-func Interfaces() ([]Interface, error) {
-	list, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("list network interfaces: %w", err)
-	}
-	var out []Interface
-	for _, ifc := range list {
-		addrs, err := ifc.Addrs()
-		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", ifc.Name, err)
-		}
-		i := Interface{Name: ifc.Name, Up: ifc.Flags&net.FlagUp != 0, Loopback: ifc.Flags&net.FlagLoopback != 0}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				i.Addrs = append(i.Addrs, p.Addr().Unmap())
-			}
-		}
-		out = append(out, i)
-	}
-	return out, nil
-}
 
 // AddressInput is what the node's addresses are chosen from.
 type AddressInput struct {
