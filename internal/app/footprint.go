@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -15,6 +16,13 @@ const (
 	// tidyPeriod is the longest time between two tidyings. Rare work leaves traces
 	// too, and on some nodes there is always something going on.
 	tidyPeriod = 10 * time.Minute
+
+	// What may pile up as garbage before it is collected, in percent of what is in
+	// use. In a calm time there is so little of it that to collect earlier costs
+	// nothing, and what may pile up is memory that nobody else can use. More than
+	// the language's own measure in a busy time would leave the heap full of holes.
+	busyGarbage = 100
+	calmGarbage = 50
 )
 
 // tidy gives back the memory that only the start needed, or a time in which much
@@ -27,7 +35,12 @@ func (a *agent) tidy(ctx context.Context) error {
 		case <-news:
 		}
 	}
-	err := a.lulls.run(ctx, func() error {
+	garbage := collectAt
+	if os.Getenv("GOGC") != "" { // whoever has set it knows better
+		garbage = func(int) {}
+	}
+	err := a.lulls.run(ctx, func() { garbage(busyGarbage) }, func() error {
+		garbage(calmGarbage)
 		debug.FreeOSMemory()
 		return machine.ForgetProgram()
 	})
@@ -36,6 +49,8 @@ func (a *agent) tidy(ctx context.Context) error {
 	}
 	return nil
 }
+
+func collectAt(percent int) { debug.SetGCPercent(percent) }
 
 // lulls tells busy times from calm ones. Where nothing happens it does nothing.
 type lulls struct{ stirred chan struct{} } // capacity 1: something has happened
@@ -50,10 +65,11 @@ func (l lulls) stir() {
 	}
 }
 
-// run calls do when a busy time has ended, of which the beginning of run is one, and
-// at least once in each period. It ends with ctx, or when do fails.
-func (l lulls) run(ctx context.Context, do func() error) error {
+// run calls begin when a busy time begins, as with run itself, and end when it has
+// ended, and at least once in each period. It ends with ctx, or when end fails.
+func (l lulls) run(ctx context.Context, begin func(), end func() error) error {
 	since := time.Now()
+	begin()
 	timer := time.NewTimer(calm)
 	defer timer.Stop()
 	for {
@@ -70,7 +86,7 @@ func (l lulls) run(ctx context.Context, do func() error) error {
 			}
 		default:
 		}
-		if err := do(); err != nil {
+		if err := end(); err != nil {
 			return err
 		}
 		since = time.Now()
@@ -79,6 +95,7 @@ func (l lulls) run(ctx context.Context, do func() error) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.stirred:
+			begin()
 			timer.Reset(calm)
 		case <-timer.C:
 			timer.Reset(0)

@@ -14,10 +14,11 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 		l := newLulls()
 		begin := time.Now()
 		var at []time.Duration
+		var busy []time.Duration
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- l.run(ctx, func() error { at = append(at, time.Since(begin)); return nil })
+			done <- l.run(ctx, func() { busy = append(busy, time.Since(begin)) }, func() error { at = append(at, time.Since(begin)); return nil })
 		}()
 		until := func(d time.Duration) { time.Sleep(d - time.Since(begin)) }
 		until(time.Minute) // the start is a busy time
@@ -41,6 +42,11 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 		if len(at) != 7 || !slices.Equal(at[:4], want) {
 			t.Fatalf("lulls at %v, want first %v and three more", at, want)
 		}
+		// The last one begins anew whenever it was taken for ended.
+		again := func(i int) time.Duration { return at[i].Truncate(time.Second) + time.Second }
+		if want := []time.Duration{0, time.Minute, 3 * time.Minute, 20 * time.Minute, again(4), again(5), again(6)}; !slices.Equal(busy, want) {
+			t.Errorf("busy from %v, want %v", busy, want)
+		}
 		for i := 4; i < len(at); i++ {
 			if gap := at[i] - at[i-1]; gap < tidyPeriod || gap > tidyPeriod+2*calm {
 				t.Errorf("%v without one while it is busy", gap)
@@ -52,7 +58,7 @@ func TestLullsAreTheEndsOfBusyTimes(t *testing.T) {
 func TestLullsEndWithAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("no such advice")
-		if err := newLulls().run(t.Context(), func() error { return failed }); !errors.Is(err, failed) {
+		if err := newLulls().run(t.Context(), func() {}, func() error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("err = %v", err)
 		}
 	})
