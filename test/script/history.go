@@ -63,9 +63,11 @@ func (l *lot) happens() {
 		l.manifests()
 	case n < 44:
 		l.changes()
-	case n < 54:
+	case n < 47:
+		l.resizes()
+	case n < 55:
 		l.program()
-	case n < 60:
+	case n < 61:
 		l.sandbox()
 	case n < 74:
 		l.agent()
@@ -90,6 +92,9 @@ func (l *lot) arrives() {
 		l.say("apply %s.yaml", name)
 		return
 	}
+	if l.one(8) {
+		defer l.arrives() // at the same moment
+	}
 	l.named++
 	name, policy := fmt.Sprintf("p%d", l.named), l.of("Always", "Always", "OnFailure", "Never")
 	l.pods = append(l.pods, name)
@@ -111,6 +116,12 @@ func (l *lot) changes() {
 	l.named++
 	fmt.Fprintf(&l.files, "-- %s-%d.yaml --\n%s", name, l.named, strings.ReplaceAll(shape, "{name: main", fmt.Sprintf("{name: main, image: 'app:%d'", 2+l.IntN(3))))
 	l.say("apply %s=%s-%d.yaml", name, name, l.named)
+}
+
+// resizes gives a container more or less than it has, where it has any.
+func (l *lot) resizes() {
+	pod, name := l.container()
+	l.say("resize %s %s cpu=%dm limits.memory=%dMi", pod, name, 5+l.IntN(40), 64+l.IntN(64))
 }
 
 func (l *lot) leaves() {
@@ -165,6 +176,10 @@ func (l *lot) program() {
 
 func (l *lot) sandbox() {
 	pod, _ := l.container()
+	if name := l.of("main", "other"); l.one(4) && l.shapes[pod] != "" {
+		l.say("lose %s %s", pod, name)
+		return
+	}
 	l.say("%s %s", l.of("kill-sandbox", "stop-sandbox"), pod)
 }
 
@@ -199,7 +214,7 @@ func (l *lot) runtimeFault() {
 	l.faults++
 	method := l.of("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemoveContainer",
 		"RemovePodSandbox", "PullImage", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "Status")
-	l.say("fault f%d %s %s", l.faults, method, l.how("fail=unwell"))
+	l.say("fault f%d %s %s", l.faults, method, l.how(l.of("fail=unwell", "fail=unwell", "dies", "late="+l.while())))
 	if l.one(2) {
 		l.say("advance %s", l.while())
 		l.say("release f%d", l.faults)
@@ -253,6 +268,9 @@ func (l *lot) pod(policy string) string {
 		}
 		if volumes {
 			b.WriteString(", volumeMounts: [{name: scratch, mountPath: /scratch}, {name: conf, mountPath: /conf}]")
+		}
+		if l.one(3) {
+			b.WriteString(", resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 96Mi}}")
 		}
 		b.WriteString(l.probes())
 		if l.one(8) {

@@ -192,6 +192,8 @@ func untrue(p *corev1.Pod, newest map[string]*cri.ContainerStatus) (out []string
 	}
 	switch {
 	case ended(p):
+	case slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }):
+		wrong("it is still being resized")
 	case p.Spec.ActiveDeadlineSeconds != nil:
 		wrong("it is %s long after its deadline", p.Status.Phase)
 	case over:
