@@ -30,8 +30,8 @@ func patch(uid types.UID, stored, st v1.PodStatus) ([]byte, error) {
 		delete(is, name)
 	}
 	is["conditions"] = ownConditions(stored, st)
-	for name, key := range map[string]string{"podIPs": "ip", "hostIPs": ""} {
-		if list, ok := is[name].([]any); ok && key != "" && fmt.Sprint(was[name]) != fmt.Sprint(is[name]) && was[name] != nil {
+	for _, name := range []string{"podIPs", "hostIPs"} {
+		if list, ok := is[name].([]any); ok && was[name] != nil && fmt.Sprint(was[name]) != fmt.Sprint(is[name]) {
 			// Lists merged by key have to be told that they are whole.
 			is[name] = append([]any{map[string]string{"$patch": "replace"}}, list...)
 		}

@@ -72,6 +72,24 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 			v1.PodStatus{PodIP: "10.0.0.2", PodIPs: []v1.PodIP{{IP: "10.0.0.2"}}},
 		},
 		{
+			"the node's addresses are replaced, not added to",
+			v1.PodStatus{HostIP: "10.0.0.1", HostIPs: []v1.HostIP{{IP: "10.0.0.1"}}},
+			v1.PodStatus{HostIP: "fd00::1", HostIPs: []v1.HostIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
+			v1.PodStatus{HostIP: "fd00::1", HostIPs: []v1.HostIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
+		},
+		{
+			"the node has no address any more",
+			v1.PodStatus{HostIP: "10.0.0.1", HostIPs: []v1.HostIP{{IP: "10.0.0.1"}}},
+			v1.PodStatus{},
+			v1.PodStatus{},
+		},
+		{
+			"the node has an address less",
+			v1.PodStatus{HostIP: "10.0.0.1", HostIPs: []v1.HostIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+			v1.PodStatus{HostIP: "10.0.0.1", HostIPs: []v1.HostIP{{IP: "10.0.0.1"}}},
+			v1.PodStatus{HostIP: "10.0.0.1", HostIPs: []v1.HostIP{{IP: "10.0.0.1"}}},
+		},
+		{
 			"fields of others are not written",
 			v1.PodStatus{NominatedNodeName: "theirs"},
 			v1.PodStatus{NominatedNodeName: "", Phase: v1.PodPending},
