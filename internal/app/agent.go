@@ -475,6 +475,7 @@ func (a *agent) buildNode(context.Context) error {
 		Checks:           []node.Check{{Name: "PLEG", Healthy: func() error { return a.observed.Healthy() }}},
 		DeclaredFeatures: a.declaredFeatures,
 		OnNetwork:        func() { a.syncer.WakeAll() },
+		OnAddresses:      func() { a.syncer.WakeAll() },
 		OnChange:         a.nodeChanged,
 		Devices:          a.nodeDevices,
 		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },

@@ -73,7 +73,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
 		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
-		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, Events: a.events,
+		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, AddressMismatch: a.node.AddressMismatch, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),
@@ -203,7 +203,7 @@ func (a *agent) cgroupParent(p *v1.Pod) string {
 }
 
 func (a *agent) nodeFacts() container.NodeFacts {
-	return container.NodeFacts{Name: a.cfg.NodeName, HostIPs: a.hostIPs(), Allocatable: a.node.Allocatable(),
+	return container.NodeFacts{Name: a.cfg.NodeName, HostIPs: a.hostIPs(), Addresses: a.node.Addresses(), Allocatable: a.node.Allocatable(),
 		Memory: int64(a.machine.Memory), Swap: int64(a.machine.Swap)}
 }
 

@@ -116,6 +116,9 @@ type Config struct {
 	// OnNetwork is called when the runtime's network has become ready or has
 	// ceased to be; NetworkReady tells which. It must not block. Optional.
 	OnNetwork func()
+	// OnAddresses is called when HostIPs are others than before. It must not block.
+	// Optional.
+	OnAddresses func()
 	// Lookup resolves the node's name. Optional: without, the name is not looked
 	// up.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -134,7 +137,8 @@ type Node struct {
 	started     time.Time
 	capacity    v1.ResourceList
 	allocatable v1.ResourceList
-	hostIPs     []netip.Addr
+	found       []netip.Addr  // addresses, of the machine or as configured
+	told        []netip.Addr  // to OnAddresses, by HostIPs
 	known       *v1.Node      // as last heard from the API server; nil before
 	status      v1.NodeStatus // as last computed
 	turned      []string      // events of that status
@@ -245,14 +249,6 @@ func (n *Node) Allocatable() v1.ResourceList {
 	return n.allocatable.DeepCopy()
 }
 
-// HostIPs are the node's addresses, the primary one first. There are none until
-// Run has found them.
-func (n *Node) HostIPs() []netip.Addr {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.hostIPs)
-}
-
 // NetworkReady is nil while the runtime can give pods a network, by its last
 // answer, and otherwise says why not.
 func (n *Node) NetworkReady() error {
@@ -306,6 +302,7 @@ func (n *Node) learn(node *v1.Node) {
 		n.cfg.Startup.isReady(time.Now())
 	}
 	n.compare(before, node)
+	n.tellAddresses()
 	if n.cfg.OnChange != nil {
 		n.cfg.OnChange()
 	}

@@ -23,6 +23,7 @@ type Input struct {
 	Hostname  string
 	Addresses []netip.Addr
 	External  bool // a cloud controller sets the addresses
+	Provided  bool // the administrator has named Addresses
 
 	Machine     machine.Info
 	Capacity    v1.ResourceList
@@ -81,21 +82,6 @@ func Project(in Input) (v1.NodeStatus, []string) {
 	var events []string
 	st.Conditions, events = conditions(in.Prev.Conditions, vs, in.Now)
 	return st, events
-}
-
-func addresses(in Input) []v1.NodeAddress {
-	hostname := v1.NodeAddress{Type: v1.NodeHostName, Address: in.Hostname}
-	if in.External {
-		if len(in.Prev.Addresses) > 0 {
-			return in.Prev.Addresses
-		}
-		return []v1.NodeAddress{hostname}
-	}
-	var out []v1.NodeAddress
-	for _, ip := range in.Addresses {
-		out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip.String()})
-	}
-	return append(out, hostname)
 }
 
 func systemInfo(in Input) v1.NodeSystemInfo {

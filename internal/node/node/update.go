@@ -68,6 +68,7 @@ func (n *Node) update(ctx context.Context, r *reporter) {
 	if ctx.Err() != nil {
 		return
 	}
+	n.tellAddresses()
 	if n.cfg.API == nil {
 		for _, e := range events {
 			n.tell(e)
@@ -131,6 +132,7 @@ func (n *Node) compute(ctx context.Context, prev v1.NodeStatus) (v1.NodeStatus, 
 		Prev:             prev,
 		Hostname:         n.cfg.Identity.Hostname,
 		External:         n.cfg.Identity.External,
+		Provided:         n.cfg.Identity.ProvidedIP != "",
 		Machine:          n.cfg.Machine,
 		Storage:          n.cfg.Storage,
 		Problems:         n.problems(),
@@ -156,7 +158,7 @@ func (n *Node) compute(ctx context.Context, prev v1.NodeStatus) (v1.NodeStatus, 
 	if n.status.Capacity == nil {
 		close(n.computed)
 	}
-	n.status, n.turned, n.allocatable, n.hostIPs = status, events, status.Allocatable, in.Addresses
+	n.status, n.turned, n.allocatable, n.found = status, events, status.Allocatable, in.Addresses
 	n.wasReady = n.wasReady || condition(status, v1.NodeReady).Status == v1.ConditionTrue
 	return status, events
 }

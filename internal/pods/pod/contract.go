@@ -59,6 +59,7 @@ const (
 	EventFailedSandboxStatus   = "FailedPodSandBoxStatus"
 	EventSandboxChanged        = "SandboxChanged"
 	EventNetworkNotReady       = "NetworkNotReady"
+	EventAddressMismatch       = "HostIPsIPFamilyMismatch"
 	EventFailedMount           = "FailedMount"
 	EventFailedMapVolume       = "FailedMapVolume"
 	EventFailedAttach          = "FailedAttachVolume"

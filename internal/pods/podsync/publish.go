@@ -47,6 +47,19 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
 	w.mu.Unlock()
 	w.s.cfg.Status.Publish(f)
+	if !finished {
+		w.tellMismatch()
+	}
+}
+
+// tellMismatch says once of the pod that it is told addresses of another family than the
+// agent would tell it.
+func (w *worker) tellMismatch() {
+	now := w.s.cfg.AddressMismatch()
+	if now != "" && now != w.mismatch {
+		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventAddressMismatch, now)
+	}
+	w.mismatch = now
 }
 
 // bothHealths is how well the devices of containers are, by whomever they were given.

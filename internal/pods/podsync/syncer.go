@@ -39,8 +39,11 @@ type Config struct {
 	NetworkReady func() error
 	// HostIPs are the node's addresses, primary family first; nil until known.
 	HostIPs func() []string
-	Events  pod.Events
-	Dirs    Dirs
+	// AddressMismatch says that these are not what the agent itself would have
+	// taken, and why that matters; empty: they are.
+	AddressMismatch func() string
+	Events          pod.Events
+	Dirs            Dirs
 	// OnNameFree is called when a static pod's full name has become free; must
 	// not block.
 	OnNameFree func()

@@ -88,6 +88,7 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 	m.cfg.Volumes, m.cfg.Objects, m.cfg.Cgroups, m.cfg.Allocation, m.cfg.Status = h, h, h, h, h
 	m.cfg.Resources, m.cfg.Claims = heldResources{of: h}, heldClaims{of: h}
 	m.cfg.HostIPs = func() []string { return nil }
+	m.cfg.AddressMismatch = func() string { return "" }
 	w := m.worker("u", podNamed("u", pod.SourceAPI))
 	w.end(m.now, time.Second, nil, "deleted")
 	turn := func() []string {

@@ -49,6 +49,7 @@ type worker struct {
 	rejected     bool
 	admitted     bool
 	podIPs       []string
+	mismatch     string    // of the node's addresses, as it was last said of this pod
 	started      time.Time // when the pod's life on this node began; status.startTime
 	images       map[string]imageFact
 	renewed      map[string]int       // containers that a restart of all made begin anew, and as which attempt

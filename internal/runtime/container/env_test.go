@@ -321,3 +321,18 @@ func TestEnvFromFileStaysInTheVolume(t *testing.T) {
 		})
 	}
 }
+
+// Who wants the node's address waits while a cloud's controller has not set any.
+func TestTheNodeHasNoAddress(t *testing.T) {
+	b := newBench(t, func(c *Config) {
+		c.Node = func() NodeFacts {
+			return NodeFacts{Name: "node1", Addresses: []v1.NodeAddress{{Type: v1.NodeHostName, Address: "node1"}}}
+		}
+	})
+	for _, path := range []string{"status.hostIP", "status.hostIPs"} {
+		p := simplePod(func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "H", ValueFrom: field(path)}} })
+		if env, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil || err.Error() != "host IP unknown; known addresses: [{Hostname node1}]" {
+			t.Errorf("%s: %v, %v", path, env, err)
+		}
+	}
+}

@@ -22,9 +22,13 @@ func fieldValue(p *v1.Pod, ref *v1.ObjectFieldSelector, podIPs []string, node No
 		return first(podIPs), nil
 	case "status.podIPs":
 		return strings.Join(podIPs, ","), nil
-	case "status.hostIP":
-		return first(node.HostIPs), nil
-	case "status.hostIPs":
+	case "status.hostIP", "status.hostIPs":
+		if len(node.HostIPs) == 0 { // a cloud's controller has not set them yet
+			return "", fmt.Errorf("host IP unknown; known addresses: %v", node.Addresses)
+		}
+		if ref.FieldPath == "status.hostIP" {
+			return node.HostIPs[0], nil
+		}
 		return strings.Join(node.HostIPs, ","), nil
 	case "metadata.labels", "metadata.annotations":
 		return "", fmt.Errorf("unsupported fieldPath: %s", ref.FieldPath) // whole maps are for files

@@ -51,7 +51,8 @@ type services interface {
 // NodeFacts is what pods are told about their node.
 type NodeFacts struct {
 	Name        string
-	HostIPs     []string // at most one of a family, the primary one first
+	HostIPs     []string         // at most one of a family, the primary one first
+	Addresses   []v1.NodeAddress // all that the node shows
 	Allocatable v1.ResourceList
 	Memory      int64 // bytes of the machine
 	Swap        int64 // bytes of the machine
