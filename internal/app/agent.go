@@ -145,7 +145,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 			op.Contended = contended
 		}
 	}
-	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg})
+	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg,
+		Processors: func() (idle, all time.Duration, err error) { return machine.ReadIdleTime(machine.Host()) }})
 }
 
 // RunOver is Run over ways to the outside that the caller brings.

@@ -11,6 +11,7 @@ import (
 
 	"keelson/internal/node/shutdown"
 	"keelson/internal/resources/eviction"
+	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 	"keelson/internal/storage/volume/persistent"
 )
@@ -42,6 +43,8 @@ type Links struct {
 	Login func(context.Context) (shutdown.Session, error)
 	// Kmsg opens the kernel's log; nil: nobody reads it.
 	Kmsg func() (io.ReadCloser, error)
+	// Processors tells what the machine's processors do; nil: nobody does.
+	Processors container.Processors
 	// SELinux is the node's SELinux, instead of the machine's.
 	SELinux persistent.Labels
 	// Sockets are made and reached by these, instead of in the file system. Nil: there.

@@ -176,6 +176,7 @@ func (a *agent) buildContainers() error {
 		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,
 		ExclusiveCPUs:       a.unlimitedCPUs,
 		ContainerStopSignal: a.cfg.Gates.Enabled("ContainerStopSignals"), Version: a.minor(), Registry: a.metrics, Log: a.log, Now: time.Now,
+		Processors: a.links.Processors,
 	}
 	if a.api != nil {
 		cfg.Objects, cfg.Services = a.objects, a.services

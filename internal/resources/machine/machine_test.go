@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"keelson/test/kit/parity"
 )
@@ -161,4 +162,20 @@ func FuzzParseMemory(f *testing.F) {
 			t.Errorf("%q = %+v", text, m)
 		}
 	})
+}
+
+func TestReadIdleTime(t *testing.T) {
+	stat := file("cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+	idle, all, err := ReadIdleTime(fstest.MapFS{"proc/stat": stat})
+	if err != nil || idle != 40*time.Second || all != 46710*time.Millisecond {
+		t.Errorf("ReadIdleTime = %v, %v, %v, want 40 s of 46.71 s: a processor that waits for a disk is not idle", idle, all, err)
+	}
+	if work, err := ReadCPUTime(fstest.MapFS{"proc/stat": stat}); err != nil || work != 1710*time.Millisecond {
+		t.Errorf("ReadCPUTime = %v, %v, want 1.71 s", work, err)
+	}
+	for name, text := range map[string]string{"empty": "", "another line": "cpu0 1 2 3 4 5 6 7 8 9 10\n", "no number": "cpu  1 2 3 x 5 6 7 8 9 10\n"} {
+		if _, _, err := ReadIdleTime(fstest.MapFS{"proc/stat": file(text)}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
 }

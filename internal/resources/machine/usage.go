@@ -110,22 +110,39 @@ func BootTime(fsys fs.FS, now time.Time) (time.Time, error) {
 // ReadCPUTime is the time that all processors together have worked since the
 // machine came up.
 func ReadCPUTime(fsys fs.FS) (time.Duration, error) {
+	idle, all, waiting, err := readProcessors(fsys)
+	return all - idle - waiting, err
+}
+
+// ReadIdleTime is the time that all processors together have had nothing to do since
+// the machine came up, and the time that they have been there. One that waits for a
+// disk is not idle.
+func ReadIdleTime(fsys fs.FS) (idle, all time.Duration, err error) {
+	idle, all, _, err = readProcessors(fsys)
+	return idle, all, err
+}
+
+// readProcessors adds up what the processors have done. What guests did counts as
+// work already.
+func readProcessors(fsys fs.FS) (idle, all, waiting time.Duration, err error) {
 	text := first(fsys, "proc/stat")
 	line, _, _ := strings.Cut(text, "\n")
 	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
-		return 0, fmt.Errorf("read proc/stat: the first line is %q", line)
+		return 0, 0, 0, fmt.Errorf("read proc/stat: the first line is %q", line)
 	}
-	var sum time.Duration
 	for i, v := range f[1:9] {
-		if i == 3 || i == 4 { // idle, waiting for a disk
-			continue
-		}
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("read proc/stat: %q is not a number", v)
+			return 0, 0, 0, fmt.Errorf("read proc/stat: %q is not a number", v)
 		}
-		sum += time.Duration(n) * time.Second / 100 // ticks, the same everywhere
+		d := time.Duration(n) * time.Second / 100 // ticks, the same everywhere
+		switch all += d; i {
+		case 3:
+			idle = d
+		case 4:
+			waiting = d
+		}
 	}
-	return sum, nil
+	return idle, all, waiting, nil
 }

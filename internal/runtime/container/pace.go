@@ -41,8 +41,9 @@ const (
 // from those that were faster than thought. Until then it is assumed: the first
 // burst of all needs a guess.
 type pace struct {
-	limit float64
-	alone [verbs]float64 // seconds
+	limit  float64
+	alone  [verbs]float64 // seconds
+	taught bool           // by a call that came back while others waited
 }
 
 func newPace() pace {
@@ -57,6 +58,7 @@ func (p *pace) learn(v verb, took time.Duration, among float64, waiting bool) {
 	if d <= 0 {
 		return
 	}
+	p.taught = p.taught || waiting
 	alone := &p.alone[v]
 	switch {
 	case among <= fewest && d < *alone:
@@ -72,6 +74,16 @@ func (p *pace) learn(v verb, took time.Duration, among float64, waiting bool) {
 		p.towards(min(p.limit, among*share/half))
 	case waiting:
 		p.towards(max(p.limit, among*(1+(leap-1)*(share-half)/(1-half))))
+	}
+}
+
+// see takes in that the processors had nothing to do for a share of the time while
+// that many calls were there, which is all that tells of a runtime before the first
+// calls come back. If what they do keeps the others busy, as many more as fill the
+// rest do no harm; if they only wait for something, any number does none.
+func (p *pace) see(here int, idle float64) {
+	if !p.taught {
+		p.limit = min(max(p.limit, float64(here)/max(1-idle, 1./most)), most)
 	}
 }
 

@@ -119,6 +119,10 @@ type Config struct {
 	ContainerStopSignal bool   // lifecycle.stopSignal is passed on
 	Version             string // major.minor, shown to the servers that hooks call
 
+	// Processors tells what the processors do while nothing else is known of the
+	// runtime. May be nil.
+	Processors Processors
+
 	Registry prometheus.Registerer // nil shows the metrics to nobody
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -140,7 +144,7 @@ func New(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient(), turns: newTurns()}, nil
+	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient(), turns: newTurns(cfg.Processors)}, nil
 }
 
 // describe names a pod in messages that users read.

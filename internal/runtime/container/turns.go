@@ -22,10 +22,13 @@ const turnPatience = 5 * time.Second
 // can be, and the last one no later.
 //
 // The place of a call that hangs is lent to another after a while. Nothing runs
-// here but when a call comes, ends, or hangs.
+// here but when a call comes, ends, or hangs, and while the first calls of all wait:
+// nothing is known of the runtime then but what the processors tell.
 //
 // Lock order: mu only.
 type turns struct {
+	processors Processors // nil: nobody tells
+
 	mu      sync.Mutex
 	pace    pace
 	here    int     // calls that hold a place
@@ -33,6 +36,7 @@ type turns struct {
 	at      time.Time
 	waiting []*turn // who is next comes first
 	count   uint64
+	look    *look // at the processors; nil: there was none
 }
 
 // turn is a call that waits for a place or holds one.
@@ -78,7 +82,9 @@ func compareTurns(a, b *turn) int {
 	return cmp.Or(first(a.critical, b.critical), first(a.continuing, b.continuing), a.created.Compare(b.created), cmp.Compare(a.count, b.count))
 }
 
-func newTurns() *turns { return &turns{pace: newPace(), at: time.Now()} }
+func newTurns(processors Processors) *turns {
+	return &turns{processors: processors, pace: newPace(), at: time.Now()}
+}
 
 // inTurn makes a call when its turn has come.
 func inTurn[T any](ctx context.Context, t *turns, v verb, r rank, call func() (T, error)) (T, error) {
@@ -143,6 +149,9 @@ func (t *turns) placeLocked() {
 			t.leaveLocked(next)
 		})
 		close(next.placed)
+	}
+	if len(t.waiting) > 0 {
+		t.lookLocked()
 	}
 }
 

@@ -95,7 +95,7 @@ func burst(t *testing.T, turns *turns, c *crowded, n int) []time.Duration {
 
 // unbounded lets everything go at once.
 func unbounded() *turns {
-	t := newTurns()
+	t := newTurns(nil)
 	t.pace.limit = 1 << 20
 	return t
 }
@@ -110,7 +110,7 @@ func TestInTurnPodsAreReadyOneAfterAnother(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 60
 				once := burst(t, unbounded(), runtime(), n)
-				turns := newTurns()
+				turns := newTurns(nil)
 				for range c.before {
 					burst(t, turns, runtime(), 1)
 				}
@@ -135,7 +135,7 @@ func TestTurnsOpenToARuntimeWithoutLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				turns := newTurns()
+				turns := newTurns(nil)
 				begin := time.Now()
 				var all sync.WaitGroup
 				for range 100 {
@@ -158,7 +158,7 @@ func TestTurnsOpenToARuntimeWithoutLimit(t *testing.T) {
 
 // only returns turns with a fixed number of places.
 func only(n float64) *turns {
-	t := newTurns()
+	t := newTurns(nil)
 	t.pace.limit = n
 	return t
 }
@@ -243,7 +243,7 @@ func TestWhoGivesUpWaitingLeavesNoTrace(t *testing.T) {
 // A runtime that refuses calls at once is not taken for a quick one.
 func TestFailedCallsTeachNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
+		turns := newTurns(nil)
 		before := turns.pace
 		for range 50 {
 			_, err := inTurn(t.Context(), turns, runSandbox, rank{}, func() (struct{}, error) {
