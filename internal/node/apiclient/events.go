@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 
 	"keelson/internal/pods/pod"
 )
@@ -29,7 +28,7 @@ const (
 var _ pod.Events = (*Events)(nil)
 
 // Events records events at the API server. Equal events are counted instead of
-// repeated and floods are cut (client-go's correlator decides which). An event
+// repeated and floods are cut (gather.go). An event
 // that the server does not answer is tried again for about two minutes, one that
 // it refuses is dropped: events are news, not state.
 type Events struct {
@@ -105,7 +104,7 @@ func newEvent(ref corev1.ObjectReference, host, eventType, reason, message strin
 		namespace = metav1.NamespaceDefault
 	}
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano()), Namespace: namespace},
+		ObjectMeta:          metav1.ObjectMeta{Name: eventName(ref.Name, now), Namespace: namespace},
 		InvolvedObject:      ref,
 		Reason:              reason,
 		Message:             message,
@@ -117,6 +116,11 @@ func newEvent(ref corev1.ObjectReference, host, eventType, reason, message strin
 		ReportingController: Component,
 		ReportingInstance:   host,
 	}
+}
+
+// eventName names an event by what it is about, and by its moment.
+func eventName(object string, now time.Time) string {
+	return fmt.Sprintf("%s.%x", object, now.UnixNano())
 }
 
 // NodeEvent makes an event about a node, for Tell.
@@ -132,14 +136,14 @@ func (c *Client) Tell(ctx context.Context, event *corev1.Event) error {
 
 // Run sends events until ctx ends. What still waits then is dropped.
 func (e *Events) Run(ctx context.Context) error {
-	correlator := record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})
+	known := newGatherer()
 	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case event := <-e.queue:
-			if err := e.send(ctx, correlator, event); err != nil && ctx.Err() == nil && time.Since(told) > eventDropNote {
+			if err := e.send(ctx, known, event); err != nil && ctx.Err() == nil && time.Since(told) > eventDropNote {
 				e.cfg.Log.Warn("cannot record event", "object", event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "err", err)
 				told = time.Now()
 			}
@@ -147,19 +151,16 @@ func (e *Events) Run(ctx context.Context) error {
 	}
 }
 
-func (e *Events) send(ctx context.Context, correlator *record.EventCorrelator, event *corev1.Event) error {
-	result, err := correlator.EventCorrelate(event)
-	if err != nil {
-		return err
-	}
-	if result.Skip {
+func (e *Events) send(ctx context.Context, known *gatherer, event *corev1.Event) error {
+	news, ok := known.gather(event, e.moment())
+	if !ok {
 		return nil
 	}
 	for try := 1; ; try++ {
-		stored, err := e.write(ctx, result)
+		stored, err := e.write(ctx, news)
 		switch {
 		case err == nil:
-			correlator.UpdateState(stored)
+			known.stored(news.key, stored)
 			return nil
 		case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return nil // told before, or nobody is left to read it
@@ -180,17 +181,19 @@ func (e *Events) send(ctx context.Context, correlator *record.EventCorrelator, e
 
 // write counts a repeated event on the stored one, or stores a new one; the
 // stored one may have expired in between.
-func (e *Events) write(ctx context.Context, r *record.EventCorrelateResult) (*corev1.Event, error) {
+func (e *Events) write(ctx context.Context, news gathered) (*corev1.Event, error) {
 	events := e.cfg.Client.events
-	if r.Event.Count > 1 {
-		stored, err := events.Patch(ctx, r.Event.Namespace, r.Event.Name, types.StrategicMergePatchType, r.Patch)
+	if news.again {
+		patch, err := news.patch()
+		if err != nil {
+			return nil, err
+		}
+		stored, err := events.Patch(ctx, news.Namespace, news.Name, types.StrategicMergePatchType, patch)
 		if !apierrors.IsNotFound(err) {
 			return stored, err
 		}
 	}
-	fresh := r.Event.DeepCopy()
-	fresh.ResourceVersion = ""
-	return events.Create(ctx, fresh.Namespace, fresh)
+	return events.Create(ctx, news.Namespace, news.Event)
 }
 
 // refused reports whether the server read the request and said no for good. A server
