@@ -1,8 +1,6 @@
 package node
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // Identity is what the node is called and created with.
@@ -116,55 +113,4 @@ func changed(a, b v1.NodeStatus) bool {
 		}
 	}
 	return !equality.Semantic.DeepEqual(a, b)
-}
-
-// diff is the patch that turns from into to, of everything but the specification;
-// empty when there is nothing to do.
-func diff(from, to *v1.Node) ([]byte, error) {
-	to = to.DeepCopy()
-	to.Spec = from.Spec
-	a, err := json.Marshal(from)
-	if err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(to)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(a, b, v1.Node{})
-	if err != nil {
-		return nil, fmt.Errorf("compare node %s: %w", from.Name, err)
-	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	if equality.Semantic.DeepEqual(from.Status.Addresses, to.Status.Addresses) {
-		return patch, nil
-	}
-	return replaceAddresses(patch, to.Status.Addresses)
-}
-
-// replaceAddresses has the whole list of addresses replaced. It is declared to be
-// merged by type, which loses one of two addresses of a type.
-func replaceAddresses(patch []byte, addrs []v1.NodeAddress) ([]byte, error) {
-	var doc map[string]any
-	if err := json.Unmarshal(patch, &doc); err != nil {
-		return nil, err
-	}
-	status, ok := doc["status"].(map[string]any)
-	if !ok {
-		status = map[string]any{}
-		doc["status"] = status
-	}
-	list := []any{map[string]string{"$patch": "replace"}}
-	for _, a := range addrs {
-		list = append(list, a)
-	}
-	status["addresses"] = list
-	for key := range status {
-		if strings.HasSuffix(key, "/addresses") { // $setElementOrder and the like
-			delete(status, key)
-		}
-	}
-	return json.Marshal(doc)
 }
