@@ -16,6 +16,9 @@ import (
 func (a *agent) buildClaims() {
 	root := a.cfg.Flags.RootDir
 	cfg := dra.DriversConfig{OnDriver: func(name string) { a.claims.DriverCame(name) }, Log: a.log}
+	if s := a.links.Sockets; s != nil {
+		cfg.Dial = s.Dial
+	}
 	if a.cfg.Gates.Enabled("ResourceHealthStatus") {
 		a.claimHealth = dra.NewHealth(dra.HealthConfig{Path: filepath.Join(root, dra.HealthFile),
 			OnNews: func(driver string) { a.claims.DriverTold(driver) }, Log: a.log})

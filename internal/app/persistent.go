@@ -76,8 +76,12 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 		cfg.Drivers.OnChange(a.csiRefresh.Changed)
 		cfg.Exhausted = a.csiRefresh.Exhausted
 	}
-	a.plugins = plugin.New(plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
-		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers, plugin.Device: a.devices, plugin.DRA: a.claimDrivers}})
+	plugins := plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
+		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers, plugin.Device: a.devices, plugin.DRA: a.claimDrivers}}
+	if s := a.links.Sockets; s != nil {
+		plugins.Dial = s.Dial
+	}
+	a.plugins = plugin.New(plugins)
 	a.metrics.MustRegister(a.plugins)
 	return csi.New(cfg)
 }

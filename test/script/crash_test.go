@@ -18,14 +18,15 @@ const patience = 120
 // and must not change, and not a story of how it came about.
 func (st step) settles() bool {
 	switch st.args[0] {
-	case "status", "runtime", "left", "given", "node-has", "health":
+	case "status", "runtime", "left", "given", "node-has", "health", "prepared":
 		return true
 	}
 	return false
 }
 
 // The agent is killed after every single call that changes something in the
-// runtime, before it hears of the answer. The next one must bring the scenario
+// runtime, or by which others are asked for what containers are given, before it
+// hears of the answer. The next one must bring the scenario
 // to the same end, and every instance of every container is started once, as if
 // there had been no crash.
 func TestCrashes(t *testing.T) {
@@ -47,7 +48,7 @@ func TestCrashes(t *testing.T) {
 						t.Errorf("the agent made %d calls and was not killed", got.writes)
 					}
 					if !maps.Equal(got.starts, calm.starts) {
-						t.Errorf("killed after %s: started\n%v, without a crash\n%v", got.crashed, got.starts, calm.starts)
+						t.Errorf("killed after %s: started\n%v, without a crash\n%v\n%s", got.crashed, got.starts, calm.starts, got.trace)
 					}
 				})
 			}
@@ -66,7 +67,7 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 			t.Parallel()
 			calm, got := play(t, s, mode{}), play(t, s, mode{old: true})
 			if !maps.Equal(got.starts, calm.starts) {
-				t.Errorf("started\n%v, with events\n%v", got.starts, calm.starts)
+				t.Errorf("started\n%v, with events\n%v\n%s", got.starts, calm.starts, got.trace)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ type plugins struct {
 // resource before it.
 func (r *run) plugin(args []string) error {
 	resource := args[0]
-	p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Dir(r.path(deviceSocket)), Socket: filepath.Base(resource) + ".sock", Resource: resource, PreStart: true, Answer: answer(resource)}, args[1:]...)
+	p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Dir(r.path(deviceSocket)), Socket: filepath.Base(resource) + ".sock", Resource: resource, PreStart: true, Done: r.done, Answer: answer(resource)}, args[1:]...)
 	l, err := r.sockets.Listen(filepath.Join(filepath.Dir(r.path(deviceSocket)), filepath.Base(resource)+".sock"))
 	if err != nil {
 		return err
@@ -81,6 +81,9 @@ func (w *world) introduce(p *deviceplugin.Plugin) error {
 	}
 	defer conn.Close()
 	_, err = deviceapi.NewRegistrationClient(conn).Register(context.Background(), p.Request())
+	if err == nil {
+		w.done("Register")
+	}
 	return err
 }
 
@@ -201,7 +204,7 @@ func (r *run) showGiven(pod, container string) (string, error) {
 			fmt.Fprintf(&b, "%s: %s\n", k, c.Annotations[k])
 		}
 	}
-	return b.String(), nil
+	return r.plain(b.String()), nil
 }
 
 // showAsked shows what plugins were asked, by resource.

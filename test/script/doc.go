@@ -25,11 +25,14 @@
 // the same moment were made concurrently and are shown in a fixed order, all
 // others in the order in which they happened.
 //
-// One thing holds in every scenario without being asked for: no pod ever has two
-// running instances of a container, and no static pod two running copies.
+// Some things hold in every scenario without being asked for: no pod ever has two
+// running instances of a container, and no static pod two running copies; the
+// instances of a container are numbered one after the other; and what is not to run
+// again never does.
 //
 // Crashes runs a scenario again and again and kills the agent after another
-// runtime call each time.
+// runtime call each time. AnswersThatGetLost lets the agent live and has it never
+// hear what became of another call each time.
 //
 // Histories are scenarios that are drawn by lot (history.go). Nobody knows what they
 // would show; what no history may hold is in judge.go. `make histories` lives through as

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"keelson/internal/app"
 )
 
 // link is all that connects one life of the agent with the outside: its
@@ -62,6 +65,43 @@ func (l *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		cancel()
 	}
 	return s, err
+}
+
+// sockets are the sockets of the node, as long as the link lasts.
+func (l *link) sockets(s *sockets) *app.Sockets {
+	return &app.Sockets{
+		Listen: func(path string) (net.Listener, error) {
+			if l.ctx.Err() != nil {
+				return nil, errCut
+			}
+			at, err := s.Listen(path)
+			return listener{at, l}, err
+		},
+		Dial: func(ctx context.Context, path string) (net.Conn, error) {
+			if l.ctx.Err() != nil {
+				return nil, errCut
+			}
+			conn, err := s.Dial(ctx, path)
+			if err == nil {
+				context.AfterFunc(l.ctx, func() { conn.Close() })
+			}
+			return conn, err
+		},
+	}
+}
+
+// listener is one whose connections break when the link is cut, or at once if it is.
+type listener struct {
+	net.Listener
+	link *link
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		context.AfterFunc(l.link.ctx, func() { conn.Close() })
+	}
+	return conn, err
 }
 
 // RoundTrip makes a request to the API server.

@@ -75,8 +75,10 @@ func (r *run) runtimeIs(args []string) (string, error) {
 	case "":
 		return r.showRuntime(), nil
 	case "down":
+		r.setDown(true)
 		r.runtime.Disconnect()
 	case "up":
+		r.setDown(false)
 		r.connect()
 	default:
 		return "", fmt.Errorf("the runtime is up or down, not %s", args[0])

@@ -51,10 +51,14 @@ func (r *run) named(a string) (*corev1.Pod, error) {
 		file = name
 	}
 	p, err := r.manifest(file)
-	if err == nil && other {
+	if err != nil {
+		return nil, err
+	}
+	if other {
 		p.Name = strings.TrimSuffix(name, ".yaml")
 	}
-	return p, err
+	r.specs[p.Name] = p
+	return p, nil
 }
 
 // apply creates pods, or changes those that are there.

@@ -85,9 +85,13 @@ func TestScenarios(t *testing.T) {
 // result is what a run came to.
 type result struct {
 	shown   []string       // by step, as far as it got
-	writes  int            // calls that changed something in the runtime
+	writes  int            // calls that changed something
+	changes int            // of these, those of the runtime
 	crashed string         // the one after which the agent died
 	starts  map[string]int // successful starts, by pod/container#attempt
+	broken  bool           // the scenario could not go on, which is no wonder
+	fated   string         // the call of which the agent heard no answer
+	trace   string         // every call to the runtime, and what the agents logged
 }
 
 // mode is how a scenario is run. In any but the zero one calls and events are not
@@ -95,6 +99,13 @@ type result struct {
 type mode struct {
 	crashAt int  // the agent dies after that many calls that change something
 	old     bool // the runtime is one of the age of containerd 1.6
+	fate    *fate
+	fateAt  int // that call that changes something meets the fate
+}
+
+// settles reports whether what a step shows comes to be as it is if nothing goes wrong.
+func (m mode) settles(st step) bool {
+	return st.settles() && (m.fate == nil || !m.fate.late() && st.args[0] != "runtime")
 }
 
 // play runs a scenario.
@@ -113,6 +124,10 @@ func play(t *testing.T, s *Scenario, m mode) result {
 		w.machine = s.Machine
 		w.crashAt = m.crashAt
 		plain := m == (mode{})
+		if m.fate != nil {
+			w.config += m.fate.config
+			w.meet(m.fate, m.fateAt)
+		}
 		r := &run{world: w, scenario: s, faults: map[string]fault{}}
 		if !s.Late {
 			w.start()
@@ -120,11 +135,14 @@ func play(t *testing.T, s *Scenario, m mode) result {
 		for _, st := range s.steps {
 			where := fmt.Sprintf("%s:%d: %s", s.Name, st.line+1, strings.Join(st.args, " "))
 			out, err := r.do(st)
-			for i := 0; !plain && err == nil && out != st.want && st.settles() && i < patience; i++ {
+			for i := 0; !plain && err == nil && out != st.want && m.settles(st) && i < patience; i++ {
 				time.Sleep(time.Second)
 				out, err = r.do(st)
 			}
 			res.shown = append(res.shown, out)
+			if res.broken = err != nil && m.fate.breaks(st); res.broken {
+				break
+			}
 			if err != nil {
 				failure = fmt.Sprintf("%s: %v", where, err)
 				break
@@ -132,19 +150,20 @@ func play(t *testing.T, s *Scenario, m mode) result {
 			if s.Loose && st.block[0] == st.block[1] {
 				continue
 			}
-			if out != st.want && !*update && (plain || st.settles()) {
+			if out != st.want && !*update && (plain || m.settles(st)) {
 				t.Errorf("%s shows\n%swant\n%s", where, indent(out), indent(st.want))
 			}
 		}
 		if failure != "" {
 			failure += "\nThe runtime holds:\n" + indent(w.showRuntime()) + "The last calls:\n" + indent(w.showCalls(r.look, "", true))
 		}
-		for _, b := range w.breaches() {
+		w.close()
+		for _, b := range append(w.breaches(), w.startedInVain()...) {
 			t.Errorf("%s: %s", s.Name, b)
 		}
-		w.close()
-		res.writes, res.crashed, res.starts = w.writes, w.crashed, w.starts()
+		res.writes, res.changes, res.crashed, res.starts, res.fated = w.writes, w.changes, w.crashed, w.starts(), w.doom.fated()
 		log, passed = w.log.String(), !t.Failed()
+		res.trace = "The calls:\n" + indent(w.showAllCalls()) + "The runtime holds:\n" + indent(w.showRuntime()) + "The agents' log:\n" + log
 	})
 	if failure != "" {
 		t.Error(failure)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"keelson/test/kit/fakecri"
 )
@@ -32,6 +33,33 @@ func (w *world) names() map[string]string {
 		}
 	}
 	return names
+}
+
+// showAllCalls shows every call, lists and reads too, with the moment it came and what
+// became of it.
+func (w *world) showAllCalls() string {
+	names := w.names()
+	var b strings.Builder
+	for _, c := range w.runtime.Calls(0) {
+		if c.Method == "Status" || c.Method == "GetContainerEvents" {
+			continue
+		}
+		fmt.Fprintf(&b, "%10.3fs %s %s", c.Start.Sub(w.begin).Seconds(), c.Method, cmp.Or(names[c.UID], c.Image))
+		if c.Container != "" {
+			fmt.Fprintf(&b, "/%s#%d", c.Container, c.Attempt)
+		}
+		switch {
+		case c.End.IsZero():
+			b.WriteString(" (has no end)")
+		case c.Err != "":
+			fmt.Fprintf(&b, " -> %s: %s", c.Code, c.Err)
+		}
+		if c.Done && c.Err != "" {
+			b.WriteString(", and was done")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 // showCalls shows the calls after one that change something or run a command,
@@ -182,6 +210,10 @@ func (w *world) plain(s string) string {
 	for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("pods")) {
 		p := o.(*corev1.Pod)
 		s = strings.ReplaceAll(s, string(p.UID), "<"+p.Name+">")
+	}
+	for _, o := range w.server.Objects(resourcev1.SchemeGroupVersion.WithResource("resourceclaims")) {
+		c := o.(*resourcev1.ResourceClaim)
+		s = strings.ReplaceAll(s, string(c.UID), "<"+c.Name+">")
 	}
 	if ip := someAddress(); ip != "" {
 		s = strings.ReplaceAll(s, ip, "<node>")

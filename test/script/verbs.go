@@ -104,6 +104,13 @@ func init() { // the verbs refer to the table when one is unknown
 		"node-has":     {"RESOURCE", true, func(r *run, a []string) (string, error) { return r.showNodeHas(a[0]), nil }},
 		"health":       {"POD", true, func(r *run, a []string) (string, error) { return r.showHealth(a[0]), nil }},
 
+		"driver":       {"DRIVER", false, quiet((*run).driver)}, // of claims: it comes, or comes back
+		"undriver":     {"DRIVER", false, quiet((*run).undriver)},
+		"driver-fault": {"DRIVER METHOD hang|fail=TEXT|works", false, quiet((*run).driverFault)},
+		"reserve":      {"CLAIM DRIVER POD...", false, quiet((*run).reserve)}, // a device of the driver for these pods
+		"prepared":     {"", true, func(r *run, _ []string) (string, error) { return r.showPrepared(), nil }},
+		"driver-calls": {"", true, func(r *run, _ []string) (string, error) { return r.showDriverCalls(), nil }},
+
 		"put":      {"FILE...", false, quiet((*run).put)},
 		"take":     {"KIND NAME", false, quiet((*run).take)},
 		"mounted":  {"[POD]", true, func(r *run, a []string) (string, error) { return r.showMounted(first(a)) }},

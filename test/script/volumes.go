@@ -17,6 +17,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -49,6 +50,8 @@ func (r *run) putOne(data []byte, name string) error {
 		return putAs(ctx, data, name, &corev1.ConfigMap{}, core.ConfigMaps(namespace))
 	case "Secret":
 		return putAs(ctx, data, name, &corev1.Secret{}, core.Secrets(namespace))
+	case "ResourceClaim":
+		return putAs(ctx, data, name, &resourcev1.ResourceClaim{}, r.api.ResourceV1().ResourceClaims(namespace))
 	case "RuntimeClass":
 		return putAs(ctx, data, name, &nodev1.RuntimeClass{}, r.api.NodeV1().RuntimeClasses())
 	}

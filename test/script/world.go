@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -69,19 +70,25 @@ type world struct {
 	login    loginManager
 	sockets  *sockets
 	plugins  plugins
-	api      kubernetes.Interface // past the proxy: the user is never partitioned
+	drivers  drivers
+	living   atomic.Pointer[agent] // the one that others deal with; it may be dead
+	api      kubernetes.Interface  // past the proxy: the user is never partitioned
 
 	gauges    *gauges
 	chronicle chronicle
 
 	mu      sync.Mutex
 	events  []event
-	node    []event         // warnings about the node
-	sick    map[string]bool // containers whose healthy command fails, as pod/container
-	writes  int             // runtime calls so far that changed something
-	crashAt int             // the write after which the agent dies; zero: it does not
-	crashed string          // what that write was
-	twice   []string        // breaches of what always holds
+	node    []event                // warnings about the node
+	sick    map[string]bool        // containers whose healthy command fails, as pod/container
+	writes  int                    // calls so far that changed something
+	changes int                    // of these, those of the runtime
+	crashAt int                    // the write after which the agent dies; zero: it does not
+	crashed string                 // what that write was
+	doom    *doom                  // a call that goes wrong; nil: none
+	down    bool                   // the scenario has taken the runtime away
+	specs   map[string]*corev1.Pod // the pods of the scenario, by name
+	twice   []string               // breaches of what always holds
 
 	life    turn   // held while the agent is started or stopped
 	agent   *agent // nil while there is none
@@ -111,7 +118,7 @@ type agent struct {
 // newWorld must be called inside the bubble. dir is the agent's own; old is for a
 // runtime without event stream.
 func newWorld(t testing.TB, dir, configuration string, old bool) *world {
-	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, life: make(turn, 1)}
+	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, specs: map[string]*corev1.Pod{}, life: make(turn, 1)}
 	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, OnMoment: w.chronicle.note, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
@@ -138,8 +145,10 @@ func (w *world) connect() {
 // close ends everything that lives in the bubble.
 func (w *world) close() {
 	w.stop()
+	w.doom.end()
 	w.revive.Wait()
 	w.stopPlugins()
+	w.drivers.stop()
 	w.runtime.Close()
 	w.conn.get().Close() // its server is gone
 }
@@ -228,7 +237,7 @@ func (w *world) startLocked() {
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
 	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
-		Sockets: &app.Sockets{Listen: w.sockets.Listen, Dial: w.sockets.Dial},
+		Sockets: a.link.sockets(w.sockets),
 		Local: func(h http.Handler) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -249,6 +258,7 @@ func (w *world) startLocked() {
 		}
 	}()
 	w.agent = a
+	w.living.Store(a)
 }
 
 // startAnew starts the agent in place of one that has ended, if one is wanted then.
@@ -323,6 +333,17 @@ var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "Re
 	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
 	"UpdateContainerResources": true, "UpdatePodSandboxResources": true}
 
+// asking are the calls by which the agent has others give something to containers, or
+// hears from them.
+var asking = map[string]bool{"Register": true, "Allocate": true, "PreStartContainer": true, "NodePrepareResources": true, "NodeUnprepareResources": true}
+
+// done sees every such call that has been done, before who made it hears of it.
+func (w *world) done(method string) {
+	if a := w.living.Load(); a != nil && a.link.ctx.Err() == nil {
+		w.after(a, method)
+	}
+}
+
 // after sees every runtime call of the agent that has ended. It holds what must
 // always hold, and kills the agent when its time has come.
 func (w *world) after(a *agent, method string) {
@@ -330,10 +351,13 @@ func (w *world) after(a *agent, method string) {
 	if method == "StartContainer" {
 		w.checkInstances()
 	}
-	if !writing[method] {
+	if !writing[method] && !asking[method] {
 		return
 	}
 	w.mu.Lock()
+	if writing[method] {
+		w.changes++
+	}
 	w.writes++
 	dies := w.writes == w.crashAt
 	if dies {
@@ -382,11 +406,11 @@ func (w *world) checkInstances() {
 	}
 }
 
-// starts counts the successful starts of each instance.
+// starts counts the starts of each instance, whatever the agent heard of them.
 func (w *world) starts() map[string]int {
 	names, n := w.names(), map[string]int{}
 	for _, c := range w.runtime.Calls(0) {
-		if c.Method == "StartContainer" && !c.End.IsZero() && c.Err == "" {
+		if c.Method == "StartContainer" && c.Done {
 			n[fmt.Sprintf("%s/%s#%d", names[c.UID], c.Container, c.Attempt)]++
 		}
 	}

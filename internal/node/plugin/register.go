@@ -23,7 +23,7 @@ type plugin struct {
 // that went. A plugin that cannot be told is given up again: it takes itself for
 // unregistered.
 func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
-	conn, err := dial(ctx, path)
+	conn, err := w.dial(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("dial plugin: %w", err)
 	}
@@ -49,8 +49,12 @@ func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
 
 // dial connects at once or not at all, so that a socket that nobody listens on is
 // told from a slow plugin.
-func dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+func (w *Watcher) dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
+	target, opts := "unix://"+path, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost")}
+	if w.cfg.Dial != nil {
+		target, opts = "passthrough:///"+path, append(opts, grpc.WithContextDialer(w.cfg.Dial))
+	}
+	conn, err := grpc.NewClient(target, opts...)
 	if err != nil {
 		return nil, err
 	}

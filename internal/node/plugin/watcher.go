@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,10 +30,12 @@ type Handler interface {
 	Deregister(ctx context.Context, name, endpoint string) error
 }
 
-// Config holds what a Watcher is built from. Every field but Watch is required.
+// Config holds what a Watcher is built from. Every field but Watch and Dial is
+// required.
 type Config struct {
 	Dir      string
-	Handlers map[string]Handler // by type
+	Dial     func(ctx context.Context, path string) (net.Conn, error) // nil: a socket of the file system
+	Handlers map[string]Handler                                       // by type
 	// Watch is whether the file system tells of sockets. Without, the directory is
 	// read now and then.
 	Watch bool

@@ -28,6 +28,9 @@ type Config struct {
 	PreStart bool
 	// Prefer chooses among devices; nil: the plugin has no preference.
 	Prefer func(available, must []string, size int) []string
+	// Done, if set, is told of a call that a container is given something by, before its
+	// caller is.
+	Done func(method string)
 	// Answer is what a container gets for devices; [Usual] if nil.
 	Answer func(ids []string) *deviceapi.ContainerAllocateResponse
 }
@@ -268,10 +271,19 @@ func (p *Plugin) Allocate(ctx context.Context, r *deviceapi.AllocateRequest) (*d
 		}
 		out.ContainerResponses = append(out.ContainerResponses, answer(slices.Sorted(slices.Values(c.DevicesIds))))
 	}
+	p.done("Allocate")
 	return out, nil
+}
+
+func (p *Plugin) done(method string) {
+	if p.cfg.Done != nil {
+		p.cfg.Done(method)
+	}
 }
 
 // PreStartContainer implements the service.
 func (p *Plugin) PreStartContainer(ctx context.Context, r *deviceapi.PreStartContainerRequest) (*deviceapi.PreStartContainerResponse, error) {
-	return &deviceapi.PreStartContainerResponse{}, p.enter(ctx, "PreStartContainer", r.DevicesIds)
+	err := p.enter(ctx, "PreStartContainer", r.DevicesIds)
+	p.done("PreStartContainer")
+	return &deviceapi.PreStartContainerResponse{}, err
 }

@@ -37,6 +37,8 @@ type Config struct {
 	Versions []string
 	// CDIDir is where it writes what its devices are to a container; empty: nowhere.
 	CDIDir string
+	// Done, if set, is told of a call that the driver has done, before its caller is.
+	Done func(method string)
 	// Devices are what a claim has been given; [Usual] if nil.
 	Devices func(claim *drav1.Claim) []*drav1.Device
 }
@@ -228,7 +230,14 @@ func (d *Driver) NodePrepareResources(ctx context.Context, r *drav1.NodePrepareR
 			out.Claims[c.Uid] = &drav1.NodePrepareResourceResponse{Devices: devices}
 		}
 	}
+	d.done("NodePrepareResources")
 	return out, f.Err
+}
+
+func (d *Driver) done(method string) {
+	if d.cfg.Done != nil {
+		d.cfg.Done(method)
+	}
 }
 
 // NodeUnprepareResources implements the service.
@@ -255,6 +264,7 @@ func (d *Driver) NodeUnprepareResources(ctx context.Context, r *drav1.NodeUnprep
 			out.Claims[c.Uid] = &drav1.NodeUnprepareResourceResponse{}
 		}
 	}
+	d.done("NodeUnprepareResources")
 	return out, f.Err
 }
 

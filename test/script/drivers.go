@@ -1,0 +1,164 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/dradriver"
+)
+
+// drivers prepare what pods claim, by name. What one has prepared stays when it is gone
+// for a while.
+type drivers struct {
+	mu   sync.Mutex
+	all  map[string]*dradriver.Driver
+	hang map[string]chan struct{}
+}
+
+// driver has a driver run. The agent finds it by a socket in a directory that is a file
+// system's, while all that is said goes through memory.
+func (r *run) driver(args []string) error {
+	name, path := args[0], r.driverSocket(args[0])
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	l, err := r.sockets.Listen(path)
+	if err != nil {
+		return err
+	}
+	r.drivers.mu.Lock()
+	defer r.drivers.mu.Unlock()
+	if r.drivers.all == nil {
+		r.drivers.all, r.drivers.hang = map[string]*dradriver.Driver{}, map[string]chan struct{}{}
+	}
+	d := r.drivers.all[name]
+	if d == nil {
+		d = dradriver.New(dradriver.Config{Name: name, Done: r.done})
+		r.drivers.all[name] = d
+	}
+	d.Serve(l)
+	return unix.Mknod(path, unix.S_IFSOCK|0o600, 0)
+}
+
+func (w *world) driverSocket(name string) string {
+	return w.path("kubelet/plugins_registry/" + name + ".sock")
+}
+
+// undriver ends a driver for now.
+func (r *run) undriver(args []string) error {
+	d, err := r.drivers.named(args[0])
+	if err != nil {
+		return err
+	}
+	d.Stop()
+	return os.Remove(r.driverSocket(args[0]))
+}
+
+func (d *drivers) named(name string) (*dradriver.Driver, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.all[name]; one != nil {
+		return one, nil
+	}
+	return nil, fmt.Errorf("there is no driver %s", name)
+}
+
+func (d *drivers) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.all {
+		one.Stop()
+	}
+}
+
+// driverFault has calls of a driver fail or hang, or go on again.
+func (r *run) driverFault(args []string) error {
+	d, err := r.drivers.named(args[0])
+	if err != nil {
+		return err
+	}
+	r.drivers.mu.Lock()
+	defer r.drivers.mu.Unlock()
+	if c := r.drivers.hang[args[0]]; c != nil {
+		close(c)
+		delete(r.drivers.hang, args[0])
+	}
+	var f dradriver.Fault
+	switch what, text, _ := strings.Cut(args[2], "="); what {
+	case "hang":
+		f.Hang = make(chan struct{})
+		r.drivers.hang[args[0]] = f.Hang
+	case "fail":
+		f.Err = errors.New(text)
+	case "works":
+	default:
+		return fmt.Errorf("a call works, hangs or fails, not %q", what)
+	}
+	d.Fault(args[1], f)
+	return nil
+}
+
+// reserve gives a claim a device of a driver, for these pods, as the scheduler does.
+func (r *run) reserve(args []string) error {
+	ctx, claims := context.Background(), r.api.ResourceV1().ResourceClaims(namespace)
+	claim, err := claims.Get(ctx, args[0], metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	chosen := resourcev1.DeviceRequestAllocationResult{Request: "one", Driver: args[1], Pool: "pool", Device: "dev-0"}
+	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{chosen}}}
+	claim.Status.ReservedFor = nil
+	for _, name := range args[2:] {
+		p := r.server.Pod(namespace, name)
+		if p == nil {
+			return fmt.Errorf("there is no pod %s", name)
+		}
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{
+			Resource: corev1.ResourcePods.String(), Name: name, UID: p.UID})
+	}
+	_, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	return err
+}
+
+// showPrepared shows which claims drivers have prepared.
+func (r *run) showPrepared() string {
+	r.drivers.mu.Lock()
+	defer r.drivers.mu.Unlock()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.drivers.all)) {
+		for _, claim := range r.drivers.all[name].Prepared() {
+			fmt.Fprintf(&b, "%s %s\n", name, claim)
+		}
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+// showDriverCalls shows what drivers were asked, claim by claim in its order.
+func (r *run) showDriverCalls() string {
+	r.drivers.mu.Lock()
+	defer r.drivers.mu.Unlock()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.drivers.all)) {
+		calls := r.drivers.all[name].Calls()
+		slices.SortStableFunc(calls, func(a, b dradriver.Call) int { return strings.Compare(a.Claim, b.Claim) })
+		for _, c := range calls {
+			fmt.Fprintf(&b, "%s %s %s\n", c.Method, name, c.Claim)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,42 @@
+package script
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var allFates = flag.Bool("fates", false, "have every call meet every fate, and not one of them")
+
+// The agent never hears what became of a call: of every single one that changes something
+// in the runtime, one at a time. It finds out, and brings the scenario to the same end, or
+// what comes of it in other time; in no case anything is started twice.
+func TestAnswersThatGetLost(t *testing.T) {
+	for number, s := range scenarios(t) {
+		if !s.Crash {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(s.Name), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			calm := play(t, s, mode{})
+			for at := 1; at <= calm.changes; at++ {
+				for i := range fates {
+					f := &fates[i]
+					if !*allFates && (number+at)%len(fates) != i {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s-%d", f.name, at), func(t *testing.T) {
+						t.Parallel()
+						got := play(t, s, mode{fate: f, fateAt: at})
+						if !got.broken && !f.late() && !maps.Equal(got.starts, calm.starts) {
+							t.Errorf("%s was %s: started\n%v, otherwise\n%v\n%s", got.fated, f.name, got.starts, calm.starts, got.trace)
+						}
+					})
+				}
+			}
+		})
+	}
+}
