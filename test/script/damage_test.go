@@ -91,6 +91,10 @@ func (w *world) nodeEvents() (out []string) {
 	return out
 }
 
+// damagedPods run on whatever becomes of files: of each kind that has something written
+// down for it.
+var damagedPods = []string{"plain", "users", "pulled", "claims", "given"}
+
 // TestDamagedStateFiles damages each file that an agent leaves, in each way, and
 // has another agent come: the node is Ready soon, what runs is left alone, the file
 // is kept for whoever wants to know what it was, and it is told once.
@@ -106,7 +110,15 @@ func TestDamagedStateFiles(t *testing.T) {
 			r.pod(t, "plain", plainPod)
 			r.pod(t, "users", "spec: {hostUsers: false, containers: [{name: main}]}\n")
 			r.pod(t, "pulled", "spec: {imagePullSecrets: [{name: creds}], containers: [{name: main, image: 'r.io/secret:1'}]}\n")
-			for _, name := range []string{"plain", "users", "pulled"} {
+			r.must(t, "driver", "gpu.example.com")
+			r.must(t, "plugin", "example.com/nic", "a")
+			time.Sleep(11 * time.Second) // until they are known
+			r.scenario.Files["claim.yaml"] = "kind: ResourceClaim\nspec: {devices: {requests: [{name: one, exactly: {deviceClassName: gpu}}]}}\n"
+			r.must(t, "put", "claim.yaml")
+			r.pod(t, "claims", "spec: {resourceClaims: [{name: c, resourceClaimName: claim}], containers: [{name: main, resources: {claims: [{name: c}]}}]}\n")
+			r.must(t, "reserve", "claim", "gpu.example.com", "claims")
+			r.pod(t, "given", "spec: {containers: [{name: main, resources: {limits: {example.com/nic: 1}}}]}\n")
+			for _, name := range damagedPods {
 				r.must(t, "wait", name, "Ready")
 			}
 			time.Sleep(10 * time.Second)
@@ -179,7 +191,7 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 			t.Errorf("%s %s was called", c.Method, c.Key())
 		}
 	}
-	for _, p := range []string{"plain", "users", "pulled"} {
+	for _, p := range damagedPods {
 		if !isReady(r.server.Pod(namespace, p)) {
 			t.Errorf("pod %s is not Ready any more", p)
 		}
@@ -191,6 +203,14 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 	told := r.nodeEvents()[len(before):]
 	if len(told) != len(kept) || len(told) > 0 && !strings.Contains(told[0], "StateFileUnusable use "+path+": ") {
 		t.Errorf("told: %v", told)
+	}
+	if strings.HasSuffix(file, "dra_manager_state") {
+		// Whatever became of its record, the driver takes back what the pod had.
+		r.must(t, "delete", "claims", "grace=1")
+		r.must(t, "wait", "claims", "gone")
+		if left := r.must(t, "prepared"); left != "nothing\n" {
+			t.Errorf("still prepared: %s", left)
+		}
 	}
 	if !strings.HasSuffix(file, "userns") {
 		return
