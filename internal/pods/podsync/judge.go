@@ -37,6 +37,11 @@ func (w *worker) judge(ctx context.Context, tasks *sync.WaitGroup, now time.Time
 func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
 	p := w.spec
 	switch {
+	case !w.known && p.DeletionTimestamp != nil:
+		// Its object went before it had ended, so somebody has forced it to. That they
+		// left it no time was said a moment before, and may not have been heard.
+		w.end(now, time.Second, nil, "forced to go")
+		return time.Time{}, false
 	case !w.known:
 		w.end(now, pod.Grace(p), nil, "gone from its source")
 		return time.Time{}, false
