@@ -2,6 +2,7 @@ package app
 
 import (
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ import (
 // CPUs and memory for himself.
 func (a *agent) buildPodResources() {
 	cfg := podresources.Config{Socket: filepath.Join(a.cfg.Flags.RootDir, podresources.Socket), Log: a.log,
-		Pods: a.holders, Pod: a.holder,
+		Pods: a.holders, All: a.allPods, Pod: a.holder,
 		Container: a.givenTo, Node: a.giveable}
 	if s := a.links.Sockets; s != nil {
 		cfg.Listen = s.Listen
@@ -32,7 +33,10 @@ func (a *agent) holders() []*v1.Pod {
 	if a.cfg.Gates.Enabled("KubeletPodResourcesListUseActivePods") {
 		return a.allocation.Account()
 	}
-	var pods []*v1.Pod
+	return a.allPods()
+}
+
+func (a *agent) allPods() (pods []*v1.Pod) {
 	for _, d := range a.desired.All() {
 		pods = append(pods, d.Spec)
 	}
@@ -83,6 +87,7 @@ func (a *agent) claimsOf(p *v1.Pod, container string) (out []podresources.Claim)
 // giveable is what containers can have for themselves.
 func (a *agent) giveable() podresources.Given {
 	g := podresources.Given{Devices: shownDevices(a.devices.All()), Memory: shownMemory(a.memory.Allocatable())}
+	g.Memory = slices.DeleteFunc(g.Memory, func(m podresources.Memory) bool { return m.Bytes == 0 }) // huge pages that there are none of
 	if a.cfg.Kubelet.CPUManagerPolicy == cpu.PolicyStatic {
 		g.CPUs = a.cpus.Allocatable().List()
 	}

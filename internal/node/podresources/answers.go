@@ -19,12 +19,12 @@ type stable struct {
 	*Server
 }
 
-// List tells of all pods.
+// List tells of the pods that take up the node.
 func (s stable) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	s.metrics.calls.WithLabelValues(versionV1).Inc()
 	s.metrics.list.WithLabelValues(versionV1).Inc()
 	out := &podresourcesv1.ListPodResourcesResponse{}
-	for _, p := range s.pods() {
+	for _, p := range inOrder(s.cfg.Pods()) {
 		out.PodResources = append(out.PodResources, s.pod(p))
 	}
 	return out, nil
@@ -50,9 +50,9 @@ func (s stable) GetAllocatableResources(context.Context, *podresourcesv1.Allocat
 	return &podresourcesv1.AllocatableResourcesResponse{Devices: devices(node.Devices), CpuIds: numbers(node.CPUs), Memory: memory(node.Memory)}, nil
 }
 
-// pods are those that are told of, in an order that lasts.
-func (s *Server) pods() []*v1.Pod {
-	pods := slices.Clone(s.cfg.Pods())
+// inOrder has pods in an order that lasts.
+func inOrder(pods []*v1.Pod) []*v1.Pod {
+	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -132,11 +132,11 @@ type alpha struct {
 	*Server
 }
 
-// List tells of all pods.
+// List tells of all pods, those that have ended or were refused among them.
 func (s alpha) List(context.Context, *podresourcesv1alpha1.ListPodResourcesRequest) (*podresourcesv1alpha1.ListPodResourcesResponse, error) {
 	s.metrics.calls.WithLabelValues(versionAlpha).Inc()
 	out := &podresourcesv1alpha1.ListPodResourcesResponse{}
-	for _, p := range s.pods() {
+	for _, p := range inOrder(s.cfg.All()) {
 		one := &podresourcesv1alpha1.PodResources{Name: p.Name, Namespace: p.Namespace}
 		for i := range p.Spec.Containers {
 			c := &podresourcesv1alpha1.ContainerResources{Name: p.Spec.Containers[i].Name}

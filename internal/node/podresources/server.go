@@ -56,8 +56,10 @@ type Given struct {
 // otherwise.
 type Config struct {
 	Socket string // path
-	// Pods are those that are told of; Pod finds one of them by its name.
+	// Pods are those that are told of, and All those that the older service tells of:
+	// whatever is known. Pod finds one of Pods by its name.
 	Pods func() []*v1.Pod
+	All  func() []*v1.Pod
 	Pod  func(namespace, name string) (*v1.Pod, bool)
 	// Container tells what a container has, and Node what containers can have at all.
 	Container func(uid types.UID, name string) Given

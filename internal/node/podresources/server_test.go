@@ -50,6 +50,7 @@ func serve(t *testing.T) (*Server, *grpc.ClientConn) {
 		Containers:     []v1.Container{{Name: "main"}},
 	}}
 	plain := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: "a", UID: "2"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	ended := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "ended", Namespace: "a", UID: "3"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
 	has := map[string]Given{
 		"1/init": {Devices: []Device{{"example.com/gpu", "a", nil}}, CPUs: []int{9}},
 		"1/side": {Devices: []Device{{"example.com/gpu", "a", nil}}},
@@ -58,6 +59,7 @@ func serve(t *testing.T) (*Server, *grpc.ClientConn) {
 	}
 	s := New(Config{Socket: socket, Log: slog.New(slog.DiscardHandler),
 		Pods: func() []*v1.Pod { return []*v1.Pod{full, plain} },
+		All:  func() []*v1.Pod { return []*v1.Pod{ended, full, plain} },
 		Pod: func(namespace, name string) (*v1.Pod, bool) {
 			if namespace == "b" && name == "full" {
 				return full, true
@@ -125,6 +127,7 @@ func TestWhatIsTold(t *testing.T) {
 		Devices: []*podresourcesv1.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{"a"}}, {ResourceName: "example.com/gpu", DeviceIds: []string{"b"}, Topology: at(0)}}}, err)
 	older, err := podresourcesv1alpha1.NewPodResourcesListerClient(conn).List(t.Context(), &podresourcesv1alpha1.ListPodResourcesRequest{})
 	same("list v1alpha1", older, &podresourcesv1alpha1.ListPodResourcesResponse{PodResources: []*podresourcesv1alpha1.PodResources{
+		{Name: "ended", Namespace: "a", Containers: []*podresourcesv1alpha1.ContainerResources{{Name: "main"}}},
 		{Name: "plain", Namespace: "a", Containers: []*podresourcesv1alpha1.ContainerResources{{Name: "main"}}},
 		{Name: "full", Namespace: "b", Containers: []*podresourcesv1alpha1.ContainerResources{{Name: "main", Devices: []*podresourcesv1alpha1.ContainerDevices{
 			{ResourceName: "example.com/gpu", DeviceIds: []string{"b"}}, {ResourceName: "example.com/gpu", DeviceIds: []string{"c"}}}}}},

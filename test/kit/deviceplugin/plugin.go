@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
 // Config says what a Plugin is like. Dir, Socket and Resource are required.
@@ -50,6 +51,7 @@ type Fault struct {
 // Plugin is a device plugin.
 type Plugin struct {
 	deviceapi.UnimplementedDevicePluginServer
+	registerapi.UnimplementedRegistrationServer
 	cfg Config
 
 	mu      sync.Mutex
@@ -57,6 +59,7 @@ type Plugin struct {
 	changed chan struct{} // closed when devices change
 	calls   []Call
 	faults  map[string]Fault
+	told    []*registerapi.RegistrationStatus
 	server  *grpc.Server
 }
 
@@ -99,6 +102,7 @@ func (p *Plugin) Start() error {
 func (p *Plugin) Serve(l net.Listener) {
 	s := grpc.NewServer()
 	deviceapi.RegisterDevicePluginServer(s, p)
+	registerapi.RegisterRegistrationServer(s, p)
 	p.mu.Lock()
 	p.server = s
 	p.mu.Unlock()
@@ -124,6 +128,27 @@ func (p *Plugin) Register(ctx context.Context) error {
 	defer conn.Close()
 	_, err = deviceapi.NewRegistrationClient(conn).Register(ctx, p.Request())
 	return err
+}
+
+// GetInfo implements the service of registration: it says what the plugin is to an
+// agent that has found its socket among those of all plugins.
+func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	return &registerapi.PluginInfo{Type: registerapi.DevicePlugin, Name: p.cfg.Resource, SupportedVersions: []string{p.Request().Version}}, nil
+}
+
+// NotifyRegistrationStatus implements the service of registration.
+func (p *Plugin) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, s)
+	return &registerapi.RegistrationStatusResponse{}, nil
+}
+
+// Told is what agents that have found its socket said to the plugin.
+func (p *Plugin) Told() []*registerapi.RegistrationStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
 }
 
 // Request is how the plugin introduces itself.
