@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,7 +12,7 @@ import (
 )
 
 // buildMemory builds who keeps containers to the memory of NUMA nodes.
-func (a *agent) buildMemory(layout machine.Layout) error {
+func (a *agent) buildMemory(ctx context.Context, layout machine.Layout) error {
 	k := &a.cfg.Kubelet
 	kept := map[int]v1.ResourceList{}
 	for _, m := range k.ReservedMemory {
@@ -26,7 +27,7 @@ func (a *agent) buildMemory(layout machine.Layout) error {
 	}
 	var err error
 	a.memory, err = memory.New(memory.Config{Dir: a.cfg.Flags.RootDir, Policy: k.MemoryManagerPolicy, Nodes: layout.Nodes, PageSizes: a.machine.PageSizes(),
-		Kept: kept, Whole: a.keptFromPods(), Unusable: a.unusable, Log: a.log})
+		Kept: kept, Whole: a.keptFromPods(), Running: func() ([]memory.Kept, error) { return a.keptToMemory(ctx) }, Unusable: a.unusable, Log: a.log})
 	return err
 }
 

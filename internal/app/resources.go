@@ -42,7 +42,7 @@ func (a *agent) buildResources(ctx context.Context) error {
 	if err := a.buildCPUs(ctx, layout, rules.Policy); err != nil {
 		return err
 	}
-	if err := a.buildMemory(layout); err != nil {
+	if err := a.buildMemory(ctx, layout); err != nil {
 		return err
 	}
 	providers := []resource.Provider{a.devices, a.cpus, a.memory}
@@ -74,6 +74,7 @@ func (a *agent) buildCPUs(ctx context.Context, layout machine.Layout, policy top
 		Dir: a.cfg.Flags.RootDir, Policy: k.CPUManagerPolicy, Options: options, Machine: layout,
 		ReservedCPUs: named, Reserved: reserved.MilliValue(), SingleNode: policy == topology.SingleNUMANode,
 		Whose:    a.whose(ctx),
+		Running:  func() ([]cpu.Kept, error) { return a.keptToCPUs(ctx) },
 		Aligned:  func(boundary string, ok bool) { a.resources.CountAligned(boundary, ok) },
 		OnChange: a.moveContainers, Unusable: a.unusable, Log: a.log,
 	})

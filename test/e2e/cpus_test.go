@@ -123,6 +123,14 @@ func TestCPUs(t *testing.T) {
 		}
 		stays("under " + filepath.Base(filepath.Dir(binary)))
 	}
+	n.Kubelet.Kill9()
+	if err := os.Truncate(filepath.Join(n.Kubelet.Root, "cpu_manager_state"), 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Kubelet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stays("after its state was damaged")
 	s.delete("whole", 0)
 	s.gone("whole")
 	keptTo(shares, "after it has ended", all)

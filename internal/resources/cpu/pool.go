@@ -35,7 +35,10 @@ type Config struct {
 	SingleNode bool
 	// Whose tells of the runtime's containers; it is asked for a state of old alone.
 	Whose Whose
-	// Unusable is told of a state that was put aside: nobody ran by it.
+	// Running tells what the runtime keeps containers to that run; it is asked where the
+	// state cannot be used.
+	Running func() ([]Kept, error)
+	// Unusable is told of a state that was put aside.
 	Unusable func(error)
 	// Aligned counts containers whose CPUs keep to a boundary as the options
 	// promise, or do not.
@@ -60,10 +63,13 @@ type Pool struct {
 	// nobody after them has taken yet.
 	again    cpuset.CPUSet
 	againFor types.UID
+	// guessed is what containers were taken to have for themselves by what they run by.
+	guessed map[types.UID]map[string]cpuset.CPUSet
 }
 
-// New takes up the state that an earlier agent has left. One that does not fit the
-// machine or the configuration any more is an error: pods run by it.
+// New takes up the state that an earlier agent has left. One that cannot be read, or does
+// not fit the machine or the configuration any more, is put aside, and what containers
+// run by taken up; it is an error if that is not known.
 func New(cfg Config) (*Pool, error) {
 	p := &Pool{cfg: cfg, layout: newLayout(cfg.Machine), metrics: newMetrics(), reserved: cpuset.New(), whole: cpuset.New(), again: cpuset.New()}
 	if cfg.Policy == PolicyStatic {
@@ -116,27 +122,25 @@ func (p *Pool) load() error {
 	if err := checkpoint.Sweep(path); err != nil {
 		return err
 	}
-	none := state{cpuset.New(), map[types.UID]map[string]cpuset.CPUSet{}}
-	p.state = none
+	p.state = state{cpuset.New(), map[types.UID]map[string]cpuset.CPUSet{}}
+	none, advice := p.clone(), "could not restore state from checkpoint: %w, please drain this node and delete the CPU manager checkpoint file %q before restarting Kubelet"
 	content, err := checkpoint.Read(path)
 	if err == nil && content != nil {
 		p.state, err = decode(p.cfg.Policy, content, p.cfg.Whose)
 	}
-	if err != nil {
-		if p.cfg.Policy == PolicyStatic || errors.Is(err, errPolicy) {
-			return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the CPU manager checkpoint file %q before restarting Kubelet", err, path)
-		}
-		// Nobody runs by what it said.
-		p.state = none
-		p.cfg.Unusable(checkpoint.PutAside(path, err))
-	}
-	if p.cfg.Policy == PolicyStatic {
+	if err == nil && p.cfg.Policy == PolicyStatic {
 		if p.shared.IsEmpty() && len(p.own) == 0 {
 			p.shared = p.all()
 		}
-		if err := p.check(); err != nil {
-			return fmt.Errorf("static policy invalid state, please drain node and remove policy state file %q: %w", path, err)
+		advice = "static policy invalid state, please drain node and remove policy state file %[2]q: %[1]w"
+		err = p.check()
+	}
+	if err != nil {
+		p.state = none
+		if why := p.recover(); why != nil {
+			return fmt.Errorf(advice, fmt.Errorf("%w (%w)", err, why), path)
 		}
+		p.cfg.Unusable(checkpoint.PutAside(path, err))
 	}
 	return p.write(p.state)
 }
@@ -202,11 +206,11 @@ func (p *Pool) reusableLocked(uid types.UID) cpuset.CPUSet {
 // Assign gives the container CPUs of its own, if it wants any and has none.
 func (p *Pool) Assign(of *v1.Pod, c *v1.Container, at topology.Hint) error {
 	n := p.wants(of, c)
-	if n == 0 {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if n == 0 {
+		return p.correctLocked(of.UID, c.Name)
+	}
 	p.metrics.requests.Inc()
 	err := p.assignLocked(of, c, n, at)
 	if err != nil {

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -179,12 +178,9 @@ func agree(said, sum checkpoint.Checksum) error {
 	return nil
 }
 
-// errPolicy is in the error about a state that another policy has left.
-var errPolicy = errors.New("differs from state checkpoint policy")
-
 func begin(policy, written, shared string) (state, error) {
 	if written != policy {
-		return state{}, fmt.Errorf("configured policy %q %w %q", policy, errPolicy, written)
+		return state{}, fmt.Errorf("configured policy %q differs from state checkpoint policy %q", policy, written)
 	}
 	set, err := cpuset.Parse(shared)
 	if err != nil {

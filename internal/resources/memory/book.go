@@ -31,7 +31,10 @@ type Config struct {
 	// keeps: the two have to agree.
 	Kept  map[int]v1.ResourceList
 	Whole v1.ResourceList
-	// Unusable is told of a state that was put aside: nobody ran by it.
+	// Running tells what the runtime keeps containers to that run; it is asked where the
+	// state cannot be used.
+	Running func() ([]Kept, error)
+	// Unusable is told of a state that was put aside.
 	Unusable func(error)
 	Log      *slog.Logger
 }
@@ -56,8 +59,9 @@ type reuse struct {
 	of    v1.ResourceName
 }
 
-// New takes up the state that an earlier agent has left. One that does not fit the
-// machine or the configuration any more is an error: pods run by it.
+// New takes up the state that an earlier agent has left. One that cannot be read, or does
+// not fit the machine or the configuration any more, is put aside, and what containers
+// run by taken up; it is an error if that is not known.
 func New(cfg Config) (*Book, error) {
 	b := &Book{cfg: cfg, metrics: newMetrics(), again: map[reuse]uint64{}, state: state{machineState{}, promises{}}}
 	var fresh machineState
@@ -88,27 +92,28 @@ func (b *Book) load(fresh machineState) error {
 	if err := checkpoint.Sweep(path); err != nil {
 		return err
 	}
+	advice := "could not restore state from checkpoint: %w, please drain this node and delete the memory manager checkpoint file %q before restarting Kubelet"
 	content, err := checkpoint.Read(path)
 	if err == nil && content != nil {
 		b.state, err = decode(b.cfg.Policy, content)
 	}
-	if err != nil {
-		if b.cfg.Policy == PolicyStatic || errors.Is(err, errPolicy) {
-			return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the memory manager checkpoint file %q before restarting Kubelet", err, path)
+	if err == nil && b.cfg.Policy == PolicyStatic {
+		if len(b.machine) == 0 && len(b.to) == 0 {
+			b.machine = fresh
+			return nil
 		}
-		// Nobody runs by what it said.
-		b.state = state{machineState{}, promises{}}
-		b.cfg.Unusable(checkpoint.PutAside(path, err))
+		if !b.fits(fresh) {
+			err = errors.New("[memorymanager] the expected machine state is different from the real one")
+			advice = "%w, please drain this node and delete the memory manager checkpoint file %q"
+		}
 	}
-	switch {
-	case b.cfg.Policy != PolicyStatic:
+	if err == nil {
 		return nil
-	case len(b.machine) == 0 && len(b.to) == 0:
-		b.machine = fresh
-		return nil
-	case !b.fits(fresh):
-		return fmt.Errorf("[memorymanager] the expected machine state is different from the real one, please drain this node and delete the memory manager checkpoint file %q", path)
 	}
+	if why := b.recover(fresh); why != nil {
+		return fmt.Errorf(advice, fmt.Errorf("%w (%w)", err, why), path)
+	}
+	b.cfg.Unusable(checkpoint.PutAside(path, err))
 	return nil
 }
 

@@ -32,12 +32,18 @@ type stage struct {
 	*Book
 	t   *testing.T
 	cfg Config
+
+	unusable []error
 }
+
+// unknown is what the runtime says that does not answer.
+func unknown() ([]Kept, error) { return nil, errors.New("no answer") }
 
 func newStage(t *testing.T, nodes int) *stage {
 	s := &stage{t: t}
 	kept := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
-	s.cfg = Config{Dir: t.TempDir(), Policy: PolicyStatic, PageSizes: []uint64{2 << 20}, Kept: map[int]v1.ResourceList{0: kept}, Whole: kept, Log: slog.New(slog.DiscardHandler)}
+	s.cfg = Config{Dir: t.TempDir(), Policy: PolicyStatic, PageSizes: []uint64{2 << 20}, Kept: map[int]v1.ResourceList{0: kept}, Whole: kept, Running: unknown,
+		Unusable: func(err error) { s.unusable = append(s.unusable, err) }, Log: slog.New(slog.DiscardHandler)}
 	for id := range nodes {
 		s.cfg.Nodes = append(s.cfg.Nodes, machine.Node{ID: id, Memory: 6 * gi})
 	}
@@ -171,15 +177,16 @@ func TestNodesServeOneGroup(t *testing.T) {
 	}
 }
 
+// Where it is not known what containers run by, it is as with upstream's agent.
 func TestWhatDoesNotFitAnyMore(t *testing.T) {
-	parity.Proves(t, "RES-37")
+	parity.Differs(t, "RES-37", "0101")
 	for _, tc := range []struct {
 		name string
 		edit func(*stage)
 		says string
 	}{
 		{"nothing has changed", func(*stage) {}, ""},
-		{"another policy", func(s *stage) { s.cfg.Policy = PolicyNone }, `configured policy "None" differs from state checkpoint policy "Static"`},
+		{"no policy any more", func(s *stage) { s.cfg.Policy = PolicyNone }, ""},
 		{"a node has less", func(s *stage) { s.cfg.Nodes[1].Memory = 5 * gi }, "the expected machine state is different"},
 		{"there is another node", func(s *stage) { s.cfg.Nodes = append(s.cfg.Nodes, machine.Node{ID: 2}) }, "the expected machine state is different"},
 		{"more is kept", func(s *stage) {
@@ -226,7 +233,7 @@ func (s *stage) rewrite(from, to string) {
 // TestTheStateOfALaterAgentIsTakenUp reads what upstream's agent writes with a gate
 // that this one does not have.
 func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
-	parity.Proves(t, "RES-37")
+	parity.Differs(t, "RES-37", "0101")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,9 +120,6 @@ func encode(policy string, s state) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// errPolicy is in the error about a state that another policy has left.
-var errPolicy = errors.New("differs from state checkpoint policy")
-
 // decode reads the state that an agent with the same policy has left.
 func decode(policy string, content []byte) (state, error) {
 	f := file{MachineState: machineState{}, Entries: promises{}}
@@ -136,7 +132,7 @@ func decode(policy string, content []byte) (state, error) {
 		return state{}, fmt.Errorf("decode state: the checksum is %d, the file says %d", is, said)
 	}
 	if f.PolicyName != policy {
-		return state{}, fmt.Errorf("[memorymanager] configured policy %q %w %q", policy, errPolicy, f.PolicyName)
+		return state{}, fmt.Errorf("[memorymanager] configured policy %q differs from state checkpoint policy %q", policy, f.PolicyName)
 	}
 	for id, n := range f.MachineState {
 		if n == nil || id < 0 || id >= topology.MaxNodes {

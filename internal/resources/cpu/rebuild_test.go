@@ -1,0 +1,131 @@
+package cpu
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/cpuset"
+
+	"keelson/test/kit/parity"
+	"keelson/test/kit/placement"
+)
+
+// spoil has the next agent find a state that it cannot read, and a runtime that tells
+// what containers run by.
+func (s *stage) spoil(running ...Kept) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(), []byte(`{"policyName":"stat`), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cfg.Running = func() ([]Kept, error) { return running, nil }
+}
+
+// running is what the runtime tells while containers run by the state, and one more that
+// shares.
+func (s *stage) running() (out []Kept) {
+	for uid, containers := range s.own {
+		for name, set := range containers {
+			out = append(out, Kept{uid, name, set, int64(set.Size()) * 1024})
+		}
+	}
+	return append(out, Kept{"shares", "c0", s.shared, 2}, Kept{"shares", "c1", s.shared, 1024}, Kept{"old", "c0", cpuset.New(), 1024})
+}
+
+func TestWhatContainersRunByIsTakenUp(t *testing.T) {
+	parity.Differs(t, "RES-30", "0101")
+	for name, spoil := range map[string]func(*stage){
+		"unreadable": func(s *stage) { s.spoil(s.running()...) },
+		"another policy": func(s *stage) {
+			s.rewrite(`static`, `none`)
+			s.unsum()
+			running := s.running()
+			s.cfg.Running = func() ([]Kept, error) { return running, nil }
+		},
+		"it does not fit": func(s *stage) {
+			s.rewrite(`"defaultCpuSet":"0,`, `"defaultCpuSet":"`)
+			s.unsum()
+			running := s.running()
+			s.cfg.Running = func() ([]Kept, error) { return running, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, twoSockets, nil)
+			for _, p := range []*v1.Pod{whole("p", "2"), whole("q", "1", "3")} {
+				if err := s.place(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := s.clone()
+			spoil(s)
+			s.restart()
+			s.holds()
+			for uid, containers := range before.own {
+				if !maps.EqualFunc(s.own[uid], containers, cpuset.CPUSet.Equals) {
+					t.Errorf("%s has %v, and had %v", uid, s.own[uid], containers)
+				}
+			}
+			if len(s.unusable) != 1 || !strings.Contains(s.unusable[0].Error(), "it is kept as "+s.path()+".bad") {
+				t.Errorf("told: %v", s.unusable)
+			}
+			s.restart() // by what it has written
+			if len(s.unusable) != 1 || !s.shared.Equals(before.shared) {
+				t.Errorf("an agent later: %v shared, told %v", s.shared, s.unusable)
+			}
+		})
+	}
+}
+
+// One that shares can look as if it had CPUs of its own, where no reserved ones are
+// among those that are shared.
+func TestWhoSharesIsNotTakenForAnOwner(t *testing.T) {
+	strict := func(c *Config) { c.Options.Strict = true }
+	s := newStage(t, placement.Machine{Sockets: 1, Nodes: 1, Cores: 4, Threads: 1}, strict)
+	looks := Kept{"b", "c0", cpuset.New(1, 2, 3), 3 * 1024}
+	s.spoil(looks, Kept{"c", "c0", cpuset.New(1, 2, 3), 3 * 1024})
+	s.restart()
+	if s.holds(); len(s.own) > 0 {
+		t.Errorf("two that share have %v", s.own)
+	}
+
+	s.spoil(looks)
+	s.restart()
+	if err := s.place(whole("new", "1")); err == nil {
+		t.Errorf("somebody got CPUs that may be another's: %v", s.own)
+	}
+	b := whole("b", "3")
+	b.Spec.Containers[0].Resources.Limits[v1.ResourceCPU] = resource.MustParse("4") // Burstable
+	if err := s.place(b); err != nil {
+		t.Fatal(err)
+	}
+	if s.holds(); len(s.own) > 0 {
+		t.Errorf("one that shares has %v", s.own)
+	}
+	if err := s.place(whole("new", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhoeverRunsKeepsItsCPUs spoils the states of random nodes.
+func TestWhoeverRunsKeepsItsCPUs(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 11))
+	for range 100 {
+		m := placement.Machine{Sockets: 1 + rnd.IntN(2), Nodes: 1, Cores: 2 + rnd.IntN(4), Threads: 1 + rnd.IntN(2)}
+		s := newStage(t, m, nil)
+		for i := range 5 {
+			// One that is refused takes nothing.
+			_ = s.place(whole(string(rune('a'+i)), []string{"1", "2", "3"}[rnd.IntN(3)]))
+		}
+		before := s.clone()
+		s.spoil(s.running()...)
+		s.restart()
+		s.holds()
+		if !s.shared.Equals(before.shared) || len(s.own) != len(before.own) {
+			t.Fatalf("%+v: shared %v, own %v; before %v, %v", m, s.shared, s.own, before.shared, before.own)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package script
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/parity"
+)
+
+const (
+	// ownConfig keeps containers to CPUs and to the memory of NUMA nodes.
+	ownConfig = `cpuManagerPolicy: static
+kubeReserved: {cpu: "1", memory: 1Gi}
+evictionHard: {memory.available: 100Mi}
+memoryManagerPolicy: Static
+reservedMemory: [{numaNode: 0, limits: {memory: 612Mi}}, {numaNode: 1, limits: {memory: 512Mi}}]
+topologyManagerPolicy: restricted
+`
+	ownMachine = "sockets=2 cores=2 threads=1 memory=6144"
+	ownPod     = "spec: {containers: [{name: main, resources: {limits: {cpu: 1, memory: 1Gi}}}]}\n"
+)
+
+// TestDamagedStatesOfWhatIsOnesOwn damages what an agent has written of CPUs and memory
+// that containers have for themselves: the next one takes up what they run by, and gives
+// none of it to others.
+func TestDamagedStatesOfWhatIsOnesOwn(t *testing.T) {
+	parity.Differs(t, "RT-56", "0101")
+	var on Scenario
+	if err := on.setMachine(ownMachine); err != nil {
+		t.Fatal(err)
+	}
+	ways := map[string]func(path string, content []byte) error{
+		"of another policy": func(path string, content []byte) error {
+			return os.WriteFile(path, []byte(strings.NewReplacer(`"static"`, `"none"`, `"Static"`, `"None"`).Replace(string(content))), 0o600)
+		},
+	}
+	for name, damage := range damages {
+		ways[name] = damage
+	}
+	for _, files := range []string{"cpu_manager_state", "memory_manager_state", "cpu_manager_state memory_manager_state"} {
+		for name, damage := range ways {
+			t.Run(files+" "+name, func(t *testing.T) {
+				settled(t, ownConfig, func(w *world) { w.machine = on.Machine }, func(t *testing.T, r *run) { r.damagedOwn(t, strings.Fields(files), damage) })
+			})
+		}
+	}
+}
+
+func (r *run) damagedOwn(t *testing.T, files []string, damage func(string, []byte) error) {
+	// What a has is not what it would get if it were asked anew.
+	for _, name := range []string{"first", "second", "a"} {
+		r.pod(t, name, ownPod)
+		r.must(t, "wait", name, "Ready")
+	}
+	for _, name := range []string{"first", "second"} {
+		r.must(t, "delete", name)
+		r.must(t, "wait", name, "gone")
+	}
+	r.pod(t, "shares", plainPod)
+	r.must(t, "wait", "shares", "Ready")
+	r.stop()
+	for _, file := range files {
+		path := r.path("kubelet/" + file)
+		content, err := os.ReadFile(path)
+		if err == nil {
+			err = damage(path, content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, told := r.must(t, "cpus"), len(r.nodeEvents())
+	r.start()
+	time.Sleep(9 * time.Second)
+	if !slices.ContainsFunc(r.nodeObject().Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
+	}) {
+		t.Errorf("the node is not Ready: %v", r.nodeObject().Status.Conditions)
+	}
+	time.Sleep(time.Minute)
+	if now := r.must(t, "cpus"); now != before {
+		t.Errorf("containers run by\n%sbefore\n%s", now, before)
+	}
+	for _, p := range []string{"a", "shares"} {
+		if now := r.server.Pod(namespace, p); !isReady(now) || now.Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Errorf("pod %s: %s", p, brief(now))
+		}
+	}
+	now := r.nodeEvents()[told:]
+	if len(now) != len(files) {
+		t.Errorf("told: %v", now)
+	}
+	for _, file := range files {
+		path := r.path("kubelet/" + file)
+		if kept, err := filepath.Glob(path + "*.bad"); err != nil || len(kept) != 1 {
+			t.Errorf("kept of %s: %v, %v", file, kept, err)
+		}
+		if !slices.ContainsFunc(now, func(s string) bool {
+			return strings.Contains(s, "StateFileUnusable use "+path+": ") && !strings.Contains(s, "drain")
+		}) {
+			t.Errorf("told of %s: %v", file, now)
+		}
+	}
+	// Three more want one CPU each, of which there are two.
+	for _, x := range [][2]string{{"b", "Ready"}, {"c", "Ready"}, {"d", "Failed"}} {
+		r.pod(t, x[0], ownPod)
+		r.must(t, "wait", x[0], x[1])
+	}
+}
