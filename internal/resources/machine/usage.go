@@ -110,39 +110,42 @@ func BootTime(fsys fs.FS, now time.Time) (time.Time, error) {
 // ReadCPUTime is the time that all processors together have worked since the
 // machine came up.
 func ReadCPUTime(fsys fs.FS) (time.Duration, error) {
-	idle, all, waiting, err := readProcessors(fsys)
-	return all - idle - waiting, err
+	t, err := readProcessors(fsys)
+	return t.all - t.idle - t.waiting, err
 }
 
 // ReadIdleTime is the time that all processors together have had nothing to do since
-// the machine came up, and the time that they have been there. One that waits for a
-// disk is not idle.
+// the machine came up but what gives way to everything else, and the time that they
+// have been there. One that waits for a disk is not idle.
 func ReadIdleTime(fsys fs.FS) (idle, all time.Duration, err error) {
-	idle, all, _, err = readProcessors(fsys)
-	return idle, all, err
+	t, err := readProcessors(fsys)
+	return t.idle + t.nice, t.all, err
 }
 
-// readProcessors adds up what the processors have done. What guests did counts as
+// processors is how long all processors together have done what.
+type processors struct{ all, nice, idle, waiting time.Duration }
+
+// readProcessors reads what the processors have done. What guests did is in it as
 // work already.
-func readProcessors(fsys fs.FS) (idle, all, waiting time.Duration, err error) {
+func readProcessors(fsys fs.FS) (processors, error) {
 	text := first(fsys, "proc/stat")
 	line, _, _ := strings.Cut(text, "\n")
 	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
-		return 0, 0, 0, fmt.Errorf("read proc/stat: the first line is %q", line)
+		return processors{}, fmt.Errorf("read proc/stat: the first line is %q", line)
 	}
-	for i, v := range f[1:9] {
-		n, err := strconv.ParseInt(v, 10, 64)
+	var t processors
+	parts := [8]*time.Duration{1: &t.nice, 3: &t.idle, 4: &t.waiting}
+	for i, part := range parts {
+		n, err := strconv.ParseInt(f[1+i], 10, 64)
 		if err != nil {
-			return 0, 0, 0, fmt.Errorf("read proc/stat: %q is not a number", v)
+			return processors{}, fmt.Errorf("read proc/stat: %q is not a number", f[1+i])
 		}
 		d := time.Duration(n) * time.Second / 100 // ticks, the same everywhere
-		switch all += d; i {
-		case 3:
-			idle = d
-		case 4:
-			waiting = d
+		t.all += d
+		if part != nil {
+			*part = d
 		}
 	}
-	return idle, all, waiting, nil
+	return t, nil
 }
