@@ -2,10 +2,14 @@ package machine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"net"
+	"maps"
 	"net/netip"
+	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Interface is one network interface with its addresses.
@@ -16,28 +20,52 @@ type Interface struct {
 	Addrs    []netip.Addr
 }
 
-// Interfaces lists the interfaces of the machine.
+// Interfaces lists the interfaces of the machine that have an address.
 func Interfaces() ([]Interface, error) {
-	list, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("list network interfaces: %w", err)
-	}
 	addrs, err := addressesByInterface()
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of network interfaces: %w", err)
 	}
-	out := make([]Interface, 0, len(list))
-	for _, ifc := range list {
-		out = append(out, Interface{Name: ifc.Name, Up: ifc.Flags&net.FlagUp != 0, Loopback: ifc.Flags&net.FlagLoopback != 0, Addrs: addrs[ifc.Index]})
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	defer unix.Close(fd)
+	out := make([]Interface, 0, len(addrs))
+	for _, index := range slices.Sorted(maps.Keys(addrs)) {
+		i, err := describeInterface(fd, index)
+		if errors.Is(err, unix.ENODEV) {
+			continue // it is gone since
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read network interface %d: %w", index, err)
+		}
+		i.Addrs = addrs[index]
+		out = append(out, i)
 	}
 	return out, nil
+}
+
+// describeInterface tells what an interface is called and whether it is up. To list
+// all of them would bring what each has carried, and a hundred settings.
+func describeInterface(fd int, index uint32) (Interface, error) {
+	r := &unix.Ifreq{}
+	r.SetUint32(index)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, r); err != nil {
+		return Interface{}, err
+	}
+	i := Interface{Name: r.Name()}
+	err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, r)
+	flags := r.Uint16()
+	i.Up, i.Loopback = flags&unix.IFF_UP != 0, flags&unix.IFF_LOOPBACK != 0
+	return i, err
 }
 
 // addressesByInterface asks the kernel for all addresses, by the numbers of their
 // interfaces. (*net.Interface).Addrs asks for all of them too, and drops those of
 // others: to ask it for one interface after the other takes the square of their
 // number, and each pod has one.
-func addressesByInterface() (map[int][]netip.Addr, error) {
+func addressesByInterface() (map[uint32][]netip.Addr, error) {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
 	if err != nil {
 		return nil, err
@@ -46,7 +74,7 @@ func addressesByInterface() (map[int][]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[int][]netip.Addr{}
+	out := map[uint32][]netip.Addr{}
 	for i := range messages {
 		m := &messages[i]
 		if m.Header.Type != syscall.RTM_NEWADDR || len(m.Data) < syscall.SizeofIfAddrmsg {
@@ -57,7 +85,7 @@ func addressesByInterface() (map[int][]netip.Addr, error) {
 			return nil, err
 		}
 		if addr, ok := ownAddress(attrs); ok {
-			index := int(binary.NativeEndian.Uint32(m.Data[4:])) // ifa_index
+			index := binary.NativeEndian.Uint32(m.Data[4:]) // ifa_index
 			out[index] = append(out[index], addr)
 		}
 	}

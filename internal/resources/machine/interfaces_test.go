@@ -33,7 +33,7 @@ func inOwnNetwork(t *testing.T, n int, f func()) {
 			t.Errorf("make a network: %v", err)
 			return
 		}
-		batch := "address add 192.0.2.1 peer 192.0.2.2 dev lo\n"
+		batch := "address add 192.0.2.1 peer 192.0.2.2 dev lo\nlink add bare type veth peer name nobare\n"
 		for i := range n / 2 {
 			batch += fmt.Sprintf("link add a%d type veth peer name b%d\n", i, i)
 			for j, end := range []string{"a", "b"} {
@@ -69,7 +69,9 @@ func TestInterfacesAreThoseOfTheMachine(t *testing.T) {
 			for _, a := range addrs {
 				i.Addrs = append(i.Addrs, netip.MustParsePrefix(a.String()).Addr())
 			}
-			want = append(want, i)
+			if len(i.Addrs) > 0 {
+				want = append(want, i)
+			}
 		}
 		got, err := Interfaces()
 		if err != nil || !reflect.DeepEqual(got, want) {
