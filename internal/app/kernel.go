@@ -1,7 +1,7 @@
 package app
 
 import (
-	"os"
+	"path/filepath"
 
 	goselinux "github.com/opencontainers/selinux/go-selinux"
 
@@ -36,14 +36,24 @@ func (a *agent) kernel() container.Kernel {
 	for _, size := range a.machine.PageSizes() {
 		k.HugePageSizes = append(k.HugePageSizes, pageName(size))
 	}
-	file := "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
-	if k.CgroupV2 {
-		file = "/sys/fs/cgroup/memory.swap.max"
-	}
-	if _, err := os.Stat(file); err == nil {
-		k.SwapController = true
-	}
+	k.SwapController = limitsSwap("/sys/fs/cgroup", k.CgroupV2)
 	return k
+}
+
+// limitsSwap tells whether the kernel can limit swap. On version 2 the root itself
+// has no limits, so that the cgroups below it tell; the system's services have one,
+// or the agent. Where the agent's view begins below the root, its own top tells.
+func limitsSwap(tree string, v2 bool) bool {
+	files := []string{"memory/memory.memsw.limit_in_bytes"}
+	if v2 {
+		files = []string{"memory.swap.max", "*/memory.swap.max"}
+	}
+	for _, f := range files {
+		if found, err := filepath.Glob(filepath.Join(tree, f)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func pageName(bytes uint64) string {
