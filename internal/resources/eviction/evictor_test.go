@@ -216,7 +216,7 @@ func TestOnePodEndsAtATime(t *testing.T) {
 		}
 		_, reg := s.play(t, oneGi, nil, time.Minute)
 		// 2 GiB too much are taken: the pod with 4 ends, and that is enough.
-		if got := s.told(); got != "0s evict p2 1s\n0s p2 Warning Evicted map[offending_containers:main offending_containers_usage:4Gi starved_resource:memory]" {
+		if got := s.told(); got != says(0)+"\n0s evict p2 1s\n0s p2 Warning Evicted map[offending_containers:main offending_containers_usage:4Gi starved_resource:memory]" {
 			t.Errorf("told:\n%s", got)
 		}
 		m := scrape.Of(t, reg)
@@ -260,6 +260,10 @@ func TestNothingIsDoneBeforeItIsKnownWhatRuns(t *testing.T) {
 	})
 }
 
+func says(second int) string {
+	return fmt.Sprintf("%ds Warning EvictionThresholdMet: Attempting to reclaim memory", second)
+}
+
 func TestNobodyEndsByWhatIsNotKnown(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), memory: gi})
@@ -271,8 +275,9 @@ func TestNobodyEndsByWhatIsNotKnown(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable], s.unread = 0, errors.New("no such file")
 		s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), memory: gi})
-		e, _ := s.play(t, oneGi, nil, time.Minute) // it cannot be told who uses it
-		if s.told() != "" || len(e.Pressures()) != 1 {
+		e, _ := s.play(t, oneGi, nil, 55*time.Second) // it cannot be told who uses it
+		// It is looked every second, and said every ten.
+		if got := strings.Split(s.told(), "\n"); len(got) != 6 || got[0] != says(0) || got[5] != says(50) || len(e.Pressures()) != 1 {
 			t.Errorf("pressures %v, told:\n%s", e.Pressures(), s.told())
 		}
 	})
@@ -292,7 +297,11 @@ func TestMemoryIsLookedAtTheMoreOftenTheLessIsLeft(t *testing.T) {
 			e, _ := s.play(t, oneGi, nil, 5*time.Minute)
 			crossed := time.Duration(float64(20*gi-1<<20) / float64(speed) * float64(time.Second))
 			var at time.Duration
-			line, _, _ := strings.Cut(s.told(), "\n")
+			said, line, _ := strings.Cut(s.told(), "\n")
+			line, _, _ = strings.Cut(line, "\n")
+			if !strings.Contains(said, "EvictionThresholdMet") {
+				t.Errorf("at %d bytes a second the first is %q", speed, said)
+			}
 			when, what, _ := strings.Cut(line, " ")
 			at, err := time.ParseDuration(when)
 			want := "evict greedy at once" // the rest would be gone before it had to stop

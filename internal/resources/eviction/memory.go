@@ -2,8 +2,11 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -50,6 +53,7 @@ type memoryWatch struct {
 	signals    []Signal
 	state      State
 	before     []Observations // the oldest first, at most backlog old but for the last
+	announced  time.Time      // when the node was last told to be short
 }
 
 // look looks once, and ends a pod if it has to. It tells when to look again.
@@ -69,8 +73,12 @@ func (w *memoryWatch) look(ctx context.Context) time.Duration {
 	e.mu.Unlock()
 	e.show(memoryLane, f.Pressures)
 	e.sweep()
+	act := short && e.mayAct()
+	if act {
+		w.announce(m, now)
+	}
 	switch {
-	case short && e.mayAct() && e.relieve(ctx, m, Disks{}, m.Hard() && left > 0 && left < hurry):
+	case act && e.relieve(ctx, m, Disks{}, m.Hard() && left > 0 && left < hurry):
 		return 0
 	case short:
 		return fruitless
@@ -80,6 +88,16 @@ func (w *memoryWatch) look(ctx context.Context) time.Duration {
 		wait = min(wait, max(f.Next.Sub(now), closest))
 	}
 	return wait
+}
+
+// announce says that memory is to be had back, as often as upstream's agent looks:
+// this one may look a hundred times a second.
+func (w *memoryWatch) announce(m Met, now time.Time) {
+	if !w.announced.IsZero() && now.Sub(w.announced) < period {
+		return
+	}
+	w.announced = now
+	w.e.cfg.Events.Node(v1.EventTypeWarning, EventThresholdMet, fmt.Sprintf(saysReclaim, about[m.Signal].resource))
 }
 
 // recall notes what was seen, and returns what the speed is measured from.
