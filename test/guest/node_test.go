@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -42,6 +43,10 @@ type machine struct {
 var shared *machine
 
 func TestMain(m *testing.M) {
+	if os.Getenv(eatEnv) != "" {
+		fmt.Println(eat())
+		os.Exit(1)
+	}
 	os.Exit(run(m))
 }
 
@@ -117,6 +122,14 @@ func agentWith(t *testing.T, binary string, edit func(*config), flags ...string)
 	if binary == "" {
 		binary = shared.ours
 	}
+	for _, gone := range []error{
+		shared.api.CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+		os.Truncate(filepath.Join(shared.Logs, "kubelet.log"), 0),
+	} {
+		if gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			t.Fatal(gone)
+		}
+	}
 	k, err := shared.StartKubelet(t.Context(), rig.KubeletConfig{Binary: binary, Edit: edit, Flags: append(flags, "--kubeconfig="+shared.kubeconfig)})
 	a := &agent{machine: shared, Kubelet: k, t: t}
 	if k != nil {
@@ -136,7 +149,13 @@ func (a *agent) end() {
 	if a.t.Failed() {
 		a.show()
 	}
-	defer a.Stop()
+	// Its node goes with it: the next agent's is not to be taken for it.
+	defer func() {
+		a.Stop()
+		if err := a.api.CoreV1().Nodes().Delete(ctx, a.Node, metav1.DeleteOptions{}); err != nil {
+			a.t.Error(err)
+		}
+	}()
 	now := int64(0)
 	if err := a.api.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
 		a.t.Error(err)
@@ -163,7 +182,7 @@ func (a *agent) show() {
 	lines := strings.Split(string(data), "\n")
 	a.t.Logf("end of the agent's log:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
 	if keep := os.Getenv("KEELSON_RIG_LOGS"); keep != "" {
-		if err := os.WriteFile(filepath.Join(keep, a.t.Name()+".log"), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(keep, strings.ReplaceAll(a.t.Name(), "/", "-")+".log"), data, 0o644); err != nil {
 			a.t.Log(err)
 		}
 	}
@@ -223,4 +242,32 @@ func (a *agent) pod(name, what string, wanted func(*corev1.Pod) bool) *corev1.Po
 func (a *agent) ready(name string) *corev1.Pod {
 	a.t.Helper()
 	return a.pod(name, "ready", rig.PodReady)
+}
+
+// events lists all events there are.
+func (a *agent) events() []corev1.Event {
+	a.t.Helper()
+	list, err := a.api.CoreV1().Events("").List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// event waits for an event of that reason, of this agent's time, whose message
+// contains the words.
+func (a *agent) event(reason, words string) corev1.Event {
+	a.t.Helper()
+	var found corev1.Event
+	a.until("event "+reason, func() (string, bool) {
+		all := a.events()
+		for _, e := range all {
+			if e.Reason == reason && strings.Contains(e.Message, words) {
+				found = e
+				return "", true
+			}
+		}
+		return fmt.Sprintf("%d events", len(all)), false
+	})
+	return found
 }
