@@ -55,7 +55,7 @@ func (w *world) meet(f *fate, at int) {
 	w.doom = d
 	d.wg.Go(func() {
 		select {
-		case <-d.Hit():
+		case <-d.Dead():
 		case <-d.over:
 			return
 		}
@@ -63,7 +63,7 @@ func (w *world) meet(f *fate, at int) {
 		w.mu.Lock()
 		down := w.down
 		w.mu.Unlock()
-		if fault.Dies && !down {
+		if !down {
 			w.connect()
 		}
 	})

@@ -249,9 +249,10 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServ
 	if err != nil {
 		return nil, err
 	}
-	if dies, done := late.dies(); dies {
+	if in := late.dies(); in != nil {
+		defer in.died()
 		return nil, r.die(func() {
-			if done {
+			if in.fault.After {
 				_, err := handle(ctx, req)
 				r.calls.did(call, err)
 			}

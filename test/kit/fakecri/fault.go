@@ -51,6 +51,7 @@ type Injection struct {
 	owner   *faults
 	release chan struct{} // closed by Release
 	first   chan struct{} // closed when a call is hit
+	dead    chan struct{} // closed when the runtime has died with one
 	seen    int
 	hits    int
 	last    Call // that was hit
@@ -68,7 +69,7 @@ func (r *Runtime) Inject(f Fault) *Injection {
 	if f.Lie != "" && Lies[f.Lie] == nil {
 		panic("fakecri: there is no lie " + f.Lie)
 	}
-	in := &Injection{fault: f, owner: &r.faults, release: make(chan struct{}), first: make(chan struct{})}
+	in := &Injection{fault: f, owner: &r.faults, release: make(chan struct{}), first: make(chan struct{}), dead: make(chan struct{})}
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
 	r.faults.list = append(r.faults.list, in)
@@ -90,6 +91,10 @@ func (in *Injection) Release() {
 
 // Hit is closed once a call has met the fault.
 func (in *Injection) Hit() <-chan struct{} { return in.first }
+
+// Dead is closed once the runtime has gone away with a call that met the fault. With
+// After that may be long after it was hit: the call is done first.
+func (in *Injection) Dead() <-chan struct{} { return in.dead }
 
 // Hits counts the calls that met the fault so far.
 func (in *Injection) Hits() int {
@@ -182,13 +187,25 @@ func (list met) idle() bool {
 	return slices.ContainsFunc(list, func(in *Injection) bool { return in.fault.Idle })
 }
 
-// dies reports whether the runtime goes away with a call, and whether the call is done
-// first.
-func (list met) dies() (dies, done bool) {
+// dies is the fault by which the runtime goes away with a call, or nil.
+func (list met) dies() *Injection {
 	for _, in := range list {
-		dies, done = dies || in.fault.Dies, done || in.fault.Dies && in.fault.After
+		if in.fault.Dies {
+			return in
+		}
 	}
-	return dies, done
+	return nil
+}
+
+// died tells that the runtime has gone away by the fault.
+func (in *Injection) died() {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	select {
+	case <-in.dead:
+	default:
+		close(in.dead)
+	}
 }
 
 // late waits until the caller of a call that comes too late has given up, and for as
