@@ -82,6 +82,7 @@ type agent struct {
 	spoilt     []error // files put aside before there were events
 	startup    *node.Startup
 	cgroups    *cgroup.Tree // nil: no cgroups per pod
+	podCgroups *cgroups
 	node       *node.Node
 	services   *services       // nil: standalone
 	classes    *runtimeClasses // nil: standalone
@@ -146,7 +147,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 		}
 	}
 	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg,
-		Processors: func() (idle, all time.Duration, err error) { return machine.ReadIdleTime(machine.Host()) }})
+		Processors: func() (idle, all time.Duration, err error) { return machine.ReadIdleTime(machine.Host()) },
+		KeepPlace:  keepPlace(&cfg.Kubelet, "/proc", settleCgroups, log)})
 }
 
 // RunOver is Run over ways to the outside that the caller brings.
@@ -249,6 +251,9 @@ func (a *agent) start(g *group) {
 		g.start("CPUs", a.onceSeen(a.mover.Run)) // acts on what the runtime was seen to run
 	}
 	g.start("desired", a.desired.Run)
+	if a.cgroups != nil {
+		g.start("cgroups", a.onceSettled(a.podCgroups.Run)) // before that, pods would be missing from the account
+	}
 	g.start("orphans", a.adoptOrphans)
 	g.start("shutdown", a.onceUp(a.leaving.Run)) // ends pods of all that is above
 	if run := a.links.Netfilter; run != nil && *a.cfg.Kubelet.MakeIPTablesUtilChains {
@@ -257,6 +262,9 @@ func (a *agent) start(g *group) {
 	g.start("eviction", a.evictor.Run) // looks from the first, and acts when it is known what runs
 	if open := a.links.Kmsg; open != nil {
 		g.start("kernel log", a.onceUp(oom.New(oom.Config{Open: open, OnKill: oom.Tell(a.events), Log: a.log}).Run))
+	}
+	if a.links.KeepPlace != nil {
+		g.start("process", a.links.KeepPlace)
 	}
 	g.start("memory", a.tidy)
 }
@@ -270,6 +278,18 @@ func (a *agent) onceUp(run func(context.Context) error) func(context.Context) er
 		case <-ctx.Done():
 			return nil
 		case <-a.node.RuntimeUp():
+			return run(ctx)
+		}
+	}
+}
+
+// onceSettled holds a part back until every source of pods has spoken.
+func (a *agent) onceSettled(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.settled:
 			return run(ctx)
 		}
 	}
@@ -403,6 +423,9 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if lack := groups.Lack(); lack != "" {
+		a.log.Warn("the kernel is too old for cgroup v2", "lacks", lack)
+	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
 	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
 		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes(),
@@ -502,7 +525,7 @@ func (a *agent) buildNode(context.Context) error {
 	if err := a.enforce(); err != nil {
 		a.log.Warn("cannot make the cgroups above the pods", "err", err)
 	}
-	return nil
+	return a.limitReserved()
 }
 
 func (a *agent) hierarchiesV2() bool {

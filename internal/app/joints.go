@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -54,11 +55,52 @@ func (e executor) Exec(ctx context.Context, id string, command []string, timeout
 // cgroups keeps pods' cgroups, and what the burstable ones are worth together in
 // step with which of them there are.
 type cgroups struct {
-	tree  *cgroup.Tree // nil: no cgroups per pod, nothing is done
-	users *userns.Allocator
+	tree    *cgroup.Tree // nil: no cgroups per pod, nothing is done
+	users   *userns.Allocator
+	account func() []*v1.Pod // which take up the node, with what they were granted
+	log     *slog.Logger
 
 	mu        sync.Mutex
 	burstable map[types.UID]*v1.Pod
+}
+
+// countEvery is how often the account is made anew, and what the kernel has of it
+// written again.
+const countEvery = time.Minute
+
+// Run makes the account of all pods now, and once a minute: somebody else may have
+// written over what they are worth together.
+func (c *cgroups) Run(ctx context.Context) error {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		if err := c.recount(); err != nil {
+			c.log.Warn("cannot tell the kernel what classes of pods are worth", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *cgroups) recount() error {
+	all := c.account()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.burstable)
+	for _, p := range all {
+		if pod.QOS(p) == v1.PodQOSBurstable {
+			c.burstable[p.UID] = p
+		}
+	}
+	return c.tree.RefreshQoS(c.worth())
+}
+
+// worth is the CPU that the burstable pods ask for together.
+func (c *cgroups) worth() int64 {
+	return cgroup.BurstableCPU(slices.Collect(maps.Values(c.burstable)))
 }
 
 // EnsurePod makes the pod's cgroup.
@@ -92,13 +134,28 @@ func (c *cgroups) removePod(ctx context.Context, uid types.UID) error {
 	return c.count(uid, nil)
 }
 
+// ReducePod leaves a pod that is over with the least CPU, until its cgroup can go.
+func (c *cgroups) ReducePod(uid types.UID) error {
+	if c.tree == nil {
+		return nil
+	}
+	return c.tree.ReducePod(uid)
+}
+
+// Gone reports whether nothing is left of the pod's cgroup.
+func (c *cgroups) Gone(p *v1.Pod) bool { return c.tree != nil && c.tree.Gone(p.UID) }
+
 // Size is how much the pod's cgroup allows, and how much p asks it to. Without
-// cgroups per pod there is nothing to write.
+// cgroups per pod there is nothing to write. A pod of which an earlier agent has made
+// the cgroup is taken into account with it.
 func (c *cgroups) Size(p *v1.Pod) (now, next allocation.Size, err error) {
 	if c.tree == nil {
 		return now, next, nil
 	}
 	n, x, err := c.tree.Size(p)
+	if err == nil && !c.knows(p.UID) {
+		err = c.count(p.UID, p)
+	}
 	return allocation.Size(n), allocation.Size(x), err
 }
 
@@ -116,6 +173,12 @@ func (c *cgroups) Resize(p *v1.Pod, res v1.ResourceName, limit bool) error {
 
 func (c *cgroups) MemoryUsage(p *v1.Pod) (int64, error) { return c.tree.MemoryUsage(p) }
 
+func (c *cgroups) knows(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.burstable[uid] != nil
+}
+
 // count takes a pod into the account of burstable pods, or out of it.
 func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 	c.mu.Lock()
@@ -130,5 +193,5 @@ func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 	default:
 		delete(c.burstable, uid)
 	}
-	return c.tree.UpdateQoS(cgroup.BurstableCPU(slices.Collect(maps.Values(c.burstable))))
+	return c.tree.UpdateQoS(c.worth())
 }

@@ -45,6 +45,9 @@ type Links struct {
 	Kmsg func() (io.ReadCloser, error)
 	// Processors tells what the machine's processors do; nil: nobody does.
 	Processors container.Processors
+	// KeepPlace looks after where the agent's own process and the machine's others are;
+	// nil: nobody does.
+	KeepPlace func(context.Context) error
 	// SELinux is the node's SELinux, instead of the machine's.
 	SELinux persistent.Labels
 	// Sockets are made and reached by these, instead of in the file system. Nil: there.

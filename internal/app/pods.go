@@ -69,10 +69,11 @@ func (a *agent) buildPods(ctx context.Context) error {
 	}
 	a.buildAllocation()
 	a.buildPodResources()
+	a.podCgroups = &cgroups{tree: a.cgroups, users: a.users, account: a.allocation.Account, burstable: map[types.UID]*v1.Pod{}, log: a.log}
 	a.syncer = podsync.New(podsync.Config{
 		Desired: a.desired, Observed: a.observed, Containers: a.runner,
 		Images:  a.images,
-		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: &cgroups{tree: a.cgroups, users: a.users, burstable: map[types.UID]*v1.Pod{}}, Probes: probes{a.prober}, Status: a.statuses,
+		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: a.podCgroups, Probes: probes{a.prober}, Status: a.statuses,
 		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, AddressMismatch: a.node.AddressMismatch, Events: a.events,
 		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
 		Backoff:      a.crashBackoff(),

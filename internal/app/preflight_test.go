@@ -31,6 +31,7 @@ func configured(t *testing.T, text string, flags ...string) *config.Config {
 
 func TestTheMachineMustSuit(t *testing.T) {
 	parity.Proves(t, "CFG-54", "CFG-79", "CFG-80", "CFG-105")
+	parity.ProvesPart(t, 2, "RES-22")
 	swapping, old := Host{Swap: []string{"/dev/sda2"}}, Host{CgroupV1: true}
 	for _, tc := range []struct {
 		name, text string

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -17,9 +19,6 @@ import (
 // settleProcess gives the process the standing that the configuration asks for.
 // Where that cannot be had, the agent runs without.
 func settleProcess(k *v1beta1.KubeletConfiguration, proc string, log *slog.Logger) {
-	if err := os.WriteFile(filepath.Join(proc, "self/oom_score_adj"), []byte(strconv.Itoa(int(*k.OOMScoreAdj))), 0); err != nil {
-		log.Warn("cannot set how soon the kernel kills the agent for memory", "oomScoreAdj", *k.OOMScoreAdj, "err", err)
-	}
 	if err := openFiles(uint64(k.MaxOpenFiles)); err != nil {
 		log.Warn("cannot set how many files the agent may open", "maxOpenFiles", k.MaxOpenFiles, "err", err)
 	}
@@ -28,8 +27,37 @@ func settleProcess(k *v1beta1.KubeletConfiguration, proc string, log *slog.Logge
 			log.Warn("cannot set up the kernel for pods", "err", err)
 		}
 	}
-	if err := settleCgroups(k); err != nil {
+	place(k, proc, settleCgroups, log)
+}
+
+// placeEvery is how often the place of processes is looked after: the machine starts
+// others, and an administrator may have moved the agent.
+const placeEvery = 5 * time.Minute
+
+// place has the kernel spare the agent, and gives it and the node's own processes
+// their cgroups.
+func place(k *v1beta1.KubeletConfiguration, proc string, groups func(*v1beta1.KubeletConfiguration) error, log *slog.Logger) {
+	if err := os.WriteFile(filepath.Join(proc, "self/oom_score_adj"), []byte(strconv.Itoa(int(*k.OOMScoreAdj))), 0); err != nil {
+		log.Warn("cannot set how soon the kernel kills the agent for memory", "oomScoreAdj", *k.OOMScoreAdj, "err", err)
+	}
+	if err := groups(k); err != nil {
 		log.Warn("cannot give the node's own processes their cgroups", "err", err)
+	}
+}
+
+// keepPlace looks after the place of processes until ctx ends.
+func keepPlace(k *v1beta1.KubeletConfiguration, proc string, groups func(*v1beta1.KubeletConfiguration) error, log *slog.Logger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		tick := time.NewTicker(placeEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				place(k, proc, groups, log)
+			}
+		}
 	}
 }
 

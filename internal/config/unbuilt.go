@@ -17,11 +17,9 @@ import (
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
 	kernelMemcgNotification
-	kubeReservedCgroup
 	memoryReservationPolicy
 	memoryThrottlingFactor
 	qosReserved
-	systemReservedCgroup
 	volumePluginDir
 `)
 

@@ -20,7 +20,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 
 	"keelson/test/images"
 	"keelson/test/kit/parity"
@@ -321,18 +320,7 @@ func (n *node) reconfigure(t *testing.T, edit func(*kubeletconfig.KubeletConfigu
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c kubeletconfig.KubeletConfiguration
-	if err := yaml.Unmarshal(before, &c); err != nil {
-		t.Fatal(err)
-	}
-	edit(&c)
-	after, err := yaml.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.Kubelet.ConfigFile, after, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	n.edit(t, edit)
 	t.Cleanup(func() {
 		if err := os.WriteFile(n.Kubelet.ConfigFile, before, 0o644); err != nil {
 			t.Error(err)

@@ -101,9 +101,11 @@ func (s *space) watchReady() (stop func() []string) {
 }
 
 // TestRestartLeavesPodsAlone restarts the agent under running pods, in order
-// and by force: no container is restarted and no pod stops being Ready.
+// and by force: no container is restarted and no pod stops being Ready. Of a pod that
+// was deleted meanwhile nothing is left.
 func TestRestartLeavesPodsAlone(t *testing.T) {
 	parity.Proves(t, "LIFE-14")
+	parity.ProvesPart(t, 3, "RES-20")
 	n := shared(t)
 	s := n.namespace(t)
 	s.crowd()
@@ -113,12 +115,15 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 	s.create(probed)
 	before := instances(s.allReady(many + 1))
 	seen := s.watchReady()
+	s.create(s.demo("forgotten", []string{"serve"}))
+	s.ready("forgotten")
 	start := time.Now()
 	if err := n.Kubelet.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("restarted in %s", time.Since(start))
 	n.Kubelet.Kill9()
+	s.delete("forgotten", 0) // nobody is there to see it
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +134,7 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 	s.delete("late", 0)
 	s.gone("late")
 	for _, flap := range seen() {
-		if !strings.Contains(flap, " late: ") {
+		if !strings.Contains(flap, " late: ") && !strings.Contains(flap, " forgotten: ") {
 			t.Errorf("while the agent was restarted: %s", flap)
 		}
 	}

@@ -348,6 +348,7 @@ func (s *served) summary(t *testing.T) (out stats.Summary) {
 // that the configuration names.
 func TestSystemContainers(t *testing.T) {
 	parity.Proves(t, "CFG-50", "CFG-117")
+	parity.ProvesPart(t, 4, "RES-18")
 	groups, err := cgroup.Detect()
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,9 @@ type Sandbox struct {
 	RuntimeHandler string
 	CgroupParent   string // empty when the runtime does not tell
 	Source         Source // of its pod, as is written on it
+	// Uprooted says that the cgroup in which its pod should be is gone: its containers
+	// run where nobody limits them. Only podsync sets it.
+	Uprooted bool
 }
 
 // State is where a container is in its life; it only moves down this list.

@@ -96,6 +96,8 @@ func sandboxChange(p *v1.Pod, have pod.Runtime) sandboxState {
 		switch {
 		case ready > 1:
 			return "several sandboxes are ready"
+		case newest.Ready && newest.Uprooted:
+			return "the pod's cgroup is gone"
 		case newest.Ready && newest.HostNetwork != p.Spec.HostNetwork:
 			return "network mode changed"
 		case newest.Ready && !newest.HostNetwork && len(newest.IPs) == 0:

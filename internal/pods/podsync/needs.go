@@ -131,6 +131,10 @@ type Objects interface {
 type Cgroups interface {
 	EnsurePod(ctx context.Context, p *v1.Pod) error
 	RemovePod(ctx context.Context, uid types.UID) error
+	// ReducePod leaves the pod with the least CPU, until its cgroup can go.
+	ReducePod(uid types.UID) error
+	// Gone reports whether nothing is left of the pod's cgroup.
+	Gone(p *v1.Pod) bool
 	// Size is what the pod's cgroup allows, and what p asks it to.
 	Size(p *v1.Pod) (now, next allocation.Size, err error)
 	// Resize writes the limit of one resource, or its weight, as p asks.

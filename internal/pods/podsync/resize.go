@@ -25,6 +25,7 @@ type toResize struct {
 	allocation.Gap
 	pod     *v1.Pod // with what it was granted
 	sandbox string  // the one that is ready
+	runs    bool    // a container does
 	due     bool    // the cgroup, or a container, is to be written now
 	// holds: containers start when the pod's cgroup has room for them.
 	holds bool
@@ -53,10 +54,10 @@ func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
 	isGoing, sized := w.going != nil, w.sized
 	w.mu.Unlock()
 	sandbox, ready := have.ReadySandbox()
-	if w.spec == nil || isGoing || !w.admitted || !ready {
+	if w.spec == nil || isGoing || !w.admitted || !ready || sandbox.Uprooted {
 		return r
 	}
-	r.sandbox = sandbox.ID
+	r.sandbox, r.runs = sandbox.ID, have.Live()
 	a := w.s.cfg.Allocation
 	r.Gap = a.Gap(w.spec, settled(have, busy))
 	fits := sized != nil && (sized == w.spec || allocation.Of(sized).Equal(allocation.Of(w.spec)))
@@ -93,6 +94,10 @@ func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) 
 		if ctx.Err() != nil {
 			return err
 		}
+		if errors.Is(err, errUprooted) {
+			w.uproot(r.sandbox)
+			return nil
+		}
 		if wrote || err != nil && r.wanted {
 			w.s.cfg.Allocation.Tried(r.pod, w.s.cfg.Now().Sub(began), err)
 		}
@@ -112,6 +117,9 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 	cfg := &w.s.cfg
 	now, next, err := cfg.Cgroups.Size(r.pod)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it, or part of it
+		if r.runs && cfg.Cgroups.Gone(r.pod) {
+			return false, errUprooted
+		}
 		if err = cfg.Cgroups.EnsurePod(ctx, r.pod); err == nil {
 			now, next, err = cfg.Cgroups.Size(r.pod)
 		}

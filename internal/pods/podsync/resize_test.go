@@ -23,6 +23,7 @@ type fakeCgroups struct {
 	Cgroups
 	size, asked allocation.Size
 	gone        bool
+	partly      bool  // it is gone in one hierarchy only
 	refuses     error // to be made
 	sticks      error // to be changed
 	said        *[]string
@@ -35,6 +36,8 @@ func (f *fakeCgroups) EnsurePod(context.Context, *v1.Pod) error {
 	}
 	return f.refuses
 }
+
+func (f *fakeCgroups) Gone(*v1.Pod) bool { return f.gone && !f.partly }
 
 func (f *fakeCgroups) Size(*v1.Pod) (now, next allocation.Size, err error) {
 	if f.gone {

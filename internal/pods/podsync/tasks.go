@@ -151,7 +151,7 @@ func (w *worker) shows(effect pod.Effect) bool {
 }
 
 func actsOnRuntime(v podplan.Verb) bool {
-	return v != confirmResources && v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
+	return v != confirmResources && v != reduceCgroup && v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
 }
 
 // callOffStarts cancels what would bring more of the pod to life. A runtime that

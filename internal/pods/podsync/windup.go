@@ -13,6 +13,7 @@ import (
 const (
 	confirmResources podplan.Verb = "ask for resources"
 
+	reduceCgroup podplan.Verb = "reduce cgroup"
 	removeCgroup podplan.Verb = "remove cgroup"
 	removeDirs   podplan.Verb = "remove directories"
 )
@@ -34,6 +35,9 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 			w.volumeErr = err.Error()
 			w.log.Warn("cannot release volumes", "err", err)
 		}
+		if err != nil || w.adopted {
+			w.reduce(ctx, tasks)
+		}
 		return false
 	}
 	cfg.Objects.Unregister(w.uid)
@@ -54,6 +58,25 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 		})
 	}
 	return gone
+}
+
+// reduce leaves a pod whose volumes stay, maybe for long, with the least CPU.
+func (w *worker) reduce(ctx context.Context, tasks *sync.WaitGroup) {
+	w.mu.Lock()
+	done := w.reduced
+	w.mu.Unlock()
+	if done {
+		return
+	}
+	w.once(ctx, tasks, reduceCgroup, func(context.Context) error {
+		if err := w.s.cfg.Cgroups.ReducePod(w.uid); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.reduced = true
+		w.mu.Unlock()
+		return nil
+	})
 }
 
 // leaveNothing removes the directories of a pod that no source knows and of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type holder struct {
 	mu      sync.Mutex // tasks speak beside the turn
 	said    []string
 	mounted bool
+	busy    error // of the volumes, while they are mounted
 	claimed bool
 	stuck   error // of the cgroup
 }
@@ -58,7 +60,11 @@ func (c heldClaims) Health(*v1.Pod) map[string][]v1.ResourceStatus {
 
 func (h *holder) Release(pod.Ref) { h.say("release volumes") }
 func (h *holder) Released(types.UID) (bool, error) {
-	return !h.mounted, nil
+	return !h.mounted, h.busy
+}
+func (h *holder) ReducePod(types.UID) error {
+	h.say("reduce")
+	return h.stuck
 }
 func (h *holder) Unregister(types.UID)      { h.say("objects") }
 func (h *holder) Vacate(types.UID)          { h.say("room") }
@@ -82,23 +88,32 @@ func (h *holder) RemovePod(context.Context, types.UID) error {
 	return h.stuck
 }
 
-func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
-	parity.Proves(t, "LIFE-09")
-	m, h := newMeasured(t), &holder{claimed: true, mounted: true, stuck: errors.New("device or resource busy")}
+// holding is a worker whose pod holds all of h.
+func (m *measured) holding(h *holder, spec *v1.Pod) *worker {
 	m.cfg.Volumes, m.cfg.Objects, m.cfg.Cgroups, m.cfg.Allocation, m.cfg.Status = h, h, h, h, h
 	m.cfg.Resources, m.cfg.Claims = heldResources{of: h}, heldClaims{of: h}
 	m.cfg.HostIPs = func() []string { return nil }
 	m.cfg.AddressMismatch = func() string { return "" }
-	w := m.worker("u", podNamed("u", pod.SourceAPI))
+	return m.worker("u", spec)
+}
+
+// windUpOnce is one turn of the end of a pod: what was given back in it.
+func (m *measured) windUpOnce(w *worker, h *holder, then func(finished bool)) []string {
+	var tasks sync.WaitGroup
+	h.said = nil
+	then(w.windUp(m.t.Context(), &tasks, pod.Runtime{}))
+	tasks.Wait()
+	m.now = m.now.Add(maxPause)
+	return h.said
+}
+
+func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
+	parity.Proves(t, "LIFE-09")
+	m, h := newMeasured(t), &holder{claimed: true, mounted: true, stuck: errors.New("device or resource busy")}
+	w := m.holding(h, podNamed("u", pod.SourceAPI))
 	w.end(m.now, time.Second, nil, "deleted")
 	turn := func() []string {
-		var tasks sync.WaitGroup
-		h.said = nil
-		finished := w.windUp(t.Context(), &tasks, pod.Runtime{})
-		w.publish(pod.Runtime{}, nil, finished)
-		tasks.Wait()
-		m.now = m.now.Add(maxPause)
-		return h.said
+		return m.windUpOnce(w, h, func(finished bool) { w.publish(pod.Runtime{}, nil, finished) })
 	}
 	for i, want := range [][]string{
 		{"release claims", "lives"},                     // as long as a driver has something prepared for it
@@ -125,3 +140,41 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 }
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// While the volumes of a pod stay its cgroup does, with the least CPU; then it goes.
+func TestAPodWhoseVolumesStayIsLeftWithTheLeast(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-20")
+	for _, tc := range []struct {
+		name    string
+		busy    error
+		adopted bool
+		want    []string
+	}{
+		{"a volume cannot be released", errors.New("target is busy"), false, []string{"reduce", "reduce", "", "cgroup", ""}},
+		{"nobody knows the pod, and its volumes take a while", nil, true, []string{"reduce", "reduce", "", "cgroup", ""}},
+		{"its volumes are just being released", nil, false, []string{"", "", "", "cgroup", ""}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, h := newMeasured(t), &holder{mounted: true, busy: tc.busy, stuck: errors.New("no")}
+			w := m.holding(h, nil)
+			w.adopted = tc.adopted
+			for i, want := range tc.want {
+				var got []string
+				for _, s := range m.windUpOnce(w, h, func(bool) {}) {
+					if s == "reduce" || s == "cgroup" {
+						got = append(got, s)
+					}
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("turn %d: %q, want %q", i, got, want)
+				}
+				switch i {
+				case 0:
+					h.stuck = nil // it is tried until it is done, and once
+				case 2:
+					h.mounted = false
+				}
+			}
+		})
+	}
+}

@@ -80,12 +80,14 @@ type worker struct {
 	backoff     map[string]podplan.Backoff
 	ran         map[string]int  // the latest attempt of each container that was started
 	announced   map[string]bool // containers that know that they will be stopped, by ID
+	reduced     bool            // its cgroup is worth the least
 	cgroupGone  bool
 	place       place // as metrics show it
 	dirsGone    bool
 	atOnce      bool            // containers are killed, and not asked to stop
 	recalled    map[string]bool // containers that were stopped to be started anew, by ID
 	sized       *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
+	uprooted    string          // the sandbox whose containers run, and the pod's cgroup is gone
 }
 
 type imageFact struct {
@@ -189,7 +191,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	}
 	have.UID = w.uid
 	w.takeUpRestarts(have)
-	have = w.markRecalled(have)
+	have = w.markUprooted(w.markRecalled(have))
 	w.adopted = w.adopted || w.spec == nil && !have.Empty()
 	if w.spec == nil && have.Source() != pod.SourceAPI {
 		w.namesake = have.FullName()

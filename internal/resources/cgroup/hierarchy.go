@@ -86,6 +86,19 @@ func (h Hierarchies) check() error {
 // V2 reports whether the machine has the unified tree only.
 func (h Hierarchies) V2() bool { return h.Unified != "" }
 
+// Lack is what the kernel does not have of cgroup v2 that pods and figures are told
+// by; empty if it has all. Linux 5.8 was the first to.
+func (h Hierarchies) Lack() string {
+	if !h.V2() {
+		return ""
+	}
+	const file = "cpu.stat"
+	if _, err := os.Stat(filepath.Join(h.Unified, file)); errors.Is(err, fs.ErrNotExist) {
+		return file + " of the root"
+	}
+	return ""
+}
+
 // mounts are the mount points in which pods have directories.
 func (h Hierarchies) mounts() []string {
 	if h.Unified != "" {

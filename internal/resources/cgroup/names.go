@@ -64,6 +64,16 @@ func (n name) slice() (unit, parent string) {
 	return unit, parent
 }
 
+// nameOfSlice is the name whose path is a slice's, below slices only.
+func nameOfSlice(p string) (name, bool) {
+	base, ok := strings.CutSuffix(path.Base(p), sliceSuffix)
+	if !ok {
+		return nil, false
+	}
+	n := name(strings.Split(base, "-"))
+	return n, n.path(Systemd) == path.Clean("/"+p)
+}
+
 // escape keeps a dash from being read as a step down in a slice's name.
 func escape(component string) string { return strings.ReplaceAll(component, "-", "_") }
 

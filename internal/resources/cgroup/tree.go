@@ -80,6 +80,26 @@ func (t *Tree) EnsureRoot(node Values) error {
 	return nil
 }
 
+// LimitReserved gives a cgroup that somebody else has made these values: that of the
+// system's programs, or of Kubernetes'. The path is as a hierarchy shows it.
+func (t *Tree) LimitReserved(path string, v Values) error {
+	if !t.cfg.Hierarchies.exists(path) {
+		return fmt.Errorf("limit cgroup %s: it does not exist in every hierarchy", path)
+	}
+	began := time.Now()
+	defer func() { t.cfg.Observe(Update, time.Since(began)) }()
+	if n, ok := nameOfSlice(path); ok && t.units != nil {
+		if err := t.units.start(n, v); err != nil {
+			return fmt.Errorf("limit slice %s: %w", path, err)
+		}
+		return nil
+	}
+	if err := t.cfg.Hierarchies.write(path, v); err != nil {
+		return fmt.Errorf("limit cgroup %s: %w", path, err)
+	}
+	return nil
+}
+
 // EnsurePod makes the pod's cgroup with its values; one that is whole is left as
 // it is.
 func (t *Tree) EnsurePod(p *v1.Pod) error {
@@ -114,6 +134,21 @@ func (t *Tree) UpdateQoS(milliCPU int64) error {
 	}
 	return nil
 }
+
+// RefreshQoS is UpdateQoS, and gives the best-effort pods together the least there is
+// once more.
+func (t *Tree) RefreshQoS(milliCPU int64) error {
+	if err := t.UpdateQoS(milliCPU); err != nil {
+		return err
+	}
+	if err := t.set(t.pods.qosName(v1.PodQOSBestEffort), Values{CPUShares: minShares}); err != nil {
+		return fmt.Errorf("update cgroup of best-effort pods: %w", err)
+	}
+	return nil
+}
+
+// Gone reports whether the pod has no cgroup in any hierarchy.
+func (t *Tree) Gone(uid types.UID) bool { return len(t.placesOf(uid)) == 0 }
 
 // ReducePod leaves a pod that is over with the least CPU, for as long as its
 // cgroup cannot go.

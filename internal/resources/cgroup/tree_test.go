@@ -187,7 +187,10 @@ func testLife(t *testing.T, h Hierarchies) {
 	}
 }
 
-func TestLifeV1(t *testing.T) { testLife(t, v1Machine(t)) }
+func TestLifeV1(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-20")
+	testLife(t, v1Machine(t))
+}
 
 func TestLifeV2(t *testing.T) { testLife(t, v2Machine(t)) }
 

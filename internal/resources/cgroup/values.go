@@ -163,5 +163,25 @@ func NodeValues(capacity, reserved v1.ResourceList, maxPIDs int64) Values {
 	return v
 }
 
+// ReservedValues are the values of the cgroup of programs for which so much is
+// reserved: what is kept from pods is all that they may have. Compressible limits
+// nothing for which they would have to end.
+func ReservedValues(reserved v1.ResourceList, compressible bool) Values {
+	var v Values
+	if q, ok := reserved[v1.ResourceCPU]; ok {
+		v.CPUShares = shares(q.MilliValue())
+	}
+	if compressible {
+		return v
+	}
+	if q, ok := reserved[v1.ResourceMemory]; ok {
+		v.Memory = q.Value()
+	}
+	if q, ok := reserved[ResourcePIDs]; ok {
+		v.PIDs = q.Value()
+	}
+	return v
+}
+
 // ResourcePIDs is the name under which process ids are reserved.
 const ResourcePIDs v1.ResourceName = "pid"

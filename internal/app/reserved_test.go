@@ -1,0 +1,94 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"keelson/internal/resources/cgroup"
+	"keelson/test/kit/parity"
+)
+
+// told notes what is said of the node.
+type told struct {
+	silent
+	said *[]string
+}
+
+func (f told) Node(kind, reason, message string) {
+	*f.said = append(*f.said, kind+" "+reason+" "+message)
+}
+
+// What is reserved for the system and for Kubernetes is all that their programs may
+// have, where that is enforced: of the CPU alone if what cannot be given back is left
+// out. A cgroup that nobody has made keeps the agent from starting.
+func TestReservedCgroupsAreLimited(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-17")
+	const amounts = "systemReserved: {cpu: 500m, memory: 1Gi, pid: '1000'}\nkubeReserved: {cpu: 250m, memory: 512Mi}\n" +
+		"systemReservedCgroup: /system\nkubeReservedCgroup: /kube/agents\n"
+	for _, tc := range []struct {
+		name, enforce string
+		made          []string
+		want          []string // files of both cgroups
+		says          []string
+		fails         string
+	}{
+		{name: "not enforced", enforce: "[pods]"},
+		{name: "both", enforce: "[pods, system-reserved, kube-reserved]", made: []string{"system", "kube/agents"},
+			want: []string{"kube/agents/cpu.shares 256", "kube/agents/memory.limit_in_bytes 536870912", "system/cpu.shares 512", "system/memory.limit_in_bytes 1073741824", "system/pids.max 1000"},
+			says: []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube-reserved cgroup /kube/agents"}},
+		{name: "CPU only", enforce: "[system-reserved-compressible, kube-reserved-compressible]", made: []string{"system", "kube/agents"},
+			want: []string{"kube/agents/cpu.shares 256", "system/cpu.shares 512"},
+			says: []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube-reserved cgroup /kube/agents"}},
+		{name: "one that nobody has made", enforce: "[system-reserved, kube-reserved]", made: []string{"system"},
+			want:  []string{"system/cpu.shares 512", "system/memory.limit_in_bytes 1073741824", "system/pids.max 1000"},
+			says:  []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Warning FailedNodeAllocatableEnforcement enforce kubeReservedCgroup, which enforceNodeAllocatable asks for: limit cgroup /kube/agents: it does not exist in every hierarchy"},
+			fails: "enforce kubeReservedCgroup"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := cgroup.Hierarchies{V1: map[string]string{"cpu": t.TempDir(), "memory": t.TempDir(), "pids": t.TempDir()}}
+			tree, err := cgroup.New(cgroup.Config{Driver: cgroup.Cgroupfs, Hierarchies: h})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, mount := range h.V1 {
+				for _, dir := range tc.made {
+					if err := os.MkdirAll(filepath.Join(mount, dir), 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var said []string
+			a := &agent{cfg: configured(t, amounts+"enforceNodeAllocatable: "+tc.enforce), cgroups: tree, events: told{said: &said}, log: slog.New(slog.DiscardHandler)}
+			err = a.limitReserved()
+			if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+				t.Errorf("%v, want %q", err, tc.fails)
+			}
+			var got []string
+			for _, mount := range h.V1 {
+				files, err := filepath.Glob(mount + "/*/*.*")
+				deeper, err2 := filepath.Glob(mount + "/*/*/*.*")
+				if err != nil || err2 != nil {
+					t.Fatal(err, err2)
+				}
+				for _, f := range append(files, deeper...) {
+					text, err := os.ReadFile(f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, fmt.Sprintf("%s %s", strings.TrimPrefix(f, mount+"/"), text))
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, tc.want) {
+				t.Errorf("written:\n%q, want\n%q", got, tc.want)
+			}
+			if !slices.Equal(said, tc.says) {
+				t.Errorf("said:\n%q, want\n%q", said, tc.says)
+			}
+		})
+	}
+}
