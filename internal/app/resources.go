@@ -47,6 +47,9 @@ func (a *agent) buildResources(ctx context.Context) error {
 	}
 	providers := []resource.Provider{a.devices, a.cpus, a.memory}
 	a.resources = resource.New(resource.Config{Rules: rules, Scope: k.TopologyManagerScope, Providers: providers, Log: a.log, Now: time.Now})
+	if k.CPUManagerPolicy == cpu.PolicyStatic {
+		a.resources.ShowAligned([]string{cpu.BoundaryCore, cpu.BoundaryCache}, []string{cpu.BoundaryCore})
+	}
 	a.metrics.MustRegister(a.resources, a.cpus, a.memory)
 	return nil
 }

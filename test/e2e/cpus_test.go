@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -24,6 +26,7 @@ import (
 // under upstream's agent, until the pod has ended.
 func TestCPUs(t *testing.T) {
 	parity.Proves(t, "RES-12", "RES-25", "CFG-53")
+	parity.ProvesPart(t, 3, "RES-33")
 	if os.Geteuid() != 0 {
 		t.Skip("containers, mounts and bridges need root")
 	}
@@ -95,8 +98,17 @@ func TestCPUs(t *testing.T) {
 		t.Errorf("written down: %s", written)
 	}
 	before := instances(s.allReady(2))
+	measured := s.ofCPUs()
+	for _, want := range []string{"kubelet_cpu_manager_exclusive_cpu_allocation_count 1", "kubelet_cpu_manager_pinning_requests_total", "kubelet_cpu_manager_pinning_errors_total"} {
+		if !slices.Contains(measured, want) {
+			t.Errorf("of CPUs is told\n%s\nwithout %s", strings.Join(measured, "\n"), want)
+		}
+	}
 	stays := func(under string) {
 		t.Helper()
+		if got := s.ofCPUs(); !slices.Equal(got, measured) {
+			t.Errorf("%s is told\n%s\nbefore:\n%s", under, strings.Join(got, "\n"), strings.Join(measured, "\n"))
+		}
 		if after := instances(s.allReady(2)); after != before {
 			t.Errorf("%s the containers are\n%s\nbefore:\n%s", under, after, before)
 		}
@@ -134,4 +146,31 @@ func TestCPUs(t *testing.T) {
 	s.delete("whole", 0)
 	s.gone("whole")
 	keptTo(shares, "after it has ended", all)
+}
+
+// ofCPUs is what is told of CPUs that are somebody's own: each series, and the value of
+// those that only depend on who has which.
+func (s *space) ofCPUs() (out []string) {
+	s.t.Helper()
+	text, err := s.Kubelet.Get(s.t.Context(), "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, f := range scrape.Families(s.t, text) {
+		if !strings.HasPrefix(name, "kubelet_cpu_manager_") && !strings.HasPrefix(name, "resource_manager_") && !strings.HasPrefix(name, "kubelet_container_aligned_") {
+			continue
+		}
+		for _, m := range f.Metric {
+			series := name
+			for _, l := range m.Label {
+				series += " " + l.GetName() + "=" + l.GetValue()
+			}
+			if g := m.GetGauge(); g != nil {
+				series += fmt.Sprintf(" %v", g.GetValue())
+			}
+			out = append(out, series)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -11,8 +11,8 @@ import (
 
 // Boundaries that options promise to keep to, as the metric names them.
 const (
-	boundaryCore  = "physical_cpu"
-	boundaryCache = "uncore_cache"
+	BoundaryCore  = "physical_cpu"
+	BoundaryCache = "uncore_cache"
 )
 
 type metrics struct {
@@ -55,11 +55,11 @@ func (p *Pool) measure() {
 // countAligned tells how well a container's CPUs keep to what the options promise.
 func (p *Pool) countAligned(set cpuset.CPUSet) {
 	if p.cfg.Options.FullCores {
-		p.cfg.Aligned(boundaryCore, p.layout.cores(set).Equals(set))
+		p.cfg.Aligned(BoundaryCore, p.layout.cores(set).Equals(set))
 	}
 	if p.cfg.Options.ByCache {
 		fewest := (set.Size() + p.layout.perCache() - 1) / p.layout.perCache()
-		p.cfg.Aligned(boundaryCache, len(p.layout.parts(set.List(), cache)) == fewest)
+		p.cfg.Aligned(BoundaryCache, len(p.layout.parts(set.List(), cache)) == fewest)
 	}
 }
 

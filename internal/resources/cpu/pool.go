@@ -222,7 +222,7 @@ func (p *Pool) Assign(of *v1.Pod, c *v1.Container, at topology.Hint) error {
 func (p *Pool) assignLocked(of *v1.Pod, c *v1.Container, n int, at topology.Hint) error {
 	if p.cfg.Options.FullCores {
 		if err := p.wholeCoresLocked(n); err != nil {
-			p.cfg.Aligned(boundaryCore, false)
+			p.cfg.Aligned(BoundaryCore, false)
 			return err
 		}
 	}

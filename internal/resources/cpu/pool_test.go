@@ -221,6 +221,7 @@ func TestInitContainersGiveTheirCPUsToThoseAfterThem(t *testing.T) {
 
 func TestPodsThatWantWholeCores(t *testing.T) {
 	parity.Proves(t, "RES-29")
+	parity.ProvesPart(t, 3, "RES-33")
 	s := newStage(t, twoSockets, func(c *Config) { c.Options.FullCores = true })
 	for _, tc := range []struct {
 		cpus, says string

@@ -162,6 +162,27 @@ func TestWhyAPodIsRefused(t *testing.T) {
 	}
 }
 
+// How well containers keep to a boundary is told by it, apart for those that do not.
+func TestAlignedContainersAreCounted(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-33")
+	s := newStage(topology.None, ScopeContainer, nil, nil)
+	s.ShowAligned([]string{"shown"}, []string{"missed"})
+	s.CountAligned("physical_cpu", true)
+	s.CountAligned("physical_cpu", true)
+	s.CountAligned("uncore_cache", false)
+	got := scrape.Of(t, s.Manager)
+	for series, want := range map[string]float64{
+		"kubelet_container_aligned_compute_resources_count{boundary=physical_cpu,scope=container}":         2,
+		"kubelet_container_aligned_compute_resources_count{boundary=shown,scope=container}":                0,
+		"kubelet_container_aligned_compute_resources_failure_count{boundary=missed,scope=container}":       0,
+		"kubelet_container_aligned_compute_resources_failure_count{boundary=uncore_cache,scope=container}": 1,
+	} {
+		if n, ok := got[series]; !ok || n != want {
+			t.Errorf("%s is %v, want %v, of %v", series, n, want, got)
+		}
+	}
+}
+
 func TestContributionsAreJoined(t *testing.T) {
 	s := newStage(topology.None, ScopeContainer, nil, nil)
 	got, err := s.Contribution(t.Context(), example(), nil)

@@ -35,6 +35,18 @@ func (m *Manager) CountAligned(boundary string, ok bool) {
 	}
 }
 
+// ShowAligned has counts shown that nobody has counted yet, of containers that keep to
+// a boundary and of those that do not: with the static policy upstream shows them
+// from the first.
+func (m *Manager) ShowAligned(kept, missed []string) {
+	for _, b := range kept {
+		m.metrics.aligned.WithLabelValues(ScopeContainer, b)
+	}
+	for _, b := range missed {
+		m.metrics.askew.WithLabelValues(ScopeContainer, b)
+	}
+}
+
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.errors, m.duration, m.aligned, m.askew}
 }
