@@ -106,9 +106,11 @@ func TestCPUs(t *testing.T) {
 	}
 	stays := func(under string) {
 		t.Helper()
-		if got := s.ofCPUs(); !slices.Equal(got, measured) {
-			t.Errorf("%s is told\n%s\nbefore:\n%s", under, strings.Join(got, "\n"), strings.Join(measured, "\n"))
-		}
+		// Upstream's agent tells nothing of it before it has read the state.
+		s.until("what is told of CPUs "+under+" to be\n"+strings.Join(measured, "\n"), func() (string, bool) {
+			got := s.ofCPUs()
+			return strings.Join(got, "\n"), slices.Equal(got, measured)
+		})
 		if after := instances(s.allReady(2)); after != before {
 			t.Errorf("%s the containers are\n%s\nbefore:\n%s", under, after, before)
 		}

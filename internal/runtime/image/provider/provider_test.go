@@ -109,7 +109,7 @@ const one = `- {name: p, matchImages: ["*.example.com"], defaultCacheDuration: 1
 `
 
 func TestPlugins(t *testing.T) {
-	parity.Proves(t, "LIFE-102")
+	parity.Proves(t, "LIFE-102", "PLUG-34")
 	b, err := newBench(t, head+one, map[string]string{"p": answering})
 	if err != nil {
 		t.Fatal(err)
