@@ -86,7 +86,7 @@ func newScratch(t *testing.T) *scratch {
 	s.file("checkout/packaging/systemd/20-keelson.conf", string(drop), 0o644)
 	s.file("var/lib/kubelet/config.yaml", strings.ReplaceAll(kubeadmConfig, "/etc/", s.root+"/etc/"), 0o644)
 	s.file("var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock"`+"\n", 0o644)
-	s.file("etc/kubernetes/kubelet.conf", "apiVersion: v1\nkind: Config\n", 0o600)
+	s.file("etc/kubernetes/kubelet.conf", "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://192.0.2.1:6443\"}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", 0o600)
 	s.file("etc/kubernetes/pki/ca.crt", "", 0o644)
 	for _, program := range []string{"systemctl", "kubectl"} {
 		s.file("bin/"+program, "#!/bin/sh\necho "+program+" \"$@\"\n", 0o755)

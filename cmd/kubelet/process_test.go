@@ -87,7 +87,7 @@ func TestMistakes(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"a file that is not there", []string{"--config=" + dir + "/no.yaml"}, []string{"read configuration file: open " + dir + "/no.yaml: no such file or directory"}},
+		{"a file that is not there", []string{"--config=" + dir + "/no.yaml"}, []string{"--config: read configuration file: open " + dir + "/no.yaml: no such file or directory"}},
 		{"no YAML", []string{"--config=" + write(t, dir+"/a.yaml", head+"port: [\n")}, []string{dir + "/a.yaml", "yaml: line"}},
 		{"a wrong kind", []string{"--config=" + write(t, dir+"/b.yaml", "apiVersion: v1\nkind: Pod\n")}, []string{dir + `/b.yaml: kind: "Pod" must be KubeletConfiguration`}},
 		{"values that are wrong in several places", []string{"--config=" + write(t, dir+"/c.yaml", alone+"maxPods: -1\nclusterDNS: no\n"), "--image-gc-high-threshold=200"},
@@ -100,7 +100,14 @@ func TestMistakes(t *testing.T) {
 		{"a plugin that is not there", []string{"--config=" + good, "--image-credential-provider-bin-dir=" + dir, "--image-credential-provider-config=" + write(t, dir+"/p.yaml", missingPlugin)},
 			[]string{`--image-credential-provider-config: "` + dir + `/p.yaml" must describe plugins that are in ` + dir + `: find credential provider missing: no such file in ` + dir}},
 		{"nobody may come in", []string{"--config=" + write(t, dir+"/f.yaml", strings.Replace(alone, "enableServer: false\n", "", 1))}, []string{"authentication: no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous"}},
-		{"a flag that is none", []string{"--confg=x"}, []string{"unknown flag: --confg"}},
+		{"a flag that is none", []string{"--confg=x"}, []string{"unknown flag: --confg (kubelet --help lists those that there are)"}},
+		{"drop-ins that are not there", []string{"--config=" + good, "--config-dir=" + dir + "/none"}, []string{"--config-dir: list drop-in files: lstat " + dir + "/none: no such file or directory"}},
+		{"values of a wrong type", []string{"--config=" + write(t, dir+"/g.yaml", alone+"cgroupDriver: 3\nclusterDNS: 1.2.3.4\n")}, []string{
+			dir + "/g.yaml: cgroupDriver: 3 must be string, is a number", dir + `/g.yaml: clusterDNS: "1.2.3.4" must be a list of string, is a string`}},
+		{"a kubeconfig that is none", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc1", "clusters: [")}, []string{`--kubeconfig: "` + dir + `/kc1" must be a kubeconfig: `}},
+		{"an empty kubeconfig", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc2", "")}, []string{`--kubeconfig: "` + dir + `/kc2" must be a kubeconfig whose current-context, "", is one of its contexts`}},
+		{"a kubeconfig without a server", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc3", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n")},
+			[]string{`--kubeconfig: "` + dir + `/kc3" must be a kubeconfig that says the server of the cluster "c", which its context "x" names`}},
 		{"a word", []string{"start"}, []string{`unknown command "start"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"k8s.io/client-go/tools/clientcmd"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/config"
@@ -37,9 +38,9 @@ func Preflight(cfg *config.Config, host Host) config.Problems {
 	switch {
 	case f.Kubeconfig == "":
 	case f.BootstrapKubeconfig == "":
-		p.file("--kubeconfig", f.Kubeconfig)
+		p.kubeconfig("--kubeconfig", f.Kubeconfig)
 	case !there(f.Kubeconfig):
-		p.file("--bootstrap-kubeconfig", f.BootstrapKubeconfig)
+		p.kubeconfig("--bootstrap-kubeconfig", f.BootstrapKubeconfig)
 	}
 	config, programs := p.file("--image-credential-provider-config", f.ImageCredentialProviderConfig), p.file("--image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir)
 	if config && programs {
@@ -137,6 +138,26 @@ func (p *preflight) file(field, path string) bool {
 		p.bad(field, path, "must be a file that can be read: %v", err)
 	}
 	return false
+}
+
+// kubeconfig checks that a file names an API server. Whether the server takes what
+// else is in it is found out by asking.
+func (p *preflight) kubeconfig(field, path string) {
+	if !p.file(field, path) {
+		return
+	}
+	c, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		p.bad(field, path, "must be a kubeconfig: %v", err)
+		return
+	}
+	chosen := c.Contexts[c.CurrentContext]
+	switch {
+	case chosen == nil:
+		p.bad(field, path, "must be a kubeconfig whose current-context, %q, is one of its contexts", c.CurrentContext)
+	case c.Clusters[chosen.Cluster] == nil || c.Clusters[chosen.Cluster].Server == "":
+		p.bad(field, path, "must be a kubeconfig that says the server of the cluster %q, which its context %q names", chosen.Cluster, c.CurrentContext)
+	}
 }
 
 // plugins checks that the plugins for image credentials are described as they must be

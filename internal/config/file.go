@@ -27,7 +27,7 @@ func (c *Config) loadFiles() error {
 	merged := map[string]any{}
 	var err error
 	if path := c.Flags.ConfigFile; path != "" {
-		merged, err = c.readFile(path)
+		merged, err = c.readFile("--config", path)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (c *Config) loadFiles() error {
 		return err
 	}
 	for _, path := range paths {
-		doc, err := c.readFile(path)
+		doc, err := c.readFile("--config-dir", path)
 		if err != nil {
 			return err
 		}
@@ -71,11 +71,11 @@ func (c *Config) loadFiles() error {
 
 // readFile reads one file, checks that it is a KubeletConfiguration, and notes
 // where its fields came from. Fields this version does not know are a warning:
-// a file may be shared with newer agents.
-func (c *Config) readFile(path string) (map[string]any, error) {
+// a file may be shared with newer agents. The flag is the one that led to it.
+func (c *Config) readFile(flag, path string) (map[string]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration file: %w", err)
+		return nil, fmt.Errorf("%s: read configuration file: %w", flag, err)
 	}
 	doc, unknown, err := decode(text)
 	var ps Problems
@@ -212,15 +212,23 @@ func fit(doc map[string]any) string {
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
-		return fmt.Sprintf("must be %s, is a %s", mismatch.Type, mismatch.Value)
+		return fmt.Sprintf("must be %s, is a %s", wanted(mismatch.Type.String()), mismatch.Value)
 	}
 	why := err.Error()
 	// "json: cannot unmarshal string into Go struct field X.y of type int32"
 	if head, kind, ok := strings.Cut(why, " of type "); ok && strings.HasPrefix(head, "json: cannot unmarshal ") {
 		is := strings.Fields(strings.TrimPrefix(head, "json: cannot unmarshal "))[0]
-		return fmt.Sprintf("must be %s, is a %s", kind, is)
+		return fmt.Sprintf("must be %s, is a %s", wanted(kind), is)
 	}
 	return "cannot be read: " + why
+}
+
+// wanted says a type of the API in words.
+func wanted(kind string) string {
+	if of, list := strings.CutPrefix(kind, "[]"); list {
+		return "a list of " + of[strings.LastIndexByte(of, '.')+1:]
+	}
+	return kind
 }
 
 func shown(v any) any {
@@ -251,7 +259,7 @@ func dropIns(dir string) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list drop-in files: %w", err)
+		return nil, fmt.Errorf("--config-dir: list drop-in files: %w", err)
 	}
 	return paths, nil
 }

@@ -28,6 +28,10 @@ type flagSet struct {
 func parseFlags(c *Config, args []string) (*flagSet, error) {
 	fs := newFlagSet(c)
 	if err := fs.Parse(args); err != nil {
+		var none *pflag.NotExistError
+		if errors.As(err, &none) {
+			return nil, fmt.Errorf("failed to parse kubelet flag: %w (kubelet --help lists those that there are)", err)
+		}
 		return nil, fmt.Errorf("failed to parse kubelet flag: %w", err)
 	}
 	if fs.help {

@@ -41,12 +41,13 @@ type Config struct {
 
 // Client makes calls to one container runtime. It is safe for concurrent use.
 type Client struct {
-	timeout time.Duration
-	log     *slog.Logger
-	conns   []*grpc.ClientConn
-	runtime runtimeapi.RuntimeServiceClient
-	image   runtimeapi.ImageServiceClient
-	observe func(method string, took time.Duration, err error) // nil: nobody
+	endpoint string // of the runtime, as it was configured
+	timeout  time.Duration
+	log      *slog.Logger
+	conns    []*grpc.ClientConn
+	runtime  runtimeapi.RuntimeServiceClient
+	image    runtimeapi.ImageServiceClient
+	observe  func(method string, took time.Duration, err error) // nil: nobody
 
 	streams  bool
 	noStream sync.Map // names of streams that the runtime does not have
@@ -97,7 +98,8 @@ func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
 	}
 	return &Client{
-		timeout: cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
+		endpoint: cfg.RuntimeEndpoint,
+		timeout:  cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
 		log:     cfg.Log,
 		runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 		image:   runtimeapi.NewImageServiceClient(image),

@@ -70,11 +70,11 @@ func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error)
 			return nil, fmt.Errorf("use container runtime: it does not serve %s.RuntimeService: %w", "runtime."+APIVersion, err)
 		}
 		if ctx.Err() == nil && !said {
-			c.log.Warn("waiting for the container runtime", "err", err)
+			c.log.Warn("waiting for the container runtime", "containerRuntimeEndpoint", c.endpoint, "atMost", c.timeout, "err", err)
 			said = true
 		}
 		if time.Since(start) >= c.timeout {
-			return nil, fmt.Errorf("wait for container runtime: no answer within %v: %w", c.timeout, err)
+			return nil, fmt.Errorf("wait for container runtime at %s (containerRuntimeEndpoint): no answer within %v: %w", c.endpoint, c.timeout, err)
 		}
 		if !sleep(ctx, handshakePause) {
 			return nil, fmt.Errorf("wait for container runtime: %w", err)
