@@ -17,6 +17,7 @@ type Scenario struct {
 	Config  string             // YAML, merged into the agent's configuration
 	Machine *placement.Machine // nil: this one
 	Crash   bool               // also run by the crash test
+	Timely  bool               // what it shows depends on when calls are answered
 	Late    bool               // the agent is not started at the beginning
 	Loose   bool               // what has no block is not compared
 	Files   map[string]string  // manifests
@@ -101,10 +102,12 @@ func (s *Scenario) setHead(key, value string) error {
 		return s.setMachine(value)
 	case "crash":
 		s.Crash = value == "yes"
+	case "answers":
+		s.Timely = value == "timely"
 	case "start":
 		s.Late = value == "later"
 	default:
-		return fmt.Errorf("unknown head %q: there are rows, part, differs, config, machine, crash and start", key)
+		return fmt.Errorf("unknown head %q: there are rows, part, differs, config, machine, crash, answers and start", key)
 	}
 	return nil
 }
