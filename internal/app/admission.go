@@ -7,6 +7,7 @@ import (
 
 	"keelson/internal/pods/admission"
 	"keelson/internal/pods/allocation"
+	"keelson/internal/pods/pod"
 )
 
 // admit judges a pod on its arrival.
@@ -23,6 +24,16 @@ func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod) *allocation.
 		return nil
 	}
 	return &allocation.Rejection{Reason: r.Reason, Message: r.Message}
+}
+
+// tellOfLack tells of a change of a pod that needs what this node does not declare. The
+// rest of the change counts.
+func (a *agent) tellOfLack(old, p *v1.Pod) {
+	var node v1.Node
+	node.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
+	if lacks := a.rules.Lack(old, p, &node); lacks != "" {
+		a.events.Pod(p, "", v1.EventTypeWarning, pod.EventFeaturesLacking, lacks)
+	}
 }
 
 func (a *agent) admissionInput(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {

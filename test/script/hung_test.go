@@ -1,6 +1,7 @@
 package script
 
 import (
+	"keelson/test/kit/parity"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,7 @@ var hungCalls = []hungCall{
 // says what it waits for, and ends once the call comes back. What is kept for it
 // meanwhile does not grow.
 func TestAPodWhoseCallsHang(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	for _, c := range hungCalls {
 		t.Run(c.method, func(t *testing.T) { // one at a time: goroutines are counted
 			s, err := Parse(c.method, strings.NewReplacer("METHOD", c.method).Replace(hungStory))

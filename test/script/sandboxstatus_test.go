@@ -10,6 +10,7 @@ import (
 // A runtime without events has to be asked for the state of a new sandbox. That
 // it does not tell is told of, and tried again.
 func TestSandboxWhoseStatusFails(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "LIFE-51")
 	s, err := Parse("sandbox-status", `
 fault status PodSandboxStatus pod=app fail=broken times=3

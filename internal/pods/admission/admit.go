@@ -178,19 +178,40 @@ func (r Rules) features(in Input) *Rejection {
 	if r.Version == nil {
 		return nil
 	}
-	framework := nodedeclaredfeatures.DefaultFramework
-	need, err := framework.InferForPodScheduling(&featuretypes.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, r.Version)
+	need, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&featuretypes.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, r.Version)
 	if err != nil {
 		return &Rejection{ReasonFeature, fmt.Sprintf("infer the node features that the pod needs: %v", err)}
 	}
-	match, err := framework.MatchNode(need, in.Node)
+	if lacks := lacking(need, in.Node); lacks != "" {
+		return &Rejection{ReasonFeature, lacks}
+	}
+	return nil
+}
+
+// Lack says which features a change of a pod needs that this node does not declare;
+// empty if it declares all. The library compares init containers one by one: a static
+// pod that names its UID may have others now, which no update at the API server can.
+func (r Rules) Lack(old, p *v1.Pod, node *v1.Node) string {
+	if r.Version == nil || len(old.Spec.InitContainers) != len(p.Spec.InitContainers) {
+		return ""
+	}
+	need, err := nodedeclaredfeatures.DefaultFramework.InferForPodUpdate(
+		&featuretypes.PodInfo{Spec: &old.Spec, Status: &old.Status}, &featuretypes.PodInfo{Spec: &p.Spec, Status: &p.Status}, r.Version)
+	if err != nil {
+		return fmt.Sprintf("infer the node features that the change needs: %v", err)
+	}
+	return lacking(need, node)
+}
+
+func lacking(need nodedeclaredfeatures.FeatureSet, node *v1.Node) string {
+	match, err := nodedeclaredfeatures.DefaultFramework.MatchNode(need, node)
 	switch {
 	case err != nil:
-		return &Rejection{ReasonFeature, fmt.Sprintf("compare the node features that the pod needs: %v", err)}
+		return fmt.Sprintf("compare the node features that the pod needs: %v", err)
 	case match.IsMatch:
-		return nil
+		return ""
 	}
-	return &Rejection{ReasonFeature, "Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")}
+	return "Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")
 }
 
 func predicate(name, says string) *Rejection {

@@ -311,6 +311,42 @@ func TestManagersAreAskedAfterSysctls(t *testing.T) {
 	}
 }
 
+// A change of a pod is told of that needs what this node does not declare.
+func TestWhatAChangeLacks(t *testing.T) {
+	const resize, whole = "InPlacePodVerticalScalingInitContainers", "InPlacePodLevelResourcesVerticalScaling"
+	first := func(cpu string, n int) *v1.Pod {
+		p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+		for i := range n {
+			p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Name: fmt.Sprint("init", i), Resources: v1.ResourceRequirements{Requests: list("cpu", cpu)}})
+		}
+		return p
+	}
+	sized := func(cpu string) *v1.Pod {
+		p := first("1", 0)
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", cpu)}
+		return p
+	}
+	rules := Rules{Version: utilversion.MustParse("1.36.3")}
+	for _, tc := range []struct {
+		name     string
+		rules    Rules
+		old, now *v1.Pod
+		declares []string
+		says     string
+	}{
+		{"nothing", rules, first("1", 1), first("1", 1), nil, ""},
+		{"an init container has another size", rules, first("1", 1), first("2", 1), nil, "Pod requires node features that are not available: " + resize},
+		{"the node can do that", rules, first("1", 1), first("2", 1), []string{resize}, ""},
+		{"the pod has another size", rules, sized("1"), sized("2"), []string{resize}, "Pod requires node features that are not available: " + whole},
+		{"other init containers", rules, first("1", 2), first("2", 1), nil, ""},
+		{"nobody asks", Rules{}, first("1", 1), first("2", 1), nil, ""},
+	} {
+		if got := tc.rules.Lack(tc.old, tc.now, &v1.Node{Status: v1.NodeStatus{DeclaredFeatures: tc.declares}}); got != tc.says {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.says)
+		}
+	}
+}
+
 func TestPreempt(t *testing.T) {
 	parity.Proves(t, "EVIC-34")
 	critical := func(pairs ...string) *v1.Pod {

@@ -42,12 +42,15 @@ type Sink interface {
 	Remove(types.UID)  // this one is gone
 }
 
-// Config holds what a Store is built from. Every field but Mirrors is required.
+// Config holds what a Store is built from. Fields are required unless they say otherwise.
 type Config struct {
 	NodeName string
 	Sources  []Source
 	Events   pod.Events
 	OnChange func(types.UID) // called after each change of a pod or its mirror; must not block
+	// OnUpdate, if not nil, is told of what a pod was and what it is to be now. It must
+	// not block.
+	OnUpdate func(old, p *v1.Pod)
 	// Mirrors keeps mirror pods; nil without an API server.
 	Mirrors *MirrorConfig
 	Log     *slog.Logger
@@ -279,6 +282,9 @@ func (k *sink) Set(p *v1.Pod) {
 	}
 	if change == "" {
 		return
+	}
+	if change == changeUpdate && s.cfg.OnUpdate != nil {
+		s.cfg.OnUpdate(old, p)
 	}
 	s.changed(change, k.name, p)
 }

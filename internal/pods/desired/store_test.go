@@ -84,6 +84,7 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 }
 
 func TestDuplicateNamesInOneSource(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "SRC-12")
 	r, file := newRecorder(), newScript(pod.SourceFile)
 	s := start(t, Config{NodeName: "node1", Sources: []Source{file}, Events: r, OnChange: r.changed, Log: r.logger()})

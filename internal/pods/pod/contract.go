@@ -83,6 +83,7 @@ const (
 	EventLifecycleHTTPFallback = "LifecycleHTTPFallback"
 	EventExceededGracePeriod   = "ExceededGracePeriod"
 	EventContainerGCFailed     = "ContainerGCFailed"
+	EventFeaturesLacking       = "FailedNodeDeclaredFeaturesCheck"
 	EventFailedCreateContainer = "FailedCreatePodContainer"
 	EventHostIPsFamilyMismatch = "HostIPsIPFamilyMismatch"
 	EventMemoryVolumesOnDisk   = "PossibleMemoryBackedVolumesOnDisk"

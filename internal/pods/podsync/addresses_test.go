@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
 )
 
 // That the cloud has chosen otherwise is said once of each pod, for each address.
 func TestAMismatchIsSaidOnceOfAPod(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	said, now := &noted{}, ""
 	m := newMeasured(t)
 	m.cfg.Events, m.cfg.AddressMismatch = said, func() string { return now }

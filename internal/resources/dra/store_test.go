@@ -53,6 +53,7 @@ func TestAClaimIsPreparedOnceForAllItsPods(t *testing.T) {
 }
 
 func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "RES-59")
 	play(t, func(s *stage) {
 		p := using("p", "c")

@@ -143,6 +143,7 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestWhyAPodIsRefused(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Differs(t, "SRC-37", "0103")
 	s := newStage(topology.None, ScopeContainer, nil, nil)
 	s.gpu.fails = errors.New("there are none")

@@ -139,6 +139,7 @@ func TestFitDNSLimits(t *testing.T) {
 }
 
 func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "LIFE-74")
 	b := newBench(t, func(c *Config) { c.DNS.ClusterDNS = nil })
 	p := simplePod(nil)

@@ -51,6 +51,7 @@ func (s *seen) lines() []string {
 }
 
 func TestHTTPHook(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "LIFE-55")
 	for _, tc := range []struct {
 		name   string

@@ -32,6 +32,7 @@ func needLoops(t *testing.T) {
 // A block device comes to the pod by a link, a mapping and a loop device that
 // holds it, and all of it goes again, also after a restart.
 func TestBlockVolume(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	needLoops(t)
 	parity.Proves(t, "VOL-10", "VOL-25", "VOL-70")
 	n := newTestNode(t, nil)

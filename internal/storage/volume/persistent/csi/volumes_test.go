@@ -137,6 +137,7 @@ func TestWaitingIsSaid(t *testing.T) {
 // A driver's volume is attached by a controller, or not at all: a node that is told
 // to attach volumes itself says that it cannot.
 func TestNobodyAttaches(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "VOL-10", "VOL-24")
 	n := newTestNode(t, nil)
 	n.stop()

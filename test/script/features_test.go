@@ -1,0 +1,31 @@
+package script
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"keelson/test/kit/parity"
+)
+
+// A resize that needs a feature which the node does not have is told of, once, and the
+// pod goes on as it was.
+func TestAChangeThatNeedsAFeature(t *testing.T) {
+	parity.ProvesPart(t, 20, "SRV-61")
+	settled(t, "featureGates: {InPlacePodVerticalScalingInitContainers: false}\n", nil, func(t *testing.T, r *run) {
+		r.pod(t, "app", "spec: {initContainers: [{name: first, command: [sh, -c, 'sleep 600'], resources: {requests: {cpu: 10m}}}], containers: [{name: main, resources: {requests: {cpu: 10m}}}]}\n")
+		r.must(t, "wait", "app", "first=running")
+		r.must(t, "events", "app")
+		r.must(t, "resize", "app", "main", "cpu=20m")
+		time.Sleep(time.Minute)
+		if got := r.must(t, "events", "app"); strings.Contains(got, "Features") {
+			t.Errorf("of another change is told: %s", got)
+		}
+		r.must(t, "resize", "app", "first", "cpu=20m")
+		time.Sleep(time.Minute)
+		const want = "app Warning FailedNodeDeclaredFeaturesCheck: Pod requires node features that are not available: InPlacePodVerticalScalingInitContainers\n"
+		if got := r.must(t, "events", "app"); !strings.HasPrefix(got, want) || strings.Count(got, "Features") != 1 {
+			t.Errorf("told:\n%swant\n%s", got, want)
+		}
+	})
+}
