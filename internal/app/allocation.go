@@ -34,6 +34,7 @@ func (a *agent) buildAllocation() {
 		},
 		Arrivals: a.arrivals, Allocatable: a.node.Allocatable,
 		Unheard: a.unheard,
+		Vacate:  func() { a.resources.Prune(a.takesUp) },
 		Rules: allocation.Rules{
 			InPlace:        inPlace,
 			InitContainers: inPlace && gates.Enabled("InPlacePodVerticalScalingInitContainers"),
@@ -45,6 +46,12 @@ func (a *agent) buildAllocation() {
 		Events: a.events, OnChange: a.wake, Log: a.log, Now: time.Now,
 	})
 	a.metrics.MustRegister(a.allocation)
+}
+
+// takesUp reports whether a pod may have something of the node: it is wanted, or it runs.
+func (a *agent) takesUp(uid types.UID) bool {
+	_, _, known := a.desired.Get(uid)
+	return known || a.unheard(uid)
 }
 
 // unheard reports whether a pod of which no source has told takes up the node. Once

@@ -56,6 +56,9 @@ type Config struct {
 	// and TakeOver reserves for one that an earlier agent has admitted.
 	Release  func(types.UID)
 	TakeOver func(*v1.Pod)
+	// Vacate gives back what Judge has reserved, under an earlier agent perhaps, for pods
+	// that are neither wanted nor run any more. It is called before anything new is judged.
+	Vacate func()
 	// Evict ends a pod for another one's sake.
 	Evict func(uid types.UID, grace time.Duration, reason, message, disruption string)
 	// Arrivals are the pods that could be judged now, but for those to be skipped.
@@ -182,6 +185,7 @@ func (l *Ledger) receiveLocked(p *v1.Pod) {
 			l.takeLocked(a.Pod)
 		}
 	}
+	l.cfg.Vacate()
 	slices.SortStableFunc(line, func(a, b Arrival) int { return a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time) })
 	for _, a := range line {
 		if !a.Running {

@@ -63,6 +63,7 @@ type stage struct {
 	// released are those whose reservations were given back, taken those for whom
 	// they were taken over.
 	released, taken []types.UID
+	vacated         int // how often room was made of pods that are gone
 	arrived         []Arrival
 	running         map[types.UID]bool
 	victims         map[types.UID][]*v1.Pod
@@ -92,6 +93,7 @@ func (s *stage) restart() {
 			return s.victims[p.UID], nil
 		},
 		Release:  func(uid types.UID) { s.released = append(s.released, uid) },
+		Vacate:   func() { s.vacated++ },
 		TakeOver: func(p *v1.Pod) { s.taken = append(s.taken, p.UID) },
 		Evict:    func(uid types.UID, _ time.Duration, _, _, _ string) { s.evicted = append(s.evicted, uid) },
 		Arrivals: func(skip func(types.UID) bool) (out []Arrival) {
@@ -108,6 +110,30 @@ func (s *stage) restart() {
 		Events:      s, OnChange: func(uid types.UID) { s.woken = append(s.woken, uid) },
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
+}
+
+// What pods have reserved that are gone is given back before anything new is judged, and
+// after what runs was counted.
+func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
+	s := newStage(t)
+	s.arrived = []Arrival{{Pod: asking("runs", "1"), Running: true}}
+	s.cfg.Vacate = func() {
+		s.vacated++
+		if !slices.Equal(s.taken, []types.UID{"runs"}) {
+			t.Errorf("taken over by then: %v", s.taken)
+		}
+	}
+	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod) *Rejection {
+		if s.vacated == 0 {
+			t.Errorf("%s was judged before", p.Name)
+		}
+		return fits(p, others)
+	}
+	s.admit(asking("a", "1"))
+	s.admit(asking("b", "1"))
+	if s.vacated != 2 {
+		t.Errorf("%d times", s.vacated)
+	}
 }
 
 // fits judges by CPU alone, of which there are four.
