@@ -105,7 +105,7 @@ type mode struct {
 
 // settles reports whether what a step shows comes to be as it is if nothing goes wrong.
 func (m mode) settles(st step) bool {
-	return st.settles() && (m.fate == nil || !m.fate.late() && st.args[0] != "runtime")
+	return st.settles() && (m.fate == nil || !m.fate.diverges() && st.args[0] != "runtime")
 }
 
 // play runs a scenario.
