@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -178,7 +179,11 @@ func TestReservedCgroups(t *testing.T) {
 		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
 			t.Fatal(err)
 		}
-		if got := files(); !maps.Equal(got, want) {
+		got := files() // the node is ready first, under upstream's agent
+		for end := time.Now().Add(time.Minute); !maps.Equal(got, want) && time.Now().Before(end); got = files() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if !maps.Equal(got, want) {
 			t.Errorf("under %s:\n%v, want\n%v", filepath.Base(filepath.Dir(binary)), got, want)
 		}
 		for file, value := range untouched {

@@ -125,7 +125,9 @@ func (h holdings) story() string {
 	var said strings.Builder
 	note := func(what, answer string) {
 		names := strings.NewReplacer(h.name, "<driver>", h.ns, "<ns>", h.Kubelet.Node, "<node>", h.uid("alone"), "<alone>", h.uid("beside"), "<beside>")
-		fmt.Fprintf(&said, "%s:\n%s", what, names.Replace(answer))
+		// Which of its devices a claim is given is the scheduler's choice.
+		answer = regexp.MustCompile(`\bdev-[0-9]+`).ReplaceAllString(names.Replace(answer), "<device>")
+		fmt.Fprintf(&said, "%s:\n%s", what, answer)
 	}
 	note("nobody", h.listed())
 	note("the node", h.allocatable())
