@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"keelson/test/kit/parity"
-	"keelson/test/parts"
 	"keelson/test/rig"
 )
 
@@ -31,21 +30,7 @@ func TestContainersMoveWithTheCgroupRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers, mounts and bridges need root")
 	}
-	b, err := parts.New(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{parts: b}
-	if n.kubectl, err = b.Path(t.Context(), "kubectl"); err != nil {
-		t.Fatal(err)
-	}
-	peer, err := b.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	n, peer := bothAgents(t)
 	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: quick}})
 	s := n.namespace(t)
 	s.create(s.demo("web", []string{"serve"}))

@@ -17,7 +17,6 @@ import (
 
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
-	"keelson/test/parts"
 	"keelson/test/rig"
 )
 
@@ -33,21 +32,7 @@ func TestCPUs(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU is kept for the system, and there is no other")
 	}
-	b, err := parts.New(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{parts: b}
-	if n.kubectl, err = b.Path(t.Context(), "kubectl"); err != nil {
-		t.Fatal(err)
-	}
-	peer, err := b.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	n, peer := bothAgents(t)
 	static := func(c *kubeletconfig.KubeletConfiguration) {
 		quick(c)
 		c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0"

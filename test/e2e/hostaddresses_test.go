@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/test/kit/parity"
-	"keelson/test/parts"
 	"keelson/test/rig"
 )
 
@@ -92,21 +90,7 @@ func (c clouded) have(scene string, pods, addresses string) {
 // words for that, and never says them.
 func TestAddressesOfACloud(t *testing.T) {
 	parity.Proves(t, "LIFE-28")
-	b, err := parts.New(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{parts: b}
-	if n.kubectl, err = b.Path(t.Context(), "kubectl"); err != nil {
-		t.Fatal(err)
-	}
-	peer, err := b.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	n, peer := bothAgents(t)
 	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: peer, Edit: quick, Flags: []string{"--cloud-provider=external"}}})
 	t.Run("upstream", func(t *testing.T) { n.addressesOfACloud(t, true) })
 	if err := n.Kubelet.Swap(t.Context(), n.ours); err != nil {

@@ -188,6 +188,25 @@ func (n *node) namespace(t *testing.T) *space {
 	return s
 }
 
+// bothAgents is a node that is yet to be started, by our agent or by upstream's.
+func bothAgents(t *testing.T) (n *node, upstream string) {
+	t.Helper()
+	b, err := parts.New(os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = &node{parts: b}
+	for name, path := range map[string]*string{"kubectl": &n.kubectl, "kubelet": &upstream} {
+		if *path, err = b.Path(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	return n, upstream
+}
+
 // describe shows the pods of a failed test.
 func (s *space) describe(ctx context.Context) {
 	out, err := s.kubectlCommand(ctx, s.ns, "describe", "pods").CombinedOutput()
