@@ -291,10 +291,15 @@ func (w *worker) takeUp(have pod.Runtime) {
 		return // seen before the start failed: it does not show what came of it
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.startFailed.Equal(failed) {
 		w.startFailed = time.Time{}
 	}
-	w.mu.Unlock()
+	for _, c := range have.Containers {
+		if c.State == pod.StateRunning {
+			delete(w.waiting, c.Name) // it has begun after all
+		}
+	}
 }
 
 // underWay are the tasks that have not ended yet, by target.
