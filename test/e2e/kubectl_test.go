@@ -365,7 +365,8 @@ func TestKubectlAttach(t *testing.T) {
 		t.Error("a killed kubectl ended well")
 	}
 	m = attach()
-	m.types("echo $kept:$(stty size | tr ' ' x):$((1 + 1)).\n")
+	// kubectl first tells a size of one more each way, so that what runs there paints anew, then the right one.
+	m.types("until [ \"$(stty size)\" = '30 90' ]; do sleep 0.1; done; echo $kept:$(stty size | tr ' ' x):$((1 + 1)).\n")
 	m.sees("42:30x90:2.")
 	if p := s.ready("sits"); container(p, "main").ContainerID != container(before, "main").ContainerID {
 		t.Errorf("%+v", container(p, "main"))

@@ -46,7 +46,10 @@ func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
 	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" && before.State.Terminated != nil:
 		return before
 	case cs.ContainerID != "" && cs.ContainerID == before.ContainerID && cs.LastTerminationState.Terminated == nil:
-		cs.LastTerminationState = before.LastTerminationState
+		// While it was to be started again, its own end was shown as the last one.
+		if last := before.LastTerminationState.Terminated; last != nil && last.ContainerID != cs.ContainerID {
+			cs.LastTerminationState.Terminated = last
+		}
 	}
 	return cs
 }

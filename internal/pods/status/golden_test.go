@@ -197,6 +197,17 @@ func TestEndsAreRemembered(t *testing.T) {
 	if last := other.ContainerStatuses[0].LastTerminationState.Terminated; last != nil {
 		t.Errorf("another instance has the past of the one before: %+v", last)
 	}
+	f = simple(v1.RestartPolicyAlways, ended("1", 1, 2))
+	f.Waiting = map[string]Waiting{"c": {"CrashLoopBackOff", "back-off"}}
+	waits := Project(node, f, v1.PodStatus{}, at)
+	if last := waits.ContainerStatuses[0].LastTerminationState.Terminated; last == nil {
+		t.Fatal("a container that waits to be started again shows no end")
+	}
+	f.Going = true
+	given := Project(node, f, waits, at).ContainerStatuses[0]
+	if last := given.LastTerminationState.Terminated; given.State.Terminated == nil || last != nil {
+		t.Errorf("given up: %+v, and %+v before: one end is told twice", given.State, last)
+	}
 }
 
 // An agent that was killed after it had made an instance, and before that ran, leaves one
