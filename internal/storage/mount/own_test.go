@@ -37,8 +37,7 @@ func TestADiskIsFormattedByOne(t *testing.T) {
 	})
 	// It has a child do the work, which nobody ends with it.
 	const slow = `#!/bin/sh
-echo begin >> DIR/log
-( read x < DIR/go; /usr/sbin/mkfs.ext4 "$@"; echo end >> DIR/log ) > /dev/null 2>&1
+( echo begin >> DIR/log; read x < DIR/go; /usr/sbin/mkfs.ext4 "$@"; echo end >> DIR/log ) > /dev/null 2>&1
 `
 	if err := os.WriteFile(filepath.Join(dir, "tools/mkfs.ext4"), []byte(strings.ReplaceAll(slow, "DIR", dir)), 0o755); err != nil {
 		t.Fatal(err)
