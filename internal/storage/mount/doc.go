@@ -7,7 +7,8 @@
 // A call may never return: the server behind a network mount is gone, or a FUSE
 // daemon sleeps. Everything that touches a user's file system is run by a
 // [Guard], on a goroutine that can be left behind; how many are, and on what
-// they hang, can be seen.
+// they hang, can be seen. A pod has a part of them only, so that its file systems
+// do not use up those of all others.
 //
 // A path may change under way: a container renames a directory and puts a
 // symlink in its place between check and use. [OpenBeneath] and [MkdirBeneath]

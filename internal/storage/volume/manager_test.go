@@ -35,6 +35,8 @@ type fakeKind struct {
 	began    time.Time
 	inputs   Inputs
 	measured int
+	guard    *mount.Guard  // what is silent is called by
+	silent   chan struct{} // until this is closed; nil: nothing is
 }
 
 func newFakeKind() *fakeKind {
@@ -74,6 +76,7 @@ func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
 	if k.renew > 0 {
 		ready.RenewAt = time.Now().Add(k.renew)
 	}
+	silent := k.silent
 	k.mu.Unlock()
 	if hang {
 		<-ctx.Done()
@@ -81,6 +84,14 @@ func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
 	}
 	if err != nil {
 		return Ready{}, err
+	}
+	if silent != nil {
+		return ready, k.guard.Do(ctx, r.Path, "make", func() error {
+			if strings.HasPrefix(r.Name, "silent") {
+				<-silent
+			}
+			return os.MkdirAll(r.Path, 0o755)
+		})
 	}
 	return ready, os.MkdirAll(r.Path, 0o755)
 }
@@ -555,5 +566,38 @@ func TestManagerLeavesUnknownKindsVisible(t *testing.T) {
 		if done, err := b.Released("u"); !done || err != nil {
 			t.Errorf("released = %v, %v", done, err)
 		}
+	})
+}
+
+// A server that many volumes of one pod are on is gone, so that every call to them
+// hangs. That pod waits; the others do not, and do not run out of calls.
+func TestManagerManyHangingVolumesHoldBackNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.guard, b.kind.silent = b.cfg.Guard, make(chan struct{})
+		var names []string
+		for i := range 500 {
+			names = append(names, fmt.Sprint("silent", i))
+		}
+		b.Want(testPod("u1", names...))
+		time.Sleep(3 * patience)
+		for _, uid := range []types.UID{"u2", "u3"} {
+			b.Want(testPod(uid, "a"))
+			synctest.Wait()
+			if ready, err := b.Ready(uid); !ready || err != nil {
+				t.Errorf("another pod: ready = %v, %v", ready, err)
+			}
+			b.Release(pod.Ref{UID: uid})
+			synctest.Wait()
+			if done, err := b.Released(uid); !done || err != nil {
+				t.Errorf("another pod: released = %v, %v", done, err)
+			}
+		}
+		close(b.kind.silent)
+		time.Sleep(2 * maxRetry)
+		if ready, err := b.Ready("u1"); !ready || err != nil {
+			t.Errorf("ready = %v, %v once the server is back", ready, err)
+		}
+		b.Release(pod.Ref{UID: "u1"})
+		synctest.Wait()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/storage/mount"
 )
 
 // soonest is the least time between a refresh and the next one that is due by
@@ -29,7 +30,7 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 		v.timer.Stop()
 	}
 	if ps.ctx == nil {
-		ps.ctx, ps.cancel = context.WithCancel(m.ctx)
+		ps.ctx, ps.cancel = context.WithCancel(mount.Owned(m.ctx, ownerOf(uid)))
 	}
 	v.busy = true
 	ps.busy++
@@ -44,6 +45,9 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 		m.finish(uid, ps, v, r.Pod, have, err)
 	})
 }
+
+// ownerOf is what a pod's calls to file systems are counted under.
+func ownerOf(uid types.UID) string { return "pod " + string(uid) }
 
 // premature reports whether an attempt ended before anything was done to a volume.
 func premature(err error) bool {

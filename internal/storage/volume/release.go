@@ -89,7 +89,7 @@ func (m *Manager) startReleaseLocked(uid types.UID, ps *volumes) {
 	}
 	ctx := m.ctx
 	m.wg.Go(func() {
-		ctx, stop := context.WithTimeout(ctx, patience)
+		ctx, stop := context.WithTimeout(mount.Owned(ctx, ownerOf(uid)), patience)
 		defer stop()
 		m.finishRelease(uid, ps, m.release(ctx, uid))
 	})
@@ -311,7 +311,7 @@ func (m *Manager) RemoveDir(ctx context.Context, uid types.UID) error {
 	}
 	m.mu.Unlock()
 	dir := PodDir(m.cfg.RootDir, uid)
-	if err := m.cfg.Guard.Do(ctx, dir, "remove pod directory", func() error { return mount.RemoveTree(dir) }); err != nil {
+	if err := m.cfg.Guard.Do(mount.Owned(ctx, ownerOf(uid)), dir, "remove pod directory", func() error { return mount.RemoveTree(dir) }); err != nil {
 		return err
 	}
 	m.mu.Lock()

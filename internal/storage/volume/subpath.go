@@ -27,7 +27,7 @@ func (m *Manager) subPath(ctx context.Context, uid types.UID, container, volume 
 	target := filepath.Join(base, volume, container, strconv.Itoa(index))
 	// The volume's file system may hang, the pod's own directory does not: each
 	// mount has a key of its own.
-	err := m.cfg.Guard.Do(ctx, target, "mount sub-path", func() error {
+	err := m.cfg.Guard.Do(mount.Owned(ctx, ownerOf(uid)), target, "mount sub-path", func() error {
 		if !m.isWanted(uid) {
 			return errReleasing
 		}

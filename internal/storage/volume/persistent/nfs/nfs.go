@@ -127,8 +127,9 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	defer stop()
 	err := p.cfg.Guard.Do(polite, place.Path, "unmount NFS volume", func() error { return mount.Unmount(place.Path) })
 	if err != nil && polite.Err() != nil && ctx.Err() == nil {
-		// The polite call hangs still, and goes on to hold its key.
-		err = p.cfg.Guard.Do(ctx, place.Path+" (by force)", "force unmount of NFS volume", func() error { return p.detach(place.Path) })
+		// The polite call hangs still, and goes on to hold its key; or it waits for others
+		// to return that hang on the same server.
+		err = p.cfg.Guard.Rescue(ctx, place.Path+" (by force)", "force unmount of NFS volume", func() error { return p.detach(place.Path) })
 	}
 	if err != nil {
 		return err

@@ -160,5 +160,21 @@ func TestUnmountIsForcedInTheEnd(t *testing.T) {
 		}
 		close(hang)
 	})
+	// Or so much of the pod hangs on the server that it is never called.
+	synctest.Test(t, func(t *testing.T) {
+		guard := mount.NewGuard()
+		p := New(Config{Guard: guard})
+		place := volume.Place{UID: "u1", Name: "v", Path: filepath.Join(t.TempDir(), "v")}
+		ctx, hang := mount.Owned(t.Context(), "pod u1"), make(chan struct{})
+		for i := range 1000 {
+			go func() { _ = guard.Do(ctx, fmt.Sprint(i), "measure volume", func() error { <-hang; return nil }) }()
+		}
+		time.Sleep(time.Minute)
+		forced := 0
+		p.detach = func(string) error { forced++; close(hang); return nil }
+		if err := p.Unpublish(ctx, place); err != nil || forced != 1 {
+			t.Errorf("Unpublish = %v, forced %d times", err, forced)
+		}
+	})
 	parity.Proves(t, "VOL-50")
 }
