@@ -49,7 +49,7 @@ func kubelet(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe, append([]string{"--hostname-override=n1"}, args...)...)
 	cmd.Env = append(os.Environ(), asKubelet+"=1")
@@ -251,7 +251,7 @@ func begin(t *testing.T, env []string, args ...string) *running {
 func (r *running) until(c chan string, want string) string {
 	r.t.Helper()
 	var seen []string
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(3 * time.Minute)
 	for {
 		select {
 		case s, ok := <-c:
@@ -263,7 +263,7 @@ func (r *running) until(c chan string, want string) string {
 			}
 			seen = append(seen, s)
 		case <-timeout:
-			r.t.Fatalf("no %q within 30 s:\n%s", want, strings.Join(seen, "\n"))
+			r.t.Fatalf("no %q within 3 min:\n%s", want, strings.Join(seen, "\n"))
 		}
 	}
 }
@@ -453,7 +453,7 @@ func TestEndpoints(t *testing.T) {
 		}
 		return false
 	}
-	for end := time.Now().Add(20 * time.Second); !asked(images, "ListImages") || !asked(r.cri, "Status"); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !asked(images, "ListImages") || !asked(r.cri, "Status"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("asked for images %v, for its status %v", asked(images, "ListImages"), asked(r.cri, "Status"))
 		}
@@ -465,7 +465,7 @@ func TestEndpoints(t *testing.T) {
 	// Without an endpoint of its own the runtime keeps the images.
 	r = begin(t, nil, "--config="+write(t, dir+"/one.yaml", alone))
 	r.until(r.states, "READY=1")
-	for end := time.Now().Add(20 * time.Second); !asked(r.cri, "ListImages"); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !asked(r.cri, "ListImages"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the runtime is not asked for images")
 		}

@@ -159,7 +159,7 @@ func TestImagesAreCounted(t *testing.T) {
 	} {
 		r.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: types.UID(fmt.Sprint(i))}}
 		r.Container = "c"
-		wait, stop := context.WithTimeout(ctx, 10*time.Second)
+		wait, stop := context.WithTimeout(ctx, time.Minute)
 		if r.Policy == v1.PullNever {
 			stop() // there is nothing to wait for
 			manager.Ensure(r)

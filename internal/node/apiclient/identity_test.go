@@ -115,13 +115,17 @@ func TestSeparateRates(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	t.Cleanup(func() { close(hang) })
-	c, err := NewFor(&rest.Config{Host: srv.URL}, Config{Version: "v1", ContentType: "application/json", QPS: 0.001, Burst: 1, EventQPS: 0.001, EventBurst: 1, Heartbeat: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
+	client := func(heartbeat time.Duration) *Client {
+		c, err := NewFor(&rest.Config{Host: srv.URL}, Config{Version: "v1", ContentType: "application/json", QPS: 0.001, Burst: 1, EventQPS: 0.001, EventBurst: 1, Heartbeat: heartbeat})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.CloseConnections)
+		return c
 	}
-	t.Cleanup(c.CloseConnections)
-	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	c := client(time.Minute)
+	short := func() context.Context { // and shorter than a turn takes to come
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
 		return ctx
 	}
@@ -139,9 +143,9 @@ func TestSeparateRates(t *testing.T) {
 			t.Fatalf("a heartbeat waits: %v", err)
 		}
 	}
-	begin := time.Now()
-	if _, err := c.Nodes.Get(t.Context(), "hangs"); err == nil || time.Since(begin) > 3*time.Second {
-		t.Errorf("a heartbeat that hangs ended after %v with %v", time.Since(begin), err)
+	// One that hangs ends by itself.
+	if _, err := client(50*time.Millisecond).Nodes.Get(t.Context(), "hangs"); err == nil {
+		t.Error("a heartbeat that hangs has an answer")
 	}
 }
 

@@ -245,7 +245,7 @@ func TestEndlessBody(t *testing.T) {
 	for _, row := range server.Table() {
 		for _, method := range []string{"POST", "PUT", "GET"} {
 			body := &endless{}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			req, err := http.NewRequestWithContext(ctx, method, "https://"+r.addr[server.Secure]+sample(row.Pattern), body)
 			if err != nil {
 				t.Fatal(err)

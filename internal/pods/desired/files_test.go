@@ -169,7 +169,7 @@ func TestUnknownFieldsAreMentioned(t *testing.T) {
 // eventually waits for a store to hold the pods, as names and images.
 func eventually(t *testing.T, s *Store, r *recorder, want string) {
 	t.Helper()
-	for timeout := time.After(10 * time.Second); ; {
+	for timeout := time.After(time.Minute); ; {
 		var pods []*v1.Pod
 		for _, p := range s.All() {
 			pods = append(pods, p.Spec)
@@ -194,6 +194,7 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	path := dir + "/manifests"
 	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, path)}, Events: r, OnChange: r.changed, Log: r.logger()})
 	<-s.ReadyC() // a missing path counts as read
+	made := time.Now()
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +205,7 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 		}
 	}
 	write("a.yaml", manifestText("a", "one"))
+	slowest := time.Since(made)
 	eventually(t, s, r, "a-node1=one") // the path is looked for from time to time
 
 	for _, step := range []struct {
@@ -244,10 +246,13 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 		{"removed", "b-node1=one", func() { remove(t, path+"/a.yaml"); remove(t, path+"/c.yaml") }},
 		{"the directory too", "", func() { remove(t, path) }},
 	} {
+		begun := time.Now()
 		step.do()
+		slowest = max(slowest, time.Since(begun))
 		eventually(t, s, r, step.want) // the directory is read once an hour
 	}
-	if ev := r.takeEvents(); len(ev) != 0 {
+	// Who takes so long that the file seems to be written is told what it is by then.
+	if ev := r.takeEvents(); len(ev) != 0 && slowest < settle/2 {
 		t.Errorf("events about good manifests: %q", ev)
 	}
 }

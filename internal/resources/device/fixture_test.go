@@ -87,7 +87,7 @@ func (m *machine) Node(_, reason, message string) {
 
 func (m *machine) until(what string, ok func() bool) {
 	m.t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(limit) {
 			m.t.Fatalf("waited too long for %s", what)
 		}

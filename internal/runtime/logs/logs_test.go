@@ -258,7 +258,7 @@ func (s *syncBuffer) lines() []string {
 
 func await(t *testing.T, out *syncBuffer, line string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(out.lines(), line); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Contains(out.lines(), line); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("followed %q, want the line %q", out.lines(), line)
 		}

@@ -399,7 +399,7 @@ func TestAFollowerThatFallsBehindLosesNoLine(t *testing.T) {
 		want = append(want, fmt.Sprint(len(want)))
 	}
 	line()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	out := &gate{open: make(chan struct{})}
 	done := make(chan error, 1)

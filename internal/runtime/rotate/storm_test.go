@@ -180,7 +180,7 @@ func TestFollowingAtFullSpeed(t *testing.T) {
 	following := make(chan struct{})
 	var once sync.Once
 	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	go func() {
 		done <- logs.ReadLogs(ctx, r.log.Path, logs.Options{Follow: true}, &out, &out, func(context.Context) (bool, error) {

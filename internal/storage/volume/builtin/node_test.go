@@ -222,11 +222,21 @@ func (n *testNode) restart() {
 // until waits for a condition that changes are reported for.
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
-	for end := time.After(10 * time.Second); !ok(); {
+	for end := time.After(time.Minute); !ok(); {
 		select {
 		case <-n.changed:
 		case <-end:
 			n.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// told waits for an event to be the last one.
+func (n *testNode) told(want string) {
+	n.t.Helper()
+	for end := time.Now().Add(time.Minute); n.events.last() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			n.t.Fatalf("event is\n%s, want\n%s", n.events.last(), want)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func TestTrustAndCertificatesOfAPod(t *testing.T) {
 	}
 	trust.set("2", bundle("b", "", "", "a", "z"))
 	n.ObjectChanged([]types.UID{p.UID}, volume.Certificate, "v")
-	for end := time.Now().Add(10 * time.Second); read("both.pem") != "key 2\nchain 2\n"; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); read("both.pem") != "key 2\nchain 2\n"; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the files are not renewed: %q", read("both.pem"))
 		}

@@ -193,7 +193,7 @@ func TestObjectsReachTheFiles(t *testing.T) {
 	began := time.Now()
 	for _, f := range []string{n.dir(p, "configmap", "m"), n.dir(p, "secret", "s"), n.dir(p, "projected", "p")} {
 		for n.read(filepath.Join(f, "k")) != "two" {
-			if time.Since(began) > 10*time.Second {
+			if time.Since(began) > time.Minute {
 				t.Fatalf("%s never changed", f)
 			}
 			time.Sleep(time.Millisecond)
@@ -221,7 +221,7 @@ func TestMissingObjects(t *testing.T) {
 	wantShown(t, n.dir(p, "configmap", "some"), "x", "1")
 	n.objects.putMap("none", map[string]string{"late": "2"})
 	n.ObjectChanged([]types.UID{"u1"}, volume.ConfigMap, "none")
-	for end := time.Now().Add(10 * time.Second); shown(t, n.dir(p, "configmap", "none"))["late"] != "2"; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); shown(t, n.dir(p, "configmap", "none"))["late"] != "2"; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the optional object never appeared")
 		}
@@ -241,9 +241,7 @@ func TestMissingObjects(t *testing.T) {
 		n.Want(bad)
 		n.until("the failure of "+tc.v.Name+" is told", func() bool { return n.State(bad.UID).Err != nil })
 		want := bad.Name + " Warning FailedMount " + tc.want
-		if got := n.events.last(); got != want {
-			t.Errorf("event is\n%s, want\n%s", got, want)
-		}
+		n.told(want) // a moment after it is known
 		if _, err := n.Mounts(context.Background(), bad, &bad.Spec.Containers[0], nil); err == nil || err.Error() != fmt.Sprintf("cannot find volume %q to mount into container \"main\"", tc.v.Name) {
 			t.Errorf("Mounts = %v", err)
 		}
@@ -286,7 +284,7 @@ func TestDownwardFilesFollowThePod(t *testing.T) {
 	edited := p.DeepCopy()
 	edited.Labels["a"] = "new"
 	n.Want(edited)
-	for end := time.Now().Add(10 * time.Second); shown(t, dir)["labels"] != "a=\"new\"\nb=\"2\""; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); shown(t, dir)["labels"] != "a=\"new\"\nb=\"2\""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the label never changed")
 		}

@@ -141,7 +141,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 			}
 		},
 		Check: func(i int, _ string) {
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer stop()
 			n := volumenode.Start(nodeAt(dir))
 			defer n.Stop()
@@ -195,7 +195,7 @@ func readAll(ctx context.Context, t *testing.T, n *volumenode.Node, written bool
 // it was mounted may hold on to it for a moment.
 func wipe(t *testing.T, disk string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		out, err := exec.Command("wipefs", "-a", disk).CombinedOutput()
 		if err == nil {
 			return

@@ -311,7 +311,7 @@ func (w testWriter) Write(b []byte) (int, error) {
 // until waits for something to become true, looking when there is news.
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for !ok() {
 		select {
 		case <-n.changed:

@@ -117,7 +117,7 @@ func startShown(t *testing.T, api NodeAPI) *Shown {
 	close(registered)
 	select {
 	case <-ready:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the CSINode was not made")
 	}
 	if err := s.Problem(); err != nil {

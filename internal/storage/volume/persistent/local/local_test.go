@@ -130,7 +130,7 @@ func (n *testNode) start() {
 
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
-	for end := time.After(20 * time.Second); !ok(); {
+	for end := time.After(time.Minute); !ok(); {
 		select {
 		case <-n.changed:
 		case <-time.After(10 * time.Millisecond): // unstaging tells only when it is over

@@ -99,7 +99,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 			kernel := m.kernel(device)
 			written := false
 			died := crash.Run(t, crash.Scene{Work: of.name, Dir: dir, Kills: 10, Alone: of.programsEnd, Check: func(i int, _ string) {
-				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer stop()
 				must(t, kernel(ctx))
 				n := volumenode.Start(of.nodeAt(dir))

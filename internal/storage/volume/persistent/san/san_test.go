@@ -534,7 +534,7 @@ func TestWhoAttaches(t *testing.T) {
 				t.Errorf("before the controller has attached it: %+v", s)
 			}
 		} else {
-			for end := time.After(20 * time.Second); !manager.State("u1").Ready; {
+			for end := time.After(time.Minute); !manager.State("u1").Ready; {
 				select {
 				case <-changed:
 				case <-end:
@@ -549,7 +549,7 @@ func TestWhoAttaches(t *testing.T) {
 			}
 		}
 		manager.Release(pod.RefOf(p))
-		for end := time.Now().Add(20 * time.Second); len(lasting.InUse()) > 0; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); len(lasting.InUse()) > 0; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("it is in use for ever")
 			}
