@@ -44,7 +44,7 @@ lint:
 	@$(GO) run $(STATICCHECK) ./...
 
 unit: ## unit tests alone
-	@$(GO) test $(UNIT)
+	@$(GO) test -timeout 30m $(UNIT)
 
 test: check deps ## check, then the tests on a real runtime and a real API server
 	@$(GO) test -p 1 -timeout 50m $(REAL)

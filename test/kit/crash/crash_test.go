@@ -59,7 +59,7 @@ func TestKilledAtEachChange(t *testing.T) {
 		case strings.Contains(how, " of "):
 			want = "abcd"
 		}
-		for end := time.Now().Add(10 * time.Second); want != "" && list() != want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); want != "" && list() != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("killed %s, the orphan left %q", how, list())
 			}

@@ -266,7 +266,7 @@ func TestReflector(t *testing.T) {
 				if got != what {
 					t.Fatalf("%s, want %s", got, what)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("waited in vain for %s", what)
 			}
 		}

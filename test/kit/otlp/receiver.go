@@ -100,7 +100,7 @@ func (r *Receiver) Spans() []Span {
 // Wait returns the first span that is wanted, once it has arrived.
 func (r *Receiver) Wait(t testing.TB, what string, wanted func(Span) bool) Span {
 	t.Helper()
-	patience := time.After(30 * time.Second)
+	patience := time.After(2 * time.Minute)
 	for {
 		r.mu.Lock()
 		spans, arrived := r.spans, r.arrived

@@ -37,7 +37,7 @@ func TestDriver(t *testing.T) {
 		_ = driver.Wait()
 	})
 	socket := filepath.Join(dir, "d", "csi.sock")
-	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			break
 		}
