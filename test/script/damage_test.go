@@ -269,7 +269,7 @@ func TestDamagedServingCertificate(t *testing.T) {
 			if _, err := os.Lstat(path + ".bad"); err != nil {
 				t.Errorf("%s %s: %v", file, name, err)
 			}
-			for end := time.Now().Add(10 * time.Second); len(s.nodeEvents()) == before && time.Now().Before(end); {
+			for end := time.Now().Add(unhurried); len(s.nodeEvents()) == before && time.Now().Before(end); {
 				time.Sleep(20 * time.Millisecond)
 			}
 			told := s.nodeEvents()[before:]

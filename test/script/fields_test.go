@@ -243,7 +243,7 @@ func (s *served) runPod(t *testing.T, name, spec string) {
 	if err := r.apply([]string{name + ".yaml"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits(name, 30*time.Second, isReady); err != nil {
+	if err := s.awaits(name, unhurried, isReady); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -265,7 +265,7 @@ func (s *served) exec(t *testing.T, pod string, command ...string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), unhurried)
 	defer cancel()
 	return e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: new(strings.Builder)})
 }
@@ -278,6 +278,9 @@ func TestIdleStreams(t *testing.T) {
 	s.runPod(t, "web", plainPod)
 	if err := s.exec(t, "web", "sh", "-c", "sleep 3600"); errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a stream on which nothing moves was left open")
+	}
+	if !slices.ContainsFunc(s.runtime.Calls(0), func(c fakecri.Call) bool { return c.Method == "Exec" }) {
+		t.Error("there was no stream")
 	}
 	s = listening(t, open, nil)
 	s.runPod(t, "web", plainPod)
@@ -323,12 +326,19 @@ func TestContentionProfile(t *testing.T) {
 	for _, want := range []bool{false, true} { // what was noted once stays
 		config := map[bool]string{true: "enableContentionProfiling: true\n"}[want]
 		s := listening(t, open+config, nil)
+		noted := func() string {
+			code, text := s.ask(t, "/debug/pprof/block?debug=1", "", nil)
+			if code != 200 {
+				t.Errorf("%q: %d %.300s", config, code, text)
+			}
+			_, samples, _ := strings.Cut(text, "cycles/second=")
+			_, samples, _ = strings.Cut(samples, "\n")
+			return samples
+		}
+		before := noted()
 		s.runPod(t, "web", plainPod)
-		code, text := s.ask(t, "/debug/pprof/block?debug=1", "", nil)
-		_, samples, _ := strings.Cut(text, "cycles/second=")
-		_, samples, _ = strings.Cut(samples, "\n")
-		if got := strings.Contains(samples, "@"); code != 200 || got != want {
-			t.Errorf("%q: %d, samples %v, want %v: %.300s", config, code, got, want, text)
+		if after := noted(); (after != before) != want {
+			t.Errorf("%q: samples were added: %v, want %v: %.300s", config, after != before, want, after)
 		}
 		s.stop()
 	}

@@ -6,7 +6,6 @@ import (
 	goruntime "runtime"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -53,7 +52,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 			}
 			comes := func(name, cond string) {
 				t.Helper()
-				if err := s.awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
+				if err := s.awaits(name, unhurried, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
 					t.Fatalf("%s %s: %v", name, cond, err)
 				}
 			}
@@ -107,7 +106,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 				n := goruntime.NumGoroutine()
 				return fmt.Sprintf("%d, and there were %d", n, settledAt), n <= settledAt+steadySlack
 			})
-			if err := r.awaitNode(time.Minute); err != nil {
+			if err := r.awaitNode(unhurried); err != nil {
 				t.Error(err)
 			}
 			if leaves {

@@ -3,7 +3,6 @@ package script
 import (
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +30,7 @@ func TestMetricsOfLives(t *testing.T) {
 	}
 	phase := func(name string, want corev1.PodPhase) {
 		t.Helper()
-		if err := s.awaits(name, time.Minute, func(p *corev1.Pod) bool { return p.Status.Phase == want }); err != nil {
+		if err := s.awaits(name, unhurried, func(p *corev1.Pod) bool { return p.Status.Phase == want }); err != nil {
 			t.Fatal(err)
 		}
 	}

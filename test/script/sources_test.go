@@ -24,7 +24,7 @@ import (
 // eventually asks until it is so; what there is instead is told.
 func eventually(t *testing.T, what string, ask func() (instead string, so bool)) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(unhurried); ; time.Sleep(50 * time.Millisecond) {
 		instead, so := ask()
 		if so {
 			return
@@ -238,13 +238,13 @@ func TestARefusalIsToldAndCounted(t *testing.T) {
 	if err := r.apply([]string{"fits.yaml"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits("fits", 30*time.Second, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
+	if err := s.awaits("fits", unhurried, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.apply([]string{"over.yaml"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits("over", 30*time.Second, func(p *corev1.Pod) bool { return holds(p, "Failed") }); err != nil {
+	if err := s.awaits("over", unhurried, func(p *corev1.Pod) bool { return holds(p, "Failed") }); err != nil {
 		t.Fatal(err)
 	}
 	const why = "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
@@ -275,7 +275,7 @@ func TestPodsOnlyTheRuntimeKnows(t *testing.T) {
 	if err := r.apply([]string{"app.yaml"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits("app", 30*time.Second, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
+	if err := s.awaits("app", unhurried, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
 		t.Fatal(err)
 	}
 	counted := func(want string) {

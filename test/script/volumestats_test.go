@@ -3,6 +3,7 @@ package script
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,7 @@ func TestVolumesAreTold(t *testing.T) {
 	if err := errors.Join(r.put([]string{"conf.yaml"}), r.apply([]string{"web.yaml"})); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits("web", 60*time.Second, func(p *corev1.Pod) bool {
+	if err := s.awaits("web", unhurried, func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 	}); err != nil {
 		t.Fatal(err)
@@ -116,10 +117,18 @@ func TestVolumesAreTold(t *testing.T) {
 		}
 		return out, &sum.Pods[0]
 	}
-	have, pod := told()
-	if len(have) != 5 {
-		t.Fatalf("volumes %+v", have)
-	}
+	// Whoever asks waits a second for figures, and is told those before otherwise.
+	var have map[string]stats.VolumeStats
+	var pod *stats.PodStats
+	eventually(t, "the figures of all volumes with their files", func() (string, bool) {
+		have, pod = told()
+		all := len(have) == 5
+		for _, name := range []string{"tmp", "mem"} {
+			used := have[name].UsedBytes
+			all = all && used != nil && *used >= size && pod.EphemeralStorage != nil && pod.EphemeralStorage.UsedBytes != nil && *pod.EphemeralStorage.UsedBytes >= size
+		}
+		return fmt.Sprintf("%+v", have), all
+	})
 	for name, v := range have {
 		if v.Time.IsZero() || v.CapacityBytes == nil || *v.CapacityBytes == 0 || v.AvailableBytes == nil || v.UsedBytes == nil || v.Inodes == nil || v.InodesFree == nil || v.InodesUsed == nil {
 			t.Errorf("volume %s: %+v", name, v)
@@ -148,12 +157,25 @@ func TestVolumesAreTold(t *testing.T) {
 
 	hang := make(chan struct{})
 	defer close(hang)
+	asked := func() (n int) {
+		for _, c := range driver.Calls() {
+			if c.Method == "NodeGetVolumeStats" {
+				n++
+			}
+		}
+		return n
+	}
+	answered := asked()
 	driver.Always("NodeGetVolumeStats", csidriver.Fault{Hang: hang})
 	later := func(t0 metav1.Time, v stats.VolumeStats) bool { return v.Time.After(t0.Time) }
 	// Until the figures of the others are newer than the first ones that were seen
 	// after the driver stopped to answer.
+	eventually(t, "the driver to be asked once more", func() (string, bool) {
+		told()
+		return fmt.Sprint(driver.Calls()), asked() > answered
+	})
 	before, _ := told()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(unhurried); ; time.Sleep(200 * time.Millisecond) {
 		now, _ := told()
 		if later(before["tmp"].Time, now["tmp"]) && later(before["disk"].Time, now["disk"]) && later(before["mem"].Time, now["mem"]) {
 			if was, is := before["plugged"].Time, now["plugged"].Time; !is.Equal(&was) {
