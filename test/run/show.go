@@ -24,7 +24,10 @@ const (
 	glance = 200 * time.Millisecond
 	// patience is how long the first pods may take before the table is shown
 	// without them.
-	patience = time.Minute
+	patience = 2 * time.Minute
+	// slowness is how much longer than usual the kubelet and what it runs may take on
+	// a machine that has much to do.
+	slowness = 30 * time.Second
 )
 
 // show is one evening: a rig, and what is on.
@@ -171,7 +174,7 @@ func (s *show) lastLine(ctx context.Context, p *v1.Pod, container string) (strin
 // nextLine is the last line once it is another one, which a request usually
 // brings about after a moment; or the old one if it does not.
 func (s *show) nextLine(ctx context.Context, p *v1.Pod, container, before string) (line string, err error) {
-	moment, cancel := context.WithTimeoutCause(ctx, 2*time.Second, errMoment)
+	moment, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errMoment)
 	defer cancel()
 	err = s.each(moment, func() (bool, error) {
 		now, err := s.lastLine(ctx, p, container)
@@ -298,9 +301,9 @@ func (s *show) stop() error {
 	if err != nil {
 		return err
 	}
-	limit := 5 * time.Second
+	limit := slowness
 	for _, p := range sights(pods) {
-		limit = max(limit, p.Grace+5*time.Second)
+		limit = max(limit, p.Grace+slowness)
 	}
 	s.plain("\n")
 	s.step("stopping the pods in order, for %v at most; once more Ctrl-C ends that", limit)
@@ -376,7 +379,7 @@ func (s *show) running(ctx context.Context) (map[string]bool, error) {
 }
 
 func (s *show) list(ctx context.Context, path string) ([]v1.Pod, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, fmt.Errorf("no answer to %s within 10 s; its log is %s", path, s.kubelet.LogFile))
+	ctx, cancel := context.WithTimeoutCause(ctx, slowness, fmt.Errorf("no answer to %s within %v; its log is %s", path, slowness, s.kubelet.LogFile))
 	defer cancel()
 	text, err := s.kubelet.Get(ctx, path)
 	if err != nil {
@@ -400,7 +403,7 @@ func webPort(p *v1.Pod) (container string, port int32, ok bool) {
 }
 
 func get(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, slowness)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
