@@ -10,7 +10,7 @@ lint: lint-e2e
 .PHONY: e2e vet-e2e lint-e2e
 e2e: deps ## test the whole agent on a real runtime and a real API server (RUN=regexp)
 	@go run ./test/rig/cmd/parts runtime cluster peer >/dev/null
-	@go test -tags e2e -count 1 -timeout 25m $(if $(RUN),-run '$(RUN)') ./test/e2e
+	@go test -tags e2e -count 1 -timeout 45m $(if $(RUN),-run '$(RUN)') ./test/e2e
 
 vet-e2e:
 	@$(GO) vet -tags e2e ./test/e2e

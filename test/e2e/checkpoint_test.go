@@ -80,7 +80,7 @@ func TestCheckpoint(t *testing.T) {
 		}
 	})
 	for _, container := range []string{"main", "side"} {
-		code, body := post("default/" + name + "/" + container + "?timeout=60")
+		code, body := post("default/" + name + "/" + container + "?timeout=300")
 		if code != http.StatusOK {
 			t.Fatalf("checkpoint of %s: %d %s", container, code, body)
 		}

@@ -3,11 +3,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,12 +70,10 @@ func TestOlderRuntime(t *testing.T) {
 	})
 	n.Runtime.Kill9()
 	n.Kubelet.Kill9()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := n.Runtime.Start(ctx); err != nil {
+	if err := n.Runtime.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Kubelet.Start(ctx); err != nil {
+	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.allReady(8)

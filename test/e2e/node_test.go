@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // node is a one-node cluster that runs the agent.
 type node struct {

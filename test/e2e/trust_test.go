@@ -33,7 +33,7 @@ import (
 func TestTrust(t *testing.T) {
 	parity.Proves(t, "VOL-48", "VOL-49")
 	r := rig.Start(t, rig.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, err := rig.OurKubelet(ctx, t.TempDir())
 	if err != nil {

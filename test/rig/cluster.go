@@ -40,7 +40,7 @@ func (r *Rig) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, er
 	if err := c.credentials(); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("no answer within 3 min"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, errors.New("no answer within 10 min"))
 	defer cancel()
 	if err := c.startStore(ctx); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)

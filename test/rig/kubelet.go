@@ -214,7 +214,7 @@ func (k *Kubelet) Start(ctx context.Context) error {
 
 // WaitReady returns when the kubelet is healthy and its node is Ready.
 func (k *Kubelet) WaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not ready within a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("not ready within 5 min"))
 	defer cancel()
 	err := k.proc.until(ctx, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.Healthz, nil)

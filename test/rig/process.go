@@ -125,7 +125,7 @@ func (p *process) until(ctx context.Context, ready func(context.Context) error) 
 	defer tick.Stop()
 	var last error
 	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := ready(try)
 		cancel()
 		if err == nil {

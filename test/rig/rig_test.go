@@ -49,7 +49,7 @@ func TestUpstreamKubeletOnTheRig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	_, err = until(ctx, r.Cluster.Client.AppsV1().Deployments("default").Watch, d.Name, func(d *appsv1.Deployment) bool {
 		return d.Status.ReadyReplicas == 3

@@ -140,7 +140,7 @@ func (rt *Runtime) Start(ctx context.Context) error {
 		return err
 	}
 	rt.proc = proc
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("no answer within 30 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("no answer within 3 min"))
 	defer cancel()
 	return proc.until(ctx, func(ctx context.Context) error {
 		st, err := rt.CRI.Status(ctx, &cri.StatusRequest{}, grpc.WaitForReady(true))

@@ -44,7 +44,7 @@ func Start(t testing.TB, o Options) *Rig {
 			r.showLogs(t)
 		}
 		// The test's own context has ended.
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)

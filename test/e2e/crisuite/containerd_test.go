@@ -30,7 +30,7 @@ func TestContainerd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			suite.Run(t, suite.Config{Conn: conn, Image: images.Shell, Old: source == "debian", Patience: time.Minute})
+			suite.Run(t, suite.Config{Conn: conn, Image: images.Shell, Old: source == "debian", Patience: 5 * time.Minute})
 		})
 	}
 }
