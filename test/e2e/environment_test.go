@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -28,6 +29,13 @@ func TestEnvironment(t *testing.T) {
 		Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The agent hears of services and of pods by two ways, and a pod is given those that
+	// are known when it starts.
+	for i := 0; !strings.Contains(s.says(s.demo(fmt.Sprint("asks-", i), []string{"env"})), "BACK_END_SERVICE_HOST="); i++ {
+		if i == 30 {
+			t.Fatal("pods are not told of the service")
+		}
 	}
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
@@ -147,7 +155,7 @@ func TestNames(t *testing.T) {
 func TestPodsReachEachOther(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.demo("web", []string{"serve"}))
+	s.create(s.demo("web", []string{"serve"}, listening))
 	ip := s.ready("web").Status.PodIP
 	if out := s.says(s.demo("client", []string{"get", "http://" + ip + ":8080/"})); !strings.HasPrefix(out, "hello from web") {
 		t.Errorf("answer %q", out)

@@ -60,8 +60,23 @@ func (n *node) haveShell() error {
 // untold runs until it is told to end, at once.
 const untold = "trap 'exit 0' TERM; sleep 8640000 & wait"
 
-// fed prints what is written to /tmp/in, line by line, until it reads "end".
-const fed = `mkfifo /tmp/in; exec 3<>/tmp/in; while read -r l <&3; do [ "$l" = end ] && exit 0; echo "$l"; done`
+// fed prints what is written to /tmp/in, line by line, as an error what begins with a
+// bang, until it reads "end" and perhaps a code.
+const fed = `mkfifo /tmp/in; exec 3<>/tmp/in; while read -r l <&3; do case "$l" in end*) set -- $l; exit ${2:-0};; !*) echo "${l#?}" >&2;; *) echo "$l";; esac; done`
+
+// feed has a pod whose main container is fed read a line.
+func (s *space) feed(pod, line string) {
+	s.t.Helper()
+	s.until(pod+" to listen", func() (string, bool) {
+		out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod, "-c", "main", "--", "test", "-p", "/tmp/in").CombinedOutput()
+		return string(out), err == nil
+	})
+	out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod, "-c", "main", "--", "sh", "-c", "echo '"+line+"' > /tmp/in").CombinedOutput()
+	// What makes the container end may be ended with it, before it says that it is done.
+	if err != nil && !(strings.HasPrefix(line, "end") && strings.Contains(string(out), "exit code 137")) {
+		s.t.Fatalf("feed %s with %q: %v, %s", pod, line, err, out)
+	}
+}
 
 // kubectl is one that is talked to while it runs.
 type kubectl struct {
@@ -127,11 +142,26 @@ func (k *kubectl) ends() ([]string, error) {
 func TestKubectlLogs(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.shell("talk", "echo one; sleep 2; echo two; echo wrong >&2; sleep 2; echo three", never, initContainer("first", "echo", "prepared"),
+	s.create(s.shell("talk", fed, never, initContainer("first", "echo", "prepared"),
 		func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: images.Demo, Args: []string{"log", "3"}},
 				corev1.Container{Name: "bare", Image: images.Shell, Command: []string{"printf", "no newline"}})
 		}))
+	s.pod("talk", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
+	// Each line is in the log before the next is written: the two streams have no order of
+	// their own, and the last is to be of another second.
+	for _, line := range []string{"one", "two", "!wrong", "three"} {
+		var written time.Time
+		s.feed("talk", line)
+		s.until(line+" in the log", func() (string, bool) {
+			stamp, last, _ := strings.Cut(s.kubectlDo("logs", "talk", "-c", "main", "--tail=1", "--timestamps"), " ")
+			at, err := time.Parse(time.RFC3339Nano, stamp)
+			written = at
+			return stamp + " " + last, err == nil && last == strings.TrimPrefix(line, "!")+"\n"
+		})
+		s.until("another second", func() (string, bool) { return written.String(), time.Since(written) > time.Second })
+	}
+	s.feed("talk", "end")
 	s.phase("talk", corev1.PodSucceeded)
 	const main, other = "one\ntwo\nwrong\nthree\n", "line 1\nline 2\nline 3\n"
 	for _, c := range []struct{ args, want string }{
@@ -175,8 +205,8 @@ func TestKubectlLogs(t *testing.T) {
 	if !slices.Equal(words, []string{"one", "two", "wrong", "three"}) || !slices.IsSortedFunc(times, time.Time.Compare) {
 		t.Fatalf("with times: %v %q", times, words)
 	}
-	if p := s.phase("talk", corev1.PodSucceeded); times[0].Before(container(p, "main").State.Terminated.StartedAt.Time) {
-		t.Errorf("line of %s, container of %s", times[0], container(p, "main").State.Terminated.StartedAt)
+	if p := s.phase("talk", corev1.PodSucceeded); times[0].Before(p.Status.StartTime.Time) || times[3].After(container(p, "main").State.Terminated.FinishedAt.Add(time.Second)) {
+		t.Errorf("lines from %s to %s, of a pod begun at %s whose container was %+v", times[0], times[3], p.Status.StartTime, container(p, "main").State.Terminated)
 	}
 	since := times[3].Truncate(time.Second) // what a request can name
 	if got := s.kubectlDo("logs", "talk", "-c", "main", "--since-time="+since.Format(time.RFC3339)); got != words[3]+"\n" {
@@ -224,20 +254,15 @@ func TestKubectlFollowsLogs(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.create(s.shell("talk", fed, never))
 	s.ready("talk")
-	feed := func(line string) { s.kubectlDo("exec", "talk", "--", "sh", "-c", "echo "+line+" > /tmp/in") }
-	s.until("the container to listen", func() (string, bool) {
-		out, err := s.kubectlCommand(t.Context(), s.ns, "exec", "talk", "--", "test", "-p", "/tmp/in").CombinedOutput()
-		return string(out), err == nil
-	})
 	whole := s.kubectlStart("logs", "-f", "talk")
-	feed("a")
+	s.feed("talk", "a")
 	if got := whole.says(); got != "a" {
 		t.Errorf("the first line is %q", got)
 	}
 	late := s.kubectlStart("logs", "-f", "talk", "--tail=1", "--timestamps")
 	for _, line := range []string{"a", "b", "c"} {
 		if line != "a" {
-			feed(line)
+			s.feed("talk", line)
 			if got := whole.says(); got != line {
 				t.Errorf("%q follows, want %q", got, line)
 			}
@@ -247,11 +272,7 @@ func TestKubectlFollowsLogs(t *testing.T) {
 			t.Errorf("whoever came later sees %q, want %q (%v)", got, line, err)
 		}
 	}
-	// What makes the container end may be ended with it, before it says that it is done.
-	out, err := s.kubectlCommand(t.Context(), s.ns, "exec", "talk", "--", "sh", "-c", "echo end > /tmp/in").CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "exit code 137") {
-		t.Errorf("feed the last line: %v, %q", err, out)
-	}
+	s.feed("talk", "end")
 	for _, k := range []*kubectl{whole, late} {
 		if left, err := k.ends(); err != nil || len(left) > 0 {
 			t.Errorf("kubectl %s ends with %v after %q", k.args, err, left)
@@ -386,7 +407,7 @@ const connections = 100
 func TestKubectlForwardsManyConnections(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.demo("echo", []string{"mirror", "8080"}))
+	s.create(s.demo("echo", []string{"mirror", "8080"}, listening))
 	s.ready("echo")
 	k := s.kubectlStart("port-forward", "--address", s.Loopback(), "pod/echo", ":8080")
 	addr, to, _ := strings.Cut(strings.TrimPrefix(k.says(), "Forwarding from "), " -> ")
@@ -531,7 +552,7 @@ func TestKubectlDebug(t *testing.T) {
 	if err := s.haveShell(); err != nil {
 		t.Fatal(err)
 	}
-	s.create(s.demo("web", []string{"serve"}))
+	s.create(s.demo("web", []string{"serve"}, listening))
 	before := s.ready("web")
 	m := inTerminal(t, s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "web", "--image="+images.Shell, "--target=main", "--container=dbg", "--", "sh"), 30, 90)
 	// It shares the processes of its target, its network, and has files of its own.

@@ -183,8 +183,8 @@ func (n *node) measuredWork(t *testing.T) *space {
 		mounted("host", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}}),
 		func(p *corev1.Pod) {
 			main := &p.Spec.Containers[0]
-			main.StartupProbe, main.ReadinessProbe = httpProbe("/healthz"), httpProbe("/healthz")
-			main.LivenessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}}}
+			main.StartupProbe, main.ReadinessProbe = onceUp(httpProbe("/healthz")), httpProbe("/healthz")
+			main.LivenessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}}}
 			main.Lifecycle = &corev1.Lifecycle{
 				PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}},
 				PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}
@@ -444,7 +444,7 @@ func TestMetricsOfTheRuntimeAreUpstreams(t *testing.T) {
 		}
 		s.ready("whole")
 		found := map[string][]string{}
-		s.until("the runtime to tell of the pod's containers", func() (string, bool) {
+		s.until("the runtime to tell of both of the pod's containers", func() (string, bool) {
 			text, err := s.Kubelet.Get(t.Context(), "/metrics/cadvisor")
 			if err != nil {
 				return err.Error(), false
@@ -463,7 +463,8 @@ func TestMetricsOfTheRuntimeAreUpstreams(t *testing.T) {
 					}
 				}
 			}
-			return text, len(found["COUNTER container_cpu_usage_seconds_total"]) > 0
+			told := strings.Join(found["COUNTER container_cpu_usage_seconds_total"], "\n")
+			return text, strings.Contains(told, "container=main,") && strings.Contains(told, "container=side,")
 		})
 		for _, list := range found {
 			slices.Sort(list)

@@ -52,8 +52,8 @@ func TestAPIServerAway(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
 	s.create(s.demo("calm", []string{"serve"}))
-	s.create(s.demo("ends", []string{"serve"}))
-	s.create(s.demo("done", []string{"serve"}, never))
+	s.create(s.demo("ends", []string{"serve"}, listening))
+	s.create(s.demo("done", []string{"serve"}, never, listening))
 	before := map[string]*corev1.Pod{}
 	for _, name := range []string{"calm", "ends", "done"} {
 		before[name] = s.ready(name)

@@ -15,9 +15,27 @@ import (
 	"keelson/test/rig"
 )
 
+// unhurried is how many seconds a probe has whose answer is not what a test is about:
+// more than a busy machine takes.
+const unhurried = 60
+
 func httpProbe(path string) *corev1.Probe {
-	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5,
+	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: unhurried,
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080)}}}
+}
+
+// listening has the pod Ready no sooner than somebody takes connections at port 8080.
+func listening(p *corev1.Pod) {
+	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried,
+		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
+}
+
+// onceUp is a startup probe that asks as the other does, for as long as it takes: that
+// one may fail at once then.
+func onceUp(other *corev1.Probe) *corev1.Probe {
+	p := other.DeepCopy()
+	p.FailureThreshold = 10_000
+	return p
 }
 
 // get asks a web server until it answers.
@@ -61,7 +79,11 @@ func TestLivenessProbe(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "PROBE-10")
 	s := shared(t).namespace(t)
-	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz") }))
+	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.LivenessProbe = httpProbe("/healthz")
+		c.StartupProbe = onceUp(c.LivenessProbe)
+	}))
 	p := s.ready("web")
 	get(t, "http://"+p.Status.PodIP+":8080/break")
 	p = s.pod("web", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
@@ -78,16 +100,19 @@ func TestStartupProbe(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "PROBE-11")
 	s := shared(t).namespace(t)
-	s.create(s.demo("slow", []string{"serve", "-delay", "6s"}, func(p *corev1.Pod) {
+	s.create(s.demo("slow", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.StartupProbe, c.LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
-		c.StartupProbe.FailureThreshold = 60
+		c.LivenessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: unhurried,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/data/up"}}}}
+		c.StartupProbe = onceUp(c.LivenessProbe)
 	}))
 	s.create(s.demo("stuck", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = httpProbe("/healthz") }))
 	p := s.pod("slow", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
 	if c := container(p, "main"); c.Started == nil || *c.Started {
 		t.Errorf("started before the startup probe said so: %+v", c)
 	}
+	s.event("slow", "Unhealthy", "Startup probe failed")
+	s.kubectlDo("exec", "slow", "--", "/demo", "write", "/data/up", "yes")
 	if p = s.ready("slow"); container(p, "main").RestartCount != 0 {
 		t.Error("the liveness probe did not wait for the startup probe")
 	}
@@ -100,13 +125,10 @@ func TestProbeHandlers(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	s.create(s.demo("exec", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5,
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried,
 			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/data/ready"}}}}
 	}))
-	s.create(s.demo("tcp", []string{"serve"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1,
-			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
-	}))
+	s.create(s.demo("tcp", []string{"serve"}, listening))
 	s.ready("tcp")
 	s.pod("exec", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
 	s.event("exec", "Unhealthy", "Readiness probe failed")
@@ -121,11 +143,12 @@ func TestGRPCProbe(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	asked := func(service string) *corev1.Probe {
-		return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5,
+		return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: unhurried,
 			ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 9000, Service: &service}}}
 	}
 	s.create(s.demo("well", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = asked("demo.Shop"), asked("demo.Shop")
+		c := &p.Spec.Containers[0]
+		c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = asked("demo.Shop"), asked("demo.Shop"), onceUp(asked("demo.Shop"))
 	}))
 	s.create(s.demo("other", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = asked("demo.Bank")
@@ -133,7 +156,7 @@ func TestGRPCProbe(t *testing.T) {
 	if p := s.ready("well"); container(p, "main").RestartCount != 0 {
 		t.Error("it was restarted")
 	}
-	s.event("other", "Unhealthy", "Readiness probe failed: ")
+	s.event("other", "Unhealthy", `unknown service "demo.Bank"`) // it listens
 	if rig.PodReady(s.pod("other", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })) {
 		t.Error("a service that is not there is Ready")
 	}

@@ -41,6 +41,7 @@ func (s *space) fullStatic(name string) []byte {
 	main := &p.Spec.Containers[0]
 	main.Resources.Requests = corev1.ResourceList{"cpu": quantity("0.01"), "memory": quantity("10Mi")}
 	main.LivenessProbe = httpProbe("/healthz")
+	main.LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
 	main.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
 	main.Env = []corev1.EnvVar{{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
 	data, err := yaml.Marshal(p)
@@ -76,6 +77,7 @@ func TestSwapWithUpstream(t *testing.T) {
 	s.create(s.demo("burstable", []string{"serve"}, requests("cpu", "50m")))
 	s.create(s.demo("probed", []string{"serve"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
+		p.Spec.Containers[0].LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
 	}))
 	// Static pods, none of which has a UID in its manifest.
 	s.manifest("st", s.static("st", "serve"))

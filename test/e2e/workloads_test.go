@@ -149,7 +149,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestFollowLog reads lines as they are written, and ends with the container.
+// TestFollowLog reads a log that is being written, and ends with the container. That a
+// line comes as it is written is seen in TestKubectlFollowsLogs.
 func TestFollowLog(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -166,22 +167,15 @@ func TestFollowLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	var first time.Time
 	n := 0
 	for lines.Scan() {
 		n++
-		if n == 1 {
-			first = time.Now()
-		}
 		if want := fmt.Sprintf("line %d", n); lines.Text() != want {
 			t.Fatalf("line %q, want %q", lines.Text(), want)
 		}
 	}
 	if err := cmd.Wait(); err != nil || n != 40 {
 		t.Errorf("%d lines, then %v", n, err)
-	}
-	if time.Since(first) < time.Second {
-		t.Error("the lines came all at once, not as they were written")
 	}
 }
 
@@ -192,9 +186,13 @@ func TestPreviousLog(t *testing.T) {
 	s.create(s.demo("again", []string{"count", "/data/n"}, keepCount, func(p *corev1.Pod) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageReadFile
 	}))
-	s.pod("again", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount >= 1 })
-	if got := s.kubectlDo("logs", "again", "-p"); got != "1\n" && got != "2\n" {
-		t.Errorf("log of the instance before: %q", got)
+	restarted := func(p *corev1.Pod) bool { return container(p, "main").RestartCount >= 1 }
+	least := container(s.pod("again", "restarted", restarted), "main").RestartCount
+	got := s.kubectlDo("logs", "again", "-p")
+	most := container(s.pod("again", "restarted", restarted), "main").RestartCount
+	// The last one of those that were restarted, or the one after it, once that has ended.
+	if n, err := strconv.Atoi(strings.TrimSuffix(got, "\n")); err != nil || n < int(least) || n > int(most)+1 {
+		t.Errorf("log of the instance before, of %d to %d restarts: %q", least, most, got)
 	}
 }
 
@@ -256,7 +254,7 @@ func TestExec(t *testing.T) {
 func TestPortForward(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.demo("web", []string{"serve"}))
+	s.create(s.demo("web", []string{"serve"}, listening))
 	s.ready("web")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -302,9 +300,10 @@ func TestDelete(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "LIFE-11")
 	s := shared(t).namespace(t)
-	s.create(s.demo("polite", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(60)) }))
+	const long = int64(4 * patience / time.Second) // nobody waits for all of it
+	s.create(s.demo("polite", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
 	s.create(s.demo("deaf", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(3)) }))
-	s.create(s.demo("hurry", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) }))
+	s.create(s.demo("hurry", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
 	s.ready("polite")
 	s.deafened("deaf")
 	s.deafened("hurry")
@@ -313,9 +312,6 @@ func TestDelete(t *testing.T) {
 	s.delete("deaf", -1)
 	s.delete("hurry", -1)
 	s.gone("polite")
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("a pod that ends when asked took %s of its grace", took)
-	}
 	s.gone("deaf")
 	if took := time.Since(start); took < 3*time.Second {
 		t.Errorf("a pod was killed after %s of its 3 s of grace", took)
