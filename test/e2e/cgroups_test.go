@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -164,13 +163,11 @@ func TestReservedCgroups(t *testing.T) {
 		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
 			t.Fatal(err)
 		}
-		got := files() // the node is ready first, under upstream's agent
-		for end := time.Now().Add(time.Minute); !maps.Equal(got, want) && time.Now().Before(end); got = files() {
-			time.Sleep(100 * time.Millisecond)
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("under %s:\n%v, want\n%v", filepath.Base(filepath.Dir(binary)), got, want)
-		}
+		// The node is ready first, under upstream's agent.
+		until(t, fmt.Sprintf("%v under %s", want, filepath.Base(filepath.Dir(binary))), func() (string, bool) {
+			got := files()
+			return fmt.Sprint(got), maps.Equal(got, want)
+		})
 		for file, value := range untouched {
 			name, file, _ := strings.Cut(file, "/")
 			if value == want[name+"/"+file] {

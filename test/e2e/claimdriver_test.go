@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"keelson/test/kit/dradriver"
@@ -26,6 +28,8 @@ type claims struct {
 	driver *dradriver.Driver
 	name   string // of the driver and of its class
 	socket string // where it registers
+	listed sync.Once
+	stop   func() // has what it offers go
 }
 
 // claims makes a driver, which does not run yet, and takes it away when the test has
@@ -50,6 +54,9 @@ func (s *space) claims(versions ...string) *claims {
 		defer cancel()
 		c.clear(ctx)
 		c.driver.Stop()
+		if c.stop != nil {
+			c.stop()
+		}
 		if err := api.DeviceClasses().Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil {
 			s.t.Error(err)
 		}
@@ -97,7 +104,7 @@ func (c *claims) devices(claim *drav1.Claim) []*drav1.Device {
 	return out
 }
 
-// serve has the driver run and register, and offer its devices.
+// serve has the driver run and register.
 func (c *claims) serve() {
 	c.t.Helper()
 	if err := c.driver.Start(c.socket); err != nil {
@@ -111,19 +118,49 @@ func (c *claims) serve() {
 		last := told[len(told)-1]
 		return last.Error, last.PluginRegistered
 	})
+}
+
+// offered has the driver's devices listed until the test ends. An agent that begins takes
+// the lists away, a while after it is Ready.
+func (c *claims) offered() {
+	c.t.Helper()
 	c.offer()
+	c.listed.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				w, err := c.Cluster.Client.ResourceV1().ResourceSlices().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + c.name})
+				if err != nil {
+					continue
+				}
+				_ = c.list(ctx) // it may have gone before; if not, it is there
+				for e := range w.ResultChan() {
+					if e.Type == watch.Deleted {
+						_ = c.list(ctx) // a server that is away ends the watch, too
+					}
+				}
+			}
+		}()
+		c.stop = func() { cancel(); <-done }
+	})
 }
 
 // offer lists the driver's devices.
 func (c *claims) offer() {
 	c.t.Helper()
+	if err := c.list(c.t.Context()); err != nil && !apierrors.IsAlreadyExists(err) {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *claims) list(ctx context.Context) error {
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: c.name, NodeName: ptr(c.Kubelet.Node), Pool: resourcev1.ResourcePool{Name: c.Kubelet.Node, Generation: 1, ResourceSliceCount: 1},
 		Devices: []resourcev1.Device{{Name: "dev-0"}, {Name: "dev-1"}, {Name: "dev-2"}, {Name: "dev-3"}}}}
-	_, err := c.Cluster.Client.ResourceV1().ResourceSlices().Create(c.t.Context(), slice, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		c.t.Fatal(err)
-	}
+	_, err := c.Cluster.Client.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})
+	return err
 }
 
 // want is what a claim asks for: one device for each request.

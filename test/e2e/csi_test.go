@@ -44,9 +44,7 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.ready("db-0")
-	if used, attached := st.inUse("data-db-0"); !used || !attached {
-		t.Errorf("with its pod running, the volume is in use: %v, attached: %v", used, attached)
-	}
+	st.held("data-db-0")
 	if got := s.kubectlDo("exec", "db-0", "--", "/demo", "cat", "/data/f"); got != "precious" {
 		t.Errorf("the pod reads %q", got)
 	}
@@ -73,9 +71,10 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 	if got := s.kubectlDo("exec", "db-0", "--", "/demo", "cat", "/data/f"); got != "precious" {
 		t.Errorf("the pod after it reads %q", got)
 	}
-	if _, err := os.Lstat(filepath.Join(s.Kubelet.Root, "pods", string(first.UID))); !os.IsNotExist(err) {
-		t.Errorf("the directory of the first pod is left: %v", err)
-	}
+	s.until("the directory of the first pod to be gone", func() (string, bool) {
+		_, err := os.Lstat(filepath.Join(s.Kubelet.Root, "pods", string(first.UID)))
+		return fmt.Sprint(err), os.IsNotExist(err)
+	})
 
 	if err := s.Cluster.Client.AppsV1().StatefulSets(s.ns).Delete(t.Context(), "db", metav1.DeleteOptions{PropagationPolicy: ptr(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
@@ -117,9 +116,7 @@ func TestBlockVolumeAndInlineVolume(t *testing.T) {
 	if got := s.kubectlDo("exec", "block", "--", "/demo", "ls", "/dev/xvda"); !strings.HasPrefix(got, "D") {
 		t.Errorf("the device is %q", got)
 	}
-	if used, attached := st.inUse("disk"); !used || !attached {
-		t.Errorf("the device is in use: %v, attached: %v", used, attached)
-	}
+	st.held("disk")
 	inline := filepath.Join(s.Kubelet.Root, "pods", string(p.UID), "volumes/kubernetes.io~csi/own/mount")
 	if err := os.WriteFile(filepath.Join(inline, "f"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)

@@ -348,6 +348,16 @@ func (st *storage) inUse(claim string) (used, attached bool) {
 		func(a corev1.AttachedVolume) bool { return a.Name == st.unique(claim) })
 }
 
+// held waits until the node says that the volume is in use, and the controller that it
+// is attached.
+func (st *storage) held(claim string) {
+	st.t.Helper()
+	st.until("the volume of "+claim+" to be in use and attached", func() (string, bool) {
+		used, attached := st.inUse(claim)
+		return fmt.Sprintf("in use: %v, attached: %v", used, attached), used && attached
+	})
+}
+
 // unused waits until nothing of the volumes is left: not mounted, no record, not in
 // use, not attached.
 func (st *storage) unused(claims ...string) {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,9 +111,10 @@ func TestDevicePlugins(t *testing.T) {
 	}
 	holds := func(want ...string) {
 		t.Helper()
-		if got := held(); !slices.Equal(got, want) {
-			t.Errorf("pods hold %q, want %q", got, want)
-		}
+		s.until(fmt.Sprintf("pods to hold %q", want), func() (string, bool) {
+			got := held()
+			return fmt.Sprintf("%q", got), slices.Equal(got, want)
+		})
 	}
 	holds("kept/main " + gadget + " one") // not the one that has ended
 

@@ -28,7 +28,7 @@ func TestClaimedDevices(t *testing.T) {
 	c := s.claims()
 	c.claim("one", "r")
 	c.template("two", "a", "b")
-	c.offer() // before there is a driver: the scheduler does not know
+	c.offered() // before there is a driver: the scheduler does not know
 
 	s.create(s.demo("first", []string{"serve"}, uses("one")))
 	s.event("first", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: DRA driver "+c.name+" is not registered")
@@ -90,6 +90,7 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	s := n.namespace(t)
 	c := s.claims()
 	c.serve()
+	c.offered()
 	c.claim("one", "r")
 	hang := make(chan struct{})
 	c.driver.Fault("NodePrepareResources", dradriver.Fault{Hang: hang, Late: true})
@@ -106,7 +107,6 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.offer()
 	first := s.ready("pod")
 	prepared := c.count("NodePrepareResources", "one")
 
@@ -114,7 +114,6 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.offer()
 	s.create(s.demo("other", []string{"serve"}, uses("one")))
 	s.ready("other") // the agent works, and has looked at the claim
 	if again := c.count("NodePrepareResources", "one"); again != prepared {
@@ -152,6 +151,7 @@ func TestSwapKeepsClaims(t *testing.T) {
 	s := n.namespace(t)
 	c := s.claims()
 	c.serve()
+	c.offered()
 	c.claim("kept", "r")
 	c.claim("passed-0", "r")
 	s.create(s.demo("kept", []string{"serve"}, uses("kept")))
@@ -166,7 +166,6 @@ func TestSwapKeepsClaims(t *testing.T) {
 		s.delete(old, 1)
 		s.gone(old)
 		c.prepared("kept")
-		c.offer()
 		c.claim(next, "r")
 		s.create(s.demo(next, []string{"serve"}, uses(next)))
 		s.ready(next)
@@ -193,9 +192,12 @@ func TestOffersGoWithTheirDriver(t *testing.T) {
 	s := n.namespace(t)
 	c := s.claims()
 	c.serve()
-	offered := func(want bool) {
+	offers := func(want bool) {
 		t.Helper()
 		s.until("the offer of the driver", func() (string, bool) {
+			if want {
+				c.offer() // an agent that has just begun may still take it away
+			}
 			_, err := s.Cluster.Client.ResourceV1().ResourceSlices().Get(t.Context(), c.name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
@@ -206,13 +208,13 @@ func TestOffersGoWithTheirDriver(t *testing.T) {
 			return "it is there", want
 		})
 	}
-	offered(true)
+	offers(true)
 	c.driver.Stop()
-	offered(false)
+	offers(false)
 	c.serve()
-	offered(true)
+	offers(true)
 	if err := n.Kubelet.Restart(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	offered(false)
+	offers(false)
 }

@@ -75,13 +75,17 @@ func TestExplainOnARealNode(t *testing.T) {
 		if !strings.Contains(w.Error, c.says) || w.Since.Before(made) || w.Since.After(p.At) || !w.Next.After(w.Since) {
 			t.Errorf("%s, asked at %s: %+v", c.pod, p.At, w)
 		}
-		text := s.explains(s.ns + "/" + c.pod)
-		for _, want := range []string{`^pod        ` + s.ns + "/" + c.pod + "   [0-9a-f-]{36}\n", "(?m)^state      Failing, for [0-9]", "(?m)^waits      for " + regexp.QuoteMeta(c.waits) + ", for [0-9]",
-			"(?m)^error      .*" + regexp.QuoteMeta(c.says), "(?m)^next try   (in [0-9]|now)", "(?m)^wanted     by the API server, heard of [0-9.]+ m?s ago$"} {
-			if !regexp.MustCompile(want).MatchString(text) {
-				t.Errorf("%s: no %s in\n%s", c.pod, want, text)
+		// What is tried again is for a moment not waited for.
+		s.until("a text about "+c.pod, func() (string, bool) {
+			text := s.explains(s.ns + "/" + c.pod)
+			for _, want := range []string{`^pod        ` + s.ns + "/" + c.pod + "   [0-9a-f-]{36}\n", "(?m)^state      Failing, for [0-9]", "(?m)^waits      for " + regexp.QuoteMeta(c.waits) + ", for [0-9]",
+				"(?m)^error      .*" + regexp.QuoteMeta(c.says), "(?m)^next try   (in [0-9]|now)", "(?m)^wanted     by the API server, heard of [0-9.]+ (m?s|min) ago$"} {
+				if !regexp.MustCompile(want).MatchString(text) {
+					return fmt.Sprintf("no %s in\n%s", want, text), false
+				}
 			}
-		}
+			return text, true
+		})
 	}
 	// What is tried again is seen to be.
 	s.configMap("absent", map[string]string{"a": "b"})
@@ -91,14 +95,14 @@ func TestExplainOnARealNode(t *testing.T) {
 	}
 	s.drawn(fine)
 	// In the list those in trouble come first.
-	list := s.explains("-n", s.ns)
-	var order []string
-	for line := range strings.Lines(list) {
-		order = append(order, strings.Join(strings.Fields(line)[:2], " "))
-	}
-	if want := []string{"POD STATE", s.ns + "/crash Failing", s.ns + "/image Failing", s.ns + "/fine Ready", s.ns + "/volume Ready"}; !slices.Equal(order, want) {
-		t.Errorf("the list is\n%s", list)
-	}
+	s.until("the list with those in trouble first", func() (string, bool) {
+		list := s.explains("-n", s.ns)
+		var order []string
+		for line := range strings.Lines(list) {
+			order = append(order, strings.Join(strings.Fields(line)[:2], " "))
+		}
+		return list, slices.Equal(order, []string{"POD STATE", s.ns + "/crash Failing", s.ns + "/image Failing", s.ns + "/fine Ready", s.ns + "/volume Ready"})
+	})
 }
 
 // drawn looks at the picture of a start: in the terminal and on the page it has the
@@ -127,7 +131,7 @@ func (s *space) drawn(pod *corev1.Pod) {
 	if a, b := began["start first"], began["start main"]; began["run sandbox"].IsZero() || a.Before(began["run sandbox"]) || b.Sub(a) < 300*time.Millisecond {
 		s.t.Errorf("steps began at %v", began)
 	}
-	lines := regexp.MustCompile(`(?m)^step +(run sandbox|RunPodSandbox|start first|start main) +\S+ m?s +\S+ m?s +[█▒]`).FindAllStringSubmatch(s.explains(pod.Name, "-n", s.ns), -1)
+	lines := regexp.MustCompile(`(?m)^step +(run sandbox|RunPodSandbox|start first|start main) +\S+ (?:m?s|min) +\S+ (?:m?s|min) +[█▒]`).FindAllStringSubmatch(s.explains(pod.Name, "-n", s.ns), -1)
 	var order []string
 	for _, l := range lines {
 		order = append(order, l[1])

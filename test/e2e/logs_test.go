@@ -62,21 +62,18 @@ func TestLogsAndMeasures(t *testing.T) {
 	})
 	follow(t, k, name)
 
-	files, err := filepath.Glob(filepath.Join(k.PodLogs, "default_"+name+"_*", "main", "0.log*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, packed := 0, 0
-	for _, f := range files {
-		if strings.HasSuffix(f, ".gz") {
-			packed++
-		} else {
-			plain++
+	until(t, "the live file of the log, a plain one and a compressed one", func() (string, bool) { // not while it is rotated
+		files, err := filepath.Glob(filepath.Join(k.PodLogs, "default_"+name+"_*", "main", "0.log*"))
+		plain, packed := 0, 0
+		for _, f := range files {
+			if strings.HasSuffix(f, ".gz") {
+				packed++
+			} else {
+				plain++
+			}
 		}
-	}
-	if plain != 2 || packed != 1 {
-		t.Errorf("files of the log are %v, want the live one, a plain one and a compressed one", files)
-	}
+		return strings.Join(files, " "), err == nil && plain == 2 && packed == 1
+	})
 	for path, want := range map[string][]string{
 		"/metrics": {`kubelet_running_pods 1`, `kubelet_running_containers{container_state="running"} 1`, `kubelet_desired_pods{static="true"} 1`,
 			`kubelet_active_pods{static="true"} 1`, `kubelet_working_pods{config="desired",lifecycle="sync",static="true"} 1`, `kubelet_pod_start_duration_seconds_count 1`,
@@ -85,15 +82,15 @@ func TestLogsAndMeasures(t *testing.T) {
 		"/healthz?verbose":  {"[+]ping ok", "[+]log ok", "[+]syncloop ok", "healthz check passed"},
 		"/healthz/syncloop": {"ok"},
 	} {
-		out, err := k.Get(t.Context(), path)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, text := range want {
-			if !strings.Contains(out, text) {
-				t.Errorf("%s does not tell %q:\n%s", path, text, out)
+		until(t, "the figures of "+path, func() (string, bool) {
+			out, err := k.Get(t.Context(), path)
+			for _, text := range want {
+				if err == nil && !strings.Contains(out, text) {
+					err = fmt.Errorf("%s does not tell %q:\n%s", path, text, out)
+				}
 			}
-		}
+			return fmt.Sprint(err), err == nil
+		})
 	}
 	checkpoint(t, k, name)
 	if err := os.Remove(manifest); err != nil {
@@ -108,7 +105,7 @@ func TestLogsAndMeasures(t *testing.T) {
 // follow reads a log that counts its lines until it was rotated four times.
 func follow(t *testing.T, k *rig.Kubelet, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.URL+"/containerLogs/default/"+name+"/main?follow=true", nil)
 	if err != nil {
@@ -149,7 +146,7 @@ func follow(t *testing.T, k *rig.Kubelet, name string) {
 // says so, and nothing is left of the attempt.
 func checkpoint(t *testing.T, k *rig.Kubelet, name string) {
 	t.Helper()
-	resp, err := k.HTTP.Post(k.URL+"/checkpoint/default/"+name+"/main?timeout=20", "", nil)
+	resp, err := k.HTTP.Post(k.URL+"/checkpoint/default/"+name+"/main?timeout=120", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

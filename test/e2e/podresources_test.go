@@ -97,6 +97,7 @@ func (n *node) holdings(t *testing.T) holdings {
 		})
 	}
 	h.serve()
+	h.offered()
 	h.claim("alone", "r")
 	h.claim("beside", "r")
 	return h

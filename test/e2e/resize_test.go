@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -227,7 +226,6 @@ func TestResizeByRestart(t *testing.T) {
 		t.Errorf("restarted %d times for CPU", container(p, "main").RestartCount)
 	}
 	for i, memory := range []string{"128Mi", "64Mi"} {
-		began := time.Now()
 		s.resize("web", "100m", memory)
 		p := s.resized("web")
 		if n := container(p, "main").RestartCount; int(n) != i+1 {
@@ -235,8 +233,11 @@ func TestResizeByRestart(t *testing.T) {
 		}
 		bytes := quantity(memory)
 		s.hasCgroups(s.ready("web"), 100, bytes.Value())
-		if took := time.Since(began); took > 9*time.Second {
-			t.Errorf("it took %v: a restart that was asked for is no crash", took)
+	}
+	// A restart that was asked for is no crash.
+	for _, e := range s.events("web") {
+		if e.Reason == "BackOff" {
+			t.Errorf("%s: %s", e.Reason, e.Message)
 		}
 	}
 }

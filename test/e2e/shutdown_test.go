@@ -75,8 +75,8 @@ func TestShutdownIsUpstreams(t *testing.T) {
 	}
 	if _, err := n.StartKubelet(t.Context(), rig.KubeletConfig{Binary: n.ours, Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=" + bus.Address}, Edit: func(c *kubeletconfig.KubeletConfiguration) {
 		quick(c)
-		c.ShutdownGracePeriod = metav1.Duration{Duration: 8 * time.Second}
-		c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 3 * time.Second}
+		c.ShutdownGracePeriod = metav1.Duration{Duration: 20 * time.Second} // of which one that listens needs little
+		c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 6 * time.Second}
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	begun := time.Now().Truncate(time.Second)
 	grace := func(n int64) spec { return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &n } }
 	running := []string{"polite", "deaf", "short", "critical"}
-	s.create(s.demo("polite", []string{"sleep"}, grace(30)))
+	s.create(s.demo("polite", []string{"serve"}, grace(30), listening)) // to signals, too, by then
 	s.create(s.demo("deaf", []string{"deaf"}, grace(60)))
 	s.create(s.demo("short", []string{"deaf"}, grace(2)))
 	s.create(s.demo("critical", []string{"deaf"}, grace(60), func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }))
@@ -112,6 +112,9 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	s.create(s.demo("failed", []string{"exit", "3"}, never))
 	for _, name := range running {
 		s.ready(name)
+		if name != "polite" {
+			s.deafened(name)
+		}
 	}
 	s.phase("done", corev1.PodSucceeded)
 	s.phase("failed", corev1.PodFailed)
@@ -162,7 +165,7 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 func (s *space) fate(name string) string {
 	s.t.Helper()
 	p := s.pod(name, "ended", func(p *corev1.Pod) bool {
-		return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		return (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded) && container(p, "main").State.Running == nil
 	})
 	lines := []string{fmt.Sprintf("%s %s %q", p.Status.Phase, p.Status.Reason, p.Status.Message)}
 	for _, c := range p.Status.Conditions {
