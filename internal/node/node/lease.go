@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,8 +57,9 @@ func (n *Node) renewLease(ctx context.Context) {
 }
 
 // renewRound tries a few times in a row. The second failure drops all connections:
-// after a partition they look alive and answer nothing. It returns the lease as
-// stored, to be renewed without reading it, or nil if that is not known.
+// after a partition they look alive and answer nothing, and of several servers behind
+// one address they may lead to the one that is ill. It returns the lease as stored, to
+// be renewed without reading it, or nil if that is not known.
 func (n *Node) renewRound(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	var err error
 	for try := 1; try <= leaseTries; try++ {
@@ -69,8 +71,8 @@ func (n *Node) renewRound(ctx context.Context, lease *coordinationv1.Lease) (*co
 			return nil, err
 		}
 		lease = nil // what was known may be old: read it
-		if try == 2 && !answeredBy(err) && n.cfg.API.CloseConnections != nil {
-			n.cfg.API.CloseConnections()
+		if try == 2 {
+			n.tryElsewhere(err)
 		}
 	}
 	return nil, err
@@ -115,6 +117,17 @@ func (n *Node) freshLease(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// answeredBy reports whether a server said this error: the connection is sound
-// then.
-func answeredBy(err error) bool { return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown }
+// tryElsewhere has the next try go over another connection, and perhaps to another
+// server, if that may help.
+func (n *Node) tryElsewhere(failed error) {
+	if !refused(failed) && n.cfg.API.CloseConnections != nil {
+		n.cfg.API.CloseConnections()
+	}
+}
+
+// refused reports whether a server that is well said no: another connection would
+// lead to the same answer.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code/100 == 4
+}

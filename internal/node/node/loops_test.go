@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,18 +274,59 @@ func TestTheLeaseOutlivesAPartition(t *testing.T) {
 	})
 }
 
-func TestAServerThatAnswersKeepsItsConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := newServer()
-		r := run(t, api, nil)
-		defer r.stop()
-		pass(time.Minute)
-		api.set(func(f *fakeServer) { f.down = apierrors.NewInternalError(errors.New("etcd")) })
-		pass(time.Minute)
-		if api.resets != 0 {
-			t.Errorf("%d resets although the server answers", api.resets)
-		}
-	})
+// TestAnIllServerIsLeft: of several servers behind one address one may be ill, and as
+// long as its connection stands nobody else is asked. A server that is well and says no
+// is asked again over the same connection: others use it for their watches.
+func TestAnIllServerIsLeft(t *testing.T) {
+	parity.Proves(t, "NODE-42")
+	lease := coordinationv1.Resource("leases")
+	for _, c := range []struct {
+		name string
+		err  error
+		left bool
+	}{
+		{"its storage does not answer", apierrors.NewInternalError(errors.New("etcdserver: request timed out")), true},
+		{"it is not ready", apierrors.NewServiceUnavailable("not yet ready"), true},
+		{"it gave up", apierrors.NewTimeoutError("request did not complete", 1), true},
+		{"what is before it has nobody to ask", apierrors.NewGenericServerResponse(502, "PUT", lease, "node1", "no upstream", 0, true), true},
+		{"it forbids", apierrors.NewForbidden(lease, "node1", errors.New("no right")), false},
+		{"it does not know the node", apierrors.NewUnauthorized("who?"), false},
+		{"it is asked too often", apierrors.NewTooManyRequests("later", 0), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newServer()
+				r := run(t, api, nil)
+				defer r.stop()
+				pass(time.Minute)
+				tries := api.count("update lease") + api.count("get lease")
+				api.set(func(f *fakeServer) { f.down = c.err })
+				pass(time.Minute)
+				tries = api.count("update lease") + api.count("get lease") - tries
+				want := 0
+				if c.left {
+					want = (tries + leaseTries - 1) / leaseTries // once in each round
+				}
+				if api.resets != want || tries < 2*leaseTries {
+					t.Errorf("%d resets in %d tries, want %d", api.resets, tries, want)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				api := newServer()
+				api.down = c.err
+				r := run(t, api, nil)
+				defer r.stop()
+				pass(time.Minute)
+				tries, want := api.count("create node"), 0
+				if c.left {
+					want = tries - 1 // each but the first
+				}
+				if api.resets != want || tries < 5 {
+					t.Errorf("%d resets in %d tries to register, want %d", api.resets, tries, want)
+				}
+			})
+		})
+	}
 }
 
 func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {

@@ -33,7 +33,7 @@ func (n *Node) register(ctx context.Context) {
 	}
 	said := false
 	wait := registerFirst
-	for {
+	for try := 1; ; try++ {
 		node, err := n.tryRegister(ctx)
 		if err == nil {
 			n.cfg.Log.Info("node is registered", "node", node.Name)
@@ -45,6 +45,9 @@ func (n *Node) register(ctx context.Context) {
 		if !said && ctx.Err() == nil {
 			n.cfg.Log.Warn("cannot register node, will keep trying", "node", n.cfg.Identity.Name, "err", err)
 			said = true
+		}
+		if try > 1 {
+			n.tryElsewhere(err)
 		}
 		select {
 		case <-ctx.Done():
