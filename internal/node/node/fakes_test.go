@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -241,16 +242,47 @@ func (f fakeLeases) store(ctx context.Context, call string, l *coordinationv1.Le
 	return f.lease.DeepCopy(), nil
 }
 
-// fakeRuntime answers until it is down.
+// fakeRuntime answers until it is down. While it hangs, calls wait for their end.
 type fakeRuntime struct {
 	noNetwork atomic.Bool
 	unready   atomic.Bool
 	asked     atomic.Int32 // for its status
 
-	mu    sync.Mutex
-	down  bool
-	cidrs []string
-	lists int
+	mu     sync.Mutex
+	down   bool
+	hangs  chan struct{} // nil: not
+	cidrs  []string
+	images []*runtimeapi.Image
+	lists  int
+}
+
+// hang has calls hang until back is called.
+func (f *fakeRuntime) hang() (back func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	hangs := make(chan struct{})
+	f.hangs = hangs
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.hangs = nil
+		close(hangs)
+	}
+}
+
+// wait returns when the runtime does not hang, with why it gives no answer.
+func (f *fakeRuntime) wait(ctx context.Context) error {
+	f.mu.Lock()
+	hangs := f.hangs
+	f.mu.Unlock()
+	if hangs != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-hangs:
+		}
+	}
+	return f.err()
 }
 
 func (f *fakeRuntime) set(down bool) {
@@ -268,8 +300,9 @@ func (f *fakeRuntime) err() error {
 	return nil
 }
 
-func (f *fakeRuntime) Status(context.Context) (cri.Status, error) {
+func (f *fakeRuntime) Status(ctx context.Context) (cri.Status, error) {
 	f.asked.Add(1)
+	err := f.wait(ctx)
 	st := healthy(time.Now()).Status
 	if f.unready.Load() {
 		st.Runtime = cri.Condition{Reason: "Starting", Message: "shim is missing"}
@@ -277,18 +310,23 @@ func (f *fakeRuntime) Status(context.Context) (cri.Status, error) {
 	if f.noNetwork.Load() {
 		st.Network = cri.Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}
 	}
-	return st, f.err()
+	return st, err
 }
 
-func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, f.err()
+func (f *fakeRuntime) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, f.wait(ctx)
 }
 
-func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (f *fakeRuntime) ListImages(ctx context.Context, _ *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
 	f.mu.Lock()
 	f.lists++
 	f.mu.Unlock()
-	return &runtimeapi.ListImagesResponse{}, f.err()
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &runtimeapi.ListImagesResponse{Images: slices.Clone(f.images)}, nil
 }
 
 func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {

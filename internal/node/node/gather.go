@@ -20,19 +20,18 @@ const (
 )
 
 // gatherer asks the machine and the runtime what the status needs to know, and
-// keeps the answers that are dear. It belongs to the status loop. What cannot be
-// had is said once until it works again, and the last answer serves meanwhile.
+// keeps the answers that are dear. It belongs to the status loop, which does not wait
+// for a runtime that hangs. What cannot be had is said once until it works again, and
+// the last answer serves meanwhile.
 type gatherer struct {
-	cfg *Config
+	cfg  *Config
+	late func() // an answer has come after all; must not block
 
-	images         []*runtimeapi.Image
-	imagesAt       time.Time
-	runtimeName    string
-	runtimeVersion string
-	versionAt      time.Time
-	addresses      []netip.Addr
-	addressesAt    time.Time
-	interfaces     []machine.Interface
+	images      question[[]*runtimeapi.Image]
+	version     question[*runtimeapi.VersionResponse]
+	addresses   []netip.Addr
+	addressesAt time.Time
+	interfaces  []machine.Interface
 
 	said map[string]bool // complaints that stand
 }
@@ -88,23 +87,24 @@ func (g *gatherer) findAddresses(ctx context.Context, now time.Time) []netip.Add
 }
 
 func (g *gatherer) askVersion(ctx context.Context, now time.Time) (name, version string) {
-	if now.Sub(g.versionAt) >= versionEvery {
-		v, err := g.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
-		g.complain("runtime version", err)
-		if err == nil {
-			g.runtimeName, g.runtimeVersion, g.versionAt = v.GetRuntimeName(), v.GetRuntimeVersion(), now
-		}
-	}
-	return g.runtimeName, g.runtimeVersion
+	err := g.version.ask(ctx, now, versionEvery, func() (*runtimeapi.VersionResponse, error) {
+		return g.cfg.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	}, g.late)
+	g.complain("runtime version", err)
+	return g.version.answer.GetRuntimeName(), g.version.answer.GetRuntimeVersion()
 }
 
 func (g *gatherer) listImages(ctx context.Context, now time.Time) []*runtimeapi.Image {
-	if now.Sub(g.imagesAt) >= imagesEvery {
+	err := g.images.ask(ctx, now, imagesEvery, func() ([]*runtimeapi.Image, error) {
 		list, err := g.cfg.Runtime.ListImages(ctx, &runtimeapi.ListImagesRequest{})
-		g.complain("images", err)
-		if err == nil {
-			g.images, g.imagesAt = list.GetImages(), now
-		}
-	}
-	return g.images
+		return list.GetImages(), err
+	}, g.late)
+	g.complain("images", err)
+	return g.images.answer
+}
+
+// finish returns when nothing is asked any more, once what was asked under has ended.
+func (g *gatherer) finish() {
+	g.version.finish()
+	g.images.finish()
 }

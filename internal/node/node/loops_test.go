@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/test/kit/parity"
 )
@@ -147,6 +148,60 @@ func TestADeadRuntimeShows(t *testing.T) {
 		}
 		if n := strings.Count(r.log.String(), "container runtime does not answer"); n != 1 {
 			t.Errorf("said %d times:\n%s", n, r.log)
+		}
+	})
+}
+
+// TestAHangingRuntimeKeepsNobodyWaiting: while the runtime does not come back, neither
+// to who it is nor with its images, the status goes on to tell of what else there is,
+// and of the runtime. What it has answered stays in the status, and it is not asked
+// again before it answers.
+func TestAHangingRuntimeKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pressed atomic.Bool
+		r := run(t, newServer(), func(c *Config, r *rig) {
+			r.runtime.images = []*runtimeapi.Image{{Id: "i", RepoTags: []string{"web:1"}, Size: 7}}
+			c.Pressures = func(context.Context) []v1.NodeConditionType {
+				if pressed.Load() {
+					return []v1.NodeConditionType{v1.NodeDiskPressure}
+				}
+				return nil
+			}
+		})
+		defer r.stop()
+		<-r.Registered()
+		pass(time.Minute)
+		back := r.runtime.hang()
+		pass(time.Minute) // both are asked, and hang
+		asked := r.runtime.lists
+		pressed.Store(true)
+		r.Poke()
+		pass(time.Second)
+		n := r.api.snapshot()
+		if c := condition(n.Status, v1.NodeDiskPressure); c.Status != v1.ConditionTrue {
+			t.Errorf("a second after it began, DiskPressure = %+v", c)
+		}
+		if c := readyOf(n); c.Status != v1.ConditionFalse || c.Message != "container runtime is down" {
+			t.Errorf("Ready = %+v", c)
+		}
+		if len(n.Status.Images) != 1 || n.Status.NodeInfo.ContainerRuntimeVersion != "containerd://2.4.2" {
+			t.Errorf("images %v of %s", n.Status.Images, n.Status.NodeInfo.ContainerRuntimeVersion)
+		}
+		pass(10 * time.Minute)
+		if r.runtime.lists != asked {
+			t.Errorf("asked %d times more while it hung", r.runtime.lists-asked)
+		}
+		r.runtime.mu.Lock()
+		r.runtime.images = append(r.runtime.images, &runtimeapi.Image{Id: "j", RepoTags: []string{"db:1"}, Size: 8})
+		r.runtime.mu.Unlock()
+		back()
+		pass(time.Second)
+		n = r.api.snapshot()
+		if c := readyOf(n); c.Status != v1.ConditionTrue || len(n.Status.Images) != 2 {
+			t.Errorf("a second after it came back, Ready = %+v, images %v", c, n.Status.Images)
+		}
+		if c := strings.Count(r.log.String(), "no answer yet"); c != 2 {
+			t.Errorf("said %d times:\n%s", c, r.log)
 		}
 	})
 }

@@ -176,7 +176,7 @@ func New(cfg Config) (*Node, error) {
 		}
 	}
 	n.allocatable = n.forPods()
-	n.gather = gatherer{cfg: &n.cfg}
+	n.gather = gatherer{cfg: &n.cfg, late: n.Poke}
 	return n, nil
 }
 

@@ -24,6 +24,7 @@ const (
 // keepStatus computes the status when woken and every UpdateEvery, and sends it
 // when there is news or ReportEvery has passed.
 func (n *Node) keepStatus(ctx context.Context) {
+	defer n.gather.finish()
 	select { // an answer at once is the rule; without one, that is the status
 	case <-ctx.Done():
 		return
