@@ -62,5 +62,5 @@ func (r *Rotator) timeLeft() float64 {
 	if leaf == nil {
 		return math.Inf(1)
 	}
-	return math.Trunc(time.Until(leaf.NotAfter).Seconds())
+	return math.Trunc(leaf.NotAfter.Sub(r.cfg.Now()).Seconds())
 }

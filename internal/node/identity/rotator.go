@@ -45,6 +45,7 @@ type Config struct {
 	// there is no other way to ask for one.
 	OnRefused func(error)
 	Log       *slog.Logger
+	Now       func() time.Time // optional
 }
 
 // Rotator keeps one certificate valid.
@@ -62,18 +63,22 @@ type Rotator struct {
 	force   bool             // the certificate is only to begin with
 	healthy bool             // the API server answers as one that is well does
 	issued  bool             // the certificate was issued to this process
-	refused string           // its file, if the API server does not know it
+	refused bool             // the API server does not know it
+	chance  float64          // when in its time the certificate is renewed
 }
 
 // New makes a Rotator over what its store holds.
 func New(cfg Config) (*Rotator, error) {
-	r := &Rotator{cfg: cfg, poke: make(chan struct{}, 1), changed: make(chan struct{})}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r := &Rotator{cfg: cfg, poke: make(chan struct{}, 1), changed: make(chan struct{}), chance: rand.Float64()}
 	var err error
 	r.cert, err = cfg.Store.Current()
 	switch {
 	case err != nil && !errors.Is(err, ErrNone):
 		return nil, err
-	case r.cert == nil || time.Now().After(r.cert.Leaf.NotAfter):
+	case r.cert == nil || cfg.Now().After(r.cert.Leaf.NotAfter):
 		r.cert, r.force = cfg.First, true
 	}
 	return r, nil
@@ -87,7 +92,7 @@ func (r *Rotator) Current() *tls.Certificate {
 }
 
 func (r *Rotator) validLocked() *tls.Certificate {
-	if r.cert == nil || time.Now().After(r.cert.Leaf.NotAfter) {
+	if r.cert == nil || r.cfg.Now().After(r.cert.Leaf.NotAfter) {
 		return nil
 	}
 	return r.cert
@@ -116,13 +121,11 @@ func (r *Rotator) Valid(ctx context.Context) (*tls.Certificate, error) {
 // one is refused as well, the fault is not the certificate's.
 func (r *Rotator) Refused(cert *tls.Certificate) {
 	r.mu.Lock()
-	due := r.cfg.OnRefused != nil && !r.issued && r.refused == "" && cert == r.cert
-	if due {
-		r.refused = r.cfg.Store.inForce()
-	}
+	due := r.cfg.OnRefused != nil && !r.issued && !r.refused && cert == r.cert
+	r.refused = r.refused || due
 	r.mu.Unlock()
 	if due {
-		r.cfg.Log.Warn("the API server does not know the node's certificate", "signer", r.cfg.Signer, "file", r.cfg.Store.inForce())
+		r.cfg.Log.Warn("the API server does not know the node's certificate", "signer", r.cfg.Signer, "subject", cert.Leaf.Subject.String(), "expires", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		r.Poke()
 	}
 }
@@ -162,19 +165,25 @@ func (r *Rotator) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// clockEvery is how often the clock is looked at while a certificate is good: timers
+// do not know of a clock that is set, nor of a machine that was asleep.
+const clockEvery = time.Minute
+
 // untilDue waits until a certificate is to be asked for. It is false when that is
 // not so after all.
 func (r *Rotator) untilDue(ctx context.Context) bool {
 	want := r.cfg.Template()
-	var timer <-chan time.Time
+	var timer, look <-chan time.Time
 	switch at, why := r.next(want); {
 	case want == nil:
-	case !at.After(time.Now()):
+	case !at.After(r.cfg.Now()):
 		r.cfg.Log.Info("asking for a certificate", "signer", r.cfg.Signer, "because", why)
 		return true
 	default:
 		r.cfg.Log.Info("the next certificate is due later", "signer", r.cfg.Signer, "at", at.UTC().Format(time.RFC3339), "expires", r.Leaf().NotAfter.UTC().Format(time.RFC3339))
-		timer = time.After(time.Until(at))
+		tick := time.NewTicker(clockEvery)
+		defer tick.Stop()
+		timer, look = time.After(at.Sub(r.cfg.Now())), tick.C
 	}
 	for {
 		select {
@@ -183,8 +192,12 @@ func (r *Rotator) untilDue(ctx context.Context) bool {
 		case <-timer:
 			r.cfg.Log.Info("asking for a certificate", "signer", r.cfg.Signer, "because", "the one in force is old")
 			return true
+		case <-look:
+			if at, _ := r.next(want); !at.After(r.cfg.Now()) {
+				return false // look again
+			}
 		case <-r.poke:
-			if at, _ := r.next(want); !same(want, r.cfg.Template()) || want != nil && !at.After(time.Now()) {
+			if at, _ := r.next(want); !same(want, r.cfg.Template()) || want != nil && !at.After(r.cfg.Now()) {
 				return false // look again
 			}
 		}
@@ -200,7 +213,7 @@ func (r *Rotator) next(want *x509.CertificateRequest) (time.Time, string) {
 		return time.Time{}, ""
 	case r.validLocked() == nil:
 		return time.Time{}, "there is none that is valid"
-	case r.refused != "":
+	case r.refused:
 		return time.Time{}, "the API server does not know the one in force"
 	case r.force:
 		return time.Time{}, "the one in force is only to begin with"
@@ -208,7 +221,7 @@ func (r *Rotator) next(want *x509.CertificateRequest) (time.Time, string) {
 	if why := lacking(r.cert.Leaf, want); why != "" {
 		return time.Time{}, "the one in force " + why
 	}
-	return due(r.cert.Leaf, rand.Float64()), ""
+	return due(r.cert.Leaf, r.chance), ""
 }
 
 // renew asks until there is an answer, or until something else is to be asked for.
@@ -280,24 +293,39 @@ func (r *Rotator) try(ctx context.Context, want *x509.CertificateRequest) error 
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	refused, brought := r.refused, r.force
+	r.mu.Unlock()
+	file := "" // of the one that is replaced
+	if !brought {
+		file = r.cfg.Store.inForce()
+	}
 	pair, err := r.cfg.Store.Update(cert, pem)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	refused := r.refused
-	r.mu.Unlock()
 	r.take(pair)
-	if refused != "" {
-		r.cfg.OnRefused(checkpoint.PutAside(refused, errors.New("the API server does not know the certificate")))
+	if refused {
+		r.cfg.OnRefused(putAside(file))
 	}
 	return nil
+}
+
+var errUnknown = errors.New("the API server does not know the certificate")
+
+// putAside puts aside the file of a certificate that the API server does not know, and
+// says so. One that has no file came with the kubeconfig.
+func putAside(file string) error {
+	if file == "" {
+		return fmt.Errorf("use the kubeconfig: %w; the node has another one by now", errUnknown)
+	}
+	return checkpoint.PutAside(file, errUnknown)
 }
 
 func (r *Rotator) ask(ctx context.Context, want *x509.CertificateRequest, key *ecdsa.PrivateKey) ([]byte, error) {
 	with := r.Current()
 	r.mu.Lock()
-	if r.refused != "" {
+	if r.refused {
 		with = nil
 	}
 	r.mu.Unlock()
@@ -328,13 +356,13 @@ func (r *Rotator) heard(err error) {
 func (r *Rotator) take(cert *tls.Certificate) {
 	r.mu.Lock()
 	old := r.cert
-	r.cert, r.force, r.healthy, r.issued, r.refused = cert, false, true, true, ""
+	r.cert, r.force, r.healthy, r.issued, r.refused, r.chance = cert, false, true, true, false, rand.Float64()
 	close(r.changed)
 	r.changed = make(chan struct{})
 	r.mu.Unlock()
 	r.cfg.Log.Info("certificate is in force", "signer", r.cfg.Signer, "file", r.cfg.Store.Path(), "expires", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	if old != nil && r.cfg.OnRotated != nil {
-		r.cfg.OnRotated(time.Since(old.Leaf.NotBefore))
+		r.cfg.OnRotated(r.cfg.Now().Sub(old.Leaf.NotBefore))
 	}
 	if r.cfg.OnChange != nil {
 		r.cfg.OnChange()
@@ -355,17 +383,15 @@ func (r *Rotator) untilHopeless(ctx context.Context) error {
 		changed, healthy := r.changed, r.healthy
 		wait := hopelessEvery
 		if r.cert != nil {
-			if left := time.Until(r.cert.Leaf.NotAfter); left > 0 {
-				since, said, wait = r.cert.Leaf.NotAfter, false, left+r.cfg.GiveUp
-			} else if r.cert.Leaf.NotAfter.After(since) {
-				since = r.cert.Leaf.NotAfter
+			if left := r.cert.Leaf.NotAfter.Sub(r.cfg.Now()); left > 0 {
+				wait, said = min(left, clockEvery), false
+				since = time.Now().Add(wait)
 			}
 		}
 		r.mu.Unlock()
-		without := time.Since(since)
-		switch {
+		switch without := time.Since(since); {
 		case without < r.cfg.GiveUp:
-			wait = max(wait, r.cfg.GiveUp-without)
+			wait = min(wait, r.cfg.GiveUp-without)
 		case healthy:
 			return fmt.Errorf("it has been %v since a valid client certificate was found, and the API server is responsive: new credentials are needed", r.cfg.GiveUp)
 		case !said:

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +209,123 @@ func TestACertificateThatTheServerDoesNotKnow(t *testing.T) {
 		synctest.Wait()
 		if n := len(a.list()); n != 1 {
 			t.Errorf("asked %d times without a way", n)
+		}
+		must(t, s.end())
+	})
+}
+
+// TestAKubeconfigThatTheServerDoesNotKnow: the certificate that the kubeconfig brings has
+// no file in the store. Once another one is issued, that is in force also for the next
+// agent.
+func TestAKubeconfigThatTheServerDoesNotKnow(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 10*time.Hour)
+		store, err := NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
+		must(t, err)
+		brought, err := tls.X509KeyPair(a.pair(ClientTemplate("n1")))
+		must(t, err)
+		var told []string
+		s := start(t, a, Config{Store: store, First: &brought, OnRefused: func(err error) { told = append(told, err.Error()) }})
+		s.Refused(&brought)
+		synctest.Wait()
+		a.answer(a.pending(), false)
+		synctest.Wait()
+		if s.Current() == &brought || s.Current() == nil {
+			t.Errorf("in force is %v", s.Current())
+		}
+		if len(told) != 1 || told[0] != "use the kubeconfig: the API server does not know the certificate; the node has another one by now" {
+			t.Errorf("told %q", told)
+		}
+		must(t, s.end())
+		store, err = NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
+		must(t, err)
+		if kept, err := store.Current(); err != nil || !kept.Leaf.Equal(s.Current().Leaf) {
+			t.Errorf("the next agent finds %v, %v", kept, err)
+		}
+	})
+}
+
+// TestTheClockIsSet: timers do not know of a clock that is set, nor of a machine that
+// was asleep.
+func TestTheClockIsSet(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		by   time.Duration
+		with bool // with the certificate that was in force
+	}{
+		{"near the end of the certificate's life", 9 * time.Hour, true},
+		{"beyond it", 11 * time.Hour, false},
+	} {
+		dir := t.TempDir()
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuthority(t, 10*time.Hour)
+				store, err := NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
+				must(t, err)
+				a.issue(store, ClientTemplate("n1"))
+				var set atomic.Int64
+				s := start(t, a, Config{Store: store, GiveUp: 5 * time.Minute, Now: func() time.Time { return time.Now().Add(time.Duration(set.Load())) }})
+				time.Sleep(10 * time.Minute)
+				if n := len(a.list()); n != 0 {
+					t.Fatalf("asked %d times for another than a young one", n)
+				}
+				set.Store(int64(tc.by))
+				time.Sleep(clockEvery)
+				synctest.Wait()
+				if n := len(a.list()); n != 1 || (s.asked[0] != nil) != tc.with {
+					t.Errorf("asked %d times, with %v", n, s.asked)
+				}
+				must(t, s.end())
+			})
+		})
+	}
+}
+
+// TestACertificateForEver: certificates without an end say that they are good until the
+// year 9999.
+func TestACertificateForEver(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, math.MaxInt64)
+		store, err := NewStore(StoreConfig{Dir: dir, Pair: ClientPair, Log: logTo(t)})
+		must(t, err)
+		a.issue(store, ClientTemplate("n1"))
+		looks := 0
+		s := start(t, a, Config{Store: store, GiveUp: 5 * time.Minute, Now: func() time.Time { looks++; return time.Now() }})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(a.list()); n != 0 || looks > 1000 {
+			t.Errorf("asked %d times, and looked at the clock %d times in an hour", n, looks)
+		}
+		must(t, s.end())
+	})
+}
+
+// TestPokesDoNotHasten: when a certificate is renewed is left to chance once. The node's
+// status is told every few minutes, and nodes that joined together would otherwise all
+// renew at the first moment that they may.
+func TestPokesDoNotHasten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 10*time.Hour)
+		store, err := NewStore(StoreConfig{Dir: dir, Pair: ServerPair, Log: logTo(t)})
+		must(t, err)
+		want := ServingTemplate("n1", []Address{{"InternalIP", "10.0.0.1"}}, false)
+		a.issue(store, want)
+		issued := time.Now()
+		s := start(t, a, Config{Store: store, Signer: ServingSigner, Template: func() *x509.CertificateRequest { return want }})
+		at := due(s.Leaf(), s.chance)
+		for time.Now().Before(at) {
+			if n := len(a.list()); n != 0 {
+				t.Fatalf("renewed %v after it was issued, want %v", time.Since(issued), at.Sub(issued))
+			}
+			s.Poke()
+			time.Sleep(min(30*time.Second, time.Until(at)))
+			synctest.Wait()
+		}
+		if n := len(a.list()); n != 1 {
+			t.Errorf("%d requests when it is due", n)
 		}
 		must(t, s.end())
 	})

@@ -57,11 +57,11 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 // Path is where the certificate in force is, with its key.
 func (s *Store) Path() string { return s.path(currentName) }
 
-// inForce is the file that the link leads to.
+// inForce is the file that the link leads to; "" if it leads nowhere.
 func (s *Store) inForce() string {
 	file, err := filepath.EvalSymlinks(s.Path())
 	if err != nil {
-		return s.Path()
+		return ""
 	}
 	return file
 }
