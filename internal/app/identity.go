@@ -1,10 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -79,20 +81,20 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 	f := &a.cfg.Flags
 	shown := identity.NewMetrics(a.metrics)
 	var own *apiclient.Client
-	begin := func() *apiclient.Client { return first }
-	if f.BootstrapKubeconfig != "" && !access.Bootstrap {
-		begin = a.bootstrapClient(first, cfg)
+	begin := &beginner{first: first, cfg: cfg, log: a.log}
+	if !access.Bootstrap {
+		begin.kubeconfig = f.BootstrapKubeconfig
 	}
 	rc := identity.Config{Signer: identity.ClientSigner, Store: store, Log: a.log,
 		Template: func() *x509.CertificateRequest { return identity.ClientTemplate(a.cfg.NodeName) },
 		Requests: func(current *tls.Certificate) identity.Requests {
 			if current == nil {
-				return begin().CertificateSigningRequests
+				return begin.client().CertificateSigningRequests
 			}
 			return own.CertificateSigningRequests
 		},
 		// Connections are the old certificate's, whose time is over soon.
-		OnChange: func() { own.CloseConnections(); begin().CloseConnections() },
+		OnChange: func() { own.CloseConnections(); begin.closeConnections() },
 	}
 	if f.BootstrapKubeconfig != "" {
 		rc.GiveUp, rc.OnRefused = hopeless, a.unusable
@@ -121,27 +123,44 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 	return own, nil
 }
 
-// bootstrapClient is a client with the credentials for the bootstrap, made when it is
-// needed: a node whose own certificate serves does without the file. While it cannot
-// be made, the node asks with what it came with.
-func (a *agent) bootstrapClient(otherwise *apiclient.Client, cfg apiclient.Config) func() *apiclient.Client {
-	var mu sync.Mutex
-	var made *apiclient.Client
-	return func() *apiclient.Client {
-		mu.Lock()
-		defer mu.Unlock()
-		if made != nil {
-			return made
-		}
-		rc, err := identity.Load(a.cfg.Flags.BootstrapKubeconfig)
-		if err == nil {
-			made, err = apiclient.NewFor(rc, cfg)
-		}
-		if err != nil {
-			a.log.Warn("cannot use the bootstrap kubeconfig", "err", err)
-			return otherwise
-		}
-		return made
+// beginner is how a node asks for a certificate that has none to ask with: with the
+// credentials for the bootstrap, or with what it came with. A client with the former
+// is made when it is needed: a node whose own certificate serves does without the
+// file, which installers remove.
+type beginner struct {
+	first      *apiclient.Client
+	kubeconfig string // for the bootstrap; empty: first has its credentials, or there are none
+	cfg        apiclient.Config
+	log        *slog.Logger
+
+	mu   sync.Mutex
+	made *apiclient.Client // nil before it is needed
+}
+
+func (b *beginner) client() *apiclient.Client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.made != nil || b.kubeconfig == "" {
+		return cmp.Or(b.made, b.first)
+	}
+	rc, err := identity.Load(b.kubeconfig)
+	if err == nil {
+		b.made, err = apiclient.NewFor(rc, b.cfg)
+	}
+	if err != nil {
+		b.log.Warn("cannot use the bootstrap kubeconfig", "err", err)
+		return b.first
+	}
+	return b.made
+}
+
+// closeConnections drops what stands once there is a certificate.
+func (b *beginner) closeConnections() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.first.CloseConnections()
+	if b.made != nil {
+		b.made.CloseConnections()
 	}
 }
 
