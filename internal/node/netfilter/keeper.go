@@ -3,6 +3,7 @@ package netfilter
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
@@ -14,6 +15,9 @@ const (
 	lookAgain = time.Minute
 	// patience is how long one call may take. Others may hold the tables' lock.
 	patience = 10 * time.Second
+	// statusMissing is what the programs end with if there is nothing of the kind, and
+	// 2 to 4 if they could not look.
+	statusMissing = 1
 )
 
 // Config holds what a Keeper is built from. Every field is required.
@@ -97,14 +101,23 @@ func (k *Keeper) ensure(ctx context.Context) {
 
 func (k *Keeper) ensureAll(ctx context.Context, program string, list []piece) error {
 	for _, p := range list {
-		if k.call(ctx, program, p.table, p.check) == nil {
-			continue
+		err := k.call(ctx, program, p.table, p.check)
+		if isMissing(err) {
+			err = k.call(ctx, program, p.table, p.make)
 		}
-		if err := k.call(ctx, program, p.table, p.make); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isMissing reports whether a look says that a chain or rule is not there. A look that
+// failed, because others held the tables' lock for too long, says nothing: a rule that
+// is there would be made once more each time.
+func isMissing(err error) bool {
+	var exit interface{ ExitCode() int }
+	return errors.As(err, &exit) && exit.ExitCode() == statusMissing
 }
 
 func (k *Keeper) call(ctx context.Context, program, table string, args []string) error {
