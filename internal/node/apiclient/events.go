@@ -23,6 +23,9 @@ const (
 	eventTries    = 12
 	eventRetry    = 10 * time.Second
 	eventDropNote = time.Minute // how often lost events are told
+	// momentSlack is how far moments may run ahead of the clock, when more than one
+	// event comes in its smallest step.
+	momentSlack = time.Millisecond
 )
 
 var _ pod.Events = (*Events)(nil)
@@ -37,15 +40,20 @@ type Events struct {
 	last  atomic.Int64 // the moment of the latest event, in nanoseconds
 }
 
-// EventsConfig holds what Events are built from. Every field is required.
+// EventsConfig holds what Events are built from. Every exported field is required.
 type EventsConfig struct {
 	Client *Client
 	Node   string
 	Log    *slog.Logger
+
+	now func() time.Time // of tests
 }
 
 // NewEvents makes a recorder. What is recorded waits until Run sends it.
 func NewEvents(cfg EventsConfig) *Events {
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
 	return &Events{cfg: cfg, queue: make(chan *corev1.Event, eventQueue)}
 }
 
@@ -87,11 +95,13 @@ func (e *Events) record(ref corev1.ObjectReference, annotations map[string]strin
 }
 
 // moment is now, or a little later: events are named by their moment, and of two
-// of one name the second would be lost.
+// of one name the second would be lost. A clock that is set back is followed.
 func (e *Events) moment() time.Time {
 	for {
-		last := e.last.Load()
-		next := max(time.Now().UnixNano(), last+1)
+		last, next := e.last.Load(), e.cfg.now().UnixNano()
+		if next <= last && last-next < int64(momentSlack) {
+			next = last + 1
+		}
 		if e.last.CompareAndSwap(last, next) {
 			return time.Unix(0, next)
 		}

@@ -303,3 +303,37 @@ func TestTheRecorder(t *testing.T) {
 		}
 	})
 }
+
+// TestAClockThatIsSetBackIsFollowed: a machine may begin in another year, and be told the
+// time later. Events are of the time that others have, and none is lost for it.
+func TestAClockThatIsSetBackIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t}
+		e := f.events(t.Output())
+		var ahead time.Duration
+		e.cfg.now = func() time.Time { return time.Now().Add(ahead) }
+		ahead = 365 * 24 * time.Hour
+		inVirtualTime(t, e, func() {
+			for i := range objectBurst - 1 { // one is left
+				e.Pod(burstable, "", corev1.EventTypeNormal, fmt.Sprint("Early", i), "said")
+			}
+			pass(time.Second)
+			ahead = 0
+			for i := range 2 {
+				e.Pod(burstable, "", corev1.EventTypeNormal, fmt.Sprint("Late", i), "said")
+			}
+			pass(objectRefill)
+			e.Pod(burstable, "", corev1.EventTypeNormal, "Later", "said")
+		})
+		var late []string
+		for _, s := range f.stored[objectBurst-1:] {
+			late = append(late, s.Reason)
+			if at := s.LastTimestamp.Time; at.After(time.Now()) {
+				t.Errorf("%s is of %v, now is %v", s.Reason, at, time.Now())
+			}
+		}
+		if got := strings.Join(late, " "); got != "Late0 Later" {
+			t.Errorf("stored after the clock was set back: %s", got)
+		}
+	})
+}

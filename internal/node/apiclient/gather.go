@@ -123,7 +123,7 @@ func (g *gatherer) allow(e *corev1.Event, now time.Time) bool {
 		a = &allowance{left: objectBurst * objectRefill, at: now}
 		g.objects.Add(key, a)
 	}
-	a.left = min(objectBurst*objectRefill, a.left+now.Sub(a.at))
+	a.left = min(objectBurst*objectRefill, a.left+max(now.Sub(a.at), 0)) // the clock may have been set back
 	a.at = now
 	if a.left < objectRefill {
 		return false
