@@ -9,7 +9,9 @@
 //	   └──────────── deregistered ◄──────────┘
 //
 // Every socket has a goroutine of its own, so a plugin that hangs keeps nobody
-// waiting. Nothing is polled: the directory tells of sockets that come and go.
+// waiting. One that comes back under the same name waits until the one before it is
+// deregistered. Nothing is polled: the directory tells of sockets that come and go.
+// Where it cannot, it is read now and then.
 //
 // Lock order: Watcher.mu is taken alone and not held over a call.
 package plugin

@@ -21,28 +21,29 @@ type plugin struct {
 
 // register asks what is behind a socket, has its handler take it, and tells it how
 // that went. A plugin that cannot be told is given up again: it takes itself for
-// unregistered.
-func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
-	conn, err := w.dial(ctx, path)
+// unregistered, or its socket is gone already. own ends with the socket, ctx with the
+// agent.
+func (w *Watcher) register(ctx, own context.Context, path string) (*plugin, error) {
+	conn, err := w.dial(own, path)
 	if err != nil {
 		return nil, fmt.Errorf("dial plugin: %w", err)
 	}
 	defer conn.Close()
 	client := registerapi.NewRegistrationClient(conn)
-	info, err := ask(ctx, client)
+	info, err := ask(own, client)
 	if err != nil {
 		return nil, fmt.Errorf("ask plugin what it is: %w", err)
 	}
 	p, err := w.judge(path, info)
 	if err != nil {
-		return nil, errors.Join(err, notify(ctx, client, err))
+		return nil, errors.Join(err, notify(own, client, err))
 	}
-	if err := p.take(ctx); err != nil {
+	if err := p.take(own); err != nil {
 		err = fmt.Errorf("RegisterPlugin error -- plugin registration failed with err: %w", err)
-		return nil, errors.Join(err, notify(ctx, client, err))
+		return nil, errors.Join(err, notify(own, client, err))
 	}
-	if err := notify(ctx, client, nil); err != nil {
-		return nil, errors.Join(err, p.handler.Deregister(ctx, info.Name, p.endpoint))
+	if err := notify(own, client, nil); err != nil {
+		return nil, errors.Join(err, p.giveUp(ctx))
 	}
 	return p, nil
 }
@@ -106,6 +107,12 @@ func (p *plugin) take(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, handlerLimit)
 	defer stop()
 	return p.handler.Register(ctx, p.info.Name, p.endpoint, p.info.SupportedVersions)
+}
+
+func (p *plugin) giveUp(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, handlerLimit)
+	defer stop()
+	return p.handler.Deregister(ctx, p.info.Name, p.endpoint)
 }
 
 // notify tells the plugin how it went.

@@ -48,8 +48,9 @@ type Watcher struct {
 	wg  sync.WaitGroup
 
 	mu      sync.Mutex
-	sockets map[string]*socket // by path
-	full    bool               // there are more; said once
+	sockets map[string]*socket       // by path
+	leaving map[string]chan struct{} // done of those that are gone, until they are deregistered
+	full    bool                     // there are more; said once
 }
 
 // socket is one that is there.
@@ -70,61 +71,80 @@ type identity struct {
 
 // New builds a Watcher; nothing is watched before Run.
 func New(cfg Config) *Watcher {
-	return &Watcher{cfg: cfg, sockets: map[string]*socket{}}
+	return &Watcher{cfg: cfg, sockets: map[string]*socket{}, leaving: map[string]chan struct{}{}}
 }
 
 // Run registers plugins until ctx ends. They stay registered then: the next agent
 // finds their sockets again.
 func (w *Watcher) Run(ctx context.Context) error {
-	if err := os.MkdirAll(w.cfg.Dir, dirMode); err != nil {
-		return fmt.Errorf("make plugin registration directory: %w", err)
-	}
 	defer w.wg.Wait()
 	if !w.cfg.Watch {
-		return w.poll(ctx)
+		return w.follow(ctx, nil, nil, func(string) error { return nil })
 	}
 	watch, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch plugin registration directory: %w", err)
+		// There are only so many watches on a machine, and pods use them too.
+		w.cfg.Log.Warn("cannot watch the plugin registration directory, reading it now and then", "every", pollEvery, "err", err)
+		return w.follow(ctx, nil, nil, func(string) error { return nil })
 	}
 	defer watch.Close()
-	w.look(ctx, watch.Add)
+	return w.follow(ctx, watch.Events, watch.Errors, watch.Add)
+}
+
+// follow looks whenever something happens in the directory; where that is not told
+// (events is nil), or not of all of it, now and then.
+func (w *Watcher) follow(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, watch func(dir string) error) error {
+	said := ""
+	for {
+		var again <-chan time.Time
+		err := w.look(ctx, watch)
+		if err != nil && err.Error() != said {
+			w.cfg.Log.Warn("cannot follow all of the plugin registration directory, reading it now and then", "every", pollEvery, "err", err)
+		}
+		said = ""
+		if err != nil {
+			said = err.Error()
+		}
+		if err != nil || events == nil {
+			again = time.After(pollEvery)
+		}
+		if err := wait(ctx, events, lost, again, w.cfg.Log); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when the directory is to be looked at again, or ctx ends.
+func wait(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error, again <-chan time.Time, log *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case ev, ok := <-watch.Events:
+		case <-again:
+			return nil
+		case ev, ok := <-events:
 			if !ok {
 				return errors.New("watch plugin registration directory: the watch has ended")
 			}
 			if ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
-				w.look(ctx, watch.Add)
+				return nil
 			}
-		case err := <-watch.Errors:
-			w.cfg.Log.Warn("lost events of the plugin registration directory, reading it again", "err", err)
-			w.look(ctx, watch.Add)
-		}
-	}
-}
-
-// poll reads the directory now and then.
-func (w *Watcher) poll(ctx context.Context) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		w.look(ctx, func(string) error { return nil })
-		select {
-		case <-ctx.Done():
+		case err := <-lost:
+			log.Warn("lost events of the plugin registration directory, reading it again", "err", err)
 			return nil
-		case <-tick.C:
 		}
 	}
 }
 
-// look compares the directory with what is known. An event is only the occasion:
-// what counts is what is there.
-func (w *Watcher) look(ctx context.Context, watch func(dir string) error) {
+// look compares the directory, which it makes if there is none, with what is known. An
+// event is only the occasion: what counts is what is there. The error is why more may
+// be there, or come unheard of.
+func (w *Watcher) look(ctx context.Context, watch func(dir string) error) error {
+	if err := os.MkdirAll(w.cfg.Dir, dirMode); err != nil {
+		return fmt.Errorf("make plugin registration directory: %w", err)
+	}
 	there := map[string]identity{}
+	var deaf error
 	err := filepath.WalkDir(w.cfg.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -138,7 +158,7 @@ func (w *Watcher) look(ctx context.Context, watch func(dir string) error) {
 		case e.IsDir():
 			// Before its entries are read, so that none is missed.
 			if err := watch(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+				deaf = fmt.Errorf("watch %s: %w", path, err)
 			}
 		case e.Type()&fs.ModeSocket != 0:
 			if id, err := identify(path); err == nil {
@@ -147,25 +167,21 @@ func (w *Watcher) look(ctx context.Context, watch func(dir string) error) {
 		}
 		return nil
 	})
-	if err != nil {
-		w.cfg.Log.Warn("cannot read all of the plugin registration directory", "err", err)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for path, s := range w.sockets {
 		if id, ok := there[path]; !ok && err == nil || ok && id != s.id {
 			s.stop()
 			delete(w.sockets, path)
-			if ok {
-				w.startLocked(ctx, path, id, s.done)
-			}
+			w.leaving[path] = s.done
 		}
 	}
 	for path, id := range there {
 		if w.sockets[path] == nil {
-			w.startLocked(ctx, path, id, nil)
+			w.startLocked(ctx, path, id)
 		}
 	}
+	return errors.Join(err, deaf)
 }
 
 // identify reads what a socket is. Links are not followed: what they lead to can
@@ -183,7 +199,7 @@ func identify(path string) (identity, error) {
 
 // startLocked begins to look after a socket, once the one of its name before it is
 // deregistered.
-func (w *Watcher) startLocked(ctx context.Context, path string, id identity, before <-chan struct{}) {
+func (w *Watcher) startLocked(ctx context.Context, path string, id identity) {
 	if len(w.sockets) >= maxSockets {
 		if !w.full {
 			w.full = true
@@ -193,15 +209,26 @@ func (w *Watcher) startLocked(ctx context.Context, path string, id identity, bef
 	}
 	own, stop := context.WithCancel(ctx)
 	s := &socket{path: path, id: id, stop: stop, done: make(chan struct{})}
+	before := w.leaving[path]
 	w.sockets[path] = s
 	w.wg.Go(func() {
 		defer stop()
-		defer close(s.done)
+		defer w.left(s)
 		if before != nil {
 			<-before
 		}
 		w.serve(ctx, own, s)
 	})
+}
+
+// left notes that a socket is looked after no more.
+func (w *Watcher) left(s *socket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leaving[s.path] == s.done {
+		delete(w.leaving, s.path)
+	}
+	close(s.done)
 }
 
 // serve registers a plugin, as many times as it takes, and deregisters it when its
@@ -211,7 +238,7 @@ func (w *Watcher) serve(ctx, own context.Context, s *socket) {
 	var p *plugin
 	for delay := minRetry; p == nil; delay = min(2*delay, maxRetry) {
 		var err error
-		if p, err = w.register(own, s.path); err == nil {
+		if p, err = w.register(ctx, own, s.path); err == nil {
 			break
 		}
 		if own.Err() != nil {
@@ -232,10 +259,8 @@ func (w *Watcher) serve(ctx, own context.Context, s *socket) {
 	if ctx.Err() != nil {
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, handlerLimit)
-	defer stop()
 	log.Info("plugin left", "type", p.info.Type, "name", p.info.Name, "endpoint", p.endpoint)
-	if err := p.handler.Deregister(ctx, p.info.Name, p.endpoint); err != nil {
+	if err := p.giveUp(ctx); err != nil {
 		log.Warn("cannot deregister plugin", "name", p.info.Name, "err", err)
 	}
 }

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
@@ -82,6 +85,9 @@ type testHandler struct {
 	mu     sync.Mutex
 	log    []string
 	refuse map[string]error
+	slow   chan struct{}     // deregistrations take until it is closed; nil: no time
+	taken  func(name string) // called in a registration; nil: nobody wants to know
+	gone   map[string]error  // by name: whether a deregistration could do its work
 }
 
 func (h *testHandler) add(format string, args ...any) {
@@ -109,11 +115,25 @@ func (h *testHandler) Validate(name, endpoint string, versions []string) error {
 
 func (h *testHandler) Register(_ context.Context, name, endpoint string, _ []string) error {
 	h.add("register %s %s", name, filepath.Base(endpoint))
+	h.mu.Lock()
+	taken := h.taken
+	h.mu.Unlock()
+	if taken != nil {
+		taken(name)
+	}
 	return h.refusal("register " + name)
 }
 
-func (h *testHandler) Deregister(_ context.Context, name, endpoint string) error {
+func (h *testHandler) Deregister(ctx context.Context, name, endpoint string) error {
 	h.add("deregister %s %s", name, filepath.Base(endpoint))
+	h.mu.Lock()
+	slow := h.slow
+	h.gone[name] = ctx.Err()
+	h.mu.Unlock()
+	if slow != nil {
+		<-slow
+		h.add("deregistered %s", name)
+	}
 	return nil
 }
 
@@ -137,7 +157,7 @@ func newRoom(t *testing.T, before func(dir string)) *room {
 		}
 		before(dir)
 	}
-	h := &testHandler{refuse: map[string]error{}}
+	h := &testHandler{refuse: map[string]error{}, gone: map[string]error{}}
 	w := New(Config{Dir: dir, Watch: true, Log: slog.New(slog.DiscardHandler), Handlers: map[string]Handler{CSI: h, DRA: h, Device: h}})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -325,4 +345,132 @@ func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
 	r.until("the end of the wait for the slow one", func() bool { slow.mu.Lock(); defer slow.mu.Unlock(); return slow.givenUp > 0 })
 	close(slow.hang)
 	r.until("the slow one", func() bool { return len(slow.heard()) == 1 })
+}
+
+// TestASocketThatComesBackWaitsForTheOneBefore: a plugin that starts removes its socket
+// and makes it anew. Who has gone must not take the one that has come along.
+func TestASocketThatComesBackWaitsForTheOneBefore(t *testing.T) {
+	r := newRoom(t, nil)
+	slow := make(chan struct{})
+	r.h.mu.Lock()
+	r.h.slow = slow
+	r.h.mu.Unlock()
+	path := filepath.Join(r.dir, "gpu.sock")
+	before := &testPlugin{info: info(CSI, "gpu")}
+	stop := before.serve(t, path)
+	r.until("word", func() bool { return len(before.heard()) == 1 })
+	stop()
+	r.until("the deregistration", func() bool { return slices.Contains(r.h.calls(), "deregister gpu gpu.sock") })
+	next := &testPlugin{info: info(CSI, "gpu")}
+	next.serve(t, path)
+	r.until("the one that came back", func() bool {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		return r.w.sockets[path] != nil
+	})
+	close(slow)
+	r.until("word to the next", func() bool { return len(next.heard()) == 1 })
+	want := []string{"validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock", "deregister gpu gpu.sock", "deregistered gpu", "validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock"}
+	if got := r.h.calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if len(r.w.leaving) != 0 {
+		t.Errorf("%d are remembered as leaving", len(r.w.leaving))
+	}
+}
+
+// TestAPluginThatGoesWhileItRegisters is given up in earnest: its handler may have to ask
+// the API server.
+func TestAPluginThatGoesWhileItRegisters(t *testing.T) {
+	r := newRoom(t, nil)
+	hasty := &testPlugin{info: info(CSI, "hasty")}
+	path := filepath.Join(r.dir, "hasty.sock")
+	seen := make(chan struct{})
+	r.h.mu.Lock()
+	r.h.taken = func(string) {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+		<-seen
+	}
+	r.h.mu.Unlock()
+	hasty.serve(t, path)
+	r.until("the end of its socket", func() bool {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		return len(r.w.leaving) == 1
+	})
+	close(seen)
+	r.until("the deregistration", func() bool { return slices.Contains(r.h.calls(), "deregister hasty hasty.sock") })
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	if err := r.h.gone["hasty"]; err != nil {
+		t.Errorf("it is given up under a context that has ended: %v", err)
+	}
+}
+
+// TestADirectoryThatCannotBeWatched: there are only so many watches on a machine, and
+// pods use them too. What is there is registered, and what comes is found by looking.
+func TestADirectoryThatCannotBeWatched(t *testing.T) {
+	for name, follow := range map[string]func(*Watcher, context.Context) error{
+		"nothing can be": func(w *Watcher, ctx context.Context) error {
+			return w.follow(ctx, nil, nil, func(string) error { return nil })
+		},
+		"a directory in it cannot be, at first": func(w *Watcher, ctx context.Context) error {
+			tries := 0
+			return w.follow(ctx, make(chan fsnotify.Event), make(chan error), func(string) error {
+				if tries++; tries > 2 {
+					return nil
+				}
+				return unix.ENOSPC
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base, err := os.MkdirTemp("", "plug") // paths of sockets are short
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(base) })
+			dir := filepath.Join(base, "plugins_registry")
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				w := New(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil)), Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody") }})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- follow(w, ctx) }()
+				socket := func(name string) {
+					l, err := net.Listen("unix", filepath.Join(dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { l.Close() })
+				}
+				known := func() int {
+					synctest.Wait()
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return len(w.sockets)
+				}
+				if n := known(); n != 0 {
+					t.Errorf("%d sockets in an empty directory", n)
+				}
+				socket("a.sock")
+				time.Sleep(pollEvery)
+				if n := known(); n != 1 {
+					t.Errorf("%d sockets are known, want 1", n)
+				}
+				if n := strings.Count(log.String(), "cannot follow all"); strings.Contains(name, "at first") && n != 1 {
+					t.Errorf("said %d times:\n%s", n, &log)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				w.wg.Wait()
+			})
+		})
+	}
 }
