@@ -186,13 +186,20 @@ func nodeName(override string, hostname func() (string, error)) (string, error) 
 	return name, nil
 }
 
+// secretField is the field whose values, headers of requests, may be credentials, and
+// masked what is shown in their place.
+const (
+	secretField = "staticPodURLHeader"
+	masked      = "<masked>"
+)
+
 // Masked is the effective configuration as it may be logged: header values, which
 // may be credentials, are hidden.
 func (c *Config) Masked() *v1beta1.KubeletConfiguration {
 	k := c.Kubelet.DeepCopy()
 	for _, values := range k.StaticPodURLHeader {
 		for i := range values {
-			values[i] = "<masked>"
+			values[i] = masked
 		}
 	}
 	return k

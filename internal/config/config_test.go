@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -549,5 +550,21 @@ func TestHeadersAreMasked(t *testing.T) {
 	}
 	if c.Kubelet.StaticPodURLHeader["X"][0] != "secret-2" {
 		t.Error("masking changed the configuration")
+	}
+}
+
+// TestHeadersAreMaskedWhereverTheyAreTold: of a file that is read again, and of one that
+// has the header's value where a list of values belongs.
+func TestHeadersAreMaskedWhereverTheyAreTold(t *testing.T) {
+	old, now := load(t, "--manifest-url-header=Authorization:secret-1,X:1"), load(t, "--manifest-url-header=Authorization:secret-2,Y:secret-3", "--max-pods=7")
+	want := []Change{{"maxPods", "110", "7"}, {"staticPodURLHeader.Authorization", `"<masked>"`, `"<masked>"`},
+		{"staticPodURLHeader.X", `"<masked>"`, "null"}, {"staticPodURLHeader.Y", "null", `"<masked>"`}}
+	if got := Changes(&old.Kubelet, &now.Kubelet); !slices.Equal(got, want) {
+		t.Errorf("changes %q, want %q", got, want)
+	}
+	dir := write(t, map[string]string{"config.yaml": head + "staticPodURLHeader: {Authorization: Bearer secret}\nmaxPods: many\n"})
+	_, err := Load([]string{"--config", filepath.Join(dir, "config.yaml")})
+	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), `staticPodURLHeader.Authorization: "<masked>" must be`) || !strings.Contains(err.Error(), `maxPods: "many"`) {
+		t.Errorf("told: %v", err)
 	}
 }

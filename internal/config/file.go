@@ -193,7 +193,11 @@ func cutMisfits(doc map[string]any, prefix string, wrap func(map[string]any) map
 				continue
 			}
 		}
-		ps = append(ps, Problem{Field: prefix + k, Value: shown(doc[k]), Why: why})
+		problem := Problem{Field: prefix + k, Value: shown(doc[k]), Why: why}
+		if isSecret(problem.Field) {
+			problem.Value = masked
+		}
+		ps = append(ps, problem)
 		delete(doc, k)
 	}
 	return ps

@@ -89,7 +89,8 @@ type Change struct {
 	Old, New string // as JSON; "null" where there is none
 }
 
-// Changes lists what differs between two configurations, by field.
+// Changes lists what differs between two configurations, by field. It is for the log:
+// credentials are masked.
 func Changes(old, now *v1beta1.KubeletConfiguration) []Change {
 	var out []Change
 	a, b := flat(document(old), "", map[string]string{}), flat(document(now), "", map[string]string{})
@@ -97,11 +98,28 @@ func Changes(old, now *v1beta1.KubeletConfiguration) []Change {
 	maps.Copy(fields, b)
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		was, is := orNull(a[field]), orNull(b[field])
-		if was != is {
-			out = append(out, Change{Field: field, Old: was, New: is})
+		if was == is {
+			continue
 		}
+		if isSecret(field) {
+			was, is = hidden(was), hidden(is)
+		}
+		out = append(out, Change{Field: field, Old: was, New: is})
 	}
 	return out
+}
+
+// isSecret reports whether values of the field may be credentials.
+func isSecret(field string) bool {
+	return field == secretField || strings.HasPrefix(field, secretField+".")
+}
+
+// hidden is what is shown in place of a credential, as JSON.
+func hidden(value string) string {
+	if value == "null" {
+		return value
+	}
+	return quoted(masked)
 }
 
 func orNull(s string) string {
