@@ -60,6 +60,7 @@ type Watcher struct {
 	// Of Run's goroutine alone:
 	ending func() // calls off the end of the pods that was begun last, and waits until it has stopped
 	silent bool   // why there is no connection was said
+	stayed bool   // the machine has stayed since the start, at some time
 
 	mu      sync.Mutex
 	leaving bool
@@ -172,6 +173,7 @@ func (w *Watcher) turn(ctx context.Context, s Session, leaving bool) error {
 		}
 		return nil
 	}
+	w.stayed = true
 	if w.Leaving() {
 		w.stay()
 	}
@@ -198,7 +200,9 @@ func (w *Watcher) leave(ctx context.Context) {
 	w.mu.Lock()
 	s := w.state
 	w.mu.Unlock()
-	if s.StartTime.IsZero() || !s.EndTime.IsZero() { // else it was begun by an agent before this one
+	// One that an agent before this one began, and that did not end, is this one only if
+	// the machine has not stayed meanwhile: else it went down before the pods had ended.
+	if w.stayed || s.StartTime.IsZero() || !s.EndTime.IsZero() {
 		s = state{StartTime: w.cfg.Now()}
 	}
 	w.writeState(s)

@@ -363,6 +363,26 @@ func TestAShutdownGoesOn(t *testing.T) {
 	n.is(n.notes()[strings.LastIndex(n.notes(), "\n")+1:], "leaving false")
 }
 
+// TestAShutdownThatWasCutShortIsOver: the machine went down before the pods had ended,
+// and comes up again. What is told of the next shutdown begins with that.
+func TestAShutdownThatWasCutShortIsOver(t *testing.T) {
+	n := newNode(t, 3*time.Hour)
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	n.cfg.Now = func() time.Time { return at }
+	if err := os.WriteFile(filepath.Join(n.cfg.Dir, StateFile), []byte(`{"startTime":"2026-01-02T03:04:05Z","endTime":"0001-01-01T00:00:00Z"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.run()
+	n.machine.Await(t, 1)
+	n.metrics(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Unix(), 0)
+	n.machine.Announce(t, true)
+	n.machine.Await(t, 0)
+	if s := n.readState(); !s.StartTime.Equal(at) || !s.EndTime.Equal(at) {
+		t.Errorf("state %v", s)
+	}
+	n.metrics(at.Unix(), at.Unix())
+}
+
 // TestALockIsKeptAfterAShutdownThatWasCalledOff takes a new lock where the old one was:
 // the number of its file must not be closed twice.
 func TestALockIsKeptAfterAShutdownThatWasCalledOff(t *testing.T) {
