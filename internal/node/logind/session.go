@@ -22,9 +22,19 @@ type Session struct {
 
 // Dial connects, and listens from then on.
 func Dial(ctx context.Context) (*Session, error) {
-	// The context is that of the connection's whole life, not of the dialling.
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	// The context is that of the connection's whole life. A bus that takes the connection
+	// and says nothing is waited for as long as for an answer.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	waiting := context.AfterFunc(ctx, end)
 	conn, err := dbus.ConnectSystemBus(dbus.WithContext(life), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if !waiting() {
+		if err == nil {
+			_ = conn.Close() // its life is over
+		}
+		err = ctx.Err()
+	}
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("connect to the system bus: %w", err)
@@ -33,8 +43,6 @@ func Dial(ctx context.Context) (*Session, error) {
 	signals := make(chan *dbus.Signal)
 	conn.Signal(signals)
 	s.done.Go(func() { s.listen(life, signals) })
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(loginFace), dbus.WithMatchMember("PrepareForShutdown"), dbus.WithMatchObjectPath(loginPath)); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("listen for shutdowns: %w", err)
