@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -50,7 +51,7 @@ func New(cfg Config) (*Spans, error) {
 	provider := sdk.NewTracerProvider(
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(float64(cfg.PerMillion)/1e6))),
 		sdk.WithResource(about),
-		sdk.WithBatcher(told{otlptrace.NewUnstarted(client), cfg.Log}))
+		sdk.WithBatcher(&told{SpanExporter: otlptrace.NewUnstarted(client), log: cfg.Log}))
 	return &Spans{provider: provider, tracer: provider.Tracer("keelson"), client: client, log: cfg.Log,
 		carry: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})}, nil
 }
@@ -69,16 +70,29 @@ func (s *Spans) Run(ctx context.Context) error {
 	return nil
 }
 
-// told is an exporter whose failures go to the log of the agent, and not to that
-// of the library.
+// told is an exporter whose failures go to the log of the agent, and not to that of the
+// library: when they begin, and with what was lost when they are over.
 type told struct {
 	sdk.SpanExporter
 	log *slog.Logger
+
+	mu   sync.Mutex
+	lost int // since it began
 }
 
-func (t told) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	if err := t.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		t.log.Warn("cannot send spans; they are lost", "spans", len(spans), "err", err)
+func (t *told) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := t.SpanExporter.ExportSpans(ctx, spans)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil && t.lost > 0:
+		t.log.Info("spans are sent again", "lost", t.lost)
+		t.lost = 0
+	case err != nil:
+		if t.lost == 0 {
+			t.log.Warn("cannot send spans; they are lost", "spans", len(spans), "err", err)
+		}
+		t.lost += len(spans)
 	}
 	return nil
 }

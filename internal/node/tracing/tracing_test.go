@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
@@ -234,6 +236,38 @@ func TestAwayCollectorHoldsNobodyUp(t *testing.T) {
 	stop()
 	if text := log.b.String(); !strings.Contains(text, "cannot send") {
 		t.Errorf("log %q", text)
+	}
+}
+
+// exporter answers with err.
+type exporter struct {
+	sdk.SpanExporter
+	err error
+}
+
+func (e *exporter) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return e.err }
+
+// That a collector is away is said when it begins, and what was lost when it is over:
+// batches are sent every few seconds.
+func TestAnAwayCollectorIsSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	e := &exporter{}
+	s := &told{SpanExporter: e, log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, err := range []error{nil, errLost, errLost, errLost, nil, nil, errLost} {
+		e.err = err
+		if err := s.ExportSpans(t.Context(), make([]sdk.ReadOnlySpan, 2)); err != nil {
+			t.Error(err)
+		}
+	}
+	var said []string
+	for line := range strings.Lines(log.String()) {
+		_, text, _ := strings.Cut(strings.TrimSpace(line), "level=")
+		said = append(said, text)
+	}
+	want := []string{`WARN msg="cannot send spans; they are lost" spans=2 err="connection lost"`, `INFO msg="spans are sent again" lost=6`,
+		`WARN msg="cannot send spans; they are lost" spans=2 err="connection lost"`}
+	if !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
 	}
 }
 
