@@ -112,13 +112,20 @@ func NewFor(rc *rest.Config, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make API client for %s: %w", rc.Host, err)
 	}
-	callRate := limiter(orElse(cfg.QPS, 50), orElse(cfg.Burst, 100)) // one for all groups
+	callRate := limiter(orElse(cfg.QPS, 50), orElse(cfg.Burst, 100)) // one for all groups but two
 	eventRate := limiter(orElse(cfg.EventQPS, 50), orElse(cfg.EventBurst, 100))
 	c := &Client{host: rc.Host, dialer: dialer, groups: map[schema.GroupVersion]rest.Interface{}}
 	beat := orElse(cfg.Heartbeat, heartbeatLimit)
 
 	for gv := range kinds {
-		if c.groups[gv], err = groupClient(rc, httpc, gv, callRate); err != nil {
+		rate := callRate
+		switch gv {
+		case authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion:
+			// Questions about callers of the node are as many as strangers like. Neither
+			// pods nor callers who are known wait behind them.
+			rate = limiter(orElse(cfg.QPS, 50), orElse(cfg.Burst, 100))
+		}
+		if c.groups[gv], err = groupClient(rc, httpc, gv, rate); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package apiclient
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,11 +11,17 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,4 +235,56 @@ func TestCloseConnectionsFreesAHungCall(t *testing.T) {
 	if err := <-done; err == nil || strings.Contains(err.Error(), "deadline exceeded") { // it would end by itself
 		t.Errorf("the call ended with %v", err)
 	}
+}
+
+// reviewer answers questions about callers, and knows every pod.
+type reviewer struct{ t *testing.T }
+
+func (r reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
+	var said runtime.Object = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	switch path.Base(req.URL.Path) {
+	case "tokenreviews":
+		said = &authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}}
+	case "subjectaccessreviews":
+		said = &authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}}
+	}
+	text, err := json.Marshal(said)
+	if err != nil {
+		r.t.Error(err)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: req}, nil
+}
+
+// TestStrangersHoldNobodyUp: whoever reaches the node's port can have as many tokens
+// reviewed as there may be calls.
+func TestStrangersHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := NewFor(&rest.Config{Host: "http://api", Transport: reviewer{t}}, Config{Version: "v1", ContentType: "application/json", QPS: 1, Burst: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var strangers sync.WaitGroup
+		began := time.Now()
+		for i := range 20 {
+			strangers.Go(func() {
+				if _, err := c.ReviewToken(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: strconv.Itoa(i)}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // all but one wait for their turn
+		if _, err := c.Pods.GetPod(t.Context(), "ns", "p"); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.ReviewAccess(t.Context(), &authorizationv1.SubjectAccessReview{}); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the calls for a pod and a caller who is known waited %v", waited)
+		}
+		strangers.Wait()
+		if took := time.Since(began).Round(time.Second); took != 19*time.Second {
+			t.Errorf("20 reviews took %v, want one in a second", took)
+		}
+	})
 }
