@@ -207,15 +207,17 @@ func (e *Events) write(ctx context.Context, news gathered) (*corev1.Event, error
 }
 
 // refused reports whether the server read the request and said no for good. A server
-// that is overloaded or out of reach is asked again, and one that does not know the
-// node: another certificate may be on its way.
+// that is unwell or out of reach is asked again, and one that does not know the node:
+// another certificate may be on its way. One for which it is too many is left with that,
+// unless it says when to come again, which the library heeds: the others would wait
+// behind an event of a namespace that may have no more.
 func refused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return false
 	}
 	switch answer.Status().Code {
-	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusUnauthorized, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
 	return true

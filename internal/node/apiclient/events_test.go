@@ -28,6 +28,7 @@ type fakeServer struct {
 	t      *testing.T
 	down   atomic.Bool
 	refuse bool
+	full   string // the namespace that may have no more events
 	calls  []string
 	stored []corev1.Event
 	seen   func() // called with each request; nil: nobody counts
@@ -48,6 +49,8 @@ func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e corev1.Event
 	code := 200
 	switch {
+	case f.full != "" && strings.Contains(r.URL.Path, "/namespaces/"+f.full+"/"):
+		return reply(429, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 429, Reason: "TooManyRequests"})
 	case f.refuse:
 		return reply(403, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 403, Reason: "Forbidden"})
 	case r.Method == http.MethodPatch:
@@ -229,6 +232,27 @@ func TestRefusedEventsDoNotHoldOthers(t *testing.T) {
 		if n := strings.Count(log.String(), "cannot record event"); n != 1 {
 			t.Errorf("told %d times, want once:\n%s", n, log)
 		}
+	})
+}
+
+// TestAFullNamespaceHoldsNoOthersUp: a cluster may limit the events of each namespace
+// (EventRateLimit), and a pod that crashes in one must not delay those of all others.
+func TestAFullNamespaceHoldsNoOthersUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t, full: "ns"}
+		e := f.events(t.Output())
+		other := burstable.DeepCopy()
+		other.Namespace = "other"
+		inVirtualTime(t, e, func() {
+			for range 3 {
+				e.Pod(burstable, "", corev1.EventTypeWarning, "BackOff", "again")
+			}
+			e.Pod(other, "", corev1.EventTypeNormal, "Killing", "Stopping container init")
+			pass(0)
+			if len(f.stored) != 1 || f.stored[0].Namespace != "other" {
+				t.Errorf("stored at once: %v", f.stored)
+			}
+		})
 	})
 }
 
