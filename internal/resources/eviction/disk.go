@@ -63,6 +63,7 @@ func (w *diskWatch) look(ctx context.Context) time.Duration {
 	var f Finding
 	w.state, f = w.state.Judge(thresholds, seen, e.cfg.Hold, now)
 	e.show(diskLane, f.Pressures)
+	e.sweep()
 	wait := period
 	if !f.Next.IsZero() {
 		wait = min(wait, max(f.Next.Sub(now), closest))

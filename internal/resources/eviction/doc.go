@@ -22,6 +22,6 @@
 // Memory does not wait for a disk. While memory is short the disk loop ends no pod
 // for the node's sake: memory comes first, and it is one pod at a time.
 //
-// Locks: Evictor.mu guards the pressures and the pods on their way out. It is held
-// for assignments only.
+// Locks: Evictor.mu guards the pressures and the pods on their way out. It is never
+// held over a call: whoever keeps the pods asks for pressures under a lock of its own.
 package eviction

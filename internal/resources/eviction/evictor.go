@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -183,8 +184,13 @@ func (e *Evictor) mayAct() bool {
 // candidates are the pods that may be ended, by what they use.
 func (e *Evictor) candidates(uses map[types.UID]Use) []Candidate {
 	e.mu.Lock()
+	leaving := maps.Clone(e.leaving)
+	e.mu.Unlock()
+	pods := e.cfg.Pods()
+	e.mu.Lock()
 	defer e.mu.Unlock()
-	return Candidates(e.cfg.Pods(), uses, e.leaving)
+	maps.Copy(leaving, e.leaving) // one that left in between may be among the pods yet
+	return Candidates(pods, uses, leaving)
 }
 
 // relieve ends the pod that has to make room, and waits for that. It reports whether
@@ -263,15 +269,18 @@ func (e *Evictor) await(ctx context.Context, pods []leaver) {
 // sweep forgets pods that take up the node no more.
 func (e *Evictor) sweep() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.leaving) == 0 {
+	leaving := slices.Collect(maps.Keys(e.leaving))
+	e.mu.Unlock()
+	if len(leaving) == 0 {
 		return
 	}
 	there := map[types.UID]bool{}
 	for _, p := range e.cfg.Pods() {
 		there[p.UID] = true
 	}
-	for uid := range e.leaving {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, uid := range leaving {
 		if !there[uid] {
 			delete(e.leaving, uid)
 		}

@@ -244,6 +244,52 @@ func TestOnePodEndsAtATime(t *testing.T) {
 	})
 }
 
+// Who keeps the pods asks for pressures while it judges one, under a lock of its own:
+// were it asked for its pods under the evictor's, both could wait for each other.
+func TestPodsAreAskedForWithoutALock(t *testing.T) {
+	asked := 0
+	var e *Evictor
+	e, err := New(Config{Pods: func() []*v1.Pod {
+		asked++
+		if !e.mu.TryLock() {
+			t.Error("whoever asks for pressures now waits for this answer")
+			return nil
+		}
+		e.mu.Unlock()
+		return []*v1.Pod{asks("there", 0, v1.ResourceMemory, "")}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.leaving["there"], e.leaving["gone"] = true, true
+	if got := e.candidates(map[types.UID]Use{"there": {}}); len(got) > 0 {
+		t.Errorf("candidates %v: it is on its way out", got)
+	}
+	e.sweep()
+	if asked != 2 || len(e.leaving) != 1 || !e.leaving["there"] {
+		t.Errorf("asked %d times, leaving %v", asked, e.leaving)
+	}
+}
+
+// Also where no threshold is on memory: a pod that takes long to go is not kept in mind
+// when it has gone.
+func TestWhoHasGoneIsForgotten(t *testing.T) {
+	virtually(t, func(t *testing.T, s *stage) {
+		limited := asks("limited", 0, v1.ResourceMemory, "")
+		limited.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("1Gi")}
+		s.add(onStage{pod: limited, layer: gi + 1, stuck: true})
+		time.AfterFunc(45*time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.pods, limited.UID)
+		})
+		e, _ := s.play(t, Settings{}, nil, 2*time.Minute)
+		if !strings.HasPrefix(s.told(), "0s evict limited 1s\n") || len(e.leaving) > 0 {
+			t.Errorf("leaving %v, told:\n%s", e.leaving, s.told())
+		}
+	})
+}
+
 func TestNothingIsDoneBeforeItIsKnownWhatRuns(t *testing.T) {
 	parity.Differs(t, "RT-04", "0035")
 	virtually(t, func(t *testing.T, s *stage) {
