@@ -104,6 +104,35 @@ func TestDevicesNearNodes(t *testing.T) {
 	}
 }
 
+// Where the kernel does not know the node of a device, some plugins tell its word for
+// that, as if it were one.
+func TestADeviceAtNoNodeIsGivenAsAnyOther(t *testing.T) {
+	m := newMachine(t)
+	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "p.sock", Resource: gpu}, "a", "b0")
+	p.Place("a", -1)
+	p.Place("b0", 0)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	m.register(p, gpu, 2)
+	po := podOf("both", wants("main", gpu, 2))
+	for _, hints := range []topology.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
+		if got, says := hints[gpu]; !says || len(got) > 0 {
+			t.Errorf("hints %v: no nodes have both", hints)
+		}
+	}
+	if err := m.assign(po, topology.Hint{Nodes: topology.NodesOf(0), Preferred: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := m.ids(po, "main"); !slices.Equal(got, []string{"a", "b0"}) {
+			t.Errorf("it has %v", got)
+		}
+		m.restart()
+	}
+}
+
 // TestWhichDevices: those of the pod's init containers first, unless a sidecar keeps
 // them; then those at the wanted nodes; among equals those that the plugin prefers; and
 // never one that is not well.

@@ -13,11 +13,14 @@ const MaxNodes = 64
 // Nodes is a set of NUMA nodes. The empty set stands for "anywhere".
 type Nodes uint64
 
-// NodesOf is the set of the nodes with these numbers.
+// NodesOf is the set of the nodes with these numbers. What is no number of a node, such
+// as the -1 with which the kernel says that it does not know, is left out.
 func NodesOf(ids ...int) Nodes {
 	var n Nodes
 	for _, id := range ids {
-		n |= 1 << id
+		if id >= 0 && id < MaxNodes {
+			n |= 1 << id
+		}
 	}
 	return n
 }

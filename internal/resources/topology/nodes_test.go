@@ -25,6 +25,12 @@ func TestSubsets(t *testing.T) {
 	}
 }
 
+func TestNumbersOfNoNodeAreLeftOut(t *testing.T) {
+	if n := NodesOf(-1, 2, MaxNodes, 1<<40); n != 1<<2 {
+		t.Errorf("%b", n)
+	}
+}
+
 func TestNarrowerThan(t *testing.T) {
 	order := []Nodes{NodesOf(0), NodesOf(1), NodesOf(0, 1), NodesOf(0, 2), NodesOf(1, 2), NodesOf(0, 1, 2)}
 	for i, a := range order {
