@@ -65,10 +65,14 @@ type Settings struct {
 // named in ignored, and follow from the others (see [forDisks]).
 func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 	var errs []error
-	read := func(field, signal, text string) (Amount, bool) {
+	read := func(field, signal, text string, none bool) (Amount, bool) {
 		a, err := parseAmount(text)
-		if err == nil && about[Signal(signal)].resource == "" {
+		switch {
+		case err != nil:
+		case about[Signal(signal)].resource == "":
 			err = errors.New("unknown signal")
+		case a.Percent == 0 && a.Quantity.IsZero() && !strings.HasSuffix(text, "%") && !none:
+			err = fmt.Errorf("%q is not above zero", text)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read %s %s: %w", field, signal, err))
@@ -76,7 +80,7 @@ func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 		return a, err == nil
 	}
 	add := func(field, signal, text string, grace time.Duration) {
-		least, ok := read(field, signal, text)
+		least, ok := read(field, signal, text, false)
 		switch {
 		case !ok || least.off():
 			return
@@ -86,7 +90,7 @@ func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 		}
 		t := Threshold{Signal: Signal(signal), Least: least, Grace: grace}
 		if text, ok := s.MinimumReclaim[signal]; ok {
-			t.Reclaim, _ = read("evictionMinimumReclaim", signal, text)
+			t.Reclaim, _ = read("evictionMinimumReclaim", signal, text, true)
 		}
 		ts = append(ts, t)
 	}
@@ -127,8 +131,8 @@ func parseAmount(text string) (Amount, error) {
 	if err != nil {
 		return Amount{}, fmt.Errorf("%q is not a quantity: %w", text, err)
 	}
-	if q.Sign() <= 0 {
-		return Amount{}, fmt.Errorf("%q is not above zero", text)
+	if q.Sign() < 0 {
+		return Amount{}, fmt.Errorf("%q is below zero", text)
 	}
 	return Amount{Quantity: q}, nil
 }

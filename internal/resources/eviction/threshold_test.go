@@ -92,6 +92,19 @@ func TestValuesOfThresholds(t *testing.T) {
 	}
 }
 
+// The example in Kubernetes' own documentation has a zero here.
+func TestNothingMoreMayHaveToBeReclaimed(t *testing.T) {
+	for text, good := range map[string]bool{"0Mi": true, "0": true, "0%": true, "500Mi": true, "-1": false, "much": false} {
+		ts, _, err := Parse(Settings{Hard: map[string]string{"memory.available": "1Gi"}, MinimumReclaim: map[string]string{"memory.available": text}})
+		if (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+		if reclaim := map[string]int64{"500Mi": 500 << 20}[text]; good && (len(ts) != 1 || ts[0].Reclaim.Of(100<<30) != reclaim) {
+			t.Errorf("%q is read as %+v", text, ts)
+		}
+	}
+}
+
 func TestSoftThresholdsNeedAGracePeriod(t *testing.T) {
 	soft := map[string]string{"memory.available": "1Gi"}
 	for _, grace := range []map[string]string{nil, {"memory.available": "soon"}, {"memory.available": "-1s"}, {"nodefs.available": "1m"}} {
