@@ -220,15 +220,15 @@ func (p *Pool) Assign(of *v1.Pod, c *v1.Container, at topology.Hint) error {
 }
 
 func (p *Pool) assignLocked(of *v1.Pod, c *v1.Container, n int, at topology.Hint) error {
+	if set, has := p.of(of.UID, c.Name); has { // before anything is asked of what is left: it has its part of that
+		p.reuseLocked(of, c, set)
+		return nil
+	}
 	if p.cfg.Options.FullCores {
 		if err := p.wholeCoresLocked(n); err != nil {
 			p.cfg.Aligned(BoundaryCore, false)
 			return err
 		}
-	}
-	if set, has := p.of(of.UID, c.Name); has {
-		p.reuseLocked(of, c, set)
-		return nil
 	}
 	free := p.freeLocked().Union(p.reusableLocked(of.UID))
 	near := cpuset.New()

@@ -242,6 +242,26 @@ func TestPodsThatWantWholeCores(t *testing.T) {
 	}
 }
 
+// A pod that has its cores is not asked whether there are as many left: after a restart
+// it may be judged once more, having had no container yet.
+func TestWhoHasWholeCoresKeepsThem(t *testing.T) {
+	s := newStage(t, twoSockets, func(c *Config) { c.Options.FullCores = true })
+	all := whole("all", "6", "8")
+	if err := s.place(all); err != nil {
+		t.Fatal(err)
+	}
+	has := fmt.Sprint(s.own)
+	for range 2 {
+		if err := s.place(all); err != nil {
+			t.Errorf("judged once more: %v", err)
+		}
+		s.restart()
+	}
+	if now := fmt.Sprint(s.own); now != has || s.aligned["physical_cpu false"] != 0 {
+		t.Errorf("it had %s and has %s; counted %v", has, now, s.aligned)
+	}
+}
+
 // Where it is not known what containers run by, it is as with upstream's agent.
 func TestWhatDoesNotFitAnyMore(t *testing.T) {
 	parity.Differs(t, "RES-30", "0101")
