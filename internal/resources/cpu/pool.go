@@ -63,8 +63,6 @@ type Pool struct {
 	// nobody after them has taken yet.
 	again    cpuset.CPUSet
 	againFor types.UID
-	// guessed is what containers were taken to have for themselves by what they run by.
-	guessed map[types.UID]map[string]cpuset.CPUSet
 }
 
 // New takes up the state that an earlier agent has left. One that cannot be read, or does

@@ -58,22 +58,20 @@ func (p *Pool) recover() error {
 	if err := p.check(); err != nil {
 		return fmt.Errorf("what containers run by does not fit: %w", err)
 	}
-	p.guessed = p.clone().own
 	return nil
 }
 
-// correctLocked shares what a container was taken to have for itself, and does not want.
+// correctLocked shares what a container has for itself that does not want any: it was
+// taken for an owner by what it runs by, by this agent or one before it.
 func (p *Pool) correctLocked(uid types.UID, container string) error {
-	set, is := p.guessed[uid][container]
-	if !is {
+	if _, has := p.of(uid, container); !has {
 		return nil
 	}
-	delete(p.guessed[uid], container)
 	next := p.clone()
 	delete(next.own[uid], container)
 	if len(next.own[uid]) == 0 {
 		delete(next.own, uid)
 	}
-	next.shared = next.shared.Union(set)
+	next.shared = p.all().Difference(next.exclusive())
 	return p.becomeLocked(next)
 }

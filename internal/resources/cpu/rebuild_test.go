@@ -94,6 +94,7 @@ func TestWhoSharesIsNotTakenForAnOwner(t *testing.T) {
 
 	s.spoil(looks)
 	s.restart()
+	s.restart() // before the pod's source has told of it
 	if err := s.place(whole("new", "1")); err == nil {
 		t.Errorf("somebody got CPUs that may be another's: %v", s.own)
 	}
