@@ -120,8 +120,7 @@ func (c *cgroups) RemovePod(ctx context.Context, uid types.UID) error {
 	if err := c.removePod(ctx, uid); err != nil {
 		return err
 	}
-	c.users.Release(uid)
-	return nil
+	return c.users.Release(uid)
 }
 
 func (c *cgroups) removePod(ctx context.Context, uid types.UID) error {

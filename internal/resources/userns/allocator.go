@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -118,6 +119,7 @@ func (a *Allocator) restore(uid types.UID) error {
 		return err
 	}
 	a.take(uid, slot)
+	a.next = max(a.next, slot+1)
 	return nil
 }
 
@@ -135,7 +137,6 @@ func (a *Allocator) slotOf(first, n uint32) (uint64, error) {
 
 func (a *Allocator) take(uid types.UID, slot uint64) {
 	a.pods[uid], a.used[slot] = slot, uid
-	a.next = max(a.next, slot+1)
 }
 
 func (a *Allocator) path(uid types.UID) string {
@@ -157,6 +158,7 @@ func (a *Allocator) Of(uid types.UID) (Range, error) {
 	if err := a.record(uid, slot); err != nil {
 		return Range{}, err
 	}
+	a.next = slot + 1
 	return a.at(slot), nil
 }
 
@@ -188,13 +190,20 @@ func (a *Allocator) free() (uint64, error) {
 	return 0, fmt.Errorf("give the pod users of its own: all %d ranges of %d IDs are taken", a.slots, a.cfg.PerPod)
 }
 
-// Release gives the range of a pod that has ended back. Its record goes with
-// the pod's directory.
-func (a *Allocator) Release(uid types.UID) {
+// Release gives the range of a pod that has ended back. Its record goes first: the
+// pod's directory may be there for long, and by the record an agent after this one
+// would take the range from the pod that has it then.
+func (a *Allocator) Release(uid types.UID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slot, ok := a.pods[uid]; ok {
-		delete(a.used, slot)
-		delete(a.pods, uid)
+	slot, ok := a.pods[uid]
+	if !ok {
+		return nil
 	}
+	if err := os.Remove(a.path(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("give back user namespace: %w", err)
+	}
+	delete(a.used, slot)
+	delete(a.pods, uid)
+	return nil
 }

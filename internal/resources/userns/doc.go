@@ -5,7 +5,8 @@
 // A range is written to the pod's directory before the pod uses it, in the file
 // and form that upstream's agent reads, and is found there after a restart: the
 // files in the pod's volumes belong to it. It is free again when the pod is
-// released. States of a range, forward only for one pod:
+// released, and rests then while there are others. States of a range, forward only
+// for one pod:
 //
 //	free → recorded on disk → free
 package userns

@@ -1,10 +1,12 @@
 package userns
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,9 +56,79 @@ func TestRangesAreUniqueAndSurviveARestart(t *testing.T) {
 			t.Errorf("after a restart %s has %+v, %v, want %+v", uid, got, err, r)
 		}
 	}
-	b.Release("u1")
+	if err := b.Release("u1"); err != nil {
+		t.Fatal(err)
+	}
 	if got, err := b.Of("late"); err != nil || got != want["u1"] {
 		t.Errorf("late gets %+v, %v, want the range that is free again", got, err)
+	}
+}
+
+// The directory of a pod that has ended stays for as long as its object. What it had is
+// somebody else's then, for an agent that comes after, too.
+func TestARangeIsNoEndedPods(t *testing.T) {
+	dir := t.TempDir()
+	a := allocator(t, dir, 1)
+	var had Range
+	for _, uid := range []types.UID{"ended", "runs"} {
+		make1(t, dir, uid)
+		r, err := a.Of(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid == "ended" {
+			if err := a.Release(uid); err != nil {
+				t.Fatal(err)
+			}
+			had = r
+		} else if r != had {
+			t.Errorf("%s has %+v, want %+v", uid, r, had)
+		}
+	}
+	b := allocator(t, dir, 1)
+	if err := b.Release("ended"); err != nil { // it winds up once more
+		t.Fatal(err)
+	}
+	make1(t, dir, "new")
+	if r, err := b.Of("new"); err == nil {
+		t.Errorf("a new pod is given %+v, which another one runs with", r)
+	}
+	if r, err := b.Of("runs"); err != nil || r != had {
+		t.Errorf("after a restart the pod has %+v, %v, want %+v", r, err, had)
+	}
+	// A record that cannot be removed would be taken up: the range is kept.
+	record := filepath.Join(dir, "runs", "userns")
+	if err := errors.Join(os.Remove(record), os.MkdirAll(filepath.Join(record, "in the way"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release("runs"); err == nil {
+		t.Error("a range was given back whose record is still there")
+	}
+	if r, err := b.Of("new"); err == nil {
+		t.Errorf("a new pod is given %+v", r)
+	}
+}
+
+// A range rests for as long as there are others, however often all of them have been
+// given.
+func TestRangesAreGivenInTurn(t *testing.T) {
+	dir := t.TempDir()
+	a := allocator(t, dir, 3)
+	var given []uint32
+	for i := range 7 {
+		uid := types.UID(fmt.Sprint("u", i))
+		make1(t, dir, uid)
+		r, err := a.Of(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given = append(given, r.First/65536)
+		if err := a.Release(uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []uint32{1, 2, 3, 1, 2, 3, 1}; !slices.Equal(given, want) {
+		t.Errorf("given %v, want %v", given, want)
 	}
 }
 
