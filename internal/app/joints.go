@@ -103,15 +103,24 @@ func (c *cgroups) worth() int64 {
 	return cgroup.BurstableCPU(slices.Collect(maps.Values(c.burstable)))
 }
 
-// EnsurePod makes the pod's cgroup.
+// MakePod makes the cgroup of a pod that begins.
+func (c *cgroups) MakePod(_ context.Context, p *v1.Pod) error {
+	return c.make(p, (*cgroup.Tree).MakePod)
+}
+
+// EnsurePod makes what is missing of the pod's cgroup.
 func (c *cgroups) EnsurePod(_ context.Context, p *v1.Pod) error {
+	return c.make(p, (*cgroup.Tree).EnsurePod)
+}
+
+func (c *cgroups) make(p *v1.Pod, how func(*cgroup.Tree, *v1.Pod) error) error {
 	if c.tree == nil {
 		return nil
 	}
 	if err := c.count(p.UID, p); err != nil {
 		return err
 	}
-	return c.tree.EnsurePod(p)
+	return how(c.tree, p)
 }
 
 // RemovePod removes the pod's cgroup, and then gives back the IDs of its users,

@@ -27,8 +27,8 @@ type (
 	anySandbox struct{ Containers }
 )
 
-func (d noDirs) Make(types.UID) error                       { return d.why }
-func (c noCgroup) EnsurePod(context.Context, *v1.Pod) error { return c.why }
+func (d noDirs) Make(types.UID) error                     { return d.why }
+func (c noCgroup) MakePod(context.Context, *v1.Pod) error { return c.why }
 func (anySandbox) RunSandbox(context.Context, *v1.Pod, uint32) (string, error) {
 	return "s", nil
 }

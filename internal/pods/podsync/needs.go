@@ -129,6 +129,10 @@ type Objects interface {
 
 // Cgroups keeps the pods' cgroups.
 type Cgroups interface {
+	// MakePod makes the cgroup of a pod that nothing was there of, and gives it what p
+	// asks for whether it is there or not.
+	MakePod(ctx context.Context, p *v1.Pod) error
+	// EnsurePod makes what is missing of it, and leaves one that is whole as it is.
 	EnsurePod(ctx context.Context, p *v1.Pod) error
 	RemovePod(ctx context.Context, uid types.UID) error
 	// ReducePod leaves the pod with the least CPU, until its cgroup can go.

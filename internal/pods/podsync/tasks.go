@@ -317,10 +317,14 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id 
 	if err := cfg.Dirs.Make(spec.UID); err != nil {
 		return fail(pod.EventFailed, "error making pod data directories", err)
 	}
-	if err := cfg.Cgroups.EnsurePod(ctx, spec); err != nil {
+	ensure := cfg.Cgroups.EnsurePod
+	if attempt == 0 { // nothing was there before
+		ensure = cfg.Cgroups.MakePod
+	}
+	if err := ensure(ctx, spec); err != nil {
 		return fail(pod.EventFailedCreateContainer, "unable to ensure pod container exists", err)
 	}
-	if attempt == 0 { // nothing was there before: it has what spec names
+	if attempt == 0 { // it has what spec names
 		w.mu.Lock()
 		w.sized = spec
 		w.mu.Unlock()

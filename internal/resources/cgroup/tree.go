@@ -100,20 +100,20 @@ func (t *Tree) LimitReserved(path string, v Values) error {
 	return nil
 }
 
-// EnsurePod makes the pod's cgroup with its values; one that is whole is left as
-// it is.
+// EnsurePod makes the pod's cgroup with its values, where somebody has removed it or
+// part of it; one that is whole is left as it is.
 func (t *Tree) EnsurePod(p *v1.Pod) error {
 	if err := t.ensure(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
-		return fmt.Errorf("make cgroup of pod: %w", err)
+		return fmt.Errorf("mend cgroup of pod: %w", err)
 	}
 	return nil
 }
 
-// UpdatePod gives the pod's cgroup the values that its specification now asks
-// for.
-func (t *Tree) UpdatePod(p *v1.Pod) error {
+// MakePod makes the cgroup of a pod that nothing runs of, with its values. One that is
+// there is given them, too: who made it may have died, or failed, before it had them.
+func (t *Tree) MakePod(p *v1.Pod) error {
 	if err := t.set(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
-		return fmt.Errorf("update cgroup of pod: %w", err)
+		return fmt.Errorf("make cgroup of pod: %w", err)
 	}
 	return nil
 }
@@ -203,38 +203,38 @@ func (t *Tree) placesOf(uid types.UID) []name {
 
 // ensure makes n with these values, or leaves it as it is if it is whole.
 func (t *Tree) ensure(n name, v Values) error {
-	began := time.Now()
-	if t.units != nil {
-		if t.cfg.Hierarchies.exists(n.path(Systemd)) {
-			return nil
-		}
-		defer func() { t.cfg.Observe(Create, time.Since(began)) }()
-		return t.put(n, v)
-	}
-	created, err := t.cfg.Hierarchies.make(n.path(Cgroupfs))
-	if err != nil || !created {
-		return err
-	}
-	defer func() { t.cfg.Observe(Create, time.Since(began)) }()
-	return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
+	return t.put(n, v, false)
 }
 
 // set makes n if needed and gives it these values.
-func (t *Tree) set(n name, v Values) error {
-	began := time.Now()
-	defer func() { t.cfg.Observe(Update, time.Since(began)) }()
-	return t.put(n, v)
-}
+func (t *Tree) set(n name, v Values) error { return t.put(n, v, true) }
 
-func (t *Tree) put(n name, v Values) error {
+// put makes n if needed. It gives it these values if it was made, or over those that it
+// has.
+func (t *Tree) put(n name, v Values, over bool) error {
+	began := time.Now()
+	created := false
 	if t.units != nil {
-		if err := t.units.start(n, v); err != nil {
-			return fmt.Errorf("set slice %s: %w", n.path(Systemd), err)
+		created = !t.cfg.Hierarchies.exists(n.path(Systemd))
+	} else {
+		var err error
+		if created, err = t.cfg.Hierarchies.make(n.path(Cgroupfs)); err != nil {
+			return err
 		}
+	}
+	operation := Update
+	switch {
+	case created:
+		operation = Create
+	case !over:
 		return nil
 	}
-	if _, err := t.cfg.Hierarchies.make(n.path(Cgroupfs)); err != nil {
-		return err
+	defer func() { t.cfg.Observe(operation, time.Since(began)) }()
+	if t.units == nil {
+		return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
 	}
-	return t.cfg.Hierarchies.write(n.path(Cgroupfs), v)
+	if err := t.units.start(n, v); err != nil {
+		return fmt.Errorf("set slice %s: %w", n.path(Systemd), err)
+	}
+	return nil
 }

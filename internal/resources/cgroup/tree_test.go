@@ -222,6 +222,36 @@ func TestAMissingHierarchyIsNoticedAndMended(t *testing.T) {
 	}
 }
 
+// What an agent made that died, or failed, before it had written the values, is given
+// them when the pod begins, and not when it is looked at while it lives.
+func TestACgroupWithoutItsValuesIsGivenThem(t *testing.T) {
+	h := v1Machine(t)
+	opts := plain
+	opts.PIDs = 77
+	tree := liveTree(t, h, opts)
+	if err := tree.EnsureRoot(Values{}); err != nil {
+		t.Fatal(err)
+	}
+	pods, _ := recorded(t)
+	p := pods[v1.PodQOSGuaranteed]
+	if _, err := h.make(tree.Parent(p)); err != nil {
+		t.Fatal(err)
+	}
+	limit := func() string { return read(t, filepath.Join(h.V1["memory"], tree.Parent(p), "memory.limit_in_bytes")) }
+	if err := tree.EnsurePod(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := limit(); got == "67108864" {
+		t.Errorf("what the pod is worth now was written over")
+	}
+	if err := tree.MakePod(p); err != nil {
+		t.Fatal(err)
+	}
+	if got, pids := limit(), read(t, filepath.Join(h.V1["pids"], tree.Parent(p), "pids.max")); got != "67108864" || pids != "77" {
+		t.Errorf("memory limit %s, processes %s", got, pids)
+	}
+}
+
 // TestKernelTakesValuesV2 reads the values back from a kernel that has the
 // controllers on cgroup v2.
 func TestKernelTakesValuesV2(t *testing.T) {
@@ -289,7 +319,7 @@ func TestWritesV2(t *testing.T) {
 			}
 		}
 	}
-	if err := tree.UpdatePod(p); err != nil {
+	if err := tree.MakePod(p); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(mount, tree.Parent(p))
@@ -387,7 +417,7 @@ func TestChangesAreObserved(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
 	for _, do := range []func() error{
 		func() error { return tree.EnsurePod(p) }, func() error { return tree.EnsurePod(p) },
-		func() error { return tree.UpdatePod(p) },
+		func() error { return tree.MakePod(p) },
 		func() error { return tree.RemovePod(t.Context(), "u") }, func() error { return tree.RemovePod(t.Context(), "u") },
 	} {
 		if err := do(); err != nil {
