@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -534,14 +535,17 @@ func (a *agent) hierarchiesV2() bool {
 }
 
 // enforce makes the cgroups above the pods.
-func (a *agent) enforce() error {
-	values := cgroup.Values{}
-	for _, what := range a.cfg.Kubelet.EnforceNodeAllocatable {
-		if what == "pods" {
-			values = cgroup.NodeValues(a.node.Capacity(), a.reserved, a.machine.MaxPIDs)
-		}
+func (a *agent) enforce() error { return a.cgroups.EnsureRoot(a.forAllPods(a.node.Capacity())) }
+
+// forAllPods is what pods may have together: what the machine has, and less than that
+// where what is reserved is kept from them. Without any word on it the kernel would have
+// them be worth no more than any single program beside them.
+func (a *agent) forAllPods(capacity v1.ResourceList) cgroup.Values {
+	kept := a.reserved
+	if !slices.Contains(a.cfg.Kubelet.EnforceNodeAllocatable, "pods") {
+		kept = nil
 	}
-	return a.cgroups.EnsureRoot(values)
+	return cgroup.NodeValues(capacity, kept, a.machine.MaxPIDs)
 }
 
 // hostIPs are the node's addresses as text.

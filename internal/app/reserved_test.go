@@ -5,9 +5,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"keelson/internal/resources/cgroup"
 	"keelson/test/kit/parity"
@@ -21,6 +25,27 @@ type told struct {
 
 func (f told) Node(kind, reason, message string) {
 	*f.said = append(*f.said, kind+" "+reason+" "+message)
+}
+
+// Pods together are worth the machine's CPUs, and what is reserved is kept from them
+// where that is asked for.
+func TestWhatAllPodsMayHaveTogether(t *testing.T) {
+	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("16Gi")}
+	for enforce, want := range map[string]cgroup.Values{
+		"[pods]":                               {CPUShares: 7 * 1024, Memory: 15 << 30, PIDs: 31000},
+		"[pods, system-reserved-compressible]": {CPUShares: 7 * 1024, Memory: 15 << 30, PIDs: 31000},
+		"[system-reserved-compressible]":       {CPUShares: 8 * 1024, Memory: 16 << 30, PIDs: 32000},
+		"[none]":                               {CPUShares: 8 * 1024, Memory: 16 << 30, PIDs: 32000},
+	} {
+		a := &agent{cfg: configured(t, "systemReserved: {cpu: '1', memory: 1Gi, pid: '1000'}\nsystemReservedCgroup: /system\nenforceNodeAllocatable: "+enforce)}
+		a.machine.MaxPIDs = 32000
+		if err := a.reserve(); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.forAllPods(capacity); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", enforce, got, want)
+		}
+	}
 }
 
 // What is reserved for the system and for Kubernetes is all that their programs may
