@@ -42,7 +42,7 @@ func (m *Manager) Admit(p *v1.Pod) *pod.Refusal {
 	began := m.cfg.Now()
 	m.metrics.requests.Inc()
 	m.mu.Lock()
-	err := m.assign(p)
+	err := m.assign(p, false)
 	m.mu.Unlock()
 	m.metrics.duration.Observe(float64(m.cfg.Now().Sub(began).Milliseconds()))
 	if err == nil {
@@ -61,7 +61,10 @@ func refusal(err error) *pod.Refusal {
 	return &pod.Refusal{Reason: ReasonUnexpected, Message: fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}
 }
 
-func (m *Manager) assign(p *v1.Pod) error {
+// assign reserves what the pod asks for, up to the first thing that cannot be had, or
+// all but what cannot.
+func (m *Manager) assign(p *v1.Pod, goOn bool) error {
+	var errs []error
 	var whole topology.Hint
 	looks := m.cfg.Rules.Policy != topology.None
 	if looks && m.cfg.Scope == ScopePod {
@@ -71,26 +74,40 @@ func (m *Manager) assign(p *v1.Pod) error {
 		}
 	}
 	for c := range placed(p) {
-		at := whole
+		at, err := whole, error(nil)
 		if looks && m.cfg.Scope != ScopePod {
-			var err error
-			if at, err = m.place(ScopeContainer, func(by Provider) topology.Hints { return by.Hints(p, c) }); err != nil {
-				return err
-			}
+			at, err = m.place(ScopeContainer, func(by Provider) topology.Hints { return by.Hints(p, c) })
 		}
-		for _, by := range m.cfg.Providers {
-			if err := by.Assign(p, c, at); err != nil {
-				return err
-			}
+		if err == nil {
+			err = m.assignTo(p, c, at, goOn)
 		}
-		if looks && m.cfg.Scope != ScopePod {
+		switch {
+		case err != nil && !goOn:
+			return err
+		case err != nil:
+			errs = append(errs, err)
+		case looks && m.cfg.Scope != ScopePod:
 			m.aligned(ScopeContainer)
 		}
 	}
-	if looks && m.cfg.Scope == ScopePod {
+	if looks && m.cfg.Scope == ScopePod && len(errs) == 0 {
 		m.aligned(ScopePod)
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// assignTo reserves what one container asks for.
+func (m *Manager) assignTo(p *v1.Pod, c *v1.Container, at topology.Hint, goOn bool) error {
+	var errs []error
+	for _, by := range m.cfg.Providers {
+		switch err := by.Assign(p, c, at); {
+		case err != nil && !goOn:
+			return err
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // placed are the containers that resources are reserved for, in the order in which
@@ -153,12 +170,13 @@ func (m *Manager) Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal {
 
 // TakeOver reserves what a pod asks for that an earlier agent has admitted; what that
 // agent has reserved stays. A pod that runs is not ended because there is too little
-// left for it by now.
+// left for it by now, nor does it do without the rest for that: plugins of devices have
+// yet to come back when an agent begins.
 func (m *Manager) TakeOver(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.assign(p); err != nil {
-		m.cfg.Log.Warn("a running pod goes on without the resources of its own that it asks for", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "err", err)
+	if err := m.assign(p, true); err != nil {
+		m.cfg.Log.Warn("not all that a running pod asks for can be reserved; it goes on with what it has", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "err", err)
 	}
 }
 

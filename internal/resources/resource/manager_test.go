@@ -196,6 +196,22 @@ func TestContributionsAreJoined(t *testing.T) {
 	}
 }
 
+// A pod that runs has the rest reserved where something cannot be had: one that is to run
+// is refused then.
+func TestARunningPodHasWhatCanBeHad(t *testing.T) {
+	for _, scope := range []string{ScopeContainer, ScopePod} {
+		s := newStage(topology.BestEffort, scope, []int{0}, []int{0})
+		s.cpu.fails = errors.New("none left")
+		p := example()
+		if no := s.Admit(p); no == nil || no.Message != "Allocate failed due to none left, which is unexpected" || len(s.gpu.has) > 0 {
+			t.Errorf("%s: refused with %+v, holders %v", scope, no, s.gpu.has)
+		}
+		if s.TakeOver(p); s.gpu.has[p.UID] != 2 {
+			t.Errorf("%s: it has %d, and is to have it for both containers", scope, s.gpu.has[p.UID])
+		}
+	}
+}
+
 func TestWhatPodsHaveIsGivenBack(t *testing.T) {
 	s := newStage(topology.None, ScopeContainer, nil, nil)
 	for _, uid := range []types.UID{"a", "b", "c"} {
