@@ -2,8 +2,10 @@ package stats
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -22,9 +24,21 @@ type labels []*dto.LabelPair
 func makeLabels(pairs ...string) labels {
 	var out labels
 	for i := 0; i < len(pairs); i += 2 {
+		pairs[i+1] = legible(pairs[i+1])
 		out = append(out, &dto.LabelPair{Name: &pairs[i], Value: &pairs[i+1]})
 	}
 	return out.sorted()
+}
+
+// legible is a value that whoever reads metrics can read. The kernel has names, such as
+// those that a pod gives its interfaces, be any bytes: one value that is no text would
+// have all the others thrown away with it.
+func legible(value string) string {
+	if utf8.ValidString(value) {
+		return value
+	}
+	quoted := strconv.Quote(value)
+	return quoted[1 : len(quoted)-1]
 }
 
 func (l labels) sorted() labels {
