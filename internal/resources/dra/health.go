@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,8 +96,14 @@ func (h *Health) Load() error {
 	return nil
 }
 
-// Run keeps the file until ctx ends, and stops waiting then.
+// Run waits for what is not heard of any more until ctx ends: also for what an agent
+// before this one has heard.
 func (h *Health) Run(ctx context.Context) error {
+	h.mu.Lock()
+	for driver := range h.drivers {
+		h.lapseLocked(driver, time.Now())
+	}
+	h.mu.Unlock()
 	<-ctx.Done()
 	h.mu.Lock()
 	h.finished = true
@@ -189,7 +196,11 @@ func (h *Health) heard(driver string, list []*healthapi.DeviceHealth, now time.T
 		if s := told.GetHealthCheckTimeoutSeconds(); s > 0 && s < int64(1<<31) {
 			d.HealthCheckTimeout = time.Duration(s) * time.Second
 		}
-		next[d.PoolName+"/"+d.DeviceName] = d
+		key := d.PoolName + "/" + d.DeviceName
+		if _, known := next[key]; !known && len(next) >= maxDevices {
+			continue // those that it told of before have not lapsed yet
+		}
+		next[key] = d
 	}
 	h.drivers[driver] = healthOfDriver{next}
 	h.unsaved = true
@@ -274,5 +285,5 @@ func shortened(s string) string {
 		return s
 	}
 	const cut = "..."
-	return s[:maxMessage-len(cut)] + cut
+	return strings.ToValidUTF8(s[:maxMessage-len(cut)], "") + cut // a letter is left out whole
 }

@@ -3,11 +3,14 @@ package dra
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
@@ -96,6 +99,71 @@ func TestHealthOfDevices(t *testing.T) {
 			t.Errorf("of a claim that is taken back: %+v", got)
 		}
 	})
+}
+
+// A driver that does not come back after the agent has tells of nothing: what it told the
+// agent before lapses all the same.
+func TestHealthLapsesForTheNextAgent(t *testing.T) {
+	play(t, func(s *stage) {
+		p := using("p", "c")
+		s.claim("c", []string{driverName}, p)
+		d := s.driver(driverName, dradriver.V1, dradriver.Health)
+		s.wants(p)
+		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 60, ""))
+		synctest.Wait()
+		after(20 * time.Second)
+		s.kill()
+		s.wants(p)
+		before := s.newsOf(p)
+		is := func(want v1.ResourceHealthStatus, news int) {
+			t.Helper()
+			synctest.Wait()
+			if got := s.Health(p)["main"][0].Resources[0].Health; got != want {
+				t.Errorf("the device is %s, want %s", got, want)
+			}
+			if got := s.newsOf(p) - before; got != news {
+				t.Errorf("the pod was looked at %d times, want %d", got, news)
+			}
+		}
+		is(v1.ResourceHealthStatusHealthy, 0)
+		after(39 * time.Second)
+		is(v1.ResourceHealthStatusHealthy, 0)
+		after(time.Second)
+		is(v1.ResourceHealthStatusUnknown, 1)
+	})
+}
+
+// What one driver makes the agent keep is bounded, however often it tells of others.
+func TestHealthIsKeptOfSoManyDevices(t *testing.T) {
+	h := NewHealth(HealthConfig{Path: t.TempDir() + "/" + HealthFile, OnNews: func(string) {}, Log: slog.New(slog.DiscardHandler)})
+	defer func() {
+		for _, timer := range h.lapsing {
+			timer.Stop()
+		}
+	}()
+	now := time.Now()
+	list := func(prefix string, n int) (out []*healthapi.DeviceHealth) {
+		for i := range n {
+			out = append(out, told(fmt.Sprint(prefix, i), healthapi.HealthStatus_HEALTHY, 1<<20, ""))
+		}
+		return out
+	}
+	h.heard(driverName, list("a", maxDevices-1), now)
+	h.heard(driverName, list("b", 3), now)
+	h.heard(driverName, []*healthapi.DeviceHealth{told("a0", healthapi.HealthStatus_UNHEALTHY, 0, "")}, now)
+	if n := len(h.drivers[driverName].Devices); n != maxDevices {
+		t.Errorf("%d devices are kept, want %d", n, maxDevices)
+	}
+	if is, _ := h.Of(driverName, "pool", "a0"); is != v1.ResourceHealthStatusUnhealthy {
+		t.Errorf("what is known of one of them is %s", is)
+	}
+}
+
+func TestALongMessageIsCutBetweenLetters(t *testing.T) {
+	long := strings.Repeat("é", maxMessage)
+	if got := shortened(long); !utf8.ValidString(got) || got != strings.Repeat("é", (maxMessage-3)/2)+"..." {
+		t.Errorf("%d bytes, ends in %q", len(got), got[len(got)-8:])
+	}
 }
 
 func TestAFloodOfHealthIsReadSlowly(t *testing.T) {
