@@ -51,6 +51,10 @@ func (p *Pool) confirm(ctx context.Context, po *v1.Pod, c *v1.Container) error {
 		p.mu.Unlock()
 		return nil
 	}
+	if ctx.Err() != nil { // the pod goes, and what it had may be given back already
+		p.mu.Unlock()
+		return ctx.Err()
+	}
 	cl := p.claimLocked(po.UID)
 	p.mu.Unlock()
 	select {

@@ -334,6 +334,24 @@ func testPreference(t *testing.T) {
 	}
 }
 
+// What is asked for a pod that goes may come after it has given everything back: nobody
+// would take back what it got then.
+func TestNothingIsGivenToAPodThatGoes(t *testing.T) {
+	m := newMachine(t)
+	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	po := podOf("goes", wants("main", gpu, 1))
+	for range 20 {
+		if err := m.pool.Confirm(gone, po); !errors.Is(err, context.Canceled) {
+			t.Errorf("confirmed: %v", err)
+		}
+	}
+	if has := m.pool.Holders(); len(has) > 0 || len(p.Calls("Allocate")) > 0 {
+		t.Errorf("%v have something, allocated %v", has, p.Calls("Allocate"))
+	}
+}
+
 // A plugin that hangs keeps nobody waiting but the pod that wants its devices.
 func TestAHangingPluginHoldsUpItsPodAlone(t *testing.T) {
 	m := newMachine(t)
