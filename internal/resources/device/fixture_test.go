@@ -58,6 +58,12 @@ func (m *machine) build() *Pool {
 func (m *machine) start() {
 	m.t.Helper()
 	m.pool = m.build()
+	m.run()
+}
+
+// run has the pool work.
+func (m *machine) run() {
+	m.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	pool := m.pool

@@ -89,6 +89,35 @@ func TestAnotherAgentsDirectoryIsLeftAlone(t *testing.T) {
 }
 
 // Who may register, and what the others are told. The words are upstream's.
+// What plugins of the common directory have given before this one was the agent's is
+// written down as soon as it is.
+func TestWhatWasGivenBeforeIsWrittenDownThen(t *testing.T) {
+	m := newMachine(t)
+	m.plugin(deviceplugin.Config{Resource: gpu}, "a")
+	before := m.pool
+	if err := m.admit(podOf("1", wants("main", gpu, 1))); err != nil {
+		t.Fatal(err)
+	}
+	m.stop()
+	file := filepath.Join(m.dir, "kubelet_internal_checkpoint")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	m.pool = m.build()
+	m.pool.claims, m.pool.unsaved = before.claims, true
+	if err := m.pool.save(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Fatal("the file was written while the directory may be another agent's")
+	}
+	m.run()
+	m.until("the file", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), `"PodUID":"1"`)
+	})
+}
+
 func TestRegistration(t *testing.T) {
 	parity.Proves(t, "RES-45", "PLUG-20", "PLUG-24")
 	m := newMachine(t)

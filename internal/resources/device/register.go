@@ -52,7 +52,9 @@ func (p *Pool) listen(ctx context.Context) error {
 	deviceapi.RegisterRegistrationServer(srv, registration{pool: p})
 	defer context.AfterFunc(ctx, srv.Stop)()
 	p.mu.Lock()
-	p.serving, p.owned = nil, true
+	if p.serving, p.owned = nil, true; p.unsaved {
+		p.poke() // what was given before could not be written down here
+	}
 	p.mu.Unlock()
 	p.cfg.Log.Info("device plugins can register", "socket", p.path(socketName))
 	if err := srv.Serve(l); err != nil {
