@@ -15,7 +15,7 @@ import (
 )
 
 // buildDevices builds who gives devices of plugins to containers.
-func (a *agent) buildDevices() error {
+func (a *agent) buildDevices(ctx context.Context) error {
 	dir, err := devicePluginDir(a.cfg.Flags.RootDir)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (a *agent) buildDevices() error {
 	for _, n := range layout.Nodes {
 		nodes |= topology.NodesOf(n.ID)
 	}
-	cfg := device.Config{Dir: dir, Nodes: nodes, Booted: bootTime(), Events: a.events, Log: a.log,
+	cfg := device.Config{Dir: dir, Nodes: nodes, Booted: bootTime(), Running: func() (map[types.UID]bool, error) { return a.podsThatRun(ctx) }, Events: a.events, Log: a.log,
 		Health: a.cfg.Gates.Enabled("ResourceHealthStatus"), OnNode: a.node.Poke, OnPod: a.devicesChanged}
 	if s := a.links.Sockets; s != nil {
 		cfg.Listen, cfg.Dial = s.Listen, s.Dial

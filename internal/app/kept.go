@@ -25,13 +25,12 @@ type kept struct {
 
 // keptContainers reads what containers run by. A runtime that does not tell is an error.
 func (a *agent) keptContainers(ctx context.Context) ([]kept, error) {
-	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
-	list, err := a.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: running})
+	running, err := a.containersThatRun(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []kept
-	for _, c := range list.GetContainers() {
+	for _, c := range running {
 		uid := types.UID(c.GetLabels()[pod.LabelPodUID])
 		if uid == "" {
 			continue // nobody's pod
@@ -48,6 +47,25 @@ func (a *agent) keptContainers(ctx context.Context) ([]kept, error) {
 			return nil, fmt.Errorf("read container %s: the runtime does not tell its resources", c.GetId())
 		}
 		out = append(out, kept{uid, c.GetLabels()[pod.LabelContainerName], by})
+	}
+	return out, nil
+}
+
+func (a *agent) containersThatRun(ctx context.Context) ([]*runtimeapi.Container, error) {
+	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	list, err := a.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: running})
+	return list.GetContainers(), err
+}
+
+// podsThatRun are the pods of which containers run.
+func (a *agent) podsThatRun(ctx context.Context) (map[types.UID]bool, error) {
+	running, err := a.containersThatRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[types.UID]bool{}
+	for _, c := range running {
+		out[types.UID(c.GetLabels()[pod.LabelPodUID])] = true
 	}
 	return out, nil
 }

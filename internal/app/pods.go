@@ -43,7 +43,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	if err := a.buildUsers(ctx); err != nil {
 		return err
 	}
-	if err := a.buildDevices(); err != nil { // plugins of all types register with storage
+	if err := a.buildDevices(ctx); err != nil { // plugins of all types register with storage
 		return err
 	}
 	a.buildClaims()

@@ -40,11 +40,11 @@ func (p *Pool) load(now time.Time) error {
 	if err == nil {
 		claims, err = claimsOf(held)
 	}
-	if st, serr := os.Stat(path); serr == nil && st.ModTime().Before(p.cfg.Booted) {
-		clear(claims) // plugins have to say anew what a container is to be given
-	}
 	if err != nil {
 		return checkpoint.PutAside(path, err)
+	}
+	if st, err := os.Stat(path); err == nil && st.ModTime().Before(p.cfg.Booted) {
+		p.dropEnded(claims)
 	}
 	p.claims = claims
 	for name := range there {
@@ -52,6 +52,18 @@ func (p *Pool) load(now time.Time) error {
 		p.resources[name] = &resource{stopped: now}
 	}
 	return nil
+}
+
+// dropEnded leaves of what was given before the machine was started what pods have that
+// run, and so were started since: its clock was set meanwhile. To others plugins have to
+// say anew what they are to be given.
+func (p *Pool) dropEnded(claims map[types.UID]*claim) {
+	running, err := p.cfg.Running()
+	if err != nil {
+		p.cfg.Log.Warn("cannot tell which pods run since the machine was started; all keep their devices", "err", err)
+		return
+	}
+	maps.DeleteFunc(claims, func(uid types.UID, _ *claim) bool { return !running[uid] })
 }
 
 func claimsOf(held []checkpoint.PodDevicesEntry) (map[types.UID]*claim, error) {

@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -27,6 +28,7 @@ type machine struct {
 	pool *Pool
 	stop func()
 	boot time.Time
+	runs map[types.UID]bool // by what the runtime says; nil: it does not answer
 
 	mu     sync.Mutex
 	node   int               // calls of OnNode
@@ -41,7 +43,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := &machine{t: t, dir: dir + "/device-plugins", woken: map[types.UID]int{}}
+	m := &machine{t: t, dir: dir + "/device-plugins", runs: map[types.UID]bool{}, woken: map[types.UID]int{}}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	return m
@@ -49,7 +51,13 @@ func newMachine(t *testing.T) *machine {
 
 // build makes the pool of an agent that does not run yet.
 func (m *machine) build() *Pool {
-	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Events: m, Log: slog.New(slog.DiscardHandler),
+	running := func() (map[types.UID]bool, error) {
+		if m.runs == nil {
+			return nil, errors.New("no answer")
+		}
+		return m.runs, nil
+	}
+	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Running: running, Events: m, Log: slog.New(slog.DiscardHandler),
 		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
 		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})
 }

@@ -27,8 +27,10 @@ type Config struct {
 	OnNode func()
 	OnPod  func(types.UID)
 	Events pod.Events
-	// Booted is when the machine was started: what was given before is nobody's.
-	Booted time.Time
+	// Booted is when the machine was started: what was given before is nobody's, but for
+	// pods of which containers run. Those Running tells, which is asked then alone.
+	Booted  time.Time
+	Running func() (map[types.UID]bool, error)
 	// Health has the health of devices shown with the pods that have them.
 	Health bool
 	// Nodes are the NUMA nodes of the machine.

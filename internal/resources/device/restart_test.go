@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"keelson/test/kit/deviceplugin"
@@ -178,5 +179,33 @@ func TestAfterTheMachineWasStartedAnew(t *testing.T) {
 	m.register(p, gpu, 1)
 	if got := m.starts(po, "main"); len(got.Devices) != 1 || len(p.Calls("Allocate")) != 2 {
 		t.Errorf("it is given %+v after %d calls", got, len(p.Calls("Allocate")))
+	}
+}
+
+// A clock that is set after the machine was started has what was written before look
+// older than that. Who runs has its devices, and nobody else gets them.
+func TestTheClockIsSetAfterTheMachineWasStarted(t *testing.T) {
+	for name, runs := range map[string]map[types.UID]bool{"running": {"1": true}, "the runtime does not answer": nil} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
+			po := podOf("1", wants("main", gpu, 1))
+			if err := m.admit(po); err != nil {
+				t.Fatal(err)
+			}
+			m.stop()
+			m.boot, m.runs = time.Now().Add(time.Hour), runs
+			m.start()
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			m.register(p, gpu, 1)
+			if err := m.admit(podOf("2", wants("main", gpu, 1))); err == nil {
+				t.Error("another pod is given what one has that runs")
+			}
+			if got := m.starts(po, "main"); len(got.Devices) != 1 || len(p.Calls("Allocate")) != 1 {
+				t.Errorf("it is given %+v after %d calls", got, len(p.Calls("Allocate")))
+			}
+		})
 	}
 }
