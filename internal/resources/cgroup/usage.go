@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // unlimitedMemory is the number above which a limit on memory is none: cgroup v1
@@ -109,6 +111,10 @@ func (h Hierarchies) Usage(path string, d Detail) (Usage, error) {
 	if r.err != nil {
 		return u, fmt.Errorf("read cgroup usage: %w", r.err)
 	}
+	if _, err := os.Stat(dir); r.gone || err != nil {
+		// It went meanwhile, and what was not read by then would pass for nothing used.
+		return u, fmt.Errorf("read cgroup usage: %s: %w", path, fs.ErrNotExist)
+	}
 	return u, nil
 }
 
@@ -170,15 +176,23 @@ func (t *Tree) ParentPaths() []string {
 func (t *Tree) Hierarchies() Hierarchies { return t.cfg.Hierarchies }
 
 // reader reads files and keeps the first error. A file that is not there is no
-// error: kernels and controllers differ in what they show.
-type reader struct{ err error }
+// error: kernels and controllers differ in what they show. Nor is one whose group goes
+// while it is read; of that nothing is known then.
+type reader struct {
+	err  error
+	gone bool
+}
 
 func (r *reader) text(dir, file string) (string, bool) {
 	if dir == "" {
 		return "", false
 	}
 	b, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		r.gone = true
+		return "", false
+	case err != nil:
 		if !errors.Is(err, fs.ErrNotExist) && r.err == nil {
 			r.err = err
 		}
