@@ -98,6 +98,9 @@ func killAll(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // it has threads of processes that the group above it lists
+	}
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
