@@ -113,3 +113,54 @@ func TestKindsOfFileSystemsAreNoPrograms(t *testing.T) {
 		t.Error("the pod's program ran")
 	}
 }
+
+// To make a file system on a large disk, or to mend one, takes longer than an attempt
+// may without a sign of progress. The program is the sign.
+func TestLongWorkOnADiskIsToldOf(t *testing.T) {
+	for _, program := range []string{"mkfs.ext4", "fsck"} {
+		t.Run(program, func(t *testing.T) {
+			dir := t.TempDir()
+			release := filepath.Join(dir, "go")
+			for name, script := range map[string]string{
+				"blkid":     "exit 2",
+				"fsck":      "exit 0",
+				"mkfs.ext4": "exit 0",
+				"mount":     "exit 0",
+			} {
+				if program == "fsck" && name == "blkid" {
+					script = "echo TYPE=ext4"
+				}
+				if name == program {
+					script = "read x < " + release
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			disk := filepath.Join(dir, "disk")
+			if err := errors.Join(os.WriteFile(disk, nil, 0o600), unix.Mkfifo(release, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			defer stop()
+			told := 0
+			tools := Tools{Path: dir, Every: time.Millisecond, Alive: func(got context.Context) {
+				if told++; told != 3 {
+					return
+				}
+				if got != ctx {
+					t.Error("another attempt is told of")
+				}
+				if err := os.WriteFile(release, []byte("x\n"), 0o600); err != nil {
+					t.Error(err)
+				}
+			}}
+			if err := tools.MountDisk(ctx, disk, dir, "ext4", nil); err != nil {
+				t.Errorf("MountDisk = %v, told of %d times", err, told)
+			}
+			if told < 3 {
+				t.Errorf("told of %d times", told)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +24,11 @@ type Tools struct {
 	// Path is where programs are looked for, as in $PATH; empty means where they
 	// usually are.
 	Path string
+	// Alive is called now and then while a file system is made or mended: that ends by
+	// itself, and may take longer than whoever wants it has. It may be nil.
+	Alive func(context.Context)
+	// Every is how often; zero for as often as usual.
+	Every time.Duration
 
 	held *os.File // that programs keep open as long as they run
 }
@@ -30,6 +37,8 @@ const (
 	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// dying is how long a program that was told to end is waited for.
 	dying = 5 * time.Second
+	// usualEvery is how often Alive is called.
+	usualEvery = 30 * time.Second
 )
 
 // ErrNoTool is the cause where a program is not installed on the node.
@@ -105,6 +114,30 @@ func (t Tools) Run(ctx context.Context, name string, args ...string) (string, er
 	return text, fmt.Errorf("%s: %w", name, &ToolError{Code: code, Output: text, err: err})
 }
 
+// runLong is Run for a program that may take hours.
+func (t Tools) runLong(ctx context.Context, name string, args ...string) (string, error) {
+	if t.Alive == nil {
+		return t.Run(ctx, name, args...)
+	}
+	tick := time.NewTicker(cmp.Or(t.Every, usualEvery))
+	defer tick.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	wg.Go(func() {
+		for {
+			select {
+			case <-tick.C:
+				t.Alive(ctx)
+			case <-done:
+				return
+			}
+		}
+	})
+	return t.Run(ctx, name, args...)
+}
+
 // Mount mounts source at target with mount(8). A file system of the network needs
 // a helper of its own, without which the message of mount would be a riddle.
 func (t Tools) Mount(ctx context.Context, kind, source, target string, options []string) error {
@@ -156,7 +189,8 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	}
 	defer owned.Close()
 	// Mounting starts programs that stay, which must not own the disk.
-	at := Tools{Path: t.Path, held: owned}
+	at := t
+	at.held = owned
 	have, err := at.contentOf(ctx, disk)
 	if err != nil {
 		return err
@@ -213,7 +247,7 @@ func (t Tools) format(ctx context.Context, disk, kind string) error {
 	case kind == "xfs":
 		args = []string{"-f", disk}
 	}
-	if _, err := t.Run(ctx, "mkfs."+kind, args...); err != nil {
+	if _, err := t.runLong(ctx, "mkfs."+kind, args...); err != nil {
 		return fmt.Errorf("make file system on %s: %w", disk, err)
 	}
 	return nil
@@ -227,7 +261,7 @@ const (
 
 // check has errors of a file system corrected that can be without asking.
 func (t Tools) check(ctx context.Context, disk string) error {
-	_, err := t.Run(ctx, "fsck", "-a", disk)
+	_, err := t.runLong(ctx, "fsck", "-a", disk)
 	var failed *ToolError
 	switch {
 	case errors.Is(err, ErrNoTool):

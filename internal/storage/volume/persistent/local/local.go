@@ -34,7 +34,10 @@ type Config struct {
 type Plugin struct{ cfg Config }
 
 // New builds the plugin; nothing is done before a volume is asked for.
-func New(cfg Config) *Plugin { return &Plugin{cfg} }
+func New(cfg Config) *Plugin {
+	cfg.Tools.Alive = volume.Alive // a disk is given all the time that it takes
+	return &Plugin{cfg}
+}
 
 func (*Plugin) Name() string { return name }
 

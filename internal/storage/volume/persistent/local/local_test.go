@@ -427,3 +427,10 @@ func TestASubPathIsUnderTheNameOfTheVolume(t *testing.T) {
 		t.Errorf("still mounted: %v", got)
 	}
 }
+
+// A disk that takes long to be given a file system is not begun anew by each attempt.
+func TestADiskIsGivenItsTime(t *testing.T) {
+	if New(Config{}).cfg.Tools.Alive == nil {
+		t.Error("nobody is told that the disk is worked on")
+	}
+}

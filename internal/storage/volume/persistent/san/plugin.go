@@ -65,11 +65,13 @@ var (
 // NewISCSI builds the plugin of iSCSI, and NewFC that of Fibre Channel; nothing is
 // done before a volume is asked for.
 func NewISCSI(cfg Config) *Plugin {
+	cfg.Tools.Alive = volume.Alive // a disk is given all the time that it takes
 	n := node{cfg.Machine, cfg.Tools}
 	return &Plugin{cfg: cfg, net: iscsi{n}, node: n}
 }
 
 func NewFC(cfg Config) *Plugin {
+	cfg.Tools.Alive = volume.Alive
 	n := node{cfg.Machine, cfg.Tools}
 	return &Plugin{cfg: cfg, net: fc{n}, node: n}
 }

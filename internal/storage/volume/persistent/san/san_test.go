@@ -656,3 +656,12 @@ func TestFC(t *testing.T) {
 		})
 	}
 }
+
+// A disk that takes long to be given a file system is not begun anew by each attempt.
+func TestADiskIsGivenItsTime(t *testing.T) {
+	for _, p := range []*Plugin{NewISCSI(Config{}), NewFC(Config{})} {
+		if p.cfg.Tools.Alive == nil {
+			t.Errorf("%s: nobody is told that the disk is worked on", p.Name())
+		}
+	}
+}
