@@ -128,7 +128,15 @@ func (r *Rotator) turn(ctx context.Context, log Log, d *directory) error {
 // lose its lines.
 func (d *directory) move(from, to string) error {
 	fd := int(d.self.Fd())
-	if err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE); err != nil {
+	err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// Not every file system can be asked for that: ZFS before 2.2, NFS and most
+		// of FUSE cannot. A second name is free or refused everywhere.
+		if err = unix.Linkat(fd, from, fd, to, 0); err == nil {
+			err = unix.Unlinkat(fd, from, 0)
+		}
+	}
+	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
 	return nil
