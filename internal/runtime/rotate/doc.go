@@ -15,7 +15,8 @@
 // A rotation is: rename the live log, have the runtime open a new one, then tidy
 // (remove what is too old or left over, compress what was plain before). If the
 // runtime does not open one, the live log gets its name back, unless there is a
-// new one by then.
+// new one by then. Names sort by age, also where a clock does not go on: the time in
+// a name is later than it was where an older file has that of the future.
 //
 // A log that grows faster than its limit allows in a period is looked at more
 // often, at most once a second, and what is to be compressed waits until it is

@@ -89,7 +89,7 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 		return err
 	}
 	plan := tidy(files, d.live, int(r.files.Load()))
-	errs := []error{r.turn(ctx, log, d), d.remove(plan.Remove)}
+	errs := []error{r.turn(ctx, log, d, nextName(files, d.live, r.cfg.Now())), d.remove(plan.Remove)}
 	for _, name := range plan.Compress {
 		err := d.compress(ctx, name, r.size.Load())
 		if errors.Is(err, errStorm) {
@@ -107,9 +107,8 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 // container that writes faster than that must not fill the disk meanwhile.
 var errStorm = errors.New("the live log is too long again")
 
-// turn renames the live log and has the runtime make a new one.
-func (r *Rotator) turn(ctx context.Context, log Log, d *directory) error {
-	old := rotatedName(d.live, r.cfg.Now())
+// turn renames the live log to old and has the runtime make a new one.
+func (r *Rotator) turn(ctx context.Context, log Log, d *directory, old string) error {
 	if err := d.move(d.live, old); err != nil {
 		return fmt.Errorf("rename log: %w", err)
 	}

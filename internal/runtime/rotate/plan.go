@@ -21,11 +21,11 @@ func tidy(files []string, live string, maxFiles int) tidying {
 	var plan tidying
 	plain, compressed := map[string]bool{}, map[string]bool{}
 	for _, name := range files {
-		rest, ok := strings.CutPrefix(name, live+".")
-		if !ok || len(rest) < len(stampFormat) || !isStamp(rest[:len(stampFormat)]) {
+		stamp := stampOf(name, live)
+		if stamp == "" {
 			continue
 		}
-		switch rotated := name[:len(live)+1+len(stampFormat)]; name[len(rotated):] {
+		switch rotated := live + "." + stamp; name[len(rotated):] {
 		case "":
 			plain[rotated] = true
 		case compressedSuffix:
@@ -69,6 +69,32 @@ const minPace = time.Second
 // another; one that was found many times that large needs to be looked at sooner.
 func pace(size, limit int64, elapsed time.Duration) time.Duration {
 	return max(time.Duration(float64(elapsed)*float64(limit)/float64(size)), minPace)
+}
+
+// nextName is what the live log is renamed to. It comes after the names that there
+// are, since files are told old from new by them, also when the clock was set back.
+func nextName(files []string, live string, now time.Time) string {
+	stamp, last := now.Format(stampFormat), ""
+	for _, name := range files {
+		last = max(last, stampOf(name, live))
+	}
+	if t, err := time.Parse(stampFormat, last); err == nil && last >= stamp {
+		// Read without a zone, whose changes would set it back once more. What comes
+		// after the last second that can be written is not waited for.
+		if after := t.Add(time.Second).Format(stampFormat); isStamp(after) {
+			stamp = after
+		}
+	}
+	return live + "." + stamp
+}
+
+// stampOf is the time in the name of a rotated file of the log, empty for others.
+func stampOf(name, live string) string {
+	rest, ok := strings.CutPrefix(name, live+".")
+	if !ok || len(rest) < len(stampFormat) || !isStamp(rest[:len(stampFormat)]) {
+		return ""
+	}
+	return rest[:len(stampFormat)]
 }
 
 func isStamp(s string) bool {

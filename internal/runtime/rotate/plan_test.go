@@ -3,6 +3,7 @@ package rotate
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"keelson/test/kit/parity"
 )
@@ -44,5 +45,27 @@ func TestTidy(t *testing.T) {
 	}
 	if got := leftovers([]string{"0.log", a + ".tmp", b + ".gz", c, d, d + ".gz"}, "0.log"); !slices.Equal(got, []string{a + ".tmp", d}) {
 		t.Errorf("leftovers = %v, want what an agent left that died", got)
+	}
+}
+
+func TestNextName(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		name  string
+		files []string
+		want  string
+	}{
+		{"the time", []string{"0.log", "0.log.20260102-030404", "0.log.20260101-235959.gz"}, "0.log.20260102-030405"},
+		{"the next second if this one is taken", []string{"0.log", "0.log.20260102-030405"}, "0.log.20260102-030406"},
+		{"taken by one that is compressed", []string{"0.log", "0.log.20260102-030405.gz"}, "0.log.20260102-030406"},
+		{"after those of a clock that was ahead", []string{"0.log.20351231-235959", "0.log.20351231-000000.gz", "0.log"}, "0.log.20360101-000000"},
+		{"whatever others are called", []string{"0.log", "1.log.20351231-235959", "0.log.mine", "10.log.20351231-235959"}, "0.log.20260102-030405"},
+		{"the time if nothing comes after", []string{"0.log", "0.log.99991231-235959"}, "0.log.20260102-030405"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := nextName(tc.files, "0.log", now); got != tc.want {
+				t.Errorf("nextName = %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

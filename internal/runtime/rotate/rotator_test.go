@@ -155,6 +155,29 @@ func TestALogIsRotatedWhenItIsLongEnough(t *testing.T) {
 	}
 }
 
+// A machine may begin with a clock that is ahead. What was logged last stays longest
+// all the same.
+func TestTheNewestLogsStayWhenTheClockWasSetBack(t *testing.T) {
+	parity.Proves(t, "RT-45")
+	r := newRig(t)
+	r.now = time.Date(2035, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 8 {
+		if i == 4 {
+			r.now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		}
+		r.runtime.write(t, strings.Repeat(fmt.Sprint(i), 10))
+		r.round(t)
+	}
+	var kept []string
+	for _, text := range r.files(t) {
+		kept = append(kept, text)
+	}
+	slices.Sort(kept)
+	if want := []string{"", "5555555555", "6666666666", "7777777777"}; !slices.Equal(kept, want) {
+		t.Errorf("of eight rotated logs %q are left, want the last three and the live one: %v", kept, r.files(t))
+	}
+}
+
 func TestARotationThatTheRuntimeRefusesIsUndone(t *testing.T) {
 	parity.Proves(t, "RT-44")
 	r := newRig(t)
@@ -205,7 +228,7 @@ func TestAMissingLogIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestARotationInTheSameSecondWaits(t *testing.T) {
+func TestARotationLeavesWhatHasItsName(t *testing.T) {
 	r := newRig(t)
 	name := r.log.Path + ".20260102-030405"
 	if err := os.WriteFile(name, []byte("of this second"), 0o640); err != nil {
@@ -218,7 +241,7 @@ func TestARotationInTheSameSecondWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	if err := r.turn(t.Context(), r.log, d); !errors.Is(err, os.ErrExist) {
+	if err := r.turn(t.Context(), r.log, d, filepath.Base(name)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("turn = %v, want that the name is taken", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890", "0.log.20260102-030405": "of this second"})
