@@ -138,9 +138,12 @@ func (c *Collector) Collect(ctx context.Context) error {
 	defer func() { c.report(images, gone, now) }()
 
 	old, rest := tooOld(candidates(c.records), limits.MaxAge, c.began, now)
-	if _, err := c.remove(ctx, old, reasonAge, math.MaxUint64, gone); err != nil {
-		return err
-	}
+	_, err = c.remove(ctx, old, reasonAge, math.MaxUint64, gone)
+	return errors.Join(err, c.relieve(ctx, rest, *limits, now, gone))
+}
+
+// relieve removes images if the disk is too full, whatever became of the old ones.
+func (c *Collector) relieve(ctx context.Context, from []record, limits Limits, now time.Time, gone map[key]bool) error {
 	fs, err := c.filesystem(ctx)
 	if err != nil {
 		return err
@@ -155,7 +158,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return nil
 	}
 	c.cfg.Log.Info("disk of images is nearly full", "percent", percent, "high", limits.High, "low", limits.Low, "bytes", want)
-	freed, err := c.free(ctx, rest, want, now, gone)
+	freed, err := c.free(ctx, from, want, now, gone)
 	if err != nil {
 		return err
 	}

@@ -316,6 +316,28 @@ func TestAgeOfImages(t *testing.T) {
 	})
 }
 
+func TestAnOldImageThatCannotBeRemovedDoesNotKeepADiskFull(t *testing.T) {
+	parity.Proves(t, "RT-34")
+	overTime(t, func(f *fakeNode, c *Config) {
+		c.MaxAge = time.Hour
+		f.add("old", 100)
+		f.stuck["old"] = true
+	}, func(t *testing.T, f *fakeNode, c *Collector) {
+		time.Sleep(time.Hour)
+		f.add("new", 500)
+		time.Sleep(2 * period)
+		f.set(func() { f.other = 300 }) // 90 % used
+		time.Sleep(period)
+		synctest.Wait()
+		if got := f.have(); got != "old" {
+			t.Errorf("%s are left", got)
+		}
+		if got, want := f.said(), "Warning ImageGCFailed remove image old: read-only"; len(got) == 0 || got[len(got)-1] != want {
+			t.Errorf("events: %q", got)
+		}
+	})
+}
+
 func TestNoReasonToCollect(t *testing.T) {
 	overTime(t, func(_ *fakeNode, c *Config) { c.High = 100 }, func(t *testing.T, f *fakeNode, _ *Collector) {
 		time.Sleep(time.Hour)
