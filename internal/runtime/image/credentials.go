@@ -61,6 +61,9 @@ func (m *Manager) credentials(ctx context.Context, req Request) ([]Credential, e
 			return nil, err
 		}
 	}
+	for _, err := range ring.unusable {
+		m.cfg.Log.Warn("credentials for an image are left out", "pod", pod.RefOf(req.Pod), "image", req.Image, "err", err)
+	}
 	creds := ring.Lookup(repo)
 	for _, src := range m.cfg.Sources {
 		more, err := src.Credentials(ctx, req.Pod, repo)
@@ -102,7 +105,10 @@ func (m *Manager) pullSecrets(ctx context.Context, req Request) []v1.Secret {
 
 // Keyring finds credentials by the repository they are for. The zero value is
 // empty.
-type Keyring struct{ entries []ringEntry }
+type Keyring struct {
+	entries  []ringEntry
+	unusable []error // why others were left out
+}
 
 type ringEntry struct {
 	host string // labels may be globs

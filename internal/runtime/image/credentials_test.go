@@ -71,6 +71,7 @@ func TestDockerConfig(t *testing.T) {
 		{name: "the legacy form", raw: `{"r.io":{"auth":"` + b64([]byte("u:p")) + `","email":"e"}}`, legacy: true, user: "u", pw: "p"},
 		{name: "auth that is not base64", raw: `{"auths":{"r.io":{"auth":"!!!="}}}`, err: "registry r.io: field auth: illegal base64 data at input byte 0"},
 		{name: "auth without a colon", raw: `{"auths":{"r.io":{"auth":"` + b64([]byte("u")) + `"}}}`, err: "registry r.io: field auth: want base64 of username:password"},
+		{name: "beside a registry that has no name", raw: `{"auths":{"http://[r.io":{"username":"x","password":"x"},"r.io":{"username":"u","password":"p"},"r.io:port":{"username":"y","password":"y"}}}`, user: "u", pw: "p"},
 		{name: "not JSON", raw: `{"auths":`, err: "invalid JSON at byte 9"},
 		{name: "another kind of JSON", raw: `{"auths":["hunter2"]}`, err: "not a configuration of Docker"},
 	} {
@@ -138,6 +139,8 @@ func TestNodeFiles(t *testing.T) {
 	expect("config", true)
 	put(filepath.Join(root, "config.json"), `{"auths":{"r.io":{"username":"root","password":"p"}}}`)
 	expect("root", false)
+	put(filepath.Join(root, "config.json"), `{"auths":{"r.io":{"username":"root","password":"p"},"r.io:port":{"username":"x","password":"p"}}}`)
+	expect("root", true)
 
 	t.Setenv("HOME", "/home/u")
 	d := DefaultNodeFiles("/var/lib/kubelet")

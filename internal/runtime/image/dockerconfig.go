@@ -50,7 +50,9 @@ func (d dockerEntry) credential() (*runtimeapi.AuthConfig, error) {
 
 // addConfig adds what a config.json holds, or with legacy set a .dockercfg,
 // which is the same without what stands around it. from is the secret that holds
-// it, nil for the node's own. Errors never quote the content: it is secret.
+// it, nil for the node's own. A registry that nobody can reach by its name is left
+// out: the others are as good without it. Errors never quote the content: it is
+// secret.
 func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 	entries := map[string]dockerEntry{}
 	var err error
@@ -80,7 +82,10 @@ func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 			cred.Secret = &v1beta1.ImagePullSecret{UID: string(from.UID), Namespace: from.Namespace, Name: from.Name, CredentialHash: Hash(auth)}
 		}
 		if err := k.add(location, cred); err != nil {
-			return err
+			if from != nil {
+				err = fmt.Errorf("read image pull secret %s/%s: %w", from.Namespace, from.Name, err)
+			}
+			k.unusable = append(k.unusable, err)
 		}
 	}
 	return nil
@@ -144,6 +149,9 @@ func (n NodeFiles) Credentials(_ context.Context, _ *v1.Pod, repository string) 
 			if err != nil {
 				problems = append(problems, fmt.Errorf("read %s: %w", p, err))
 				continue
+			}
+			for _, odd := range ring.unusable {
+				problems = append(problems, fmt.Errorf("read %s: %w", p, odd))
 			}
 			return ring.Lookup(repository), errors.Join(problems...)
 		}

@@ -395,6 +395,7 @@ func TestPullSecrets(t *testing.T) {
 		"wrong": {Type: v1.SecretTypeDockercfg, Data: map[string][]byte{v1.DockerConfigKey: []byte(`{"reg.example.com":{"username":"wrong","password":"x"}}`)}},
 		"right": {Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{"reg.example.com":{"auth":"cmlnaHQ6cHc="}}}`)}}, // right:pw
 		"other": {Type: v1.SecretTypeOpaque, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`nonsense`)}},
+		"odd":   {Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{"reg.example.com":{"auth":"cmlnaHQ6cHc="},"reg.example.com:port":{"auth":"cmlnaHQ6cHc="}}}`)}},
 		"bad":   {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bad"}, Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":secret`)}},
 	}
 	private := func(names ...string) Request {
@@ -410,6 +411,14 @@ func TestPullSecrets(t *testing.T) {
 			r.fake.remote["reg.example.com/a:1"] = "pw"
 			if _, ready := r.reached(private("other", "wrong", "right")); !ready || !slices.Equal(r.fake.pulls, []string{"wrong", "right"}) {
 				t.Errorf("ready = %v with %v, want right after wrong", ready, r.fake.pulls)
+			}
+		})
+	})
+	t.Run("a registry without a name takes nothing from the others", func(t *testing.T) {
+		inTime(t, setup, func(t *testing.T, r *rig) {
+			r.fake.remote["reg.example.com/a:1"] = "pw"
+			if res, ready := r.reached(private("odd")); !ready || !slices.Equal(r.fake.pulls, []string{"right"}) {
+				t.Errorf("Ensure = %v, %v with %v", res.Err, ready, r.fake.pulls)
 			}
 		})
 	})
