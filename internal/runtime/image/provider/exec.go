@@ -22,7 +22,8 @@ const (
 )
 
 // run runs the plugin once. Its process group is killed when time is up: a
-// script's children must not outlive it.
+// script's children must not outlive that. One that has ended well and left some is
+// taken at its word, although they keep its output open.
 func (p *plugin) run(ctx context.Context, req credentialv1.CredentialProviderRequest) (credentialv1.CredentialProviderResponse, error) {
 	var resp credentialv1.CredentialProviderResponse
 	req.APIVersion, req.Kind = p.cfg.APIVersion, "CredentialProviderRequest"
@@ -42,7 +43,9 @@ func (p *plugin) run(ctx context.Context, req credentialv1.CredentialProviderReq
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -267,6 +269,29 @@ func membersOf(t *testing.T, group string) (left []string) {
 		}
 	}
 	return left
+}
+
+func TestAPluginThatLeavesAChildBehindHasAnswered(t *testing.T) {
+	b, err := newBench(t, head+one, map[string]string{"p": "#!/bin/sh\necho $$ > \"$0.pid\"; cat > /dev/null; cat \"$0.out\"; sleep 600 &\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.answers(t, "p", `"cacheKeyType":"Image","auth":{"*.example.com":{"username":"u","password":"1"}}`)
+	got, err := b.Credentials(t.Context(), nil, "a.example.com/x")
+	raw, perr := os.ReadFile(filepath.Join(b.dir, "p.pid"))
+	if perr != nil {
+		t.Fatal(perr)
+	}
+	group, perr := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if perr != nil {
+		t.Fatal(perr)
+	}
+	if err := syscall.Kill(-group, syscall.SIGKILL); err != nil {
+		t.Errorf("end the child: %v", err)
+	}
+	if err != nil || !slices.Equal(users(got), []string{"u:1"}) {
+		t.Errorf("credentials = %v, %v", users(got), err)
+	}
 }
 
 func TestServiceAccounts(t *testing.T) {
