@@ -62,6 +62,9 @@ type cgroups struct {
 
 	mu        sync.Mutex
 	burstable map[types.UID]*v1.Pod
+	// whole says that burstable has all pods. Until then those that it lacks are worth
+	// what an agent before this one has told the kernel, which is not taken from them.
+	whole bool
 }
 
 // countEvery is how often the account is made anew, and what the kernel has of it
@@ -69,12 +72,13 @@ type cgroups struct {
 const countEvery = time.Minute
 
 // Run makes the account of all pods now, and once a minute: somebody else may have
-// written over what they are worth together.
+// written over what they are worth together. It is meant to begin when all pods are
+// known; those that have yet to be judged are in it a minute later.
 func (c *cgroups) Run(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
-	for {
-		if err := c.recount(); err != nil {
+	for whole := false; ; whole = true {
+		if err := c.recount(whole); err != nil {
 			c.log.Warn("cannot tell the kernel what classes of pods are worth", "err", err)
 		}
 		select {
@@ -85,15 +89,19 @@ func (c *cgroups) Run(ctx context.Context) error {
 	}
 }
 
-func (c *cgroups) recount() error {
+func (c *cgroups) recount(whole bool) error {
 	all := c.account()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.whole = whole
 	clear(c.burstable)
 	for _, p := range all {
 		if pod.QOS(p) == v1.PodQOSBurstable {
 			c.burstable[p.UID] = p
 		}
+	}
+	if !whole {
+		return c.tree.RaiseQoS(c.worth())
 	}
 	return c.tree.RefreshQoS(c.worth())
 }
@@ -200,6 +208,9 @@ func (c *cgroups) count(uid types.UID, p *v1.Pod) error {
 		c.burstable[uid] = p
 	default:
 		delete(c.burstable, uid)
+	}
+	if !c.whole {
+		return c.tree.RaiseQoS(c.worth())
 	}
 	return c.tree.UpdateQoS(c.worth())
 }

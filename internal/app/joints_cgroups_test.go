@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,9 @@ func newShared(t *testing.T) *shared {
 	if err := s.tree.EnsureRoot(cgroup.Values{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.recount(true); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -54,6 +58,56 @@ func (s *shared) nextAgent() {
 		}
 		return all
 	}}
+}
+
+// An agent that follows another knows some pods long before others: those of manifests
+// while the API server is away. It takes nothing from the others meanwhile.
+func TestPodsThatAreNotKnownYetAreWorthWhatTheyWere(t *testing.T) {
+	parity.Proves(t, "RES-08")
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(t)
+		static := s.add("static", "100m")
+		s.add("web", "4")
+		s.add("db", "2")
+		s.expect("with all", "6246", "2")
+
+		s.nextAgent()
+		known := s.pods
+		s.pods = map[types.UID]*v1.Pod{"static": static}
+		if _, _, err := s.Size(static); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("when one of them was looked at", "6246", "2")
+		s.add("new", "10m")
+		s.expect("when another has come", "6246", "2")
+		// The kernel's files go with the directory.
+		if err := os.Remove(filepath.Join(s.dir, "kubepods/burstable/podstatic/cpu.shares")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.RemovePod(t.Context(), "static"); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.pods, "static")
+		delete(known, "static")
+		s.expect("when one has gone", "6246", "2")
+		known["large"] = s.add("large", "8")
+		s.expect("when one has come that is worth more than all", "8202", "2")
+		delete(s.pods, "large")
+
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		synctest.Wait()
+		s.expect("when all are known, and not all judged", "8202", "2")
+		maps.Copy(s.pods, known)
+		time.Sleep(countEvery)
+		synctest.Wait()
+		s.expect("when all are judged", "14346", "2")
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // add makes the cgroup of a pod that asks for so much CPU; empty for none.

@@ -50,10 +50,7 @@ func (t *Tree) Size(p *v1.Pod) (now, next Size, err error) {
 // asked is what the pod's values come to in the kernel's units.
 func (t *Tree) asked(p *v1.Pod) Size {
 	v := PodValues(p, t.cfg.Pod)
-	s := Size{Weight: int64(v.CPUShares), Quota: v.CPUQuota, Memory: v.Memory}
-	if t.cfg.Hierarchies.V2() {
-		s.Weight = int64(weight(v.CPUShares))
-	}
+	s := Size{Weight: t.weightOf(v.CPUShares), Quota: v.CPUQuota, Memory: v.Memory}
 	if s.Quota <= 0 {
 		s.Quota = Unlimited
 	}
@@ -63,6 +60,14 @@ func (t *Tree) asked(p *v1.Pod) Size {
 		s.Memory -= s.Memory % pageBytes
 	}
 	return s
+}
+
+// weightOf is what shares are in the kernel's units.
+func (t *Tree) weightOf(shares uint64) int64 {
+	if t.cfg.Hierarchies.V2() {
+		return int64(weight(shares))
+	}
+	return int64(shares)
 }
 
 func (t *Tree) read(p string) (Size, error) {

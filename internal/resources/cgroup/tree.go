@@ -135,6 +135,18 @@ func (t *Tree) UpdateQoS(milliCPU int64) error {
 	return nil
 }
 
+// RaiseQoS is UpdateQoS where that is more than the burstable pods have.
+func (t *Tree) RaiseQoS(milliCPU int64) error {
+	now, err := t.read(t.pods.qosName(v1.PodQOSBurstable).path(t.cfg.Driver))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read cgroup of burstable pods: %w", err)
+	}
+	if err == nil && now.Weight >= t.weightOf(shares(milliCPU)) {
+		return nil
+	}
+	return t.UpdateQoS(milliCPU)
+}
+
 // RefreshQoS is UpdateQoS, and gives the best-effort pods together the least there is
 // once more.
 func (t *Tree) RefreshQoS(milliCPU int64) error {

@@ -283,6 +283,9 @@ func TestKernelTakesValuesV2(t *testing.T) {
 	if err := tree.UpdateQoS(BurstableCPU(all)); err != nil {
 		t.Fatal(err)
 	}
+	if err := tree.RaiseQoS(BurstableCPU(all) / 2); err != nil { // it has more
+		t.Fatal(err)
+	}
 	root := filepath.Join(h.Unified, tree.pods.path(Cgroupfs))
 	for file, want := range map[string]string{
 		"cpu.weight": "79", "memory.max": "1073741824", "pids.max": "1000",
