@@ -68,7 +68,8 @@ func mountsHosts(c *v1.Container, podIPs []string) bool {
 
 // writeHosts writes the pod's hosts file and returns its path. All containers
 // of a pod share it; a running one sees a change at once, because the file is
-// written in place.
+// written in place. Without a change it is left alone: on a full disk, to write it
+// anew would take it from those that run.
 func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 	content := podHosts(podIPs, podNames(p, r.cfg.DNS.ClusterDomain), p.Spec.HostAliases)
 	if p.Spec.HostNetwork {
@@ -79,6 +80,9 @@ func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 		content = nodeHosts(string(host), p.Spec.HostAliases)
 	}
 	file := hostsFile(r.cfg.RootDir, p.UID)
+	if holds(file, content, 0o644) {
+		return file, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return "", fmt.Errorf("make the pod's directory: %w", err)
 	}
@@ -86,6 +90,17 @@ func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 		return "", fmt.Errorf("write the pod's hosts file: %w", err)
 	}
 	return file, nil
+}
+
+// holds reports whether a file is as it is to be. One that a container has made long is
+// not read to find out.
+func holds(file, content string, mode os.FileMode) bool {
+	fi, err := os.Lstat(file)
+	if err != nil || fi.Mode() != mode || fi.Size() != int64(len(content)) {
+		return false
+	}
+	have, err := os.ReadFile(file)
+	return err == nil && string(have) == content
 }
 
 // writeFile is os.WriteFile with the mode meant, whatever the umask.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -78,6 +79,40 @@ func TestHostsFileOfAPod(t *testing.T) {
 		t.Errorf("hosts file at %s, want %s", file, want)
 	}
 
+	t.Run("is not taken from those that run when another container starts", func(t *testing.T) {
+		long := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		written := func() (string, bool) {
+			t.Helper()
+			now, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fi, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			anew := !fi.ModTime().Equal(long)
+			if err := os.Chtimes(file, long, long); err != nil {
+				t.Fatal(err)
+			}
+			return string(now), anew
+		}
+		written()
+		s := b.startOf(p, pod.Sandbox{ID: b.runtime.Pods()[0].Sandbox.Id, Ready: true})
+		s.Attempt = 1
+		startMounts(t, b, s)
+		if now, anew := written(); anew || now != string(text) {
+			t.Errorf("written anew: %v, %q", anew, now)
+		}
+		if err := os.WriteFile(file, []byte(strings.ToUpper(string(text))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s.Attempt = 2
+		startMounts(t, b, s)
+		if now, anew := written(); !anew || now != string(text) {
+			t.Errorf("what a container wrote there stays: %v, %q", anew, now)
+		}
+	})
 	t.Run("on the host's network", func(t *testing.T) {
 		b := newBench(t, nil)
 		p := simplePod(nil)
