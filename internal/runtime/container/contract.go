@@ -50,6 +50,12 @@ func hostsFile(root string, uid types.UID) string {
 	return filepath.Join(podDir(root, uid), "etc-hosts")
 }
 
+// terminationLogs is the directory of the files that instances of a container leave
+// their last words in.
+func terminationLogs(root string, uid types.UID, container string) string {
+	return filepath.Join(podDir(root, uid), "containers", container)
+}
+
 // emptyDirPath is where the volume of that name lies if it is an emptyDir.
 func emptyDirPath(root string, uid types.UID, volume string) string {
 	return filepath.Join(podDir(root, uid), "volumes", "kubernetes.io~empty-dir", volume)

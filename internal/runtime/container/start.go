@@ -53,6 +53,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	})
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
+		r.notCreated(ctx, s, config, err)
 		return "", r.startFailed(ctx, s, pod.ReasonCreateContainer, err)
 	}
 	id = created.GetContainerId()
@@ -68,6 +69,22 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 		r.log(s.Pod, s.Container.Name).Warn("cannot link the log under its older name", "err", err)
 	}
 	return id, r.postStart(ctx, s, id)
+}
+
+// notCreated removes the file that was made for a container which there is not: it is
+// tried again every few seconds, with a file of its own each time. If the runtime may
+// have made it after all, its removal takes the file along.
+func (r *Runner) notCreated(ctx context.Context, s Start, config *runtimeapi.ContainerConfig, err error) {
+	if ctx.Err() != nil || cri.IsUnavailable(err) || cri.IsTimeout(err) {
+		return
+	}
+	var mounted []string
+	for _, m := range config.Mounts {
+		mounted = append(mounted, m.HostPath)
+	}
+	if err := r.removeTerminationLogs(s.Pod.UID, s.Container.Name, mounted); err != nil {
+		r.log(s.Pod, s.Container.Name).Warn("a file is left of a container that was not created", "err", err)
+	}
 }
 
 // configure makes the files a container needs and builds what the runtime is
@@ -104,11 +121,11 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	if err != nil {
 		return nil, nil, err
 	}
-	extra, err := r.contributions(s, env)
-	if err != nil {
+	if err := makeLogDir(filepath.Join(sandbox.LogDirectory, c.Name)); err != nil {
 		return nil, nil, err
 	}
-	if err := makeLogDir(filepath.Join(sandbox.LogDirectory, c.Name)); err != nil {
+	extra, err := r.contributions(s, env)
+	if err != nil {
 		return nil, nil, err
 	}
 	config, err := containerConfig(containerInput{

@@ -108,10 +108,61 @@ func TestFailedStarts(t *testing.T) {
 			if got.String() != tc.holds {
 				t.Errorf("runtime holds %s, want %s", got, tc.holds)
 			}
+			if n := len(terminationFiles(t, b, p)); n != len(got.Containers) {
+				t.Errorf("%d files for last words, of %d containers", n, len(got.Containers))
+			}
 			if (id != "") != (len(got.Containers) > 0) {
 				t.Errorf("returned id %q while the runtime holds %d containers", id, len(got.Containers))
 			}
 		})
+	}
+}
+
+// terminationFiles are the files that containers of the pod named main leave their
+// last words in.
+func terminationFiles(t *testing.T, b bench, p *v1.Pod) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.root, "pods", string(p.UID), "containers", "main", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A container that there may be after all keeps its file until it is removed, and
+// what it was given of a volume outlives it.
+func TestLastWordsGoWithTheirContainer(t *testing.T) {
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	s := b.startOf(p, b.run(t, p))
+	b.runtime.fail["CreateContainer"] = status.Error(codes.DeadlineExceeded, "too late")
+	if _, failure := b.StartContainer(t.Context(), s); failure == nil || len(terminationFiles(t, b, p)) != 1 {
+		t.Errorf("%v, with the files %v", failure, terminationFiles(t, b, p))
+	}
+	delete(b.runtime.fail, "CreateContainer")
+	volume := filepath.Join(t.TempDir(), "words")
+	write(t, volume)
+	s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) {
+		return pod.Contribution{Mounts: []pod.Mount{{HostPath: volume, ContainerPath: "/words"}}}, nil
+	}
+	mounted := startMounts(t, b, s)
+	c := pod.Container{ID: b.runtime.Pods()[0].Containers[0].Status.Id, Name: "main"}
+	for at, path := range mounted {
+		c.Mounts = append(c.Mounts, pod.Mount{HostPath: path, ContainerPath: at})
+	}
+	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+		t.Fatal(err)
+	}
+	if left := terminationFiles(t, b, p); len(left) != 1 || left[0] == mounted["/dev/termination-log"] {
+		t.Errorf("left are %v, of which %s was the removed container's", left, mounted["/dev/termination-log"])
+	}
+	for _, path := range []string{volume, mounted["/etc/hosts"]} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -109,7 +109,8 @@ func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
 	return r.cfg.Log.With("pod", p.Namespace+"/"+p.Name, "uid", p.UID, "container", container)
 }
 
-// RemoveContainer removes a container that does not run, and its logs.
+// RemoveContainer removes a container that does not run, its logs, and the file that
+// it left its last words in, which were read when it ended.
 func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error {
 	if err := r.removeLogs(ref, c); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
@@ -117,5 +118,12 @@ func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Contain
 	_, err := inTurn(ctx, r.turns, removeContainer, removing, func() (*runtimeapi.RemoveContainerResponse, error) {
 		return r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
 	})
-	return ignoreGone(err)
+	if err := ignoreGone(err); err != nil {
+		return err
+	}
+	var mounted []string
+	for _, m := range c.Mounts {
+		mounted = append(mounted, m.HostPath)
+	}
+	return r.removeTerminationLogs(ref.UID, c.Name, mounted)
 }
