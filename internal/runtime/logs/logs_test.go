@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,11 +14,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
 )
 
 func TestPaths(t *testing.T) {
@@ -113,8 +116,49 @@ func newLog(t *testing.T, content string) string {
 	return p
 }
 
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func criLine(sec int, stream, tag, text string) string {
 	return fmt.Sprintf("2024-01-01T00:00:%02d.5Z %s %s %s\n", sec, stream, tag, text)
+}
+
+func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
+	parity.Proves(t, "RT-49")
+	synctest.Test(t, func(t *testing.T) {
+		path := newLog(t, criLine(0, "stdout", "F", "one"))
+		p, err := at("", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		p.dir += "-unwatched"
+		f, err := p.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		looks := 0
+		r := &reader{place: p, file: f, opts: Options{Follow: true}, out: writer{stdout: &out}, isRunning: func(context.Context) (bool, error) {
+			if looks++; looks == 2 {
+				appendTo(t, path, criLine(1, "stdout", "F", "two"))
+			}
+			return looks < 3, nil
+		}}
+		defer func() { _ = r.file.Close() }()
+		if err := r.run(t.Context()); err != nil || out.String() != "one\ntwo\n" {
+			t.Errorf("followed %q, %v", out.String(), err)
+		}
+	})
 }
 
 func TestReadLogs(t *testing.T) {

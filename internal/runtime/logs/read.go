@@ -186,13 +186,13 @@ func (r *reader) emit(raw []byte) error {
 
 // follow reads on while the container runs.
 func (r *reader) follow(ctx context.Context) error {
-	watch, err := fsnotify.NewBufferedWatcher(64)
-	if err != nil {
-		return fmt.Errorf("watch log: %w", err)
-	}
-	defer watch.Close()
-	if err := watch.Add(r.place.dir); err != nil {
-		return fmt.Errorf("watch log directory %s: %w", r.place.dir, err)
+	// The kernel's watches are few, and shared by all programs of a user. A follower
+	// that gets none looks for itself: it does so now and then in any case.
+	var told <-chan fsnotify.Event
+	var troubles <-chan error
+	if watch, err := watchDir(r.place.dir); err == nil {
+		defer watch.Close()
+		told, troubles = watch.Events, watch.Errors
 	}
 	timer := time.NewTimer(look)
 	defer timer.Stop()
@@ -223,25 +223,37 @@ func (r *reader) follow(ctx context.Context) error {
 			return r.finish()
 		}
 		timer.Reset(look)
-		if err := r.wait(ctx, watch, timer); err != nil {
+		if err := r.wait(ctx, told, troubles, timer); err != nil {
 			return err
 		}
 	}
 }
 
+// watchDir tells of changes in a directory.
+func watchDir(dir string) (*fsnotify.Watcher, error) {
+	watch, err := fsnotify.NewBufferedWatcher(64)
+	if err != nil {
+		return nil, fmt.Errorf("watch log: %w", err)
+	}
+	if err := watch.Add(dir); err != nil {
+		return nil, fmt.Errorf("watch log directory %s: %w", dir, errors.Join(err, watch.Close()))
+	}
+	return watch, nil
+}
+
 // wait returns when the log may have changed.
-func (r *reader) wait(ctx context.Context, watch *fsnotify.Watcher, timer *time.Timer) error {
+func (r *reader) wait(ctx context.Context, told <-chan fsnotify.Event, troubles <-chan error, timer *time.Timer) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
 			return nil
-		case ev := <-watch.Events:
+		case ev := <-told:
 			if filepath.Base(ev.Name) == filepath.Base(r.place.name) {
 				return nil
 			}
-		case err := <-watch.Errors:
+		case err := <-troubles:
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("watch log directory %s: %w", r.place.dir, err)
 			}
