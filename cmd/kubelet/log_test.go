@@ -70,9 +70,6 @@ func TestJSONLogKeys(t *testing.T) {
 	}
 }
 
-// What is wrong goes to one stream and all the rest to another, whatever the
-// format; what is held back arrives when there is enough of it, when its time has
-// come, and at the end.
 // What a line tells may have the name of a part of every line.
 func TestLinesMayTellATime(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
@@ -87,6 +84,7 @@ func TestLinesMayTellATime(t *testing.T) {
 	}
 }
 
+// What is wrong goes to one stream and all the rest to another, whatever the format.
 func TestSplitStreams(t *testing.T) {
 	parity.Proves(t, "CFG-92")
 	for _, format := range []string{"text", "json"} {
@@ -113,6 +111,8 @@ func TestSplitStreams(t *testing.T) {
 	}
 }
 
+// What is held back arrives when there is enough of it, when its time has come, and at
+// the end.
 func TestHeldBackLines(t *testing.T) {
 	parity.Proves(t, "CFG-92")
 	var mu sync.Mutex
@@ -152,6 +152,45 @@ func TestHeldBackLines(t *testing.T) {
 		h.close()
 		if got := seen(); got != "one\ntwo\nthree\nfour\n" {
 			t.Errorf("at the end: %q", got)
+		}
+	})
+}
+
+// A stream that cannot be written to for a while takes lines again afterwards. That
+// lines are lost is said to whoever writes the next one.
+func TestHeldBackLinesAfterAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("no space left on device")
+		var broken error
+		var out bytes.Buffer
+		h := holdBack(writerFunc(func(b []byte) (int, error) {
+			if broken != nil {
+				return 0, broken
+			}
+			return out.Write(b)
+		}), 10, 5*time.Second)
+		write := func(line string, want error) {
+			t.Helper()
+			if _, err := h.Write([]byte(line)); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("%q: %v, want %v", line, err, want)
+			}
+		}
+		set := func(err error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			broken = err
+		}
+		write("one\n", nil)
+		set(full)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		write("two\n", full) // of the one before
+		write("three is too long\n", full)
+		set(nil)
+		write("four\n", nil)
+		h.close()
+		if got := out.String(); got != "four\n" {
+			t.Errorf("written: %q", got)
 		}
 	})
 }

@@ -101,14 +101,16 @@ type heldBack struct {
 	stop chan struct{}
 	done chan struct{}
 
-	mu  sync.Mutex
-	buf *bufio.Writer
+	mu     sync.Mutex
+	out    io.Writer
+	buf    *bufio.Writer
+	failed error // of the last flush that nobody was told of
 }
 
 // holdBack holds back at most size bytes, and none for longer than the period. The
 // result is to be closed.
 func holdBack(w io.Writer, size int, period time.Duration) *heldBack {
-	h := &heldBack{stop: make(chan struct{}), done: make(chan struct{}), buf: bufio.NewWriterSize(w, size)}
+	h := &heldBack{stop: make(chan struct{}), done: make(chan struct{}), out: w, buf: bufio.NewWriterSize(w, size)}
 	go func() {
 		defer close(h.done)
 		tick := time.NewTicker(period)
@@ -125,19 +127,34 @@ func holdBack(w io.Writer, size int, period time.Duration) *heldBack {
 	return h
 }
 
+// Write fails if this line could not be written, or those before it.
 func (h *heldBack) Write(line []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.buf.Buffered() > 0 && len(line) > h.buf.Available() {
-		_ = h.buf.Flush() // the next write has the same error
+		h.flushLocked()
 	}
-	return h.buf.Write(line)
+	n, err := h.buf.Write(line)
+	h.checkLocked(err)
+	err, h.failed = h.failed, nil
+	return n, err
 }
 
 func (h *heldBack) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_ = h.buf.Flush() // a log that cannot be written has nobody to tell
+	h.flushLocked()
+}
+
+func (h *heldBack) flushLocked() { h.checkLocked(h.buf.Flush()) }
+
+// checkLocked gives up what could not be written. Lines to come are tried again: a
+// disk that was full need not stay so.
+func (h *heldBack) checkLocked(err error) {
+	if err != nil {
+		h.failed = err
+		h.buf.Reset(h.out)
+	}
 }
 
 func (h *heldBack) close() {
