@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -155,28 +156,20 @@ func (a *asking) write(out io.Writer, page string) error {
 
 func (a *asking) list(out io.Writer) error {
 	var list explain.List
-	raw, err := a.get("", &list)
-	if err != nil {
-		return err
-	}
-	if a.output == "json" {
-		_, err = out.Write(raw)
+	if _, err := a.get("", &list); err != nil {
 		return err
 	}
 	if a.namespace != "" {
-		var some []explain.Line
-		for _, p := range list.Pods {
-			if p.Namespace == a.namespace {
-				some = append(some, p)
-			}
-		}
-		list.Pods = some
+		list.Pods = slices.DeleteFunc(list.Pods, func(p explain.Line) bool { return p.Namespace != a.namespace })
+	}
+	if a.output == "json" {
+		return json.NewEncoder(out).Encode(list)
 	}
 	if len(list.Pods) == 0 {
-		_, err = fmt.Fprintf(out, "node %s has no pods%s\n", list.Node, map[bool]string{true: " in namespace " + a.namespace}[a.namespace != ""])
+		_, err := fmt.Fprintf(out, "node %s has no pods%s\n", list.Node, map[bool]string{true: " in namespace " + a.namespace}[a.namespace != ""])
 		return err
 	}
-	_, err = io.WriteString(out, explain.TextList(&list))
+	_, err := io.WriteString(out, explain.TextList(&list))
 	return err
 }
 

@@ -95,6 +95,12 @@ func TestExplain(t *testing.T) {
 	if out, _, code = ask("one/web", "-o", "json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"state":"Failing"`) {
 		t.Errorf("%d %s", code, out)
 	}
+	if out, _, code = ask("-n", "two", "-o", "json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"namespace":"two"`) || strings.Contains(out, `"namespace":"one"`) {
+		t.Errorf("of one namespace: %d %s", code, out)
+	}
+	if out, _, code = ask("-n", "three", "-o", "json"); code != 0 || !strings.Contains(out, `"pods":[]`) {
+		t.Errorf("of a namespace without pods: %d %s", code, out)
+	}
 	file := filepath.Join(t.TempDir(), "start.html")
 	if out, errs, code = ask("web", "-n", "two", "--html", file); code != 0 || out != "two/web is drawn in "+file+"\n" {
 		t.Errorf("%d %s %s", code, out, errs)
