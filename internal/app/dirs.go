@@ -147,11 +147,9 @@ func (d podDirs) Make(uid types.UID) error {
 	return nil
 }
 
-// Remove removes the pod's directory and its log directories.
+// Remove removes the pod's log directories and its directory. That comes last: by it
+// an agent after this one finds what is left to remove.
 func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
-	if err := d.removeDir(ctx, ref.UID); err != nil {
-		return err
-	}
 	dirs := []string{logs.PodDir(d.logRoot, ref)}
 	if ref.Name == "" {
 		var err error
@@ -164,7 +162,7 @@ func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
 			return fmt.Errorf("remove log directory %s: %w", dir, err)
 		}
 	}
-	return nil
+	return d.removeDir(ctx, ref.UID)
 }
 
 // restartsFile is the file in a pod's directory that tells which restarts of its

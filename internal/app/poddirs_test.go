@@ -1,12 +1,18 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"keelson/internal/node/checkpoint"
+	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podsync"
 	"keelson/test/kit/parity"
 )
@@ -26,6 +32,31 @@ func TestDirectoriesOfAPod(t *testing.T) {
 		}
 		if mode := i.Mode(); mode != os.ModeDir|0o750 {
 			t.Errorf("directory %q has mode %v, want 0750", name, mode)
+		}
+	}
+}
+
+// An agent that dies while it removes what is left of a pod leaves what the next one
+// finds it by.
+func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
+	parity.Proves(t, "RT-32")
+	d := podDirs{root: t.TempDir(), logRoot: t.TempDir()}
+	logs := filepath.Join(d.logRoot, "ns_web_some-uid", "main")
+	d.removeDir = func(context.Context, types.UID) error {
+		if _, err := os.Stat(logs); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the directory goes while there are logs: %v", err)
+		}
+		return nil
+	}
+	for _, ref := range []pod.Ref{{UID: "some-uid", Namespace: "ns", Name: "web"}, {UID: "some-uid"}} {
+		if err := os.MkdirAll(logs, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Remove(t.Context(), ref); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(d.logRoot); err != nil || len(left) != 0 {
+			t.Errorf("left are %v, %v", left, err)
 		}
 	}
 }
