@@ -105,8 +105,8 @@ type agent struct {
 	csiRefresh   *csi.Refresher // nil: standalone
 	images       images
 	imageGC      *gc.Collector
-	pulls        *record.Store   // nil: what is on the node is for all its pods
-	rotator      *rotate.Rotator // nil: logs may grow
+	pulls        *record.Store // nil: what is on the node is for all its pods
+	rotator      *rotate.Rotator
 	users        *userns.Allocator
 	runner       *container.Runner
 	prober       *probe.Prober
@@ -243,9 +243,7 @@ func (a *agent) start(g *group) {
 	g.start("image collection", a.onceUp(a.imageGC.Run)) // waits until it is known what is in use
 	g.start("probes", a.prober.Run)
 	g.start("observed", a.observed.Run) // what runs must be known before it is compared
-	if a.rotator != nil {
-		g.start("logs", a.onceUp(a.rotator.Run))
-	}
+	g.start("logs", a.onceUp(a.rotator.Run))
 	a.runner.CheckHostDNS()
 	g.start("pods", a.syncer.Run) // before the sources: the first pod wakes a worker
 	if a.mover != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/rotate"
@@ -15,17 +16,26 @@ import (
 func (a *agent) buildRotation() error {
 	k := &a.cfg.Kubelet
 	a.metrics.MustRegister(rotate.NewUsage(k.PodLogsDir, a.runningLogs))
-	size, err := resource.ParseQuantity(k.ContainerLogMaxSize)
+	size, err := maxLogSize(k)
 	if err != nil {
-		return fmt.Errorf("read containerLogMaxSize: %w", err)
-	}
-	if size.Sign() < 0 {
-		return nil
+		return err
 	}
 	a.rotator = rotate.New(rotate.Config{Runtime: a.runtime, Running: a.runningLogs, Known: a.observed.Synced(), Root: k.PodLogsDir,
-		MaxSize: max(size.Value(), 1), MaxFiles: int(*k.ContainerLogMaxFiles), Workers: int(*k.ContainerLogMaxWorkers),
+		MaxSize: size, MaxFiles: int(*k.ContainerLogMaxFiles), Workers: int(*k.ContainerLogMaxWorkers),
 		Period: k.ContainerLogMonitorInterval.Duration, Log: a.log, Now: time.Now})
 	return nil
+}
+
+// maxLogSize is the size at which a log is rotated; below zero for logs that may grow.
+func maxLogSize(k *v1beta1.KubeletConfiguration) (int64, error) {
+	size, err := resource.ParseQuantity(k.ContainerLogMaxSize)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read containerLogMaxSize: %w", err)
+	case size.Sign() < 0:
+		return -1, nil
+	}
+	return max(size.Value(), 1), nil
 }
 
 // runningLogs are the logs that can grow.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/internal/config"
@@ -69,8 +68,8 @@ var reloads = []reload{
 		},
 		func(a *agent, k *v1beta1.KubeletConfiguration) {
 			// The size was checked when the configuration was read.
-			if size, err := resource.ParseQuantity(k.ContainerLogMaxSize); err == nil && a.rotator != nil && size.Sign() >= 0 {
-				a.rotator.Adjust(max(size.Value(), 1), int(*k.ContainerLogMaxFiles))
+			if size, err := maxLogSize(k); err == nil {
+				a.rotator.Adjust(size, int(*k.ContainerLogMaxFiles))
 			}
 		},
 	},

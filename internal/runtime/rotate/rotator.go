@@ -39,7 +39,7 @@ type Config struct {
 	// Known is closed when Running tells everything.
 	Known    <-chan struct{}
 	Root     string // the directory of all logs
-	MaxSize  int64  // of a log before it is rotated
+	MaxSize  int64  // of a log before it is rotated; below zero: it may grow
 	MaxFiles int    // of one log, the live one included; at least 2
 	Workers  int    // logs rotated at a time
 	Period   time.Duration
@@ -54,7 +54,7 @@ const reopenLimit = 10 * time.Second
 // Rotator rotates logs.
 type Rotator struct {
 	cfg   Config
-	size  atomic.Int64 // that is too big for a log
+	size  atomic.Int64 // that is too big for a log; below zero: none is
 	files atomic.Int64 // of one log, at most
 	slots chan struct{}
 	group sync.WaitGroup
@@ -103,6 +103,9 @@ func (r *Rotator) Run(ctx context.Context) error {
 // look finds the logs that are due, and tells when to look again, given how long
 // ago the last time was. It costs one stat for each running container.
 func (r *Rotator) look(ctx context.Context, elapsed time.Duration) time.Duration {
+	if r.size.Load() < 0 {
+		return r.cfg.Period // whoever else rotates them is not interfered with
+	}
 	running := r.cfg.Running()
 	r.forget(running)
 	next := r.cfg.Period
