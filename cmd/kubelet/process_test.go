@@ -372,6 +372,12 @@ func TestLockFile(t *testing.T) {
 		t.Fatalf("said %s while another holds the lock", s)
 	case <-time.After(500 * time.Millisecond):
 	}
+	third := begin(t, nil, "--config="+file, "--lock-file="+lock)
+	third.until(third.log, "waiting for the lock file")
+	third.signal(syscall.SIGTERM)
+	if err := third.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v while it waited", err)
+	}
 	first.signal(syscall.SIGTERM)
 	second.until(second.states, "READY=1")
 	f, err := os.Open(lock)

@@ -141,6 +141,9 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 			contended = make(chan error, 1)
 		}
 		if err := holdLock(ctx, path, contended, log); err != nil {
+			if ctx.Err() != nil {
+				return nil // asked to end while it waited
+			}
 			return err
 		}
 		if contended != nil {
