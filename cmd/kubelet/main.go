@@ -35,6 +35,8 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// Who asks a second time does not want to wait.
+	context.AfterFunc(ctx, stop)
 	hangup := make(chan os.Signal, 1) // one waiting signal says all there is to say
 	signal.Notify(hangup, syscall.SIGHUP)
 	log, err := newVoice(os.Stdout, os.Stderr, cfg)

@@ -316,6 +316,41 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
+// TestAskedAgain: whoever asks it to end once more, while it waits for something, does
+// not want to wait.
+func TestAskedAgain(t *testing.T) {
+	dir := t.TempDir()
+	pipe := dir + "/kubeconfig"
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", alone), "--kubeconfig="+pipe)
+	hold, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once it is read, which does not end before this is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- r.cmd.Wait() }()
+	timeout, again := time.After(30*time.Second), time.NewTicker(50*time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-ended:
+			if how := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !how.Signaled() || how.Signal() != syscall.SIGTERM {
+				t.Errorf("it ended with %v", r.cmd.ProcessState)
+			}
+			return
+		case <-again.C:
+			_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+		case <-timeout:
+			_ = r.cmd.Process.Kill()
+			<-ended
+			t.Fatal("it does not end, however often it is asked to")
+		}
+	}
+}
+
 // TestPortInUse: the message names the address.
 func TestPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
