@@ -18,6 +18,7 @@ import (
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/runtime/logs"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/object"
 	"keelson/internal/storage/volume"
@@ -30,8 +31,6 @@ const (
 	// statusWorkers bounds status writes under way at once; the client's own
 	// rate bounds how many there are in a second.
 	statusWorkers = 16
-
-	containerLogsDir = "/var/log/containers"
 )
 
 // buildPods builds what stands between the sources and the runtime.
@@ -191,10 +190,10 @@ func (a *agent) buildContainers() error {
 // log directory where that is not the usual one: two agents on one machine must
 // not write each other's.
 func (a *agent) containerLogsDir() string {
-	if dir := a.cfg.Kubelet.PodLogsDir; dir != "/var/log/pods" {
+	if dir := a.cfg.Kubelet.PodLogsDir; dir != logs.DefaultPodLogsDir {
 		return filepath.Join(filepath.Dir(filepath.Clean(dir)), "containers")
 	}
-	return containerLogsDir
+	return logs.ContainerLogsDir
 }
 
 func (a *agent) cgroupParent(p *v1.Pod) string {

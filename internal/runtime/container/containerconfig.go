@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/logs"
 )
 
 // containerInput is what a container is made from.
@@ -44,7 +45,7 @@ func containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 		WorkingDir:  c.WorkingDir,
 		Labels:      containerLabels(p, c),
 		Annotations: annotations,
-		LogPath:     containerLogPath(c.Name, in.attempt),
+		LogPath:     logs.File(c.Name, in.attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,

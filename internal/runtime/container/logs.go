@@ -12,10 +12,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/logs"
 )
 
 // logDir is the directory that the pod's containers log to.
-func (r *Runner) logDir(p *v1.Pod) string { return podLogDir(r.cfg.PodLogsDir, pod.RefOf(p)) }
+func (r *Runner) logDir(p *v1.Pod) string { return logs.PodDir(r.cfg.PodLogsDir, pod.RefOf(p)) }
+
+// legacyLogLink is the flat name under which older log collectors look for a
+// container's log.
+func (r *Runner) legacyLogLink(ref pod.Ref, container, id string) string {
+	return filepath.Join(r.cfg.ContainerLogsDir, logs.LinkName(ref, container, id))
+}
 
 // makeLogDir makes a directory of logs. Collectors of logs may read it.
 func makeLogDir(dir string) error {
@@ -29,7 +36,7 @@ func makeLogDir(dir string) error {
 // remembers no earlier one: logs may have outlived the containers that wrote
 // them, and a restart must not write over them.
 func (r *Runner) NextAttempt(ref pod.Ref, container string) (int, error) {
-	dir := filepath.Join(podLogDir(r.cfg.PodLogsDir, ref), container)
+	dir := logs.ContainerDir(r.cfg.PodLogsDir, ref, container)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -69,7 +76,7 @@ func (r *Runner) linkLegacyLog(ref pod.Ref, container, id, log string) error {
 	if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	link := legacyLogLink(r.cfg.ContainerLogsDir, ref, container, id)
+	link := r.legacyLogLink(ref, container, id)
 	err := os.Symlink(log, link)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(r.cfg.ContainerLogsDir, 0o755); err == nil {
@@ -110,7 +117,7 @@ func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 			}
 		}
 	}
-	errs = append(errs, removeFile(legacyLogLink(r.cfg.ContainerLogsDir, ref, c.Name, c.ID)))
+	errs = append(errs, removeFile(r.legacyLogLink(ref, c.Name, c.ID)))
 	return errors.Join(errs...)
 }
 

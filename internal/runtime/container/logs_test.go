@@ -63,13 +63,14 @@ func write(t *testing.T, files ...string) {
 
 func TestLegacyLogLink(t *testing.T) {
 	parity.Proves(t, "RT-43")
+	b := newBench(t, func(c *Config) { c.ContainerLogsDir = "/c" })
 	id := strings.Repeat("f", 64)
 	ref := pod.Ref{Namespace: "ns", Name: "web"}
-	if got, want := legacyLogLink("/c", ref, "main", id), "/c/web_ns_main-"+id+".log"; got != want {
+	if got, want := b.legacyLogLink(ref, "main", id), "/c/web_ns_main-"+id+".log"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	ref.Name = strings.Repeat("n", 253)
-	if got := filepath.Base(legacyLogLink("/c", ref, "main", id)); len(got) != 255 || !strings.HasSuffix(got, ".log") || !strings.HasPrefix(got, ref.Name[:251]) {
+	if got := filepath.Base(b.legacyLogLink(ref, "main", id)); len(got) != 255 || !strings.HasSuffix(got, ".log") || !strings.HasPrefix(got, ref.Name[:251]) {
 		t.Errorf("a long name becomes %d characters: %s", len(got), got)
 	}
 }
@@ -126,7 +127,7 @@ func TestNoLinkWithoutALog(t *testing.T) {
 	if err := b.linkLegacyLog(pod.Ref{Namespace: "ns", Name: "web"}, "main", "id", "/nonexistent/0.log"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(legacyLogLink(b.cfg.ContainerLogsDir, pod.Ref{Namespace: "ns", Name: "web"}, "main", "id")); !os.IsNotExist(err) {
+	if _, err := os.Lstat(b.legacyLogLink(pod.Ref{Namespace: "ns", Name: "web"}, "main", "id")); !os.IsNotExist(err) {
 		t.Errorf("a link to nowhere: %v", err)
 	}
 }
@@ -149,10 +150,10 @@ func TestLinksThatAreMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if to, err := os.Readlink(legacyLogLink(b.cfg.ContainerLogsDir, ref, "main", "runs")); err != nil || to != file {
+	if to, err := os.Readlink(b.legacyLogLink(ref, "main", "runs")); err != nil || to != file {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}
-	if _, err := os.Lstat(legacyLogLink(b.cfg.ContainerLogsDir, ref, "main", "made")); !os.IsNotExist(err) {
+	if _, err := os.Lstat(b.legacyLogLink(ref, "main", "made")); !os.IsNotExist(err) {
 		t.Errorf("a link for a container that never ran: %v", err)
 	}
 }

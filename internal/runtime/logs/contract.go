@@ -18,6 +18,12 @@ const (
 	linkSuffix  = "log"
 )
 
+// The layout of log files is what log collectors read, and a container must find
+// its logs where the agent before this one put them.
+//
+//	<pod logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log
+//	<container logs>/<name>_<namespace>_<container>-<id>.log -> the file above
+
 // PodDir is the log directory of a pod.
 func PodDir(root string, ref pod.Ref) string {
 	return filepath.Join(root, ref.Namespace+"_"+ref.Name+"_"+string(ref.UID))
@@ -32,11 +38,6 @@ func ContainerDir(root string, ref pod.Ref, container string) string {
 // it: one file for each instance of the container.
 func File(container string, attempt int) string {
 	return filepath.Join(container, fmt.Sprintf("%d.log", attempt))
-}
-
-// Path is the log of one instance of a container.
-func Path(root string, ref pod.Ref, container string, attempt int) string {
-	return filepath.Join(PodDir(root, ref), File(container, attempt))
 }
 
 // LinkName is the name in [ContainerLogsDir] under which collectors find the

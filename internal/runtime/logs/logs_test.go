@@ -25,8 +25,11 @@ import (
 
 func TestPaths(t *testing.T) {
 	ref := pod.Ref{UID: "u-1", Namespace: "ref", Name: "web"}
-	if got, want := Path("/var/log/pods", ref, "main", 3), "/var/log/pods/ref_web_u-1/main/3.log"; got != want {
-		t.Errorf("Path = %s, want %s", got, want)
+	if got, want := filepath.Join(PodDir("/var/log/pods", ref), File("main", 3)), "/var/log/pods/ref_web_u-1/main/3.log"; got != want {
+		t.Errorf("a log is %s, want %s", got, want)
+	}
+	if got, want := ContainerDir("/var/log/pods", ref, "main"), "/var/log/pods/ref_web_u-1/main"; got != want {
+		t.Errorf("ContainerDir = %s, want %s", got, want)
 	}
 	if got, want := LinkName(ref, "main", "abc"), "web_ref_main-abc.log"; got != want {
 		t.Errorf("LinkName = %s, want %s", got, want)
