@@ -75,6 +75,28 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+func TestGraceFromAnnotations(t *testing.T) {
+	const deletion, termination = AnnotationDeletionGracePeriod, AnnotationTerminationGracePeriod
+	for _, tc := range []struct {
+		name        string
+		annotations map[string]string
+		want        time.Duration
+		ok          bool
+	}{
+		{"nothing is written", nil, 0, false},
+		{"the pod's", map[string]string{termination: "20"}, 20 * time.Second, true},
+		{"a deletion's own wins", map[string]string{deletion: "4", termination: "20"}, 4 * time.Second, true},
+		{"never below a second", map[string]string{termination: "0"}, time.Second, true},
+		{"what cannot be read", map[string]string{deletion: "x", termination: "1e9"}, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got, ok := GraceFromAnnotations(tc.annotations); got != tc.want || ok != tc.ok {
+				t.Errorf("GraceFromAnnotations = %v, %v; want %v, %v", got, ok, tc.want, tc.ok)
+			}
+		})
+	}
+}
+
 func TestContainersInOrderWithKinds(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{
 		InitContainers:      []v1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},

@@ -193,7 +193,6 @@ func TestSleepCutShortIsCounted(t *testing.T) {
 }
 
 func TestRestoreGivesBackWhatWasWritten(t *testing.T) {
-	parity.Proves(t, "RT-18")
 	p := simplePod(func(c *v1.Container) {
 		c.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: 80, Protocol: v1.ProtocolTCP}}
 		c.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("web"), Path: "/bye"}}}

@@ -13,19 +13,10 @@ import (
 
 // restore fills in what the caller of a stop does not know from what was
 // written on the container when it was made: the pod's name, the container's
-// hook and ports, the grace period. Pod and Spec are never nil afterwards, also
-// not beside an error.
+// hook and ports. Pod and Spec are never nil afterwards, also not beside an error.
 func restore(s Stop) (Stop, error) {
 	var errs []error
 	a := s.Container.Annotations
-	if s.Grace == OwnGrace {
-		s.Grace = pod.DefaultGrace
-		if s.Pod != nil {
-			s.Grace = pod.Grace(s.Pod)
-		} else if g, ok := pod.GraceFromAnnotations(a); ok {
-			s.Grace = g
-		}
-	}
 	if s.Pod == nil {
 		s.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: s.Ref.UID, Namespace: s.Ref.Namespace, Name: s.Ref.Name}}
 	}

@@ -29,12 +29,12 @@ func FuzzAnnotations(f *testing.F) {
 		if c.Attempt < 0 || int32(c.Attempt+1) <= 0 {
 			t.Errorf("restart count %d of %q and %d: the next one cannot be shown", c.Attempt, count, attempt)
 		}
-		s, err := restore(Stop{Ref: pod.Ref{UID: "u"}, Container: c, Grace: OwnGrace})
+		s, err := restore(Stop{Ref: pod.Ref{UID: "u"}, Container: c})
 		if s.Pod == nil || s.Spec == nil || s.Spec.Name != "main" {
 			t.Fatalf("restored %+v, %v; want a pod and a container in any case", s, err)
 		}
-		if s.Grace < time.Second || s.Grace > 200*365*24*time.Hour {
-			t.Errorf("grace %v of %q and %q", s.Grace, deletion, grace)
+		if g, ok := pod.GraceFromAnnotations(c.Annotations); ok && (g < time.Second || g > 200*365*24*time.Hour) {
+			t.Errorf("grace %v of %q and %q", g, deletion, grace)
 		}
 		if err == nil && hook != "" && !json.Valid([]byte(hook)) {
 			t.Errorf("hook %q was understood", hook)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,9 +11,6 @@ import (
 
 	"keelson/internal/pods/pod"
 )
-
-// OwnGrace as a grace period stands for the one written on the container.
-const OwnGrace time.Duration = math.MinInt64
 
 // Stop is what the stop of one container goes by.
 type Stop struct {
@@ -63,9 +59,8 @@ func (r *Runner) restored(s Stop) Stop {
 }
 
 // StopContainer runs the container's preStop hook, asks it to stop, and returns
-// when it has ended, by itself or at the end of the grace period. What the hook
-// and the grace are where nobody knows the pod any more is read from the
-// container's annotations.
+// when it has ended, by itself or at the end of the grace period. What the hook is
+// where nobody knows the pod any more is read from the container's annotations.
 func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 	s = r.restored(s)
 	left := s.Grace
