@@ -347,38 +347,85 @@ func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
 	r.until("the slow one", func() bool { return len(slow.heard()) == 1 })
 }
 
+// pipes are connections without sockets, for virtual time.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (p pipes) dial(context.Context, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p <- there
+	return here, nil
+}
+
 // TestASocketThatComesBackWaitsForTheOneBefore: a plugin that starts removes its socket
 // and makes it anew. Who has gone must not take the one that has come along.
 func TestASocketThatComesBackWaitsForTheOneBefore(t *testing.T) {
-	r := newRoom(t, nil)
-	slow := make(chan struct{})
-	r.h.mu.Lock()
-	r.h.slow = slow
-	r.h.mu.Unlock()
-	path := filepath.Join(r.dir, "gpu.sock")
-	before := &testPlugin{info: info(CSI, "gpu")}
-	stop := before.serve(t, path)
-	r.until("word", func() bool { return len(before.heard()) == 1 })
-	stop()
-	r.until("the deregistration", func() bool { return slices.Contains(r.h.calls(), "deregister gpu gpu.sock") })
-	next := &testPlugin{info: info(CSI, "gpu")}
-	next.serve(t, path)
-	r.until("the one that came back", func() bool {
-		r.w.mu.Lock()
-		defer r.w.mu.Unlock()
-		return r.w.sockets[path] != nil
+	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	synctest.Test(t, func(t *testing.T) {
+		slow, conns := make(chan struct{}), make(pipes)
+		h := &testHandler{gone: map[string]error{}, slow: slow}
+		w := New(Config{Dir: dir, Dial: conns.dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Handlers: map[string]Handler{CSI: h}})
+		s := grpc.NewServer()
+		registerapi.RegisterRegistrationServer(s, &testPlugin{info: info(CSI, "gpu")})
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(conns) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		comes := func() net.Listener {
+			l, err := net.Listen("unix", filepath.Join(dir, "gpu.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		calls := []string{"validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock"}
+		expect := func(more ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			calls = append(calls, more...)
+			if got := h.calls(); !slices.Equal(got, calls) {
+				t.Errorf("calls %q, want %q", got, calls)
+			}
+		}
+		before := comes()
+		expect()
+		before.Close()
+		expect("deregister gpu gpu.sock")
+		defer comes().Close()
+		expect() // it waits
+		close(slow)
+		expect("deregistered gpu", "validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock")
+		w.mu.Lock()
+		if len(w.leaving) != 0 {
+			t.Errorf("%d are remembered as leaving", len(w.leaving))
+		}
+		w.mu.Unlock()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		close(conns)
+		s.Stop()
+		if err := <-served; err != nil {
+			t.Log(err) // of a listener that is closed
+		}
 	})
-	close(slow)
-	r.until("word to the next", func() bool { return len(next.heard()) == 1 })
-	want := []string{"validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock", "deregister gpu gpu.sock", "deregistered gpu", "validate gpu gpu.sock [1.0.0]", "register gpu gpu.sock"}
-	if got := r.h.calls(); !slices.Equal(got, want) {
-		t.Errorf("calls %q, want %q", got, want)
-	}
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	if len(r.w.leaving) != 0 {
-		t.Errorf("%d are remembered as leaving", len(r.w.leaving))
-	}
 }
 
 // TestAPluginThatGoesWhileItRegisters is given up in earnest: its handler may have to ask
