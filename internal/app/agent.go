@@ -489,7 +489,7 @@ func (a *agent) buildNode(context.Context) error {
 	nodeIPs, _ := a.cfg.NodeIPs()
 	cfg := node.Config{
 		Identity: node.Identity{Name: a.cfg.NodeName, Hostname: a.cfg.NodeName, OS: a.machine.OS, Arch: a.machine.Arch, Labels: f.NodeLabels,
-			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: f.NodeIP, AttachesItself: !*k.EnableControllerAttachDetach},
+			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: providedIP(nodeIPs), AttachesItself: !*k.EnableControllerAttachDetach},
 		Runtime: a.runtime, Events: a.events, Log: a.log,
 		Machine: a.machine, RootFS: a.host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
 		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved,
@@ -528,6 +528,19 @@ func (a *agent) buildNode(context.Context) error {
 		a.log.Warn("cannot make the cgroups above the pods", "err", err)
 	}
 	return a.limitReserved()
+}
+
+// providedIP is what a cloud's controller is told of --node-ip. It looks for just these
+// addresses among its own, and a node whose annotation it cannot read is never
+// initialised: 0.0.0.0 and ::, which choose a family, are not told.
+func providedIP(ips []netip.Addr) string {
+	var told []string
+	for _, ip := range ips {
+		if !ip.IsUnspecified() {
+			told = append(told, ip.String())
+		}
+	}
+	return strings.Join(told, ",")
 }
 
 func (a *agent) hierarchiesV2() bool {

@@ -143,12 +143,16 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 			t.Errorf("registered: %v", n)
 		}
 	})
-	settled(t, "", func(w *world) { w.flags = []string{"--cloud-provider=external", "--node-ip=192.0.2.7"} }, func(t *testing.T, r *run) {
-		n := r.nodeObject()
-		if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "node.cloudprovider.kubernetes.io/uninitialized" || n.Annotations["alpha.kubernetes.io/provided-node-ip"] != "192.0.2.7" {
-			t.Errorf("taints %v, annotations %v", n.Spec.Taints, n.Annotations)
-		}
-	})
+	// A cloud's controller finds none of its addresses by a family, and reads no spaces.
+	for given, told := range map[string]string{"192.0.2.7": "192.0.2.7", " 192.0.2.7, fd00::7": "192.0.2.7,fd00::7", "here,192.0.2.7": "192.0.2.7", "0.0.0.0": "", "::": ""} {
+		settled(t, "", func(w *world) { w.flags = []string{"--cloud-provider=external", "--node-ip=" + given} }, func(t *testing.T, r *run) {
+			n := r.nodeObject()
+			got, there := n.Annotations["alpha.kubernetes.io/provided-node-ip"]
+			if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "node.cloudprovider.kubernetes.io/uninitialized" || got != told || there != (told != "") {
+				t.Errorf("--node-ip=%s: taints %v, annotations %v", given, n.Spec.Taints, n.Annotations)
+			}
+		})
+	}
 }
 
 func TestCloudProvidersAreNotBuiltIn(t *testing.T) {

@@ -20,7 +20,7 @@ type Identity struct {
 	Taints     []v1.Taint
 	ProviderID string
 	External   bool   // a cloud controller initialises the node
-	ProvidedIP string // what --node-ip said, for the cloud controller
+	ProvidedIP string // the addresses that --node-ip names, for the cloud controller
 	// AttachesItself says that no controller is to attach volumes to this node.
 	AttachesItself bool
 }
@@ -66,7 +66,7 @@ func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtend
 	n := existing.DeepCopy()
 	n.Labels = merged(n.Labels, i.defaultLabels())
 	n.Annotations = merged(n.Annotations, i.annotations())
-	if !i.External {
+	if !i.External || i.ProvidedIP == "" {
 		delete(n.Annotations, annotationProvidedIP)
 	}
 	if i.AttachesItself {

@@ -23,7 +23,7 @@ type Input struct {
 	Hostname  string
 	Addresses []netip.Addr
 	External  bool // a cloud controller sets the addresses
-	Provided  bool // the administrator has named Addresses
+	Provided  bool // the administrator has named Addresses, or their family
 
 	Machine     machine.Info
 	Capacity    v1.ResourceList

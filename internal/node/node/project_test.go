@@ -290,6 +290,12 @@ func TestAdopt(t *testing.T) {
 	if existing.Labels["kubernetes.io/os"] != "plan9" {
 		t.Error("the object handed in was changed")
 	}
+	i.External, i.ProvidedIP = true, "192.0.2.2"
+	told := i.adopt(existing, nil, false)
+	i.ProvidedIP = ""
+	if was, is := told.Annotations, i.adopt(told, nil, false).Annotations; was["alpha.kubernetes.io/provided-node-ip"] != "192.0.2.2" || len(is) != len(was)-1 {
+		t.Errorf("with an address %v, without one any more %v", was, is)
+	}
 }
 
 func TestDiff(t *testing.T) {
