@@ -42,7 +42,7 @@ func (m *Manager) Admit(p *v1.Pod) *pod.Refusal {
 	began := m.cfg.Now()
 	m.metrics.requests.Inc()
 	m.mu.Lock()
-	err := m.assign(p, false)
+	err := m.assign(p, m.cfg.Providers, false)
 	m.mu.Unlock()
 	m.metrics.duration.Observe(float64(m.cfg.Now().Sub(began).Milliseconds()))
 	if err == nil {
@@ -61,9 +61,9 @@ func refusal(err error) *pod.Refusal {
 	return &pod.Refusal{Reason: ReasonUnexpected, Message: fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}
 }
 
-// assign reserves what the pod asks for, up to the first thing that cannot be had, or
-// all but what cannot.
-func (m *Manager) assign(p *v1.Pod, goOn bool) error {
+// assign has these reserve what the pod asks for, up to the first thing that cannot be
+// had, or all but what cannot.
+func (m *Manager) assign(p *v1.Pod, by []Provider, goOn bool) error {
 	var errs []error
 	var whole topology.Hint
 	looks := m.cfg.Rules.Policy != topology.None
@@ -79,7 +79,7 @@ func (m *Manager) assign(p *v1.Pod, goOn bool) error {
 			at, err = m.place(ScopeContainer, func(by Provider) topology.Hints { return by.Hints(p, c) })
 		}
 		if err == nil {
-			err = m.assignTo(p, c, at, goOn)
+			err = assignTo(p, c, by, at, goOn)
 		}
 		switch {
 		case err != nil && !goOn:
@@ -97,10 +97,10 @@ func (m *Manager) assign(p *v1.Pod, goOn bool) error {
 }
 
 // assignTo reserves what one container asks for.
-func (m *Manager) assignTo(p *v1.Pod, c *v1.Container, at topology.Hint, goOn bool) error {
+func assignTo(p *v1.Pod, c *v1.Container, by []Provider, at topology.Hint, goOn bool) error {
 	var errs []error
-	for _, by := range m.cfg.Providers {
-		switch err := by.Assign(p, c, at); {
+	for _, one := range by {
+		switch err := one.Assign(p, c, at); {
 		case err != nil && !goOn:
 			return err
 		case err != nil:
@@ -169,13 +169,19 @@ func (m *Manager) Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal {
 }
 
 // TakeOver reserves what a pod asks for that an earlier agent has admitted; what that
-// agent has reserved stays. A pod that runs is not ended because there is too little
-// left for it by now, nor does it do without the rest for that: plugins of devices have
-// yet to come back when an agent begins.
+// agent has reserved stays, and who has made it good is not asked for it once more: it
+// may not be able to yet. A pod that runs is not ended because there is too little left
+// for it by now, nor does it do without the rest for that.
 func (m *Manager) TakeOver(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.assign(p, true); err != nil {
+	var open []Provider
+	for _, by := range m.cfg.Providers {
+		if c, asks := by.(Confirmer); !asks || !c.Confirmed(p) {
+			open = append(open, by)
+		}
+	}
+	if err := m.assign(p, open, true); err != nil {
 		m.cfg.Log.Warn("not all that a running pod asks for can be reserved; it goes on with what it has", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "err", err)
 	}
 }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,13 @@ func (s *shelf) Holders() (out []types.UID) {
 // office is a shelf that has to ask.
 type office struct{ shelf }
 
-func (o *office) Confirmed(*v1.Pod) bool                 { return o.fails == nil }
+func (o *office) Confirmed(p *v1.Pod) bool               { return o.has[p.UID] > 0 }
 func (o *office) Confirm(context.Context, *v1.Pod) error { return o.fails }
 
 type stage struct {
 	*Manager
 	said []string
+	log  bytes.Buffer
 	cpu  *shelf
 	gpu  *office
 }
@@ -79,7 +81,7 @@ func newStage(policy topology.Policy, scope string, cpu, gpu []int) *stage {
 	s.cpu = &shelf{name: "cpu", nodes: cpu, said: &s.said, has: map[types.UID]int{}}
 	s.gpu = &office{shelf{name: "gpu", nodes: gpu, said: &s.said, has: map[types.UID]int{}}}
 	s.Manager = New(Config{Rules: topology.Rules{Policy: policy, Nodes: topology.NodesOf(0, 1)}, Scope: scope,
-		Providers: []Provider{s.cpu, s.gpu}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		Providers: []Provider{s.cpu, s.gpu}, Log: slog.New(slog.NewTextHandler(&s.log, nil)), Now: time.Now})
 	return s
 }
 
@@ -208,6 +210,15 @@ func TestARunningPodHasWhatCanBeHad(t *testing.T) {
 		}
 		if s.TakeOver(p); s.gpu.has[p.UID] != 2 {
 			t.Errorf("%s: it has %d, and is to have it for both containers", scope, s.gpu.has[p.UID])
+		}
+		if said := s.log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "none left") {
+			t.Errorf("%s: said %s", scope, said)
+		}
+		// The next agent comes before those who have given it something.
+		s.log.Reset()
+		s.cpu.fails, s.gpu.fails = nil, errors.New("not back yet")
+		if s.TakeOver(p); s.cpu.has[p.UID] != 2 || s.log.Len() > 0 {
+			t.Errorf("%s: it has %d, said %s", scope, s.cpu.has[p.UID], &s.log)
 		}
 	}
 }
