@@ -118,11 +118,6 @@ func (t *Tree) MakePod(p *v1.Pod) error {
 	return nil
 }
 
-// Exists reports whether the pod's cgroup is whole.
-func (t *Tree) Exists(p *v1.Pod) bool {
-	return t.cfg.Hierarchies.exists(t.Parent(p))
-}
-
 // Parent is the cgroup in which the runtime puts the pod's containers.
 func (t *Tree) Parent(p *v1.Pod) string { return t.podName(p).path(t.cfg.Driver) }
 

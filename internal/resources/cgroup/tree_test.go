@@ -136,7 +136,7 @@ func testLife(t *testing.T, h Hierarchies) {
 	}
 	pods, _ := recorded(t)
 	p := pods[v1.PodQOSBurstable]
-	if tree.Exists(p) {
+	if tree.cfg.Hierarchies.exists(tree.Parent(p)) {
 		t.Fatal("the pod's cgroup exists before it was made")
 	}
 	for range 2 { // a second call finds it whole
@@ -144,7 +144,7 @@ func testLife(t *testing.T, h Hierarchies) {
 			t.Fatal(err)
 		}
 	}
-	if !tree.Exists(p) {
+	if !tree.cfg.Hierarchies.exists(tree.Parent(p)) {
 		t.Fatal("the pod's cgroup does not exist")
 	}
 	// What a runtime would leave: a container's cgroup with a process in it.
@@ -208,7 +208,7 @@ func TestAMissingHierarchyIsNoticedAndMended(t *testing.T) {
 	if err := unix.Rmdir(filepath.Join(h.V1["memory"], tree.Parent(p))); err != nil {
 		t.Fatal(err)
 	}
-	if tree.Exists(p) {
+	if tree.cfg.Hierarchies.exists(tree.Parent(p)) {
 		t.Error("a pod without its memory cgroup passes for whole")
 	}
 	if uids, err := tree.List(); err != nil || len(uids) != 1 {
@@ -396,7 +396,7 @@ func TestSystemdDriver(t *testing.T) {
 	if err := tree.RemovePod(t.Context(), p.UID); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := units.running["kubepods-burstable-poduid_burstable.slice"]; ok || tree.Exists(p) {
+	if _, ok := units.running["kubepods-burstable-poduid_burstable.slice"]; ok || tree.cfg.Hierarchies.exists(tree.Parent(p)) {
 		t.Error("the pod's slice is still there")
 	}
 }

@@ -188,26 +188,3 @@ func routes6(table string) []Route {
 	}
 	return out
 }
-
-// ParseNodeIPs reads the --node-ip value: nothing, one address, or one of each
-// family.
-func ParseNodeIPs(text string) ([]netip.Addr, error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	var out []netip.Addr
-	for part := range strings.SplitSeq(text, ",") {
-		ip, err := netip.ParseAddr(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("parse node IP %q: %w", text, err)
-		}
-		out = append(out, ip.Unmap())
-	}
-	switch {
-	case len(out) > 2, len(out) == 2 && out[0].Is6() == out[1].Is6():
-		return nil, fmt.Errorf("parse node IP %q: must be one address, or two of different families", text)
-	case len(out) == 2 && (out[0].IsUnspecified() || out[1].IsUnspecified()):
-		return nil, fmt.Errorf("parse node IP %q: two addresses cannot be all zeros", text)
-	}
-	return out, nil
-}

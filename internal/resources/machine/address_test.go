@@ -111,15 +111,3 @@ func TestTheFamilyIsAnothersAfterARestart(t *testing.T) {
 		}
 	}
 }
-
-func TestParseNodeIPs(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "[]", " 192.0.2.2 ": "[192.0.2.2]", "192.0.2.2,fd00::2": "[192.0.2.2 fd00::2]", "::": "[::]",
-		"x": "error", "192.0.2.2,192.0.2.3": "error", "::,0.0.0.0": "error", "1.1.1.1,fd00::1,fd00::2": "error",
-	} {
-		got, err := ParseNodeIPs(text)
-		if shown := fmt.Sprint(got); err != nil && want != "error" || err == nil && shown != want {
-			t.Errorf("ParseNodeIPs(%q) = %v, %v, want %s", text, got, err, want)
-		}
-	}
-}

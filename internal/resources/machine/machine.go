@@ -65,15 +65,6 @@ func Read(fsys fs.FS) (Info, error) {
 	}, nil
 }
 
-// HugePageBytes is the memory set aside for huge pages of all sizes.
-func (i Info) HugePageBytes() uint64 {
-	var sum uint64
-	for size, n := range i.HugePages {
-		sum += size * n
-	}
-	return sum
-}
-
 // PageSizes are the huge page sizes the machine has, in bytes, smallest first.
 func (i Info) PageSizes() []uint64 { return slices.Sorted(maps.Keys(i.HugePages)) }
 

@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.CPUs != 2 || got.Memory != 24684096<<10 || got.Swap != 1<<20 || got.MaxPIDs != 32768 || got.HugePageBytes() != 6<<20 {
+	if got.CPUs != 2 || got.Memory != 24684096<<10 || got.Swap != 1<<20 || got.MaxPIDs != 32768 || len(got.HugePages) != 2 || got.HugePages[2<<20] != 3 {
 		t.Errorf("sizes = %+v", got)
 	}
 	if s := got.PageSizes(); len(s) != 2 || s[0] != 2<<20 || s[1] != 1<<30 {
@@ -76,7 +76,7 @@ func TestReadToleratesMissingPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.CPUs != 2 || got.OSImage != "Linux" || got.MaxPIDs != 0 || got.HugePageBytes() != 0 {
+	if got.CPUs != 2 || got.OSImage != "Linux" || got.MaxPIDs != 0 || len(got.HugePages) != 0 {
 		t.Errorf("a sparse machine = %+v", got)
 	}
 	if got.SystemUUID != got.MachineID || got.MachineID == "" {
