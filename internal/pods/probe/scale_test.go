@@ -179,7 +179,10 @@ func TestAnEndedPodIsNotProbedAndNotCounted(t *testing.T) {
 		if n := len(w.times("well")); n != asked {
 			t.Errorf("asked %d times after the end", n-asked)
 		}
-		if series := scrape.Of(t, p); len(series) != 0 || len(p.due) != 0 || len(p.pods) != 0 {
+		series := scrape.Of(t, p)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(series) != 0 || len(p.due) != 0 || len(p.pods) != 0 {
 			t.Errorf("left are the series %v, %d probes on the schedule and %d pods", series, len(p.due), len(p.pods))
 		}
 	})
@@ -192,7 +195,10 @@ func TestARunThatEndsAfterItsPod(t *testing.T) {
 		time.Sleep(time.Second)
 		p.Forget("hung")
 		time.Sleep(time.Minute)
-		if series := scrape.Of(t, p); len(series) != 0 || len(p.due) != 0 || len(p.busy) != 0 {
+		series := scrape.Of(t, p)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(series) != 0 || len(p.due) != 0 || len(p.busy) != 0 {
 			t.Errorf("left are %v, %d on the schedule, %d under way", series, len(p.due), len(p.busy))
 		}
 	})
