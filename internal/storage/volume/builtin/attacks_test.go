@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
+	"keelson/test/kit/silence"
 )
 
 // Each test here tells a vulnerability that a node agent has had, as the attack
@@ -319,7 +319,7 @@ func TestHungFileSystem(t *testing.T) {
 	if err := os.Mkdir(stuck, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	wake := mountSilence(t, stuck)
+	wake := silence.Mount(t, stuck)
 
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
@@ -338,31 +338,4 @@ func TestHungFileSystem(t *testing.T) {
 	n.until("the reason is told", func() bool { _, err := n.Released("u1"); return err != nil })
 	wake()
 	n.until("it is released", func() bool { done, _ := n.Released("u1"); return done })
-}
-
-// mountSilence mounts a FUSE file system whose server never answers, until wake
-// makes it fail every request and takes it off.
-func mountSilence(t *testing.T, target string) (wake func()) {
-	t.Helper()
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("this machine has no FUSE: %v", err)
-	}
-	if err := unix.Mount("silence", target, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
-		unix.Close(fd)
-		t.Skipf("this machine cannot mount FUSE: %v", err)
-	}
-	woken := false
-	wake = func() {
-		if woken {
-			return
-		}
-		woken = true
-		unix.Close(fd) // the kernel ends what waits for the server
-		if err := mount.Detach(target); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(wake)
-	return wake
 }

@@ -50,8 +50,8 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	if !stages {
 		return nil
 	}
-	if err := os.MkdirAll(req.StagingTargetPath, dirMode); err != nil {
-		return err
+	if err := makePoint(req.StagingTargetPath); err != nil {
+		return persistent.Unknown(err) // there is a record
 	}
 	_, err = sess.node.NodeStageVolume(ctx, req)
 	switch err = outcome(err); {
@@ -158,6 +158,15 @@ func (p *Plugin) sweep(ctx context.Context, dir, staging string) error {
 		}
 		return nil
 	})
+}
+
+// makePoint makes a directory for a driver to mount on. What is mounted there already
+// may hang, and is not looked at.
+func makePoint(path string) error {
+	if on, err := mount.IsListed(path); on || err != nil {
+		return err
+	}
+	return os.MkdirAll(path, dirMode)
 }
 
 // removePoint removes a directory or file that a driver was to unmount.

@@ -24,6 +24,7 @@ import (
 	"keelson/internal/storage/volume/persistent"
 	"keelson/test/kit/csidriver"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/silence"
 )
 
 // One volume's whole life: in use, attached, staged, published to two pods, and
@@ -584,4 +585,29 @@ func TestNoStaging(t *testing.T) {
 	if pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest); pub.StagingTargetPath != "" {
 		t.Errorf("published from %s", pub.StagingTargetPath)
 	}
+}
+
+// What is staged hangs when the next agent comes. The driver is called all the same,
+// and its pod can go.
+func TestAStagedVolumeThatHangs(t *testing.T) {
+	n := newTestNode(t, nil)
+	n.driverObject(nil)
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	n.stop()
+	n.driver.Always("NodeStageVolume", csidriver.Fault{Err: status.Error(codes.Unavailable, "no server")})
+	n.driver.Forget()
+	wake := silence.Mount(t, filepath.Join(paths{n.root}.device(driverName, "test-data"), globalMount))
+	late := time.AfterFunc(90*time.Second, func() { // else the test would hang with it
+		t.Error("the file system was waited for")
+		wake()
+	})
+	n.start()
+	n.Want(p)
+	n.until("a call to the driver", func() bool { return n.driver.Count("NodeStageVolume") > 0 })
+	n.release(p)
+	late.Stop()
+	wake()
+	n.idle()
 }
