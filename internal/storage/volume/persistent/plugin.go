@@ -151,6 +151,15 @@ type unknown struct{ err error }
 func (u *unknown) Error() string { return u.err.Error() }
 func (u *unknown) Unwrap() error { return u.err }
 
+// Undone is the error of a step that failed, and was undone with the given outcome:
+// what could not be undone may be there.
+func Undone(failed, undoing error) error {
+	if undoing == nil {
+		return failed
+	}
+	return Unknown(errors.Join(failed, undoing))
+}
+
 // IsUnknown reports whether the step may have had an effect.
 func IsUnknown(err error) bool {
 	var u *unknown

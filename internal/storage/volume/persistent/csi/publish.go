@@ -46,7 +46,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 		case had: // the pod may use it: the next call will do
 			err = persistent.Unknown(err)
 		default:
-			err = errors.Join(err, p.clear(ctx, r.Place, req.TargetPath))
+			err = persistent.Undone(err, p.clear(ctx, r.Place, req.TargetPath))
 		}
 		return persistent.Published{}, err
 	}

@@ -60,7 +60,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	case had: // what an earlier call did is still open
 		return persistent.Unknown(err)
 	}
-	return errors.Join(err, p.sweep(ctx, dir, req.StagingTargetPath))
+	return persistent.Undone(err, p.sweep(ctx, dir, req.StagingTargetPath))
 }
 
 func (p *Plugin) recordDirOf(s source, name string) string {

@@ -238,6 +238,28 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A driver refuses to stage a volume, and has mounted it all the same. The volume is in
+// use until that is undone.
+func TestRefusedAndDone(t *testing.T) {
+	n := newTestNode(t, nil)
+	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
+	n.attachTo("test-data")
+	n.driver.Next("NodeStageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "on request"), After: true})
+	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")}, csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
+	p := podWith("a", "data")
+	n.Want(p)
+	n.until("the refusal", func() bool { return n.sees("on request") })
+	n.release(p) // before it is tried again
+	if n.driver.Count("NodeStageVolume") > 1 {
+		t.Skip("the machine was too slow: it was staged once more")
+	}
+	n.until("two attempts at undoing it", func() bool { return n.driver.Count("NodeUnstageVolume") == 2 })
+	if !slices.Contains(n.lasting.InUse(), id) {
+		t.Error("not in use although it is mounted")
+	}
+	n.idle()
+}
+
 // Nothing is given up while the driver does not undo it: neither the record, nor
 // what the node says it has in use.
 func TestUndoingIsTriedAgain(t *testing.T) {

@@ -100,7 +100,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 			if on, _ := mount.IsPoint(global); on || ctx.Err() != nil {
 				return persistent.Unknown(err)
 			}
-			return errors.Join(err, removeEmpty(global))
+			return persistent.Undone(err, removeEmpty(global))
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 			return err
 		}
 		if err := mount.BindAt(source, r.Place.Path, p.options(r)); err != nil {
-			return errors.Join(err, removeEmpty(r.Place.Path))
+			return persistent.Undone(err, removeEmpty(r.Place.Path))
 		}
 		return nil
 	})

@@ -135,10 +135,7 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	if err == nil || had || ctx.Err() != nil { // what was done before may be in use
 		return persistent.Unknown(err)
 	}
-	if uerr := p.unstage(ctx, *r); uerr != nil {
-		return persistent.Unknown(errors.Join(err, uerr))
-	}
-	return err
+	return persistent.Undone(err, p.unstage(ctx, *r))
 }
 
 // isStaged reports whether an earlier agent finished. Its disk is in use.
@@ -293,7 +290,7 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 			options = append(options, "ro")
 		}
 		if err := mount.BindAt(global, req.Place.Path, options); err != nil {
-			return errors.Join(err, remove(req.Place.Path))
+			return persistent.Undone(err, remove(req.Place.Path))
 		}
 		return nil
 	})
