@@ -423,3 +423,21 @@ func TestSetGroup(t *testing.T) {
 		t.Errorf("a symlink's target changed from %s to %s", before, got)
 	}
 }
+
+// A removal of a deep tree was interrupted, or its container knows how trees are
+// removed: the names that deep directories are moved to are taken.
+func TestRemoveTreeWhoseNamesAreTaken(t *testing.T) {
+	tree := filepath.Join(t.TempDir(), "tree")
+	deep := strings.Repeat("/d", maxDepth+8)
+	for i := range 8 {
+		mkdir(t, tree, fmt.Sprintf(".removing~%d/full", 2*i+1))
+		write(t, filepath.Join(tree, fmt.Sprintf(".removing~%d", 2*i+2)), "")
+	}
+	for i := range 64 { // some of them are met before those names
+		mkdir(t, tree, fmt.Sprint(i)+deep)
+	}
+	must(t, RemoveTree(tree))
+	if _, err := os.Lstat(tree); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -52,11 +52,7 @@ func (r *remover) remove(parent int, name, path string, depth int) error {
 		return &os.PathError{Op: "remove", Path: path, Err: err}
 	}
 	if depth > maxDepth {
-		r.moved++
-		if err := unix.Renameat(parent, name, r.top, ".removing~"+strconv.Itoa(r.moved)); err != nil {
-			return &os.PathError{Op: "rename", Path: path, Err: err}
-		}
-		return nil
+		return r.moveUp(parent, name, path)
 	}
 	dir, err := openSameMount(parent, name)
 	switch {
@@ -81,6 +77,22 @@ func (r *remover) remove(parent int, name, path string, depth int) error {
 		return fmt.Errorf("remove %s: %w", path, ErrMounted)
 	}
 	return &os.PathError{Op: "remove", Path: path, Err: err}
+}
+
+// moveUp moves a directory to the top of the tree, under a name that nobody has: one
+// like it may be left by a removal that was interrupted, or be the container's own.
+func (r *remover) moveUp(parent int, name, path string) error {
+	for {
+		r.moved++
+		err := unix.Renameat(parent, name, r.top, ".removing~"+strconv.Itoa(r.moved))
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+			return nil
+		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR):
+		default:
+			return &os.PathError{Op: "rename", Path: path, Err: err}
+		}
+	}
 }
 
 // empty removes what is in an open directory, until a reading of it from the
