@@ -45,13 +45,17 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	// An absolute symlink may still lead back below root, and is allowed to.
 	// Where it leads is looked up first, which proves nothing; then that place
 	// is opened without following anything.
-	realRoot, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return -1, err
+	realRoot, rerr := filepath.EvalSymlinks(root)
+	if rerr != nil {
+		return -1, rerr
 	}
-	realSub, err := filepath.EvalSymlinks(filepath.Join(root, sub))
-	if err != nil {
-		return -1, err
+	realSub, leads := filepath.EvalSymlinks(filepath.Join(root, sub))
+	switch {
+	case leads != nil && errors.Is(err, unix.EXDEV):
+		// It led out on the way. What is there, or is not, is none of the pod's business.
+		return -1, ErrEscapes
+	case leads != nil:
+		return openStepwise(dir, sub)
 	}
 	rel, err := filepath.Rel(realRoot, realSub)
 	if err != nil || !filepath.IsLocal(rel) {

@@ -128,6 +128,8 @@ func TestOpenBeneath(t *testing.T) {
 		"dir-out":  "..",
 		"magic":    "/proc/self/root",
 		"dangling": "nowhere",
+		"abs-none": filepath.Join(dir, "none"),
+		"up-none":  "../none",
 		"loop":     "loop",
 	} {
 		must(t, os.Symlink(to, filepath.Join(vol, link)))
@@ -150,7 +152,7 @@ func TestOpenBeneath(t *testing.T) {
 			t.Errorf("OpenBeneath(%s) reads %q, %v, want %q", sub, got, rerr, want)
 		}
 	}
-	for sub, want := range map[string]error{"out": ErrEscapes, "abs-out": ErrEscapes, "../x": ErrEscapes, "nothing": os.ErrNotExist, "dangling": os.ErrNotExist} {
+	for sub, want := range map[string]error{"out": ErrEscapes, "abs-out": ErrEscapes, "../x": ErrEscapes, "abs-none": ErrEscapes, "abs-none/x": ErrEscapes, "up-none": ErrEscapes, "dir-out/none": ErrEscapes, "abs-out/x": ErrEscapes, "nothing": os.ErrNotExist, "dangling": os.ErrNotExist} {
 		if _, err := OpenBeneath(vol, sub); !errors.Is(err, want) {
 			t.Errorf("OpenBeneath(%s) = %v, want %v", sub, err, want)
 		}
