@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,7 @@ type Tools struct {
 	Every time.Duration
 
 	held *os.File // that programs keep open as long as they run
+	all  bool     // what a program started ends with it, when it is told to end
 }
 
 const (
@@ -91,6 +93,10 @@ func (t Tools) Run(ctx context.Context, name string, args ...string) (string, er
 	}
 	cmd := exec.CommandContext(ctx, full, args...)
 	cmd.WaitDelay = dying
+	if t.all {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	}
 	if t.held != nil {
 		cmd.ExtraFiles = []*os.File{t.held}
 	}
@@ -152,6 +158,8 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 	}
 	// What stands after the options cannot be taken for one.
 	args = append(args, "--", source, target)
+	// The helper may try for days: one more would be left at each attempt.
+	t.all = true
 	out, err := t.Run(ctx, "mount", args...)
 	var failed *ToolError
 	if errors.As(err, &failed) {
