@@ -55,11 +55,16 @@ func IsListed(path string) (bool, error) {
 // HasLabels reports whether the file system at path has SELinux labels of its own
 // that can be changed: the kernel says so in its options. Nothing is asked of it.
 func HasLabels(path string) (bool, error) {
-	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Clean(path)))
+	infos, err := mountinfo.GetMounts(allAt(filepath.Clean(path)))
 	if err != nil {
 		return false, fmt.Errorf("read mount table: %w", err)
 	}
 	return labelled(infos), nil
+}
+
+// allAt keeps what is mounted at the path, one on top of the other.
+func allAt(path string) mountinfo.FilterFunc {
+	return func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != path, false }
 }
 
 func labelled(infos []*mountinfo.Info) bool {

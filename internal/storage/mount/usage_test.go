@@ -67,25 +67,17 @@ func TestSwapOn(t *testing.T) {
 }
 
 func TestWhichFileSystemsHaveLabels(t *testing.T) {
-	table, err := mountinfo.GetMountsFromReader(strings.NewReader(`36 35 98:0 / /a rw,noatime master:1 - ext4 /dev/sda rw,seclabel,errors=continue
+	const table = `36 35 98:0 / /a rw,noatime master:1 - ext4 /dev/sda rw,seclabel,errors=continue
 37 35 0:50 / /b rw - nfs4 srv:/x rw,vers=4.2
 38 35 0:51 / /c rw,seclabel - tmpfs x rw,notseclabel
 39 35 0:52 / /c rw - xfs /dev/sdb rw,seclabel
 40 35 0:53 / /d rw - xfs /dev/sdc rw,seclabel
 41 35 0:54 / /d rw - xfs /dev/sdc rw,context=system_u:object_r:container_file_t:s0
-`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+`
 	for path, want := range map[string]bool{"/a": true, "/b": false, "/c": true, "/d": false, "/e": false} {
-		var at []*mountinfo.Info
-		for _, m := range table {
-			if m.Mountpoint == path {
-				at = append(at, m)
-			}
-		}
-		if got := labelled(at); got != want {
-			t.Errorf("%s: %v", path, got)
+		at, err := mountinfo.GetMountsFromReader(strings.NewReader(table), allAt(path))
+		if got := labelled(at); err != nil || got != want {
+			t.Errorf("%s: %v, %v", path, got, err)
 		}
 	}
 }
