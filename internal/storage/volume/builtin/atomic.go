@@ -129,12 +129,21 @@ func shows(gen string, files map[string]file) (bool, error) {
 
 var errDiffers = errors.New("differs")
 
-// writeGeneration writes the files to a new directory that nobody looks at yet.
-func writeGeneration(dir string, files map[string]file, gid *int, now time.Time) (string, error) {
+// writeGeneration writes the files to a new directory that nobody looks at yet. One that
+// cannot be written in full is removed: the next attempt would add another one.
+func writeGeneration(dir string, files map[string]file, gid *int, now time.Time) (name string, err error) {
 	gen, err := os.MkdirTemp(dir, now.UTC().Format(generationAt))
 	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if left := mount.RemoveTree(gen); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	if err := os.Chmod(gen, 0o755); err != nil { // whatever the umask
 		return "", err
 	}

@@ -125,6 +125,21 @@ func TestWriteFiles(t *testing.T) {
 		mustWrite(t, dir, plain("x", "2"))
 		wantShown(t, dir, "x", "2")
 	})
+	t.Run("files that cannot be written", func(t *testing.T) {
+		before := stamps(t, dir)
+		for range 3 { // a name is a file and a directory
+			if err := writeFiles(dir, plain("x", "3", "x/y", "4"), nil, time.Now()); err == nil {
+				t.Error("they were written")
+			}
+		}
+		wantShown(t, dir, "x", "2")
+		after := stamps(t, dir)
+		delete(before, dir)
+		delete(after, dir)
+		if len(after) != len(before) {
+			t.Errorf("left: %v", after)
+		}
+	})
 	t.Run("what others put there stays", func(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "own"), []byte("mine"), 0o644); err != nil {
 			t.Fatal(err)
