@@ -103,7 +103,10 @@ func (k filesKind) write(r volume.Request, files map[string]file) error {
 // so: files that only their owner may read are given to it.
 func commonUser(p *v1.Pod) *int {
 	var common *int
-	for _, c := range pod.Containers(p) {
+	for kind, c := range pod.Containers(p) {
+		if kind == pod.Ephemeral {
+			continue // who looks into a pod does not change whose its files are
+		}
 		var uid *int64
 		if p.Spec.SecurityContext != nil {
 			uid = p.Spec.SecurityContext.RunAsUser

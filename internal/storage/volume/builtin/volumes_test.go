@@ -365,6 +365,7 @@ func TestCommonUser(t *testing.T) {
 		{"the pod says", v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsUser: ptr.To[int64](5)}, Containers: []v1.Container{{}, {}}}, 5},
 		{"all containers agree", v1.PodSpec{InitContainers: []v1.Container{{SecurityContext: user(7)}}, Containers: []v1.Container{{SecurityContext: user(7)}}}, 7},
 		{"one container differs", v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsUser: ptr.To[int64](5)}, Containers: []v1.Container{{}, {SecurityContext: user(7)}}}, -1},
+		{"who looks into the pod does not count", v1.PodSpec{Containers: []v1.Container{{SecurityContext: user(7)}}, EphemeralContainers: []v1.EphemeralContainer{{}, {EphemeralContainerCommon: v1.EphemeralContainerCommon{SecurityContext: user(8)}}}}, 7},
 		{"one container says nothing", v1.PodSpec{Containers: []v1.Container{{SecurityContext: user(7)}, {}}}, -1},
 	} {
 		got := commonUser(&v1.Pod{Spec: tc.pod})
