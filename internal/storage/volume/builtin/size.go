@@ -21,7 +21,8 @@ func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceL
 			size = n
 		}
 	}
-	if limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true}); memoryIsBounded(p) {
+	// With the overhead, as the pod's cgroup has it.
+	if limits := resource.PodLimits(p, resource.PodResourcesOptions{}); memoryIsBounded(p) {
 		bound(limits.Memory().Value())
 	}
 	if limit != nil {

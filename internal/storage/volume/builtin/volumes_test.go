@@ -543,6 +543,7 @@ func TestMemorySize(t *testing.T) {
 		{"limits of all containers add up", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}, {Resources: mem("32Mi")}}}, "", 96 << 20},
 		{"one container without a limit lifts it", v1.PodSpec{InitContainers: []v1.Container{{}}, Containers: []v1.Container{{Resources: mem("64Mi")}}}, "", 24581696 << 10},
 		{"the pod's own limit bounds it", v1.PodSpec{Resources: ptr.To(mem("16Mi")), Containers: []v1.Container{{}}}, "", 16 << 20},
+		{"its sandbox's overhead is the pod's too", v1.PodSpec{Overhead: mem("8Mi").Limits, Containers: []v1.Container{{Resources: mem("64Mi")}}}, "", 72 << 20},
 		{"the volume's limit bounds it", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "8Mi", 8 << 20},
 		{"a larger one does not", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "1Gi", 64 << 20},
 	} {
