@@ -114,9 +114,15 @@ func PutAside(path string, why error) error {
 
 // Sweep removes what an agent that was killed while it wrote has left of the file.
 func Sweep(path string) error {
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*"))
-	for _, f := range left {
-		err = errors.Join(err, os.Remove(f))
+	// Not by a pattern: a directory may be named after what a user wrote.
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+filepath.Base(path)+"-") {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), e.Name())))
+		}
 	}
 	return err
 }

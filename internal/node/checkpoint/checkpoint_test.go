@@ -48,7 +48,18 @@ func TestPut(t *testing.T) {
 }
 
 func TestSweepRemovesWhatAWriterLeft(t *testing.T) {
-	dir := t.TempDir()
+	if err := Sweep(filepath.Join(t.TempDir(), "none", "state")); err != nil {
+		t.Errorf("no directory: %v", err)
+	}
+	for _, name := range []string{"plain", "a[b", "[a]", "a*"} { // what a user may call a volume
+		t.Run(name, func(t *testing.T) { sweeps(t, filepath.Join(t.TempDir(), name)) })
+	}
+}
+
+func sweeps(t *testing.T, dir string) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"state", ".state-123", "other", ".other-1"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
