@@ -101,7 +101,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	if v.err != nil && !errors.As(v.err, &refused) {
 		reason, message = ps.failed(v, v.err)
 	}
-	waits := v.waits
+	waits, name := v.waits, v.spec.Name
 	notify := ps.changedLocked()
 	if ps.overdue != nil && ps.readyLocked() {
 		ps.overdue.Stop()
@@ -110,9 +110,9 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	m.mu.Unlock()
 	switch {
 	case waits != nil:
-		m.cfg.Log.Debug("volume waits", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "for", waits.For)
+		m.cfg.Log.Debug("volume waits", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", name, "for", waits.For)
 	case err != nil:
-		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", v.spec.Name, "err", err)
+		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", name, "err", err)
 		if refused == nil {
 			m.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message)
 		}
