@@ -64,6 +64,9 @@ func New(cfg Config) (*Allocator, error) {
 		return nil, fmt.Errorf("look for user namespaces of pods: %w", err)
 	}
 	for _, e := range entries {
+		if !e.IsDir() {
+			continue // no pod's
+		}
 		uid := types.UID(e.Name())
 		if err := a.restore(uid); err != nil {
 			lost = append(lost, uid)

@@ -162,6 +162,22 @@ func TestABadRecordIsLeftAndNotGivenTwice(t *testing.T) {
 	}
 }
 
+func TestAFileAmongThePodsIsNoPod(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var told []error
+	_, err := New(Config{PodsDir: dir, IDs: Range{65536, 65536}, PerPod: 65536, Log: slog.New(slog.DiscardHandler),
+		Unusable: func(err error) { told = append(told, err) }, Recover: func(uid types.UID) (Range, bool) {
+			t.Errorf("asked for %s", uid)
+			return Range{}, false
+		}})
+	if err != nil || len(told) > 0 {
+		t.Errorf("%v, told %v", err, told)
+	}
+}
+
 func TestNoRangeWithoutARecord(t *testing.T) {
 	a := allocator(t, t.TempDir(), 2)
 	if _, err := a.Of("gone"); err == nil {
