@@ -213,6 +213,7 @@ func (s *Syncer) leave(w *worker) bool {
 
 // Preempt ends the pod so that another one can run. It has its own grace period.
 func (s *Syncer) Preempt(uid types.UID, grace time.Duration, reason, message, disruption string) {
+	s.Wake(uid) // it may have been judged with others before it had a worker, and is waited for
 	s.mu.Lock()
 	w, ok := s.workers[uid]
 	s.mu.Unlock()

@@ -379,13 +379,15 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		}
 		start.Extra = extra.With(claimed)
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
+		if failure == nil { // without mu: who keeps the account may be ending this very pod, and wait for it
+			w.s.cfg.Allocation.Enforced(p, name, spec.Resources)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if failure == nil || failure.Reason == pod.ReasonPostStartHook {
 			w.ran[name] = step.Attempt
 		}
 		if failure == nil {
-			w.s.cfg.Allocation.Enforced(p, name, spec.Resources)
 			delete(w.waiting, name)
 			return pod.Effect{Sandbox: sandbox.ID, Container: id, State: pod.StateRunning}, nil
 		}
