@@ -38,8 +38,9 @@ type FilesConfig struct {
 // while. What each file said last is remembered, so an unchanged one is not
 // parsed again and a broken one is reported once.
 type Files struct {
-	cfg   FilesConfig
-	known map[string]*manifestFile // by path
+	cfg      FilesConfig
+	known    map[string]*manifestFile // by path
+	unlisted bool                     // it could not be told which files there are
 }
 
 // manifestFile is what is remembered of one file.
@@ -79,9 +80,9 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 			retry = w.ensure()
 		}
 		pods, again := f.read(time.Now())
-		// Before the first delivery everything must have settled: a pod that is
-		// left out then would be taken for one that is gone.
-		if delivered || again == 0 {
+		// Before the first delivery everything must have settled, and been found: a
+		// pod that is left out then would be taken for one that is gone.
+		if delivered || again == 0 && !f.unlisted {
 			to.Replace(pods)
 			delivered = true
 		}
@@ -113,6 +114,7 @@ func after(d time.Duration) <-chan time.Time {
 // once more because a file is being written; zero if none is.
 func (f *Files) read(now time.Time) (pods []*v1.Pod, again time.Duration) {
 	paths, err := f.list()
+	f.unlisted = err != nil
 	if err != nil {
 		f.failed(f.cfg.Path, f.entry(f.cfg.Path), err)
 		return f.keep(), 0 // unreadable is not empty

@@ -1,11 +1,14 @@
 package desired
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -299,4 +302,54 @@ func TestFullReadsSeeWhatIsNotNotified(t *testing.T) {
 	eventually(t, s, r, "a-node1=one")
 	put(t, dir+"/elsewhere.yaml", manifestText("a", "two"))
 	eventually(t, s, r, "a-node1=two")
+}
+
+// taken keeps what was delivered.
+type taken struct {
+	Sink
+	sets []string
+}
+
+func (s *taken) Replace(pods []*v1.Pod) { s.sets = append(s.sets, images(pods)) }
+
+// An agent that starts and cannot read the directory does not know of any pod. To say
+// that there are none would be to have those ended that an earlier agent has started.
+func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, to, parent := newRecorder(), &taken{}, filepath.Join(t.TempDir(), "manifests.d")
+		put(t, parent, "a file in the place of a directory")
+		path := filepath.Join(parent, "static")
+		f := NewFiles(FilesConfig{Path: path, Period: time.Minute, Manifest: Manifest{NodeName: "Node1"}, Events: r, Log: r.logger()})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.Run(ctx, to) }()
+		expect := func(what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(to.sets, want) {
+				t.Errorf("%s: delivered %q, want %q", what, to.sets, want)
+			}
+		}
+		expect("unreadable")
+		time.Sleep(time.Minute)
+		expect("still unreadable")
+		if n := len(r.takeEvents()); n != 1 {
+			t.Errorf("%d events tell of it, want one", n)
+		}
+		remove(t, parent)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(path, "web.yaml"), manifestText("web", "a"))
+		time.Sleep(time.Minute)
+		expect("readable", "web-node1=a")
+		remove(t, parent)
+		put(t, parent, "a file again")
+		time.Sleep(time.Minute)
+		expect("unreadable later", "web-node1=a", "web-node1=a")
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
