@@ -230,7 +230,9 @@ func (c *Cache) setLocked(e *entry, next pod.Runtime) bool {
 	for _, ctr := range next.Containers {
 		c.owners[ctr.ID] = e.uid
 	}
-	news := !equal(e.have, next)
+	// That it is known what there is is news, too, where it was not: somebody may wait to
+	// know that there is nothing.
+	news := e.shown || e.have.SeenAt.IsZero() || !equal(e.have, next)
 	e.have, e.shown, e.changed = next, false, c.cfg.Now()
 	return news
 }

@@ -698,3 +698,27 @@ func TestTerminationMessage(t *testing.T) {
 		})
 	}
 }
+
+// A pod that was listed and could not be read is waited for: nothing is decided about it
+// meanwhile. That nothing is left of it has to be told like anything else.
+func TestAPodThatGoesBeforeItCouldBeReadIsToldOf(t *testing.T) {
+	inTime(t, func(f *fakeRuntime) {
+		f.noStream = true
+		f.run("u1", "s1")
+		f.sandboxes["s1"].State = 99 // no state that there is
+	}, func(t *testing.T, r *rig) {
+		r.after(20 * time.Second)
+		if _, read := r.Get("u1"); read {
+			t.Fatal("a sandbox in no state is taken for read")
+		}
+		r.changed()
+		r.fake.set(func() { delete(r.fake.sandboxes, "s1") })
+		r.after(20 * time.Second)
+		if have, read := r.Get("u1"); !read || !have.Empty() {
+			t.Errorf("it is gone, and is %+v, %v", have, read)
+		}
+		if got := r.changed(); !slices.Contains(got, "u1") {
+			t.Errorf("told of %v", got)
+		}
+	})
+}
