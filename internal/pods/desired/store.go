@@ -51,6 +51,9 @@ type Config struct {
 	// OnUpdate, if not nil, is told of what a pod was and what it is to be now. It must
 	// not block.
 	OnUpdate func(old, p *v1.Pod)
+	// OnHeard, if not nil, is called when a source has delivered for the first time: what
+	// it does not have it will not have told of later. It must not block.
+	OnHeard func()
 	// Mirrors keeps mirror pods; nil without an API server.
 	Mirrors *MirrorConfig
 	Log     *slog.Logger
@@ -337,13 +340,14 @@ func (s *Store) staticLocked(fullName string) (types.UID, bool) {
 
 func (s *Store) delivered(source pod.Source) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.waiting[source] {
-		return
-	}
+	first := s.waiting[source]
 	delete(s.waiting, source)
-	if len(s.waiting) == 0 {
+	if first && len(s.waiting) == 0 {
 		close(s.ready)
+	}
+	s.mu.Unlock()
+	if first && s.cfg.OnHeard != nil {
+		s.cfg.OnHeard()
 	}
 }
 

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,25 @@ func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
 	<-s.ReadyC()
 	if got := names(s.All()); got != "file/a" {
 		t.Errorf("pods = %s: a list replaces what was there", got)
+	}
+}
+
+// What an earlier agent left of a static pod is judged when the sources of such pods have
+// spoken, and the API server may be away then.
+func TestEachSourceIsHeardOnce(t *testing.T) {
+	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
+	var s *Store
+	var heard []string
+	s = start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger(), OnHeard: func() {
+		heard = append(heard, fmt.Sprintf("file %t, all %t", s.Heard(pod.SourceFile), s.Ready()))
+	}})
+	api.deliver(func(to Sink) { to.Set(apiPod("b", "2")) })
+	file.replace()
+	file.replace(staticPod("a", "1"))
+	api.replace()
+	api.replace()
+	if want := []string{"file true, all false", "file true, all true"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %q, want %q", heard, want)
 	}
 }
 
