@@ -351,8 +351,9 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	if !ok || !ready {
 		return nil
 	}
+	target, seen := ephemeralTarget(p, name, have)
 	start := container.Start{Pod: p, Kind: kind, Container: spec, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
-		ImageRef: w.images[name].result.Ref, TargetID: ephemeralTarget(p, name, have)}
+		ImageRef: w.images[name].result.Ref, TargetID: seen.ID}
 	last, again := podplan.Instance(p, have, name)
 	if _, renewed := podplan.Renewed(p, name); again && !last.Recalled || renewed {
 		w.mu.Lock()
@@ -360,6 +361,9 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		w.mu.Unlock()
 	}
 	return func(ctx context.Context) (pod.Effect, error) {
+		if target != seen.Name { // it is started once: without its target it would be of no use for ever
+			return pod.Effect{}, w.notConfigured(ctx, p, kind, name, fmt.Errorf("unable to find target container %s", target))
+		}
 		start.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
 			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
 			if err != nil {
@@ -371,11 +375,11 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 		w.s.cfg.Allocation.Starting(p, name, spec.Resources)
 		extra, err := w.s.cfg.Resources.Contribution(ctx, p, spec)
 		if err != nil {
-			return pod.Effect{}, w.noResources(ctx, p, kind, name, err)
+			return pod.Effect{}, w.notConfigured(ctx, p, kind, name, err)
 		}
 		claimed, err := w.s.cfg.Claims.Contribution(p, spec)
 		if err != nil {
-			return pod.Effect{}, w.noResources(ctx, p, kind, name, err)
+			return pod.Effect{}, w.notConfigured(ctx, p, kind, name, err)
 		}
 		start.Extra = extra.With(claimed)
 		id, failure := w.s.cfg.Containers.StartContainer(ctx, start)
@@ -397,9 +401,9 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	}
 }
 
-// noResources shows a container that cannot be started for want of what it was
-// promised.
-func (w *worker) noResources(ctx context.Context, p *v1.Pod, kind pod.Kind, name string, err error) error {
+// notConfigured shows a container that cannot be started for want of what it was
+// promised, or of what it is to look into.
+func (w *worker) notConfigured(ctx context.Context, p *v1.Pod, kind pod.Kind, name string, err error) error {
 	const reason = pod.ReasonCreateContainerConfig
 	if ctx.Err() == nil {
 		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+err.Error())
@@ -412,18 +416,16 @@ func (w *worker) noResources(ctx context.Context, p *v1.Pod, kind pod.Kind, name
 	return fmt.Errorf("start container %s: %w", name, err)
 }
 
-// ephemeralTarget is the container whose processes an ephemeral one may see.
-func ephemeralTarget(p *v1.Pod, name string, have pod.Runtime) string {
+// ephemeralTarget is the container whose processes an ephemeral one may see, by name and
+// as it was seen; empty for none.
+func ephemeralTarget(p *v1.Pod, name string, have pod.Runtime) (target string, seen pod.Container) {
 	for i := range p.Spec.EphemeralContainers {
-		e := &p.Spec.EphemeralContainers[i]
-		if e.Name != name || e.TargetContainerName == "" {
-			continue
-		}
-		if c, ok := have.Latest(e.TargetContainerName); ok {
-			return c.ID
+		if e := &p.Spec.EphemeralContainers[i]; e.Name == name && e.TargetContainerName != "" {
+			seen, _ = have.Latest(e.TargetContainerName)
+			return e.TargetContainerName, seen
 		}
 	}
-	return ""
+	return "", pod.Container{}
 }
 
 func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
