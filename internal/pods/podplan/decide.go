@@ -237,13 +237,21 @@ func (d *decision) initContainers() bool {
 			initialized = true
 		}
 	}
+	begun := -1 // the last that has begun here: the sidecars before it have all started once
+	for i := range in.Pod.Spec.InitContainers {
+		if c, ok := in.Have.Latest(in.Pod.Spec.InitContainers[i].Name); ok && inNewestSandbox(in.Have, c) {
+			begun = i
+		}
+	}
 	for i := range in.Pod.Spec.InitContainers {
 		spec := &in.Pod.Spec.InitContainers[i]
 		kind := pod.InitKind(spec)
 		if kind == pod.Init && initialized {
 			continue
 		}
-		if !d.container(kind, spec) && !initialized {
+		_, there := in.Have.Latest(spec.Name)
+		passed := initialized || kind == pod.Sidecar && there && i < begun // its restarts are its own affair
+		if !d.container(kind, spec) && !passed {
 			d.plan.waitFor(fmt.Sprintf("%s %s", kind, spec.Name))
 			return false
 		}
