@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -176,22 +177,30 @@ func digest(have pod.Runtime, evs []event) (next pod.Runtime, open []event, need
 	return have, open, need
 }
 
-// sortSandboxes puts the newest first.
+// sortSandboxes puts the newest first. Attempts tell which that is: the clock may have
+// been set back since one was made.
 func sortSandboxes(ss []pod.Sandbox) {
 	slices.SortStableFunc(ss, func(a, b pod.Sandbox) int {
-		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
-			return c
-		}
-		return int(b.Attempt) - int(a.Attempt)
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt))
 	})
 }
 
-// sortContainers puts the newest first.
+// sortContainers puts the newest first. Among the instances of one container attempts
+// tell which that is, as of sandboxes; they take the places that all of them have.
 func sortContainers(cs []pod.Container) {
-	slices.SortStableFunc(cs, func(a, b pod.Container) int {
-		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
-			return c
+	slices.SortStableFunc(cs, func(a, b pod.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	places := map[string][]int{}
+	for i, c := range cs {
+		places[c.Name] = append(places[c.Name], i)
+	}
+	for _, at := range places {
+		instances := make([]pod.Container, 0, len(at))
+		for _, i := range at {
+			instances = append(instances, cs[i])
 		}
-		return b.Attempt - a.Attempt
-	})
+		slices.SortStableFunc(instances, func(a, b pod.Container) int { return cmp.Compare(b.Attempt, a.Attempt) })
+		for n, i := range at {
+			cs[i] = instances[n]
+		}
+	}
 }

@@ -341,7 +341,7 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 // held reports whether an ended container has to wait out its back-off.
 func (d *decision) held(c pod.Container) bool {
 	until := d.in.Backoff[c.Name].Until(c.FinishedAt, cmp.Or(d.in.Limits, DefaultBackoff))
-	if !d.in.Now.Before(until) {
+	if !d.in.Now.Before(until) || aheadOfClock(c, d.in.Now) {
 		return false
 	}
 	if d.plan.Held == nil {
@@ -358,6 +358,11 @@ func (d *decision) held(c pod.Container) bool {
 // its memory, is not started again before it is clear that its sandbox lives: it
 // would only be killed once more.
 const sandboxSettles = time.Second
+
+// aheadOfClock reports whether the container ended at a time that is yet to come: the
+// clock was set back since, and what is counted from that time would not be over for as
+// long as it was set back. A moment ahead is one that ended while this is decided.
+func aheadOfClock(c pod.Container, now time.Time) bool { return c.FinishedAt.Sub(now) > time.Minute }
 
 func wasKilled(c pod.Container) bool {
 	return c.ID != "" && !c.Recalled && c.ExitCode == 137 && c.Reason != "OOMKilled"

@@ -351,3 +351,17 @@ func TestALostContainerCountsAsKilled(t *testing.T) {
 		t.Errorf("Phase = %s, want Failed", got)
 	}
 }
+
+// A container that ended before the clock was set back does not wait until it is as late
+// again. One that ends while the decision is made does wait.
+func TestAClockThatIsSetBackHoldsNobodyBack(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{5 * time.Minute: "start a", time.Second: "", -time.Second: ""} {
+		p, c := spec("a", v1.RestartPolicyAlways), exited("a", 1)
+		c.FinishedAt = now.Add(ahead)
+		plan := Decide(Input{Now: now, Pod: p, NetworkReady: true, VolumesReady: true, Have: have(true, c), Images: images(p, 1),
+			Backoff: map[string]Backoff{"a": {Delay: 10 * time.Second, Since: now.Add(-time.Minute)}}})
+		if got := say(plan); got != want || (want == "") != plan.Wake.After(now) {
+			t.Errorf("ended %v from now: %q, wake %v; want %q", ahead, got, plan.Wake, want)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func (d *decision) restartAll() bool {
 	if !clear {
 		return true
 	}
-	if until := trigger.FinishedAt.Add(tellPatience); !Told(in.Pod) && !pod.IsStatic(in.Pod) && in.Now.Before(until) {
+	if until := trigger.FinishedAt.Add(tellPatience); !Told(in.Pod) && !pod.IsStatic(in.Pod) && in.Now.Before(until) && !aheadOfClock(trigger, in.Now) {
 		d.plan.wakeAt(until)
 		d.plan.waitFor("its status to tell of the restart")
 		return true
