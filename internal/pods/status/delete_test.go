@@ -46,16 +46,16 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 				w.Publish(f)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if got := len(s.gone) > 0; got != c.want {
+				if got := len(s.deleted()) > 0; got != c.want {
 					t.Fatalf("deleted: %v, want %v", got, c.want)
 				}
 				if !c.want {
 					return
 				}
-				if len(s.how) != 1 || len(s.wrote) == 0 || !ended(s.wrote[len(s.wrote)-1].status.Phase) {
-					t.Errorf("deleted %d times after the statuses %v, want once, after the last", len(s.how), s.wrote)
+				if len(s.deletions()) != 1 || len(s.writes()) == 0 || !ended(s.writes()[len(s.writes())-1].status.Phase) {
+					t.Errorf("deleted %d times after the statuses %v, want once, after the last", len(s.deletions()), s.writes())
 				}
-				o := s.how[0]
+				o := s.deletions()[0]
 				if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 || o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID != types.UID("mine") {
 					t.Errorf("deleted with %+v, want no grace and the UID", o)
 				}

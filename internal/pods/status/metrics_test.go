@@ -28,7 +28,7 @@ func TestTheWayOfAStatusIsMeasuredFromItsFirstChange(t *testing.T) {
 		time.Sleep(time.Minute)
 		expect(1, (hold / 2).Seconds())
 
-		s.fail = context.DeadlineExceeded
+		s.failOnce(context.DeadlineExceeded)
 		w.Publish(facts(crashed))
 		time.Sleep(time.Minute)
 		expect(2, (hold/2 + firstPause).Seconds())

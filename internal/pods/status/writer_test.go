@@ -55,6 +55,37 @@ func (s *server) DeletePod(_ context.Context, namespace, name string, opts metav
 	return nil
 }
 
+// writes are what was written once nobody writes any more at this moment.
+func (s *server) writes() []write {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.wrote)
+}
+
+// deleted are the pods that were deleted by then.
+func (s *server) deleted() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.gone)
+}
+
+// deletions are how.
+func (s *server) deletions() []metav1.DeleteOptions {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.how)
+}
+
+// failOnce has the next write fail.
+func (s *server) failOnce(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
 // writing runs a test in virtual time with a writer at work.
 func writing(t *testing.T, f func(t *testing.T, s *server, w *Writer)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -93,12 +124,12 @@ func TestAStartIsOneWriteWhenItIsQuick(t *testing.T) {
 		w.Publish(facts(created))
 		w.Publish(facts(running))
 		synctest.Wait()
-		if len(s.wrote) != 1 || s.wrote[0].after != hold/2 || !isTrue(s.wrote[0].status.Conditions, v1.PodReady) {
-			t.Errorf("wrote %v, want one status, Ready, at once when it was", s.wrote)
+		if len(s.writes()) != 1 || s.writes()[0].after != hold/2 || !isTrue(s.writes()[0].status.Conditions, v1.PodReady) {
+			t.Errorf("wrote %v, want one status, Ready, at once when it was", s.writes())
 		}
 		time.Sleep(time.Minute)
-		if len(s.wrote) != 1 {
-			t.Errorf("wrote %d statuses, the later ones with nothing new", len(s.wrote))
+		if len(s.writes()) != 1 {
+			t.Errorf("wrote %d statuses, the later ones with nothing new", len(s.writes()))
 		}
 	})
 }
@@ -109,13 +140,13 @@ func TestASlowStartIsShownOnTheWay(t *testing.T) {
 		time.Sleep(hold / 2)
 		w.Publish(facts(created)) // does not make the wait longer
 		time.Sleep(time.Minute)
-		if len(s.wrote) != 1 || s.wrote[0].after != hold || s.wrote[0].status.Phase != v1.PodPending {
-			t.Errorf("wrote %v, want a pending status after %v", s.wrote, hold)
+		if len(s.writes()) != 1 || s.writes()[0].after != hold || s.writes()[0].status.Phase != v1.PodPending {
+			t.Errorf("wrote %v, want a pending status after %v", s.writes(), hold)
 		}
 		w.Publish(facts(running))
 		synctest.Wait()
-		if len(s.wrote) != 2 || s.wrote[1].after != hold/2+time.Minute {
-			t.Errorf("wrote %v, want Ready at once", s.wrote)
+		if len(s.writes()) != 2 || s.writes()[1].after != hold/2+time.Minute {
+			t.Errorf("wrote %v, want Ready at once", s.writes())
 		}
 	})
 }
@@ -131,26 +162,26 @@ func TestManySlowStartsLeaveTheWayFree(t *testing.T) {
 			publish(fmt.Sprint(i))
 		}
 		time.Sleep(hold + 3*calmPeriod + calmPeriod/2)
-		if len(s.wrote) != 4 {
-			t.Errorf("wrote %d statuses that can wait, want one every %v", len(s.wrote), calmPeriod)
+		if len(s.writes()) != 4 {
+			t.Errorf("wrote %d statuses that can wait, want one every %v", len(s.writes()), calmPeriod)
 		}
 		for i := range 100 {
 			publish(fmt.Sprint(i), running)
 		}
 		synctest.Wait()
-		if len(s.wrote) != 104 {
-			t.Errorf("wrote %d statuses, want all that press at once", len(s.wrote)-4)
+		if len(s.writes()) != 104 {
+			t.Errorf("wrote %d statuses, want all that press at once", len(s.writes())-4)
 		}
 		time.Sleep(time.Minute)
-		if len(s.wrote) != 104 {
-			t.Errorf("wrote %d statuses more than there was to say", len(s.wrote)-104)
+		if len(s.writes()) != 104 {
+			t.Errorf("wrote %d statuses more than there was to say", len(s.writes())-104)
 		}
 		for i := range 20 {
 			publish(fmt.Sprint("late", i))
 		}
 		time.Sleep(time.Minute)
-		if len(s.wrote) != 124 {
-			t.Errorf("%d of 20 statuses were never written", 124-len(s.wrote))
+		if len(s.writes()) != 124 {
+			t.Errorf("%d of 20 statuses were never written", 124-len(s.writes()))
 		}
 	})
 }
@@ -164,28 +195,28 @@ func TestADeletionIsOneWriteWhenItIsQuick(t *testing.T) {
 		f.Going = true
 		w.Publish(f)
 		synctest.Wait()
-		if len(s.wrote) != 1 {
-			t.Errorf("wrote %d statuses while the pod went", len(s.wrote)-1)
+		if len(s.writes()) != 1 {
+			t.Errorf("wrote %d statuses while the pod went", len(s.writes())-1)
 		}
 		f.Down, f.Finished = true, true
 		f.Have.Sandboxes[0].Ready = false
 		w.Publish(f)
 		synctest.Wait()
-		if len(s.wrote) != 2 || !ended(s.wrote[1].status.Phase) || !slices.Equal(s.gone, []string{f.Pod.Name}) {
-			t.Errorf("wrote %v, deleted %v; want the last status and then the deletion", s.wrote, s.gone)
+		if len(s.writes()) != 2 || !ended(s.writes()[1].status.Phase) || !slices.Equal(s.deleted(), []string{f.Pod.Name}) {
+			t.Errorf("wrote %v, deleted %v; want the last status and then the deletion", s.writes(), s.deleted())
 		}
 	})
 }
 
 func TestAWriteThatFailsIsTriedAgainWithTheLatest(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
-		s.fail = context.DeadlineExceeded
+		s.failOnce(context.DeadlineExceeded)
 		w.Publish(facts(running))
 		synctest.Wait()
 		w.Publish(facts(crashed))
 		time.Sleep(time.Minute)
-		if len(s.wrote) != 1 || s.wrote[0].status.ContainerStatuses[0].State.Terminated == nil {
-			t.Errorf("wrote %v, want the end of the container, once", s.wrote)
+		if len(s.writes()) != 1 || s.writes()[0].status.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("wrote %v, want the end of the container, once", s.writes())
 		}
 	})
 }
