@@ -81,11 +81,12 @@ func TestDefaultsAreUpstreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	placed := func(text string) string { return strings.ReplaceAll(text, "<work>", "/srv/node") } // paths are absolute
 	var golden struct{ Kubeletconfig map[string]any }
-	if err := json.Unmarshal(text, &golden); err != nil {
+	if err := json.Unmarshal([]byte(placed(string(text))), &golden); err != nil {
 		t.Fatal(err)
 	}
-	dir := write(t, map[string]string{"k.yaml": head + `
+	dir := write(t, map[string]string{"k.yaml": head + placed(`
 staticPodPath: <work>/manifests
 tlsCertFile: <work>/kl/pki/kubelet.crt
 tlsPrivateKeyFile: <work>/kl/pki/kubelet.key
@@ -101,7 +102,7 @@ evictionHard: {imagefs.available: 1%, imagefs.inodesFree: 1%, memory.available: 
 failSwapOn: false
 containerRuntimeEndpoint: unix://<work>/containerd.sock
 failCgroupV1: false
-`})
+`)})
 	c := load(t, "--config="+dir+"/k.yaml", "--kubeconfig=/kc", "--v=2")
 	if got := document(&c.Kubelet); !reflect.DeepEqual(got, golden.Kubeletconfig) {
 		for k := range golden.Kubeletconfig {
@@ -479,8 +480,14 @@ func TestValidate(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-34")
 	parity.Proves(t, "CFG-18", "CFG-48", "CFG-64", "CFG-65", "CFG-77", "CFG-81", "CFG-83", "CFG-86", "CFG-87", "CFG-94", "CFG-96", "CFG-41", "CFG-59")
 	for yaml, want := range map[string]string{
-		"podLogsDir: logs":                        "podLogsDir",
-		"podLogsDir: /var/lögs":                   "podLogsDir",
+		"podLogsDir: logs":                     "podLogsDir",
+		"podLogsDir: /var/lögs":                "podLogsDir",
+		"podLogsDir: /var/log//pods":           "podLogsDir",
+		"podLogsDir: /var/log/pods/":           "podLogsDir",
+		"tracing: {endpoint: 'a b'}":           "tracing.endpoint",
+		"enforceNodeAllocatable: [pods, pods]": "enforceNodeAllocatable",
+		"{featureGates: {GracefulNodeShutdown: false}, shutdownGracePeriod: 30s}":                                                                           "shutdownGracePeriod",
+		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]}": "shutdownGracePeriodByPodPriority",
 		"imageGCHighThresholdPercent: 101":        "imageGCHighThresholdPercent",
 		"imageMaximumGCAge: 1m":                   "imageMaximumGCAge",
 		"runOnce: true":                           "runOnce",
@@ -566,5 +573,39 @@ func TestHeadersAreMaskedWhereverTheyAreTold(t *testing.T) {
 	_, err := Load([]string{"--config", filepath.Join(dir, "config.yaml")})
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), `staticPodURLHeader.Authorization: "<masked>" must be`) || !strings.Contains(err.Error(), `maxPods: "many"`) {
 		t.Errorf("told: %v", err)
+	}
+}
+
+// TestRelativePathsLeadFromTheFile: those in the configuration file, as upstream's
+// kubelet v1.36.3 was seen to read them; not those in drop-ins and flags.
+func TestRelativePathsLeadFromTheFile(t *testing.T) {
+	dir := write(t, map[string]string{
+		"etc/k.yaml": head + standaloneOK[strings.Index(standaloneOK, "authorization"):] + "authentication: {webhook: {enabled: false}, x509: {clientCAFile: pki/ca.crt}}\n" +
+			"staticPodPath: manifests\nresolvConf: ../run/resolv.conf\ntlsCertFile: tls.crt\ntlsPrivateKeyFile: /elsewhere/tls.key\nvolumePluginDir: flex\n",
+		"over/a.conf": head + "staticPodPath: dropped\n",
+	})
+	etc := filepath.Join(dir, "etc")
+	t.Chdir(etc)
+	shown := func(args ...string) string {
+		k := &load(t, args...).Kubelet
+		return strings.Join([]string{k.StaticPodPath, k.Authentication.X509.ClientCAFile, k.TLSCertFile, k.TLSPrivateKeyFile, *k.ResolverConfig, k.VolumePluginDir}, " ")
+	}
+	rest := fmt.Sprintf(" %[1]s/etc/pki/ca.crt %[1]s/etc/tls.crt /elsewhere/tls.key %[1]s/run/resolv.conf %[1]s/etc/flex", dir)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--config=" + etc + "/k.yaml"}, etc + "/manifests"},
+		{[]string{"--config=k.yaml"}, etc + "/manifests"},
+		{[]string{"--config=k.yaml", "--config-dir=../over"}, "dropped"},
+		{[]string{"--config=k.yaml", "--pod-manifest-path=given"}, "given"},
+	} {
+		if got := shown(tc.args...); got != tc.want+rest {
+			t.Errorf("%v: %s, want %s", tc.args, got, tc.want+rest)
+		}
+	}
+	none := write(t, map[string]string{"k.yaml": head + standaloneOK + "resolvConf: ''\n"})
+	if k := load(t, "--config="+none+"/k.yaml").Kubelet; *k.ResolverConfig != "" || k.StaticPodPath != "" {
+		t.Errorf("what is empty became %q, %q", *k.ResolverConfig, k.StaticPodPath)
 	}
 }

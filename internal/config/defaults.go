@@ -1,7 +1,6 @@
 package config
 
 import (
-	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,6 @@ func setDefaults(k *v1beta1.KubeletConfiguration) {
 
 	or(&k.EnableServer, true)
 	orValue(&k.PodLogsDir, "/var/log/pods")
-	k.PodLogsDir = filepath.Clean(k.PodLogsDir)
 	orFor(&k.SyncFrequency, time.Minute)
 	orFor(&k.FileCheckFrequency, 20*time.Second)
 	orFor(&k.HTTPCheckFrequency, 20*time.Second)

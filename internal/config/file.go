@@ -34,6 +34,9 @@ func (c *Config) loadFiles() error {
 		if merged["evictionHard"] == nil {
 			merged["evictionHard"] = toAny(defaultEvictionHard())
 		}
+		if err := besideFile(merged, path); err != nil {
+			return err
+		}
 	} else {
 		b, err := json.Marshal(c.Kubelet)
 		if err != nil {
@@ -66,6 +69,28 @@ func (c *Config) loadFiles() error {
 	// matters for evictionHard: {} asks for no thresholds at all.
 	setDefaults(&k)
 	c.Kubelet = k
+	return nil
+}
+
+// paths are the fields that name files or directories.
+var paths = [][]string{{"staticPodPath"}, {"authentication", "x509", "clientCAFile"}, {"tlsCertFile"}, {"tlsPrivateKeyFile"}, {"resolvConf"}, {"volumePluginDir"}}
+
+// besideFile has relative paths in the configuration file lead from where that is, and
+// not from where the agent was started. Those of drop-ins and flags are left as they are.
+func besideFile(doc map[string]any, file string) error {
+	whole, err := filepath.Abs(file)
+	if err != nil {
+		return fmt.Errorf("--config: find configuration file: %w", err)
+	}
+	for _, field := range paths {
+		in, name := doc, field[len(field)-1]
+		for _, outer := range field[:len(field)-1] {
+			in, _ = in[outer].(map[string]any) // nil has no fields
+		}
+		if path, ok := in[name].(string); ok && path != "" && !filepath.IsAbs(path) {
+			in[name] = filepath.Join(filepath.Dir(whole), path)
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -63,7 +64,7 @@ func validate(cfg *Config) (Problems, []string) {
 	c.resources(k)
 	c.images(k, cfg.Gates)
 	c.evictions(k)
-	c.shutdown(k)
+	c.shutdown(k, cfg.Gates)
 	c.managers(k, cfg.Gates)
 	c.logging(k, cfg.Gates)
 	c.hiddenMetrics(k.ShowHiddenMetricsForVersion)
@@ -186,6 +187,7 @@ func (c *checker) enforcement(k *v1beta1.KubeletConfiguration) {
 	for _, v := range k.EnforceNodeAllocatable {
 		c.oneOf(field, v, "none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible")
 	}
+	c.need(len(slices.Compact(slices.Sorted(slices.Values(k.EnforceNodeAllocatable)))) == len(k.EnforceNodeAllocatable), field, k.EnforceNodeAllocatable, "must not name anything twice")
 	c.need(!has("none") || len(k.EnforceNodeAllocatable) == 1, field, k.EnforceNodeAllocatable, "must not name anything beside none")
 	for _, kind := range []struct{ name, field, cgroup string }{
 		{"system-reserved", "systemReservedCgroup", k.SystemReservedCgroup},
@@ -323,14 +325,16 @@ func badAmount(s string) string {
 	return ""
 }
 
-func (c *checker) shutdown(k *v1beta1.KubeletConfiguration) {
+func (c *checker) shutdown(k *v1beta1.KubeletConfiguration, gates Gates) {
 	total, critical := k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration
+	c.need(total == 0 && critical == 0 || gates.Enabled("GracefulNodeShutdown"), "shutdownGracePeriod", total, "needs the gate GracefulNodeShutdown")
 	c.need(total == 0 || total >= time.Second, "shutdownGracePeriod", total, "must be 0 or at least 1s")
 	c.need(critical == 0 || critical >= time.Second, "shutdownGracePeriodCriticalPods", critical, "must be 0 or at least 1s")
 	c.need(critical <= total, "shutdownGracePeriodCriticalPods", critical, "must be at most shutdownGracePeriod, %v", total)
 	if len(k.ShutdownGracePeriodByPodPriority) == 0 {
 		return
 	}
+	c.need(gates.Enabled("GracefulNodeShutdownBasedOnPodPriority"), "shutdownGracePeriodByPodPriority", nil, "needs the gate GracefulNodeShutdownBasedOnPodPriority")
 	c.need(total == 0 && critical == 0, "shutdownGracePeriodByPodPriority", nil, "cannot be combined with shutdownGracePeriod and shutdownGracePeriodCriticalPods")
 	seen := map[int32]bool{}
 	for i, p := range k.ShutdownGracePeriodByPodPriority {
@@ -412,6 +416,10 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 		}
 		c.oneOf(at+".effect", string(t.Effect), "NoSchedule", "PreferNoSchedule", "NoExecute")
 		c.need(t.TimeAdded == nil, at+".timeAdded", nil, "must not be set")
+	}
+	if k.Tracing != nil && k.Tracing.Endpoint != nil {
+		_, err := url.Parse("dns://" + *k.Tracing.Endpoint)
+		c.need(err == nil, "tracing.endpoint", *k.Tracing.Endpoint, "must be the host and port of a collector")
 	}
 	if k.Tracing != nil && k.Tracing.SamplingRatePerMillion != nil {
 		c.between("tracing.samplingRatePerMillion", int64(*k.Tracing.SamplingRatePerMillion), 0, 1000000)
