@@ -17,7 +17,6 @@ import (
 	"keelson/internal/pods/probe"
 	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
-	"keelson/internal/runtime/cri"
 	"keelson/internal/runtime/logs"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/object"
@@ -58,7 +57,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
-	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name, RecursiveReadOnly: a.recursiveReadOnly}, Parallel: statusWorkers, OnChange: a.tellOfPod, Log: a.log, Now: time.Now}
+	writer := status.Config{Node: status.Node{RuntimeName: a.identity.Name, RecursiveReadOnly: a.shownRecursive}, Parallel: statusWorkers, OnChange: a.tellOfPod, Log: a.log, Now: time.Now}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
 	}
@@ -70,7 +69,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 	a.buildPodResources()
 	a.podCgroups = &cgroups{tree: a.cgroups, users: a.users, account: a.allocation.Account, burstable: map[types.UID]*v1.Pod{}, log: a.log}
 	a.syncer = podsync.New(podsync.Config{
-		Desired: a.desired, Observed: a.observed, Containers: a.runner,
+		Desired: a.desired, Observed: a.observed, Containers: starts{a.runner, a.node.RuntimeAnswered()},
 		Images:  a.images,
 		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: a.podCgroups, Probes: probes{a.prober}, Status: a.statuses,
 		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, AddressMismatch: a.node.AddressMismatch, Events: a.events,
@@ -147,22 +146,6 @@ func (a *agent) buildStorage() {
 		Kinds:             append(a.lasting.Kinds(), builtin.New(local)...),
 		RecursiveReadOnly: a.recursiveReadOnly})
 	a.metrics.MustRegister(a.volumes)
-}
-
-// recursiveReadOnly reports whether the pod's runtime handler can mount so.
-func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
-	name, err := a.classes.Handler(p)
-	return err == nil && a.handlerHas(name, func(h cri.Handler) bool { return h.RecursiveReadOnlyMounts })
-}
-
-// handlerHas reports whether a handler of the runtime has a feature.
-func (a *agent) handlerHas(name string, has func(cri.Handler) bool) bool {
-	for _, h := range a.node.Runtime().Handlers {
-		if h.Name == name {
-			return has(h)
-		}
-	}
-	return false
 }
 
 func (a *agent) buildContainers() error {

@@ -68,6 +68,10 @@ func (n *Node) watchHealth(ctx context.Context) {
 	}
 }
 
+// RuntimeAnswered is closed when the runtime has told for the first time how it is and
+// what it can do.
+func (n *Node) RuntimeAnswered() <-chan struct{} { return n.answered }
+
 // RuntimeUp is closed when the runtime has said for the first time that it is well.
 func (n *Node) RuntimeUp() <-chan struct{} { return n.up }
 
