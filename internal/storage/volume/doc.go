@@ -13,7 +13,8 @@
 // volume has at most one goroutine, and none while there is nothing to do. An
 // attempt ends with the volume ready, or with a time of the next attempt. A
 // ready volume is refreshed when what it is made from changes: an object, the
-// pod, or the age of a token.
+// pod, or the age of a token. That goes by the clock, so once a minute it is looked
+// whether the clock was set.
 //
 // Nothing is remembered across a restart: every [Kind] prepares and releases
 // from whatever is on the disk, which may be the trace of a crash at any step

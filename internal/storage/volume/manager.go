@@ -52,6 +52,7 @@ type Config struct {
 type Manager struct {
 	cfg     Config
 	metrics *metrics
+	now     func() time.Time
 	lanes   lanes          // of volumes that are measured
 	wg      sync.WaitGroup // attempts and releases under way
 
@@ -118,7 +119,7 @@ type State struct {
 
 // New builds a Manager; nothing is prepared before Run.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, metrics: newMetrics(), lanes: newLanes(), pods: map[types.UID]*volumes{}}
+	return &Manager{cfg: cfg, metrics: newMetrics(), now: time.Now, lanes: newLanes(), pods: map[types.UID]*volumes{}}
 }
 
 // Run works on what is wanted until ctx ends, and returns once nothing is under
@@ -142,7 +143,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 
-	<-ctx.Done()
+	m.followClock(ctx)
 	m.mu.Lock()
 	m.ctx = nil // nothing begins any more
 	for _, ps := range m.pods {

@@ -31,6 +31,7 @@ type fakeKind struct {
 	fail     map[string]error
 	hang     map[string]bool
 	renew    time.Duration
+	now      func() time.Time
 	prepared []string // name and time since the start, in order
 	began    time.Time
 	inputs   Inputs
@@ -40,7 +41,7 @@ type fakeKind struct {
 }
 
 func newFakeKind() *fakeKind {
-	return &fakeKind{fail: map[string]error{}, hang: map[string]bool{}, began: time.Now()}
+	return &fakeKind{fail: map[string]error{}, hang: map[string]bool{}, began: time.Now(), now: time.Now}
 }
 
 // backsOff checks that a volume was prepared less and less often.
@@ -74,7 +75,7 @@ func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
 	err, hang := k.fail[r.Name], k.hang[r.Name]
 	ready := Ready{Path: r.Path}
 	if k.renew > 0 {
-		ready.RenewAt = time.Now().Add(k.renew)
+		ready.RenewAt = k.now().Add(k.renew)
 	}
 	silent := k.silent
 	k.mu.Unlock()
@@ -150,6 +151,7 @@ func (r *recorder) all() []string {
 
 type bench struct {
 	*Manager
+	ahead   time.Duration // of the clock
 	kind    *fakeKind
 	events  *recorder
 	root    string
@@ -179,6 +181,12 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 			OnChange:          func(types.UID) { b.mu.Lock(); b.wakeUps++; b.mu.Unlock() },
 			Log:               slog.New(slog.DiscardHandler),
 		})
+		b.now = func() time.Time {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return time.Now().Round(0).Add(b.ahead)
+		}
+		b.kind.now = b.now
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
@@ -391,6 +399,38 @@ func TestManagerRenewsByAge(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := len(b.kind.attempts("token")) - n; got > 7 {
 			t.Errorf("%d renewals in a minute", got)
+		}
+		b.Release(pod.Ref{UID: "u"})
+		synctest.Wait()
+	})
+}
+
+// The clock is set ahead, or the machine slept: what is too old by the clock is renewed
+// soon, though its time has not passed.
+func TestManagerRenewsWhenTheClockGoesAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.renew = 48 * time.Minute
+		b.Want(testPod("u", "token"))
+		time.Sleep(10 * time.Minute)
+		for i, c := range []struct {
+			ahead time.Duration
+			wait  time.Duration
+			want  int // attempts by then
+		}{
+			{0, 10 * time.Minute, 1},
+			{time.Second, 5 * time.Minute, 1},
+			{10 * time.Minute, 2 * time.Minute, 1}, // 11 minutes are left
+			{10 * time.Minute, 10 * time.Minute, 2},
+			{24 * time.Hour, clockLook + 2*soonest, 3},
+			{-24 * time.Hour, time.Hour, 4},
+		} {
+			b.mu.Lock()
+			b.ahead += c.ahead
+			b.mu.Unlock()
+			time.Sleep(c.wait)
+			if got := b.kind.attempts("token"); len(got) != c.want {
+				t.Errorf("%d: attempts at %v, want %d", i, got, c.want)
+			}
 		}
 		b.Release(pod.Ref{UID: "u"})
 		synctest.Wait()

@@ -94,7 +94,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	case err != nil:
 		v.timer = time.AfterFunc(v.delay, func() { m.due(uid, ps, v) })
 	case !have.RenewAt.IsZero():
-		v.timer = time.AfterFunc(max(time.Until(have.RenewAt), soonest), func() { m.due(uid, ps, v) })
+		m.renewLocked(uid, ps, v)
 	}
 	var reason, message string
 	var refused *pod.Refusal // whoever ends the pod says so
