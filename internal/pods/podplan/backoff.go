@@ -1,12 +1,36 @@
 package podplan
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Backoff is the crash back-off of one container: how long it waits after its
 // next exit. The zero value is a container that has not been restarted yet.
 type Backoff struct {
 	Delay time.Duration
 	Since time.Time // when Delay was set
+	Of    string    // what was restarted then, see [MadeOf]
+}
+
+// MadeOf tells a container from one with another image or other resources, which has not
+// crashed yet.
+func MadeOf(spec *v1.Container) string {
+	resources, err := json.Marshal(spec.Resources)
+	if err != nil { // quantities and strings always can be
+		panic(err)
+	}
+	return spec.Image + " " + string(resources)
+}
+
+// For is the back-off of the container as it is to be now.
+func (b Backoff) For(spec *v1.Container) Backoff {
+	if b.Of != MadeOf(spec) {
+		return Backoff{Of: MadeOf(spec)}
+	}
+	return b
 }
 
 // BackoffLimits are the node's settings of the crash back-off.
@@ -46,9 +70,9 @@ func (b Backoff) Until(finished time.Time, l BackoffLimits) time.Time {
 // Next is the back-off after a restart at now.
 func (b Backoff) Next(now time.Time, l BackoffLimits) Backoff {
 	if b.Delay == 0 || b.expired(now, l) {
-		return Backoff{Delay: l.First, Since: now}
+		return Backoff{Delay: l.First, Since: now, Of: b.Of}
 	}
-	return Backoff{Delay: min(2*b.Delay, l.Max), Since: now}
+	return Backoff{Delay: min(2*b.Delay, l.Max), Since: now, Of: b.Of}
 }
 
 func (b Backoff) expired(at time.Time, l BackoffLimits) bool { return at.Sub(b.Since) > 2*l.Max }

@@ -340,7 +340,11 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 
 // held reports whether an ended container has to wait out its back-off.
 func (d *decision) held(c pod.Container) bool {
-	until := d.in.Backoff[c.Name].Until(c.FinishedAt, cmp.Or(d.in.Limits, DefaultBackoff))
+	b := d.in.Backoff[c.Name]
+	if _, spec, ok := pod.Find(d.in.Pod, c.Name); ok && b.Of != "" {
+		b = b.For(spec)
+	}
+	until := b.Until(c.FinishedAt, cmp.Or(d.in.Limits, DefaultBackoff))
 	if !d.in.Now.Before(until) || aheadOfClock(c, d.in.Now) {
 		return false
 	}

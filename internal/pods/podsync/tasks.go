@@ -357,7 +357,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	last, again := podplan.Instance(p, have, name)
 	if _, renewed := podplan.Renewed(p, name); again && !last.Recalled || renewed {
 		w.mu.Lock()
-		w.backoff[name] = w.backoff[name].Next(w.s.cfg.Now(), w.s.cfg.Backoff)
+		w.backoff[name] = w.backoff[name].For(spec).Next(w.s.cfg.Now(), w.s.cfg.Backoff)
 		w.mu.Unlock()
 	}
 	return func(ctx context.Context) (pod.Effect, error) {
