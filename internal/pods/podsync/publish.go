@@ -12,12 +12,13 @@ import (
 )
 
 // publish hands the facts of the pod's status on. What was under way when have
-// was read may have had effects since.
+// was read may have had effects since. A pod is down when nothing of it lives, its
+// sandbox neither: whoever sees that it has ended may send another in its place.
 func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finished bool) {
 	if w.spec == nil || !w.known {
 		return
 	}
-	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live(), Finished: finished,
+	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live() && !anyReady(have), Finished: finished,
 		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
 	if released, _ := w.s.cfg.Claims.Released(w.uid); !released {
 		f.Down = false // others may be given what it claimed once it is shown as ended
@@ -50,6 +51,10 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	if !finished {
 		w.tellMismatch()
 	}
+}
+
+func anyReady(have pod.Runtime) bool {
+	return slices.ContainsFunc(have.Sandboxes, func(s pod.Sandbox) bool { return s.Ready })
 }
 
 // tellMismatch says once of the pod that it is told addresses of another family than the

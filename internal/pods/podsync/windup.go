@@ -19,8 +19,9 @@ const (
 )
 
 // windUp releases what a stopped pod still holds on the node, in an order: its
-// claims, without which it is not shown as ended, its volumes, then the objects they
-// were made from, then its cgroup. It reports whether all of it is released.
+// claims, without which it is not shown as ended, its place among the pods that take
+// up the node, its volumes, then the objects they were made from, then its cgroup. It
+// reports whether all of it is released.
 func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Runtime) bool {
 	cfg := &w.s.cfg
 	ref := w.ref(have)
@@ -29,6 +30,10 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 	if done, _ := cfg.Claims.Released(w.uid); !done {
 		return false // why not is said by whoever takes them back
 	}
+	// The turn shows it as ended after this: who is sent in its place finds room, however
+	// long its volumes take.
+	cfg.Resources.Release(w.uid) // before there is room for others, who may want it
+	cfg.Allocation.Vacate(w.uid)
 	cfg.Volumes.Release(ref)
 	if done, err := cfg.Volumes.Released(w.uid); !done {
 		if err != nil && err.Error() != w.volumeErr {
@@ -41,8 +46,6 @@ func (w *worker) windUp(ctx context.Context, tasks *sync.WaitGroup, have pod.Run
 		return false
 	}
 	cfg.Objects.Unregister(w.uid)
-	cfg.Resources.Release(w.uid) // before there is room for others, who may want it
-	cfg.Allocation.Vacate(w.uid)
 	w.mu.Lock()
 	gone := w.cgroupGone
 	w.mu.Unlock()

@@ -116,12 +116,12 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 		return m.windUpOnce(w, h, func(finished bool) { w.publish(pod.Runtime{}, nil, finished) })
 	}
 	for i, want := range [][]string{
-		{"release claims", "lives"},                     // as long as a driver has something prepared for it
-		{"release claims", "release volumes", "status"}, // and nothing else while anything is mounted
-		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"},
-		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"}, // it could not be removed
-		{"release claims", "release volumes", "objects", "resources", "room", "cgroup", "status"},
-		{"release claims", "release volumes", "objects", "resources", "room", "finished"},
+		{"release claims", "lives"}, // as long as a driver has something prepared for it
+		{"release claims", "resources", "room", "release volumes", "status"}, // and nothing else while anything is mounted
+		{"release claims", "resources", "room", "release volumes", "objects", "cgroup", "status"},
+		{"release claims", "resources", "room", "release volumes", "objects", "cgroup", "status"}, // it could not be removed
+		{"release claims", "resources", "room", "release volumes", "objects", "cgroup", "status"},
+		{"release claims", "resources", "room", "release volumes", "objects", "finished"},
 	} {
 		got := turn()
 		// The cgroup is removed beside the status.
@@ -176,5 +176,19 @@ func TestAPodWhoseVolumesStayIsLeftWithTheLeast(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The scheduler sends another pod as soon as it sees that one has ended: it has not while
+// its sandbox holds an address and ports of the node.
+func TestAPodIsDownWhenItsSandboxIs(t *testing.T) {
+	for ready, want := range map[bool]string{true: "lives", false: "status"} {
+		m, h := newMeasured(t), &holder{}
+		w := m.holding(h, podNamed("u", pod.SourceAPI))
+		w.end(m.now, time.Second, nil, "done")
+		w.publish(pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: ready}}}, nil, false)
+		if !slices.Equal(h.said, []string{want}) {
+			t.Errorf("sandbox ready %t: %q, want %q", ready, h.said, want)
+		}
 	}
 }

@@ -12,7 +12,8 @@
 // Rules that hold for every status:
 //
 //   - A phase that ended a pod is never taken back.
-//   - A pod reaches such a phase only when none of its containers lives.
+//   - A pod reaches such a phase only when nothing of it lives and its place is free:
+//     the scheduler sends the next one there as soon as it sees that.
 //   - Conditions of other writers are left alone.
 //   - The transition time of a condition moves only with its status.
 package status
