@@ -58,6 +58,7 @@ type stage struct {
 	t       *testing.T
 	dir     string
 	events  []string
+	wakes   sync.Mutex // guards woken, which the ledger's own goroutine adds to
 	woken   []types.UID
 	evicted []types.UID
 	// released are those whose reservations were given back, taken those for whom
@@ -68,6 +69,19 @@ type stage struct {
 	running         map[types.UID]bool
 	victims         map[types.UID][]*v1.Pod
 	second          Judge
+}
+
+func (s *stage) wake(uid types.UID) {
+	s.wakes.Lock()
+	defer s.wakes.Unlock()
+	s.woken = append(s.woken, uid)
+}
+
+// awake are the pods that were woken.
+func (s *stage) awake() []types.UID {
+	s.wakes.Lock()
+	defer s.wakes.Unlock()
+	return slices.Clone(s.woken)
 }
 
 func (s *stage) Pod(p *v1.Pod, _, eventType, reason, message string) {
@@ -107,7 +121,7 @@ func (s *stage) restart() {
 		Unheard:     func(uid types.UID) bool { return s.running[uid] },
 		Allocatable: func() v1.ResourceList { return amounts("cpu", "4", "memory", "4Gi") },
 		Rules:       Rules{InPlace: true, InitContainers: true, PodLevel: true},
-		Events:      s, OnChange: func(uid types.UID) { s.woken = append(s.woken, uid) },
+		Events:      s, OnChange: s.wake,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 }
@@ -305,15 +319,15 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 		t.Errorf("%v preemptions", n)
 	}
 	s.Vacate("a")
-	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || len(s.woken) > 0 {
-		t.Errorf("with one left: %+v, woken %v", v, s.woken)
+	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || len(s.awake()) > 0 {
+		t.Errorf("with one left: %+v, woken %v", v, s.awake())
 	}
 	if v := s.Admit(t.Context(), asking("thief", "2"), false); v.Rejection == nil {
 		t.Error("another pod took the room that was made")
 	}
 	s.Vacate("b")
-	if !slices.Contains(s.woken, "critical") {
-		t.Errorf("woken %v", s.woken)
+	if !slices.Contains(s.awake(), "critical") {
+		t.Errorf("woken %v", s.awake())
 	}
 	s.admit(asking("critical", "4"))
 }
@@ -451,11 +465,13 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 		s.mu.Lock()
 		delete(s.account, "early")
 		s.mu.Unlock()
+		s.wakes.Lock()
 		s.woken = nil
+		s.wakes.Unlock()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if s.pendingOf("burstable") != "" || !slices.Contains(s.woken, "burstable") {
-			t.Errorf("after half a minute: %q, woken %v", s.pendingOf("burstable"), s.woken)
+		if s.pendingOf("burstable") != "" || !slices.Contains(s.awake(), "burstable") {
+			t.Errorf("after half a minute: %q, woken %v", s.pendingOf("burstable"), s.awake())
 		}
 		got := scrape.Of(t, s)
 		for trigger, want := range map[string]float64{"pod_resized": 1, "pods_removed": 2, "periodic_retry": 1} {
@@ -484,13 +500,19 @@ func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		var mu sync.Mutex
 		asked, begun := []time.Duration{}, time.Now()
 		s.cfg.Judge = func(*v1.Pod, []*v1.Pod) *Rejection {
+			mu.Lock()
+			defer mu.Unlock()
 			asked = append(asked, time.Since(begun))
 			return &Rejection{"OutOfcpu", ""}
 		}
 		s.Consider(resizedTo(a, "3"))
 		time.Sleep(7 * time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		want := []time.Duration{0, 30 * time.Second, 210 * time.Second, 390 * time.Second}
 		if !slices.Equal(asked, want) {
 			t.Errorf("asked at %v, want %v", asked, want)

@@ -169,10 +169,14 @@ func TestReleaseWhileAMeasuringHangs(t *testing.T) {
 		p := testPod("u", "a")
 		b.Want(p)
 		synctest.Wait()
-		b.kind.hang["measure a"] = true
+		b.kind.stall("measure a", true)
 		b.Refresh(t.Context())
 		b.Refresh(t.Context())
-		if n := b.kind.measured; n != 1 {
+		synctest.Wait()
+		b.kind.mu.Lock()
+		n := b.kind.measured
+		b.kind.mu.Unlock()
+		if n != 1 {
 			t.Errorf("%d measurings of one volume that hangs", n)
 		}
 		b.Release(pod.RefOf(p))
