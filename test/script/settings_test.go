@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -553,7 +552,7 @@ func TestChainsOfThePacketFilter(t *testing.T) {
 			defer mu.Unlock()
 			name := program + " " + strings.Join(args, " ")
 			if strings.Contains(name, " -S ") || strings.Contains(name, " -C ") {
-				return errors.New("no chain of that name")
+				return noSuchChain{}
 			}
 			made[name]++
 			return nil
@@ -569,6 +568,12 @@ func TestChainsOfThePacketFilter(t *testing.T) {
 		})
 	}
 }
+
+// noSuchChain is how a program ends that has looked for a chain or rule in vain.
+type noSuchChain struct{}
+
+func (noSuchChain) Error() string { return "no chain of that name" }
+func (noSuchChain) ExitCode() int { return 1 }
 
 // TestHiddenMetrics: what the last release hid may be asked for, and there is nothing
 // of that kind, as upstream's kubelet v1.36.3 was seen to have nothing.
