@@ -66,7 +66,7 @@ func (w *worker) judgeLife(now time.Time, have pod.Runtime) (next time.Time) {
 		until := w.started.Add(pod.Seconds(*p.Spec.ActiveDeadlineSeconds))
 		if !now.Before(until) {
 			const message = "Pod was active on the node longer than the specified deadline"
-			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message}, "over its deadline") {
+			if w.end(now, pod.Grace(p), &status.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: message, Unready: true}, "over its deadline") {
 				w.s.cfg.Events.Pod(p, "", v1.EventTypeNormal, pod.EventDeadlineExceeded, message)
 			}
 			return time.Time{}

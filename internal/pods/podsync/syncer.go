@@ -219,7 +219,7 @@ func (s *Syncer) Preempt(uid types.UID, grace time.Duration, reason, message, di
 	s.mu.Unlock()
 	if ok {
 		w.expel(End{Grace: grace, Why: "preempted",
-			Override: status.Override{Reason: reason, Message: message, Disruption: v1.PodReasonTerminationByKubelet, DisruptionMessage: disruption}})
+			Override: status.Override{Reason: reason, Message: message, Disruption: v1.PodReasonTerminationByKubelet, DisruptionMessage: disruption, Lenient: true}})
 	}
 }
 

@@ -30,7 +30,7 @@ var yes = verdict{status: v1.ConditionTrue}
 
 // conditions fills in the owned conditions and carries the others over.
 func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
-	containersReady := containersReady(st, f.Pod)
+	containersReady := containersReady(st, f)
 	set := func(t v1.PodConditionType, v verdict) {
 		c := v1.PodCondition{Type: t, Status: v.status, Reason: v.reason, Message: v.message,
 			ObservedGeneration: f.Pod.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
@@ -47,7 +47,7 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	if podplan.CanRestartAll(f.Pod) {
 		set(v1.AllContainersRestarting, restartingAll(st, f))
 	}
-	if o := f.Override; o != nil && o.Disruption != "" && (!o.Lenient || f.Down) {
+	if o := f.Override; o != nil && o.Disruption != "" && f.Down {
 		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})
 	}
 	for _, c := range f.Resize {
@@ -126,9 +126,9 @@ func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
 	return blame("ContainersNotInitialized", unknown, "incomplete", incomplete)
 }
 
-func containersReady(st *v1.PodStatus, p *v1.Pod) verdict {
+func containersReady(st *v1.PodStatus, f Facts) verdict {
 	var unknown, unready []string
-	for kind, c := range pod.Containers(p) {
+	for kind, c := range pod.Containers(f.Pod) {
 		list := st.ContainerStatuses
 		switch kind {
 		case pod.Sidecar:
@@ -147,7 +147,7 @@ func containersReady(st *v1.PodStatus, p *v1.Pod) verdict {
 	switch {
 	case st.Phase == v1.PodSucceeded && len(unknown) == 0:
 		return verdict{v1.ConditionFalse, "PodCompleted", ""}
-	case st.Phase == v1.PodFailed && len(unknown) == 0:
+	case (st.Phase == v1.PodFailed || f.Override != nil && f.Override.Unready) && len(unknown) == 0:
 		return verdict{v1.ConditionFalse, "PodFailed", ""}
 	}
 	return blame("ContainersNotReady", unknown, "unready", unready)

@@ -65,16 +65,18 @@ func (f Facts) stored() v1.PodStatus {
 	return v1.PodStatus{}
 }
 
-// Override is the end of a pod that was rejected, evicted, or over its deadline.
+// Override is the end of a pod that was rejected, evicted, or over its deadline. It is told
+// when no container lives any more.
 type Override struct {
 	Phase   v1.PodPhase
 	Reason  string
 	Message string
 	// Rejected says that the pod never ran here: nothing is said of containers.
 	Rejected bool
-	// Lenient says that nothing is told before the pod has ended, and that one which
-	// ends without failure is Succeeded, with neither Reason nor Message. A static pod
-	// is not: it was to run for ever.
+	// Unready says that the pod is not ready any more, though its containers live.
+	Unready bool
+	// Lenient says that a pod which ends without failure is Succeeded, with neither
+	// Reason nor Message. A static pod is not: it was to run for ever.
 	Lenient    bool
 	Disruption string // the reason of a DisruptionTarget condition; empty for none
 	// DisruptionMessage is that condition's; empty: Message.

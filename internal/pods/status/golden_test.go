@@ -153,12 +153,22 @@ func TestStates(t *testing.T) {
 			c := s.ContainerStatuses[0]
 			return c.State.Running != nil && c.Ready && c.RestartCount == 1 && c.LastTerminationState.Terminated.ExitCode == 7
 		}},
-		{"a pod whose containers still live is not at its end", func() Facts {
-			f := simple(v1.RestartPolicyNever, crashed)
-			f.Override = &Override{Phase: v1.PodFailed, Reason: "Evicted"}
+		{"a pod whose containers still live is not at its end, and nothing is told of it", func() Facts {
+			f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+			f.Override = &Override{Phase: v1.PodFailed, Reason: "Evicted", Disruption: v1.PodReasonTerminationByKubelet}
 			f.Going = true
 			return f
-		}(), func(s v1.PodStatus) bool { return s.Phase == v1.PodRunning && s.Reason == "Evicted" }},
+		}(), func(s v1.PodStatus) bool {
+			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.DisruptionTarget) == nil && isTrue(s.Conditions, v1.PodReady)
+		}},
+		{"one over its deadline is not ready any more", func() Facts {
+			f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+			f.Override = &Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Unready: true}
+			f.Going = true
+			return f
+		}(), func(s v1.PodStatus) bool {
+			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.PodReady).Reason == "PodFailed" && find(s.Conditions, v1.ContainersReady).Reason == "PodFailed"
+		}},
 		{"a rejected pod failed without having run", func() Facts {
 			f := simple(v1.RestartPolicyAlways)
 			f.Have, f.Going, f.Down = pod.Runtime{}, true, true

@@ -38,7 +38,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	switch {
 	case f.Override == nil:
 		st.Reason, st.Message = prev.Reason, prev.Message
-	case !f.Override.Lenient || f.Down && !f.forgiven():
+	case f.Down && !f.forgiven():
 		st.Reason, st.Message = f.Override.Reason, f.Override.Message
 	}
 	if !f.Started.IsZero() {
