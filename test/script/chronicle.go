@@ -2,9 +2,12 @@ package script
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,31 +37,32 @@ func (c *chronicle) note(m fakecri.Moment) {
 	c.moments = append(c.moments, m)
 }
 
-// follow writes down what is said of pods, until the context ends. The watch is past
+// follow has what is said of pods written down, until it is told to stop. The watch is past
 // everything that makes the agent's way to the server a hard one.
-func (c *chronicle) follow(ctx context.Context, w *world) error {
+func (w *world) follow(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	watch, err := w.api.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	defer watch.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case e, ok := <-watch.ResultChan():
-			if !ok {
-				return nil
+	var following sync.WaitGroup
+	following.Go(func() {
+		for e := range watch.ResultChan() {
+			if p, is := e.Object.(*corev1.Pod); is {
+				w.chronicle.hear(sighting{time.Now(), p, e.Type == "DELETED"})
 			}
-			p, is := e.Object.(*corev1.Pod)
-			if !is {
-				continue
-			}
-			c.mu.Lock()
-			c.said = append(c.said, sighting{time.Now(), p, e.Type == "DELETED"})
-			c.mu.Unlock()
 		}
+	})
+	return func() {
+		cancel()
+		following.Wait()
 	}
+}
+
+func (c *chronicle) hear(s sighting) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = append(c.said, s)
 }
 
 // uid is the one that the runtime knows the pod by: of the manifest, where there is one.
@@ -95,6 +99,25 @@ func (c *chronicle) tales() map[string][]sighting {
 		all[string(s.pod.UID)] = append(all[string(s.pod.UID)], s)
 	}
 	return all
+}
+
+// told is what was said of pods, a line for each sighting.
+func (c *chronicle) told() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for _, s := range c.said {
+		fmt.Fprintf(&b, "%7s %s: %s", s.at.Sub(c.said[0].at).Round(time.Millisecond), s.pod.Name, brief(s.pod))
+		for _, st := range statuses(s.pod) {
+			_, id, _ := strings.Cut(st.ContainerID, "://")
+			fmt.Fprintf(&b, " [%s#%d %.4s]", st.Name, st.RestartCount, id)
+		}
+		if s.gone {
+			b.WriteString(" gone")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 func sorted[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

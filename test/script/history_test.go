@@ -1,7 +1,6 @@
 package script
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -63,9 +62,7 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 		w := newWorld(t, dir, s.Config, false)
 		w.guarded = true
 		r := &run{world: w, scenario: s, faults: map[string]fault{}}
-		ctx, cancel := context.WithCancel(t.Context())
-		followed := make(chan error, 1)
-		go func() { followed <- w.chronicle.follow(ctx, w) }()
+		watched := w.follow(t)
 		w.start()
 		for _, st := range s.steps {
 			// What cannot be done is not done: no container of that name may run.
@@ -79,12 +76,10 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 		found = slices.Concat(found, w.breaches())
 		if logged {
 			t.Logf("the calls:\n%s", w.showCalls(0, "", true))
+			t.Logf("what was said:\n%s", w.chronicle.told())
 		}
 		w.close()
-		cancel()
-		if err := <-followed; err != nil {
-			t.Error(err)
-		}
+		watched()
 		log = w.log.String()
 	})
 	if logged {

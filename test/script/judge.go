@@ -18,9 +18,7 @@ func (c *chronicle) breaches() []string {
 	defer c.mu.Unlock()
 	var out []string
 	specs, lives := c.specs(), c.lives()
-	for _, tale := range c.tales() {
-		out = append(out, toldBackwards(tale)...)
-	}
+	out = append(out, c.untruthsLocked()...)
 	for key, life := range lives {
 		if p := specs[key[0]]; p != nil {
 			out = append(out, startedInVain(p, key[1], life)...)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,6 +130,7 @@ func play(t *testing.T, s *Scenario, m mode) result {
 			w.meet(m.fate, m.fateAt)
 		}
 		r := &run{world: w, scenario: s, faults: map[string]fault{}}
+		watched := w.follow(t)
 		if !s.Late {
 			w.start()
 		}
@@ -158,7 +160,8 @@ func play(t *testing.T, s *Scenario, m mode) result {
 			failure += "\nThe runtime holds:\n" + indent(w.showRuntime()) + "The last calls:\n" + indent(w.showCalls(r.look, "", true))
 		}
 		w.close()
-		for _, b := range append(w.breaches(), w.startedInVain()...) {
+		watched()
+		for _, b := range slices.Concat(w.breaches(), w.startedInVain(), w.chronicle.untruths()) {
 			t.Errorf("%s: %s", s.Name, b)
 		}
 		res.writes, res.changes, res.crashed, res.starts, res.fated = w.writes, w.changes, w.crashed, w.starts(), w.doom.fated()

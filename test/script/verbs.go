@@ -39,7 +39,7 @@ var verbs map[string]verb
 
 func init() { // the verbs refer to the table when one is unknown
 	verbs = map[string]verb{
-		"start":   {"", false, quiet(func(r *run, _ []string) error { r.start(); return nil })},
+		"start":   {"", false, quiet(func(r *run, _ []string) error { return r.tryStart() })},
 		"stop":    {"", false, quiet(func(r *run, _ []string) error { r.stop(); return nil })},
 		"kill":    {"", false, quiet(func(r *run, _ []string) error { r.kill(); return nil })},
 		"restart": {"", false, quiet(func(r *run, _ []string) error { r.stop(); r.start(); return nil })},

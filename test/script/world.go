@@ -209,15 +209,22 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 // start begins a life of the agent.
 func (w *world) start() {
+	if err := w.tryStart(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// tryStart is start where one may run already.
+func (w *world) tryStart() error {
 	w.revive.Wait()
 	w.life.Lock()
 	defer w.life.Unlock()
 	if w.agent != nil {
-		w.t.Error("start: the agent runs already")
-		return
+		return errors.New("start: the agent runs already")
 	}
 	w.wanted = true
 	w.startLocked()
+	return nil
 }
 
 func (w *world) startLocked() {

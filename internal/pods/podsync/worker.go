@@ -313,6 +313,16 @@ func (w *worker) underWay() map[string]podplan.Task {
 	return busy
 }
 
+// told is the pod with the status that the API server has of it.
+func (w *worker) told() *v1.Pod {
+	if w.mirror == nil {
+		return w.spec
+	}
+	p := *w.spec
+	p.Status = w.mirror.Status
+	return &p
+}
+
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
@@ -331,7 +341,7 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 			claimed, _ := cfg.Claims.Ready(w.uid) // why not is said by whoever prepares them
 			in.ClaimsPending = !claimed
 		}
-		cfg.Probes.Sync(w.spec, have, w.podIPs, isGoing)
+		cfg.Probes.Sync(w.told(), have, w.podIPs, isGoing)
 		in.Probes = map[string]podplan.Probe{}
 		for _, c := range have.Containers {
 			if c.State == pod.StateRunning {

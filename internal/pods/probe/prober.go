@@ -66,6 +66,7 @@ type target struct {
 	startup   *check
 	liveness  *check
 	readiness *check
+	recalled  bool // the stored status was found
 	going     bool
 }
 
@@ -119,6 +120,8 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 				p.pods[spec.UID] = targets
 			}
 			targets[seen.ID] = t
+		} else if !t.recalled {
+			p.recall(t, spec)
 		}
 		t.pod, t.ips = spec, podIPs
 		if going && !t.going {
@@ -148,7 +151,7 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target {
 	t := &target{uid: spec.UID, pod: spec, container: seen, spec: c}
 	before := seen.StartedAt.Before(p.started)
-	stored, known := storedStatus(spec, seen)
+	_, known := storedStatus(spec, seen)
 	make := func(kind string, probe *v1.Probe, initial bool) *check {
 		if probe == nil {
 			return nil
@@ -168,19 +171,37 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 		}
 		return k
 	}
-	wasStarted := before && known && stored.Started != nil && *stored.Started
-	t.startup = make(kindStartup, c.StartupProbe, wasStarted)
+	t.startup = make(kindStartup, c.StartupProbe, false)
 	t.liveness = make(kindLiveness, c.LivenessProbe, true)
-	t.readiness = make(kindReadiness, c.ReadinessProbe, before && known && stored.Ready)
-	if t.startup != nil && wasStarted {
-		t.startup.settled, t.startup.known = true, true
-	}
+	t.readiness = make(kindReadiness, c.ReadinessProbe, false)
+	p.recall(t, spec)
 	p.push(t.startup)
 	if t.open() {
 		p.push(t.liveness)
 		p.push(t.readiness)
 	}
 	return t
+}
+
+// recall takes over what was told of a container that ran before the agent did, where its
+// probes have not found it out yet. Of a static pod that is known only when its mirror is.
+func (p *Prober) recall(t *target, spec *v1.Pod) {
+	if !t.container.StartedAt.Before(p.started) {
+		return
+	}
+	var stored v1.ContainerStatus
+	if stored, t.recalled = storedStatus(spec, t.container); !t.recalled {
+		return
+	}
+	if r := t.readiness; r != nil && !r.known {
+		r.ok = stored.Ready
+	}
+	if s := t.startup; s != nil && !s.known && stored.Started != nil && *stored.Started {
+		p.drop(s)
+		s.known, s.ok = true, true
+		p.push(t.liveness)
+		p.push(t.readiness)
+	}
 }
 
 // storedStatus is what the API server has of this very instance.

@@ -92,6 +92,9 @@ func (w *Writer) Publish(f Facts) {
 		e = &entry{uid: f.Pod.UID, status: f.stored(), told: f.stored(), sent: true}
 		w.entries[f.Pod.UID] = e
 	}
+	if e.ref.UID == "" && f.Mirror != nil {
+		e.status = w.told(f, e.status)
+	}
 	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
 	changed := !equality.Semantic.DeepEqual(next, e.status)
 	e.status = next
@@ -116,6 +119,17 @@ func (w *Writer) Publish(f Facts) {
 		}
 	}
 	w.enqueueLocked(e)
+}
+
+// told is what goes before the next status of a static pod whose mirror is seen for the first
+// time: what the agent before this one told of it, unless the pod has ended since and lives
+// again.
+func (w *Writer) told(f Facts, ours v1.PodStatus) v1.PodStatus {
+	theirs := f.Mirror.Status
+	if theirs.StartTime == nil || ended(theirs.Phase) && Project(w.cfg.Node, f, ours, w.cfg.Now()).Phase != theirs.Phase {
+		return ours
+	}
+	return theirs
 }
 
 // Get is the status last made for the pod.
