@@ -68,6 +68,7 @@ type entry struct {
 	calm    bool // among the calm
 	busy    bool
 	pause   time.Duration
+	again   *time.Timer // ends the pause after a failure; nil: there is none
 	gone    bool
 }
 
@@ -322,6 +323,10 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 	switch {
 	case err == nil:
 		e.pause = 0
+		if e.again != nil {
+			e.again.Stop()
+			e.again = nil
+		}
 		if removed && e.ref == ref {
 			e.remove, e.removed = false, true
 		}
@@ -335,16 +340,19 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		return
 	default:
 		e.sent = e.sent && !unsent
+		if e.again != nil {
+			return // news that was tried in the middle of a pause: it is not longer for that
+		}
 		first := e.pause == 0
 		e.pause = min(max(2*e.pause, firstPause), maxPause)
 		if first {
 			w.cfg.Log.Warn("cannot write pod status", "pod", ref.Namespace+"/"+ref.Name, "uid", ref.UID, "err", err)
 		}
 		// After Run has ended the entry is queued and nobody takes it: harmless.
-		time.AfterFunc(e.pause, func() {
+		e.again = time.AfterFunc(e.pause, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			e.ripe = true
+			e.again, e.ripe = nil, true
 			w.enqueueLocked(e)
 		})
 		return

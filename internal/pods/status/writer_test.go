@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -217,6 +218,56 @@ func TestAWriteThatFailsIsTriedAgainWithTheLatest(t *testing.T) {
 		time.Sleep(time.Minute)
 		if len(s.writes()) != 1 || s.writes()[0].status.ContainerStatuses[0].State.Terminated == nil {
 			t.Errorf("wrote %v, want the end of the container, once", s.writes())
+		}
+	})
+}
+
+// refusing is an API server that takes nothing.
+type refusing struct {
+	mu    sync.Mutex
+	tries int
+}
+
+func (r *refusing) PatchPodStatus(context.Context, string, string, []byte) (*v1.Pod, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries++
+	return nil, errors.New("no")
+}
+
+func (*refusing) DeletePod(context.Context, string, string, metav1.DeleteOptions) error { return nil }
+
+func (r *refusing) tried() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.tries
+	r.tries = 0
+	return n
+}
+
+// News is tried at once, also while the server is away. How often it is tried after that
+// does not grow with how much there was.
+func TestNewsWhileTheServerIsAwayIsNotTriedForEachOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		r := &refusing{}
+		w := NewWriter(Config{API: r, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		for i := range 30 {
+			w.Publish(facts([]pod.Container{running, crashed}[i%2]))
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		r.tried()
+		time.Sleep(10 * maxPause)
+		synctest.Wait()
+		if n := r.tried(); n != 10 {
+			t.Errorf("tried %d times in ten pauses", n)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
