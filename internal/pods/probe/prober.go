@@ -157,12 +157,15 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 			return nil
 		}
 		k := &check{target: t, kind: kind, probe: probe, settings: settingsOf(probe), ok: initial, index: -1}
-		k.at = seen.StartedAt.Add(k.settings.delay)
-		if kind == kindLiveness && k.settings.delay == 0 {
-			// A failure ends the container: it gets a period to begin in.
-			k.at = seen.StartedAt.Add(k.settings.period)
+		lead := k.settings.delay
+		if kind == kindLiveness && lead == 0 {
+			lead = k.settings.period // a failure ends the container: it gets a period to begin in
 		}
-		if now := p.cfg.Now(); before && k.at.Before(now) {
+		// The runtime tells the start by the machine's clock, which may be set back: from
+		// here on time is counted by one that is not, and no wait is longer than asked for.
+		now := p.cfg.Now()
+		k.at = now.Add(min(seen.StartedAt.Add(lead).Sub(now), lead))
+		if before && k.at.Before(now) {
 			// Many containers were there before: do not ask all of them at once.
 			k.at = now
 			if known {

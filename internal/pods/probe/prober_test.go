@@ -383,3 +383,32 @@ func TestALivenessProbeGivesTheContainerAPeriodToBegin(t *testing.T) {
 		}
 	})
 }
+
+// The clock was set back by two hours after the container had started.
+func TestAClockThatIsSetBackSilencesNoProbe(t *testing.T) {
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds = 5 })})
+		p.Sync(spec, seen("1", time.Now().Add(2*time.Hour).Round(0)), nil, false) // as a runtime tells it
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if n := len(c.asked()); n != 0 {
+			t.Errorf("asked %d times within the delay", n)
+		}
+		time.Sleep(22 * time.Second)
+		synctest.Wait()
+		if n := len(c.asked()); n != 3 {
+			t.Errorf("asked %d times in 26 s, want 3", n)
+		}
+	})
+	// Virtual time is not set. Of real time only what has another reading beside the
+	// clock's is counted by that.
+	p := handlers()
+	p.Sync(podWith(v1.Container{ReadinessProbe: execProbe(nil)}), seen("1", time.Now().Round(0)), nil, false)
+	k := p.due[0]
+	for range 2 {
+		if k.at == k.at.Round(0) {
+			t.Errorf("a probe is due at %v by a clock that may be set", k.at)
+		}
+		k.schedule(success, time.Now())
+	}
+}
