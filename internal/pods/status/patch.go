@@ -36,7 +36,8 @@ func patch(uid types.UID, stored, st v1.PodStatus) ([]byte, error) {
 }
 
 // foreign are fields of the status that others write.
-var foreign = map[string]bool{"nominatedNodeName": true, "resourceClaimStatuses": true, "extendedResourceClaimStatus": true, "resize": true}
+var foreign = map[string]bool{"nominatedNodeName": true, "resourceClaimStatuses": true, "extendedResourceClaimStatus": true,
+	"nodeAllocatableResourceClaimStatuses": true, "resize": true}
 
 // says are the names of the fields that say something, as they are encoded.
 func says(st v1.PodStatus) map[string]bool {

@@ -2,6 +2,9 @@ package status
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,6 +99,13 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 			v1.PodStatus{NominatedNodeName: "theirs", Phase: v1.PodPending},
 		},
 		{
+			"nor are those of whoever allocates",
+			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}}},
+			v1.PodStatus{Phase: v1.PodPending},
+			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}},
+				Phase: v1.PodPending},
+		},
+		{
 			"container statuses are replaced as a list",
 			v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a"}, {Name: "b"}}},
 			v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "b", Ready: true}}},
@@ -117,5 +127,19 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
 		})
+	}
+}
+
+// ours are the fields of a status that the node agent writes. What a later API adds is
+// somebody's, too: unless it is said whose, the agent would clear it.
+var ours = []string{"observedGeneration", "phase", "conditions", "message", "reason", "hostIP", "hostIPs", "podIP", "podIPs", "startTime",
+	"initContainerStatuses", "containerStatuses", "qosClass", "ephemeralContainerStatuses", "allocatedResources", "resources"}
+
+func TestEveryFieldOfAStatusIsSomebodys(t *testing.T) {
+	for i := range reflect.TypeFor[v1.PodStatus]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[v1.PodStatus]().Field(i).Tag.Get("json"), ",")
+		if slices.Contains(ours, name) == foreign[name] {
+			t.Errorf("%s: ours %t, of others %t", name, slices.Contains(ours, name), foreign[name])
+		}
 	}
 }
