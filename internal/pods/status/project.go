@@ -33,7 +33,8 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 		NominatedNodeName:           prev.NominatedNodeName,
 		ResourceClaimStatuses:       prev.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: prev.ExtendedResourceClaimStatus,
-		EphemeralContainerStatuses:  nil,
+
+		NodeAllocatableResourceClaimStatuses: prev.NodeAllocatableResourceClaimStatuses,
 	}
 	switch {
 	case f.Override == nil:
@@ -47,7 +48,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	if prev.StartTime != nil {
 		st.StartTime = prev.StartTime
 	}
-	addresses(&st, f)
+	addresses(&st, f, prev)
 	containers(n, &st, f, prev)
 	resources(&st, p, f.inForce())
 	conditions(&st, f, prev, now)
@@ -88,7 +89,7 @@ func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
 
 func ended(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
 
-func addresses(st *v1.PodStatus, f Facts) {
+func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	if len(f.HostIPs) > 0 {
 		st.HostIP = f.HostIPs[0]
 		for _, ip := range f.HostIPs {
@@ -97,6 +98,9 @@ func addresses(st *v1.PodStatus, f Facts) {
 	}
 	ips := sameFamilyFirst(f.PodIPs, st.HostIP)
 	if len(ips) == 0 {
+		if f.Going { // its sandbox stopped before this agent came; there will be no other
+			st.PodIP, st.PodIPs = prev.PodIP, prev.PodIPs
+		}
 		return
 	}
 	st.PodIP = ips[0]

@@ -1,0 +1,23 @@
+package status
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// An agent that comes when the pod's sandbox has stopped does not see its address. What
+// was told of a pod that has ended is not taken back; one that lives gets another.
+func TestAPodThatHasEndedKeepsItsAddress(t *testing.T) {
+	for _, going := range []bool{true, false} {
+		f := simple(v1.RestartPolicyNever, pod.Container{ID: "1", State: pod.StateExited})
+		f.Have.Sandboxes[0].Ready, f.PodIPs, f.Going, f.Down = false, nil, going, going
+		prev := v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.7", PodIPs: []v1.PodIP{{IP: "10.0.0.7"}}}
+		st := Project(Node{}, f, prev, at)
+		if kept := st.PodIP == "10.0.0.7" && len(st.PodIPs) == 1; kept != going {
+			t.Errorf("going %t: addresses %q %v", going, st.PodIP, st.PodIPs)
+		}
+	}
+}
