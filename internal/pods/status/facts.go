@@ -17,7 +17,7 @@ type Facts struct {
 
 	Started  time.Time // when the pod's life on this node began
 	Going    bool      // it is to end
-	Down     bool      // no container lives and none is being started
+	Down     bool      // nothing of it lives, its sandbox neither, and its place is free
 	Finished bool      // all it held is released; the API object may be deleted
 
 	// Override is a verdict that no container's end tells of; nil for none.
