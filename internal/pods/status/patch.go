@@ -25,6 +25,7 @@ func patch(uid types.UID, stored, st v1.PodStatus) ([]byte, error) {
 	}
 	st.Conditions = nil
 	st.NominatedNodeName, st.ResourceClaimStatuses, st.ExtendedResourceClaimStatus, st.Resize = "", nil, nil, ""
+	st.NodeAllocatableResourceClaimStatuses = nil
 	// Lists merged by key have to be told that they are whole.
 	if len(st.PodIPs) > 0 && len(stored.PodIPs) > 0 && !slices.Equal(st.PodIPs, stored.PodIPs) {
 		otherwise["podIPs"], st.PodIPs = whole(st.PodIPs), nil

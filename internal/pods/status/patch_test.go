@@ -101,7 +101,7 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 		{
 			"nor are those of whoever allocates",
 			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}}},
-			v1.PodStatus{Phase: v1.PodPending},
+			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}, {}}, Phase: v1.PodPending}, // as it was once
 			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}},
 				Phase: v1.PodPending},
 		},
