@@ -127,7 +127,9 @@ func (w *world) showStatus(p *corev1.Pod) string {
 		}
 	}
 	slices.Sort(isTrue)
-	fmt.Fprintf(&b, "  is %s\n", strings.Join(isTrue, ", "))
+	if len(s.Conditions) > 0 {
+		fmt.Fprintf(&b, "  is %s\n", strings.Join(isTrue, ", "))
+	}
 	for _, c := range slices.SortedFunc(slices.Values(s.Conditions), func(a, b corev1.PodCondition) int { return cmp.Compare(a.Type, b.Type) }) {
 		if c.Status != corev1.ConditionTrue {
 			fmt.Fprintf(&b, "  not %s%s\n", c.Type, text(c.Reason, c.Message))

@@ -54,6 +54,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	conditions(&st, f, prev, now)
 	if neverRan(f, prev) {
 		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
+		st.Conditions = slices.Clone(f.stored().Conditions) // nothing came about that they could tell
 	}
 	return st
 }
