@@ -9,8 +9,10 @@ export KEELSON_PARITY_DIR = $(PARITY_DIR)
 parity: ## how many rows of docs/parity are proven by tests that ran and passed
 	@go run ./test/kit/parity/cmd/parity
 
-parity-run: ## the same, after running the tests that prove rows afresh
-	@go run ./test/kit/parity/cmd/parity -run
+parity-run: deps ## the same, after running the tests that prove rows afresh, on real parts too (an hour)
+	@go run ./test/rig/cmd/parts runtime cluster peer >/dev/null
+	@go build -o bin/guest ./test/uml/cmd/guest
+	@go run ./test/kit/parity/cmd/parity -run -guest '$(CURDIR)/bin/guest'
 
 FAKECRI_SOCKET ?= unix:///tmp/fakecri.sock
 .PHONY: fakecri

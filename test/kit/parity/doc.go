@@ -4,11 +4,13 @@
 // broken, ProvesPart where it takes several tests to catch it, and Differs where
 // the agent does something else on purpose, by a decision. When
 // KEELSON_PARITY_DIR names a directory, each row leaves a record
-// there once the test has ended well; a test that fails or skips takes its
-// earlier record away. The records outlive a run, because a test whose result
-// the go command has cached does not run again and still counts: nothing it
-// depends on has changed. The directory should lie outside the module, since
-// the go command does not cache tests that write inside it.
+// there once the test has ended; a test that fails takes its earlier record away,
+// and one that skips leaves a record that says so. The records outlive a run,
+// because a test whose result the go command has cached does not run again and
+// still counts: nothing it depends on has changed. A record names the commit that
+// was tested and a fingerprint of the code that the test goes through; it is void
+// once that code differs. The directory should lie outside the module, since the
+// go command does not cache tests that write inside it.
 //
 // cmd/parity reads the records and prints the table of `make parity`.
 package parity

@@ -56,6 +56,9 @@ func provenIn(t *testing.T, dir string) string {
 	}
 	var rows []string
 	for _, r := range records {
+		if r.Skipped {
+			rows = append(rows, "skipped", r.Test)
+		}
 		rows = append(rows, r.Row)
 	}
 	return strings.Join(rows, " ")
@@ -75,13 +78,13 @@ func TestProvesRecordsOnlyGoodEndings(t *testing.T) {
 	bad.run(func(t testing.TB) { Proves(t, "LIFE-02"); t.Error("broken") })
 	skipped := &trial{name: "TestSkipped", skipped: true}
 	skipped.run(func(t testing.TB) { Proves(t, "LIFE-03") })
-	if got := provenIn(t, dir); got != "LIFE-01 RT-14" {
-		t.Fatalf("a failed and a skipped test left records: %q", got)
+	if got := provenIn(t, dir); got != "LIFE-01 skipped TestSkipped LIFE-03 RT-14" {
+		t.Fatalf("after a failed and a skipped test the records are %q", got)
 	}
 
 	turned := &trial{name: "TestGood"}
 	turned.run(func(t testing.TB) { Proves(t, "LIFE-01"); t.Error("broken") })
-	if got := provenIn(t, dir); got != "RT-14" {
+	if got := provenIn(t, dir); got != "skipped TestSkipped LIFE-03 RT-14" {
 		t.Fatalf("a test that fails now keeps its old record: %q", got)
 	}
 
@@ -103,6 +106,12 @@ func TestOtherClaimsAreRecorded(t *testing.T) {
 	got, err := Records(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range got {
+		if got[i].Commit == "" || got[i].Fingerprint == "" {
+			t.Errorf("record %+v does not name the code that was tested", got[i])
+		}
+		got[i].Commit, got[i].Fingerprint = "", ""
 	}
 	want := []Record{
 		{Row: "LIFE-01", Package: "keelson/test/kit/parity", Test: "TestX", Parts: 3},
@@ -134,7 +143,8 @@ func TestRecordsFromBefore(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.proven": "RT-01\tkeelson/a\tTestA\n", // of a cached test
 		"b.proven": "RT-02\tkeelson/a\tTestB\t2\t\n",
-		"c.proven": "RT-03\tkeelson/a\tTestC\t0\t0005\n",
+		"c.proven": "RT-03\tkeelson/a\tTestC\t0\t0005\tfalse\t0123abcd\tfeed\n",
+		"d.proven": "RT-03\tkeelson/a\tTestD\t2\t\ttrue\t0123abcd-changed\tfeed\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -146,20 +156,22 @@ func TestRecordsFromBefore(t *testing.T) {
 	}
 	want := []Record{
 		{Row: "RT-01", Package: "keelson/a", Test: "TestA"},
-		{Row: "RT-02", Package: "keelson/a", Test: "TestB", Parts: 2},
-		{Row: "RT-03", Package: "keelson/a", Test: "TestC", Decision: "0005"},
+		{Row: "RT-02", Package: "keelson/a", Test: "TestB"}, // names no code, as the first
+		{Row: "RT-03", Package: "keelson/a", Test: "TestC", Decision: "0005", Commit: "0123abcd", Fingerprint: "feed"},
+		{Row: "RT-03", Package: "keelson/a", Test: "TestD", Parts: 2, Skipped: true, Commit: "0123abcd-changed", Fingerprint: "feed"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the records are %+v, want %+v", got, want)
 	}
 	for name, text := range map[string]string{
 		"two fields":         "RT-01\tkeelson/a\n",
-		"parts of no number": "RT-01\tkeelson/a\tTestA\tmany\t\n",
+		"parts of no number": "RT-01\tkeelson/a\tTestA\tmany\t\tfalse\t0123abcd\tfeed\n",
+		"skipped or not":     "RT-01\tkeelson/a\tTestA\t0\t\tmaybe\t0123abcd\tfeed\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "d.proven"), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "e.proven"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Records(dir); err == nil || !strings.Contains(err.Error(), "d.proven") {
+		if _, err := Records(dir); err == nil || !strings.Contains(err.Error(), "e.proven") {
 			t.Errorf("%s: error %v, want one that names the record", name, err)
 		}
 	}

@@ -62,10 +62,16 @@ func claim(t testing.TB, rec Record) {
 	if err := rec.remove(dir); err != nil {
 		t.Fatal(err)
 	}
+	code, err := tested(rec.Package)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Commit, rec.Fingerprint = code.commit, code.fingerprint
 	t.Cleanup(func() {
-		if t.Failed() || t.Skipped() {
+		if t.Failed() {
 			return
 		}
+		rec.Skipped = t.Skipped()
 		if err := rec.write(dir); err != nil {
 			t.Error(err)
 		}

@@ -11,13 +11,16 @@ import (
 	"strings"
 )
 
-// Record says that a test which names a row ran and passed.
+// Record says that a test which names a row ran, and passed or skipped.
 type Record struct {
-	Row      string
-	Package  string // import path
-	Test     string // with subtests: TestX/case
-	Parts    int    // how many tests prove the row together; 0: this one does
-	Decision string // by which the agent differs from the row; empty: it does not
+	Row         string
+	Package     string // import path
+	Test        string // with subtests: TestX/case
+	Parts       int    // how many tests prove the row together; 0: this one does
+	Decision    string // by which the agent differs from the row; empty: it does not
+	Skipped     bool   // the test skipped, which proves nothing
+	Commit      string // the commit that was tested, with -changed where the checkout differed from it
+	Fingerprint string // of the code that the test goes through (Fingerprints)
 }
 
 const recordSuffix = ".proven"
@@ -32,7 +35,17 @@ func (r Record) name() string {
 
 func (r Record) write(dir string) error {
 	path := filepath.Join(dir, r.name())
-	text := strings.Join([]string{r.Row, r.Package, r.Test, strconv.Itoa(r.Parts), r.Decision}, "\t") + "\n"
+	fields := []string{
+		r.Row,
+		r.Package,
+		r.Test,
+		strconv.Itoa(r.Parts),
+		r.Decision,
+		strconv.FormatBool(r.Skipped),
+		r.Commit,
+		r.Fingerprint,
+	}
+	text := strings.Join(fields, "\t") + "\n"
 	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write parity record: %w", err)
 	}
@@ -81,15 +94,33 @@ func Records(dir string) ([]Record, error) {
 
 func parseRecord(line string) (Record, error) {
 	fields := strings.Split(line, "\t")
-	if len(fields) == 3 { // of a test whose cached result is older than the other two
-		fields = append(fields, "0", "")
-	}
-	if len(fields) != 5 {
-		return Record{}, fmt.Errorf("%d fields, want row, package, test, parts and decision", len(fields))
+	switch len(fields) {
+	case 3, 5: // an older form, which names no code: the record is void
+		return Record{
+			Row:     fields[0],
+			Package: fields[1],
+			Test:    fields[2],
+		}, nil
+	case 8:
+	default:
+		return Record{}, fmt.Errorf("%d fields, want row, package, test, parts, decision, skipped, commit and fingerprint", len(fields))
 	}
 	parts, err := strconv.Atoi(fields[3])
 	if err != nil {
 		return Record{}, fmt.Errorf("number of parts: %w", err)
 	}
-	return Record{Row: fields[0], Package: fields[1], Test: fields[2], Parts: parts, Decision: fields[4]}, nil
+	skipped, err := strconv.ParseBool(fields[5])
+	if err != nil {
+		return Record{}, fmt.Errorf("whether it skipped: %w", err)
+	}
+	return Record{
+		Row:         fields[0],
+		Package:     fields[1],
+		Test:        fields[2],
+		Parts:       parts,
+		Decision:    fields[4],
+		Skipped:     skipped,
+		Commit:      fields[6],
+		Fingerprint: fields[7],
+	}, nil
 }

@@ -12,23 +12,48 @@ type Standing struct {
 	Decision string   // the row differs by it, and a test shows what is done instead
 	Problem  string   // why claims that were made come to neither
 	Tests    []string // all that claim something of the row, sorted
+	Skipped  []string // tests that claim something of the row, and skipped
+	Void     []string // tests that passed before the code that they go through changed
 }
 
-// Standings sums up the records that the sources under root still bear out.
+// Standings sums up the records that the sources under root still bear out. A record
+// whose test went through code that has changed since is void, and one whose test
+// skipped proves nothing; both are named.
 func Standings(records []Record, root, module string) (map[string]Standing, error) {
+	now := NewFingerprints(root, module)
+	standings := map[string]Standing{}
 	claims := map[string][]placed{}
 	for _, r := range records {
 		place, err := r.Place(root, module)
 		if err != nil {
 			return nil, err
 		}
-		if place != "" {
+		if place == "" {
+			continue
+		}
+		sum, err := now.Of(r.Package)
+		if err != nil {
+			return nil, err
+		}
+		s := standings[r.Row]
+		switch {
+		case r.Fingerprint != sum:
+			s.Void = append(s.Void, r.Package+" "+r.Test)
+		case r.Skipped:
+			s.Skipped = append(s.Skipped, r.Package+" "+r.Test)
+		default:
 			claims[r.Row] = append(claims[r.Row], placed{r, place})
 		}
+		standings[r.Row] = s
 	}
-	standings := map[string]Standing{}
 	for row, c := range claims {
-		standings[row] = judge(c)
+		s := judge(c)
+		s.Skipped, s.Void = standings[row].Skipped, standings[row].Void
+		standings[row] = s
+	}
+	for _, s := range standings {
+		slices.Sort(s.Skipped)
+		slices.Sort(s.Void)
 	}
 	return standings, nil
 }

@@ -3,6 +3,7 @@ package parity
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -52,26 +53,19 @@ func TestJudge(t *testing.T) {
 // Two cases of one test are one part, two scenarios are two, and a claim that the
 // sources do not make any more counts for nothing.
 func TestStandings(t *testing.T) {
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"a_test.go":          "package a\nfunc TestA(t *testing.T) { parity.ProvesPart(t, 2, \"RT-01\") }\n",
-		"testdata/one.txt":   "part: 2 RT-02\n",
-		"testdata/other.txt": "part: 2 RT-02\n",
-	} {
-		file := filepath.Join(root, "a", name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	root := sources(t, map[string]string{
+		"a/a_test.go":          "package a\nimport _ \"m/b\"\nfunc TestA(t *testing.T) { parity.ProvesPart(t, 2, \"RT-01\") }\n",
+		"a/testdata/one.txt":   "part: 2 RT-02\n",
+		"a/testdata/other.txt": "part: 2 RT-02\n",
+		"b/b.go":               "package b\n",
+	})
+	a := fingerprint(t, root, "m/a")
 	got, err := Standings([]Record{
-		{Row: "RT-01", Package: "m/a", Test: "TestA/case", Parts: 2},
-		{Row: "RT-01", Package: "m/a", Test: "TestA/renamed", Parts: 2},
-		{Row: "RT-02", Package: "m/a", Test: "TestA/one", Parts: 2},
-		{Row: "RT-02", Package: "m/a", Test: "TestA/other", Parts: 2},
-		{Row: "RT-03", Package: "m/a", Test: "TestGone"},
+		{Row: "RT-01", Package: "m/a", Test: "TestA/case", Parts: 2, Fingerprint: a},
+		{Row: "RT-01", Package: "m/a", Test: "TestA/renamed", Parts: 2, Fingerprint: a},
+		{Row: "RT-02", Package: "m/a", Test: "TestA/one", Parts: 2, Fingerprint: a},
+		{Row: "RT-02", Package: "m/a", Test: "TestA/other", Parts: 2, Fingerprint: a},
+		{Row: "RT-03", Package: "m/a", Test: "TestGone", Fingerprint: a},
 	}, root, "m")
 	if err != nil {
 		t.Fatal(err)
@@ -85,4 +79,95 @@ func TestStandings(t *testing.T) {
 	if s, ok := got["RT-03"]; ok {
 		t.Errorf("a test that is gone: %+v", s)
 	}
+}
+
+// A record proves its row as long as nothing changes that its test goes through: its
+// package, what that imports, their test data, the versions of other modules and, for
+// tests of the whole agent, the binary. A test that skipped proves nothing. Both are named.
+func TestStandingsOfSkippedAndVoidRecords(t *testing.T) {
+	root := sources(t, map[string]string{
+		"a/a_test.go":        "package a\nimport _ \"m/b\"\nfunc TestA(t *testing.T) { parity.Proves(t, \"RT-01\") }\n",
+		"b/b.go":             "package b\n",
+		"b/testdata/in.json": "{}\n",
+		"c/c.go":             "package c\n",
+		"test/e/e_test.go":   "package e\nfunc TestE(t *testing.T) { parity.Proves(t, \"RT-02\") }\n",
+		"cmd/kubelet/k.go":   "package main\nimport _ \"m/c\"\n",
+	})
+	records := []Record{
+		{Row: "RT-01", Package: "m/a", Test: "TestA", Fingerprint: fingerprint(t, root, "m/a")},
+		{Row: "RT-02", Package: "m/test/e", Test: "TestE", Fingerprint: fingerprint(t, root, "m/test/e")},
+	}
+	for _, c := range []struct {
+		name    string
+		changed string
+		void    []string
+	}{
+		{name: "nothing changed"},
+		{name: "the test's own package", changed: "a/a_test.go", void: []string{"RT-01"}},
+		{name: "a package that it imports", changed: "b/b.go", void: []string{"RT-01"}},
+		{name: "test data of that", changed: "b/testdata/in.json", void: []string{"RT-01"}},
+		{name: "what the binary alone imports", changed: "c/c.go", void: []string{"RT-02"}},
+		{name: "the versions of modules", changed: "go.mod", void: []string{"RT-01", "RT-02"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.changed != "" {
+				file := filepath.Join(root, c.changed)
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(t, file, string(text)+"\n\n")
+				defer write(t, file, string(text))
+			}
+			got, err := Standings(records, root, "m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range []string{"RT-01", "RT-02"} {
+				s := got[row]
+				if void := slices.Contains(c.void, row); s.Proven == void || (len(s.Void) == 1) != void {
+					t.Errorf("%s: %+v", row, s)
+				}
+			}
+		})
+	}
+
+	records[0].Skipped = true
+	got, err := Standings(records, root, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got["RT-01"]; s.Proven || !slices.Equal(s.Skipped, []string{"m/a TestA"}) {
+		t.Errorf("a test that skipped: %+v", s)
+	}
+}
+
+// sources writes a module named m.
+func sources(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module m\n")
+	for name, text := range files {
+		write(t, filepath.Join(root, name), text)
+	}
+	return root
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fingerprint(t *testing.T, root, pkg string) string {
+	t.Helper()
+	sum, err := NewFingerprints(root, "m").Of(pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }

@@ -11,12 +11,13 @@ import (
 )
 
 // Table renders what `make parity` prints: the numbers of rows that are proven
-// and that differ, the rows of the second kind, those whose tests come to
-// nothing together, all that are not proven by subsystem and priority, and one
-// line per subsystem.
+// and that differ, the rows of the second kind, all that are not proven by
+// subsystem and priority, those whose claims come to nothing, with the reason
+// (contradictory, void, skipped), and one line per subsystem.
 func Table(rows []inventory.Row, standings map[string]Standing) string {
-	var differ, odd strings.Builder
-	proven, differing := 0, 0
+	var differ, odd, skipped strings.Builder
+	var void []string
+	proven, differing, skips := 0, 0, 0
 	open := map[string][]string{} // "LIFE P0" -> numbers of unproven rows
 	counts := map[string]tally{}
 	for _, r := range rows {
@@ -37,6 +38,13 @@ func Table(rows []inventory.Row, standings map[string]Standing) string {
 		}
 		if s.Problem != "" {
 			fmt.Fprintf(&odd, "  %-7s %s\n", r.ID, s.Problem)
+		}
+		for _, test := range s.Skipped {
+			skips++
+			fmt.Fprintf(&skipped, "  %-7s %s\n", r.ID, test)
+		}
+		if len(s.Void) > 0 && !s.Proven && s.Decision == "" {
+			void = append(void, r.ID)
 		}
 		counts[key] = c
 	}
@@ -59,6 +67,13 @@ func Table(rows []inventory.Row, standings map[string]Standing) string {
 	}
 	if odd.Len() > 0 {
 		fmt.Fprintf(&b, "\nClaimed, and not proven by it:\n%s", odd.String())
+	}
+	if len(void) > 0 {
+		fmt.Fprintf(&b, "\nNot proven any more: the code that their tests go through has changed since they passed (%d):\n", len(void))
+		writeWrapped(&b, " ", void)
+	}
+	if skips > 0 {
+		fmt.Fprintf(&b, "\nClaimed by tests that skipped (%d):\n%s", skips, skipped.String())
 	}
 	b.WriteString("\nProven, and those that differ, by priority:\n")
 	for _, s := range inventory.Subsystems {

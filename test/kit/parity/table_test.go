@@ -18,7 +18,9 @@ func TestTable(t *testing.T) {
 	got := Table(rows, map[string]Standing{
 		"LIFE-01": {Proven: true},
 		"LIFE-02": {Problem: "1 of the 2 tests that prove it together passed"},
-		"SRC-04":  {Decision: "0003"},
+		"LIFE-03": {Skipped: []string{"m/a TestThree"}},
+		"SRC-01":  {Void: []string{"m/a TestOne"}},
+		"SRC-04":  {Decision: "0003", Void: []string{"m/a TestFour"}},
 	})
 	want := `1 of 5 rows are proven by tests that ran and passed.
 1 differ on purpose, each by a decision and with a test of what is done instead:
@@ -32,6 +34,12 @@ Not proven:
 
 Claimed, and not proven by it:
   LIFE-02 1 of the 2 tests that prove it together passed
+
+Not proven any more: the code that their tests go through has changed since they passed (1):
+  SRC-01
+
+Claimed by tests that skipped (1):
+  LIFE-03 m/a TestThree
 
 Proven, and those that differ, by priority:
 CFG P0 0/0 P1 0/0 P2 0/0 P3 0/0

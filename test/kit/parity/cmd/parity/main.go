@@ -4,13 +4,16 @@
 //
 // It reads the records that the tests of the last run left in
 // KEELSON_PARITY_DIR; with -run it first runs the tests of the packages named
-// (by default every package whose tests claim rows) afresh.
+// (by default every package whose tests claim rows) afresh, also those that
+// need a real runtime, a cluster or a guest machine.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -25,16 +28,17 @@ import (
 
 func main() {
 	dir := flag.String("dir", os.Getenv(parity.Env), "directory of the records")
-	run := flag.Bool("run", false, "run the tests that prove rows first")
+	run := flag.Bool("run", false, "run the tests that prove rows first, those with the build tags e2e and guest too")
+	guest := flag.String("guest", "", "program that runs a test binary in a guest machine, for -run")
 	rows := flag.Bool("tests", false, "list each claimed row with its tests")
 	flag.Parse()
-	if err := report(*dir, *run, *rows, flag.Args()); err != nil {
+	if err := report(*dir, *run, *guest, *rows, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "parity:", err)
 		os.Exit(1)
 	}
 }
 
-func report(dir string, run, listTests bool, packages []string) error {
+func report(dir string, run bool, guest string, listTests bool, packages []string) error {
 	if dir == "" {
 		return fmt.Errorf("no directory of records: set %s or pass -dir", parity.Env)
 	}
@@ -44,12 +48,13 @@ func report(dir string, run, listTests bool, packages []string) error {
 	}
 	var failed error
 	if run {
-		failed = runTests(root, dir, packages)
+		failed = runTests(root, dir, guest, packages)
 	}
 	records, err := parity.Records(dir)
 	if err != nil {
 		return err
 	}
+	fmt.Printf("At commit %s:\n", parity.Commit(root))
 	standings, err := parity.Standings(records, root, "keelson")
 	if err != nil {
 		return err
@@ -77,29 +82,53 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// runTests forgets what earlier runs recorded and runs the tests anew. A
-// failed test is reported after the table: its rows are simply not proven.
-func runTests(root, dir string, packages []string) error {
+// runTests removes the records of earlier runs and runs the tests anew: those
+// without a build tag first, then those of each tag. A failed test is reported
+// after the table: its rows are simply not proven.
+func runTests(root, dir, guest string, packages []string) error {
 	if err := forget(dir); err != nil {
 		return err
 	}
-	if len(packages) == 0 {
-		var err error
-		if packages, err = proving(root); err != nil {
-			return err
+	claiming, err := proving(root)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, tag := range []string{"", "e2e", "guest"} {
+		var list []string
+		for _, p := range claiming[tag] {
+			if len(packages) == 0 || slices.Contains(packages, p) {
+				list = append(list, p)
+			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		args := []string{"test", "-count=1", "-timeout=60m"}
+		if tag != "" {
+			// One package at a time: each starts whole nodes.
+			args = append(args, "-p=1", "-tags="+tag)
+		}
+		if tag == "guest" {
+			args = append(args, "-exec="+guest)
+		}
+		fmt.Fprintf(os.Stderr, "parity: running the tests of %d packages%s\n", len(list), with(tag))
+		cmd := exec.Command("go", append(args, list...)...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), parity.Env+"="+dir)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Run(); err != nil {
+			failed = append(failed, fmt.Errorf("run the tests that prove rows%s: %w", with(tag), err))
 		}
 	}
-	if len(packages) == 0 {
-		return nil
+	return errors.Join(failed...)
+}
+
+func with(tag string) string {
+	if tag == "" {
+		return ""
 	}
-	cmd := exec.Command("go", append([]string{"test", "-count=1"}, packages...)...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), parity.Env+"="+dir)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run the tests that prove rows: %w", err)
-	}
-	return nil
+	return " with build tag " + tag
 }
 
 func forget(dir string) error {
@@ -118,9 +147,12 @@ func forget(dir string) error {
 // claims matches the calls by which a test claims rows.
 var claims = regexp.MustCompile(`\bparity\.(Proves|ProvesPart|Differs)\(`)
 
-// proving lists the packages whose tests claim rows.
-func proving(root string) ([]string, error) {
-	found := map[string]bool{}
+// constraint matches the build tag that a test file asks for.
+var constraint = regexp.MustCompile(`(?m)^//go:build (\w+)$`)
+
+// proving lists the packages whose tests claim rows, by the build tag of those tests.
+func proving(root string) (map[string][]string, error) {
+	found := map[string]map[string]bool{}
 	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -141,22 +173,29 @@ func proving(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if claims.Match(text) {
-			rel, err := filepath.Rel(root, filepath.Dir(p))
-			if err != nil {
-				return err
-			}
-			found["./"+path.Clean(filepath.ToSlash(rel))] = true
+		if !claims.Match(text) {
+			return nil
 		}
+		rel, err := filepath.Rel(root, filepath.Dir(p))
+		if err != nil {
+			return err
+		}
+		tag := ""
+		if m := constraint.FindSubmatch(text); m != nil {
+			tag = string(m[1])
+		}
+		if found[tag] == nil {
+			found[tag] = map[string]bool{}
+		}
+		found[tag]["./"+path.Clean(filepath.ToSlash(rel))] = true
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for tests that prove rows: %w", err)
 	}
-	var list []string
-	for p := range found {
-		list = append(list, p)
+	lists := map[string][]string{}
+	for tag, packages := range found {
+		lists[tag] = slices.Sorted(maps.Keys(packages))
 	}
-	slices.Sort(list)
-	return list, nil
+	return lists, nil
 }
