@@ -18,6 +18,7 @@ import (
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/internal/storage/volume/persistent/csi"
+	"keelson/internal/storage/volume/persistent/hostpath"
 	"keelson/internal/storage/volume/persistent/local"
 	"keelson/internal/storage/volume/persistent/nfs"
 	"keelson/internal/storage/volume/persistent/san"
@@ -35,6 +36,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 		Plugins: []persistent.Plugin{
 			a.buildCSI(guard),
 			local.New(local.Config{RootDir: a.cfg.Flags.RootDir, Guard: guard, Events: a.events}),
+			hostpath.New(guard),
 			nfs.New(nfs.Config{Guard: guard}),
 			san.NewISCSI(disks),
 			san.NewFC(disks),

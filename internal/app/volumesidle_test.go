@@ -24,6 +24,7 @@ import (
 	"keelson/internal/storage/volume/builtin"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/internal/storage/volume/persistent/csi"
+	"keelson/internal/storage/volume/persistent/hostpath"
 	"keelson/internal/storage/volume/persistent/local"
 	"keelson/internal/storage/volume/persistent/nfs"
 	"keelson/test/kit/csidriver"
@@ -172,6 +173,7 @@ func TestMountedVolumesWakeNobody(t *testing.T) {
 				csi.New(csi.Config{RootDir: root, Node: "n1", Drivers: drivers, API: w, Tokens: w, Guard: guard, Sharing: volume.Sharing{Guard: guard, Events: w}, HasLabels: mount.HasLabels,
 					Republish: recheck, Exhausted: func(string) {}, Log: log}),
 				local.New(local.Config{RootDir: root, Guard: guard, Events: w}),
+				hostpath.New(guard),
 				nfs.New(nfs.Config{Guard: guard, Tools: mount.Tools{Path: tools}}),
 			}})
 		var kinds []volume.Kind

@@ -54,8 +54,33 @@ func (r *run) putOne(data []byte, name string) error {
 		return putAs(ctx, data, name, &resourcev1.ResourceClaim{}, r.api.ResourceV1().ResourceClaims(namespace))
 	case "RuntimeClass":
 		return putAs(ctx, data, name, &nodev1.RuntimeClass{}, r.api.NodeV1().RuntimeClasses())
+	case "PersistentVolumeClaim":
+		return putAs(ctx, data, name, &corev1.PersistentVolumeClaim{}, core.PersistentVolumeClaims(namespace))
+	case "PersistentVolume":
+		return r.putVolume(ctx, data, name)
 	}
 	return fmt.Errorf("kind %q is not known here", meta.Kind)
+}
+
+// putVolume is put of a PersistentVolume. The UID of the claim that it is bound to is
+// filled in as the controller does: the claim comes first.
+func (r *run) putVolume(ctx context.Context, data []byte, name string) error {
+	pv := &corev1.PersistentVolume{}
+	if err := yaml.UnmarshalStrict(data, pv); err != nil {
+		return err
+	}
+	if ref := pv.Spec.ClaimRef; ref != nil && ref.UID == "" {
+		claim, err := r.api.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ref.Namespace, ref.UID = namespace, claim.UID
+	}
+	full, err := yaml.Marshal(pv)
+	if err != nil {
+		return err
+	}
+	return putAs(ctx, full, name, pv, r.api.CoreV1().PersistentVolumes())
 }
 
 // putter is a client for one kind of objects.
@@ -86,9 +111,11 @@ func putAs[T metav1.Object](ctx context.Context, data []byte, name string, obj T
 	return err
 }
 
-// take removes a ConfigMap or a Secret.
+// take deletes an object; one with finalizers is being deleted from then on.
 func (r *run) take(args []string) error {
 	switch args[0] {
+	case "PersistentVolumeClaim":
+		return r.api.CoreV1().PersistentVolumeClaims(namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
 	case "ConfigMap":
 		return r.api.CoreV1().ConfigMaps(namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
 	case "Secret":

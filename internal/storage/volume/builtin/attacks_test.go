@@ -285,30 +285,6 @@ func TestFilesCannotLeadOut(t *testing.T) {
 	wantUntouched(t, outside)
 }
 
-// hostPath types are checked through symlinks, as they are mounted through them:
-// a link to a socket is no directory, and nothing is made behind a dangling one.
-func TestHostPathTypeOfASymlink(t *testing.T) {
-	dir := t.TempDir()
-	real, link, dangling := filepath.Join(dir, "real"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
-	if err := errors.Join(unix.Mknod(real, unix.S_IFSOCK|0o600, 0), os.Symlink(real, link), os.Symlink(filepath.Join(dir, "behind"), dangling)); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []v1.HostPathType{v1.HostPathDirectory, v1.HostPathFile, v1.HostPathDirectoryOrCreate, v1.HostPathFileOrCreate, v1.HostPathBlockDev, v1.HostPathCharDev} {
-		if err := checkHostPath(link, want); err == nil {
-			t.Errorf("a link to a socket passes for %s", want)
-		}
-	}
-	if err := checkHostPath(link, v1.HostPathSocket); err != nil {
-		t.Errorf("a link to a socket is refused as one: %v", err)
-	}
-	if err := checkHostPath(dangling, v1.HostPathDirectoryOrCreate); err == nil {
-		t.Error("a link to nothing passes for a directory")
-	}
-	if _, err := os.Lstat(filepath.Join(dir, "behind")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was made behind the link: %v", err)
-	}
-}
-
 // A file system that never answers, in one pod's volume, and the agent goes on.
 // The server behind it is this test, which takes the requests and is silent.
 func TestHungFileSystem(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package builtin holds the kinds of volumes that a node serves by itself:
-// emptyDir, hostPath, configMap, secret, downwardAPI, projected and image.
+// emptyDir, configMap, secret, downwardAPI, projected and image.
 //
 // It owns no state: each kind works from what is on the disk. A volume whose
 // making was finished has a marker file; without it, everything is done again,

@@ -63,7 +63,6 @@ func (c Config) forgetters() []Forgetter {
 func New(cfg Config) []volume.Kind {
 	return []volume.Kind{
 		emptyDir{cfg},
-		hostPath{cfg},
 		configMapKind(cfg),
 		secretKind(cfg),
 		downwardKind(cfg),

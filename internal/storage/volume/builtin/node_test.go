@@ -186,7 +186,7 @@ func newManager(root string, objects Objects, tokens Tokens, events pod.Events, 
 	}
 	return volume.New(volume.Config{
 		RootDir:           root,
-		Kinds:             New(cfg),
+		Kinds:             append(New(cfg), hostDirs{}),
 		Guard:             guard,
 		Events:            events,
 		MaySwap:           func() (bool, error) { return maySwap, nil },

@@ -375,74 +375,18 @@ func TestCommonUser(t *testing.T) {
 	}
 }
 
-func TestHostPathTypes(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, err := range []error{
-		os.Mkdir(at("dir"), 0o700), os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("dir", at("link")), os.Symlink("nowhere", at("dangling")),
-		unix.Mknod(at("sock"), unix.S_IFSOCK|0o600, 0), unix.Mkfifo(at("fifo"), 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const failed = "hostPath type check failed: "
-	for _, tc := range []struct {
-		path string
-		kind v1.HostPathType
-		want string // the error; empty for none
-	}{
-		{at("dir"), v1.HostPathDirectory, ""},
-		{at("link"), v1.HostPathDirectory, ""},
-		{at("file"), v1.HostPathDirectory, failed + at("file") + " is not a directory"},
-		{at("none"), v1.HostPathDirectory, failed + at("none") + " is not a directory"},
-		{at("made/deep"), v1.HostPathDirectoryOrCreate, ""},
-		{at("dir"), v1.HostPathDirectoryOrCreate, ""},
-		{at("file"), v1.HostPathDirectoryOrCreate, failed + at("file") + " is not a directory"},
-		{at("file"), v1.HostPathFile, ""},
-		{at("dir"), v1.HostPathFile, failed + at("dir") + " is not a file"},
-		{at("fifo"), v1.HostPathFile, failed + at("fifo") + " is not a file"},
-		{at("none"), v1.HostPathFile, failed + at("none") + " is not a file"},
-		{at("newfile"), v1.HostPathFileOrCreate, ""},
-		{at("file"), v1.HostPathFileOrCreate, ""},
-		{at("no/parent"), v1.HostPathFileOrCreate, "no such file or directory"},
-		{at("sock"), v1.HostPathSocket, ""},
-		{at("file"), v1.HostPathSocket, failed + at("file") + " is not a socket file"},
-		{"/dev/null", v1.HostPathCharDev, ""},
-		{at("file"), v1.HostPathCharDev, failed + at("file") + " is not a character device"},
-		{"/dev/null", v1.HostPathBlockDev, failed + "/dev/null is not a block device"},
-		{at("dir"), "Nonsense", "invalid volume type"},
-	} {
-		err := checkHostPath(tc.path, tc.kind)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s as %s: %v, want %q", tc.path, tc.kind, err, tc.want)
-		}
-	}
-	if got := n0(os.ReadFile(at("file"))); got != "x" {
-		t.Errorf("an existing file now holds %q", got)
-	}
-	if st, err := os.Stat(at("made/deep")); err != nil || st.Mode().Perm() != 0o755 {
-		t.Errorf("a made directory is %v, %v", st.Mode(), err)
-	}
-	if st, err := os.Stat(at("newfile")); err != nil || st.Mode().Perm() != 0o644 {
-		t.Errorf("a made file is %v, %v", st.Mode(), err)
-	}
-	for _, unmade := range []string{"none", "nowhere", "no"} {
-		if _, err := os.Lstat(at(unmade)); err == nil {
-			t.Errorf("%s was made", unmade)
-		}
-	}
-	parity.Proves(t, "VOL-42")
+// hostDirs are directories of the node as volumes.
+type hostDirs struct{}
+
+func (hostDirs) Plugin() string                              { return "example.com/host" }
+func (hostDirs) Serves(v *v1.Volume) bool                    { return v.HostPath != nil }
+func (hostDirs) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
+func (hostDirs) Release(context.Context, volume.Place) error { return nil }
+func (hostDirs) Prepare(_ context.Context, r volume.Request) (volume.Ready, error) {
+	return volume.Ready{Path: r.Volume.HostPath.Path}, nil
 }
 
-func n0(b []byte, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
-func TestHostPathAndItsSubPath(t *testing.T) {
+func TestSubPathsOfAHostDirectory(t *testing.T) {
 	n := newTestNode(t)
 	host := filepath.Join(n.root, "host")
 	if err := os.MkdirAll(filepath.Join(host, "data"), 0o711); err != nil {

@@ -1,45 +1,20 @@
-package builtin
+package hostpath
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	v1 "k8s.io/api/core/v1"
-
-	"keelson/internal/storage/volume"
 )
 
-// hostPath is a path of the node. Nothing is made or removed of it but what its
-// type asks for.
-type hostPath struct{ cfg Config }
-
-func (hostPath) Plugin() string                              { return "kubernetes.io/host-path" }
-func (hostPath) Serves(v *v1.Volume) bool                    { return v.HostPath != nil }
-func (hostPath) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
-func (hostPath) Release(context.Context, volume.Place) error { return nil }
-
-func (k hostPath) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
-	src := r.Volume.HostPath
-	if src.Type != nil && *src.Type != v1.HostPathUnset {
-		err := k.cfg.Guard.Do(ctx, src.Path, "check type of host path", func() error {
-			return checkHostPath(src.Path, *src.Type)
-		})
-		if err != nil {
-			return volume.Ready{}, err
-		}
-	}
-	return volume.Ready{Path: src.Path}, nil
-}
-
-// checkHostPath makes what is missing and may be made, then looks whether path
+// checkType makes what is missing and may be made, then looks whether path
 // is what it should be, following symlinks.
-func checkHostPath(path string, want v1.HostPathType) error {
+func checkType(path string, want v1.HostPathType) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeHostPath(path, want); err != nil {
+		if err := makeMissing(path, want); err != nil {
 			return err
 		}
 		st, err = os.Stat(path)
@@ -73,9 +48,9 @@ func checkHostPath(path string, want v1.HostPathType) error {
 	return nil
 }
 
-// makeHostPath makes what a type ending in OrCreate asks for. The directory of
+// makeMissing makes what a type ending in OrCreate asks for. The directory of
 // a file is not made: a file in the wrong place helps nobody.
-func makeHostPath(path string, want v1.HostPathType) error {
+func makeMissing(path string, want v1.HostPathType) error {
 	switch want {
 	case v1.HostPathDirectoryOrCreate:
 		return os.MkdirAll(path, 0o755)

@@ -1,0 +1,48 @@
+package hostpath
+
+import (
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"keelson/internal/storage/mount"
+	"keelson/internal/storage/volume/persistent"
+)
+
+// A path without a type is taken as it is, whether or not it exists.
+func TestPublish(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	p := New(mount.NewGuard())
+	for _, tc := range []struct {
+		name string
+		src  v1.HostPathVolumeSource
+		want string // the error; empty for none
+	}{
+		{"no type", v1.HostPathVolumeSource{Path: missing}, ""},
+		{"an empty type", v1.HostPathVolumeSource{Path: missing, Type: ptr.To(v1.HostPathType(""))}, ""},
+		{"a type", v1.HostPathVolumeSource{Path: missing, Type: ptr.To(v1.HostPathType("Directory"))}, "hostPath type check failed: " + missing + " is not a directory"},
+		{"a path that leads up", v1.HostPathVolumeSource{Path: "/a/../b"}, "invalid HostPath `/a/../b`: must not contain '..'"},
+		{"two dots within a name", v1.HostPathVolumeSource{Path: "/a..b"}, ""},
+	} {
+		for _, s := range []persistent.Spec{
+			{Name: "v", Inline: &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &tc.src}}},
+			{Name: "v", ReadOnly: true, PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &tc.src}}}},
+		} {
+			if !p.Serves(s) {
+				t.Fatal("the volume is not served")
+			}
+			out, err := p.Publish(t.Context(), persistent.Request{Spec: s, Pod: &v1.Pod{}})
+			if tc.want != "" {
+				if err == nil || err.Error() != tc.want {
+					t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+				}
+				continue
+			}
+			if err != nil || out.Path != tc.src.Path || out.ReadOnly != s.ReadOnly || out.Relabel {
+				t.Errorf("%s: %+v, %v", tc.name, out, err)
+			}
+		}
+	}
+}
