@@ -118,6 +118,44 @@ func TestSidecarsEndInReverse(t *testing.T) {
 	}
 }
 
+// TestPreStopOutOfTime ends pods whose preStop hooks take more than the grace period:
+// their containers are asked to stop all the same, and have two seconds to do so.
+func TestPreStopOutOfTime(t *testing.T) {
+	t.Parallel()
+	parity.Differs(t, "LIFE-57", "0028")
+	s := shared(t).namespace(t)
+	slow := func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = ptr(int64(3))
+		p.Finalizers = []string{"keelson.example/held"}
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
+			Command: []string{"/demo", "sleep", "60s"}}}}
+	}
+	s.create(s.demo("polite", []string{"sleep"}, slow))
+	s.create(s.demo("deaf", []string{"deaf"}, slow))
+	s.ready("polite")
+	s.deafened("deaf")
+	asked := time.Now()
+	s.delete("polite", -1)
+	s.delete("deaf", -1)
+	for _, tc := range []struct {
+		pod         string
+		code        int32
+		least, most time.Duration
+	}{
+		{pod: "polite", code: 0, least: 3 * time.Second, most: 5 * time.Second},
+		{pod: "deaf", code: 137, least: 5 * time.Second, most: 20 * time.Second},
+	} {
+		p := s.pod(tc.pod, "ended", func(p *corev1.Pod) bool { return container(p, "main").State.Terminated != nil })
+		end := container(p, "main").State.Terminated
+		took := end.FinishedAt.Sub(asked) + time.Second // a time in a status has no fractions
+		if end.ExitCode != tc.code || took < tc.least || took-time.Second > tc.most {
+			t.Errorf("%s ended after %s as %+v", tc.pod, took, end)
+		}
+		s.event(tc.pod, "FailedPreStopHook", "PreStopHook failed")
+		s.kubectlDo("patch", "pod", tc.pod, "--type=json", `-p=[{"op":"remove","path":"/metadata/finalizers"}]`)
+	}
+}
+
 // TestRestartOfAllContainers has a pod begin anew in its place.
 func TestRestartOfAllContainers(t *testing.T) {
 	t.Parallel()

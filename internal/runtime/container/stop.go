@@ -84,20 +84,39 @@ func stopTimeout(left time.Duration) int64 {
 	return int64((max(left, pod.MinStopTimeout) + time.Second - 1) / time.Second)
 }
 
-// preStop runs the hook within the grace period. That it fails, or does not
-// end, does not keep the container from being stopped.
+// hookOverrun is how long a preStop hook may run on after the grace period: its
+// container has [pod.MinStopTimeout] then, and a command in it ends with it.
+const hookOverrun = pod.MinStopTimeout + time.Second
+
+// preStop runs the hook and returns when it has ended or the grace period is over. A
+// hook that takes longer is not ended for that: it has until its container is killed.
+// That it fails, or does not end, does not keep the container from being stopped.
 func (r *Runner) preStop(ctx context.Context, s Stop) {
-	within, cancel := context.WithTimeout(ctx, s.Grace)
-	defer cancel()
-	err := r.runHook(within, hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.Spec.Lifecycle.PreStop})
-	switch {
-	case err == nil:
-	case within.Err() != nil:
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Grace+hookOverrun)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.Spec.Lifecycle.PreStop}
+		if err := r.runHook(within, call); err != nil && within.Err() == nil {
+			r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
+			r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
+		}
+	}()
+	grace := time.NewTimer(s.Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	case <-grace.C:
 		r.log(s.Pod, s.Spec.Name).Info("preStop hook did not end in the grace period", "grace", s.Grace)
-	default:
-		r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
-		r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
+		if s.Spec.Lifecycle.PreStop.Sleep == nil {
+			return // it ends with its container
+		}
 	}
+	cancel()
+	<-done
 }
 
 func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
