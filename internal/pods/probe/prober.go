@@ -97,7 +97,8 @@ func New(cfg Config) *Prober {
 
 // Sync tells which containers of the pod there are now. Probes of containers
 // that are gone or not running end; those of new ones begin. While the pod is
-// going, only readiness is probed.
+// going, regular containers are probed for readiness alone. Those of sidecars go on,
+// and their failures are told; nothing is restarted for them.
 func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +127,10 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 		t.pod, t.ips = spec, podIPs
 		if going && !t.going {
 			t.going = true
-			p.drop(t.startup)
-			p.drop(t.liveness)
+			if kind != pod.Sidecar {
+				p.drop(t.startup)
+				p.drop(t.liveness)
+			}
 		}
 	}
 	for id, t := range targets {
@@ -328,7 +331,7 @@ func (p *Prober) finish(ctx context.Context, r *run, o outcome, output string, t
 	if i := slices.Index(p.busy, r); i >= 0 {
 		p.busy = slices.Delete(p.busy, i, i+1)
 	}
-	live := p.pods[t.uid][t.container.ID] == t && !k.settled && (!t.going || k == t.readiness)
+	live := p.pods[t.uid][t.container.ID] == t && !k.settled
 	changed := false
 	if live {
 		p.metrics.ran(t.pod, k, o, took)

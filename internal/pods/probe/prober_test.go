@@ -246,21 +246,50 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 	})
 }
 
-func TestWhileGoingOnlyReadinessIsAsked(t *testing.T) {
-	parity.Proves(t, "PROBE-14")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
-		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
-		have := seen("1", time.Now())
-		p.Sync(spec, have, nil, false)
-		synctest.Wait()
-		c.set(1, nil)
-		p.Sync(spec, have, nil, true)
-		time.Sleep(35 * time.Second)
-		r := p.Result(spec, have.Containers[0])
-		if r.LivenessFailed || r.Ready {
-			t.Errorf("result = %+v, want not ready and nothing of liveness", r)
-		}
-	})
+// A pod that goes is asked for the readiness of its regular containers alone; its
+// sidecars are probed as before, and nothing comes of a failure.
+func TestWhileGoing(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-14")
+	for _, tc := range []struct {
+		name    string
+		sidecar bool
+		started bool // before the pod goes
+		tells   []string
+	}{
+		{name: "a regular container", started: true, tells: []string{"c Warning Unhealthy Readiness probe failed: out"}},
+		{name: "a regular container that has not started"},
+		{name: "a sidecar", sidecar: true, started: true,
+			tells: []string{"c Warning Unhealthy Liveness probe failed: out", "c Warning Unhealthy Readiness probe failed: out"}},
+		{name: "a sidecar that has not started", sidecar: true, tells: []string{"c Warning Unhealthy Startup probe failed: out"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clinic(t, func(p *Prober, c *patient, n *noted) {
+				spec := podWith(v1.Container{StartupProbe: execProbe(nil), LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
+				if tc.sidecar {
+					spec.Spec.InitContainers, spec.Spec.Containers = spec.Spec.Containers, nil
+					spec.Spec.InitContainers[0].RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+				}
+				have := seen("1", time.Now())
+				if !tc.started {
+					c.set(1, nil)
+				}
+				p.Sync(spec, have, nil, false)
+				synctest.Wait()
+				c.set(1, nil)
+				before := len(n.all())
+				p.Sync(spec, have, nil, true)
+				time.Sleep(35 * time.Second)
+				told := slices.Sorted(slices.Values(n.all()[before:]))
+				if got := slices.Compact(told); !slices.Equal(got, tc.tells) {
+					t.Errorf("told of %q, want %q", got, tc.tells)
+				}
+				r := p.Result(spec, have.Containers[0])
+				if r.Started != tc.started || r.StartupFailed || r.LivenessFailed || r.Ready {
+					t.Errorf("result = %+v, want one that ends nothing", r)
+				}
+			})
+		})
+	}
 }
 
 func TestANewInstanceStartsOver(t *testing.T) {
