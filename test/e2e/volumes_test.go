@@ -114,6 +114,38 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// TestNestedMounts mounts a volume below one of each kind that containers cannot write
+// to: the runtime finds a mount point there.
+func TestNestedMounts(t *testing.T) {
+	t.Parallel()
+	s := shared(t).namespace(t)
+	s.configMap("conf", map[string]string{"a": "letter a"})
+	s.secret("hidden", map[string]string{"word": "sesame"})
+	items := []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
+	out := s.says(s.demo("nested", []string{"ls", "/conf/a", "/conf/in", "/hidden/word", "/hidden/in", "/down/name", "/down/deep/in", "/all/name", "/all/in"},
+		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}}),
+		mounted("down", "/down", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}),
+		mounted("all", "/all", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: items}}}}}),
+		mounted("free", "/conf/in", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		func(p *corev1.Pod) {
+			c := &p.Spec.Containers[0]
+			for _, at := range []string{"/hidden/in", "/down/deep/in", "/all/in"} {
+				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "free", MountPath: at})
+			}
+		}))
+	s.lists(out, map[string]string{
+		"/conf/a":       "Lrwxrwxrwx 0:0",
+		"/conf/in":      "drwxrwxrwx 0:0",
+		"/hidden/word":  "Lrwxrwxrwx 0:0",
+		"/hidden/in":    "drwxrwxrwx 0:0",
+		"/down/name":    "Lrwxrwxrwx 0:0",
+		"/down/deep/in": "drwxrwxrwx 0:0",
+		"/all/name":     "Lrwxrwxrwx 0:0",
+		"/all/in":       "drwxrwxrwx 0:0",
+	})
+}
+
 // lists compares what the demo's ls said with mode and owner of files.
 func (s *space) lists(out string, want map[string]string) {
 	s.t.Helper()

@@ -52,6 +52,9 @@ type Inputs struct {
 	Objects []Object
 	// Pod is set if fields of the pod itself are shown.
 	Pod bool
+	// Mounts is set if the volume has mount points for others that containers mount
+	// below it.
+	Mounts bool
 }
 
 // Object is a ConfigMap or a Secret of the pod's namespace, a trust bundle of the

@@ -185,6 +185,7 @@ func (m *Manager) Want(p *v1.Pod) {
 		return
 	}
 	changed := ps.spec != nil && shownChanged(ps.spec, p)
+	mounts := ps.spec != nil && mountsChanged(ps.spec, p)
 	ps.spec = p
 	var events []string
 	for _, spec := range needed(p) {
@@ -201,7 +202,10 @@ func (m *Manager) Want(p *v1.Pod) {
 			continue
 		}
 		v.spec = spec
-		if changed && v.kind != nil && v.kind.Inputs(spec).Pod {
+		if !changed && !mounts || v.kind == nil {
+			continue
+		}
+		if in := v.kind.Inputs(spec); changed && in.Pod || mounts && in.Mounts {
 			m.startLocked(p.UID, ps, v)
 		}
 	}

@@ -35,3 +35,9 @@ func shownChanged(old, now *v1.Pod) bool {
 	return old != now && (old.Generation != now.Generation ||
 		!maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations))
 }
+
+// mountsChanged reports whether containers may mount volumes elsewhere than before:
+// nothing but an ephemeral container can be added to a pod.
+func mountsChanged(old, now *v1.Pod) bool {
+	return len(old.Spec.EphemeralContainers) != len(now.Spec.EphemeralContainers)
+}

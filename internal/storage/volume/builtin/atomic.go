@@ -63,8 +63,9 @@ func checkPath(p string) error {
 // writeFiles makes dir show exactly these files. All of them change at once for
 // whoever reads through the volume, and nothing is touched if nothing changed.
 // A crash at any point leaves the old files or the new ones, and the next call
-// tidies up. gid, if not nil, is the group that may read them.
-func writeFiles(dir string, files map[string]file, gid *int, now time.Time) error {
+// tidies up. gid, if not nil, is the group that may read them. A file whose first
+// element is that of a nested mount point is not shown: a directory is in its place.
+func writeFiles(dir string, files map[string]file, nested []string, gid *int, now time.Time) error {
 	clean := make(map[string]file, len(files))
 	for name, f := range files {
 		if err := checkPath(name); err != nil {
@@ -90,10 +91,15 @@ func writeFiles(dir string, files map[string]file, gid *int, now time.Time) erro
 			return err
 		}
 	}
-	if err := linkNames(dir, clean); err != nil {
+	tops := topNames(clean)
+	for _, point := range nested {
+		top, _, _ := strings.Cut(point, "/")
+		delete(tops, top)
+	}
+	if err := linkNames(dir, tops); err != nil {
 		return err
 	}
-	return tidy(dir, current, clean)
+	return tidy(dir, current, tops, nested)
 }
 
 // shows reports whether a generation holds exactly these files.
@@ -200,8 +206,8 @@ func topNames(files map[string]file) map[string]*int {
 	return tops
 }
 
-func linkNames(dir string, files map[string]file) error {
-	for name, uid := range topNames(files) {
+func linkNames(dir string, tops map[string]*int) error {
+	for name, uid := range tops {
 		link, to := filepath.Join(dir, name), filepath.Join(currentLink, name)
 		if have, err := os.Readlink(link); err != nil || have != to {
 			if err := mount.RemoveTree(link); err != nil {
@@ -234,17 +240,19 @@ func ownLink(link string, uid int) error {
 }
 
 // tidy removes names that are shown no more, and generations other than the
-// current one.
-func tidy(dir, current string, files map[string]file) error {
+// current one. Nested mount points stay.
+func tidy(dir, current string, tops map[string]*int, nested []string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	tops := topNames(files)
 	for _, e := range entries {
 		name := e.Name()
 		_, shown := tops[name]
 		if shown || name == current || name == currentLink {
+			continue
+		}
+		if slices.ContainsFunc(nested, func(point string) bool { return strings.HasPrefix(point+"/", name+"/") }) {
 			continue
 		}
 		if !strings.HasPrefix(name, "..") {

@@ -29,9 +29,14 @@ type filesKind struct {
 	secrets []Forgetter // who keep something for the pod that goes with the volume
 }
 
-func (k filesKind) Plugin() string                    { return k.plugin }
-func (k filesKind) Serves(v *v1.Volume) bool          { return k.serves(v) }
-func (k filesKind) Inputs(v *v1.Volume) volume.Inputs { return k.inputs(v) }
+func (k filesKind) Plugin() string           { return k.plugin }
+func (k filesKind) Serves(v *v1.Volume) bool { return k.serves(v) }
+
+func (k filesKind) Inputs(v *v1.Volume) volume.Inputs {
+	in := k.inputs(v)
+	in.Mounts = true
+	return in
+}
 
 func (k filesKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
 	files, renewAt, err := k.collect(ctx, r.Pod, r.Volume)
@@ -84,13 +89,21 @@ func (k filesKind) write(r volume.Request, files map[string]file) error {
 		if err := letIn(r.Path); err != nil {
 			return err
 		}
-		if gid != nil {
-			if err := mount.SetGroup(r.Path, *gid, true); err != nil {
-				return err
-			}
+	}
+	nested, err := nestedMountPoints(r.Pod, r.Name)
+	if err != nil {
+		return err
+	}
+	more, err := makeMountPoints(r.Path, nested)
+	if err != nil {
+		return err
+	}
+	if gid != nil && (!marked || more) {
+		if err := mount.SetGroup(r.Path, *gid, true); err != nil {
+			return err
 		}
 	}
-	if err := writeFiles(r.Path, files, gid, time.Now()); err != nil {
+	if err := writeFiles(r.Path, files, nested, gid, time.Now()); err != nil {
 		return err
 	}
 	if marked {
