@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/test/kit/fakecri"
 )
@@ -22,6 +23,7 @@ type chronicle struct {
 	mu      sync.Mutex
 	moments []fakecri.Moment
 	said    []sighting
+	others  map[string]bool // resource versions that another client than the agent wrote
 }
 
 // sighting is a pod as the API server had it from a moment on.
@@ -92,11 +94,29 @@ func (c *chronicle) lives() map[[2]string][]fakecri.Moment {
 	return all
 }
 
-// tales are the sightings of each object, by its own UID.
+// blame notes that another client than the agent wrote this version of a pod.
+func (c *chronicle) blame(p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.others == nil {
+		c.others = map[string]bool{}
+	}
+	c.others[p.ResourceVersion] = true
+}
+
+// tales are the sightings of each object, by its own UID, but for those that another
+// client wrote. A pod that another client has declared to be over says from then on
+// that it is, whatever still runs of it: the rest of its tale is not the agent's either.
 func (c *chronicle) tales() map[string][]sighting {
-	all := map[string][]sighting{}
+	all, declared := map[string][]sighting{}, map[types.UID]bool{}
 	for _, s := range c.said {
-		all[string(s.pod.UID)] = append(all[string(s.pod.UID)], s)
+		switch {
+		case c.others[s.pod.ResourceVersion]:
+			_, mirror := s.pod.Annotations[corev1.MirrorPodAnnotationKey]
+			declared[s.pod.UID] = declared[s.pod.UID] || ended(s.pod) && !mirror
+		case !declared[s.pod.UID]:
+			all[string(s.pod.UID)] = append(all[string(s.pod.UID)], s)
+		}
 	}
 	return all
 }

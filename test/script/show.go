@@ -108,6 +108,19 @@ func (w *world) showCalls(after int, pod string, timed bool) string {
 	return b.String()
 }
 
+// showRequests shows what the agent asked the API server about a pod since the last look.
+func (r *run) showRequests(pod string) string {
+	var b strings.Builder
+	all := r.proxy.Requests()
+	for _, req := range all[r.logged:] {
+		if req.Namespace == namespace && req.Name == pod {
+			fmt.Fprintf(&b, "%4.0fs %s %s -> %d\n", req.Start.Sub(r.begin).Seconds(), req.Verb, req.Resource, req.Code)
+		}
+	}
+	r.logged = len(all)
+	return b.String()
+}
+
 // showStatus shows a pod as the API server has it.
 func (w *world) showStatus(p *corev1.Pod) string {
 	if p == nil {

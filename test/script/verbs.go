@@ -25,6 +25,7 @@ type run struct {
 	*world
 	scenario *Scenario
 	look     int // the last call that was shown
+	logged   int // the requests that were looked at
 	faults   map[string]fault
 }
 
@@ -55,6 +56,9 @@ func init() { // the verbs refer to the table when one is unknown
 		"static":   {"FILE...", false, quiet((*run).static)},
 		"unstatic": {"FILE...", false, quiet((*run).unstatic)},
 		"wait":     {"node|lease|POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
+
+		"overwrite": {"POD STATUS", false, quiet((*run).overwrite)}, // another client writes fields of the status, as JSON
+		"requests":  {"POD", true, func(r *run, a []string) (string, error) { return r.showRequests(a[0]), nil }},
 
 		"exit":         {"POD CONTAINER CODE", false, quiet((*run).exit)},
 		"oom":          {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.runtime.OOMKill(a[0], a[1]) })},

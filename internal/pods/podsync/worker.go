@@ -260,13 +260,13 @@ func (w *worker) learn(spec *v1.Pod) {
 	w.spec = spec
 }
 
-// begin fixes when the pod's life on this node began: what the stored status
+// begin fixes when the pod's life on this node began, once: what the stored status
 // says, else the oldest trace in the runtime, else now.
 func (w *worker) begin(now time.Time, have pod.Runtime) {
 	switch {
+	case !w.started.IsZero():
 	case w.spec.Status.StartTime != nil && !pod.IsStatic(w.spec):
 		w.started = w.spec.Status.StartTime.Time
-	case !w.started.IsZero():
 	case len(have.Sandboxes) > 0:
 		w.started = have.Sandboxes[len(have.Sandboxes)-1].CreatedAt
 	default:

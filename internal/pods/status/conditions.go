@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,12 @@ var owned = []v1.PodConditionType{
 	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
 	v1.PodResizePending, v1.PodResizeInProgress,
 	v1.AllContainersRestarting,
+}
+
+// isOwn reports whether the node agent has written the condition. The scheduler and
+// the eviction API write DisruptionTarget, too, for reasons of theirs.
+func isOwn(c v1.PodCondition) bool {
+	return slices.Contains(owned, c.Type) && (c.Type != v1.DisruptionTarget || c.Reason == v1.PodReasonTerminationByKubelet)
 }
 
 type verdict struct {

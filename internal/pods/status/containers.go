@@ -3,6 +3,7 @@ package status
 import (
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +105,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	switch c.State {
 	case pod.StateRunning:
 		probe := f.Probes[c.ID]
-		cs.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
+		cs.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(c.StartedAt)}
 		cs.Started, cs.Ready = ptr.To(probe.Started), probe.Ready
 		if kind == pod.Init {
 			cs.Ready = false
@@ -167,12 +168,16 @@ func waiting(f Facts, name string) *v1.ContainerStateWaiting {
 
 func terminated(n Node, c pod.Container) *v1.ContainerStateTerminated {
 	t := &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt)}
+		StartedAt: seconds(c.StartedAt), FinishedAt: seconds(c.FinishedAt)}
 	if c.ID != "" {
 		t.ContainerID = n.RuntimeName + "://" + c.ID
 	}
 	return t
 }
+
+// seconds is a time as the API server keeps it. With more of it, a status that was read
+// back would differ from the one that was written.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 func volumeMounts(n Node, p *v1.Pod, spec *v1.Container) []v1.VolumeMountStatus {
 	var list []v1.VolumeMountStatus

@@ -5,7 +5,9 @@
 // probes found go in, an API status comes out. The [Writer] sends it: the
 // statuses of different pods in parallel, those of one pod in order, each as one
 // PATCH with no read before it, and only when something changed. News that nobody
-// acts on wait a moment for what follows, see [pressing]. When a pod is
+// acts on wait a moment for what follows, see [pressing]. What another client writes
+// over a status is seen by the watch of pods, and the status is sent again, at most once
+// in 10 s for a pod (docs/decisions/0120). When a pod is
 // finished and its deletion was asked for, the writer deletes the API object
 // after its last status has arrived.
 //

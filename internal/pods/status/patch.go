@@ -11,47 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patch is the strategic merge patch that turns the stored status into st. It
-// carries every field of ours, so that it needs no knowledge of what is stored
-// but the names of what has to go. The UID guards against a pod of the same name.
-func patch(uid types.UID, stored, st v1.PodStatus) ([]byte, error) {
-	// What is to be said otherwise than as the status has it.
-	otherwise := map[string]any{"conditions": ownConditions(stored, st)}
-	is := says(st)
-	for name := range says(stored) {
-		if !is[name] && !foreign[name] && name != "conditions" {
+// patch is the strategic merge patch that makes a stored status, whatever it is, say
+// what st says: it carries every field of ours, names those that st leaves out, and has
+// lists replaced that would be merged. The UID guards against a pod of the same name.
+func patch(uid types.UID, st v1.PodStatus) ([]byte, error) {
+	otherwise := map[string]any{"conditions": ownConditions(st)} // than st has it
+	own := ownFields(st)
+	for field, v := range reflect.ValueOf(own).Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "conditions" && !foreign[name] && isEmpty(v) {
 			otherwise[name] = nil
 		}
 	}
-	st.Conditions = nil
-	st.NominatedNodeName, st.ResourceClaimStatuses, st.ExtendedResourceClaimStatus, st.Resize = "", nil, nil, ""
-	st.NodeAllocatableResourceClaimStatuses = nil
-	// Lists merged by key have to be told that they are whole.
-	if len(st.PodIPs) > 0 && len(stored.PodIPs) > 0 && !slices.Equal(st.PodIPs, stored.PodIPs) {
-		otherwise["podIPs"], st.PodIPs = whole(st.PodIPs), nil
+	if len(own.PodIPs) > 0 {
+		otherwise["podIPs"], own.PodIPs = whole(own.PodIPs), nil
 	}
-	if len(st.HostIPs) > 0 && len(stored.HostIPs) > 0 && !slices.Equal(st.HostIPs, stored.HostIPs) {
-		otherwise["hostIPs"], st.HostIPs = whole(st.HostIPs), nil
+	if len(own.HostIPs) > 0 {
+		otherwise["hostIPs"], own.HostIPs = whole(own.HostIPs), nil
 	}
-	return encode(uid, st, otherwise)
+	return encode(uid, own, otherwise)
+}
+
+// isEmpty reports whether the field is left out when it is encoded.
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
 // foreign are fields of the status that others write.
 var foreign = map[string]bool{"nominatedNodeName": true, "resourceClaimStatuses": true, "extendedResourceClaimStatus": true,
 	"nodeAllocatableResourceClaimStatuses": true, "resize": true}
-
-// says are the names of the fields that say something, as they are encoded.
-func says(st v1.PodStatus) map[string]bool {
-	said := map[string]bool{}
-	for field, v := range reflect.ValueOf(st).Fields() {
-		if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 || v.Kind() == reflect.Map && v.Len() == 0 {
-			continue
-		}
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		said[name] = true
-	}
-	return said
-}
 
 func whole[T any](list []T) []any {
 	out := []any{map[string]string{"$patch": "replace"}}
@@ -83,18 +71,18 @@ func encode(uid types.UID, st v1.PodStatus, otherwise map[string]any) ([]byte, e
 	return slices.Concat([]byte(`{"metadata":`), meta, []byte(`,"status":`), fields, more[1:], []byte("}")), nil
 }
 
-// ownConditions are the conditions we write; one of ours that is over is deleted.
-// Conditions are merged field by field: a reason that is over has to be told.
-func ownConditions(stored, st v1.PodStatus) []any {
+// ownConditions are the conditions we write; those that are over are deleted.
+// Conditions are merged field by field: a reason that is over has to be named.
+func ownConditions(st v1.PodStatus) []any {
 	var list []any
 	for _, c := range st.Conditions {
-		if slices.Contains(owned, c.Type) {
+		if isOwn(c) {
 			list = append(list, wholeCondition{c, orNull(c.Reason), orNull(c.Message)})
 		}
 	}
-	for _, c := range stored.Conditions {
-		if slices.Contains(owned, c.Type) && c.Type != v1.DisruptionTarget && find(st.Conditions, c.Type) == nil {
-			list = append(list, map[string]any{"type": c.Type, "$patch": "delete"})
+	for _, t := range owned {
+		if t != v1.DisruptionTarget && find(st.Conditions, t) == nil {
+			list = append(list, map[string]any{"type": t, "$patch": "delete"})
 		}
 	}
 	return list

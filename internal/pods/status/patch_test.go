@@ -17,7 +17,7 @@ import (
 // applied is what an API server makes of the patch.
 func applied(t *testing.T, stored, next v1.PodStatus) v1.PodStatus {
 	t.Helper()
-	b, err := patch("uid", stored, next)
+	b, err := patch("uid", next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func cond(t v1.PodConditionType, s v1.ConditionStatus) v1.PodCondition {
 }
 
 func TestPatchLeavesTheStatusAsMade(t *testing.T) {
-	parity.Proves(t, "LIFE-12")
+	parity.Differs(t, "LIFE-12", "0120")
 	gate := cond("example.com/gate", v1.ConditionTrue)
 	for _, tc := range []struct {
 		name               string

@@ -37,6 +37,8 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 		NodeAllocatableResourceClaimStatuses: prev.NodeAllocatableResourceClaimStatuses,
 	}
 	switch {
+	case ended(f.stored().Phase) && !ended(prev.Phase) && !pod.IsStatic(p):
+		st.Reason, st.Message = f.stored().Reason, f.stored().Message // whoever ended it says why
 	case f.Override == nil:
 		st.Reason, st.Message = prev.Reason, prev.Message
 	case f.Down && !f.forgiven():
@@ -77,6 +79,8 @@ func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
 	switch {
 	case ended(prev.Phase):
 		return prev.Phase
+	case ended(f.stored().Phase) && !pod.IsStatic(f.Pod):
+		return f.stored().Phase // another client has said so; there is no way back
 	case ended(next) && !f.Down:
 		if prev.Phase != "" {
 			return prev.Phase

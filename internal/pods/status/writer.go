@@ -55,8 +55,8 @@ type entry struct {
 	uid     types.UID
 	ref     pod.Ref // of the API object; zero when there is none
 	status  v1.PodStatus
-	stored  v1.PodStatus // as far as it is known
-	told    v1.PodStatus // the last of our own that the API server took
+	told    v1.PodStatus // the last of our own that the API server took, as it answered
+	version string       // the resource version of told
 	sent    bool         // the API server has status
 	since   time.Time    // when the oldest change that is not under way was seen; zero: there is none
 	going   bool         // the API object is being deleted
@@ -70,6 +70,11 @@ type entry struct {
 	pause   time.Duration
 	again   *time.Timer // ends the pause after a failure; nil: there is none
 	gone    bool
+
+	seen     *v1.Pod     // the object as the watch showed it last; nil: not since ref is what it is
+	urgent   bool        // another client's words stand in place of told
+	repaired time.Time   // when that was last to be put right
+	recheck  *time.Timer // runs until it may be put right once more; nil: that is not waited for
 }
 
 const (
@@ -97,17 +102,21 @@ func (w *Writer) Publish(f Facts) {
 		e.status = w.told(f, e.status)
 	}
 	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
-	changed := !equality.Semantic.DeepEqual(next, e.status)
-	e.status = next
-	if changed && w.cfg.OnChange != nil {
-		w.cfg.OnChange(f.Pod.UID)
+	changed := false
+	if !equality.Semantic.DeepEqual(next, e.status) {
+		changed = !sameOwn(next, e.status)
+		if w.cfg.OnChange != nil {
+			w.cfg.OnChange(f.Pod.UID)
+		}
 	}
+	e.status = next
 	if o := f.object(); o != nil {
 		if ref := pod.RefOf(o); ref != e.ref {
-			changed = changed || e.ref.UID != "" || pod.IsStatic(f.Pod) // a new mirror has no status yet
+			changed = changed || !sameOwn(next, o.Status) // a new mirror has no status yet
 			e.ref, e.removed = ref, false
-			e.stored, e.told = o.Status, o.Status
+			e.told, e.version, e.seen, e.urgent = o.Status, o.ResourceVersion, nil, false
 		}
+		e.seeLocked(o)
 		e.going = o.DeletionTimestamp != nil
 		if f.Finished && !pod.IsStatic(f.Pod) && o.DeletionTimestamp != nil && ended(next.Phase) && !e.removed {
 			e.remove = true
@@ -119,6 +128,7 @@ func (w *Writer) Publish(f Facts) {
 			e.since = w.cfg.Now()
 		}
 	}
+	w.reconcileLocked(e)
 	w.enqueueLocked(e)
 }
 
@@ -150,6 +160,9 @@ func (w *Writer) Forget(uid types.UID) {
 	defer w.mu.Unlock()
 	if e, ok := w.entries[uid]; ok {
 		e.gone = true
+		if e.recheck != nil {
+			e.recheck.Stop()
+		}
 		delete(w.entries, uid)
 	}
 }
@@ -158,7 +171,7 @@ func (w *Writer) enqueueLocked(e *entry) {
 	if w.cfg.API == nil || e.ref.UID == "" || e.queued || e.busy || e.gone || e.sent && !e.remove {
 		return
 	}
-	switch presses := e.remove || e.pause > 0 || pressing(e.told, e.status, e.going); {
+	switch presses := e.remove || e.urgent || e.pause > 0 || pressing(e.told, e.status, e.going); {
 	case presses:
 		e.queued, e.calm = true, false
 		w.queue = append(w.queue, e)
@@ -255,9 +268,9 @@ func (w *Writer) next() (e *entry, later time.Duration) {
 // changes meanwhile is sent after it.
 func (w *Writer) send(ctx context.Context, e *entry) {
 	w.mu.Lock()
-	ref, status, stored, unsent, remove := e.ref, e.status, e.stored, !e.sent, e.remove
+	ref, status, unsent, remove := e.ref, e.status, !e.sent, e.remove
 	since := e.since
-	e.sent, e.ripe, e.since = true, false, time.Time{}
+	e.sent, e.ripe, e.urgent, e.since = true, false, false, time.Time{}
 	if e.held != nil {
 		e.held.Stop()
 		e.held = nil
@@ -268,7 +281,7 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	defer cancel()
 	var err error
 	if unsent {
-		err = w.patch(ctx, ref, stored, status, e)
+		err = w.patch(ctx, ref, status, e)
 		w.measure(e, since, err)
 	}
 	removed := false
@@ -279,8 +292,8 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	w.settle(e, ref, unsent, removed, err)
 }
 
-func (w *Writer) patch(ctx context.Context, ref pod.Ref, stored, status v1.PodStatus, e *entry) error {
-	b, err := patch(ref.UID, stored, status)
+func (w *Writer) patch(ctx context.Context, ref pod.Ref, status v1.PodStatus, e *entry) error {
+	b, err := patch(ref.UID, status)
 	if err != nil {
 		return err
 	}
@@ -291,7 +304,7 @@ func (w *Writer) patch(ctx context.Context, ref pod.Ref, stored, status v1.PodSt
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.ref == ref {
-		e.stored, e.told = p.Status, status
+		e.told, e.version = p.Status, p.ResourceVersion
 	}
 	return nil
 }
@@ -357,5 +370,6 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		})
 		return
 	}
+	w.reconcileLocked(e) // what the watch showed meanwhile can be judged now
 	w.enqueueLocked(e)
 }

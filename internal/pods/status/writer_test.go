@@ -87,12 +87,17 @@ func (s *server) failOnce(err error) {
 	s.fail = err
 }
 
+// quietly is what a Writer is built from.
+func quietly(api API) Config {
+	return Config{API: api, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+}
+
 // writing runs a test in virtual time with a writer at work.
 func writing(t *testing.T, f func(t *testing.T, s *server, w *Writer)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := &server{begin: time.Now()}
-		w := NewWriter(Config{API: s, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		w := NewWriter(quietly(s))
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
 		defer func() {
@@ -251,7 +256,7 @@ func TestNewsWhileTheServerIsAwayIsNotTriedForEachOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &refusing{}
-		w := NewWriter(Config{API: r, Parallel: 4, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		w := NewWriter(quietly(r))
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
 		for i := range 30 {

@@ -1,0 +1,244 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"keelson/internal/pods/pod"
+	"keelson/test/kit/parity"
+)
+
+// versioned is an API server with one pod. It numbers its versions.
+type versioned struct {
+	mu      sync.Mutex
+	pod     *v1.Pod
+	patches []time.Duration // when each came
+	begin   time.Time
+	slow    time.Duration // from what a PATCH does to its answer
+}
+
+func (s *versioned) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.Pod, error) {
+	s.mu.Lock()
+	s.patches = append(s.patches, time.Since(s.begin))
+	s.mu.Unlock()
+	p, err := s.write(patch)
+	time.Sleep(s.slow)
+	return p, err
+}
+
+func (*versioned) DeletePod(context.Context, string, string, metav1.DeleteOptions) error { return nil }
+
+// write applies a patch, of whomever.
+func (s *versioned) write(patch []byte) (*v1.Pod, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, err := json.Marshal(s.pod)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch, v1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	p := &v1.Pod{}
+	if err := json.Unmarshal(after, p); err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(s.pod.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	p.ResourceVersion = strconv.Itoa(n + 1)
+	s.pod = p
+	return p, nil
+}
+
+// get is the pod as it is now.
+func (s *versioned) get() *v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pod
+}
+
+// count is how many patches there were once nothing is under way.
+func (s *versioned) count() int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.patches)
+}
+
+const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeNotReady"}]}}`
+
+// reconciling runs a test with a pod whose container runs and whose status has been
+// written. see publishes the facts again, with the pod as given.
+func reconciling(t *testing.T, f func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string))) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		fact := facts(pod.Container{ID: "1", State: pod.StateRunning, StartedAt: time.Now().Add(1234567 * time.Microsecond)})
+		fact.Pod.UID, fact.Pod.ResourceVersion = "u", "9"
+		s := &versioned{pod: fact.Pod, begin: time.Now()}
+		w := NewWriter(quietly(s))
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		see := func(p *v1.Pod) {
+			fact.Pod = p
+			w.Publish(fact)
+			synctest.Wait()
+		}
+		another := func(patch string) {
+			t.Helper()
+			if _, err := s.write([]byte(patch)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		see(s.pod)
+		if n := s.count(); n != 1 || !isTrue(s.get().Status.Conditions, v1.PodReady) {
+			t.Fatalf("wrote %d statuses, want one, Ready", n)
+		}
+		f(t, s, see, another)
+	})
+}
+
+func TestAStatusThatWasWrittenOverIsPutRight(t *testing.T) {
+	parity.Differs(t, "LIFE-12", "0120")
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		another(notReady)
+		see(s.get())
+		if n := s.count(); n != 2 || !isTrue(s.get().Status.Conditions, v1.PodReady) {
+			t.Errorf("wrote %d statuses, want a second at once; Ready: %v", n, s.get().Status.Conditions)
+		}
+	})
+}
+
+// A writer that does not give up is answered once in 10 s, for as long as it goes on.
+func TestTwoWritersThatDisagree(t *testing.T) {
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			another(notReady)
+			see(s.get())
+		}
+		if n := s.count() - 1; n < 6 || n > 7 {
+			t.Errorf("wrote %d corrections in a minute, want one every 10 s", n)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if !isTrue(s.get().Status.Conditions, v1.PodReady) {
+			t.Error("what the other wrote last stands 10 s after it")
+		}
+	})
+}
+
+func TestWhatTheWatchShowsLateIsNotAnothers(t *testing.T) {
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		first := s.get()
+		another(notReady)
+		theirs := s.get()
+		see(theirs)
+		ours := s.get()
+		for _, late := range []*v1.Pod{first, theirs, ours, theirs, ours} {
+			see(late)
+			time.Sleep(time.Minute)
+		}
+		if n := s.count(); n != 2 {
+			t.Errorf("wrote %d statuses, the later ones for what the watch showed late", n)
+		}
+	})
+}
+
+// The watch may show what a PATCH did before its answer is there.
+func TestTheEffectOfAPatchIsSeenBeforeItsAnswer(t *testing.T) {
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		s.slow = time.Second
+		another(notReady)
+		see(s.get())
+		see(s.get()) // what the PATCH did
+		time.Sleep(time.Minute)
+		if n := s.count(); n != 2 {
+			t.Errorf("wrote %d statuses, want one correction", n)
+		}
+		another(notReady)
+		see(s.get())
+		another(`{"status":{"message":"?"}}`) // while that is put right
+		see(s.get())
+		time.Sleep(time.Minute)
+		if n := s.count(); n != 4 || s.get().Status.Message != "" {
+			t.Errorf("wrote %d statuses, message %q; want another correction of what came meanwhile", n, s.get().Status.Message)
+		}
+	})
+}
+
+func TestWhatOthersOwnIsNoReasonToWrite(t *testing.T) {
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		for _, patch := range []string{
+			`{"status":{"conditions":[{"type":"example.com/checked","status":"True"}]}}`,
+			`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"}]}}`,
+			`{"status":{"conditions":[{"type":"DisruptionTarget","status":"False","reason":"EvictionByEvictionAPI"}]}}`,
+			`{"status":{"nominatedNodeName":"other","resourceClaimStatuses":[{"name":"gpu"}]}}`,
+			`{"metadata":{"annotations":{"a":"b"}}}`,
+		} {
+			another(patch)
+			see(s.get())
+			time.Sleep(time.Minute)
+			if n := s.count(); n != 1 {
+				t.Fatalf("wrote %d statuses after another client wrote %s", n-1, patch)
+			}
+		}
+		if c := find(s.get().Status.Conditions, v1.DisruptionTarget); c == nil || c.Status != v1.ConditionFalse {
+			t.Errorf("DisruptionTarget = %v, want it as the other left it", c)
+		}
+	})
+}
+
+// A later agent finds the status as the earlier one wrote it: it has nothing to say.
+func TestALaterAgentWritesNothingNew(t *testing.T) {
+	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
+		fact := facts(pod.Container{ID: "1", State: pod.StateRunning, StartedAt: s.begin.Add(1234567 * time.Microsecond)})
+		fact.Pod, fact.Started = s.get(), s.begin
+		ctx, stop := context.WithCancel(t.Context())
+		w := NewWriter(quietly(s))
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		w.Publish(fact)
+		time.Sleep(time.Minute)
+		if n := s.count(); n != 1 {
+			t.Errorf("the second agent wrote %d statuses", n-1)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pod that another client has ended stays ended, as it was said and for the reason
+// that was given, also while its containers still run.
+func TestAnEndThatAnotherClientWrote(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	before := Project(Node{}, f, v1.PodStatus{}, at)
+	f.Pod.Status = v1.PodStatus{Phase: v1.PodSucceeded, Reason: "Enough", Message: "by hand"}
+	st := Project(Node{}, f, before, at)
+	if st.Phase != v1.PodSucceeded || st.Reason != "Enough" || st.Message != "by hand" {
+		t.Errorf("it is %s %s %q, want it as the other client said", st.Phase, st.Reason, st.Message)
+	}
+	f.Mirror, f.Pod.Annotations = f.Pod.DeepCopy(), map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+	if st := Project(Node{}, f, before, at); st.Phase != v1.PodRunning || st.Reason != "" {
+		t.Errorf("a static pod is %s %s, want Running: its mirror is a picture", st.Phase, st.Reason)
+	}
+}
