@@ -69,13 +69,19 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 	}{
 		{"bound both ways", func(*v1.PersistentVolumeClaim, *v1.PersistentVolume) {}, ""},
 		{"going", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, "PVC is being deleted"},
+		{"going, and protected", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
+			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"example.com/a", "kubernetes.io/pvc-protection"}
+		}, ""},
+		{"going, and held by others", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
+			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"example.com/a"}
+		}, "PVC is being deleted"},
 		{"pending", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimPending }, "PVC is not bound"},
 		{"lost", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimLost }, "PVC is not bound"},
 		{"without a name", func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Spec.VolumeName = "" }, "PVC has empty pvc.Spec.VolumeName"},
 		{"not bound back", func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil },
-			`found PV object "pv" but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`},
+			`found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`},
 		{"of an earlier claim of the name", func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "0" },
-			`found PV object "pv" but its pv.Spec.ClaimRef.UID "0" does not point to claim.UID "1"`},
+			`found PV object pv but its pv.Spec.ClaimRef.UID 0 does not point to claim.UID 1`},
 	} {
 		claim, pv := good()
 		c.change(claim, pv)
@@ -85,6 +91,33 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 		}
 		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// boundAPI has one claim of every name, bound to a volume of its name.
+type boundAPI struct{ API }
+
+func (boundAPI) Claim(_ context.Context, ns, name string) (*v1.PersistentVolumeClaim, error) {
+	return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec: v1.PersistentVolumeClaimSpec{VolumeName: name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}, nil
+}
+
+func (boundAPI) Volume(_ context.Context, name string) (*v1.PersistentVolume, error) {
+	return nil, fmt.Errorf("persistentvolumes %q not found", name)
+}
+
+func TestWhyAVolumeIsUnresolved(t *testing.T) {
+	v := New(Config{API: boundAPI{}})
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-0", UID: "1"}}
+	for want, src := range map[string]v1.VolumeSource{
+		"PVC ns/web-0-data was not created for pod ns/web-0 (pod is not owner)":                            {Ephemeral: &v1.EphemeralVolumeSource{}},
+		`error processing PVC ns/c: failed to fetch PV c from API server: persistentvolumes "c" not found`: {PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+	} {
+		_, err := v.resolve(t.Context(), p, &v1.Volume{Name: "data", VolumeSource: src})
+		var unresolved *volume.Unresolved
+		if !errors.As(err, &unresolved) || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,11 @@ import (
 func (v *Volumes) resolve(ctx context.Context, p *v1.Pod, src *v1.Volume) (Spec, error) {
 	name, readOnly := claimOf(p, src)
 	spec, err := v.follow(ctx, p, src, name)
-	if err != nil {
+	var foreign *notOwner
+	switch {
+	case errors.As(err, &foreign):
+		return Spec{}, &volume.Unresolved{Err: err}
+	case err != nil:
 		return Spec{}, &volume.Unresolved{Err: fmt.Errorf("error processing PVC %s/%s: %w", p.Namespace, name, err)}
 	}
 	spec.ReadOnly = readOnly
@@ -43,15 +48,15 @@ func (v *Volumes) follow(ctx context.Context, p *v1.Pod, src *v1.Volume, name st
 	if err != nil {
 		return Spec{}, fmt.Errorf("failed to fetch PVC from API server: %w", err)
 	}
-	if src.Ephemeral != nil && !metav1.IsControlledBy(claim, p) {
-		return Spec{}, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, p.Namespace, p.Name)
-	}
 	if err := checkClaim(claim); err != nil {
 		return Spec{}, err
 	}
+	if src.Ephemeral != nil && !metav1.IsControlledBy(claim, p) {
+		return Spec{}, &notOwner{claim, p}
+	}
 	pv, err := v.cfg.API.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
-		return Spec{}, fmt.Errorf("failed to fetch PV %q from API server: %w", claim.Spec.VolumeName, err)
+		return Spec{}, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
 	}
 	if err := checkBound(claim, pv); err != nil {
 		return Spec{}, err
@@ -59,10 +64,25 @@ func (v *Volumes) follow(ctx context.Context, p *v1.Pod, src *v1.Volume, name st
 	return migrated(Spec{Name: pv.Name, PV: pv, Claim: claim, Block: isBlock(pv.Spec.VolumeMode)})
 }
 
+// notOwner is the error for the claim of a generic ephemeral volume that was not made
+// for the pod.
+type notOwner struct {
+	claim *v1.PersistentVolumeClaim
+	pod   *v1.Pod
+}
+
+func (e *notOwner) Error() string {
+	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", e.claim.Namespace, e.claim.Name, e.pod.Namespace, e.pod.Name)
+}
+
+// protection is the finalizer that keeps a claim until no pod uses it. Under it a claim
+// that is being deleted serves its pods, those of an agent that was restarted included.
+const protection = "kubernetes.io/pvc-protection"
+
 // checkClaim reports whether the claim has a volume and keeps it.
 func checkClaim(claim *v1.PersistentVolumeClaim) error {
 	switch {
-	case claim.DeletionTimestamp != nil:
+	case claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protection):
 		return errors.New("PVC is being deleted")
 	case claim.Status.Phase != v1.ClaimBound:
 		return errors.New("PVC is not bound")
@@ -77,9 +97,9 @@ func checkClaim(claim *v1.PersistentVolumeClaim) error {
 func checkBound(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
-		return fmt.Errorf("found PV object %q but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
+		return fmt.Errorf("found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
 	case ref.UID != claim.UID:
-		return fmt.Errorf("found PV object %q but its pv.Spec.ClaimRef.UID %q does not point to claim.UID %q", pv.Name, ref.UID, claim.UID)
+		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 		"deleted": {func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume, _ *v1.Pod) {
 			c.DeletionTimestamp = ptr.To(metav1.Now())
 		}, "PVC is being deleted"},
-		"other": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) { pv.Spec.ClaimRef.UID = "old" }, `pv.Spec.ClaimRef.UID "old" does not point to claim.UID "claim-other"`},
+		"other": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) { pv.Spec.ClaimRef.UID = "old" }, `pv.Spec.ClaimRef.UID old does not point to claim.UID claim-other`},
 		"block": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
 			pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock)
 		}, "volume v-block has volumeMode Block, but is specified in volumeMounts"},
