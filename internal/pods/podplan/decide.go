@@ -231,12 +231,7 @@ func (d *decision) ephemeral() {
 // regular ones may run.
 func (d *decision) initContainers() bool {
 	in := &d.in
-	initialized := false
-	for i := range in.Pod.Spec.Containers {
-		if c, ok := in.Have.Latest(in.Pod.Spec.Containers[i].Name); ok && inNewestSandbox(in.Have, c) {
-			initialized = true
-		}
-	}
+	initialized := anyRegular(in.Pod, in.Have)
 	begun := -1 // the last that has begun here: the sidecars before it have all started once
 	for i := range in.Pod.Spec.InitContainers {
 		if c, ok := in.Have.Latest(in.Pod.Spec.InitContainers[i].Name); ok && inNewestSandbox(in.Have, c) {
@@ -250,6 +245,9 @@ func (d *decision) initContainers() bool {
 			continue
 		}
 		_, there := in.Have.Latest(spec.Name)
+		if kind == pod.Init && !there && i < begun {
+			continue // it was lost after it had succeeded: what comes after it has begun
+		}
 		passed := initialized || kind == pod.Sidecar && there && i < begun // its restarts are its own affair
 		if !d.container(kind, spec) && !passed {
 			d.plan.waitFor(fmt.Sprintf("%s %s", kind, spec.Name))
@@ -288,6 +286,10 @@ func (d *decision) container(kind pod.Kind, spec *v1.Container) bool {
 		return true
 	}
 	if kind == pod.Init && Succeeded(kind, c) {
+		if c.ID == "" {
+			d.start(kind, spec, "lost, and nothing has begun after it", c, false)
+			return false
+		}
 		return true
 	}
 	if Restarts(in.Pod, kind, spec, c) {

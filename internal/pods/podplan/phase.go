@@ -14,12 +14,17 @@ const ReasonLost = "ContainerStatusUnknown"
 
 // Instance is the newest instance of a container. One that the pod's stored
 // status tells of and that the runtime has lost is shown as killed: nobody
-// knows how it ended, and it did not end well.
+// knows how it ended, and it did not end well. An init container that the pod has got
+// past has succeeded.
 func Instance(p *v1.Pod, have pod.Runtime, name string) (pod.Container, bool) {
 	c, ok := have.Latest(name)
 	s, told := recorded(p, name)
 	if ok && !(told && lostSince(s, c, have)) {
 		return c, true
+	}
+	if !ok && (!told || s.State.Terminated == nil) && passedInit(p, have, name) {
+		return pod.Container{Name: name, State: pod.StateExited, Reason: "Completed", Attempt: int(s.RestartCount),
+			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"}, true
 	}
 	if !told || s.ContainerID == "" && s.State.Running == nil && s.State.Terminated == nil && !toldLost(s) {
 		return pod.Container{}, false
@@ -35,6 +40,28 @@ func Instance(p *v1.Pod, have pod.Runtime, name string) (pod.Container, bool) {
 		lost.StartedAt, lost.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
 	}
 	return lost, true
+}
+
+// passedInit reports whether the name is that of an init container which must have
+// succeeded, for a regular container was created after it. A restart of all containers
+// removes those that are to run again.
+func passedInit(p *v1.Pod, have pod.Runtime, name string) bool {
+	if kind, _, ok := pod.Find(p, name); !ok || kind != pod.Init || !anyRegular(p, have) {
+		return false
+	}
+	_, renewed := Renewed(p, name)
+	_, restarting := Trigger(p, have)
+	return !renewed && !restarting
+}
+
+// anyRegular reports whether a regular container was created in the newest sandbox.
+func anyRegular(p *v1.Pod, have pod.Runtime) bool {
+	for i := range p.Spec.Containers {
+		if c, ok := have.Latest(p.Spec.Containers[i].Name); ok && inNewestSandbox(have, c) {
+			return true
+		}
+	}
+	return false
 }
 
 // lostSince reports whether the stored status tells of a later instance than the
@@ -156,10 +183,8 @@ func Done(p *v1.Pod, have pod.Runtime) bool {
 // succeeded and each sidecar was created, or a regular container was created in
 // the newest sandbox, which could not have happened otherwise.
 func Initialized(p *v1.Pod, have pod.Runtime) bool {
-	for i := range p.Spec.Containers {
-		if c, ok := have.Latest(p.Spec.Containers[i].Name); ok && inNewestSandbox(have, c) {
-			return true
-		}
+	if anyRegular(p, have) {
+		return true
 	}
 	for kind, spec := range pod.Containers(p) {
 		if kind != pod.Init && kind != pod.Sidecar {

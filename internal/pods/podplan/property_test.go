@@ -149,12 +149,23 @@ func (w *world) checkOrder(name string) {
 		}
 		seen, ok := w.have.Latest(c.Name)
 		switch {
+		case k == pod.Init && !ok && w.begunAfter(c.Name): // lost after it had succeeded
 		case k == pod.Init && kind != pod.Sidecar && !(ok && seen.State == pod.StateExited && seen.ExitCode == 0):
 			w.fail("%s starts before init container %s has succeeded", name, c.Name)
 		case k == pod.Sidecar && kind != pod.Sidecar && !ok:
 			w.fail("%s starts before sidecar %s", name, c.Name)
 		}
 	}
+}
+
+// begunAfter reports whether an init container that comes after the named one is there.
+func (w *world) begunAfter(name string) bool {
+	list := w.pod.Spec.InitContainers
+	at := slices.IndexFunc(list, func(c v1.Container) bool { return c.Name == name })
+	return slices.ContainsFunc(list[at+1:], func(c v1.Container) bool {
+		seen, ok := w.have.Latest(c.Name)
+		return ok && inNewestSandbox(w.have, seen)
+	})
 }
 
 // settle carries out the steps whose time has come.
@@ -311,6 +322,11 @@ func (w *world) tell() {
 		switch {
 		case ok && c.ID != "":
 			s.ContainerID = "test://" + c.ID
+			if c.State == pod.StateExited {
+				s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, ContainerID: s.ContainerID}
+			}
+		case ok && told && last.State.Terminated != nil:
+			s = last // how it ended is remembered
 		case ok:
 			s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason}
 		case told:

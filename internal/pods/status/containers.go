@@ -46,6 +46,8 @@ func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
 	switch {
 	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" && before.State.Terminated != nil:
 		return before
+	case cs.ContainerID == "" && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0:
+		cs.LastTerminationState = before.LastTerminationState // it was tried again, and succeeded
 	case cs.ContainerID != "" && cs.ContainerID == before.ContainerID && cs.LastTerminationState.Terminated == nil:
 		// While it was to be started again, its own end was shown as the last one.
 		if last := before.LastTerminationState.Terminated; last != nil && last.ContainerID != cs.ContainerID {
