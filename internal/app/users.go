@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,6 +62,19 @@ func (a *agent) unusable(err error) {
 	a.events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 }
 
+// noUserNamespaces tells a pod that wants users of its own why it cannot have them.
+func (a *agent) noUserNamespaces(handler string) string {
+	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+	if handler != "" {
+		text = fmt.Sprintf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
+	}
+	handlers := a.node.Runtime().Handlers
+	if len(handlers) > 0 && !slices.ContainsFunc(handlers, func(h cri.Handler) bool { return h.Name == handler }) {
+		text += fmt.Sprintf(": the handler %q is not known", handler)
+	}
+	return text
+}
+
 // userNamespace is the mapping of a pod that wants users of its own.
 func (a *agent) userNamespace(p *v1.Pod) (*runtimeapi.UserNamespace, error) {
 	handler, err := a.classes.Handler(p)
@@ -67,11 +82,11 @@ func (a *agent) userNamespace(p *v1.Pod) (*runtimeapi.UserNamespace, error) {
 		return nil, err
 	}
 	if !a.handlerHas(handler, func(h cri.Handler) bool { return h.UserNamespaces }) {
-		return nil, fmt.Errorf("RuntimeClass handler %q does not support user namespaces", handler)
+		return nil, errors.New(a.noUserNamespaces(handler))
 	}
 	r, err := a.users.Of(p.UID)
 	if err != nil {
-		return nil, err
+		return nil, pod.ShowAs("create user namespace: "+cri.Text(err), err)
 	}
 	ids := []*runtimeapi.IDMapping{{HostId: r.First, ContainerId: 0, Length: uint32(r.Count)}}
 	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}, nil

@@ -118,7 +118,7 @@ func (w *worker) readFailed(p *v1.Pod, sandbox bool, err error) {
 		reason, message = pod.EventFailedSandboxStatus, "Unable to get pod sandbox status: "
 	}
 	if p != nil && !cri.IsUnavailable(err) {
-		w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message+cri.Cause(err).Error())
+		w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message+cri.Text(err))
 	}
 }
 
@@ -310,7 +310,7 @@ func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id 
 	cfg := &w.s.cfg
 	fail := func(reason, message string, err error) (string, error) {
 		if ctx.Err() == nil && (severity(err) == slog.LevelWarn || cri.IsNameTaken(err) && w.triedLong(podplan.SandboxTarget)) {
-			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+cri.Cause(err).Error())
+			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+cri.Text(err))
 		}
 		return "", err
 	}
@@ -365,11 +365,11 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 			return pod.Effect{}, w.notConfigured(ctx, p, kind, name, fmt.Errorf("unable to find target container %s", target))
 		}
 		start.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
-			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
+			devices, err := w.s.cfg.Volumes.Devices(p, spec)
 			if err != nil {
 				return pod.Contribution{}, err
 			}
-			devices, err := w.s.cfg.Volumes.Devices(p, spec)
+			mounts, err := w.s.cfg.Volumes.Mounts(ctx, p, spec, expand)
 			return pod.Contribution{Mounts: mounts, Devices: devices}, err
 		}
 		w.s.cfg.Allocation.Starting(p, name, spec.Resources)
@@ -406,13 +406,13 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 func (w *worker) notConfigured(ctx context.Context, p *v1.Pod, kind pod.Kind, name string, err error) error {
 	const reason = pod.ReasonCreateContainerConfig
 	if ctx.Err() == nil {
-		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+err.Error())
+		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+cri.Message(err))
 	}
 	w.s.cfg.Containers.NotStarted(kind, reason)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.startFailed = w.s.cfg.Now()
-	w.waiting[name] = status.Waiting{Reason: reason, Message: err.Error()}
+	w.waiting[name] = status.Waiting{Reason: reason, Message: cri.Message(err)}
 	return fmt.Errorf("start container %s: %w", name, err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/node/checkpoint"
+	"keelson/internal/pods/pod"
 )
 
 // Config holds what an Allocator is built from. Fields are required unless their
@@ -190,7 +191,8 @@ func (a *Allocator) free() (uint64, error) {
 			return slot, nil
 		}
 	}
-	return 0, fmt.Errorf("give the pod users of its own: all %d ranges of %d IDs are taken", a.slots, a.cfg.PerPod)
+	return 0, pod.ShowAs("could not find an empty slot to allocate a user namespace",
+		fmt.Errorf("allocate user namespace: all %d ranges of %d IDs are taken", a.slots, a.cfg.PerPod))
 }
 
 // Release gives the range of a pod that has ended back. Its record goes first: the

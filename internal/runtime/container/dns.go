@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -128,11 +129,11 @@ func fitDNSLimits(c resolvConf) (resolvConf, []warning) {
 		ws = append(ws, warning{reason: pod.EventDNSConfigForming, message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(c.Servers, " ")})
 	}
 	kept, chars := []string(nil), 0
-	for _, s := range c.Searches {
+	for _, s := range c.Searches[:min(len(c.Searches), maxSearches)] {
 		if len(s) > maxSearchDomain {
 			continue
 		}
-		if len(kept) == maxSearches || chars+len(s) > maxSearchChars {
+		if chars+len(s) > maxSearchChars {
 			break
 		}
 		kept, chars = append(kept, s), chars+len(s)+1
@@ -148,17 +149,19 @@ func fitDNSLimits(c resolvConf) (resolvConf, []warning) {
 // cluster's domains in front of it, or nothing.
 func checkSearchLimits(path string, host resolvConf, clusterDomain string) string {
 	domains := maxSearches
-	chars := maxSearchChars
 	if clusterDomain != "" {
 		domains -= clusterSearches
-		// The namespace is not known yet: it has at most 63 characters.
-		chars -= len(clusterDomain)*clusterSearches + len(".svc.")*2 + 63
 	}
 	if len(host.Searches) > domains {
 		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, domains)
 	}
-	if len(strings.Join(host.Searches, " ")) > chars {
-		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, chars)
+	for _, s := range host.Searches {
+		if len(s) > maxSearchDomain {
+			return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, maxSearchDomain)
+		}
+	}
+	if len(strings.Join(host.Searches, " ")) > maxSearchChars {
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, maxSearchChars)
 	}
 	return ""
 }
@@ -192,7 +195,11 @@ func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
 		}
 		c, err := readResolvConf(r.cfg.DNS.ResolvConf)
 		if err != nil {
-			return c, fmt.Errorf("read the host's resolver configuration %s: %w", r.cfg.DNS.ResolvConf, err)
+			text := err.Error()
+			if errors.Is(err, errNoNameserver) {
+				text = "Encountered error while parsing resolv conf file. Error: " + text
+			}
+			return c, pod.ShowAs(text, fmt.Errorf("read the host's resolver configuration %s: %w", r.cfg.DNS.ResolvConf, err))
 		}
 		return c, nil
 	})

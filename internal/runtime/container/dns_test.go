@@ -169,7 +169,9 @@ func TestCheckHostDNS(t *testing.T) {
 		{name: "no room for the cluster's", file: "search " + strings.Repeat("a ", 30), domain: "cluster.local", want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line consisting of more than 29 domains!"},
 		{name: "without a cluster domain there is more", file: "search " + strings.Repeat("a ", 32)},
 		{name: "though not without end", file: "search " + strings.Repeat("a ", 33), want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line consisting of more than 32 domains!"},
-		{name: "a long line", file: "search " + strings.Repeat("x", 2049), want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line which length is more than allowed 2048 chars!"},
+		{name: "a line of 2048 characters", file: "search " + strings.Repeat(strings.Repeat("x", 203)+" ", 10) + strings.Repeat("x", 8), domain: "cluster.local"},
+		{name: "a long domain", file: "search " + strings.Repeat("x", 254), want: "node Warning CheckLimitsForResolvConf Resolv.conf file \"FILE\" contains a search path which length is more than allowed 253 chars!"},
+		{name: "a long line", file: "search " + strings.Repeat(strings.Repeat("x", 204)+" ", 10) + strings.Repeat("x", 9), domain: "cluster.local", want: "node Warning CheckLimitsForResolvConf Resolv.conf file 'FILE' contains search line which length is more than allowed 2048 chars!"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "resolv.conf")

@@ -176,12 +176,7 @@ func (b *envBuilder) fromSource(ctx context.Context, src *v1.EnvVarSource) (valu
 		}
 		return string(data), ok, nil
 	case src.FileKeyRef != nil:
-		ref := src.FileKeyRef
-		value, ok, err = b.r.fileValue(b.start.Pod, ref)
-		if err == nil && !ok && !isTrue(ref.Optional) {
-			err = fmt.Errorf("environment variable key %q not found in file %q of volume %q", ref.Key, ref.Path, ref.VolumeName)
-		}
-		return value, ok, err
+		return b.r.fileValue(b.start.Pod, src.FileKeyRef)
 	}
 	return "", true, nil
 }

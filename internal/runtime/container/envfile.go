@@ -6,10 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // maxEnvFile bounds how much of a file that a container wrote is read. It is
@@ -17,49 +20,55 @@ import (
 const maxEnvFile = 4 << 20
 
 // fileValue is what a fileKeyRef stands for: a value from a file that another
-// container of the pod wrote into an emptyDir. ok is false when the file or the
-// key is missing.
+// container of the pod wrote into an emptyDir. ok is false when a key that is optional, or
+// the whole file, is missing. An empty value counts as a missing one, as upstream has it.
 func (r *Runner) fileValue(p *v1.Pod, ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	if !hasEmptyDir(p, ref.VolumeName) {
-		return "", false, fmt.Errorf("volume %s of the env file is not an emptyDir of the pod", ref.VolumeName)
+		return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)
 	}
-	// Containers own what is in the volume: links must not lead out of it, and
-	// anything but a file could keep the reader waiting.
-	root, err := os.OpenRoot(emptyDirPath(r.cfg.RootDir, p.UID, ref.VolumeName))
-	if errors.Is(err, fs.ErrNotExist) {
+	dir := emptyDirPath(r.cfg.RootDir, p.UID, ref.VolumeName)
+	value, err = readEnvFile(dir, ref)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isTrue(ref.Optional):
+		return "", false, nil
+	case err != nil:
+		return "", false, pod.ShowAs("couldn't parse env file", fmt.Errorf("read env file %s of volume %s: %w", ref.Path, ref.VolumeName, err))
+	case value != "":
+		return value, true, nil
+	case isTrue(ref.Optional):
 		return "", false, nil
 	}
+	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
+}
+
+// readEnvFile is the value of a key in an env file. Containers own what is in the volume: links must not
+// lead out of it, and anything but a file could keep the reader waiting.
+func readEnvFile(dir string, ref *v1.FileKeySelector) (string, error) {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", false, fmt.Errorf("open volume %s: %w", ref.VolumeName, err)
+		return "", err
 	}
 	defer root.Close()
 	info, err := root.Stat(ref.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
-	}
 	if err != nil {
-		return "", false, fmt.Errorf("look at env file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
+		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", false, fmt.Errorf("env file %s of volume %s is not a regular file", ref.Path, ref.VolumeName)
+		return "", errors.New("not a regular file")
 	}
 	f, err := root.OpenFile(ref.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", false, fmt.Errorf("open env file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
+		return "", err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
 	if err != nil {
-		return "", false, fmt.Errorf("read env file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
+		return "", err
 	}
 	if len(b) > maxEnvFile {
-		return "", false, fmt.Errorf("env file %s of volume %s is larger than %d bytes", ref.Path, ref.VolumeName, maxEnvFile)
+		return "", fmt.Errorf("larger than %d bytes", maxEnvFile)
 	}
-	value, ok, err = envFileValue(string(b), ref.Key)
-	if err != nil {
-		return "", false, fmt.Errorf("read env file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
-	}
-	return value, ok, nil
+	return envFileValue(string(b), ref.Key)
 }
 
 func hasEmptyDir(p *v1.Pod, volume string) bool {
@@ -71,46 +80,52 @@ func hasEmptyDir(p *v1.Pod, volume string) bool {
 	return false
 }
 
-// envFileValue finds a key's first value in an env file. The format is a small
+// envFileValue is a key's first value in an env file, empty if it has none. The format is a small
 // part of the shell's: lines of KEY='value', where the value is taken as it
 // stands and may span lines; empty lines; comments that begin with #. White
 // space after the equals sign ends the value before it began.
-func envFileValue(text, key string) (value string, ok bool, err error) {
-	for line := 1; text != ""; line++ {
-		this, rest, _ := strings.Cut(text, "\n")
-		trimmed := strings.TrimSpace(this)
-		if trimmed == "" || trimmed[0] == '#' {
-			text = rest
+func envFileValue(text, key string) (value string, err error) {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for n := 0; n < len(lines); n++ {
+		line := strings.TrimLeft(lines[n], blank)
+		if line == "" || line[0] == '#' {
 			continue
 		}
-		name, after, found := strings.Cut(strings.TrimLeft(this, " \t"), "=")
-		if !found {
-			return "", false, fmt.Errorf("line %d: not of the form KEY='value'", line)
-		}
-		name = strings.TrimRight(name, " \t")
+		name, after, found := strings.Cut(line, "=")
 		switch {
-		case strings.TrimSpace(after) == "" || after[0] == ' ' || after[0] == '\t':
-			value, text = "", rest
-		case after[0] != '\'':
-			return "", false, fmt.Errorf("line %d: value of %q is not in single quotes", line, name)
-		default:
-			// The value begins where this line does and may end on a later one.
-			from := text[len(this)-len(after)+1:]
-			end := strings.IndexByte(from, '\'')
-			if end < 0 {
-				return "", false, fmt.Errorf("line %d: value of %q has no closing quote", line, name)
+		case !found:
+			return "", fmt.Errorf("line %d: missing '='", n+1)
+		case name == "":
+			return "", fmt.Errorf("line %d: empty variable name", n+1)
+		case strings.TrimRight(name, blank) != name:
+			return "", fmt.Errorf("line %d: white space before '='", n+1)
+		case strings.TrimLeft(after, blank) != after:
+			if name == key {
+				return "", nil
 			}
-			value = from[:end]
-			line += strings.Count(value, "\n")
-			var tail string
-			tail, text, _ = strings.Cut(from[end+1:], "\n")
-			if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
-				return "", false, fmt.Errorf("line %d: unexpected text after the value of %q", line, name)
+			continue
+		case !strings.HasPrefix(after, "'"):
+			return "", fmt.Errorf("line %d: value of %q is not in single quotes", n+1, name)
+		}
+		first := n
+		value, rest, closed := strings.Cut(after[1:], "'")
+		for !closed {
+			if n++; n == len(lines) || n == len(lines)-1 && lines[n] == "" {
+				return "", fmt.Errorf("line %d: value of %q has no closing quote", first+1, name)
 			}
+			var more string
+			more, rest, closed = strings.Cut(lines[n], "'")
+			value += "\n" + more
+		}
+		if rest = strings.TrimLeft(rest, blank); rest != "" && rest[0] != '#' {
+			return "", fmt.Errorf("line %d: unexpected text after the value of %q", n+1, name)
 		}
 		if name == key {
-			return value, true, nil
+			return value, nil
 		}
 	}
-	return "", false, nil
+	return "", nil
 }
+
+// blank is the white space that an env file may have around its values.
+const blank = " \t"

@@ -7,10 +7,15 @@ import "keelson/internal/runtime/cri"
 type StartError struct {
 	Reason  string
 	Message string
-	Err     error // the cause; the message may be shorter or say more
+	Err     error // the cause, for the log; the message may be shorter or say more
 }
 
-func (e *StartError) Error() string { return e.Reason + ": " + e.Message }
+func (e *StartError) Error() string {
+	if e.Err == nil {
+		return e.Reason + ": " + e.Message
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
 func (e *StartError) Unwrap() error { return e.Err }
 
 // ignoreGone makes a verb on something that is gone a success.

@@ -1,8 +1,9 @@
 package container
 
 import (
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,21 +20,22 @@ func lookupIn(env []pod.EnvVar) func(string) (string, bool) {
 }
 
 // Expander resolves $(NAME) in the subPathExpr of a container's mounts. Unlike
-// in commands, a name without a value is an error: a volume must not be mounted
-// at a path that nobody meant.
+// in commands, a name whose value is missing or empty is an error: a volume must not be mounted
+// at a path that the specification does not mean.
 func Expander(env []pod.EnvVar) func(string) (string, error) {
 	lookup := lookupIn(env)
 	return func(s string) (string, error) {
-		var missing []error
+		var missing []string
 		out := pod.Expand(s, func(name string) (string, bool) {
 			v, ok := lookup(name)
-			if !ok {
-				missing = append(missing, fmt.Errorf("missing value for %q", name))
+			if v == "" {
+				missing = append(missing, name)
 			}
 			return v, ok
 		})
-		if err := errors.Join(missing...); err != nil {
-			return "", err
+		if len(missing) > 0 {
+			slices.Sort(missing)
+			return "", fmt.Errorf("missing value for %s", strings.Join(slices.Compact(missing), ", "))
 		}
 		return out, nil
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,6 +47,14 @@ func (f *fakeRuntime) CreateContainer(ctx context.Context, req *runtimeapi.Creat
 		return nil, err
 	}
 	return f.Runtime.CreateContainer(ctx, req)
+}
+
+// StartContainer fails as runtimes do, with the id of the container in its error.
+func (f *fakeRuntime) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	if err := f.failing("StartContainer"); err != nil {
+		return nil, fmt.Errorf("start container: %w", status.Errorf(codes.Unknown, "%v: container %s", err, req.GetContainerId()))
+	}
+	return f.Runtime.StartContainer(ctx, req)
 }
 
 func (f *fakeRuntime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // localHosts are the entries of every pod that has a network of its own.
@@ -75,7 +77,7 @@ func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 	if p.Spec.HostNetwork {
 		host, err := os.ReadFile(etcHosts)
 		if err != nil {
-			return "", fmt.Errorf("read the node's hosts file: %w", err)
+			return "", pod.ShowAs(err.Error(), fmt.Errorf("read the node's hosts file: %w", err))
 		}
 		content = nodeHosts(string(host), p.Spec.HostAliases)
 	}
@@ -84,10 +86,10 @@ func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 		return file, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
-		return "", fmt.Errorf("make the pod's directory: %w", err)
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("make directory of pod: %w", err))
 	}
 	if err := writeFile(file, content, 0o644); err != nil {
-		return "", fmt.Errorf("write the pod's hosts file: %w", err)
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("write hosts file of pod: %w", err))
 	}
 	return file, nil
 }

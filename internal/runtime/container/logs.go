@@ -25,12 +25,7 @@ func (r *Runner) legacyLogLink(ref pod.Ref, container, id string) string {
 }
 
 // makeLogDir makes a directory of logs. Collectors of logs may read it.
-func makeLogDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the log directory: %w", err)
-	}
-	return nil
-}
+func makeLogDir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
 // NextAttempt is the attempt of a container's next instance where the runtime
 // remembers no earlier one: logs may have outlived the containers that wrote

@@ -2,10 +2,11 @@ package container
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // resolvConf is a resolver configuration: of the host, or for a pod.
@@ -14,6 +15,10 @@ type resolvConf struct {
 	Searches []string
 	Options  []string
 }
+
+// errNoNameserver is a nameserver line without an address. Events show it: the text is upstream's, with
+// the space at its end.
+var errNoNameserver = errors.New("nameserver list is empty ")
 
 // maxResolvConf bounds how much of the host's file is read.
 const maxResolvConf = 10 << 20
@@ -39,7 +44,7 @@ func parseResolvConf(r io.Reader) (resolvConf, error) {
 	}
 	var c resolvConf
 	var errs []error
-	for n, line := range strings.Split(string(b), "\n") {
+	for _, line := range strings.Split(string(b), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
@@ -47,7 +52,7 @@ func parseResolvConf(r io.Reader) (resolvConf, error) {
 		switch fields[0] {
 		case "nameserver":
 			if len(fields) < 2 {
-				errs = append(errs, fmt.Errorf("line %d: nameserver list is empty", n+1))
+				errs = append(errs, errNoNameserver)
 				continue
 			}
 			c.Servers = append(c.Servers, fields[1])
@@ -62,7 +67,7 @@ func parseResolvConf(r io.Reader) (resolvConf, error) {
 			c.Options = mergeOptions(c.Options, fields[1:])
 		}
 	}
-	return c, errors.Join(errs...)
+	return c, utilerrors.NewAggregate(errs)
 }
 
 // mergeOptions adds resolver options to others. An option of the same name

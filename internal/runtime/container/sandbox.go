@@ -6,6 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
 )
 
 // RunSandbox makes the pod's sandbox, the attempt'th, and returns its id. An
@@ -13,13 +16,13 @@ import (
 func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id string, err error) {
 	done := r.metrics.sandbox(p)
 	defer func() { done(err) }()
-	if err := makeLogDir(r.logDir(p)); err != nil {
-		return "", err
-	}
 	config, warnings, err := r.sandboxConfig(p, attempt)
 	r.warn(p, warnings)
 	if err != nil {
-		return "", fmt.Errorf("make the sandbox's configuration: %w", err)
+		return "", pod.ShowAs(cri.Text(err), fmt.Errorf("make sandbox configuration: %w", err))
+	}
+	if err := makeLogDir(r.logDir(p)); err != nil {
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("make log directory of pod: %w", err))
 	}
 	handler, err := r.cfg.RuntimeHandler(p)
 	if err != nil {

@@ -187,7 +187,7 @@ func seccomp(p *v1.SeccompProfile, runtimeDefault bool, root string) (*runtimeap
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case v1.SeccompProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost")
+			return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost.")
 		}
 		if !filepath.IsLocal(*p.LocalhostProfile) {
 			return nil, fmt.Errorf("seccomp profile %q is not inside the profile directory", *p.LocalhostProfile)
@@ -241,11 +241,11 @@ func appArmor(p *v1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case v1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return nil, errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
+			return nil, errors.New("missing localhost apparmor profile name")
 		}
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}, nil
 	default:
-		return nil, fmt.Errorf("invalid AppArmor profile type %q", p.Type)
+		return nil, fmt.Errorf("unknown apparmor profile type: %q", p.Type)
 	}
 }
 

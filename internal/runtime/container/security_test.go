@@ -126,7 +126,7 @@ func TestSeccomp(t *testing.T) {
 		{"the container's", runtimeDefault, &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}, true, "profile_type:Unconfined"},
 		{"one of the node's files", nil, local("a/b.json"), false, `profile_type:Localhost localhost_ref:"/root/seccomp/a/b.json"`},
 		{"not any file", nil, local("../b.json"), false, "not inside"},
-		{"a file must be named", nil, &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost}, false, "localhostProfile must be set"},
+		{"a file must be named", nil, &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost}, false, "localhostProfile must be set if seccompProfile type is Localhost."},
 		{"an unknown kind", nil, &v1.SeccompProfile{Type: "Odd"}, false, "invalid seccomp profile type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestAppArmor(t *testing.T) {
 		{name: "the annotation before the pod's", pod: local("x"), annotation: "localhost/y", want: `profile_type:Localhost localhost_ref:"y"`, legacy: "localhost/y"},
 		{name: "the annotation's default", annotation: "runtime/default", want: "profile_type:RuntimeDefault", legacy: "runtime/default"},
 		{name: "the annotation's none", annotation: "unconfined", want: "profile_type:Unconfined", legacy: "unconfined"},
-		{name: "a profile must be named", container: local(""), want: "localhostProfile must be set"},
-		{name: "an unknown kind", container: &v1.AppArmorProfile{Type: "Odd"}, want: "invalid AppArmor profile type"},
+		{name: "a profile must be named", container: local(""), want: "missing localhost apparmor profile name"},
+		{name: "an unknown kind", container: &v1.AppArmorProfile{Type: "Odd"}, want: "unknown apparmor profile type: \"Odd\""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{AppArmorProfile: tc.pod}, Containers: []v1.Container{{Name: "main", SecurityContext: &v1.SecurityContext{AppArmorProfile: tc.container}}}}}

@@ -3,9 +3,11 @@ package container
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,7 +44,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	defer func() { r.metrics.container(s.Kind, failure) }()
 	sandbox, config, err := r.configure(ctx, s)
 	if err != nil {
-		return "", r.startFailed(ctx, s, pod.ReasonCreateContainerConfig, err)
+		return "", r.startFailed(ctx, s, "", pod.ReasonCreateContainerConfig, err)
 	}
 	created, err := inTurn(ctx, r.turns, createContainer, rankOf(s.Pod, true), func() (*runtimeapi.CreateContainerResponse, error) {
 		return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
@@ -54,7 +56,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
 		r.notCreated(ctx, s, config, err)
-		return "", r.startFailed(ctx, s, pod.ReasonCreateContainer, err)
+		return "", r.startFailed(ctx, s, "", pod.ReasonCreateContainer, err)
 	}
 	id = created.GetContainerId()
 	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
@@ -62,7 +64,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 		return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 	})
 	if err != nil {
-		return id, r.startFailed(ctx, s, pod.ReasonRunContainer, err)
+		return id, r.startFailed(ctx, s, id, pod.ReasonRunContainer, err)
 	}
 	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")
 	if err := r.linkLegacyLog(pod.RefOf(s.Pod), s.Container.Name, id, filepath.Join(sandbox.LogDirectory, config.LogPath)); err != nil {
@@ -95,6 +97,15 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	if err != nil {
 		return nil, nil, err
 	}
+	// What is wrong is looked for in upstream's order, so that of several problems the same one is shown.
+	env, err := r.Env(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	extra, err := r.contributions(s, env)
+	if err != nil {
+		return nil, nil, err
+	}
 	id := effectiveIdentity(p, c)
 	var image imageUser
 	if id.user == nil {
@@ -104,6 +115,9 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	}
 	if err := checkNonRoot(p, c, id, image); err != nil {
 		return nil, nil, err
+	}
+	if err := makeLogDir(filepath.Join(sandbox.LogDirectory, c.Name)); err != nil {
+		return nil, nil, fmt.Errorf("create container log directory for container %s failed: %w", c.Name, err)
 	}
 	security, err := containerSecurity(securityInput{
 		pod: p, container: c, identity: id, image: image,
@@ -117,17 +131,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	if err != nil {
 		return nil, nil, err
 	}
-	env, err := r.Env(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := makeLogDir(filepath.Join(sandbox.LogDirectory, c.Name)); err != nil {
-		return nil, nil, err
-	}
-	extra, err := r.contributions(s, env)
-	if err != nil {
-		return nil, nil, err
-	}
+	r.addTerminationLog(s, &extra)
 	config, err := containerConfig(containerInput{
 		pod: p, container: c,
 		attempt:  s.Attempt,
@@ -145,7 +149,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 }
 
 // contributions gathers what is added to the container: what the caller brings,
-// what volumes add, and the agent's own files, in this order.
+// what volumes add, and the hosts file, in this order.
 func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, error) {
 	all := s.Extra
 	if s.Mounts != nil {
@@ -163,14 +167,21 @@ func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, err
 		}
 		all.Mounts = append(all.Mounts, pod.Mount{HostPath: file, ContainerPath: etcHosts, SELinuxRelabel: true})
 	}
-	if s.Container.TerminationMessagePath != "" {
-		m, err := r.makeTerminationLog(s.Pod, s.Container)
-		if err != nil {
-			return pod.Contribution{}, err
-		}
-		all.Mounts = append(all.Mounts, m)
-	}
 	return all, nil
+}
+
+// addTerminationLog adds the file for the container's termination message. A container without one runs
+// all the same.
+func (r *Runner) addTerminationLog(s Start, extra *pod.Contribution) {
+	if s.Container.TerminationMessagePath == "" {
+		return
+	}
+	m, err := r.makeTerminationLog(s.Pod, s.Container)
+	if err != nil {
+		r.log(s.Pod, s.Container.Name).Error("cannot make the termination log", "err", err)
+		return
+	}
+	extra.Mounts = append(extra.Mounts, m)
 }
 
 // podIPs are the pod's addresses, or on the host's network the node's, with the
@@ -204,11 +215,15 @@ func (r *Runner) NotStarted(kind pod.Kind, reason string) {
 
 // startFailed records why a container could not be started. A start that was
 // called off did not fail, and one that the runtime is still busy with for an
-// agent before this one has not failed yet.
-func (r *Runner) startFailed(ctx context.Context, s Start, reason string, err error) *StartError {
+// agent before this one has not failed yet. The id is empty unless the container was created.
+func (r *Runner) startFailed(ctx context.Context, s Start, id, reason string, err error) *StartError {
 	text := cri.Message(err)
 	if ctx.Err() == nil && !cri.IsNameTaken(err) {
-		r.event(s, v1.EventTypeWarning, pod.EventFailed, "Error: "+text)
+		shown := text
+		if id != "" { // events that differ by an ID alone could not be counted as one
+			shown = strings.ReplaceAll(text, id, s.Container.Name)
+		}
+		r.event(s, v1.EventTypeWarning, pod.EventFailed, "Error: "+shown)
 	}
 	return &StartError{Reason: reason, Message: text, Err: err}
 }

@@ -72,7 +72,7 @@ func TestFailedStarts(t *testing.T) {
 				return pod.Contribution{}, err
 			},
 			reason:  "CreateContainerConfigError",
-			message: `missing value for "NO"`,
+			message: `missing value for NO`,
 			holds:   "ns/web ready",
 		},
 		{
@@ -115,6 +115,38 @@ func TestFailedStarts(t *testing.T) {
 				t.Errorf("returned id %q while the runtime holds %d containers", id, len(got.Containers))
 			}
 		})
+	}
+}
+
+// TestEventsNameNoContainerID: the status shows the runtime's words, in an event the name stands for the id.
+// Events that differ by an id alone could not be counted as one.
+func TestEventsNameNoContainerID(t *testing.T) {
+	parity.Proves(t, "LIFE-50")
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	s := b.startOf(p, b.run(t, p))
+	b.runtime.fail["StartContainer"] = errors.New("no such file")
+	id, failure := b.StartContainer(t.Context(), s)
+	if failure == nil || failure.Message != "no such file: container "+id {
+		t.Fatalf("id %q, failure %v", id, failure)
+	}
+	want := []string{"web/main Normal Created Container created", "web/main Warning Failed Error: no such file: container main"}
+	if !slices.Equal(b.events.all(), want) {
+		t.Errorf("events %q, want %q", b.events.all(), want)
+	}
+}
+
+// TestTerminationLogCannotBeMade: a container starts without the file for its termination message.
+func TestTerminationLogCannotBeMade(t *testing.T) {
+	b := newBench(t, nil)
+	p := simplePod(nil)
+	s := b.startOf(p, b.run(t, p))
+	inTheWay := filepath.Join(b.root, "pods", "uid-1", "containers", "main")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(inTheWay), 0o755), os.WriteFile(inTheWay, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, failure := b.StartContainer(t.Context(), s); failure != nil {
+		t.Errorf("not started: %v", failure)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"keelson/internal/pods/pod"
 )
 
 // failed wraps the error of a call; the gRPC status stays reachable.
@@ -66,8 +68,20 @@ func Cause(err error) error {
 	return err
 }
 
-// Message is the sentence the runtime wrote, without the code.
+// Text is what an event shows of an error: the text that the error carries for it, or the runtime's own.
+func Text(err error) string {
+	if text, ok := pod.ShownText(err); ok {
+		return text
+	}
+	return Cause(err).Error()
+}
+
+// Message is what a container's status shows of an error: the text that the error carries for it, or the
+// sentence that the runtime wrote, without the code.
 func Message(err error) string {
+	if text, ok := pod.ShownText(err); ok {
+		return text
+	}
 	var s interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &s) {
 		return s.GRPCStatus().Message()

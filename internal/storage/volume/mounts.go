@@ -45,14 +45,14 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 			out.Propagation = *vm.MountPropagation
 		}
 		if out.RecursiveReadOnly, err = recursiveReadOnly(vm, func() bool { return m.cfg.RecursiveReadOnly(p) }); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 		}
 		switch {
 		case v.Image != "":
 			out.ImageSubPath = sub
 		case sub != "":
 			if out.HostPath, err = m.subPath(ctx, p.UID, c.Name, cmp.Or(v.Name, vm.Name), i, v.Path, sub); err != nil {
-				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, c.Name, err)
+				return nil, subPathFailed(vm.Name, c.Name, err)
 			}
 		}
 		mounts = append(mounts, out)
@@ -159,5 +159,5 @@ func recursiveReadOnly(vm *v1.VolumeMount, supported func() bool) (bool, error) 
 		}
 		return true, nil
 	}
-	return false, fmt.Errorf("volume %q: unknown recursive read-only mode %q", vm.Name, *vm.RecursiveReadOnly)
+	return false, fmt.Errorf("unknown recursive read-only mode %q", *vm.RecursiveReadOnly)
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
 
@@ -54,6 +56,23 @@ func (m *Manager) isWanted(uid types.UID) bool {
 	return ps != nil && ps.phase == wanted
 }
 
+// notMade is why the directory of a sub-path could not be made.
+type notMade struct{ err error }
+
+func (n *notMade) Error() string { return n.err.Error() }
+func (n *notMade) Unwrap() error { return n.err }
+
+// subPathFailed is why a sub-path could not be mounted. Users are not shown the cause, which would tell a
+// pod about files of the node.
+func subPathFailed(volume, container string, err error) error {
+	step := "prepare subPath"
+	if n := (*notMade)(nil); errors.As(err, &n) {
+		step = "create subPath directory"
+	}
+	text := fmt.Sprintf("failed to %s for volumeMount %q of container %q", step, volume, container)
+	return pod.ShowAs(text, fmt.Errorf("%s: %w", text, err))
+}
+
 // openPart opens a part of a volume, which it makes if it does not exist.
 func openPart(root, sub string) (*os.File, error) {
 	f, err := mount.OpenBeneath(root, sub)
@@ -65,7 +84,7 @@ func openPart(root, sub string) (*os.File, error) {
 		return nil, err
 	}
 	if err := mount.MkdirBeneath(root, sub, st.Mode()); err != nil {
-		return nil, err
+		return nil, &notMade{err}
 	}
 	return mount.OpenBeneath(root, sub)
 }
