@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
@@ -31,6 +32,8 @@ type Links struct {
 	// NoFileWatch has static manifests re-read from time to time and not watched:
 	// the kernel's notifications know nothing of virtual time.
 	NoFileWatch bool
+	// ManifestChanges reports changes of static manifests in place of the kernel.
+	ManifestChanges <-chan fsnotify.Event
 	// Netfilter runs iptables and ip6tables; nil: nothing is kept of their chains.
 	Netfilter func(ctx context.Context, program string, args ...string) error
 	// Machine is what describes the machine, from its root; nil: the files of the one

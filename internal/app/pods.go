@@ -100,7 +100,7 @@ func (a *agent) buildDesired() {
 	var sources []desired.Source
 	if k.StaticPodPath != "" {
 		sources = append(sources, desired.NewFiles(desired.FilesConfig{Path: k.StaticPodPath, Period: k.FileCheckFrequency.Duration,
-			Watch: !a.links.NoFileWatch, Manifest: manifest, Events: a.events, Log: a.log}))
+			Watch: !a.links.NoFileWatch, Changes: a.links.ManifestChanges, Manifest: manifest, Events: a.events, Log: a.log}))
 	}
 	if k.StaticPodURL != "" {
 		sources = append(sources, desired.NewURL(desired.URLConfig{URL: k.StaticPodURL, Header: k.StaticPodURLHeader,

@@ -114,8 +114,29 @@ func TestStaticPod(t *testing.T) {
 	if container(fourth, "main").ContainerID != container(second, "main").ContainerID {
 		t.Error("deleting the mirror by force restarted the container")
 	}
+	// Removed and put back at once, the same: it begins anew.
+	file := filepath.Join(s.Kubelet.Manifests, s.ns+"-st.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	s.manifest("st", text)
+	s.until("the pod to begin anew", func() (string, bool) {
+		if n := s.liveCopies(name); n > 1 {
+			t.Fatalf("%d live copies", n)
+		}
+		pods := s.pods()
+		if len(pods) != 1 {
+			return fmt.Sprintf("%d pods", len(pods)), false
+		}
+		p := &pods[0]
+		return p.Status.String(), rig.PodReady(p) && container(p, "main").ContainerID != container(fourth, "main").ContainerID
+	})
 	// Removed.
-	if err := os.Remove(filepath.Join(s.Kubelet.Manifests, s.ns+"-st.yaml")); err != nil {
+	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(name)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,6 +168,31 @@ func (r *run) unstatic(args []string) error {
 		if err := os.Remove(filepath.Join(r.path("manifests"), file)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// restore removes manifests and puts them back before anybody can have read that they
+// were gone. The kernel reports both; what is renamed into its place is no removal.
+func (r *run) restore(args []string) error {
+	if err := r.unstatic(args); err != nil {
+		return err
+	}
+	for _, file := range args {
+		r.manifests <- fsnotify.Event{Name: filepath.Join(r.path("manifests"), file), Op: fsnotify.Remove}
+	}
+	return r.replace(args)
+}
+
+// replace renames manifests into place, and the kernel reports it.
+func (r *run) replace(args []string) error {
+	if err := r.static(args); err != nil {
+		return err
+	}
+	for _, file := range args {
+		at := filepath.Join(r.path("manifests"), file)
+		r.manifests <- fsnotify.Event{Name: at + ".new", Op: fsnotify.Rename}
+		r.manifests <- fsnotify.Event{Name: at, Op: fsnotify.Create}
 	}
 	return nil
 }

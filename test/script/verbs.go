@@ -58,6 +58,8 @@ func init() { // the verbs refer to the table when one is unknown
 		"wait":     {"node|lease|POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
 
 		"overwrite": {"POD STATUS", false, quiet((*run).overwrite)}, // another client writes fields of the status, as JSON
+		"replace":   {"FILE...", false, quiet((*run).replace)},
+		"restore":   {"FILE...", false, quiet((*run).restore)},
 		"requests":  {"POD", true, func(r *run, a []string) (string, error) { return r.showRequests(a[0]), nil }},
 
 		"exit":         {"POD CONTAINER CODE", false, quiet((*run).exit)},

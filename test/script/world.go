@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -76,6 +77,7 @@ type world struct {
 
 	gauges    *gauges
 	chronicle chronicle
+	manifests chan fsnotify.Event // as the kernel reports changes of manifests
 
 	mu      sync.Mutex
 	events  []event
@@ -118,7 +120,7 @@ type agent struct {
 // newWorld must be called inside the bubble. dir is the agent's own; old is for a
 // runtime without event stream.
 func newWorld(t testing.TB, dir, configuration string, old bool) *world {
-	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, specs: map[string]*corev1.Pod{}, life: make(turn, 1)}
+	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, specs: map[string]*corev1.Pod{}, life: make(turn, 1), manifests: make(chan fsnotify.Event, 16)}
 	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, OnMoment: w.chronicle.note, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
 	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
 	w.runtime.Inject(fakecri.Fault{Delay: latency})
@@ -243,7 +245,7 @@ func (w *world) startLocked() {
 	a.link.after = func(method string) { w.after(a, method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
+	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, ManifestChanges: w.manifests, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
 		Sockets: a.link.sockets(w.sockets),
 		Local: func(h http.Handler) {
 			a.mu.Lock()

@@ -18,15 +18,19 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
 )
 
-// FilesConfig holds what a Files source is built from. Every field is required.
+// FilesConfig holds what a Files source is built from. Every field but Changes is required.
 type FilesConfig struct {
-	Path     string        // a directory of manifests, or one manifest; it need not exist
-	Period   time.Duration // between two full reads, in case a notification was lost
-	Watch    bool          // false: full reads only
+	Path   string        // a directory of manifests, or one manifest; it need not exist
+	Period time.Duration // between two full reads, in case a notification was lost
+	Watch  bool          // false: full reads only
+	// Changes reports changes in place of the kernel's notifications; nil without Watch:
+	// nothing reports them.
+	Changes  <-chan fsnotify.Event
 	Manifest Manifest
 	Events   pod.Events
 	Log      *slog.Logger
@@ -41,14 +45,16 @@ type Files struct {
 	cfg      FilesConfig
 	known    map[string]*manifestFile // by path
 	unlisted bool                     // it could not be told which files there are
+	restored map[types.UID]bool       // pods of files that were removed before the last read
 }
 
 // manifestFile is what is remembered of one file.
 type manifestFile struct {
-	stamp stamp
-	sum   [sha256.Size]byte
-	pod   *v1.Pod // of the last good version; nil if there was none
-	bad   string  // what is wrong with the present version
+	stamp   stamp
+	sum     [sha256.Size]byte
+	pod     *v1.Pod // of the last good version; nil if there was none
+	bad     string  // what is wrong with the present version
+	removed bool    // the watch reported that it was removed or renamed, and it was not read since
 }
 
 // stamp tells without reading whether a file may have changed.
@@ -61,7 +67,7 @@ type stamp struct {
 // NewFiles makes the source.
 func NewFiles(cfg FilesConfig) *Files {
 	cfg.Path = filepath.Clean(cfg.Path)
-	return &Files{cfg: cfg, known: map[string]*manifestFile{}}
+	return &Files{cfg: cfg, known: map[string]*manifestFile{}, restored: map[types.UID]bool{}}
 }
 
 // Name is "file".
@@ -69,7 +75,7 @@ func (f *Files) Name() pod.Source { return pod.SourceFile }
 
 // Run reads the manifests whenever they change, and every Period.
 func (f *Files) Run(ctx context.Context, to Sink) error {
-	w := &pathWatch{path: f.cfg.Path, log: f.cfg.Log, retry: minWatchRetry}
+	w := &pathWatch{path: f.cfg.Path, given: f.cfg.Changes, log: f.cfg.Log, retry: minWatchRetry}
 	defer w.close()
 	period := time.NewTicker(f.cfg.Period)
 	defer period.Stop()
@@ -83,6 +89,9 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 		// Before the first delivery everything must have settled, and been found: a
 		// pod that is left out then would be taken for one that is gone.
 		if delivered || again == 0 && !f.unlisted {
+			if left := f.withoutRestored(pods); len(left) < len(pods) {
+				to.Replace(left)
+			}
 			to.Replace(pods)
 			delivered = true
 		}
@@ -92,8 +101,9 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 		case <-period.C:
 		case <-after(retry):
 		case <-after(again):
-		case <-w.changes():
-			w.drain(ctx)
+		case e := <-w.changes():
+			f.noteRemoved(e)
+			w.drain(ctx, f.noteRemoved)
 		case err := <-w.errors():
 			// Notifications may have been lost; the read that follows does not
 			// need them.
@@ -126,8 +136,39 @@ func (f *Files) read(now time.Time) (pods []*v1.Pod, again time.Duration) {
 			again = wait
 		}
 	}
-	maps.DeleteFunc(f.known, func(path string, _ *manifestFile) bool { return !present[path] })
+	maps.DeleteFunc(f.known, func(path string, e *manifestFile) bool {
+		if !present[path] {
+			f.noteRestored(e)
+		}
+		return !present[path]
+	})
 	return f.keep(), again
+}
+
+// noteRemoved takes in what the watch reports. A file that is removed and put back at
+// once, with the same text, is the end of one pod and the beginning of another, and no
+// read can show that. A file that is renamed into its place is no removal.
+func (f *Files) noteRemoved(e fsnotify.Event) {
+	if known, ok := f.known[filepath.Clean(e.Name)]; ok && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
+		known.removed = true
+	}
+}
+
+// noteRestored remembers the pod of a file that was removed and whose present state is
+// known now: it is there again, or not.
+func (f *Files) noteRestored(e *manifestFile) {
+	if e.removed && e.pod != nil {
+		f.restored[e.pod.UID] = true
+	}
+	e.removed = false
+}
+
+// withoutRestored is what was left between the removal of files and their return. It
+// answers once.
+func (f *Files) withoutRestored(pods []*v1.Pod) []*v1.Pod {
+	left := slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return f.restored[p.UID] })
+	clear(f.restored)
+	return left
 }
 
 // keep are the pods of the last good versions, in the order of their files.
@@ -207,6 +248,9 @@ func (f *Files) readFile(path string, now time.Time) (wait time.Duration) {
 	e.stamp = s
 	sum := digest(text)
 	if sum == e.sum {
+		if e.bad == "" {
+			f.noteRestored(e)
+		}
 		return 0
 	}
 	e.sum = sum
@@ -215,6 +259,7 @@ func (f *Files) readFile(path string, now time.Time) (wait time.Duration) {
 		f.note(path, e, err.Error())
 		return 0
 	}
+	f.noteRestored(e)
 	if e.bad != "" {
 		f.cfg.Log.Info("the manifest is good again", "file", path, "pod", p.Namespace+"/"+p.Name)
 	}
@@ -245,6 +290,7 @@ func kindOf(mode fs.FileMode) string {
 
 // note reports what is wrong with a file, once for each thing.
 func (f *Files) note(path string, e *manifestFile, what string) {
+	e.removed = false // what replaced it says nothing, so the pod goes on
 	if e.bad == what {
 		return
 	}
@@ -278,7 +324,8 @@ func readLimited(path string) ([]byte, error) {
 // that is its parent: an editor puts a new file in the place of the old one.
 type pathWatch struct {
 	path  string
-	dir   fs.FileInfo // what is watched
+	given <-chan fsnotify.Event // in place of those of w
+	dir   fs.FileInfo           // what is watched
 	log   *slog.Logger
 	w     *fsnotify.Watcher
 	retry time.Duration
@@ -336,7 +383,7 @@ func (p *pathWatch) start() error {
 
 func (p *pathWatch) changes() <-chan fsnotify.Event {
 	if p.w == nil {
-		return nil
+		return p.given
 	}
 	return p.w.Events
 }
@@ -350,7 +397,7 @@ func (p *pathWatch) errors() <-chan error {
 
 // drain waits until a burst of changes is over: an editor renames, writes and
 // removes in one go. It never waits long.
-func (p *pathWatch) drain(ctx context.Context) {
+func (p *pathWatch) drain(ctx context.Context, each func(fsnotify.Event)) {
 	limit := time.NewTimer(10 * quiet)
 	defer limit.Stop()
 	for {
@@ -361,7 +408,8 @@ func (p *pathWatch) drain(ctx context.Context) {
 			return
 		case <-time.After(quiet):
 			return
-		case <-p.w.Events:
+		case e := <-p.changes():
+			each(e)
 		}
 	}
 }

@@ -71,6 +71,7 @@ type Store struct {
 	pods    map[pod.Source]map[types.UID]*v1.Pod
 	shown   map[types.UID]*v1.Pod // mirror pods by their own UID
 	waiting map[pod.Source]bool   // sources that have not delivered
+	arrival time.Time             // the last that was given to a pod
 }
 
 // New makes a Store. Nothing is read before Run.
@@ -275,7 +276,7 @@ func (k *sink) Set(p *v1.Pod) {
 		return
 	}
 	old := s.pods[k.name][p.UID]
-	p = s.mark(p, old, k.name)
+	p = s.markLocked(p, old, k.name)
 	s.pods[k.name][p.UID] = p
 	s.mu.Unlock()
 
@@ -351,12 +352,20 @@ func (s *Store) delivered(source pod.Source) {
 	}
 }
 
-// mark puts the agent's own annotations on a pod: where it came from and when it
-// was first seen. Whatever the pod brings under these names does not count.
-func (s *Store) mark(p, old *v1.Pod, source pod.Source) *v1.Pod {
-	seen := s.cfg.Now().Format(time.RFC3339Nano)
+// markLocked puts the agent's own annotations on a pod: where it came from and when it
+// was first seen. Whatever the pod brings under these names does not count. No two
+// arrivals have the same time: who knows it of a pod can tell that the pod was removed
+// meanwhile and has come back.
+func (s *Store) markLocked(p, old *v1.Pod, source pod.Source) *v1.Pod {
+	var seen string
 	if old != nil {
 		seen = old.Annotations[pod.AnnotationConfigSeen]
+	} else {
+		now := s.cfg.Now()
+		if since := s.arrival.Sub(now); 0 <= since && since < time.Second { // not if the clock was set back
+			now = s.arrival.Add(1)
+		}
+		s.arrival, seen = now, now.Format(time.RFC3339Nano)
 	}
 	// A shallow copy with a map of its own: the rest is shared and not changed.
 	marked := *p

@@ -122,6 +122,7 @@ func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
 }
 
 func TestAPodThatComesBackIsCounted(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRC-18")
 	m := newMeasured(t)
 	static := podNamed("static", pod.SourceFile)
 	w := m.worker("static", static)

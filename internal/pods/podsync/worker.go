@@ -166,6 +166,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		return time.Time{}, false // what runs is not known yet
 	}
 	spec, mirror, known := cfg.Desired.Get(w.uid)
+	known = known && !w.cameBack(spec)
 	switch {
 	case w.vanished:
 		// A pod that comes back has to wait for its first life to end.
@@ -247,6 +248,13 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		return time.Time{}, true
 	}
 	return earlier(next, earlier(plan.Wake, w.nextRetry(now))), false
+}
+
+// cameBack reports whether a static pod was removed since it was last looked at, and has
+// come back under the same UID. That is a pod of its own, which waits for this one to end.
+func (w *worker) cameBack(spec *v1.Pod) bool {
+	return w.desired != nil && pod.IsStatic(spec) &&
+		spec.Annotations[pod.AnnotationConfigSeen] != w.desired.Annotations[pod.AnnotationConfigSeen]
 }
 
 // learn takes up the specification.
