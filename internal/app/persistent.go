@@ -41,7 +41,15 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 			san.NewISCSI(disks),
 			san.NewFC(disks),
 		},
-		Node:   func() v1.NodeStatus { return a.node.Node().Status },
+		Node: func() v1.NodeStatus { return a.node.Node().Status },
+		NodeLabels: func(ctx context.Context) (map[string]string, error) {
+			select {
+			case <-a.node.Registered(): // until then its labels are those of this agent's flags
+				return a.node.Node().Labels, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
 		Attach: *k.EnableControllerAttachDetach,
 		Labels: a.links.labels(), LabelAll: a.cfg.Gates.Enabled("SELinuxMount"),
 		Recheck: k.SyncFrequency.Duration,

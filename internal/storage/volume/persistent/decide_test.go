@@ -319,3 +319,60 @@ func TestFailuresNameTheirStep(t *testing.T) {
 		t.Error("success is a failure")
 	}
 }
+
+func TestMountOptions(t *testing.T) {
+	const legacy = "volume.beta.kubernetes.io/mount-options"
+	for _, c := range []struct {
+		name  string
+		pv    *v1.PersistentVolume
+		own   []string
+		wants []string
+	}{
+		{"of a volume that the pod names", nil, []string{"ro"}, []string{"ro"}},
+		{"none", &v1.PersistentVolume{}, nil, nil},
+		{"of the specification", &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{MountOptions: []string{"noatime", "discard", "noatime"}}}, []string{"ro"}, []string{"discard", "noatime", "ro"}},
+		{"of the annotation", &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{legacy: "soft,nolock"}}}, nil, []string{"nolock", "soft"}},
+		{"of both", &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{legacy: "soft"}}, Spec: v1.PersistentVolumeSpec{MountOptions: []string{"hard"}}}, nil, []string{"soft"}},
+		{"of an empty annotation", &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{legacy: ""}}, Spec: v1.PersistentVolumeSpec{MountOptions: []string{"hard"}}}, nil, nil},
+	} {
+		if got := (Spec{PV: c.pv}).MountOptions(c.own...); !slices.Equal(got, c.wants) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.wants)
+		}
+	}
+}
+
+func TestCheckOfAVolumeForTheNode(t *testing.T) {
+	zoned := func(values ...string) *v1.VolumeNodeAffinity {
+		return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: values}}}}}}
+	}
+	unknown := errors.New("who knows")
+	for _, c := range []struct {
+		name     string
+		affinity *v1.VolumeNodeAffinity
+		block    bool
+		err      error // of the look at the node
+		want     string
+	}{
+		{name: "a volume for every node", err: unknown},
+		{name: "one that requires nothing", affinity: &v1.VolumeNodeAffinity{}, err: unknown},
+		{name: "one for this zone", affinity: zoned("b", "a")},
+		{name: "one for another zone", affinity: zoned("b"), want: `MountVolume.NodeAffinity check failed for volume "v" : no matching NodeSelectorTerms`},
+		{name: "a device for another zone", affinity: zoned("b"), block: true, want: `MapVolume.NodeAffinity check failed for volume "v" : no matching NodeSelectorTerms`},
+		{name: "no term at all", affinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{}}, want: `MountVolume.NodeAffinity check failed for volume "v" : no matching NodeSelectorTerms`},
+		{name: "labels that are not known", affinity: zoned("a"), err: unknown, want: `MountVolume.NodeAffinity check failed for volume "v" : error retrieving node: who knows`},
+	} {
+		v := New(Config{NodeLabels: func(context.Context) (map[string]string, error) { return map[string]string{"zone": "a"}, c.err }})
+		err := v.check(t.Context(), nil, Request{Spec: Spec{Name: "v", Block: c.block, PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{NodeAffinity: c.affinity}}}})
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		var f *volume.Failure
+		if !errors.As(err, &f) || f.Error() != c.want || f.Reason != "FailedMount" {
+			t.Errorf("%s: %+v, want %s", c.name, err, c.want)
+		}
+	}
+}

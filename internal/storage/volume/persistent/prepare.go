@@ -53,6 +53,9 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	}
 	r.Label = label
 	if d == nil {
+		if err := v.check(ctx, plugin, r); err != nil {
+			return volume.Ready{}, err
+		}
 		out, err := v.publish(ctx, plugin, r)
 		return v.ready(out, s, plugin), err
 	}
@@ -73,6 +76,11 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		return volume.Ready{}, failure(r, stepMount, err)
 	}
 	defer d.give()
+	if _, ok := v.published(h); !ok {
+		if err := v.check(ctx, plugin, r); err != nil {
+			return volume.Ready{}, err
+		}
+	}
 	if err := v.stage(ctx, d, r); err != nil {
 		return volume.Ready{}, failure(r, stepStage, err)
 	}
@@ -304,9 +312,11 @@ func (d *device) give() { <-d.turn }
 type step struct{ mount, mapped string }
 
 var (
-	stepStage  = step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
-	stepMount  = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
-	stepExpand = step{"MountVolume.NodeExpandVolume", "MapVolume.NodeExpandVolume"}
+	stepStage    = step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
+	stepMount    = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
+	stepAffinity = step{"MountVolume.NodeAffinity check", "MapVolume.NodeAffinity check"}
+	stepOptions  = step{"MountVolume.MountOptionSupport check", ""} // of file systems only
+	stepExpand   = step{"MountVolume.NodeExpandVolume", "MapVolume.NodeExpandVolume"}
 )
 
 const stepAttach = "AttachVolume.Attach"

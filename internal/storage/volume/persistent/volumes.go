@@ -41,6 +41,9 @@ type Config struct {
 	VolumeEvent func(pv *v1.PersistentVolume, eventType, reason, message string)
 	// Node is the status of the node as the API server last showed it.
 	Node func() v1.NodeStatus
+	// NodeLabels are the labels of the node at the API server. It waits until they are
+	// known or ctx ends.
+	NodeLabels func(ctx context.Context) (map[string]string, error)
 	// Attach is whether a controller attaches volumes; without, none is waited for.
 	Attach bool
 	// Recheck is how often a claim is read again, to see whether it grew.

@@ -61,6 +61,8 @@ func (*Plugin) Measure(context.Context, volume.Place, string) (volume.Measured, 
 	return volume.Measured{}, volume.ErrNoStats
 }
 
+func (*Plugin) TakesNoMountOptions() {}
+
 func (*Plugin) Describe(context.Context, persistent.Spec) (persistent.Traits, error) {
 	return persistent.Traits{}, nil
 }

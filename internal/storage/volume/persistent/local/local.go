@@ -88,10 +88,11 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 		if err := os.MkdirAll(global, dirMode); err != nil {
 			return err
 		}
-		options := r.PV.Spec.MountOptions
+		var options []string
 		if r.ReadOnly {
-			options = append([]string{"ro"}, options...)
+			options = append(options, "ro")
 		}
+		options = r.MountOptions(options...)
 		kind := ""
 		if r.PV.Spec.Local.FSType != nil {
 			kind = *r.PV.Spec.Local.FSType
@@ -163,7 +164,7 @@ func (p *Plugin) options(r persistent.Request) []string {
 		options = append(options, "ro")
 	}
 	if _, disk, err := p.source(r.PV); err == nil && !disk {
-		options = append(options, r.PV.Spec.MountOptions...)
+		options = r.MountOptions(options...)
 	}
 	return options
 }

@@ -96,9 +96,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	if readOnly {
 		options = append(options, "ro")
 	}
-	if r.PV != nil {
-		options = append(options, r.PV.Spec.MountOptions...)
-	}
+	options = r.MountOptions(options...)
 	err = p.cfg.Guard.Do(ctx, r.Place.Path, "mount NFS volume", func() error {
 		if err := os.MkdirAll(r.Place.Path, dirMode); err != nil {
 			// A directory whose server is gone cannot be looked at, but is there.

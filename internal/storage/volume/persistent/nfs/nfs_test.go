@@ -79,7 +79,11 @@ func TestMountAndUnmount(t *testing.T) {
 		{"a volume that the pod names", "files.example", nil, "-t nfs -- files.example:/export "},
 		{"an address", "192.0.2.1", nil, "-t nfs -- 192.0.2.1:/export "},
 		{"one with colons", "2001:db8::1", nil, "-t nfs -- [2001:db8::1]:/export "},
-		{"options of a PersistentVolume", "files", func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"nfsvers=4.2", "hard"} }, "-t nfs -o nfsvers=4.2,hard -- files:/export "},
+		{"options of a PersistentVolume", "files", func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"nfsvers=4.2", "hard"} }, "-t nfs -o hard,nfsvers=4.2 -- files:/export "},
+		{"options of the annotation, which comes first", "files", func(pv *v1.PersistentVolume) {
+			pv.Spec.MountOptions = []string{"hard"}
+			pv.Annotations = map[string]string{"volume.beta.kubernetes.io/mount-options": "soft,,noatime"}
+		}, "-t nfs -o noatime,soft -- files:/export "},
 		{"one that is only read", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.ReadOnly = true }, "-t nfs -o ro -- files:/export "},
 		{"a path that looks like an option", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.Path = "-o exec" }, "-t nfs -- files:-o exec "},
 		{"a server that looks like one", "--bind", nil, "-t nfs -- --bind:/export "},

@@ -162,10 +162,7 @@ func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) er
 		if r.readOnly {
 			options = append(options, "ro")
 		}
-		if req.PV != nil {
-			options = append(options, req.PV.Spec.MountOptions...)
-		}
-		options = append(options, req.LabelOption()...)
+		options = req.MountOptions(append(options, req.LabelOption()...)...)
 		return p.cfg.Tools.MountDisk(ctx, device, global, r.fsType, options)
 	})
 }
