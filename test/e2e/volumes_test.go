@@ -135,13 +135,13 @@ func TestNestedMounts(t *testing.T) {
 			}
 		}))
 	s.lists(out, map[string]string{
-		"/conf/a":       "Lrwxrwxrwx 0:0",
+		"/conf/a":       "-rw-r--r-- 0:0",
 		"/conf/in":      "drwxrwxrwx 0:0",
-		"/hidden/word":  "Lrwxrwxrwx 0:0",
+		"/hidden/word":  "-rw-r--r-- 0:0",
 		"/hidden/in":    "drwxrwxrwx 0:0",
-		"/down/name":    "Lrwxrwxrwx 0:0",
+		"/down/name":    "-rw-r--r-- 0:0",
 		"/down/deep/in": "drwxrwxrwx 0:0",
-		"/all/name":     "Lrwxrwxrwx 0:0",
+		"/all/name":     "-rw-r--r-- 0:0",
 		"/all/in":       "drwxrwxrwx 0:0",
 	})
 }
