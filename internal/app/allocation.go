@@ -34,7 +34,11 @@ func (a *agent) buildAllocation() {
 		},
 		Arrivals: a.arrivals, Allocatable: a.node.Allocatable,
 		Unheard: a.unheard,
-		Vacate:  func() { a.resources.Prune(a.takesUp) },
+		Vacate: func() {
+			if a.desired.Ready() { // a pod of which nothing runs may belong to a source that has not spoken
+				a.resources.Prune(a.takesUp)
+			}
+		},
 		Rules: allocation.Rules{
 			InPlace:        inPlace,
 			InitContainers: inPlace && gates.Enabled("InPlacePodVerticalScalingInitContainers"),

@@ -45,8 +45,12 @@ func (r *run) stopSandbox(args []string) error {
 }
 
 // lose takes a container away behind the agent's back, as a user of the
-// runtime's own client does.
+// runtime's own client does; without a container, all that the runtime has of the pod,
+// as a machine that starts anew does.
 func (r *run) lose(args []string) error {
+	if len(args) == 1 {
+		return r.loseAll(args[0])
+	}
 	id := ""
 	for _, p := range r.runtime.Pods() {
 		for _, c := range p.Containers {
@@ -60,6 +64,22 @@ func (r *run) lose(args []string) error {
 	}
 	_, err := r.runtime.RemoveContainer(context.Background(), &cri.RemoveContainerRequest{ContainerId: id})
 	return err
+}
+
+func (r *run) loseAll(pod string) error {
+	list, err := r.runtime.ListPodSandbox(context.Background(), &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	for _, s := range list.Items {
+		if s.Metadata.Name != pod {
+			continue
+		}
+		if _, err := r.runtime.RemovePodSandbox(context.Background(), &cri.RemovePodSandboxRequest{PodSandboxId: s.Id}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeImage takes an image away behind the agent's back.

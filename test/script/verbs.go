@@ -69,7 +69,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"sick":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, true) })},
 		"well":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, false) })},
 		"remove-image": {"IMAGE", false, quiet((*run).removeImage)},
-		"lose":         {"POD CONTAINER", false, quiet((*run).lose)},
+		"lose":         {"POD [CONTAINER]", false, quiet((*run).lose)},
 
 		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*run).leaves)}, // on the node, beside what pods use
 		"uses":      {"POD CONTAINER [memory=|processes=|logs=|layer=|VOLUME=AMOUNT]...", false, quiet((*run).use)},

@@ -112,7 +112,7 @@ func (a *fakeAPI) took() string {
 }
 
 func TestPlanMirrors(t *testing.T) {
-	parity.Proves(t, "SRC-20", "SRC-21", "SRC-26")
+	parity.Proves(t, "SRC-20", "SRC-26")
 	now := time.Unix(1000, 0)
 	static := func(uid types.UID) map[string]*v1.Pod { return map[string]*v1.Pod{"a_default": staticPod("a", uid)} }
 	mirrors := func(ps ...*v1.Pod) map[string][]*v1.Pod { return map[string][]*v1.Pod{"a_default": ps} }

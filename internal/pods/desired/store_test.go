@@ -16,7 +16,7 @@ import (
 )
 
 func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
-	parity.Proves(t, "SRC-15")
+	parity.Differs(t, "SRC-15", "0121")
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
 	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
 	if s.Ready() {
@@ -37,6 +37,7 @@ func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
 // What an earlier agent left of a static pod is judged when the sources of such pods have
 // spoken, and the API server may be away then.
 func TestEachSourceIsHeardOnce(t *testing.T) {
+	parity.Differs(t, "SRC-15", "0121")
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
 	var s *Store
 	var heard []string
@@ -143,9 +144,18 @@ func TestMirrorsBelongToOneVersion(t *testing.T) {
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
 	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
 	file.replace(staticPod("a", "1"))
-	api.replace(mirrorPod("a", "m1", "1"), mirrorPod("other", "m2", "1"))
-	if got := r.takeChanges(); !slices.Equal(got, []types.UID{"1", "1"}) {
-		t.Errorf("woken %v: once as a pod, once for its mirror", got)
+	elsewhere := mirrorPod("a", "m3", "1")
+	elsewhere.Namespace = "elsewhere"
+	api.replace(mirrorPod("other", "m2", "1"), elsewhere)
+	if _, m, _ := s.Get("1"); m != nil {
+		t.Errorf("mirror %s in namespace %s is taken for that of default/a", m.Name, m.Namespace)
+	}
+	if got := r.takeChanges(); !slices.Equal(got, []types.UID{"1"}) {
+		t.Errorf("woken %v: once as a pod, and not for what are mirrors of others", got)
+	}
+	api.replace(mirrorPod("a", "m1", "1"), mirrorPod("other", "m2", "1"), elsewhere)
+	if got := r.takeChanges(); !slices.Equal(got, []types.UID{"1"}) {
+		t.Errorf("woken %v: once for its mirror", got)
 	}
 	if _, m, _ := s.Get("1"); m == nil || m.UID != "m1" {
 		t.Errorf("mirror = %v", m)
