@@ -91,13 +91,13 @@ func TestCleanAfterCrash(t *testing.T) {
 			if err := c.wait(); err == nil {
 				t.Error("the command ended with success")
 			}
-			out, err := exec.Command(c.cmd.Path, "clean").CombinedOutput()
+			out, err := c.clean()
 			if err != nil {
 				t.Fatalf("clean: %v\n%s", err, out)
 			}
 			c.nothingLeft(traces)
 			// Nothing to be removed is no failure.
-			if out, err := exec.Command(c.cmd.Path, "clean").CombinedOutput(); err != nil {
+			if out, err := c.clean(); err != nil {
 				t.Errorf("clean once more: %v\n%s", err, out)
 			}
 		})
@@ -131,6 +131,7 @@ type command struct {
 	t        *testing.T
 	cmd      *exec.Cmd
 	examples string
+	logs     string // of a run that failed; not those that the user's last one left
 	dir      string // the private folder
 	lines    chan string
 	ended    chan error
@@ -145,11 +146,17 @@ func begin(t *testing.T, source string) *command {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &command{t: t, examples: t.TempDir(), lines: make(chan string, 1000), ended: make(chan error, 1)}
+	c := &command{
+		t:        t,
+		examples: t.TempDir(),
+		logs:     filepath.Join(t.TempDir(), "logs"),
+		lines:    make(chan string, 1000),
+		ended:    make(chan error, 1),
+	}
 	if err := os.CopyFS(c.examples, os.DirFS(filepath.Join(checkout(t), "examples"))); err != nil {
 		t.Fatal(err)
 	}
-	c.cmd = exec.Command(filepath.Join(bin, "run"), "-examples", c.examples, "-runtime", source, "up")
+	c.cmd = exec.Command(filepath.Join(bin, "run"), "-examples", c.examples, "-runtime", source, "-logs", c.logs, "up")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -174,7 +181,7 @@ func begin(t *testing.T, source string) *command {
 		}
 		r.Close()
 		// A failed test may have left something behind on purpose.
-		if out, err := exec.Command(c.cmd.Path, "clean").CombinedOutput(); err != nil {
+		if out, err := c.clean(); err != nil {
 			t.Errorf("clean: %v\n%s", err, out)
 		}
 	})
@@ -216,6 +223,11 @@ func (c *command) wait() error {
 		c.t.Fatal("the command does not end")
 	}
 	return nil
+}
+
+// clean runs the command that removes what crashed runs left.
+func (c *command) clean() ([]byte, error) {
+	return exec.Command(c.cmd.Path, "-logs", c.logs, "clean").CombinedOutput()
 }
 
 func (c *command) signal(s syscall.Signal) {
@@ -287,7 +299,7 @@ func (c *command) traces() []string {
 	c.t.Helper()
 	name := filepath.Base(c.dir) // of the folder, the cgroup and the network
 	out := c.processes()
-	for _, f := range globs(c.t, c.dir, keptLogs(), "/var/lib/cni/results/"+name+"-*", "/var/lib/cni/networks/"+name) {
+	for _, f := range globs(c.t, c.dir, c.logs, "/var/lib/cni/results/"+name+"-*", "/var/lib/cni/networks/"+name) {
 		out = append(out, "file "+f)
 	}
 	mounts, err := mountinfo.GetMounts(nil)

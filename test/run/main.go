@@ -36,6 +36,7 @@ func main() {
 	began := flag.Int64("began", time.Now().Unix(), "when the work began, in seconds of Unix time")
 	flag.StringVar(&o.examples, "examples", "examples", "folder of the manifests")
 	flag.StringVar(&o.kubelet, "kubelet", "", "kubelet binary (default: the one beside this program)")
+	flag.StringVar(&o.logs, "logs", filepath.Join(os.TempDir(), "keelson-run-logs"), "folder that is given the logs of a run that failed; clean removes it")
 	flag.StringVar(&o.runtime, "runtime", "any", `containerd and runc: "path", "debian", "built", or "any" for PATH's or else Debian's`)
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] up|clean")
@@ -55,7 +56,7 @@ func main() {
 	case "up", "":
 		err = up(o, signals)
 	case "clean":
-		err = clean()
+		err = clean(o)
 	default:
 		flag.Usage()
 		os.Exit(2)
@@ -68,8 +69,8 @@ func main() {
 
 // options are the command's flags.
 type options struct {
-	examples, kubelet, runtime string
-	began                      time.Time
+	examples, kubelet, runtime, logs string
+	began                            time.Time
 }
 
 // up runs the pods until it is asked to end, and leaves nothing.
@@ -108,25 +109,23 @@ func up(o options, signals <-chan os.Signal) error {
 		err = nil // whatever failed, failed because of that
 	}
 	if err != nil {
-		err = keepLogs(r, err)
+		err = keepLogs(r, o.logs, err)
 	}
 	return errors.Join(err, takeAway(r, t))
 }
 
-// keepLogs saves the logs of a failed run from being removed, and says where.
-func keepLogs(r *rig.Rig, failure error) error {
-	err := os.RemoveAll(keptLogs())
+// keepLogs copies the logs of a failed run to a folder that outlives it, in place of
+// those of an earlier one, and names the folder in the error.
+func keepLogs(r *rig.Rig, folder string, failure error) error {
+	err := os.RemoveAll(folder)
 	if err == nil {
-		err = os.CopyFS(keptLogs(), os.DirFS(r.Logs))
+		err = os.CopyFS(folder, os.DirFS(r.Logs))
 	}
 	if err != nil {
 		return errors.Join(failure, fmt.Errorf("keep logs: %w", err))
 	}
-	return fmt.Errorf("%w\n  all logs: %s, until `make clean-run`", failure, keptLogs())
+	return fmt.Errorf("%w\n  all logs: %s, until `make clean-run`", failure, folder)
 }
-
-// keptLogs is the folder for the logs of the last run that failed.
-func keptLogs() string { return filepath.Join(os.TempDir(), "keelson-run-logs") }
 
 // errAsked is why everything ends when a signal came.
 var errAsked = errors.New("asked to end")
@@ -144,9 +143,9 @@ func takeAway(r *rig.Rig, t *teller) error {
 }
 
 // clean removes what crashed runs left.
-func clean() error {
+func clean(o options) error {
 	n, err := rig.Remove(context.Background(), slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), purpose)
-	if err = errors.Join(err, os.RemoveAll(keptLogs())); err != nil {
+	if err = errors.Join(err, os.RemoveAll(o.logs)); err != nil {
 		return err
 	}
 	if n == 0 {
