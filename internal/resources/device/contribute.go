@@ -72,7 +72,8 @@ func preStart(ctx context.Context, pl *plugin, ids []string) error {
 			// tells of it in words of the connection.
 			err = status.FromContextError(context.DeadlineExceeded).Err()
 		}
-		return fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err)
+		err = fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err)
+		return pod.ShowAs(err.Error(), err) // the answer is the plugin's, and not the runtime's
 	}
 	return nil
 }
