@@ -269,6 +269,7 @@ func (a *agent) start(g *group) {
 		g.start("process", a.links.KeepPlace)
 	}
 	g.start("memory", a.tidy)
+	g.start("runtime calls", a.runtime.Run) // ends first: those under way have a bounded time from then on
 }
 
 // onceUp holds a part back until the runtime has said for the first time that it

@@ -27,6 +27,7 @@
 //
 // Some things hold in every scenario without being asked for: no pod ever has two
 // running instances of a container, and no static pod two running copies; the
+// agent cancels no call that makes, changes or removes something; the
 // instances of a container are numbered one after the other; and what is not to run
 // again never does.
 //

@@ -15,11 +15,11 @@ type hungCall struct {
 }
 
 var hungCalls = []hungCall{
-	{method: "RunPodSandbox"},
+	{method: "RunPodSandbox", told: "FailedCreatePodSandBox: Failed to create pod sandbox: rpc error: code = DeadlineExceeded"},
 	{method: "PullImage"},
 	{method: "ImageStatus"},
-	{method: "CreateContainer"},
-	{method: "StartContainer"},
+	{method: "CreateContainer", told: "Failed: Error: context deadline exceeded"},
+	{method: "StartContainer", told: "Failed: Error: context deadline exceeded"},
 	// Often an event of the runtime has told all there is to know.
 	{method: "ContainerStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
 	// As FailedSync or FailedPodSandBoxStatus: whoever asks first.

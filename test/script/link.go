@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,26 +27,42 @@ type link struct {
 	// after is told of every runtime call that has ended, before the agent is.
 	// It may cut the link: then the agent never hears of it.
 	after func(method string)
+	// cancelled is told of each call that changes something and was cancelled before
+	// it had ended, while the agent was to run.
+	cancelled func(method string)
+	ending    atomic.Bool // the agent was asked to end, and may cancel what hangs
 
 	ctx context.Context // ends when the link is cut
 	cut context.CancelFunc
 }
 
+// lasting are the calls that must not be cancelled once they have begun: a runtime may
+// lose track of what it was making.
+var lasting = map[string]bool{
+	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
+	"RemoveContainer": true, "UpdateContainerResources": true, "UpdatePodSandboxResources": true,
+}
+
 var errCut = errors.New("the agent was killed")
 
 func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *link {
-	l := &link{runtime: runtime, api: api, after: func(string) {}}
+	l := &link{runtime: runtime, api: api, after: func(string) {}, cancelled: func(string) {}}
 	l.ctx, l.cut = context.WithCancel(context.Background())
 	return l
 }
 
 // Invoke makes a runtime call.
 func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	agents := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	if l.ctx.Err() == nil {
 		err := l.runtime().Invoke(ctx, method, args, reply, opts...)
+		name := path.Base(method)
+		if err != nil && lasting[name] && errors.Is(agents.Err(), context.Canceled) && l.ctx.Err() == nil && !l.ending.Load() {
+			l.cancelled(name)
+		}
 		l.after(method)
 		if l.ctx.Err() == nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,8 @@ type world struct {
 	doom    *doom                  // a call that goes wrong; nil: none
 	down    bool                   // the scenario has taken the runtime away
 	specs   map[string]*corev1.Pod // the pods of the scenario, by name
-	twice   []string               // breaches of what always holds
+	// breached is what must always hold and did not.
+	breached []string
 
 	life    turn   // held while the agent is started or stopped
 	agent   *agent // nil while there is none
@@ -243,6 +245,7 @@ func (w *world) startLocked() {
 	a := &agent{done: make(chan struct{})}
 	a.link = newLink(func() grpc.ClientConnInterface { return w.conn.get() }, memhttp.Transport(w.proxy))
 	a.link.after = func(method string) { w.after(a, method) }
+	a.link.cancelled = func(method string) { w.breach("the agent cancelled " + method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
 	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, ManifestChanges: w.manifests, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
@@ -306,6 +309,7 @@ func (w *world) endLocked(abruptly bool) {
 	if abruptly {
 		w.cut(a)
 	}
+	a.link.ending.Store(true)
 	a.stop()
 	<-a.done
 	a.link.cut() // releases what hangs on it
@@ -397,18 +401,14 @@ func (w *world) checkInstances() {
 			}
 			k := key{p.UID, c.Status.Metadata.Name}
 			if _, two := running[k]; two {
-				w.mu.Lock()
-				w.twice = append(w.twice, "two instances of "+p.Name+"/"+k.container+" run at once")
-				w.mu.Unlock()
+				w.breach("two instances of " + p.Name + "/" + k.container + " run at once")
 			}
 			running[k] = c.Status.Id
 			if p.Config.Annotations["kubernetes.io/config.source"] == "api" {
 				continue
 			}
 			if uid, there := copies[p.Name]; there && uid != p.UID {
-				w.mu.Lock()
-				w.twice = append(w.twice, "two copies of static pod "+p.Name+" run at once")
-				w.mu.Unlock()
+				w.breach("two copies of static pod " + p.Name + " run at once")
 			}
 			copies[p.Name] = p.UID
 		}
@@ -430,7 +430,13 @@ func (w *world) starts() map[string]int {
 func (w *world) breaches() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.twice...)
+	return slices.Clone(w.breached)
+}
+
+func (w *world) breach(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.breached = append(w.breached, what)
 }
 
 // onExec answers the probe command "healthy".

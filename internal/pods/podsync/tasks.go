@@ -154,8 +154,9 @@ func actsOnRuntime(v podplan.Verb) bool {
 	return v != confirmResources && v != reduceCgroup && v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
 }
 
-// callOffStarts cancels what would bring more of the pod to life. A runtime that
-// hangs in it does not keep the pod from ending.
+// callOffStarts cancels what would bring more of the pod to life: what waits for its
+// turn, hooks, plugins. A call to the runtime that has begun ends by itself or at its
+// timeout, and the pod waits for it: what the runtime makes must be seen to be removed.
 func (w *worker) callOffStarts() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +187,7 @@ func (w *worker) settle(target string, t *task, err error) {
 				r.since = t.began
 			}
 			w.retries[target] = r
-			if !errors.Is(err, context.Canceled) && !cri.IsCanceled(err) {
+			if !cri.IsCanceled(err) {
 				level := severity(err)
 				if errors.Is(err, errNoEffect) && r.count == 1 {
 					level = slog.LevelDebug // a busy runtime is a moment behind itself
@@ -309,7 +310,7 @@ func (w *worker) ref(have pod.Runtime) pod.Ref {
 func (w *worker) runSandbox(ctx context.Context, spec *v1.Pod, attempt int) (id string, err error) {
 	cfg := &w.s.cfg
 	fail := func(reason, message string, err error) (string, error) {
-		if ctx.Err() == nil && (severity(err) == slog.LevelWarn || cri.IsNameTaken(err) && w.triedLong(podplan.SandboxTarget)) {
+		if !cri.IsCanceled(err) && (severity(err) == slog.LevelWarn || cri.IsNameTaken(err) && w.triedLong(podplan.SandboxTarget)) {
 			cfg.Events.Pod(spec, "", v1.EventTypeWarning, reason, message+": "+cri.Text(err))
 		}
 		return "", err

@@ -44,7 +44,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	defer func() { r.metrics.container(s.Kind, failure) }()
 	sandbox, config, err := r.configure(ctx, s)
 	if err != nil {
-		return "", r.startFailed(ctx, s, "", pod.ReasonCreateContainerConfig, err)
+		return "", r.startFailed(s, "", pod.ReasonCreateContainerConfig, err)
 	}
 	created, err := inTurn(ctx, r.turns, createContainer, rankOf(s.Pod, true), func() (*runtimeapi.CreateContainerResponse, error) {
 		return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
@@ -55,8 +55,8 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	})
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
-		r.notCreated(ctx, s, config, err)
-		return "", r.startFailed(ctx, s, "", pod.ReasonCreateContainer, err)
+		r.notCreated(s, config, err)
+		return "", r.startFailed(s, "", pod.ReasonCreateContainer, err)
 	}
 	id = created.GetContainerId()
 	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
@@ -64,7 +64,7 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 		return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 	})
 	if err != nil {
-		return id, r.startFailed(ctx, s, id, pod.ReasonRunContainer, err)
+		return id, r.startFailed(s, id, pod.ReasonRunContainer, err)
 	}
 	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")
 	if err := r.linkLegacyLog(pod.RefOf(s.Pod), s.Container.Name, id, filepath.Join(sandbox.LogDirectory, config.LogPath)); err != nil {
@@ -76,8 +76,8 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 // notCreated removes the file that was made for a container which there is not: it is
 // tried again every few seconds, with a file of its own each time. If the runtime may
 // have made it after all, its removal takes the file along.
-func (r *Runner) notCreated(ctx context.Context, s Start, config *runtimeapi.ContainerConfig, err error) {
-	if ctx.Err() != nil || cri.IsUnavailable(err) || cri.IsTimeout(err) {
+func (r *Runner) notCreated(s Start, config *runtimeapi.ContainerConfig, err error) {
+	if cri.IsCanceled(err) || cri.IsUnavailable(err) || cri.IsTimeout(err) {
 		return
 	}
 	var mounted []string
@@ -214,11 +214,11 @@ func (r *Runner) NotStarted(kind pod.Kind, reason string) {
 }
 
 // startFailed records why a container could not be started. A start that was
-// called off did not fail, and one that the runtime is still busy with for an
+// cancelled did not fail, and one that the runtime is still busy with for an
 // agent before this one has not failed yet. The id is empty unless the container was created.
-func (r *Runner) startFailed(ctx context.Context, s Start, id, reason string, err error) *StartError {
+func (r *Runner) startFailed(s Start, id, reason string, err error) *StartError {
 	text := cri.Message(err)
-	if ctx.Err() == nil && !cri.IsNameTaken(err) {
+	if !cri.IsCanceled(err) && !cri.IsNameTaken(err) {
 		shown := text
 		if id != "" { // events that differ by an ID alone could not be counted as one
 			shown = strings.ReplaceAll(text, id, s.Container.Name)

@@ -51,6 +51,10 @@ type Client struct {
 
 	streams  bool
 	noStream sync.Map // names of streams that the runtime does not have
+
+	// begun ends when calls that change something are to end, see [Client.Run].
+	begun  context.Context
+	giveUp context.CancelFunc
 }
 
 // Dial prepares a client. It does not wait for the runtime, which may well
@@ -97,7 +101,10 @@ func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 	if cfg.Observe != nil {
 		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
 	}
+	begun, giveUp := context.WithCancel(context.Background())
 	return &Client{
+		begun:    begun,
+		giveUp:   giveUp,
 		endpoint: cfg.RuntimeEndpoint,
 		timeout:  cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
 		log:     cfg.Log,

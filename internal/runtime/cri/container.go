@@ -14,13 +14,13 @@ import (
 func (c *Client) CreateContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	const verb = "create container"
 	object := req.GetConfig().GetMetadata().GetName() + " in sandbox " + req.GetPodSandboxId()
-	resp, err := call(ctx, c.timeout, c.runtime.CreateContainer, req, verb, object)
+	resp, err := change(ctx, c, c.timeout, c.runtime.CreateContainer, req, verb, object)
 	return identified(resp, err, (*runtimeapi.CreateContainerResponse).GetContainerId, verb, object)
 }
 
 // StartContainer starts a created container.
 func (c *Client) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	return call(ctx, c.timeout, c.runtime.StartContainer, req, "start container", req.GetContainerId())
+	return change(ctx, c, c.timeout, c.runtime.StartContainer, req, "start container", req.GetContainerId())
 }
 
 // StopContainer asks the container to stop and kills it after the timeout in the
@@ -34,7 +34,7 @@ func (c *Client) StopContainer(ctx context.Context, req *runtimeapi.StopContaine
 // RemoveContainer removes a container, by force if it runs. Removing one that is
 // gone is not an error.
 func (c *Client) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
-	return call(ctx, c.timeout, c.runtime.RemoveContainer, req, "remove container", req.GetContainerId())
+	return change(ctx, c, c.timeout, c.runtime.RemoveContainer, req, "remove container", req.GetContainerId())
 }
 
 // ListContainers lists the containers that match; without a filter, all.
@@ -52,7 +52,7 @@ func (c *Client) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerS
 
 // UpdateContainerResources changes limits of a container while it runs.
 func (c *Client) UpdateContainerResources(ctx context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
-	return call(ctx, c.timeout, c.runtime.UpdateContainerResources, req, "update resources of container", req.GetContainerId())
+	return change(ctx, c, c.timeout, c.runtime.UpdateContainerResources, req, "update resources of container", req.GetContainerId())
 }
 
 // ReopenContainerLog makes the runtime write to a new log file.

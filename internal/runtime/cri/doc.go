@@ -6,7 +6,8 @@
 // connection that breaks is made again in the background, within about a
 // second of the runtime's return; calls made meanwhile fail with an error that
 // [IsUnavailable] recognises. Every call has a deadline (see [Config]), so a
-// hung runtime costs a caller time, never the goroutine for ever.
+// hung runtime costs a caller time, never the goroutine for ever. A call that
+// changes something is not cancelled with its context once it has begun.
 //
 // It uses the generated stubs of k8s.io/cri-api over gRPC directly.
 // k8s.io/cri-client would do the same job, but it draws in OpenTelemetry and

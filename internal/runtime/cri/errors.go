@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -42,8 +43,11 @@ func IsUnavailable(err error) bool { return code(err) == codes.Unavailable }
 // IsTimeout reports whether the call ran into its deadline.
 func IsTimeout(err error) bool { return code(err) == codes.DeadlineExceeded }
 
-// IsCanceled reports whether the caller called the call off.
-func IsCanceled(err error) bool { return code(err) == codes.Canceled }
+// IsCanceled reports whether the call was cancelled by its caller, or not made because
+// its context had ended.
+func IsCanceled(err error) bool {
+	return code(err) == codes.Canceled || errors.Is(err, context.Canceled)
+}
 
 // IsNameTaken reports whether the runtime has, or is just making, a sandbox or
 // container of the same name and attempt, as it is when the agent that asked for

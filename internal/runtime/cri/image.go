@@ -33,7 +33,7 @@ func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest
 
 // RemoveImage removes an image. Removing one that is gone is not an error.
 func (c *Client) RemoveImage(ctx context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
-	return call(ctx, c.timeout, c.image.RemoveImage, req, "remove image", req.GetImage().GetImage())
+	return change(ctx, c, c.timeout, c.image.RemoveImage, req, "remove image", req.GetImage().GetImage())
 }
 
 // ImageFsInfo reads how full the file systems of images and containers are.

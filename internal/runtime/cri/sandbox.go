@@ -11,20 +11,20 @@ import (
 func (c *Client) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	const verb = "run sandbox"
 	object := podName(req.GetConfig().GetMetadata())
-	resp, err := call(ctx, 2*c.timeout, c.runtime.RunPodSandbox, req, verb, object)
+	resp, err := change(ctx, c, 2*c.timeout, c.runtime.RunPodSandbox, req, verb, object)
 	return identified(resp, err, (*runtimeapi.RunPodSandboxResponse).GetPodSandboxId, verb, object)
 }
 
 // StopPodSandbox stops the sandbox and whatever runs in it. Stopping one that
 // is stopped is not an error.
 func (c *Client) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
-	return call(ctx, c.timeout, c.runtime.StopPodSandbox, req, "stop sandbox", req.GetPodSandboxId())
+	return change(ctx, c, c.timeout, c.runtime.StopPodSandbox, req, "stop sandbox", req.GetPodSandboxId())
 }
 
 // RemovePodSandbox removes the sandbox and its containers. Removing one that is
 // gone is not an error.
 func (c *Client) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
-	return call(ctx, c.timeout, c.runtime.RemovePodSandbox, req, "remove sandbox", req.GetPodSandboxId())
+	return change(ctx, c, c.timeout, c.runtime.RemovePodSandbox, req, "remove sandbox", req.GetPodSandboxId())
 }
 
 // PodSandboxStatus reads one sandbox.
@@ -43,7 +43,7 @@ func (c *Client) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSand
 // UpdatePodSandboxResources tells the runtime of new resources of a pod, which it
 // may refuse. Runtimes may lack the call.
 func (c *Client) UpdatePodSandboxResources(ctx context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	return call(ctx, c.timeout, c.runtime.UpdatePodSandboxResources, req, "update resources of sandbox", req.GetPodSandboxId())
+	return change(ctx, c, c.timeout, c.runtime.UpdatePodSandboxResources, req, "update resources of sandbox", req.GetPodSandboxId())
 }
 
 // PortForward returns the address at which ports of the sandbox can be reached.
