@@ -406,14 +406,18 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 // promised, or of what it is to look into.
 func (w *worker) notConfigured(ctx context.Context, p *v1.Pod, kind pod.Kind, name string, err error) error {
 	const reason = pod.ReasonCreateContainerConfig
+	text, ok := pod.ShownText(err)
+	if !ok {
+		text = err.Error() // of a plugin, say, and not of the container runtime
+	}
 	if ctx.Err() == nil {
-		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+cri.Message(err))
+		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+text)
 	}
 	w.s.cfg.Containers.NotStarted(kind, reason)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.startFailed = w.s.cfg.Now()
-	w.waiting[name] = status.Waiting{Reason: reason, Message: cri.Message(err)}
+	w.waiting[name] = status.Waiting{Reason: reason, Message: text}
 	return fmt.Errorf("start container %s: %w", name, err)
 }
 
