@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
@@ -66,17 +65,11 @@ type unlisted struct{ Observed }
 
 func (unlisted) Synced() <-chan struct{} { return nil }
 
-// writable are directories that take what is noted.
-type writable struct{ Dirs }
-
-func (writable) Make(types.UID) error         { return nil }
-func (writable) NoteEnd(types.UID, End) error { return nil }
-
 // Pods that arrive together are judged together, and one may have to go before its own
 // worker was made. Another waits for its end.
 func TestAPodThatHasNoWorkerYetIsPreempted(t *testing.T) {
 	m := newMeasured(t)
-	m.cfg.Observed, m.cfg.Dirs = unlisted{}, writable{}
+	m.cfg.Observed = unlisted{}
 	ctx, stop := context.WithCancel(t.Context())
 	defer func() {
 		stop()
@@ -92,7 +85,7 @@ func TestAPodThatHasNoWorkerYetIsPreempted(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.going == nil || w.override.Reason != "Preempting" {
-		t.Errorf("going %v, %+v", w.going, w.override)
+	if w.verdict == nil || w.verdict.Override.Reason != "Preempting" {
+		t.Errorf("the verdict on it is %+v", w.verdict)
 	}
 }

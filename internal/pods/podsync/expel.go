@@ -1,7 +1,9 @@
 package podsync
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +23,7 @@ type Eviction struct {
 }
 
 // End is the verdict on a pod that has to make room. It is written down before
-// anything is stopped: an agent after this one finds a pod that could run and was not
+// anything is stopped, unless the disk takes too long: an agent after this one finds a pod that could run and was not
 // to, and the lack for which it had to go may be over.
 type End struct {
 	Grace    time.Duration   `json:"-"`
@@ -34,40 +36,85 @@ type End struct {
 // leastOutBy is the least that an expelled pod has to be gone.
 const leastOutBy = 10 * time.Second
 
-// expel ends a pod for the node's sake, or for another pod's. It is told of if the
-// runtime takes too long over it.
+// verdictPatience is how long a verdict that cannot be written down holds up the end
+// of its pod: room is needed.
+const verdictPatience = 500 * time.Millisecond
+
+// expel ends a pod for the node's sake, or for another pod's. It does not block: the
+// pod's own worker writes the verdict down first, see [worker.carryOut]. A pod that goes
+// already has less time at most, and nothing is written.
 func (w *worker) expel(e End) {
 	now := w.s.cfg.Now()
 	e.Deadline, e.Override.Phase = now.Add(e.Grace), v1.PodFailed
 	w.mu.Lock()
-	first := w.going == nil
-	w.mu.Unlock()
+	first := w.going == nil && w.verdict == nil
 	if first {
-		// The pod may be about to get its directory.
-		err := w.s.cfg.Dirs.Make(w.uid)
-		if err == nil {
-			err = w.s.cfg.Dirs.NoteEnd(w.uid, e)
-		}
-		if err != nil {
-			w.log.Warn("cannot write down that the pod has to go; an agent after this one will not know", "err", err)
-		}
+		w.verdict, w.verdictAt = &e, now
 	}
-	w.putOut(now, e)
+	w.mu.Unlock()
+	if !first {
+		w.putOut(now, e)
+	}
 	w.poke()
+}
+
+// carryOut has a new verdict written down and, when that is done or takes too long, the
+// pod put out. It returns when that has to be asked again.
+func (w *worker) carryOut(ctx context.Context, tasks *sync.WaitGroup, now time.Time) (next time.Time) {
+	w.mu.Lock()
+	e, until, noted := w.verdict, w.verdictAt.Add(verdictPatience), w.noted
+	w.mu.Unlock()
+	if e == nil {
+		return time.Time{}
+	}
+	if !noted {
+		note := *e
+		w.once(ctx, tasks, noteVerdict, func(context.Context) error {
+			// The pod may be about to get its directory.
+			err := w.s.cfg.Dirs.Make(w.uid)
+			if err == nil {
+				err = w.s.cfg.Dirs.NoteEnd(w.uid, note)
+			}
+			if err != nil {
+				w.log.Warn("cannot write down that the pod has to go; an agent after this one will not know", "err", err)
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.noted = true
+			return nil
+		})
+		if now.Before(until) {
+			return until
+		}
+		w.log.Warn("putting the pod out before that is written down: the disk takes too long", "waited", verdictPatience)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.verdictLocked(now)
+	return time.Time{}
+}
+
+// verdictLocked puts a verdict in force that was passed and not carried out yet. Whatever
+// else ends the pod comes after it.
+func (w *worker) verdictLocked(now time.Time) {
+	if e := w.verdict; e != nil {
+		w.verdict = nil
+		w.putOutLocked(now, *e)
+	}
 }
 
 // putOut makes the pod go.
 func (w *worker) putOut(now time.Time, e End) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.putOutLocked(now, e)
+}
+
+func (w *worker) putOutLocked(now time.Time, e End) {
 	grace := max(e.Deadline.Sub(now), 0) // it may be over while no agent ran
-	if e.AtOnce {
-		w.mu.Lock()
-		w.atOnce = true
-		w.mu.Unlock()
-	}
-	if w.end(now, grace, &e.Override, e.Why) {
-		w.mu.Lock()
+	w.atOnce = w.atOnce || e.AtOnce
+	if w.endLocked(now, grace, &e.Override, e.Why) {
 		w.outBy = now.Add(max(grace+grace/2, leastOutBy))
-		w.mu.Unlock()
 	}
 }
 
@@ -104,12 +151,17 @@ func (w *worker) lingers(now time.Time, stopped bool) (next time.Time) {
 }
 
 // expelled reports whether the API server knows that the pod was put out of the
-// node and has ended: nobody needs what is left of it in the runtime.
-func expelled(p *v1.Pod) bool {
+// node and has ended: nobody needs what is left of it in the runtime. One that was
+// evicted and ended without failure is shown as Succeeded, and not as evicted.
+func (w *worker) expelled() bool {
+	p := w.spec
 	if p == nil || !pod.IsTerminal(p) {
 		return false
 	}
-	return p.Status.Reason == pod.ReasonEvicted || slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+	w.mu.Lock()
+	evicted := w.override != nil && w.override.Reason == pod.ReasonEvicted
+	w.mu.Unlock()
+	return evicted || p.Status.Reason == pod.ReasonEvicted || slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
 	})
 }

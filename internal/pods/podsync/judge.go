@@ -141,6 +141,11 @@ func (w *worker) refuse(now time.Time, reason, message string) {
 func (w *worker) end(now time.Time, grace time.Duration, o *status.Override, why string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.endLocked(now, grace, o, why)
+}
+
+func (w *worker) endLocked(now time.Time, grace time.Duration, o *status.Override, why string) bool {
+	w.verdictLocked(now)
 	deadline := now.Add(grace)
 	if w.going != nil {
 		// A second deletion may name a shorter period, which counts from now. It

@@ -161,7 +161,7 @@ func (s *Syncer) Evict(uid types.UID, e Eviction) (released <-chan struct{}) {
 	if !ok {
 		return closed() // it has ended meanwhile
 	}
-	o := status.Override{Reason: pod.ReasonEvicted, Message: e.Message}
+	o := status.Override{Reason: pod.ReasonEvicted, Message: e.Message, Lenient: true}
 	if e.Disrupts {
 		o.Disruption = v1.PodReasonTerminationByKubelet
 	}

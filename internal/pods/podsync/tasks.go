@@ -151,7 +151,11 @@ func (w *worker) shows(effect pod.Effect) bool {
 }
 
 func actsOnRuntime(v podplan.Verb) bool {
-	return v != confirmResources && v != reduceCgroup && v != removeCgroup && v != removeDirs && v != podplan.AnnounceStop && v != resizePod
+	switch v {
+	case confirmResources, noteVerdict, reduceCgroup, removeCgroup, removeDirs, podplan.AnnounceStop, resizePod:
+		return false
+	}
+	return true
 }
 
 // callOffStarts cancels what would bring more of the pod to life: what waits for its

@@ -12,6 +12,7 @@ import (
 // first are of a pod's end.
 const (
 	confirmResources podplan.Verb = "ask for resources"
+	noteVerdict      podplan.Verb = "note verdict"
 
 	reduceCgroup podplan.Verb = "reduce cgroup"
 	removeCgroup podplan.Verb = "remove cgroup"
@@ -92,7 +93,11 @@ func (w *worker) leaveNothing(ctx context.Context, tasks *sync.WaitGroup, have p
 	ref.UID = w.uid
 	w.mu.Lock()
 	gone := w.dirsGone
+	_, noting := w.tasks[string(noteVerdict)] // it makes the directory
 	w.mu.Unlock()
+	if noting {
+		return false
+	}
 	if !gone {
 		w.once(ctx, tasks, removeDirs, func(ctx context.Context) error {
 			if err := w.s.cfg.Dirs.Remove(ctx, ref); err != nil {

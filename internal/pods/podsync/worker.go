@@ -71,6 +71,9 @@ type worker struct {
 	grace      time.Duration // the shortest period asked for since the pod is going
 	outBy      time.Time     // when an expelled pod should be gone; zero: it is not waited for
 	override   *status.Override
+	verdict    *End         // passed, and not in force yet
+	verdictAt  time.Time    // when it was passed
+	noted      bool         // it is written down, or cannot be
 	denied     *pod.Refusal // what was reserved cannot be had after all
 	tasks      map[string]*task
 	retries    map[string]retry
@@ -209,11 +212,13 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 		w.begin(now, have)
 	}
 	w.takeUp(have)
+	carry := w.carryOut(ctx, tasks, now)
 	if w.spec != nil {
 		w.spec = podplan.Renew(w.spec, have, w.renewed)
 		w.forgetAnew()
 	}
 	next, waits := w.judge(ctx, tasks, now, have)
+	next = earlier(next, carry)
 	w.callOffStarts()
 	if waits {
 		if w.story.held.IsZero() {
@@ -334,7 +339,7 @@ func (w *worker) told() *v1.Pod {
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || expelled(w.spec) || w.discard.Load(), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || w.expelled() || w.discard.Load(), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()
