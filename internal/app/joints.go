@@ -47,7 +47,7 @@ func (e executor) Exec(ctx context.Context, id string, command []string, timeout
 		return nil, 0, true, nil
 	}
 	if err != nil {
-		return nil, 0, false, err
+		return nil, 0, false, cri.Cause(err)
 	}
 	return append(resp.Stdout, resp.Stderr...), resp.ExitCode, false, nil
 }

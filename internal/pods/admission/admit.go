@@ -180,7 +180,7 @@ func (r Rules) features(in Input) *Rejection {
 	}
 	need, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&featuretypes.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, r.Version)
 	if err != nil {
-		return &Rejection{ReasonFeature, fmt.Sprintf("infer the node features that the pod needs: %v", err)}
+		return &Rejection{ReasonFeature, fmt.Sprintf("Failed to infer pod's feature requirements: %v", err)}
 	}
 	if lacks := lacking(need, in.Node); lacks != "" {
 		return &Rejection{ReasonFeature, lacks}
@@ -207,7 +207,7 @@ func lacking(need nodedeclaredfeatures.FeatureSet, node *v1.Node) string {
 	match, err := nodedeclaredfeatures.DefaultFramework.MatchNode(need, node)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("compare the node features that the pod needs: %v", err)
+		return fmt.Sprintf("Failed to match pod's feature requirements against the node: %v", err)
 	case match.IsMatch:
 		return ""
 	}

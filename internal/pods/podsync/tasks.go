@@ -452,17 +452,8 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 			stop.Spec = spec
 		}
 	}
-	recall := false
-	switch step.Cause {
-	case podplan.CauseSpecChanged:
-		recall = true
-		stop.Message = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
-	case podplan.CauseResize:
-		recall = true
-		stop.Message = fmt.Sprintf("Container %s %s", c.Name, step.Cause)
-	case podplan.CauseLiveness, podplan.CauseStartup:
-		stop.Message = fmt.Sprintf("Container %s %s, will be restarted", c.Name, step.Cause)
-	}
+	recall := step.Cause == podplan.CauseSpecChanged || step.Cause == podplan.CauseResize
+	stop.Message = killing(step.Cause, w.spec, c.Name)
 	if step.Verb == podplan.AnnounceStop {
 		return func(ctx context.Context) (pod.Effect, error) {
 			w.s.cfg.Containers.AnnounceStop(ctx, stop)

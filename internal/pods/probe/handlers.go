@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
@@ -39,7 +41,7 @@ func (p *Prober) prepare(k *check) func(context.Context) (outcome, string) {
 	if len(t.ips) > 0 {
 		ip = t.ips[0]
 	}
-	once := p.handler(k.probe, k.settings.timeout, t.spec, t.container.ID, ip)
+	once := p.handler(k.probe, k.settings.timeout, t.pod, t.spec, t.container.ID, ip)
 	return func(ctx context.Context) (o outcome, output string) {
 		for range tries {
 			if o, output = once(ctx); o != errored {
@@ -50,7 +52,9 @@ func (p *Prober) prepare(k *check) func(context.Context) (outcome, string) {
 	}
 }
 
-func (p *Prober) handler(probe *v1.Probe, timeout time.Duration, c *v1.Container, id, ip string) func(context.Context) (outcome, string) {
+func (p *Prober) handler(
+	probe *v1.Probe, timeout time.Duration, spec *v1.Pod, c *v1.Container, id, ip string,
+) func(context.Context) (outcome, string) {
 	switch h := probe.ProbeHandler; {
 	case h.Exec != nil:
 		command := expandStatic(h.Exec.Command, c.Env)
@@ -63,7 +67,7 @@ func (p *Prober) handler(probe *v1.Probe, timeout time.Duration, c *v1.Container
 		return func(ctx context.Context) (outcome, string) { return p.grpc(ctx, h.GRPC, ip, timeout) }
 	}
 	return func(context.Context) (outcome, string) {
-		return errored, "missing probe handler for container " + c.Name
+		return errored, fmt.Sprintf("missing probe handler for %s(%s):%s", pod.FullName(spec), spec.UID, c.Name)
 	}
 }
 
@@ -131,14 +135,13 @@ func (p *Prober) http(ctx context.Context, get *v1.HTTPGetAction, c *v1.Containe
 		host = ip
 	}
 	target := requestURL(get, host, port)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return errored, err.Error()
 	}
 	setHeaders(req, get.HTTPHeaders, userAgentPrefix+p.cfg.Version)
-	client := &http.Client{Transport: p.web, CheckRedirect: redirects(host)}
+	// The client's own timeout is named in its error, a deadline of the request would not be.
+	client := &http.Client{Transport: p.web, CheckRedirect: redirects(host), Timeout: timeout}
 	resp, err := client.Do(req)
 	if err != nil {
 		return failure, err.Error()
@@ -235,6 +238,9 @@ func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout 
 		return errored, err.Error()
 	}
 	defer conn.Close() //nolint:errcheck // a failed close of a probe's connection changes nothing
+	if !connect(ctx, conn) {
+		return failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, ctx.Err())
+	}
 	service := ""
 	if g.Service != nil {
 		service = *g.Service
@@ -253,17 +259,37 @@ func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout 
 	return success, "service healthy"
 }
 
+// connect waits until the connection is made, however often that is tried, and reports whether it was before ctx
+// ended. A server may begin to listen within the timeout of its probe.
+func connect(ctx context.Context, conn *grpc.ClientConn) bool {
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return true
+		case connectivity.Idle:
+			conn.Connect()
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return false
+		}
+	}
+}
+
 func portOf(p intstr.IntOrString, c *v1.Container) (int, error) {
-	port := p.IntValue()
+	port := int(p.IntVal)
 	if p.Type == intstr.String {
-		for _, cp := range c.Ports {
-			if cp.Name == p.StrVal {
-				port = int(cp.ContainerPort)
-			}
+		named := slices.IndexFunc(c.Ports, func(cp v1.ContainerPort) bool { return cp.Name == p.StrVal })
+		if named >= 0 {
+			port = int(c.Ports[named].ContainerPort)
+		} else if n, err := strconv.Atoi(p.StrVal); err == nil {
+			port = n
+		} else {
+			return 0, err
 		}
 	}
 	if port <= 0 || port > 65535 {
-		return 0, fmt.Errorf("invalid port number: %v", p)
+		return 0, fmt.Errorf("invalid port number: %v", port)
 	}
 	return port, nil
 }
@@ -279,10 +305,6 @@ func (p *Prober) report(spec *v1.Pod, k *check, o outcome, output string) {
 	case warning:
 		event(pod.EventProbeWarning, fmt.Sprintf("%s probe warning: %s", k.kind, output))
 	case errored:
-		state := "failure"
-		if k.ok {
-			state = "success"
-		}
-		event(pod.EventUnhealthy, fmt.Sprintf("%s probe errored and resulted in %s state: %s", k.kind, state, output))
+		event(pod.EventUnhealthy, fmt.Sprintf("%s probe errored and resulted in unknown state: %s", k.kind, output))
 	}
 }

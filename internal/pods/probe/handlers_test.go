@@ -147,6 +147,32 @@ func TestHTTPAnswerThatNeverEnds(t *testing.T) {
 	}
 }
 
+// TestHTTPNoAnswer: the text of a probe without an answer is the one that operators search for.
+func TestHTTPNoAnswer(t *testing.T) {
+	hold := make(chan struct{})
+	port := web(t, func(http.ResponseWriter, *http.Request) { <-hold })
+	defer close(hold)
+	o, text := handlers().http(t.Context(), &v1.HTTPGetAction{Path: "/x", Port: port}, &v1.Container{}, local, 200*time.Millisecond)
+	want := fmt.Sprintf(`Get "http://127.0.0.1:%d/x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`, port.IntVal)
+	if o != failure || text != want {
+		t.Errorf("%v with %q, want a failure with %q", o, text, want)
+	}
+}
+
+// TestPortsThatAreNone: what is wrong with a probe's port is said as upstream says it.
+func TestPortsThatAreNone(t *testing.T) {
+	c := &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 80}}}
+	for want, port := range map[string]intstr.IntOrString{
+		"invalid port number: 0":                        intstr.FromInt(0),
+		"invalid port number: 70000":                    intstr.FromString("70000"),
+		`strconv.Atoi: parsing "other": invalid syntax`: intstr.FromString("other"),
+	} {
+		if n, err := portOf(port, c); err == nil || err.Error() != want {
+			t.Errorf("%v is %d, %v; want %q", port, n, err, want)
+		}
+	}
+}
+
 func TestHTTPHeaders(t *testing.T) {
 	parity.Proves(t, "PROBE-21")
 	type seen struct {
@@ -369,10 +395,10 @@ func TestGRPC(t *testing.T) {
 		{text("nobody"), port, failure, "error: health rpc probe failed: "},
 		{text("slow"), port, failure, "timeout: health rpc did not complete within 1s"},
 		{nil, bare, failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "},
-		{nil, 1, failure, "error: health rpc probe failed: "},
+		{nil, 1, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
 	} {
 		timeout := time.Minute
-		if tc.service != nil && *tc.service == "slow" {
+		if tc.port == 1 || tc.service != nil && *tc.service == "slow" {
 			timeout = time.Second
 		}
 		o, got := handlers().grpc(t.Context(), &v1.GRPCAction{Port: tc.port, Service: tc.service}, local, timeout)

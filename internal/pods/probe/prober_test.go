@@ -199,7 +199,7 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 		if got := len(c.asked()); got != 30 {
 			t.Errorf("asked %d times in 10 periods, want 3 tries each", got)
 		}
-		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in success state: no runtime" {
+		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime" {
 			t.Errorf("events = %q", ev)
 		}
 	})

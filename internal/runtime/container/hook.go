@@ -53,7 +53,8 @@ func (r *Runner) runHook(ctx context.Context, h hookCall) error {
 		}
 	default:
 		// The API also has tcpSocket, which never did anything.
-		return errors.New("cannot run handler: it is none of exec, httpGet and sleep")
+		err := fmt.Errorf("run lifecycle hook: it is none of exec, httpGet and sleep: %v", h.handler)
+		return pod.ShowAs(fmt.Sprintf("Cannot run handler: invalid handler: %v", h.handler), err)
 	}
 	return nil
 }
@@ -205,8 +206,9 @@ func hookPort(p intstr.IntOrString, c *v1.Container) (int, error) {
 			return int(port.ContainerPort), nil
 		}
 	}
-	if n, err := strconv.Atoi(p.StrVal); err == nil && n > 0 && n <= 65535 {
-		return n, nil
+	n, err := strconv.Atoi(p.StrVal)
+	if err == nil && (n <= 0 || n > 65535) {
+		err = fmt.Errorf("invalid port number: %v", n)
 	}
-	return 0, fmt.Errorf("couldn't find port: %v in container %s", p.StrVal, c.Name)
+	return n, err
 }

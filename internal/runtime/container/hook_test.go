@@ -78,7 +78,7 @@ func TestHTTPHook(t *testing.T) {
 		{name: "a redirect on the host is followed", get: v1.HTTPGetAction{Path: "/to?/b"}, want: []string{`http GET HOST /to?/b auth="" agent="kube-lifecycle/1.36" accept="*/*"`, `http GET HOST /b auth="" agent="kube-lifecycle/1.36" accept="*/*"`}},
 		{name: "one to another host is an answer", get: v1.HTTPGetAction{Path: "/to?http://127.9.9.9:1/"}, want: []string{`http GET HOST /to?http://127.9.9.9:1/ auth="" agent="kube-lifecycle/1.36" accept="*/*"`}},
 		{name: "nobody there", get: v1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.FromInt32(1), Path: "/x"}, err: `HTTP lifecycle hook (/x) for Container "main" in Pod "web_ns(uid-1)" failed - error: `},
-		{name: "a port that there is not", get: v1.HTTPGetAction{Port: intstr.FromString("no"), Path: "/"}, err: "couldn't find port: no"},
+		{name: "a port that there is not", get: v1.HTTPGetAction{Port: intstr.FromString("no"), Path: "/"}, err: `strconv.Atoi: parsing "no": invalid syntax`},
 		{name: "no port at all", get: v1.HTTPGetAction{Port: intstr.FromInt32(-1), Path: "/"}, err: "invalid port number: -1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -217,3 +217,17 @@ func TestRestoreGivesBackWhatWasWritten(t *testing.T) {
 // discardLog keeps a server's complaints about its clients out of the tests'
 // output.
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// TestHookWithoutAHandler: a hook of a kind that was never built fails with upstream's text.
+func TestHookWithoutAHandler(t *testing.T) {
+	b := newBench(t, nil)
+	p := simplePod(func(c *v1.Container) {
+		c.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(1)}}}
+	})
+	_, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p)))
+	want := "Cannot run handler: invalid handler: &LifecycleHandler{Exec:nil,HTTPGet:nil," +
+		"TCPSocket:&TCPSocketAction{Port:{0 1 },Host:,},Sleep:nil,}"
+	if failure == nil || failure.Reason != "PostStartHookError" || failure.Message != want {
+		t.Errorf("got %v, want PostStartHookError with %q", failure, want)
+	}
+}

@@ -187,6 +187,7 @@ func seccomp(p *v1.SeccompProfile, runtimeDefault bool, root string) (*runtimeap
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case v1.SeccompProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
+			//lint:ignore ST1005 users are shown it, in upstream's words
 			return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost.")
 		}
 		if !filepath.IsLocal(*p.LocalhostProfile) {

@@ -239,7 +239,7 @@ func (r *Runner) postStart(ctx context.Context, s Start, id string) *StartError 
 	if err == nil {
 		return nil
 	}
-	failure := &StartError{Reason: pod.ReasonPostStartHook, Message: err.Error(), Err: err}
+	failure := &StartError{Reason: pod.ReasonPostStartHook, Message: cri.Text(err), Err: err}
 	if ctx.Err() != nil {
 		return failure
 	}

@@ -2,8 +2,12 @@ package cri
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // ListImages lists the images that match; without a filter, all.
@@ -28,7 +32,11 @@ func (c *Client) ImageStatus(ctx context.Context, req *runtimeapi.ImageStatusReq
 // up by themselves when a registry stops sending.
 func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	resp, err := call(ctx, 0, c.image.PullImage, req, "pull image", req.GetImage().GetImage())
-	return identified(resp, err, (*runtimeapi.PullImageResponse).GetImageRef, "pull image", req.GetImage().GetImage())
+	resp, err = identified(resp, err, (*runtimeapi.PullImageResponse).GetImageRef, "pull image", req.GetImage().GetImage())
+	if errors.Is(err, errNoID) {
+		err = pod.ShowAs(fmt.Sprintf("imageRef of image %q is not set", req.GetImage().GetImage()), err)
+	}
+	return resp, err
 }
 
 // RemoveImage removes an image. Removing one that is gone is not an error.

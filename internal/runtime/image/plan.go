@@ -69,14 +69,14 @@ func decide(policy v1.PullPolicy, present, done bool) step {
 }
 
 // failedPull is how a failed pull is shown. Runtimes tell two kinds of failure
-// apart from all others by a word in the error.
+// apart from all others by the word that the error begins with.
 func failedPull(image string, err error) *Error {
 	text := err.Error()
 	for _, k := range []struct{ word, because string }{
 		{pod.ReasonRegistryUnavailable, "the registry is unavailable"},
 		{pod.ReasonSignatureValidation, "the signature validation failed"},
 	} {
-		if _, more, ok := strings.Cut(text, k.word); ok {
+		if more, ok := strings.CutPrefix(text, k.word); ok {
 			return &Error{k.word, fmt.Sprintf("image pull failed for %s because %s%s", image, k.because, more)}
 		}
 	}

@@ -2,9 +2,12 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
@@ -87,10 +90,28 @@ func TestBackoffDoubles(t *testing.T) {
 	}
 }
 
+// TestPullText: a code that says nothing is left out, so that the word that a runtime begins its error with comes
+// first.
+func TestPullText(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("pull image x: %w", status.Error(codes.Unknown, "RegistryUnavailable: no route")), "RegistryUnavailable: no route"},
+		{fmt.Errorf("pull image x: %w", status.Error(codes.NotFound, "no such image")), "rpc error: code = NotFound desc = no such image"},
+		{pod.ShowAs(`imageRef of image "x" is not set`, errors.New("no id")), `imageRef of image "x" is not set`},
+	} {
+		if got := pullText(tc.err); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
 func TestFailedPull(t *testing.T) {
 	for _, tc := range []struct{ err, reason, message string }{
 		{"rpc error: code = NotFound desc = no such image", pod.ReasonErrImagePull, "rpc error: code = NotFound desc = no such image"},
-		{"rpc error: code = Unknown desc = RegistryUnavailable: no route", pod.ReasonRegistryUnavailable, "image pull failed for x because the registry is unavailable: no route"},
+		{"RegistryUnavailable: no route", pod.ReasonRegistryUnavailable, "image pull failed for x because the registry is unavailable: no route"},
+		{"registry/RegistryUnavailable:1: not found", pod.ReasonErrImagePull, "registry/RegistryUnavailable:1: not found"},
 		{"SignatureValidationFailed: bad key", pod.ReasonSignatureValidation, "image pull failed for x because the signature validation failed: bad key"},
 	} {
 		if got := failedPull("x", errors.New(tc.err)); *got != (Error{tc.reason, tc.message}) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -25,12 +27,15 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 		return
 	}
 	spec := &runtimeapi.ImageSpec{Image: tagged, Annotations: req.Pod.Annotations, RuntimeHandler: req.RuntimeHandler}
-	have, err := m.read(ctx, spec)
+	policy := policyFor(req.Policy, req.Image)
+	var have *runtimeapi.Image
+	if policy != v1.PullAlways || done { // else it is pulled, whatever is there
+		have, err = m.read(ctx, spec)
+	}
 	if err != nil {
 		m.fail(ctx, w, pod.EventInspectFailed, &Error{pod.ReasonImageInspectError, fmt.Sprintf("Failed to inspect image %q: %v", req.Image, cri.Cause(err))})
 		return
 	}
-	policy := policyFor(req.Policy, req.Image)
 	next := decide(policy, have != nil, done)
 	if next == use && !done && m.mustPull(ctx, req, have.Id) {
 		next = decide(policy, false, done)
@@ -133,7 +138,7 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 	}
 	if m.cfg.Records != nil {
 		if err := m.cfg.Records.Pulling(req.Image); err != nil {
-			return "", 0, fmt.Errorf("record that image %q is pulled: %w", req.Image, err)
+			return "", 0, fmt.Errorf("Failed to record image pull intent for container image %q: %w", req.Image, err)
 		}
 		defer func() {
 			if err != nil {
@@ -161,7 +166,7 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 		if ctx.Err() != nil {
 			return "", 0, ctx.Err()
 		}
-		if text := cri.Cause(err).Error(); !slices.Contains(errs, text) {
+		if text := pullText(err); !slices.Contains(errs, text) {
 			errs = append(errs, text)
 		}
 	}
@@ -169,6 +174,15 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 		return "", 0, errors.New(errs[0])
 	}
 	return "", 0, errors.New("[" + strings.Join(errs, ", ") + "]")
+}
+
+// pullText is what users are shown of a pull that failed: the runtime's words, with the code where it has one
+// that says something.
+func pullText(err error) string {
+	if status.Code(err) == codes.Unknown {
+		return cri.Message(err)
+	}
+	return cri.Text(err)
 }
 
 // sandboxConfig tells the runtime for whom it pulls.
