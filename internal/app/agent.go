@@ -336,7 +336,11 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		}
 		uids = append(uids, left...)
 	}
-	a.syncer.Adopt(uids)
+	logged, err := a.podDirs().Logged(a.syncer.Knows)
+	if err != nil {
+		a.log.Warn("cannot look for logs of earlier pods", "err", err)
+	}
+	a.syncer.Adopt(append(uids, logged...))
 	if err := a.runner.RemoveDeadLinks(); err != nil {
 		a.log.Warn("cannot remove links to logs that are gone", "err", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -241,4 +242,27 @@ func (d podDirs) logDirs(uid types.UID) ([]string, error) {
 		}
 	}
 	return dirs, nil
+}
+
+// Logged are the pods that nobody knows and that have a log directory. What is not named
+// like one of a pod is somebody else's.
+func (d podDirs) Logged(knows func(types.UID) bool) ([]types.UID, error) {
+	entries, err := os.ReadDir(d.logRoot)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list log directories: %w", err)
+	}
+	var uids []types.UID
+	for _, e := range entries {
+		parts := strings.Split(e.Name(), "_") // namespace, name, UID
+		if !e.IsDir() || len(parts) != 3 || slices.Contains(parts, "") {
+			continue
+		}
+		if uid := types.UID(parts[2]); !knows(uid) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,27 @@ func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
 		if left, err := os.ReadDir(d.logRoot); err != nil || len(left) != 0 {
 			t.Errorf("left are %v, %v", left, err)
 		}
+	}
+}
+
+// Only what is named like the log directory of a pod, and of one that nobody knows, is
+// taken for what is left of one.
+func TestLogsOfPodsThatNobodyKnows(t *testing.T) {
+	d := podDirs{logRoot: filepath.Join(t.TempDir(), "logs")}
+	knows := func(uid types.UID) bool { return uid == "known" }
+	if got, err := d.Logged(knows); err != nil || len(got) != 0 {
+		t.Errorf("without a directory: %v, %v", got, err)
+	}
+	for _, name := range []string{"ns_web_known", "ns_web_left", "archive", "a_b", "ns__x", "ns_web_", "a_b_c_d"} {
+		if err := os.MkdirAll(filepath.Join(d.logRoot, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(d.logRoot, "ns_web_file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Logged(knows); err != nil || !slices.Equal(got, []types.UID{"left"}) {
+		t.Errorf("found %v, %v", got, err)
 	}
 }
 

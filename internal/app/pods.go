@@ -73,7 +73,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Images:  a.images,
 		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: a.podCgroups, Probes: probes{a.prober}, Status: a.statuses,
 		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, AddressMismatch: a.node.AddressMismatch, Events: a.events,
-		Dirs:         podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir},
+		Dirs:         a.podDirs(),
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),
 		KeepEnded:    int(a.cfg.Flags.EndedInstances),
@@ -203,4 +203,8 @@ func (a *agent) clusterDNS() []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+func (a *agent) podDirs() podDirs {
+	return podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir}
 }

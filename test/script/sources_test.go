@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -302,6 +303,45 @@ func TestPodsOnlyTheRuntimeKnows(t *testing.T) {
 	if !slices.Equal(graces, []int64{7}) {
 		t.Errorf("stopped with the grace periods %v, want the 7 s of its specification", graces)
 	}
+}
+
+// An agent finds the log directory of a pod of which nothing else is left, when every
+// source has spoken, and removes it. Those of pods that are there stay, and so does what
+// is not a pod's.
+func TestLogsOfPodsThatAreGone(t *testing.T) {
+	parity.Differs(t, "SRC-53", "0066")
+	s := listening(t, "", rights)
+	r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"app.yaml": "spec: {containers: [{name: main}]}\n"}}}
+	if err := r.apply([]string{"app.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.awaits("app", unhurried, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
+		t.Fatal(err)
+	}
+	logs := func() []string {
+		entries, err := os.ReadDir(s.path("logs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	want := append(logs(), "archive")
+	s.stop()
+	for _, name := range []string{"archive", "ns_gone_0b6d8a52-5e0e-4b3f-9d0c-2f7f0a1f6a11/main"} {
+		if err := os.MkdirAll(s.path("logs/"+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start()
+	slices.Sort(want)
+	eventually(t, "the logs to be gone", func() (string, bool) {
+		got := logs()
+		return strings.Join(got, " "), slices.Equal(got, want)
+	})
 }
 
 // The picture of a static pod shows each edit of the manifest, also of what may be
