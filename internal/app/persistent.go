@@ -60,7 +60,7 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 		cfg.API = claims{a.api}
 	}
 	if events, ok := a.events.(*apiclient.Events); ok {
-		cfg.VolumeEvent = events.Volume
+		cfg.VolumeEvent, cfg.ClaimEvent = events.Volume, events.Claim
 	}
 	a.lasting = persistent.New(cfg)
 	a.metrics.MustRegister(a.lasting)

@@ -230,18 +230,20 @@ func TestMountedVolumesWakeNobody(t *testing.T) {
 		const day = 24 * time.Hour
 		time.Sleep(day)
 		synctest.Wait()
-		looks := 0
+		looks := map[string]int{}
 		for what, n := range w.take() {
 			switch what {
-			case "prepare csi":
-				looks = n
-			case "read claim csi":
+			case "prepare csi", "prepare local":
+				looks[what] = n
+			case "read claim csi", "read claim local":
 			default:
 				t.Errorf("while nothing happened: %s, %d times", what, n)
 			}
 		}
-		if least, most := int(day/recheck)*2/3, int(day/recheck); looks < least || looks > most {
-			t.Errorf("the claim that can grow was looked at %d times in a day, want %d to %d", looks, least, most)
+		for _, what := range []string{"prepare csi", "prepare local"} {
+			if n, least, most := looks[what], int(day/recheck)*2/3, int(day/recheck); n < least || n > most {
+				t.Errorf("%s %d times in a day to see whether the volume has grown, want %d to %d", what, n, least, most)
+			}
 		}
 		if got := driver.Methods(); len(got) > 0 {
 			t.Errorf("while nothing happened the driver was called: %v", got)

@@ -84,6 +84,12 @@ func (e *Events) Volume(pv *corev1.PersistentVolume, eventType, reason, message 
 	e.record(corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}, nil, eventType, reason, message)
 }
 
+// Claim records an event about a PersistentVolumeClaim.
+func (e *Events) Claim(claim *corev1.PersistentVolumeClaim, eventType, reason, message string) {
+	e.record(corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
+		nil, eventType, reason, message)
+}
+
 func (e *Events) record(ref corev1.ObjectReference, annotations map[string]string, eventType, reason, message string) {
 	event := newEvent(ref, e.cfg.Node, eventType, reason, message, e.moment())
 	event.Annotations = annotations

@@ -50,6 +50,7 @@ var ErrNoTool = errors.New("is not installed on this node")
 var packages = map[string]string{
 	"mount.nfs": "nfs-common or nfs-utils", "mount.nfs4": "nfs-common or nfs-utils", "iscsiadm": "open-iscsi or iscsi-initiator-utils",
 	"blkid": "util-linux", "fsck": "util-linux", "mount": "util-linux or mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+	"resize2fs": "e2fsprogs", "xfs_growfs": "xfsprogs", "btrfs": "btrfs-progs",
 	"multipath": "multipath-tools or device-mapper-multipath",
 }
 

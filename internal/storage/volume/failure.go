@@ -13,13 +13,18 @@ import (
 // several steps that users know by name.
 type Failure struct {
 	Step   string // MountVolume.MountDevice
+	While  string // what was done when the step failed, where it does several things
 	Volume string // as the step calls it, which need not be the pod's name for it
 	Reason string // of the event; empty means FailedMount
 	Err    error
 }
 
 func (f *Failure) Error() string {
-	return fmt.Sprintf("%s failed for volume %q : %v", f.Step, f.Volume, f.Err)
+	failed := "failed"
+	if f.While != "" {
+		failed += " while " + f.While
+	}
+	return fmt.Sprintf("%s %s for volume %q : %v", f.Step, failed, f.Volume, f.Err)
 }
 func (f *Failure) Unwrap() error { return f.Err }
 

@@ -31,7 +31,7 @@ func (v *Volumes) check(ctx context.Context, plugin Plugin, r Request) error {
 		return nil
 	}
 	if err := v.checkAffinity(ctx, r.PV); err != nil {
-		return &volume.Failure{Step: r.step(stepAffinity), Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
+		return &volume.Failure{Step: stepAffinity.of(r), Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
 	}
 	if _, ok := plugin.(Optionless); ok && !r.Block && len(r.MountOptions()) > 0 {
 		return failure(r, stepOptions, errNoOptions)

@@ -29,7 +29,7 @@ func TestWhichStepsHadAnEffect(t *testing.T) {
 		{fmt.Errorf("stage: %w", Unknown(errors.New("cut off"))), true},
 		{fmt.Errorf("stage: %w", context.DeadlineExceeded), true},
 		{context.Canceled, true},
-		{ErrInfeasible, false},
+		{&ExpandError{Kind: Infeasible, Err: errors.New("too large")}, false},
 	} {
 		if got := IsUnknown(c.err); got != c.want {
 			t.Errorf("IsUnknown(%v) = %v", c.err, got)
@@ -183,27 +183,6 @@ func sized(capacity, known string, status v1.ClaimResourceStatus) Spec {
 	return s
 }
 
-func TestWhatHasGrown(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		s    Spec
-		want bool
-	}{
-		{"the same size", sized("1Gi", "1Gi", ""), false},
-		{"the same size in other words", sized("1024Mi", "1Gi", ""), false},
-		{"a volume that grew", sized("2Gi", "1Gi", ""), true},
-		{"one that shrank", sized("1Gi", "2Gi", ""), false},
-		{"one whose growth is the node's turn", sized("2Gi", "1Gi", v1.PersistentVolumeClaimNodeResizePending), true},
-		{"one that failed before", sized("2Gi", "1Gi", v1.PersistentVolumeClaimNodeResizeInProgress), true},
-		{"one that can never grow to that", sized("2Gi", "1Gi", v1.PersistentVolumeClaimNodeResizeInfeasible), false},
-		{"one without a claim", Spec{Inline: &v1.Volume{}}, false},
-	} {
-		if _, got := grown(c.s); got != c.want {
-			t.Errorf("%s: grown = %v", c.name, got)
-		}
-	}
-}
-
 // What is written into a claim, applied as the API server applies it, gives what
 // was meant, and leaves alone what is others'.
 func TestStatusPatchesSayWhatWasMeant(t *testing.T) {
@@ -216,20 +195,22 @@ func TestStatusPatchesSayWhatWasMeant(t *testing.T) {
 		c.Status.AllocatedResourceStatuses["example.com/other"] = "Mine"
 		c.Status.Conditions = []v1.PersistentVolumeClaimCondition{cond("Mine", "stays"), cond(v1.PersistentVolumeClaimResizing, ""),
 			cond(v1.PersistentVolumeClaimFileSystemResizePending, ""), cond(v1.PersistentVolumeClaimNodeResizeError, "old")}
+		c.Status.Conditions[3].Status = v1.ConditionFalse
 		return c
 	}
 	two := resource.MustParse("2Gi")
 	for name, change := range map[string]func(*v1.PersistentVolumeClaim){
 		"nothing":    func(*v1.PersistentVolumeClaim) {},
 		"begun":      inProgress,
-		"failing":    failing(errors.New("no space")),
-		"infeasible": failing(fmt.Errorf("%w: too large", ErrInfeasible)),
+		"failing":    failing(errors.New("no space"), false),
+		"infeasible": failing(errors.New("too large"), true),
 		"finished":   func(c *v1.PersistentVolumeClaim) { finished(c, two) },
 	} {
 		old := full()
 		next := old.DeepCopy()
 		change(next)
-		patch, err := statusPatch(old, next)
+		guarded := name == "begun" || name == "finished"
+		patch, err := statusPatch(old, next, guarded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,8 +244,8 @@ func TestStatusPatchesSayWhatWasMeant(t *testing.T) {
 		var said struct {
 			Metadata struct{ ResourceVersion string }
 		}
-		if err := json.Unmarshal(patch, &said); err != nil || said.Metadata.ResourceVersion != "7" {
-			t.Errorf("%s: the patch does not say what it was decided on: %s", name, patch)
+		if err := json.Unmarshal(patch, &said); err != nil || (said.Metadata.ResourceVersion == "7") != guarded {
+			t.Errorf("%s: the patch says it was decided on version %q: %s", name, said.Metadata.ResourceVersion, patch)
 		}
 	}
 	if c := full(); c.Status.Conditions[3].Message == "old" {
@@ -311,7 +292,7 @@ func TestFailuresNameTheirStep(t *testing.T) {
 		if !errors.As(err, &named) || err.Error() != c.want || named.Reason != c.reason || !errors.Is(err, cause) {
 			t.Errorf("%v", err)
 		}
-		if again := failure(c.r, stepExpand, err); again != err {
+		if again := failure(c.r, stepMount, err); again != err {
 			t.Errorf("named twice: %v", again)
 		}
 	}

@@ -2,183 +2,257 @@ package persistent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/storage/volume"
 )
 
-// expand makes the node see a volume that has grown, and says so in the claim. It
-// reports whether there is nothing left to do. The claim of the request is then the
-// one that was written.
-func (v *Volumes) expand(ctx context.Context, plugin Plugin, r *Request, published bool) (done bool, err error) {
-	size, needed := grown(r.Spec)
-	if !needed {
-		return true, nil
+// An Expander is a Plugin whose volumes can grow while they are published.
+type Expander interface {
+	// Expand makes the node see the size. It says of its error what kind it is, by an
+	// ExpandError, if that matters.
+	Expand(ctx context.Context, r Request, size resource.Quantity) error
+}
+
+// ExpandError is why a volume was not expanded.
+type ExpandError struct {
+	Kind ExpandKind
+	Err  error
+}
+
+func (e *ExpandError) Error() string { return e.Err.Error() }
+func (e *ExpandError) Unwrap() error { return e.Err }
+
+// ExpandKind is a kind of failure that more than a retry follows from.
+type ExpandKind int
+
+// The kinds of failures.
+const (
+	_           ExpandKind = iota
+	Infeasible             // it will never work with this size
+	Unsupported            // the plugin has nothing to do on nodes
+	InUse                  // it does not work while the volume is in use
+	Unavailable            // the plugin is not there; nothing was tried
+)
+
+func isExpandError(err error, kind ExpandKind) bool {
+	var e *ExpandError
+	return errors.As(err, &e) && e.Kind == kind
+}
+
+// growth is what the node knows of the size of a volume. Guarded by Volumes.mu.
+type growth struct {
+	size   resource.Quantity // that the volume has on this node; zero until a claim was read
+	inUse  bool              // it cannot be expanded while it is in use: that is not tried again
+	failed bool              // an expansion failed
+}
+
+// nodeExpansionNotRequired is the annotation of a claim whose volume needs no expansion
+// on nodes.
+const nodeExpansionNotRequired = "volume.kubernetes.io/node-expansion-not-required"
+
+// permission is what a node may do with a volume whose size has changed.
+type permission int
+
+const (
+	notNow     permission = iota // it is the controller's turn, or the size is infeasible
+	isExpanded                   // the claim has the size, and the node has nothing to do
+	expandToo                    // the claim has the size, but every node has to expand
+	expandNow                    // the node's turn has come
+)
+
+// permissionOf tells what the node may do by the status of the claim.
+func permissionOf(c *v1.PersistentVolumeClaim, size resource.Quantity) permission {
+	known := c.Status.Capacity[v1.ResourceStorage]
+	switch resizeStatus(c) {
+	case "":
+		if known.Cmp(size) < 0 {
+			return notNow
+		}
+		_, notRequired := c.Annotations[nodeExpansionNotRequired]
+		if slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !notRequired {
+			return expandToo
+		}
+		return isExpanded
+	case v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress:
+		return expandNow
 	}
+	return notNow
+}
+
+// recoverable reports whether the resize controller notes in the claim how far an
+// expansion is. Older ones do not.
+func recoverable(c *v1.PersistentVolumeClaim) bool {
+	return resizeStatus(c) != "" || c.Status.AllocatedResources != nil
+}
+
+// expandAtMount expands a volume that was just published, if it has grown and its claim
+// does not know.
+func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r Request) error {
 	e, ok := plugin.(Expander)
-	if !ok {
-		return true, nil
+	if !ok || r.Claim == nil {
+		return nil
 	}
+	want, known := r.PV.Spec.Capacity[v1.ResourceStorage], r.Claim.Status.Capacity[v1.ResourceStorage]
 	if r.ReadOnly {
-		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventFSResizeFailed,
-			fmt.Sprintf("%s failed for volume %q requested read-only file system", r.step(stepExpand), r.Name))
-		return true, nil
+		if known.Cmp(want) < 0 {
+			v.tellOfClaim(r, v1.EventTypeWarning, pod.EventFSResizeFailed, "MountVolume.NodeExpandVolume failed", "requested read-only file system")
+		}
+		return nil
 	}
-	if resizeStatus(r.Claim) != v1.PersistentVolumeClaimNodeResizeInProgress && resizeStatus(r.Claim) != "" {
-		if r.Claim, err = v.patchClaim(ctx, r.Claim, inProgress); err != nil {
-			return false, err
+	v.knowSize(d, known)
+	if known.Cmp(want) >= 0 {
+		return nil
+	}
+	if err := v.grow(ctx, e, d, r, want); err != nil {
+		f := &volume.Failure{Step: "MountVolume.Setup", While: "expanding volume", Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
+		if r.Block {
+			f.Step, f.Reason = "MapVolume.MarkVolumeAsMounted", pod.EventFailedMapVolume
+		}
+		return f
+	}
+	return nil
+}
+
+// expandInUse expands a volume that the pod has, if it has grown since this node last
+// expanded it.
+func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) error {
+	e, ok := plugin.(Expander)
+	if !ok || r.Claim == nil || r.ReadOnly {
+		return nil
+	}
+	want, known := r.PV.Spec.Capacity[v1.ResourceStorage], r.Claim.Status.Capacity[v1.ResourceStorage]
+	v.knowSize(d, known)
+	v.mu.Lock()
+	has := d.growth
+	v.mu.Unlock()
+	if has.inUse || has.size.IsZero() || want.Cmp(has.size) <= 0 {
+		return nil
+	}
+	if err := v.grow(ctx, e, d, r, want); err != nil {
+		return &volume.Failure{Step: "NodeExpandVolume.NodeExpandVolume", Volume: r.Name, Reason: pod.EventResizeFailed, Err: err}
+	}
+	return nil
+}
+
+// knowSize notes the size that the volume has on the node, if none is known.
+func (v *Volumes) knowSize(d *device, size resource.Quantity) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if d.growth.size.IsZero() {
+		d.growth.size = size
+	}
+}
+
+// grow expands the volume as far as it is this node's turn. What is not done without an
+// error is tried again when the claim is next read.
+func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, want resource.Quantity) error {
+	if !recoverable(r.Claim) {
+		return v.growPlainly(ctx, e, d, r, want)
+	}
+	size := r.Claim.Status.AllocatedResources[v1.ResourceStorage]
+	may := permissionOf(r.Claim, size)
+	claim := r.Claim
+	switch may {
+	case notNow:
+		return nil
+	case isExpanded:
+		v.isNow(d, size)
+		return nil
+	case expandNow:
+		var err error
+		if claim, err = v.patchClaim(ctx, claim, true, inProgress); err != nil {
+			return err
 		}
 	}
-	done, err = e.Expand(ctx, *r, size, published)
+	err := e.Expand(ctx, r, size)
 	switch {
+	case isExpandError(err, Unsupported) && may == expandToo:
+		v.isNow(d, size)
+		return nil
 	case err != nil:
-		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventResizeFailed,
-			fmt.Sprintf("%s failed for volume %q : %v", r.step(stepExpand), r.Name, err))
-		change := failing(err)
-		if _, perr := v.patchClaim(ctx, r.Claim, change); perr != nil {
-			return false, errors.Join(err, perr)
+		if !isExpandError(err, Unavailable) {
+			v.noteFailure(ctx, d, claim, size, err)
 		}
-		if errors.Is(err, ErrInfeasible) {
-			return true, nil // the volume is good at its old size
+		if isExpandError(err, InUse) {
+			v.stopExpanding(d, r, err)
+			return nil
 		}
-		return false, err
-	case !done:
-		return false, nil
+		return err
 	}
-	if _, err := v.patchClaim(ctx, r.Claim, func(c *v1.PersistentVolumeClaim) { finished(c, size) }); err != nil {
-		return false, err
-	}
-	v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventFSResized,
-		fmt.Sprintf("%s succeeded for volume %q %s", r.step(stepExpand), r.Name, r.Pod.Spec.NodeName))
-	return true, nil
-}
-
-func (r Request) step(s step) string {
-	if r.Block {
-		return s.mapped
-	}
-	return s.mount
-}
-
-// grown is the size that a claim's volume has and its claim does not know of yet.
-// A volume that cannot take the size is left until another one is asked for.
-func grown(s Spec) (size resource.Quantity, needed bool) {
-	if s.Claim == nil {
-		return size, false
-	}
-	size = s.PV.Spec.Capacity[v1.ResourceStorage]
-	known := s.Claim.Status.Capacity[v1.ResourceStorage]
-	return size, known.Cmp(size) < 0 && resizeStatus(s.Claim) != v1.PersistentVolumeClaimNodeResizeInfeasible
-}
-
-func resizeStatus(c *v1.PersistentVolumeClaim) v1.ClaimResourceStatus {
-	return c.Status.AllocatedResourceStatuses[v1.ResourceStorage]
-}
-
-func setResizeStatus(c *v1.PersistentVolumeClaim, s v1.ClaimResourceStatus) {
-	if c.Status.AllocatedResourceStatuses == nil {
-		c.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{}
-	}
-	c.Status.AllocatedResourceStatuses[v1.ResourceStorage] = s
-}
-
-// inProgress says that the node has begun.
-func inProgress(c *v1.PersistentVolumeClaim) {
-	setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInProgress)
-}
-
-// failing says why it does not go on.
-func failing(err error) func(*v1.PersistentVolumeClaim) {
-	return func(c *v1.PersistentVolumeClaim) {
-		if errors.Is(err, ErrInfeasible) {
-			setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInfeasible)
-		}
-		now := metav1.Now()
-		cond := v1.PersistentVolumeClaimCondition{Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue, LastTransitionTime: now, Message: err.Error()}
-		for i, old := range c.Status.Conditions {
-			if old.Type == cond.Type {
-				cond.LastTransitionTime = old.LastTransitionTime
-				c.Status.Conditions[i] = cond
-				return
-			}
-		}
-		c.Status.Conditions = append(c.Status.Conditions, cond)
-	}
-}
-
-// finished says that all of the size can be used.
-func finished(c *v1.PersistentVolumeClaim, size resource.Quantity) {
-	if c.Status.Capacity == nil {
-		c.Status.Capacity = v1.ResourceList{}
-	}
-	c.Status.Capacity[v1.ResourceStorage] = size
-	delete(c.Status.AllocatedResourceStatuses, v1.ResourceStorage)
-	c.Status.Conditions = slices.DeleteFunc(c.Status.Conditions, func(cond v1.PersistentVolumeClaimCondition) bool {
-		switch cond.Type {
-		case v1.PersistentVolumeClaimResizing, v1.PersistentVolumeClaimFileSystemResizePending,
-			v1.PersistentVolumeClaimControllerResizeError, v1.PersistentVolumeClaimNodeResizeError:
-			return true
-		}
-		return false
-	})
-}
-
-// patchClaim changes the status of a claim, if the change is one.
-func (v *Volumes) patchClaim(ctx context.Context, old *v1.PersistentVolumeClaim, change func(*v1.PersistentVolumeClaim)) (*v1.PersistentVolumeClaim, error) {
-	next := old.DeepCopy()
-	change(next)
-	patch, err := statusPatch(old, next)
-	if err != nil || patch == nil {
-		return old, err
-	}
-	got, err := v.cfg.API.PatchClaimStatus(ctx, old.Namespace, old.Name, patch)
-	if err != nil {
-		return old, fmt.Errorf("update status of PVC %s/%s: %w", old.Namespace, old.Name, err)
-	}
-	return got, nil
-}
-
-// statusPatch is the merge patch between two statuses; nil if they are equal. The
-// resource version is part of it: what was decided is right for that one only.
-func statusPatch(old, next *v1.PersistentVolumeClaim) ([]byte, error) {
-	status := map[string]any{}
-	before, after := old.Status, next.Status
-	if a, b := before.Capacity[v1.ResourceStorage], after.Capacity[v1.ResourceStorage]; a.Cmp(b) != 0 {
-		status["capacity"] = map[string]any{string(v1.ResourceStorage): b.String()}
-	}
-	if a, b := resizeStatus(old), resizeStatus(next); a != b {
-		var value any
-		if b != "" {
-			value = b
-		}
-		status["allocatedResourceStatuses"] = map[string]any{string(v1.ResourceStorage): value}
-	}
-	conds := []any{}
-	for _, c := range before.Conditions {
-		if !slices.ContainsFunc(after.Conditions, func(n v1.PersistentVolumeClaimCondition) bool { return n.Type == c.Type }) {
-			conds = append(conds, map[string]any{"type": c.Type, "$patch": "delete"})
+	v.tellOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded", r.Pod.Spec.NodeName)
+	if may == expandNow {
+		if _, err := v.patchClaim(ctx, claim, true, func(c *v1.PersistentVolumeClaim) { finished(c, size) }); err != nil {
+			return fmt.Errorf("mountVolume.NodeExpandVolume update pvc status failed: %w", err)
 		}
 	}
-	for _, c := range after.Conditions {
-		if !slices.Contains(before.Conditions, c) {
-			conds = append(conds, c)
+	v.isNow(d, size)
+	return nil
+}
+
+// growPlainly expands a volume whose controller notes nothing in the claim.
+func (v *Volumes) growPlainly(ctx context.Context, e Expander, d *device, r Request, want resource.Quantity) error {
+	err := e.Expand(ctx, r, want)
+	switch {
+	case isExpandError(err, Unsupported):
+		v.isNow(d, want)
+		return nil
+	case isExpandError(err, InUse):
+		v.stopExpanding(d, r, err)
+		return nil
+	case err != nil:
+		return err
+	}
+	v.tellOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded", r.Pod.Spec.NodeName)
+	if known := r.Claim.Status.Capacity[v1.ResourceStorage]; known.Cmp(want) < 0 {
+		if _, err := v.patchClaim(ctx, r.Claim, true, func(c *v1.PersistentVolumeClaim) { finished(c, want) }); err != nil {
+			return fmt.Errorf("mountVolume.NodeExpandVolume update PVC status failed : %w", err)
 		}
 	}
-	if len(conds) > 0 {
-		status["conditions"] = conds
+	v.isNow(d, want)
+	return nil
+}
+
+// isNow notes the size that the volume has on the node.
+func (v *Volumes) isNow(d *device, size resource.Quantity) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.growth.size = size
+}
+
+// stopExpanding notes that the volume is not to be expanded while it is in use.
+func (v *Volumes) stopExpanding(d *device, r Request, err error) {
+	v.cfg.Log.Warn("volume is not expanded while it is in use", "volume", r.Name, "err", err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.growth.inUse = true
+}
+
+// noteFailure writes into the claim why the volume did not grow. The controller takes
+// over where the size is infeasible, or is no longer the one that is asked for.
+func (v *Volumes) noteFailure(ctx context.Context, d *device, claim *v1.PersistentVolumeClaim, size resource.Quantity, err error) {
+	v.mu.Lock()
+	before := d.growth.failed
+	d.growth.failed = true
+	v.mu.Unlock()
+	asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
+	infeasible := isExpandError(err, Infeasible) || before && asked.Cmp(size) != 0
+	if _, perr := v.patchClaim(ctx, claim, false, failing(err, infeasible)); perr != nil {
+		v.cfg.Log.Error("cannot note that the expansion of a volume failed", "claim", claim.Namespace+"/"+claim.Name, "err", perr)
 	}
-	if len(status) == 0 {
-		return nil, nil
+}
+
+// tellOfClaim records an event about the pod and about its claim.
+func (v *Volumes) tellOfClaim(r Request, eventType, reason, what, more string) {
+	message := fmt.Sprintf("%s for volume %q %s", what, r.Name, more)
+	v.cfg.Events.Pod(r.Pod, "", eventType, reason, message)
+	if v.cfg.ClaimEvent != nil {
+		v.cfg.ClaimEvent(r.Claim, eventType, reason, message)
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": old.ResourceVersion},
-		"status":   status,
-	})
 }

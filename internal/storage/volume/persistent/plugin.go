@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"keelson/internal/storage/volume"
 )
@@ -110,13 +109,6 @@ type Plugin interface {
 	DeviceOf(p volume.Place) (Traits, error)
 }
 
-// An Expander is a Plugin whose volumes can grow while they are on the node.
-type Expander interface {
-	// Expand makes the node see the size. It is called after Stage, and once more
-	// after Publish if it was not done then.
-	Expand(ctx context.Context, r Request, size resource.Quantity, published bool) (done bool, err error)
-}
-
 // A Blocker is a Plugin whose volumes can come as block devices.
 type Blocker interface {
 	// MapDir is where the volume's device is mapped for each pod, by its UID.
@@ -165,6 +157,3 @@ func IsUnknown(err error) bool {
 	var u *unknown
 	return errors.As(err, &u) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
-
-// ErrInfeasible is the cause of an expansion that will never work.
-var ErrInfeasible = errors.New("the volume cannot grow to this size")

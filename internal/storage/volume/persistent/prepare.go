@@ -84,29 +84,32 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	if err := v.stage(ctx, d, r); err != nil {
 		return volume.Ready{}, failure(r, stepStage, err)
 	}
-	grown, err := v.expand(ctx, plugin, &r, false)
-	if err != nil {
-		return volume.Ready{}, failure(r, stepExpand, err)
-	}
 	if !v.claimPod(d, h, s) {
 		return volume.Ready{}, failure(r, stepMount, errInUse)
 	}
 	out, ok := v.published(h)
-	if !ok {
-		if out, err = v.publish(ctx, plugin, r); err != nil {
-			if !IsUnknown(err) {
-				v.unpublished(d, h)
-			}
-			return volume.Ready{}, err
-		}
+	if ok {
+		err = v.expandInUse(ctx, plugin, d, r)
+	} else if out, err = v.mount(ctx, plugin, d, h, r); err == nil {
 		v.keep(h, out)
 	}
-	if !grown {
-		if _, err := v.expand(ctx, plugin, &r, true); err != nil {
-			return volume.Ready{}, failure(r, stepExpand, err)
-		}
+	if err != nil {
+		return volume.Ready{}, err
 	}
 	return v.ready(out, s, plugin), nil
+}
+
+// mount publishes the volume and then expands it, if that is due. A pod does not get one
+// that could not be expanded.
+func (v *Volumes) mount(ctx context.Context, plugin Plugin, d *device, h hold, r Request) (Published, error) {
+	out, err := v.publish(ctx, plugin, r)
+	if err != nil {
+		if !IsUnknown(err) {
+			v.unpublished(d, h)
+		}
+		return Published{}, err
+	}
+	return out, v.expandAtMount(ctx, plugin, d, r)
 }
 
 // publish gives the volume to the pod, and maps it if it is a device.
@@ -316,10 +319,17 @@ var (
 	stepMount    = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
 	stepAffinity = step{"MountVolume.NodeAffinity check", "MapVolume.NodeAffinity check"}
 	stepOptions  = step{"MountVolume.MountOptionSupport check", ""} // of file systems only
-	stepExpand   = step{"MountVolume.NodeExpandVolume", "MapVolume.NodeExpandVolume"}
 )
 
 const stepAttach = "AttachVolume.Attach"
+
+// of is the step's name for this volume.
+func (s step) of(r Request) string {
+	if r.Block {
+		return s.mapped
+	}
+	return s.mount
+}
 
 // failure names the step that failed, unless the error does.
 func failure(r Request, s step, err error) error {
@@ -327,9 +337,9 @@ func failure(r Request, s step, err error) error {
 	if err == nil || errors.As(err, &named) {
 		return err
 	}
-	f := &volume.Failure{Step: s.mount, Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
+	f := &volume.Failure{Step: s.of(r), Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
 	if r.Block {
-		f.Step, f.Reason = s.mapped, pod.EventFailedMapVolume
+		f.Reason = pod.EventFailedMapVolume
 	}
 	return f
 }

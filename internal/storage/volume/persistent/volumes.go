@@ -39,6 +39,8 @@ type Config struct {
 	// VolumeEvent records what happens to a volume where its owner looks for it; nil:
 	// nobody is told.
 	VolumeEvent func(pv *v1.PersistentVolume, eventType, reason, message string)
+	// ClaimEvent records what happens to a claim; nil: nobody is told.
+	ClaimEvent func(claim *v1.PersistentVolumeClaim, eventType, reason, message string)
 	// Node is the status of the node as the API server last showed it.
 	Node func() v1.NodeStatus
 	// NodeLabels are the labels of the node at the API server. It waits until they are
@@ -93,6 +95,7 @@ type device struct {
 	later   *string                 // that who held it first would have, if all volumes had one
 	counted bool                    // its label is
 	refused map[types.UID]bool      // who wanted another label
+	growth  growth
 }
 
 // hold is one volume of one pod.

@@ -1,11 +1,14 @@
 package csi
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -127,7 +130,8 @@ func TestPermissionOfADevice(t *testing.T) {
 
 // A volume that has grown is grown on the node, and its claim says so.
 func TestExpansion(t *testing.T) {
-	parity.Proves(t, "VOL-10", "VOL-21")
+	parity.Proves(t, "VOL-10")
+	parity.ProvesPart(t, 5, "VOL-21")
 	grown := func(n *testNode, pending bool) {
 		n.driverObject(nil)
 		n.volumeOf("data", func(pv *v1.PersistentVolume) {
@@ -139,6 +143,7 @@ func TestExpansion(t *testing.T) {
 			st := &n.api.claims["data"].Status
 			st.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 			if pending {
+				st.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse("3Gi")}
 				st.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
 				st.Conditions = []v1.PersistentVolumeClaimCondition{{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 			}
@@ -166,21 +171,24 @@ func TestExpansion(t *testing.T) {
 			t.Errorf("patches: %v", n.api.patches)
 		}
 		req := n.driver.Last("NodeExpandVolume").(*csiv1.NodeExpandVolumeRequest)
-		want, order := filepath.Join(paths{n.root}.device(driverName, "test-data"), "globalmount"), []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume"}
+		staged, order := filepath.Join(n.root, "plugins/kubernetes.io/csi/test.csi.keelson.example", fmt.Sprintf("%x", sha256.Sum256([]byte("test-data"))), "globalmount"), []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"}
 		if noStage {
-			want, order = n.mounted(p)["v-data"], []string{"NodePublishVolume", "NodeExpandVolume"}
+			staged, order = "", order[1:]
 		}
-		if req.VolumePath != want || req.CapacityRange.RequiredBytes != 3<<30 || req.Secrets["user"] != "e" || !slices.Equal(n.driver.Methods(), order) {
+		if req.VolumePath != n.mounted(p)["v-data"] || req.StagingTargetPath != staged || req.CapacityRange.RequiredBytes != 3<<30 || req.Secrets["user"] != "e" || !slices.Equal(n.driver.Methods(), order) {
 			t.Errorf("expanded with %v, calls %v", req, n.driver.Methods())
 		}
-		if !n.sees(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-data" n1`) {
-			t.Errorf("events: %v", n.events.all())
+		for _, about := range []string{"", "claim data "} {
+			want := about + `Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-data" n1`
+			if !slices.Contains(n.events.all(), want) {
+				t.Errorf("events: %q, want %q", n.events.all(), want)
+			}
 		}
 		n.release(p)
 		n.idle()
 	}
 
-	// What will never work is said and left; the pod gets the volume as it is.
+	// What will never work is said once; then the pod gets the volume as it is.
 	n := newTestNode(t, nil)
 	grown(n, true)
 	n.driver.Always("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.OutOfRange, "too big")})
@@ -189,13 +197,45 @@ func TestExpansion(t *testing.T) {
 	st := claim(n)
 	if size(st) != "1Gi" || st.AllocatedResourceStatuses[v1.ResourceStorage] != v1.PersistentVolumeClaimNodeResizeInfeasible ||
 		!slices.ContainsFunc(st.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
-			return c.Type == v1.PersistentVolumeClaimNodeResizeError && strings.Contains(c.Message, "too big")
+			return c.Type == "NodeResizeError" && c.Message == "failed to expand pvc with Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = too big"
 		}) {
 		t.Errorf("claim: %+v", st)
 	}
-	if !n.sees("Warning VolumeResizeFailed MountVolume.NodeExpandVolume failed for volume \"pv-data\" : ") {
-		t.Errorf("events: %v", n.events.all())
+	failed := `Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = too big`
+	if all := n.events.all(); !slices.Contains(all, failed) || n.driver.Count("NodeExpandVolume") != 1 {
+		t.Errorf("events: %q, calls %v", all, n.driver.Methods())
 	}
+	n.release(p)
+	n.idle()
+
+	// What does not work while the volume is in use keeps no pod from it, and is not tried again.
+	n = newTestNode(t, nil)
+	grown(n, true)
+	n.driver.Always("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.FailedPrecondition, "in use")})
+	p = podWith("a", "data")
+	n.ready(p)
+	n.lastReady(p)
+	st = claim(n)
+	if size(st) != "1Gi" || st.AllocatedResourceStatuses[v1.ResourceStorage] != "NodeResizeInProgress" ||
+		!slices.ContainsFunc(st.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+			return c.Type == "NodeResizeError" && c.Message == "failed to expand pvc with Expander.NodeExpand failed to expand the volume : rpc error: code = FailedPrecondition desc = in use"
+		}) {
+		t.Errorf("claim: %+v", st)
+	}
+	if n.driver.Count("NodeExpandVolume") != 1 {
+		t.Errorf("calls %v", n.driver.Methods())
+	}
+	n.release(p)
+	n.idle()
+
+	// A driver that has nothing to do on nodes is an error where the node's turn has come.
+	n = newTestNode(t, func(c *csidriver.Config) { c.NoExpand = true })
+	grown(n, true)
+	p = podWith("a", "data")
+	n.Want(p)
+	n.until("the error", func() bool {
+		return slices.Contains(n.events.all(), `Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : NodeExpand is not supported by the CSI driver test.csi.keelson.example`)
+	})
 	n.release(p)
 	n.idle()
 
@@ -205,7 +245,7 @@ func TestExpansion(t *testing.T) {
 	p = podWith("a", "data")
 	p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	n.ready(p)
-	if n.driver.Count("NodeExpandVolume") > 0 || !n.sees("Warning FileSystemResizeFailed") {
+	if n.driver.Count("NodeExpandVolume") > 0 || !n.sees(`Warning FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv-data" requested read-only file system`) {
 		t.Errorf("calls %v, events %v", n.driver.Methods(), n.events.all())
 	}
 	if pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest); !pub.Readonly {
@@ -256,6 +296,44 @@ func TestExpansionInUse(t *testing.T) {
 	}
 	if got := n.driver.Count("NodePublishVolume"); got != 1 {
 		t.Errorf("a look at a volume that the pod has published it again: %d times in all", got)
+	}
+	n.release(p)
+	n.idle()
+}
+
+// A volume that cannot be grown while a pod has it stays the pod's, and is tried again.
+func TestExpansionInUseFails(t *testing.T) {
+	parity.ProvesPart(t, 5, "VOL-21")
+	n := newTestNode(t, nil)
+	n.stop()
+	n.recheck = 20 * time.Millisecond
+	n.start()
+	n.driverObject(nil)
+	n.volumeOf("data", nil)
+	p := podWith("a", "data")
+	n.ready(p)
+	n.driver.Next("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.Internal, "no space")})
+	n.api.change(func() {
+		pv, claim := n.api.volumes["pv-data"].DeepCopy(), n.api.claims["data"].DeepCopy()
+		pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("5Gi")
+		claim.Status.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}
+		claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: "NodeResizePending"}
+		n.api.volumes["pv-data"], n.api.claims["data"] = pv, claim
+	})
+	n.until("the failure is said", func() bool {
+		return slices.Contains(n.events.all(), `Warning VolumeResizeFailed NodeExpandVolume.NodeExpandVolume failed for volume "pv-data" : Expander.NodeExpand failed to expand the volume : rpc error: code = Internal desc = no space`)
+	})
+	if !n.State(p.UID).Ready {
+		t.Error("the pod does not have its volume any more")
+	}
+	n.until("the second attempt", func() bool {
+		c, err := n.api.Claim(t.Context(), "ns", "data")
+		must(t, err)
+		size := c.Status.Capacity[v1.ResourceStorage]
+		return size.String() == "5Gi" && len(c.Status.Conditions) == 0 && len(c.Status.AllocatedResourceStatuses) == 0
+	})
+	if s := n.State(p.UID); !s.Ready || n.driver.Count("NodeExpandVolume") != 2 || n.driver.Count("NodePublishVolume") != 1 {
+		t.Errorf("calls %v, state %+v", n.driver.Methods(), s)
 	}
 	n.release(p)
 	n.idle()

@@ -5,53 +5,54 @@ import (
 	"fmt"
 
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Expand has the driver grow what it made of a volume on the node: where it is
-// staged, or where it is published by a driver that does not stage.
-func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource.Quantity, published bool) (bool, error) {
+// Expand has the driver grow a volume where it is published.
+func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource.Quantity) error {
 	s := sourceOf(r)
 	sess, err := p.cfg.Drivers.open(s.driver)
 	if err != nil {
-		return false, fmt.Errorf("kubernetes.io/csi: expander.NodeExpand failed to get CSI client: %w", err)
+		return &persistent.ExpandError{Kind: persistent.Unavailable, Err: err}
 	}
 	defer sess.close()
 	able, err := sess.can(ctx, canExpand)
-	if err != nil || !able {
-		return err == nil, err // there is nothing for the node to do
+	if err != nil {
+		return fmt.Errorf("Expander.NodeExpand failed to check if node supports expansion : %w", err)
+	}
+	if !able {
+		return &persistent.ExpandError{Kind: persistent.Unsupported, Err: fmt.Errorf("NodeExpand is not supported by the CSI driver %s", s.driver)}
 	}
 	stages, err := sess.can(ctx, canStage)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !stages && !published {
-		return false, nil
-	}
-	secrets, err := p.secretOf(ctx, r.PV.Spec.CSI.NodeExpandSecretRef)
+	ref := r.PV.Spec.CSI.NodeExpandSecretRef
+	secrets, err := p.secretOf(ctx, ref)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("expander.NodeExpand failed to get NodeExpandSecretRef %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	capability, err := p.capability(ctx, sess, s, r.Pod)
 	if err != nil {
-		return false, err
+		return err
 	}
 	req := &csiv1.NodeExpandVolumeRequest{VolumeId: s.handle, CapacityRange: &csiv1.CapacityRange{RequiredBytes: size.Value()},
 		VolumeCapability: capability, Secrets: secrets, VolumePath: p.target(r.Place)}
 	if stages {
 		req.StagingTargetPath = p.stagingPath(s, r.Name)
-		if !published {
-			req.VolumePath = req.StagingTargetPath
-		}
 	}
 	_, err = sess.node.NodeExpandVolume(ctx, req)
 	switch {
 	case err == nil:
-		return true, nil
+		return nil
 	case infeasible(err):
-		return false, fmt.Errorf("%w: %w", persistent.ErrInfeasible, err)
+		return &persistent.ExpandError{Kind: persistent.Infeasible, Err: fmt.Errorf("Expander.NodeExpand failed to expand the volume %w", err)}
+	case status.Code(err) == codes.FailedPrecondition:
+		return &persistent.ExpandError{Kind: persistent.InUse, Err: fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err)}
 	}
-	return false, outcome(err)
+	return fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err)
 }

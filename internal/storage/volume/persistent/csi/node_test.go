@@ -150,6 +150,13 @@ func (e *testEvents) Node(eventType, reason, message string) {
 	e.list = append(e.list, "node "+eventType+" "+reason+" "+message)
 }
 
+// ofClaim records what is said of a claim.
+func (e *testEvents) ofClaim(c *v1.PersistentVolumeClaim, eventType, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, "claim "+c.Name+" "+eventType+" "+reason+" "+message)
+}
+
 func (e *testEvents) all() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -265,7 +272,7 @@ func (n *testNode) open(log *slog.Logger) error {
 		default:
 		}
 	}
-	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events,
+	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events, ClaimEvent: n.events.ofClaim,
 		Node: n.api.status, Attach: !n.alone, Labels: n.labels, LabelAll: n.all, Recheck: n.recheck, Log: log,
 		OnInUse: func() { n.report(); wake("") },
 		Again: func(uid types.UID) {

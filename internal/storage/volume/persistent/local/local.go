@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
@@ -32,6 +33,8 @@ type Config struct {
 
 // Plugin brings local volumes.
 type Plugin struct{ cfg Config }
+
+var _ persistent.Expander = (*Plugin)(nil)
 
 // New builds the plugin; nothing is done before a volume is asked for.
 func New(cfg Config) *Plugin {
@@ -208,6 +211,22 @@ func (p *Plugin) share(ctx context.Context, r persistent.Request, source string,
 		return nil
 	}
 	return volume.Sharing{Guard: p.cfg.Guard, Events: p.cfg.Events}.Lasting(ctx, r.Pod, source, false)
+}
+
+// Expand has the file system on a disk take all of it. A directory has the size of what
+// it is on, and a device its own.
+func (p *Plugin) Expand(ctx context.Context, r persistent.Request, _ resource.Quantity) error {
+	if r.Block {
+		return nil
+	}
+	path := r.PV.Spec.Local.Path
+	return p.cfg.Guard.Do(ctx, r.Place.Path, "expand local volume", func() error {
+		_, disk, err := p.source(r.PV)
+		if err != nil || !disk {
+			return err
+		}
+		return p.cfg.Tools.GrowDisk(ctx, path, r.Place.Path)
+	})
 }
 
 // Unpublish takes the volume away from the pod, and nothing of what is in it.

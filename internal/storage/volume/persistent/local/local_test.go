@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,8 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
@@ -38,12 +41,15 @@ type testNode struct {
 	changed chan struct{}
 	lasting *persistent.Volumes
 	stop    func()
+	tools   mount.Tools
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards claims, too
 	events []string
 }
 
 func (n *testNode) Claim(_ context.Context, _, name string) (*v1.PersistentVolumeClaim, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if c := n.claims[name]; c != nil {
 		return c, nil
 	}
@@ -54,8 +60,23 @@ func (n *testNode) Volume(_ context.Context, name string) (*v1.PersistentVolume,
 	return n.volumes[name], nil
 }
 
-func (n *testNode) PatchClaimStatus(context.Context, string, string, []byte) (*v1.PersistentVolumeClaim, error) {
-	return nil, errors.New("nothing grows here")
+func (n *testNode) PatchClaimStatus(_ context.Context, _, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, err := json.Marshal(n.claims[name])
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch, v1.PersistentVolumeClaim{})
+	if err != nil {
+		return nil, err
+	}
+	next := &v1.PersistentVolumeClaim{}
+	if err := json.Unmarshal(after, next); err != nil {
+		return nil, err
+	}
+	n.claims[name] = next
+	return next, nil
 }
 
 func (n *testNode) Pod(p *v1.Pod, _, eventType, reason, message string) {
@@ -108,7 +129,7 @@ func (n *testNode) start() {
 	n.changed = make(chan struct{}, 1000)
 	tell := func() { n.changed <- struct{}{} }
 	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Guard: guard, Events: n, VolumeEvent: n.told, API: n, Log: log,
-		Plugins: []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: n})},
+		Plugins: []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: n, Tools: n.tools})},
 		Node:    func() v1.NodeStatus { return v1.NodeStatus{} }, Recheck: time.Hour, OnInUse: tell,
 		Again: func(types.UID) {}})
 	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n, MaySwap: mount.MaySwap, StatsPeriod: time.Minute,
@@ -340,6 +361,65 @@ func TestDisk(t *testing.T) {
 	n.release(a)
 	n.until("what an earlier agent mounted is taken off", func() bool { return len(n.mounted()) == 0 })
 	parity.Proves(t, "VOL-53")
+}
+
+// A volume that has grown is grown on the node: the file system of a disk at the mount
+// and in use, while a directory and a device have nothing to be done to them. Not every
+// machine lets a file system grow, so the program for it is a stand-in.
+func TestVolumesThatGrow(t *testing.T) {
+	parity.ProvesPart(t, 5, "VOL-21")
+	amount := func(s string) v1.ResourceList { return v1.ResourceList{v1.ResourceStorage: resource.MustParse(s)} }
+	n := newTestNode(t)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "resize2fs"), []byte("#!/bin/sh\necho \"$@\" >> "+dir+"/said\n"), 0o755))
+	n.stop()
+	n.tools = mount.Tools{Path: dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+	n.start()
+	disk := loopDisk(t)
+	n.volume("disk", disk, nil)
+	n.volume("dir", t.TempDir(), nil)
+	n.volume("device", disk, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
+	pods := map[string]*v1.Pod{}
+	for name := range n.volumes {
+		n.volumes[name].Spec.Capacity, n.claims[name].Status.Capacity = amount("1Gi"), amount("1Gi")
+		pods[name] = podWith(name, name, nil)
+	}
+	c := &pods["device"].Spec.Containers[0]
+	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	calls := ""
+	for _, size := range []string{"1Gi", "2Gi", "3Gi"} { // as it was; while it is in use; before the mount
+		for name, p := range pods {
+			if size == "3Gi" {
+				n.release(p)
+			}
+			n.volumes[name].Spec.Capacity = amount(size)
+			n.Want(p)
+			n.until(name+" is ready", func() bool { ok, _ := n.Ready(p.UID); return ok })
+			ready, err := n.lasting.Kinds()[0].Prepare(t.Context(), volume.Request{Place: volume.PlaceOf(n.root, p.UID, "x", "data", false), Pod: p, Volume: &p.Spec.Volumes[0]})
+			must(t, err)
+			if ready.RenewAt.IsZero() {
+				t.Errorf("nobody looks whether %s grows", name)
+			}
+			claim, err := n.Claim(t.Context(), "ns", name)
+			must(t, err)
+			if got := claim.Status.Capacity[v1.ResourceStorage]; got.String() != size {
+				t.Errorf("the claim of %s says %s, want %s", name, got.String(), size)
+			}
+			if grown := n.said(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "` + name + `"`); grown != (size != "1Gi") {
+				t.Errorf("events of %s with %s: %q", name, size, n.events)
+			}
+		}
+		if size != "1Gi" {
+			calls += disk + "\n"
+		}
+		if said, err := os.ReadFile(filepath.Join(dir, "said")); string(said) != calls {
+			t.Errorf("with %s resize2fs was called with %q, %v, want %q", size, said, err, calls)
+		}
+	}
+	for _, p := range pods {
+		n.release(p)
+	}
+	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
 }
 
 func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {

@@ -1,0 +1,57 @@
+package mount
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"keelson/test/kit/parity"
+)
+
+// The file system says which program grows it; blkid and the programs are stand-ins.
+func TestGrowDisk(t *testing.T) {
+	parity.ProvesPart(t, 5, "VOL-21")
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"blkid": `for disk; do :; done
+case "$disk" in
+/dev/empty) exit 2;;
+/dev/parts) echo PTTYPE=gpt;;
+/dev/bad) echo TYPE=ext4;;
+*) echo "TYPE=${disk#/dev/}";;
+esac`,
+		"resize2fs":  `case "$1" in /dev/bad) echo "no room" >&2; exit 1;; esac; echo resize2fs "$@" >> ` + dir + `/said`,
+		"xfs_growfs": `echo xfs_growfs "$@" >> ` + dir + `/said`,
+		"btrfs":      `echo btrfs "$@" >> ` + dir + `/said`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ disk, said, fails string }{
+		{"/dev/ext3", "resize2fs /dev/ext3\n", ""},
+		{"/dev/ext4", "resize2fs /dev/ext4\n", ""},
+		{"/dev/xfs", "xfs_growfs -d /mnt/v\n", ""},
+		{"/dev/btrfs", "btrfs filesystem resize max /mnt/v\n", ""},
+		{"/dev/empty", "", ""},
+		{"/dev/vfat", "", "resize of format vfat is not supported for device /dev/vfat mounted at /mnt/v"},
+		{"/dev/parts", "", "resize of format unknown data, probably partitions is not supported for device /dev/parts mounted at /mnt/v"},
+		{"/dev/bad", "", "no room"},
+	} {
+		err := (Tools{Path: dir}).GrowDisk(t.Context(), c.disk, "/mnt/v")
+		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: %v, want %q", c.disk, err, c.fails)
+		}
+		said, err := os.ReadFile(filepath.Join(dir, "said"))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if string(said) != c.said {
+			t.Errorf("%s: called %q, want %q", c.disk, said, c.said)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "said")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
