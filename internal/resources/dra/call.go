@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/status"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // ClaimRef names a claim to a driver.
@@ -34,7 +36,7 @@ func (d *Drivers) prepare(ctx context.Context, driver string, c ClaimRef) ([]*dr
 	}
 	switch r, ok := resp.GetClaims()[c.UID]; {
 	case !ok || r == nil:
-		return nil, fmt.Errorf("NodePrepareResources skipped ResourceClaim %s", c.Name)
+		return nil, pod.ShowAs("NodePrepareResources skipped 1 ResourceClaims", fmt.Errorf("NodePrepareResources skipped ResourceClaim %s", c.Name))
 	case r.GetError() != "":
 		return nil, fmt.Errorf("NodePrepareResources failed for ResourceClaim %s: %s", c.Name, r.GetError())
 	case len(r.GetDevices()) > maxDevices:
@@ -61,7 +63,7 @@ func (d *Drivers) unprepare(ctx context.Context, driver string, c ClaimRef) erro
 	r, ok := resp.GetClaims()[c.UID]
 	switch {
 	case !ok:
-		return fmt.Errorf("NodeUnprepareResources skipped ResourceClaim %s", c.Name)
+		return pod.ShowAs("NodeUnprepareResources skipped 1 ResourceClaims", fmt.Errorf("NodeUnprepareResources skipped ResourceClaim %s", c.Name))
 	case r.GetError() != "":
 		return fmt.Errorf("NodeUnprepareResources failed for ResourceClaim %s: %s", c.Name, r.GetError())
 	}

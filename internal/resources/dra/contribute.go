@@ -38,7 +38,8 @@ func (s *Store) Held(p *v1.Pod, c *v1.Container) ([]Held, error) {
 	for _, w := range list {
 		held := s.heldLocked(p, w.claim)
 		if held == nil || !held.preparedLocked() {
-			return nil, fmt.Errorf("ResourceClaim %s/%s is not prepared", p.Namespace, w.claim)
+			return nil, pod.ShowAs("unable to get information for ResourceClaim "+w.claim,
+				fmt.Errorf("look up ResourceClaim %s/%s: not prepared", p.Namespace, w.claim))
 		}
 		h := Held{ClaimRef: held.ClaimRef}
 		for _, name := range slices.Sorted(maps.Keys(held.drivers)) {
@@ -87,8 +88,8 @@ func (s *Store) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	return out
 }
 
-// healthOf tells how well the devices are that the container has of its pod's claims.
-// Devices that the runtime does not know have no name to tell of them by.
+// healthOf tells how well the devices are that the container has of its pod's claims. A device is named by the
+// first name that the runtime knows it by, or by its driver, pool and own name, and each name is told once.
 func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 	var out []v1.ResourceStatus
 	for _, r := range c.Resources.Claims {
@@ -102,17 +103,22 @@ func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 			st.Name += v1.ResourceName("/" + r.Request)
 		}
 		for _, d := range held[0].Devices {
-			if len(d.CDI) == 0 {
+			h := v1.ResourceHealth{ResourceID: v1.ResourceID(d.Driver + "/" + d.Pool + "/" + d.Name)}
+			if len(d.CDI) > 0 {
+				h.ResourceID = v1.ResourceID(d.CDI[0])
+			}
+			if slices.ContainsFunc(st.Resources, func(o v1.ResourceHealth) bool { return o.ResourceID == h.ResourceID }) {
 				continue
 			}
-			h := v1.ResourceHealth{ResourceID: v1.ResourceID(d.CDI[0])}
 			var message string
 			if h.Health, message = s.cfg.Health.Of(d.Driver, d.Pool, d.Name); message != "" {
 				h.Message = &message
 			}
 			st.Resources = append(st.Resources, h)
 		}
-		out = append(out, st)
+		if len(st.Resources) > 0 {
+			out = append(out, st)
+		}
 	}
 	return out
 }

@@ -80,7 +80,8 @@ func (s *Store) save() error {
 	s.mu.Unlock()
 	text, err := checkpoint.EncodeClaims(list)
 	if err == nil {
-		err = checkpoint.Write(s.cfg.Path, text)
+		// Without the record, after a power cut, nobody would take back what the driver was asked for.
+		err = checkpoint.Put(s.cfg.Path, text, checkpoint.How{Sync: true})
 	}
 	if err != nil {
 		s.mu.Lock()

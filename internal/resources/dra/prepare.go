@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // prepare makes one attempt at preparing all claims of a pod.
@@ -25,10 +27,21 @@ func (s *Store) prepare(ctx context.Context, p *v1.Pod) error {
 		wg.Go(func() { errs[i] = s.prepareOne(ctx, p, n) })
 	}
 	wg.Wait()
-	if err := errors.Join(append(errs, s.save())...); err != nil {
-		return fmt.Errorf("prepare dynamic resources: %w", err)
+	errs = append(errs, s.save())
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		// Users are shown the first, as by upstream, which stops there.
+		err := fmt.Errorf("prepare dynamic resources: %w", errors.Join(errs...))
+		return pod.ShowAs("prepare dynamic resources: "+shown(errs[i]), err)
 	}
 	return nil
+}
+
+// shown is what users are shown of an error.
+func shown(err error) string {
+	if text, ok := pod.ShownText(err); ok {
+		return text
+	}
+	return err.Error()
 }
 
 func (s *Store) prepareOne(ctx context.Context, p *v1.Pod, n need) error {
@@ -36,11 +49,11 @@ func (s *Store) prepareOne(ctx context.Context, p *v1.Pod, n need) error {
 		return nil // as an earlier agent noted, perhaps
 	}
 	if s.cfg.API == nil {
-		return fmt.Errorf("fetch ResourceClaim %s/%s: no API server configured", p.Namespace, n.name)
+		return fmt.Errorf("fetch ResourceClaim %s: no API server configured", n.name)
 	}
 	obj, err := s.cfg.API.Claim(ctx, p.Namespace, n.name)
 	if err != nil {
-		return fmt.Errorf("fetch ResourceClaim %s/%s: %w", p.Namespace, n.name, err)
+		return fmt.Errorf("fetch ResourceClaim %s: %w", n.name, err)
 	}
 	if err := mayUse(p, n, obj); err != nil {
 		return err
@@ -104,7 +117,8 @@ func (s *Store) enter(ctx context.Context, ref ClaimRef) (c *claim, leave func()
 			for _, o := range s.claims {
 				if o.Name == ref.Name && o.Namespace == ref.Namespace {
 					s.mu.Unlock()
-					return nil, nil, fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists (previous pod not yet unprepared?)", ref, o.UID)
+					return nil, nil, fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists (previous pod force-deleted?!)",
+						ref.Name, o.UID)
 				}
 			}
 			c = &claim{ClaimRef: ref, turn: make(chan struct{}, 1), users: map[types.UID]bool{}, drivers: map[string]*portion{}}

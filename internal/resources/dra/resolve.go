@@ -70,9 +70,9 @@ func mayUse(p *v1.Pod, n need, c *Object) error {
 	case n.own && !metav1.IsControlledBy(c, p):
 		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", c.Namespace, c.Name, p.Namespace, p.Name)
 	case !slices.Contains(c.ReservedFor, p.UID):
-		return fmt.Errorf("pod %s(%s) is not allowed to use ResourceClaim %s(%s)", p.Name, p.UID, c.Name, c.UID)
+		return fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", p.Name, p.UID, c.Name, c.UID)
 	case !c.Allocated:
-		return fmt.Errorf("ResourceClaim %s/%s is not allocated", c.Namespace, c.Name)
+		return fmt.Errorf("ResourceClaim %s: not allocated", c.Name)
 	}
 	return nil
 }

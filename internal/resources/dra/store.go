@@ -382,12 +382,12 @@ func (s *Store) tell(ref pod.Ref, p *v1.Pod, what phase, before, err error) {
 	if what == releasing {
 		log.Warn("cannot take back claims", "err", err)
 		if p != nil && (before == nil || before.Error() != err.Error()) {
-			s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: unprepare dynamic resources: "+err.Error())
+			s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedKillPod, "error killing pod: unprepare dynamic resources: "+shown(err))
 		}
 		return
 	}
 	log.Warn("cannot prepare claims", "err", err)
-	s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedPrepareClaims, "Failed to prepare dynamic resources: "+err.Error())
+	s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedPrepareClaims, "Failed to prepare dynamic resources: "+shown(err))
 }
 
 // DriverTold has the pods looked at that have devices of a driver, which has told how

@@ -58,10 +58,10 @@ func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		s.wants(p)
-		s.is(p, false, "fetch ResourceClaim ns/c: not found")
+		s.is(p, false, "fetch ResourceClaim c: not found")
 		c := s.claim("c", []string{driverName})
 		after(minRetry)
-		s.is(p, false, "pod p(p) is not allowed to use ResourceClaim c(uid-of-c)")
+		s.is(p, false, "pod p (p) is not allowed to use ResourceClaim c (uid-of-c)")
 		s.cluster.set(func() { c.ReservedFor = reservedFor(p) })
 		after(2 * minRetry)
 		s.is(p, false, "DRA driver "+driverName+" is not registered")
@@ -315,7 +315,7 @@ func TestClaimsOfGonePodsAreLookedFor(t *testing.T) {
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)
 		s.wants(p)
-		after(2*reconcileEvery - time.Second)
+		after(119 * time.Second) // looked for once a minute
 		s.called(d, "Prepare c")
 		after(time.Second)
 		s.called(d, "Prepare c, Unprepare c")
@@ -360,7 +360,7 @@ func TestAnOldClaimOfTheSameNameGoesFirst(t *testing.T) {
 		s.wants(old)
 		s.claim("c", []string{driverName}, next).UID = "another"
 		s.wants(next)
-		s.is(next, false, "old ResourceClaim with same name ns/c and different UID uid-of-c still exists")
+		s.is(next, false, "old ResourceClaim with same name c and different UID uid-of-c still exists (previous pod force-deleted?!)")
 		s.releases(old)
 		after(maxRetry)
 		s.is(next, true, "")
@@ -440,7 +440,7 @@ func TestContainersGetWhatTheirRequestsAreFor(t *testing.T) {
 			t.Error("a container uses a claim that its pod does not name")
 		}
 		s.releases(p)
-		if _, err := s.Contribution(p, &v1.Container{Name: "ext"}); err == nil || !strings.Contains(err.Error(), "ResourceClaim ns/extended is not prepared") {
+		if _, err := s.Contribution(p, &v1.Container{Name: "ext"}); err == nil || shown(err) != "unable to get information for ResourceClaim extended" {
 			t.Errorf("%v", err)
 		}
 		if left := d.Prepared(); len(left) > 0 {

@@ -138,7 +138,8 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 	}
 	if m.cfg.Records != nil {
 		if err := m.cfg.Records.Pulling(req.Image); err != nil {
-			return "", 0, fmt.Errorf("Failed to record image pull intent for container image %q: %w", req.Image, err)
+			text := fmt.Sprintf("Failed to record image pull intent for container image %q: %v", req.Image, err)
+			return "", 0, errors.New(text)
 		}
 		defer func() {
 			if err != nil {
