@@ -17,6 +17,7 @@ type Session struct {
 	conn  *dbus.Conn
 	heard chan bool
 	done  sync.WaitGroup
+	late  sync.WaitGroup // locks that were given up before they were granted
 	end   context.CancelFunc
 }
 
@@ -82,8 +83,11 @@ func (s *Session) listen(life context.Context, signals <-chan *dbus.Signal) {
 // is called off. The channel is closed when the connection is lost.
 func (s *Session) Announcements() <-chan bool { return s.heard }
 
-// Close ends the connection.
+// Close ends the connection. It waits for the answers to calls of Delay that were given
+// up, no longer than answerWithin: the descriptor of a lock that is read while the
+// connection ends is never closed, and would delay shutdowns for as long as the process lives.
 func (s *Session) Close() {
+	s.late.Wait()
 	s.end()
 	_ = s.conn.Close() // it may be lost already, and there is nobody to tell
 	s.done.Wait()
@@ -124,17 +128,25 @@ func (s *Session) Delay(ctx context.Context) (lock io.Closer, err error) {
 		lock, err = lockOf(call)
 	case <-ctx.Done():
 		err = ctx.Err()
-		s.done.Go(func() { // until the answer, or the end of the connection
-			<-call.Done
-			if late, err := lockOf(call); err == nil {
-				late.Close()
-			}
-		})
+		s.late.Go(func() { closeLate(call) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("take a lock against shutdown: %w", err)
 	}
 	return lock, nil
+}
+
+// closeLate closes the lock that a call is granted within answerWithin.
+func closeLate(call *dbus.Call) {
+	giveUp := time.NewTimer(answerWithin)
+	defer giveUp.Stop()
+	select {
+	case <-call.Done:
+		if lock, err := lockOf(call); err == nil {
+			lock.Close()
+		}
+	case <-giveUp.C:
+	}
 }
 
 func lockOf(call *dbus.Call) (io.Closer, error) {
