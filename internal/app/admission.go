@@ -11,19 +11,21 @@ import (
 )
 
 // admit judges a pod on its arrival.
-func (a *agent) admit(p *v1.Pod, others []*v1.Pod) *allocation.Rejection {
-	return a.admitOn(a.node.Node(), p, others)
+func (a *agent) admit(p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
+	return a.admitOn(a.node.Node(), p, others, admitted)
 }
 
-func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod) *allocation.Rejection {
+func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
 	if !admission.Admissible(p) {
 		return nil
 	}
-	r := a.rules.Admit(a.admissionInput(node, p, others))
+	in := a.admissionInput(node, p, others)
+	in.Late = a.devices.Late(p, admitted)
+	r := a.rules.Admit(in)
 	if r == nil {
 		return nil
 	}
-	return &allocation.Rejection{Reason: r.Reason, Message: r.Message}
+	return &allocation.Rejection{Reason: r.Reason, Message: r.Message, Late: r.Late}
 }
 
 // tellOfLack tells of a change of a pod that needs what this node does not declare. The
@@ -39,7 +41,7 @@ func (a *agent) tellOfLack(old, p *v1.Pod) {
 func (a *agent) admissionInput(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {
 	shown := *node // the API server may not have heard of this agent's features yet
 	shown.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
-	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.withoutNone(a.node.Allocatable(), node.Status.Allocatable), Pressure: a.evictor.Pressures(), Leaving: a.leaving.Leaving()}
+	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.withDevices(a.node.Allocatable(), node.Status.Allocatable), Pressure: a.evictor.Pressures(), Leaving: a.leaving.Leaving()}
 }
 
 // secondLook asks the API server for the node: its labels may have changed a
@@ -53,5 +55,7 @@ func (a *agent) secondLook(ctx context.Context, r *allocation.Rejection) allocat
 		a.log.Warn("cannot read the node for a second look at a rejected pod", "err", err)
 		return nil
 	}
-	return func(p *v1.Pod, others []*v1.Pod) *allocation.Rejection { return a.admitOn(node, p, others) }
+	return func(p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
+		return a.admitOn(node, p, others, admitted)
+	}
 }

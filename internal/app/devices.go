@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"net"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,7 +30,8 @@ func (a *agent) buildDevices(ctx context.Context) error {
 		nodes |= topology.NodesOf(n.ID)
 	}
 	cfg := device.Config{Dir: dir, Nodes: nodes, Booted: bootTime(), Running: func() (map[types.UID]bool, error) { return a.podsThatRun(ctx) }, Events: a.events, Log: a.log,
-		Health: a.cfg.Gates.Enabled("ResourceHealthStatus"), OnNode: a.node.Poke, OnPod: a.devicesChanged}
+		Health: a.cfg.Gates.Enabled("ResourceHealthStatus"), OnNode: a.node.Poke, OnPod: a.devicesChanged,
+		Wait: a.cfg.Own.DevicePluginRegistrationTimeout, OnWait: func() { a.syncer.WakeAll() }}
 	if s := a.links.Sockets; s != nil {
 		cfg.Listen, cfg.Dial = s.Listen, s.Dial
 	}
@@ -65,13 +67,13 @@ func amounts(of map[string]int) v1.ResourceList {
 	return list
 }
 
-// withoutNone adds to what pods can have the extended resources of which the node
-// shows none, unless somebody here knows better: nobody can have any of those.
-func (a *agent) withoutNone(allocatable v1.ResourceList, shown v1.ResourceList) v1.ResourceList {
-	there, _, _ := a.devices.Amounts()
+// withDevices is what pods can have with the devices that are healthy at this moment, which the node shows later, and
+// with the extended resources of which the node shows none, unless a device plugin offers them: no pod can have these.
+func (a *agent) withDevices(allocatable v1.ResourceList, shown v1.ResourceList) v1.ResourceList {
+	_, well, _ := a.devices.Amounts()
+	maps.Copy(allocatable, amounts(well))
 	for name, q := range shown {
-		_, known := allocatable[name]
-		if _, ours := there[string(name)]; !known && !ours && q.IsZero() {
+		if _, known := allocatable[name]; !known && q.IsZero() {
 			allocatable[name] = q
 		}
 	}

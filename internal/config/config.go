@@ -15,6 +15,7 @@ import (
 // Config is the effective configuration.
 type Config struct {
 	Kubelet  v1beta1.KubeletConfiguration // file, drop-ins and flags over the defaults
+	Own      Own                          // fields of the file that upstream's does not have
 	Flags    Flags                        // what exists only on the command line
 	Gates    Gates
 	Origins  Origins
@@ -76,7 +77,7 @@ func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
 // or file cannot be read. With Problems there is a Config too, for whoever wants
 // to look for more.
 func Load(args []string) (*Config, error) {
-	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1}, Version: version}
+	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1}, Own: defaultOwn(), Version: version}
 	setDefaults(&c.Kubelet)
 	setFlagDefaults(&c.Kubelet)
 

@@ -15,6 +15,9 @@ const (
 	Kind       = "KubeletConfiguration"
 )
 
+// fieldPluginTimeout is the field of [Own.DevicePluginRegistrationTimeout].
+const fieldPluginTimeout = "keelson.dev/devicePluginRegistrationTimeout"
+
 // dropInSuffix is the extension of the files read from --config-dir.
 const dropInSuffix = ".conf"
 

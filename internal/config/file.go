@@ -69,6 +69,7 @@ func (c *Config) loadFiles() error {
 	// matters for evictionHard: {} asks for no thresholds at all.
 	setDefaults(&k)
 	c.Kubelet = k
+	c.misfits = append(c.misfits, c.Own.set(merged)...)
 	return nil
 }
 
@@ -165,7 +166,9 @@ func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 		}
 	}
 	for _, e := range strict {
-		unknown = append(unknown, e.Error())
+		if !isOwn(e.Error()) {
+			unknown = append(unknown, e.Error())
+		}
 	}
 	if len(misfits) > 0 {
 		return doc, unknown, misfits

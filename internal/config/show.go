@@ -23,6 +23,7 @@ func (c *Config) Show() string {
 	}
 	rows = append(rows, [2]string{"apiVersion: " + APIVersion, ""}, [2]string{"kind: " + Kind, ""})
 	doc := document(c.Masked())
+	maps.Copy(doc, c.Own.document())
 	// Empty is not the same as absent, for which there is a default.
 	if len(c.Kubelet.EvictionHard) == 0 {
 		doc["evictionHard"] = map[string]any{}

@@ -20,8 +20,11 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// deviceSocket is where device plugins register.
-const deviceSocket = "kubelet/device-plugins/kubelet.sock"
+// deviceSocket is where device plugins register, and deviceCheckpoint what the agent notes of them.
+const (
+	deviceSocket     = "kubelet/device-plugins/kubelet.sock"
+	deviceCheckpoint = "kubelet/device-plugins/kubelet_internal_checkpoint"
+)
 
 // plugins are the device plugins of the node. Like real ones they register when they
 // start, and whenever the agent's socket is made anew.

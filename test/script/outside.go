@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"time"
 
@@ -79,6 +81,26 @@ func (r *run) loseAll(pod string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// reboot ends the agent and everything that runs, and starts the agent again. The runtime goes on holding what it held.
+func (r *run) reboot([]string) error {
+	r.stop()
+	for _, p := range r.runtime.Pods() {
+		if p.Sandbox.State != cri.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		if err := r.runtime.KillSandbox(p.Name); err != nil {
+			return err
+		}
+	}
+	// What is older than the start of the machine tells the agent that there was one.
+	err := os.Chtimes(r.path(deviceCheckpoint), time.Unix(0, 0), time.Unix(0, 0))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	r.start()
 	return nil
 }
 

@@ -44,6 +44,7 @@ func init() { // the verbs refer to the table when one is unknown
 		"stop":    {"", false, quiet(func(r *run, _ []string) error { r.stop(); return nil })},
 		"kill":    {"", false, quiet(func(r *run, _ []string) error { r.kill(); return nil })},
 		"restart": {"", false, quiet(func(r *run, _ []string) error { r.stop(); r.start(); return nil })},
+		"reboot":  {"", false, quiet((*run).reboot)},
 		"crash":   {"CALLS", false, quiet((*run).crash)}, // the agent dies after that many calls that change something
 		"advance": {"DURATION", false, quiet((*run).advance)},
 

@@ -23,6 +23,8 @@ import (
 type Rejection struct {
 	Reason  string // for machines, CamelCase
 	Message string // for people
+	// Late, if it waits for anything, is all that is against the pod: it is to be judged again later.
+	Late pod.Late
 }
 
 // Rules are what does not change from pod to pod.
@@ -50,6 +52,8 @@ type Input struct {
 	Pressure []v1.NodeConditionType
 	// Leaving says that the node is shutting down.
 	Leaving bool
+	// Late is for which device plugins the pod has to wait.
+	Late pod.Late
 }
 
 // Admissible reports whether the pod wants to be judged: it has not ended, and
@@ -60,7 +64,7 @@ func Admissible(p *v1.Pod) bool { return !pod.IsTerminal(p) && p.DeletionTimesta
 func (r Rules) Admit(in Input) *Rejection {
 	checks := []func(Input) *Rejection{
 		pressure, r.sysctls, r.managers, nodeInfo, podOS, supplementalGroups, resources,
-		affinity, nodeName, nodePorts, taints, r.appArmor, r.podResources, r.features, shutdown,
+		affinity, nodeName, nodePorts, taints, r.appArmor, r.podResources, r.features, shutdown, late,
 	}
 	if pod.IsCritical(in.Pod) {
 		// What others have can be taken from them; all else has to be right first.
@@ -87,40 +91,49 @@ func pressure(in Input) *Rejection {
 			return nil
 		}
 	}
-	return &Rejection{ReasonEvicted, fmt.Sprintf("The node had condition: %v. ", in.Pressure)}
+	return &Rejection{Reason: ReasonEvicted, Message: fmt.Sprintf("The node had condition: %v. ", in.Pressure)}
 }
 
 func tolerates(p *v1.Pod, taint v1.Taint) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t v1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, false) })
 }
 
+// managers reserves nothing for a pod that waits for some of it: all of it is placed together.
 func (r Rules) managers(in Input) *Rejection {
-	if r.Managers == nil {
+	if r.Managers == nil || in.Late.Waits() {
 		return nil
 	}
 	return r.Managers(in.Pod)
+}
+
+// late has a pod wait for device plugins against which there is nothing else.
+func late(in Input) *Rejection {
+	if !in.Late.Waits() {
+		return nil
+	}
+	return &Rejection{Message: "waiting for " + in.Late.String(), Late: in.Late}
 }
 
 func shutdown(in Input) *Rejection {
 	if !in.Leaving {
 		return nil
 	}
-	return &Rejection{ReasonShutdown, saysShutdown}
+	return &Rejection{Reason: ReasonShutdown, Message: saysShutdown}
 }
 
 func nodeInfo(in Input) *Rejection {
 	if in.Node == nil {
-		return &Rejection{ReasonNodeInfo, "Kubelet cannot get node info."}
+		return &Rejection{Reason: ReasonNodeInfo, Message: "Kubelet cannot get node info."}
 	}
 	return nil
 }
 
 func podOS(in Input) *Rejection {
 	if os, ok := in.Pod.Labels[v1.LabelOSStable]; ok && os != runtime.GOOS {
-		return &Rejection{ReasonOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+		return &Rejection{Reason: ReasonOSLabel, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
 	if os := in.Pod.Spec.OS; os != nil && string(os.Name) != runtime.GOOS {
-		return &Rejection{ReasonOSField, "Failed to admit pod as the OS field doesn't match node OS"}
+		return &Rejection{Reason: ReasonOSField, Message: "Failed to admit pod as the OS field doesn't match node OS"}
 	}
 	return nil
 }
@@ -133,7 +146,7 @@ func supplementalGroups(in Input) *Rejection {
 	if f := in.Node.Status.Features; f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
 		return nil
 	}
-	return &Rejection{ReasonSupplementalGroups, "SupplementalGroupsPolicy=Strict is not supported in this node"}
+	return &Rejection{Reason: ReasonSupplementalGroups, Message: "SupplementalGroupsPolicy=Strict is not supported in this node"}
 }
 
 func affinity(in Input) *Rejection {
@@ -170,7 +183,7 @@ func (r Rules) podResources(in Input) *Rejection {
 	if r.PodLevelResources || !resource.IsPodLevelResourcesSet(in.Pod) {
 		return nil
 	}
-	return &Rejection{ReasonPodResources, "PodLevelResources feature gate is disabled"}
+	return &Rejection{Reason: ReasonPodResources, Message: "PodLevelResources feature gate is disabled"}
 }
 
 // features refuses pods that need what this node does not declare.
@@ -180,10 +193,10 @@ func (r Rules) features(in Input) *Rejection {
 	}
 	need, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&featuretypes.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, r.Version)
 	if err != nil {
-		return &Rejection{ReasonFeature, fmt.Sprintf("Failed to infer pod's feature requirements: %v", err)}
+		return &Rejection{Reason: ReasonFeature, Message: fmt.Sprintf("Failed to infer pod's feature requirements: %v", err)}
 	}
 	if lacks := lacking(need, in.Node); lacks != "" {
-		return &Rejection{ReasonFeature, lacks}
+		return &Rejection{Reason: ReasonFeature, Message: lacks}
 	}
 	return nil
 }
@@ -215,5 +228,5 @@ func lacking(need nodedeclaredfeatures.FeatureSet, node *v1.Node) string {
 }
 
 func predicate(name, says string) *Rejection {
-	return &Rejection{name, fmt.Sprintf("Predicate %s failed: %s", name, says)}
+	return &Rejection{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, says)}
 }

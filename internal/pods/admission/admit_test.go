@@ -300,7 +300,7 @@ func TestPressureAppArmorAndShutdown(t *testing.T) {
 }
 
 func TestManagersAreAskedAfterSysctls(t *testing.T) {
-	rules := Rules{Managers: func(*v1.Pod) *Rejection { return &Rejection{"TopologyAffinityError", "no"} }}
+	rules := Rules{Managers: func(*v1.Pod) *Rejection { return &Rejection{Reason: "TopologyAffinityError", Message: "no"} }}
 	in := Input{Pod: asks(), Allocatable: list("pods", "1")}
 	if got := rules.Admit(in); got == nil || got.Reason != "TopologyAffinityError" {
 		t.Errorf("%+v", got)

@@ -34,7 +34,7 @@ func (r Rules) appArmor(in Input) *Rejection {
 	if err == nil {
 		return nil
 	}
-	return &Rejection{ReasonAppArmor, fmt.Sprintf("Cannot enforce AppArmor: %v", err)}
+	return &Rejection{Reason: ReasonAppArmor, Message: fmt.Sprintf("Cannot enforce AppArmor: %v", err)}
 }
 
 // appArmorProfiles are those that the pod asks for; to be unconfined is to ask for

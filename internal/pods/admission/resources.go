@@ -48,6 +48,9 @@ func eachLack(in Input, yield func(lack) bool) {
 		}
 	}
 	for _, name := range order(asked) {
+		if slices.Contains(in.Late.Resources, string(name)) {
+			continue // nobody knows yet how much of it there is
+		}
 		have, known := in.Allocatable[name]
 		if !known && isExtended(name) {
 			continue // somebody else's: the cluster keeps count of it

@@ -20,6 +20,8 @@ import (
 type Rejection struct {
 	Reason  string
 	Message string
+	// Late, if it waits for anything, is all that is against the pod: it is to be judged again later.
+	Late pod.Late
 }
 
 // Verdict is the answer to a pod's arrival: it may run if it was not rejected and
@@ -28,12 +30,14 @@ type Verdict struct {
 	Rejection *Rejection
 	// Waits: others have to end first. The pod is woken when they have.
 	Waits bool
+	// Late is for which device plugins it waits. Each wake-up of the pod has it judged again.
+	Late pod.Late
 }
 
 // Judge says whether a pod may run beside others that take up the node, and reserves
 // what only one pod can have. To be asked again changes nothing, and it does not
-// block.
-type Judge func(p *v1.Pod, others []*v1.Pod) *Rejection
+// block. admitted says that an earlier agent has admitted the pod.
+type Judge func(p *v1.Pod, others []*v1.Pod, admitted bool) *Rejection
 
 // Arrival is a pod that somebody wants to run.
 type Arrival struct {
@@ -95,6 +99,7 @@ type Ledger struct {
 	counted  bool // what ran when this agent came is in the account
 	refused  map[types.UID]*Rejection
 	room     map[types.UID][]types.UID // who has to end before an admitted pod may start
+	late     map[types.UID]pod.Late    // pods in the account that are yet to be judged, by what they wait for
 	granted  map[types.UID]Resources
 	force    map[types.UID]Resources
 	wishes   map[types.UID]*pending
@@ -107,7 +112,7 @@ type Ledger struct {
 func New(cfg Config) *Ledger {
 	l := &Ledger{
 		cfg: cfg, metrics: newMetrics(), dirty: make(chan struct{}, 1), defers: make(chan struct{}, 1),
-		account: map[types.UID]*v1.Pod{}, refused: map[types.UID]*Rejection{}, room: map[types.UID][]types.UID{},
+		account: map[types.UID]*v1.Pod{}, refused: map[types.UID]*Rejection{}, room: map[types.UID][]types.UID{}, late: map[types.UID]pod.Late{},
 		wishes: map[types.UID]*pending{}, progress: map[types.UID]*progress{}, requests: map[types.UID]Resources{},
 	}
 	read := func(name string) map[types.UID]Resources {
@@ -132,12 +137,16 @@ func (l *Ledger) Admit(ctx context.Context, p *v1.Pod, running bool) Verdict {
 		l.takeLocked(p)
 		return Verdict{}
 	}
-	if _, known := l.account[p.UID]; !known && l.refused[p.UID] == nil {
+	_, known := l.account[p.UID]
+	switch _, waits := l.late[p.UID]; {
+	case waits:
+		l.judgeLocked(p, l.cfg.Judge)
+	case !known && l.refused[p.UID] == nil:
 		l.receiveLocked(p)
 	}
 	r := l.refused[p.UID]
 	if r == nil {
-		return Verdict{Waits: len(l.room[p.UID]) > 0}
+		return l.verdictLocked(p.UID)
 	}
 	l.mu.Unlock()
 	again := l.cfg.SecondLook(ctx, r)
@@ -149,7 +158,15 @@ func (l *Ledger) Admit(ctx context.Context, p *v1.Pod, running bool) Verdict {
 	if r != nil && ctx.Err() == nil {
 		l.metrics.rejections.WithLabelValues(countedAs(r.Reason)).Inc()
 	}
-	return Verdict{Rejection: r, Waits: r == nil && len(l.room[p.UID]) > 0}
+	if r == nil {
+		return l.verdictLocked(p.UID)
+	}
+	return Verdict{Rejection: r}
+}
+
+// verdictLocked is the answer for a pod that was not rejected.
+func (l *Ledger) verdictLocked(uid types.UID) Verdict {
+	return Verdict{Waits: len(l.room[uid]) > 0 || l.late[uid].Waits(), Late: l.late[uid]}
 }
 
 // countLocked takes what ran when this agent came into the account, before the
@@ -219,16 +236,25 @@ func (l *Ledger) takeLocked(p *v1.Pod) {
 }
 
 // judgeLocked takes a pod into the account, or notes why not. What an agent that
-// died meanwhile had granted it holds.
+// died meanwhile had granted it holds. A pod that waits for device plugins is in the
+// account, and is granted nothing yet.
 func (l *Ledger) judgeLocked(p *v1.Pod, judge Judge) {
 	delete(l.refused, p.UID)
+	if l.late[p.UID].Waits() {
+		delete(l.late, p.UID)
+		delete(l.account, p.UID)
+	}
 	r, known := l.granted[p.UID]
 	if !known {
 		r = Of(p)
 	}
 	as := r.On(p)
 	others := l.othersLocked(p.UID)
-	no := judge(as, others)
+	no := judge(as, others, known || ran(p))
+	if no != nil && no.Late.Waits() {
+		l.account[p.UID], l.late[p.UID] = as, no.Late
+		return
+	}
 	if no != nil {
 		var victims []*v1.Pod
 		if victims, no = l.makeRoomLocked(as, others, no); no != nil {
@@ -246,11 +272,18 @@ func (l *Ledger) judgeLocked(p *v1.Pod, judge Judge) {
 	}
 }
 
+// ran reports whether the API server was told of a container of the pod.
+func ran(p *v1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), func(c v1.ContainerStatus) bool {
+		return c.ContainerID != ""
+	})
+}
+
 // makeRoomLocked has others end for p, if there are any who may and it helps.
 func (l *Ledger) makeRoomLocked(p *v1.Pod, others []*v1.Pod, no *Rejection) ([]*v1.Pod, *Rejection) {
 	victims, err := l.cfg.MakeRoom(p, others, no)
 	if err != nil {
-		return nil, &Rejection{ReasonUnexpected, "Unexpected error while attempting to recover from admission failure: " + err.Error()}
+		return nil, &Rejection{Reason: ReasonUnexpected, Message: "Unexpected error while attempting to recover from admission failure: " + err.Error()}
 	}
 	if len(victims) == 0 {
 		return nil, no
@@ -286,6 +319,7 @@ func (l *Ledger) Vacate(uid types.UID) {
 	delete(l.wishes, uid)
 	delete(l.progress, uid)
 	delete(l.room, uid)
+	delete(l.late, uid)
 	var woken []types.UID
 	for waiting, list := range l.room {
 		if list = slices.DeleteFunc(list, func(u types.UID) bool { return u == uid }); len(list) == 0 {

@@ -137,11 +137,11 @@ func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
 			t.Errorf("taken over by then: %v", s.taken)
 		}
 	}
-	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod) *Rejection {
+	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, _ bool) *Rejection {
 		if s.vacated == 0 {
 			t.Errorf("%s was judged before", p.Name)
 		}
-		return fits(p, others)
+		return fits(p, others, false)
 	}
 	s.admit(asking("a", "1"))
 	s.admit(asking("b", "1"))
@@ -151,13 +151,13 @@ func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
 }
 
 // fits judges by CPU alone, of which there are four.
-func fits(p *v1.Pod, others []*v1.Pod) *Rejection {
+func fits(p *v1.Pod, others []*v1.Pod, _ bool) *Rejection {
 	used := int64(0)
 	for _, o := range others {
 		used += milli(o)
 	}
 	if milli(p)+used > 4000 {
-		return &Rejection{"OutOfcpu", fmt.Sprintf("requested %d, used %d", milli(p), used)}
+		return &Rejection{Reason: "OutOfcpu", Message: fmt.Sprintf("requested %d, used %d", milli(p), used)}
 	}
 	return nil
 }
@@ -274,11 +274,13 @@ func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
 
 func TestASecondLookAndTheMetric(t *testing.T) {
 	s := newStage(t)
-	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return nil }
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection { return nil }
 	s.admit(asking("lucky", "5"))
-	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return &Rejection{"OutOfexample.com/gpu", ""} }
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection {
+		return &Rejection{Reason: "OutOfexample.com/gpu", Message: ""}
+	}
 	s.Admit(t.Context(), asking("late", "5"), false)
-	s.second = func(*v1.Pod, []*v1.Pod) *Rejection { return &Rejection{"SomethingElse", ""} }
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection { return &Rejection{Reason: "SomethingElse", Message: ""} }
 	s.Admit(t.Context(), asking("odd", "5"), false)
 	s.second = nil
 	s.Admit(t.Context(), asking("big", "5"), false)
@@ -502,11 +504,11 @@ func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
 		})
 		var mu sync.Mutex
 		asked, begun := []time.Duration{}, time.Now()
-		s.cfg.Judge = func(*v1.Pod, []*v1.Pod) *Rejection {
+		s.cfg.Judge = func(*v1.Pod, []*v1.Pod, bool) *Rejection {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, time.Since(begun))
-			return &Rejection{"OutOfcpu", ""}
+			return &Rejection{Reason: "OutOfcpu", Message: ""}
 		}
 		s.Consider(resizedTo(a, "3"))
 		time.Sleep(7 * time.Minute)
@@ -739,4 +741,57 @@ func FuzzStateFiles(f *testing.F) {
 			t.Errorf("cannot read what was written: %v", err)
 		}
 	})
+}
+
+// A pod that waits for a device plugin takes up the node, and is granted nothing until it is judged again.
+func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
+	s := newStage(t)
+	late := pod.Late{Resources: []string{"example.com/gpu"}}
+	missing := true
+	var admitted []bool
+	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, before bool) *Rejection {
+		if p.Name != "waits" {
+			return fits(p, others, before)
+		}
+		admitted = append(admitted, before)
+		if no := fits(p, others, before); no != nil || !missing {
+			return no
+		}
+		return &Rejection{Message: "waiting", Late: late}
+	}
+	waits := asking("waits", "3")
+	for range 2 {
+		if v := s.Admit(t.Context(), waits, false); v.Rejection != nil || !v.Waits || !slices.Equal(v.Late.Resources, late.Resources) {
+			t.Fatalf("while the plugin is missing: %+v", v)
+		}
+	}
+	if v := s.Admit(t.Context(), asking("other", "2"), false); v.Rejection == nil {
+		t.Error("another pod takes its place")
+	}
+	if len(s.granted) != 0 || len(s.released) != 1 || s.released[0] != "other" {
+		t.Errorf("granted %v, released %v", s.granted, s.released)
+	}
+	// One that is deleted leaves its place.
+	s.Vacate("waits")
+	s.admit(asking("second", "2"))
+	s.Vacate("second")
+	s.Admit(t.Context(), waits, false)
+	missing = false
+	s.admit(waits)
+	s.admit(waits) // it is not judged once more
+	if n := len(admitted); n != 4 || slices.Contains(admitted, true) || len(s.granted) != 2 {
+		t.Errorf("judged as admitted before: %v; granted %v", admitted, s.granted)
+	}
+
+	// The agent after this one knows that it was admitted; else the API server does.
+	s.write()
+	s.restart()
+	known := map[types.UID]bool{}
+	s.cfg.Judge = func(p *v1.Pod, _ []*v1.Pod, before bool) *Rejection { known[p.UID] = before; return nil }
+	ran := asking("ran", "1")
+	ran.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", ContainerID: "containerd://1"}}
+	s.admit(waits, ran, asking("new", "1"))
+	if !known["waits"] || !known["ran"] || known["new"] {
+		t.Errorf("admitted before: %v", known)
+	}
 }

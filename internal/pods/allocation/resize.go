@@ -103,7 +103,7 @@ func (l *Ledger) askLocked(w *pending, why trigger) bool {
 		l.metrics.infeasible.WithLabelValues(no.detail).Inc()
 		return l.refuseLocked(w, v1.PodReasonInfeasible, no.message, EventResizeInfeasible)
 	}
-	if r := l.cfg.Judge(w.pod, l.othersLocked(uid)); r != nil {
+	if r := l.cfg.Judge(w.pod, l.othersLocked(uid), true); r != nil {
 		return l.refuseLocked(w, v1.PodReasonDeferred, r.Message, EventResizeDeferred)
 	}
 	if w.reason == v1.PodReasonDeferred {

@@ -88,6 +88,7 @@ const (
 	EventHostIPsFamilyMismatch = "HostIPsIPFamilyMismatch"
 	EventMemoryVolumesOnDisk   = "PossibleMemoryBackedVolumesOnDisk"
 	EventPermissionChange      = "VolumePermissionChangeInProgress"
+	EventDevicePluginLate      = "DevicePluginNotRegistered"
 )
 
 // ReasonEvicted is the reason in the status of a pod that the node has put out.
@@ -95,6 +96,7 @@ const ReasonEvicted = "Evicted"
 
 // Reasons a container waits, as shown in its status.
 const (
+	ReasonDevicePluginLate      = "DevicePluginNotRegistered"
 	ReasonContainerCreating     = "ContainerCreating"
 	ReasonPodInitializing       = "PodInitializing"
 	ReasonCrashLoopBackOff      = "CrashLoopBackOff"

@@ -57,13 +57,11 @@ func (d *decision) run() {
 		return
 	}
 	d.images()
-	if !in.VolumesReady || in.ClaimsPending {
+	if !in.VolumesReady || in.ClaimsPending || in.DevicesPending {
 		if !in.VolumesReady {
 			d.plan.waitFor(WaitVolumes)
 		}
-		if in.ClaimsPending {
-			d.plan.waitFor(WaitClaims)
-		}
+		d.waitForDevices()
 		d.tend()
 		return
 	}
@@ -172,8 +170,7 @@ func (d *decision) replaceSandbox(why string) {
 		d.plan.waitFor(WaitNetwork)
 		return
 	}
-	if in.ClaimsPending {
-		d.plan.waitFor(WaitClaims)
+	if d.waitForDevices() {
 		return
 	}
 	attempt := 0
@@ -182,6 +179,17 @@ func (d *decision) replaceSandbox(why string) {
 	}
 	d.plan.waitFor(WaitSandbox)
 	d.act(Step{Verb: RunSandbox, Target: SandboxTarget, Attempt: attempt, Reason: why})
+}
+
+// waitForDevices reports whether what gives the pod its devices is waited for.
+func (d *decision) waitForDevices() bool {
+	if d.in.ClaimsPending {
+		d.plan.waitFor(WaitClaims)
+	}
+	if d.in.DevicesPending {
+		d.plan.waitFor(WaitDevices)
+	}
+	return d.in.ClaimsPending || d.in.DevicesPending
 }
 
 // images asks for the images of all containers that have not run yet, so that

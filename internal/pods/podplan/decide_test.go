@@ -119,6 +119,7 @@ func TestDecide(t *testing.T) {
 		{name: "a new pod gets a sandbox, and its images are fetched meanwhile", pod: spec("a b", always),
 			in: Input{NetworkReady: true, Have: pod.Runtime{}}, want: "run sandbox /sandbox, fetch image a, fetch image b"},
 		{name: "without a network there is no sandbox", pod: spec("a", always), in: Input{}, want: "fetch image a"},
+		{name: "there is no sandbox before the pod's device plugins have registered", pod: spec("a", always), in: Input{NetworkReady: true, DevicesPending: true}, want: "fetch image a"},
 		{name: "there is no sandbox before what the pod claims is prepared", pod: spec("a", always), in: Input{NetworkReady: true, ClaimsPending: true}, want: "fetch image a"},
 		{name: "no container starts before that either", pod: spec("a", always),
 			in: Input{VolumesReady: true, ClaimsPending: true, Have: have(true), Images: images(spec("a", always), 0)}, want: ""},

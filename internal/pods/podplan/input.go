@@ -25,13 +25,16 @@ type Input struct {
 	// ClaimsPending says that drivers have yet to prepare what the pod claims: neither
 	// its sandbox nor a container starts before.
 	ClaimsPending bool
-	Busy          map[string]Task      // what is under way, by step target
-	Images        map[string]Image     // by container name
-	Probes        map[string]Probe     // by container ID
-	Backoff       map[string]Backoff   // crash back-off, by container name
-	Limits        BackoffLimits        // of it; zero is DefaultBackoff
-	RetryAt       map[string]time.Time // after a failed step: its target is not tried before
-	Announced     map[string]bool      // containers that were told that they will be stopped, by ID
+	// DevicesPending says that the device plugins that are to give the pod its devices have yet to register: neither
+	// its sandbox nor a container starts before.
+	DevicesPending bool
+	Busy           map[string]Task      // what is under way, by step target
+	Images         map[string]Image     // by container name
+	Probes         map[string]Probe     // by container ID
+	Backoff        map[string]Backoff   // crash back-off, by container name
+	Limits         BackoffLimits        // of it; zero is DefaultBackoff
+	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
+	Announced      map[string]bool      // containers that were told that they will be stopped, by ID
 	// Resize names running containers that take the resources they were granted by a
 	// restart alone. While Resizing, the pod is not ready to take them yet: nothing
 	// starts.
@@ -120,6 +123,7 @@ type Step struct {
 const (
 	WaitVolumes = "volumes"
 	WaitClaims  = "resource claims"
+	WaitDevices = "device plugins"
 	WaitNetwork = "the runtime's network"
 	WaitSandbox = "sandbox"
 	WaitBackoff = "back-off of " // and the container

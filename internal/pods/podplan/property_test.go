@@ -77,6 +77,9 @@ func (w *world) begin(s Step) {
 	if (s.Verb == RunSandbox || s.Verb == Start) && w.in.ClaimsPending {
 		w.fail("%s before what the pod claims is prepared", s.Verb)
 	}
+	if (s.Verb == RunSandbox || s.Verb == Start) && w.in.DevicesPending {
+		w.fail("%s before the pod's device plugins have registered", s.Verb)
+	}
 	switch s.Verb {
 	case AnnounceStop:
 		if w.in.Going == nil {
@@ -274,6 +277,7 @@ func (w *world) disturb() {
 	w.in.NetworkReady = w.calm || w.r.IntN(4) > 0
 	w.in.VolumesReady = w.calm || w.r.IntN(4) > 0
 	w.in.ClaimsPending = !w.calm && w.r.IntN(4) == 0
+	w.in.DevicesPending = !w.calm && w.r.IntN(4) == 0
 }
 
 // lose takes a container away that does not belong to anything under way.
@@ -368,7 +372,7 @@ func (w *world) turn() Plan {
 	for _, s := range plan.Steps {
 		w.begin(s)
 	}
-	if w.in.NetworkReady && w.in.VolumesReady && !w.in.ClaimsPending && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
+	if w.in.NetworkReady && w.in.VolumesReady && !w.in.ClaimsPending && !w.in.DevicesPending && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
 		w.fail("waits for %v and nothing will wake it", plan.Waits)
 	}
 	w.now = w.now.Add(time.Duration(500+w.r.IntN(1500)) * time.Millisecond)

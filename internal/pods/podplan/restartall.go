@@ -141,7 +141,7 @@ func (d *decision) restartAll() bool {
 // restarted with it all the same. One that cannot start is not waited for.
 func (d *decision) beginOthers() bool {
 	in := &d.in
-	if !in.VolumesReady || in.ClaimsPending {
+	if !in.VolumesReady || in.ClaimsPending || in.DevicesPending {
 		return false
 	}
 	beginning := false

@@ -155,11 +155,13 @@ func (w *worker) explain() explain.Pod {
 	p.Containers = w.explainContainers(have)
 	p.Refused = w.story.refused
 	if !w.story.held.IsZero() {
-		what := "other pods, which make room for it, to end"
-		if _, asks := w.underWay()[string(confirmResources)]; asks {
+		what, reason := "other pods, which make room for it, to end", ""
+		if w.late.Waits() {
+			what, reason = awaited(w.late), pod.ReasonDevicePluginLate
+		} else if _, asks := w.underWay()[string(confirmResources)]; asks {
 			what = "plugins that are asked for its devices"
 		}
-		p.Waits = append(p.Waits, explain.Wait{For: what, Since: w.story.held})
+		p.Waits = append(p.Waits, explain.Wait{For: what, Reason: reason, Since: w.story.held})
 	}
 	select {
 	case <-w.s.cfg.Observed.Synced():
@@ -225,6 +227,8 @@ func (w *worker) explainShared(p *explain.Pod) {
 		case podplan.WaitClaims:
 			_, err := w.s.cfg.Claims.Ready(w.uid)
 			p.Waits = append(p.Waits, explain.Wait{For: "its resource claims", Error: text(err), Since: since, Next: w.s.cfg.Claims.RetryAt(w.uid)})
+		case podplan.WaitDevices:
+			p.Waits = append(p.Waits, explain.Wait{For: awaited(w.late), Reason: pod.ReasonDevicePluginLate, Since: since})
 		case podplan.WaitNetwork:
 			p.Waits = append(p.Waits, explain.Wait{For: what, Error: text(w.s.cfg.NetworkReady()), Since: since})
 		case podplan.WaitSandbox:

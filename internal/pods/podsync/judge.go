@@ -89,6 +89,7 @@ func (w *worker) admitOnce(ctx context.Context, tasks *sync.WaitGroup, now time.
 	}
 	w.learn(w.s.cfg.Allocation.Consider(w.desired))
 	w.spec = podplan.Renew(w.spec, have, w.renewed)
+	w.await(v.Late)
 	if r := v.Rejection; r != nil {
 		w.refuse(now, r.Reason, r.Message)
 		return false

@@ -197,6 +197,9 @@ type Resources interface {
 	// there is nothing to make good.
 	Confirmed(*v1.Pod) bool
 	Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Late tells for which device plugins a pod that was admitted has to wait before its containers start. The pod is
+	// woken when one registers.
+	Late(*v1.Pod) pod.Late
 	// Health tells how well it is, by container.
 	Health(*v1.Pod) map[string][]v1.ResourceStatus
 	// Contribution is what the container is given of it.

@@ -47,6 +47,7 @@ type worker struct {
 	ended        bool    // it has
 	restartsRead bool    // what an earlier agent noted of restarts was read
 	rejected     bool
+	late         pod.Late // the device plugins that it waits for
 	admitted     bool
 	podIPs       []string
 	mismatch     string    // of the node's addresses, as it was last said of this pod
@@ -353,6 +354,8 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 			cfg.Claims.Want(w.spec)
 			claimed, _ := cfg.Claims.Ready(w.uid) // why not is said by whoever prepares them
 			in.ClaimsPending = !claimed
+			w.await(cfg.Resources.Late(w.spec))
+			in.DevicesPending = w.late.Waits()
 		}
 		cfg.Probes.Sync(w.told(), have, w.podIPs, isGoing)
 		in.Probes = map[string]podplan.Probe{}

@@ -30,7 +30,10 @@ type machine struct {
 	boot time.Time
 	runs map[types.UID]bool // by what the runtime says; nil: it does not answer
 
+	wait time.Duration
+
 	mu     sync.Mutex
+	late   int               // calls of OnWait
 	node   int               // calls of OnNode
 	woken  map[types.UID]int // calls of OnPod
 	events []string
@@ -58,8 +61,16 @@ func (m *machine) build() *Pool {
 		return m.runs, nil
 	}
 	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Running: running, Events: m, Log: slog.New(slog.DiscardHandler),
+		Wait: m.wait, OnWait: func() { m.mu.Lock(); defer m.mu.Unlock(); m.late++ },
 		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
 		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})
+}
+
+// waits is how often pods that wait for plugins were to be looked at.
+func (m *machine) waits() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.late
 }
 
 // start begins a life of the agent.

@@ -147,8 +147,12 @@ func (p *Pool) listed(pl *plugin, now map[string]Device) {
 	r.devices, r.listed, r.stopped = now, true, time.Time{}
 	p.changedLocked()
 	news := p.newsLocked(pl.resource, &before)
+	late := p.lateness.cameLocked(pl.resource)
 	p.mu.Unlock()
 	p.wake(news)
+	if late {
+		p.cfg.OnWait()
+	}
 }
 
 // stopped notes that a plugin serves no more, unless another has taken its place.

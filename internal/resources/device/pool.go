@@ -31,6 +31,10 @@ type Config struct {
 	// pods of which containers run. Those Running tells, which is asked then alone.
 	Booted  time.Time
 	Running func() (map[types.UID]bool, error)
+	// Wait is how long after New pods wait for plugins that were registered with an earlier agent and have yet to
+	// register with this one. OnWait is called when the plugins waited for are others; it must not block.
+	Wait   time.Duration
+	OnWait func()
 	// Health has the health of devices shown with the pods that have them.
 	Health bool
 	// Nodes are the NUMA nodes of the machine.
@@ -59,6 +63,7 @@ type Pool struct {
 	owned     bool  // the directory is this agent's
 	resources map[string]*resource
 	claims    map[types.UID]*claim
+	lateness  lateness
 	gone      map[string]bool // resources that the node had
 	unsaved   bool            // the file is older than what is known
 	untold    bool            // the node's devices are others than OnNode was last called for
@@ -103,10 +108,12 @@ func New(cfg Config) *Pool {
 	p := &Pool{cfg: cfg, metrics: newMetrics(), dirty: make(chan struct{}, 1),
 		resources: map[string]*resource{}, claims: map[types.UID]*claim{}, gone: map[string]bool{}}
 	p.life, p.end = context.WithCancel(context.Background())
-	if err := p.load(time.Now()); err != nil {
+	now := time.Now()
+	if err := p.load(now); err != nil {
 		cfg.Log.Error("cannot take up which devices pods have; running pods go on with theirs, which may be given away again", "err", err)
 		cfg.Events.Node(v1.EventTypeWarning, eventUnusable, err.Error())
 	}
+	p.lateness = newLateness(p.resources, now, cfg.Wait)
 	return p
 }
 
@@ -172,11 +179,21 @@ func (p *Pool) poke() {
 	}
 }
 
-// expire drops resources whose plugin has not come back. It returns when to look
+// expire drops resources whose plugin has not come back, and ends the wait for plugins. It returns when to look
 // again.
 func (p *Pool) expire(now time.Time) (next time.Time) {
+	next, ended := p.drop(now)
+	if ended {
+		p.cfg.OnWait()
+	}
+	return next
+}
+
+// drop does what expire says; ended: the wait for plugins has just ended.
+func (p *Pool) drop(now time.Time) (next time.Time, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	next, ended = p.lateness.expireLocked(now)
 	for name, r := range p.resources {
 		if r.stopped.IsZero() {
 			continue
@@ -192,7 +209,7 @@ func (p *Pool) expire(now time.Time) (next time.Time) {
 		p.gone[name] = true
 		p.unsaved, p.untold = true, true
 	}
-	return next
+	return next, ended
 }
 
 // Amounts are the devices of the node: how many there are, how many of them are

@@ -200,6 +200,18 @@ func (m *Manager) Contribution(ctx context.Context, p *v1.Pod, c *v1.Container) 
 	return all, nil
 }
 
+// Late tells for which device plugins a pod that was admitted has to wait before its containers start.
+func (m *Manager) Late(p *v1.Pod) pod.Late {
+	for _, by := range m.cfg.Providers {
+		if a, awaits := by.(Awaiter); awaits {
+			if late := a.LateForRunning(p); late.Waits() {
+				return late
+			}
+		}
+	}
+	return pod.Late{}
+}
+
 // Health tells how well it is what the pod's regular containers have; of others
 // nobody asks.
 func (m *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {

@@ -37,6 +37,12 @@ type Teller interface {
 	ResourceHealth(uid types.UID, container string) []v1.ResourceStatus
 }
 
+// Awaiter is a Provider that may have yet to hear of what it hands out.
+type Awaiter interface {
+	// LateForRunning tells what a pod that the runtime holds something of has to wait for before its containers start.
+	LateForRunning(*v1.Pod) pod.Late
+}
+
 // Confirmer is a Provider that has to ask somebody outside before a pod may start.
 type Confirmer interface {
 	// Confirmed reports whether nothing is left to be asked for the pod.

@@ -1,0 +1,39 @@
+package podsync
+
+import (
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+	"keelson/internal/pods/status"
+)
+
+// await shows for which device plugins the pod waits. An event tells of each new set of them.
+func (w *worker) await(late pod.Late) {
+	if !late.Waits() && !w.late.Waits() {
+		return
+	}
+	said := w.late.Waits() && w.late.String() == late.String()
+	w.late = late
+	w.mu.Lock()
+	maps.DeleteFunc(w.waiting, func(_ string, s status.Waiting) bool { return s.Reason == pod.ReasonDevicePluginLate })
+	message := "waiting for " + awaited(late)
+	for _, name := range late.Containers {
+		w.waiting[name] = status.Waiting{Reason: pod.ReasonDevicePluginLate, Message: message}
+	}
+	w.mu.Unlock()
+	if late.Waits() && !said {
+		w.log.Info("pod waits for device plugins", "resources", late.Resources, "until", late.Until)
+		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventDevicePluginLate, message)
+	}
+}
+
+// awaited says what a pod waits for, and what becomes of it if that does not come.
+func awaited(late pod.Late) string {
+	if late.Until.IsZero() {
+		return late.String()
+	}
+	return late.String() + "; without it the pod is rejected at " + late.Until.UTC().Format(time.RFC3339)
+}
