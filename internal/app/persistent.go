@@ -86,6 +86,10 @@ func (a *agent) buildCSI(guard *mount.Guard) persistent.Plugin {
 		cfg.Drivers.OnChange(a.csiRefresh.Changed)
 		cfg.Exhausted = a.csiRefresh.Exhausted
 	}
+	cfg.Drivers.OnRegister(func(name string) {
+		a.volumes.DriverCame(name)
+		a.lasting.DriverCame()
+	})
 	plugins := plugin.Config{Dir: filepath.Join(a.cfg.Flags.RootDir, "plugins_registry"), Watch: !a.links.NoFileWatch, Log: a.log,
 		Handlers: map[string]plugin.Handler{plugin.CSI: cfg.Drivers, plugin.Device: a.devices, plugin.DRA: a.claimDrivers}}
 	if s := a.links.Sockets; s != nil {

@@ -35,6 +35,20 @@ type Unresolved struct{ Err error }
 func (u *Unresolved) Error() string { return u.Err.Error() }
 func (u *Unresolved) Unwrap() error { return u.Err }
 
+// NoDriver is why nothing can be done with a volume: its driver has not registered with the node. Whoever returns it has
+// [Manager.DriverCame] called when it has.
+type NoDriver struct{ Name string }
+
+func (n *NoDriver) Error() string {
+	return fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", n.Name)
+}
+
+// lacks reports whether an attempt failed because the driver of that name had not registered.
+func lacks(err error, name string) bool {
+	var none *NoDriver
+	return errors.As(err, &none) && none.Name == name
+}
+
 // Waiting is what Prepare returns while something has to happen elsewhere first.
 // It is no failure. Whoever returns it has [Manager.Again] called when that has
 // happened; the volume is looked at now and then all the same.

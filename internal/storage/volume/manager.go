@@ -59,6 +59,7 @@ type Manager struct {
 	mu   sync.Mutex
 	ctx  context.Context // of Run; nil before and after
 	pods map[types.UID]*volumes
+	came uint64 // how often a driver has registered
 }
 
 // volumes are those of one pod. Guarded by Manager.mu.
@@ -278,6 +279,32 @@ func (m *Manager) Again(uid types.UID) {
 			m.startLocked(uid, ps, v)
 		}
 	}
+}
+
+// DriverCame has what failed because the driver had not registered tried again now: volumes that are wanted, and those
+// that are to be released.
+func (m *Manager) DriverCame(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.came++ // for attempts under way
+	for uid, ps := range m.pods {
+		if ps.phase == releasing && ps.released != nil && lacks(ps.err, name) && ps.released.Stop() {
+			ps.delay = 0
+			m.startReleaseLocked(uid, ps)
+		}
+		for _, v := range ps.vols {
+			if ps.phase == wanted && !v.busy && lacks(v.err, name) {
+				v.delay = 0
+				m.startLocked(uid, ps, v)
+			}
+		}
+	}
+}
+
+// cameSinceLocked reports whether an attempt failed for the want of a driver, and one has registered since it began.
+func (m *Manager) cameSinceLocked(before uint64, err error) bool {
+	var none *NoDriver
+	return errors.As(err, &none) && m.came > before
 }
 
 // State tells how far the pod's volumes are. A pod that was never wanted is not

@@ -38,6 +38,7 @@ type fakeKind struct {
 	measured int
 	guard    *mount.Guard  // what is silent is called by
 	silent   chan struct{} // until this is closed; nil: nothing is
+	during   func()        // called once, in the next attempt
 }
 
 func newFakeKind() *fakeKind {
@@ -78,7 +79,12 @@ func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
 		ready.RenewAt = k.now().Add(k.renew)
 	}
 	silent := k.silent
+	during := k.during
+	k.during = nil
 	k.mu.Unlock()
+	if during != nil {
+		during()
+	}
 	if hang {
 		<-ctx.Done()
 		return Ready{}, fmt.Errorf("hung: %w", ctx.Err())
@@ -502,6 +508,67 @@ func TestManagerReleasesUntilNothingIsLeft(t *testing.T) {
 		}
 		if left, err := os.ReadDir(filepath.Join(b.root, "pods")); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+// A driver that registers wakes who waits for it, and nobody else.
+func TestManagerTriesAgainWhenADriverRegisters(t *testing.T) {
+	none := fmt.Errorf("attach: %w", &NoDriver{Name: "disk.example.com"})
+	inBubble(t, func(t *testing.T, b *bench) {
+		for name, err := range map[string]error{"a": none, "b": errors.New("broken"), "c": &NoDriver{Name: "other.example.com"}} {
+			b.kind.set(name, err)
+		}
+		p := testPod("u", "a", "b", "c")
+		b.Want(p)
+		time.Sleep(5 * time.Minute) // by now all are tried every 122 s
+		before := map[string]int{}
+		for _, name := range []string{"a", "b", "c"} {
+			before[name] = len(b.kind.attempts(name))
+			b.kind.set(name, nil)
+		}
+		b.DriverCame("disk.example.com")
+		synctest.Wait()
+		for name, more := range map[string]int{"a": 1, "b": 0, "c": 0} {
+			if n := len(b.kind.attempts(name)) - before[name]; n != more {
+				t.Errorf("%s: %d attempts more, want %d", name, n, more)
+			}
+		}
+		b.DriverCame("other.example.com")
+		time.Sleep(maxRetry)
+		if ready, err := b.Ready("u"); !ready {
+			t.Errorf("it is not ready: %v", err)
+		}
+		n := len(b.kind.all())
+		b.DriverCame("disk.example.com")
+		synctest.Wait()
+		if more := len(b.kind.all()) - n; more != 0 {
+			t.Errorf("%d attempts at what is ready", more)
+		}
+
+		// So are volumes that cannot be released without it.
+		b.kind.set("release a", none)
+		b.Release(pod.RefOf(p))
+		time.Sleep(5 * time.Minute)
+		b.kind.set("release a", nil)
+		b.DriverCame("disk.example.com")
+		synctest.Wait()
+		if done, err := b.Released("u"); !done {
+			t.Errorf("it is not released: %v", err)
+		}
+
+		// One that registers while an attempt is about to fail for the want of it.
+		b.kind.set("d", none)
+		b.kind.mu.Lock()
+		b.kind.during = func() {
+			b.DriverCame("disk.example.com")
+			b.kind.set("d", nil)
+		}
+		b.kind.mu.Unlock()
+		b.Want(testPod("v", "d"))
+		synctest.Wait()
+		if ready, err := b.Ready("v"); !ready || len(b.kind.attempts("d")) != 2 {
+			t.Errorf("ready: %v, %v, after %d attempts", ready, err, len(b.kind.attempts("d")))
 		}
 	})
 }

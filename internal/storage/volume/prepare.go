@@ -35,14 +35,14 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 	v.busy = true
 	ps.busy++
 	r := m.requestLocked(uid, ps, v)
-	ctx, kind := ps.ctx, v.kind
+	ctx, kind, came := ps.ctx, v.kind, m.came
 	m.wg.Go(func() {
 		ctx, stop := withPatience(ctx, patience)
 		defer stop()
 		began := time.Now()
 		have, err := kind.Prepare(ctx, r)
 		m.metrics.tried(v, have, time.Since(began), err)
-		m.finish(uid, ps, v, r.Pod, have, err)
+		m.finish(uid, ps, v, outcome{pod: r.Pod, have: have, err: err, came: came})
 	})
 }
 
@@ -60,8 +60,17 @@ func (m *Manager) requestLocked(uid types.UID, ps *volumes, v *vol) Request {
 	return Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
 }
 
+// outcome is what an attempt came to.
+type outcome struct {
+	pod  *v1.Pod
+	have Ready
+	err  error
+	came uint64 // Manager.came when it began
+}
+
 // finish takes the outcome of an attempt.
-func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Ready, err error) {
+func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, o outcome) {
+	have, err := o.have, o.err
 	m.mu.Lock()
 	v.busy = false
 	ps.busy--
@@ -88,7 +97,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 		}
 	}
 	switch {
-	case v.again:
+	case v.again || m.cameSinceLocked(o.came, err):
 		v.again = false
 		m.startLocked(uid, ps, v)
 	case err != nil:
@@ -114,7 +123,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, p *v1.Pod, have Rea
 	case err != nil:
 		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", name, "err", err)
 		if refused == nil {
-			m.cfg.Events.Pod(p, "", v1.EventTypeWarning, reason, message)
+			m.cfg.Events.Pod(o.pod, "", v1.EventTypeWarning, reason, message)
 		}
 	}
 	if notify {

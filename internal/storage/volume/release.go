@@ -87,15 +87,16 @@ func (m *Manager) startReleaseLocked(uid types.UID, ps *volumes) {
 	if m.ctx == nil {
 		return // Run begins it
 	}
-	ctx := m.ctx
+	ctx, came := m.ctx, m.came
+	ps.released = nil
 	m.wg.Go(func() {
 		ctx, stop := context.WithTimeout(mount.Owned(ctx, ownerOf(uid)), patience)
 		defer stop()
-		m.finishRelease(uid, ps, m.release(ctx, uid))
+		m.finishRelease(uid, ps, came, m.release(ctx, uid))
 	})
 }
 
-func (m *Manager) finishRelease(uid types.UID, ps *volumes, err error) {
+func (m *Manager) finishRelease(uid types.UID, ps *volumes, came uint64, err error) {
 	m.mu.Lock()
 	before := ps.err
 	ps.err = err
@@ -109,7 +110,11 @@ func (m *Manager) finishRelease(uid types.UID, ps *volumes, err error) {
 	}
 	if err != nil {
 		ps.delay = min(max(2*ps.delay, minRetry), maxRetry)
-		if m.ctx != nil {
+		switch {
+		case m.ctx == nil:
+		case m.cameSinceLocked(came, err):
+			m.startReleaseLocked(uid, ps)
+		default:
 			ps.released = time.AfterFunc(ps.delay, func() {
 				m.mu.Lock()
 				defer m.mu.Unlock()

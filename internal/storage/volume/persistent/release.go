@@ -101,6 +101,7 @@ func (v *Volumes) endLocked(d *device) {
 func (v *Volumes) end(ctx context.Context, d *device) {
 	delay := time.Duration(0)
 	for {
+		came := v.driverCame() // before the attempt: one that registers during it counts
 		over, err := v.tryEnd(ctx, d)
 		if over {
 			break
@@ -113,10 +114,27 @@ func (v *Volumes) end(ctx context.Context, d *device) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-came:
+			delay = 0
 		case <-time.After(delay):
 		}
 	}
 	v.cfg.OnInUse()
+}
+
+// DriverCame has volumes unstaged now whose driver may not have been there.
+func (v *Volumes) DriverCame() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.came)
+	v.came = make(chan struct{})
+}
+
+// driverCame is closed when a driver registers.
+func (v *Volumes) driverCame() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.came
 }
 
 // tryEnd makes one attempt. It is over when the device is gone or held again.

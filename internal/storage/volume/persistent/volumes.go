@@ -76,6 +76,7 @@ type Volumes struct {
 	have    map[hold]Published // by this agent, of volumes with a device
 	settled bool               // it is known which pods are wanted
 	partial bool               // the disk could not be read in full
+	came    chan struct{}      // closed, and made anew, when a driver registers
 }
 
 // device is one volume of the node.
@@ -107,7 +108,7 @@ type hold struct {
 
 // New builds Volumes; nothing is done before Run.
 func New(cfg Config) *Volumes {
-	v := &Volumes{cfg: cfg, labelled: newLabelMetrics(), devices: map[string]*device{}, holds: map[hold]string{}, have: map[hold]Published{}}
+	v := &Volumes{cfg: cfg, labelled: newLabelMetrics(), devices: map[string]*device{}, holds: map[hold]string{}, have: map[hold]Published{}, came: make(chan struct{})}
 	v.scan = sync.OnceFunc(v.readDisk)
 	return v
 }

@@ -12,6 +12,8 @@ import (
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"keelson/internal/storage/volume"
 )
 
 // NodeInfo is what a driver says of the node.
@@ -37,7 +39,8 @@ type Drivers struct {
 
 	mu      sync.Mutex
 	byName  map[string]*driver
-	changed func() // nil: nobody wants to know
+	changed func()            // nil: nobody wants to know
+	came    func(name string) // likewise
 }
 
 // Observer is told of every call to a driver.
@@ -139,6 +142,7 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	d.before = nil
 	t.mu.Unlock()
 	t.tellChanged()
+	t.tellCame(name)
 	t.log.Info("CSI driver registered", "driver", name, "endpoint", endpoint, "version", highest)
 	return nil
 }
@@ -170,6 +174,22 @@ func (t *Drivers) tellChanged() {
 	t.mu.Unlock()
 	if f != nil {
 		f()
+	}
+}
+
+// OnRegister has f called with each driver that has registered. f must not block.
+func (t *Drivers) OnRegister(f func(name string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.came = f
+}
+
+func (t *Drivers) tellCame(name string) {
+	t.mu.Lock()
+	f := t.came
+	t.mu.Unlock()
+	if f != nil {
+		f(name)
 	}
 }
 
@@ -210,7 +230,7 @@ func (t *Drivers) find(name string) (*driver, error) {
 	if d := t.byName[name]; d != nil {
 		return d, nil
 	}
-	return nil, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
+	return nil, &volume.NoDriver{Name: name}
 }
 
 // Names are the drivers of the table, in order.

@@ -129,8 +129,14 @@ func TestWaitingIsSaid(t *testing.T) {
 	n.until("an event", func() bool {
 		return n.sees(`Warning FailedMount MountVolume.MountDevice failed for volume "pv-none" : kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name ` + driverName + ` not found in the list of registered CSI drivers`)
 	})
+	n.until("a pause of eight seconds", func() bool { return time.Until(n.State(q.UID).RetryAt) > 7*time.Second })
+	n.drivers.OnRegister(n.DriverCame)
+	began := time.Now()
 	must(t, n.drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
 	n.until("readiness", func() bool { return n.State(q.UID).Ready })
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("ready %v after the driver registered", took)
+	}
 	n.release(q)
 	n.idle()
 }
