@@ -23,7 +23,7 @@ func ownUsers(p *corev1.Pod) { p.Spec.HostUsers = ptr(false) }
 // own.
 func TestUserNamespaces(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-116")
+	parity.ProvesPart(t, 4, "LIFE-116")
 	s := shared(t).namespace(t)
 	supported := false
 	for _, h := range s.nodeObject().Status.RuntimeHandlers {

@@ -122,6 +122,29 @@ func TestAQuietNodeIsQuiet(t *testing.T) {
 	})
 }
 
+func TestImagesAreListedEveryThirtySeconds(t *testing.T) {
+	parity.ProvesPart(t, 4, "RT-35")
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newServer(), nil)
+		defer r.stop()
+		synctest.Wait()
+		listed := func() int {
+			r.runtime.mu.Lock()
+			defer r.runtime.mu.Unlock()
+			return r.runtime.lists
+		}
+		if n := listed(); n != 1 {
+			t.Errorf("listed %d times at the start", n)
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		// With a status that is computed every ten seconds and a bit.
+		if n := listed() - 1; n < 18 || n > 20 {
+			t.Errorf("listed %d times in ten minutes, want 20 at most, and 18 at least", n)
+		}
+	})
+}
+
 func TestADeadRuntimeShows(t *testing.T) {
 	parity.Proves(t, "NODE-17", "NODE-19")
 	synctest.Test(t, func(t *testing.T) {

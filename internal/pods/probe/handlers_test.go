@@ -3,16 +3,19 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -313,23 +316,29 @@ func TestTCP(t *testing.T) {
 		}
 	}
 
-	made, err := dialer.DialContext(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer made.Close()
-	raw, err := made.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Control(func(fd uintptr) {
-		// The struct begins with whether it is on.
-		on, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_LINGER)
-		if err != nil || on != 1 {
-			t.Errorf("SO_LINGER is on: %d, %v; want 1", on, err)
+	// What the connections of a probe are made with.
+	before := dialer.Control
+	defer func() { dialer.Control = before }()
+	var linger []uint64
+	dialer.Control = func(network, address string, raw syscall.RawConn) error {
+		if err := before(network, address, raw); err != nil {
+			return err
 		}
-	}); err != nil {
-		t.Fatal(err)
+		return raw.Control(func(fd uintptr) {
+			// Two numbers of 32 bits: whether it is on, and for how many seconds.
+			both, err := unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_LINGER)
+			if err != nil {
+				t.Error(err)
+			}
+			linger = append(linger, both)
+		})
+	}
+	if o, text := dial(t.Context(), tcp, &v1.Container{}, local, time.Minute); o != success {
+		t.Fatalf("%v with %q, want success", o, text)
+	}
+	want := binary.NativeEndian.Uint64(binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, 1), 1))
+	if !slices.Equal(linger, []uint64{want}) {
+		t.Errorf("SO_LINGER of the probe's sockets: %#x, want on, for a second: %#x", linger, want)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // its pod has ended, has let go of everything, and was to be deleted at all.
 func TestWhenTheObjectIsDeleted(t *testing.T) {
 	parity.Proves(t, "LIFE-10")
+	parity.Differs(t, "LIFE-09", "0005") // its last step
 	mirrored := func(f *Facts) {
 		f.Pod.Annotations = map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
 		f.Mirror = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "mirror",

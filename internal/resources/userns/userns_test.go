@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/test/kit/parity"
 )
 
 func allocator(t *testing.T, dir string, pods int) *Allocator {
@@ -186,6 +188,46 @@ func TestNoRangeWithoutARecord(t *testing.T) {
 	if len(a.used) != 0 {
 		t.Errorf("used = %v", a.used)
 	}
+}
+
+// The IDs of the node are those that the system sets aside for the user kubelet, of which
+// there must be enough for as many pods as there may be; where it sets none aside, those
+// from 65536 on.
+func TestIDsOfTheNode(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-116")
+	const none = "exit 1"
+	for _, tc := range []struct {
+		name, users, groups string
+		want                Range
+		err                 string
+	}{
+		{"a range", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 131072 7208960'", Range{131072, 7208960}, ""},
+		{"no such user", none, none, Range{65536, 7208960}, ""},
+		{"too few for 110 pods", "echo '0: kubelet 131072 7143424'", "echo '0: kubelet 131072 7143424'", Range{}, "7143424 IDs do not serve 110 pods of 65536"},
+		{"other groups", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 65536 7208960'", Range{}, "must be the same"},
+		{"two ranges", "echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'", "echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'",
+			Range{}, "read subordinate IDs of user kubelet"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			tool := "#!/bin/sh\nif [ \"$1\" = -g ]; then shift; [ \"$1\" = kubelet ] || exit 9; " + tc.groups + "\n" +
+				"else [ \"$1\" = kubelet ] || exit 9; " + tc.users + "\nfi\n"
+			if err := os.WriteFile(filepath.Join(dir, "getsubids"), []byte(tool), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			got, err := NodeIDs(t.Context(), 65536, 110)
+			if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%+v, %v; want %+v, %q", got, err, tc.want, tc.err)
+			}
+		})
+	}
+	t.Run("no such tool", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		if got, err := NodeIDs(t.Context(), 131072, 10); err != nil || got != (Range{65536, 1310720}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 func TestSubids(t *testing.T) {

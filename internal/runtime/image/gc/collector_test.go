@@ -180,7 +180,7 @@ func counted(t *testing.T, c *Collector, reason string) float64 {
 }
 
 func TestAFullDisk(t *testing.T) {
-	parity.Proves(t, "RT-34", "RT-35")
+	parity.Proves(t, "RT-34")
 	overTime(t, func(f *fakeNode, _ *Config) {
 		f.add("kept", 300)
 		f.add("a", 100)
@@ -209,6 +209,23 @@ func TestAFullDisk(t *testing.T) {
 		}
 		if n := counted(t, c, "space"); n != 1 {
 			t.Errorf("%v images counted as removed for space", n)
+		}
+	})
+}
+
+// Which images are there, and which of them are in use, is looked at every five minutes,
+// also where nothing is to be removed.
+func TestImagesAreDetectedEveryFiveMinutes(t *testing.T) {
+	parity.ProvesPart(t, 4, "RT-35")
+	overTime(t, func(f *fakeNode, _ *Config) { f.add("a", 100) }, func(t *testing.T, f *fakeNode, _ *Collector) {
+		for i, at := range []time.Duration{0, 5*time.Minute - time.Second, time.Second, 5*time.Minute - time.Second, time.Second} {
+			time.Sleep(at)
+			synctest.Wait()
+			f.mu.Lock()
+			if want := []int{1, 1, 2, 2, 3}[i]; f.lists != want {
+				t.Errorf("look %d: the images were listed %d times, want %d", i, f.lists, want)
+			}
+			f.mu.Unlock()
 		}
 	})
 }
