@@ -3,11 +3,13 @@ package container
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -63,6 +65,11 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, id identity, image imageUser) erro
 		return fmt.Errorf("container has runAsNonRoot and image will run as root %s", where)
 	case image.uid == nil && image.name != "":
 		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", image.name, where)
+	case image.uid != nil:
+		if problems := validation.IsValidUserID(*image.uid); len(problems) > 0 {
+			return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): %s %s",
+				*image.uid, math.MaxInt32, strings.Join(problems, "; "), where)
+		}
 	}
 	return nil
 }

@@ -206,6 +206,9 @@ func TestCheckNonRoot(t *testing.T) {
 		{"an image's user", identity{nonRoot: yes}, imageUser{uid: user}, ""},
 		{"an image of root", identity{nonRoot: yes}, imageUser{uid: root}, `container has runAsNonRoot and image will run as root (pod: "web_ns(uid-1)", container: main)`},
 		{"an image of who knows", identity{nonRoot: yes}, imageUser{name: "www"}, `container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root (pod: "web_ns(uid-1)", container: main)`},
+		{"an image of nobody who can be", identity{nonRoot: yes}, imageUser{uid: ptr.To[int64](4294967296)}, `container has runAsNonRoot and image has an invalid user id (4294967296). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive (pod: "web_ns(uid-1)", container: main)`},
+		{"an image of less than nobody", identity{nonRoot: yes}, imageUser{uid: ptr.To[int64](-1)}, `container has runAsNonRoot and image has an invalid user id (-1). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive (pod: "web_ns(uid-1)", container: main)`},
+		{"the last that can be", identity{nonRoot: yes}, imageUser{uid: ptr.To[int64](2147483647)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := simplePod(nil)
