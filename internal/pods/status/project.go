@@ -135,7 +135,7 @@ func sameFamilyFirst(ips []string, host string) []string {
 
 // resources shows what the pod was granted, and what of it is in force.
 func resources(st *v1.PodStatus, granted, force *v1.Pod) {
-	options := resource.PodResourcesOptions{ExcludeOverhead: true}
+	options := resource.PodResourcesOptions{} // the overhead is the pod's
 	if requests := resource.PodRequests(granted, options); len(requests) > 0 {
 		st.AllocatedResources = requests
 	}
