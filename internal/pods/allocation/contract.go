@@ -56,6 +56,6 @@ const (
 	detailStaticCPU    = "guaranteed_pod_cpu_manager_static_policy"
 	detailStaticMemory = "guaranteed_pod_memory_manager_static_policy"
 	detailInit         = "init_container"
-	detailPodLevel     = "pod_level_resources"
+	detailPodLevel     = "plr_feature_gate_off"
 	detailCapacity     = "insufficient_node_allocatable"
 )

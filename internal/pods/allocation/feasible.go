@@ -29,12 +29,15 @@ type refusal struct {
 	detail  string // for the metric
 }
 
+// saysNotFor begins what is said of a resize that a manager keeps from a pod.
+const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
+
 // feasible says why the pod can never be as it is wanted, by what it was granted
 // and what the node can give at all.
 func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.ResourceList) refusal {
 	switch {
 	case !r.InPlace:
-		return refusal{"Pod resize is disabled", detailGate}
+		return refusal{"InPlacePodVerticalScaling is disabled", detailGate}
 	case pod.IsStatic(want):
 		return refusal{"In-place resize of static-pods is not supported", detailStatic}
 	}
@@ -46,19 +49,20 @@ func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.Resource
 		if kind == pod.Init && !r.InitContainers {
 			return refusal{"In-place resize of non-restartable init containers is not supported", detailInit}
 		}
-		if r.MaySwap != nil && memoryChanges(was, c.Resources) && !restartsFor(c, v1.ResourceMemory) && r.MaySwap(want, c) {
-			return refusal{"In-place resize of containers with swap is not supported", detailSwap}
+		memory := asksOther(was, c.Resources, v1.ResourceMemory) && !restartsFor(c, v1.ResourceMemory)
+		if memory && r.MaySwap != nil && r.MaySwap(want, c) {
+			return refusal{"In-place resize of containers with swap is not supported.", detailSwap}
 		}
 	}
 	if !r.PodLevel && !samePod(granted.Pod, want.Spec.Resources) {
-		return refusal{"In-place resize of pod-level resources is not supported", detailPodLevel}
+		return refusal{"InPlacePodLevelResourcesVerticalScaling is disabled", detailPodLevel}
 	}
 	if pod.QOS(want) == v1.PodQOSGuaranteed {
 		switch {
-		case r.StaticCPU:
-			return refusal{"Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy", detailStaticCPU}
-		case r.StaticMemory:
-			return refusal{"Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy", detailStaticMemory}
+		case r.StaticCPU && granted.otherwise(want, v1.ResourceCPU):
+			return refusal{saysNotFor + `CPU Manager policy "static"`, detailStaticCPU}
+		case r.StaticMemory && granted.otherwise(want, v1.ResourceMemory):
+			return refusal{saysNotFor + `Memory Manager policy "Static"`, detailStaticMemory}
 		}
 	}
 	asked := resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{})
@@ -71,9 +75,20 @@ func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.Resource
 	return refusal{}
 }
 
-func memoryChanges(a, b v1.ResourceRequirements) bool {
-	return amount(a.Requests, v1.ResourceMemory) != amount(b.Requests, v1.ResourceMemory) ||
-		amount(a.Limits, v1.ResourceMemory) != amount(b.Limits, v1.ResourceMemory)
+// asksOther reports whether a container asks for another amount of a resource.
+func asksOther(a, b v1.ResourceRequirements, name v1.ResourceName) bool {
+	return amount(a.Requests, name) != amount(b.Requests, name)
+}
+
+// otherwise reports whether any container of the pod asks for another amount of a
+// resource than it was granted.
+func (r Resources) otherwise(want *v1.Pod, name v1.ResourceName) bool {
+	for kind, c := range pod.Containers(want) {
+		if was, known := r.Containers[c.Name]; known && kind != pod.Ephemeral && asksOther(was, c.Resources, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // amount is CPU in thousandths and all else in whole units; none is 0.

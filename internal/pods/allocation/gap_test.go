@@ -151,6 +151,11 @@ func TestFeasible(t *testing.T) {
 			p.Spec.Containers[0].Resources = with(amounts("cpu", cpu, "memory", "1Gi"), amounts("cpu", cpu, "memory", "1Gi"))
 		})
 	}
+	guaranteedMemory := func(memory string) *v1.Pod {
+		return edited(asking("p", "1"), func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources = with(amounts("cpu", "1", "memory", memory), amounts("cpu", "1", "memory", memory))
+		})
+	}
 	init := func(cpu string) *v1.Pod {
 		return edited(asking("p", "1"), func(p *v1.Pod) {
 			p.Spec.InitContainers = []v1.Container{{Name: "init", Resources: with(amounts("cpu", cpu), nil)}}
@@ -177,11 +182,16 @@ func TestFeasible(t *testing.T) {
 		{"a static pod", all, asking("p", "1"), edited(asking("p", "2"), func(p *v1.Pod) {
 			p.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
 		}), "In-place resize of static-pods is not supported"},
-		{"no resizes at all", Rules{}, asking("p", "1"), asking("p", "2"), "Pod resize is disabled"},
-		{"whole CPUs, of a guaranteed pod", static(func(r *Rules) { r.StaticCPU = true }), guaranteed("1"), guaranteed("2"), "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"},
+		{"no resizes at all", Rules{}, asking("p", "1"), asking("p", "2"), "InPlacePodVerticalScaling is disabled"},
+		{"whole CPUs, of a guaranteed pod", static(func(r *Rules) { r.StaticCPU = true }), guaranteed("1"), guaranteed("2"), `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
 		{"whole CPUs, of another", static(func(r *Rules) { r.StaticCPU = true }), asking("p", "1"), asking("p", "2"), ""},
-		{"memory of a NUMA node", static(func(r *Rules) { r.StaticMemory = true }), guaranteed("1"), guaranteed("2"), "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"},
-		{"memory of a container that swaps", swapping, memory("1Gi", v1.NotRequired), memory("2Gi", v1.NotRequired), "In-place resize of containers with swap is not supported"},
+		{"memory of a NUMA node", static(func(r *Rules) { r.StaticMemory = true }), guaranteed("1"), guaranteedMemory("2Gi"), `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
+		{"memory beside whole CPUs", static(func(r *Rules) { r.StaticCPU = true }), guaranteed("1"), guaranteedMemory("2Gi"), ""},
+		{"CPU beside memory of a NUMA node", static(func(r *Rules) { r.StaticMemory = true }), guaranteed("1"), guaranteed("2"), ""},
+		{"the pod as a whole, the gate off", static(func(r *Rules) { r.PodLevel = false }), asking("p", "1"), edited(asking("p", "1"), func(p *v1.Pod) {
+			p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), nil))
+		}), "InPlacePodLevelResourcesVerticalScaling is disabled"},
+		{"memory of a container that swaps", swapping, memory("1Gi", v1.NotRequired), memory("2Gi", v1.NotRequired), "In-place resize of containers with swap is not supported."},
 		{"the same with a restart", swapping, memory("1Gi", v1.RestartContainer), memory("2Gi", v1.RestartContainer), ""},
 		{"CPU of a container that swaps", swapping, asking("p", "1"), asking("p", "2"), ""},
 		{"an init container", all, init("1"), init("2"), ""},
