@@ -135,6 +135,9 @@ func (ps *Plugins) fly(ctx context.Context, pl *plugin, who identity, repository
 		resp, err := pl.run(context.WithoutCancel(ctx), credentialv1.CredentialProviderRequest{
 			Image: repository, ServiceAccountToken: who.token, ServiceAccountAnnotations: who.annotations})
 		ps.metrics.ran(pl.cfg.Name, ps.cfg.Now().Sub(begin), err)
+		if err == nil && pl.echoes(who.token, resp) {
+			err = fmt.Errorf("run credential provider %s for image %s: %w", pl.cfg.Name, repository, errEchoed)
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -146,6 +149,24 @@ func (ps *Plugins) fly(ctx context.Context, pl *plugin, who identity, repository
 	case r := <-got:
 		return r.Val.(answer), r.Err
 	}
+}
+
+// errEchoed is an answer that would be kept longer than the token in it is good for, and for other pods of the
+// account than the one that the token is bound to.
+var errEchoed = errors.New("credential provider plugin returned the service account token as the password " +
+	"which is not allowed when service account cache type is not set to 'Token'")
+
+// echoes reports whether a plugin gives back the token that it was given, though its answers are kept by account.
+func (p *plugin) echoes(token string, resp credentialv1.CredentialProviderResponse) bool {
+	if token == "" || p.cfg.TokenAttributes.CacheType == kubeletv1.TokenServiceAccountTokenCacheType {
+		return false
+	}
+	for _, c := range resp.Auth {
+		if c.Password == token {
+			return true
+		}
+	}
+	return false
 }
 
 // remembered looks for an answer that is still good.

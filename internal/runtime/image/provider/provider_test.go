@@ -335,6 +335,23 @@ func TestServiceAccounts(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a token that is given back is kept per token only", func(t *testing.T) {
+		for cacheType, want := range map[string]string{"ServiceAccount": "", "Token": "u:token-of-a-for-reg"} {
+			b := setup(t, cacheType, true, "x/req")
+			b.answers(t, "p", `"cacheKeyType":"Registry","auth":{"*.example.com":{"username":"u","password":"token-of-a-for-reg"}}`)
+			for range 2 { // what is refused is not kept
+				got, err := b.Credentials(t.Context(), pod("a", "sa"), "a.example.com/x")
+				if text := strings.Join(users(got), " "); text != want || (err != nil) != (want == "") {
+					t.Errorf("%s: credentials %q, %v; want %q", cacheType, text, err, want)
+				}
+				const says = "credential provider plugin returned the service account token as the password " +
+					"which is not allowed when service account cache type is not set to 'Token'"
+				if want == "" && (err == nil || !strings.HasSuffix(err.Error(), says) || strings.Contains(err.Error(), "token-of-a")) {
+					t.Errorf("%v", err)
+				}
+			}
+		}
+	})
 	t.Run("without the annotation that is required", func(t *testing.T) {
 		b := setup(t, "Token", true, "x/req")
 		delete(b.account.Annotations, "x/req")
