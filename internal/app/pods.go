@@ -96,7 +96,8 @@ func (a *agent) crashBackoff() podplan.BackoffLimits {
 
 func (a *agent) buildDesired() {
 	k := &a.cfg.Kubelet
-	manifest := desired.Manifest{NodeName: a.cfg.NodeName, AllowAPIReferences: !a.cfg.Gates.Enabled("PreventStaticPodAPIReferences")}
+	manifest := desired.Manifest{NodeName: a.cfg.NodeName, AllowAPIReferences: !a.cfg.Gates.Enabled("PreventStaticPodAPIReferences"),
+		MountSELinux: a.cfg.Gates.Enabled("SELinuxMount")}
 	var sources []desired.Source
 	if k.StaticPodPath != "" {
 		sources = append(sources, desired.NewFiles(desired.FilesConfig{Path: k.StaticPodPath, Period: k.FileCheckFrequency.Duration,

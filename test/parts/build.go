@@ -111,10 +111,36 @@ func (b *Builder) State(p Part) (State, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\ncgo=%v\n%q\n", mod, sum, p.Flags.Cgo, p.commands(s.Version, ""))
+	if err := b.writeSources(h, p); err != nil {
+		return s, err
+	}
 	s.Dir = filepath.Join(b.cache, "parts", p.Name, s.Version+"-"+hex.EncodeToString(h.Sum(nil))[:12])
 	_, err = os.Stat(s.Dir)
 	s.Built = err == nil
 	return s, nil
+}
+
+// writeSources writes the sources of those programs of a part that are kept
+// beside the pins.
+func (b *Builder) writeSources(h io.Writer, p Part) error {
+	for _, prog := range p.Programs {
+		dir, ours := strings.CutPrefix(prog.Package, ownModules)
+		if !ours {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(b.pins, dir, "*.*"))
+		if err != nil {
+			return fmt.Errorf("list sources of %s: %w", prog.Name, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("read sources of %s: %w", prog.Name, err)
+			}
+			fmt.Fprintf(h, "%s %d\n%s", filepath.Base(file), len(text), text)
+		}
+	}
+	return nil
 }
 
 // variable names the environment variable that replaces the part.

@@ -32,7 +32,13 @@ type Flags struct {
 	Link    []string // further linker flags
 }
 
-const k8s = "k8s.io/kubernetes"
+const (
+	k8s = "k8s.io/kubernetes"
+
+	// ownModules is the start of the import paths of programs whose source is
+	// in the folder of their pin.
+	ownModules = "keelson.test/parts/"
+)
 
 // kubernetes is a part from the module of the whole of Kubernetes. All of them
 // are built with the same settings, so they share compiled packages.
@@ -97,6 +103,11 @@ var catalogue = []Part{
 	kubernetes("kubectl", "cmd/kubectl", 1, "version", "--client"),
 	kubernetes("kubelet", "cmd/kubelet", 2, "--version"),
 	func() Part {
+		p := kubernetes("oracle", "", 0.5, "-version")
+		p.Programs[0].Package = ownModules + "kubernetes/oracle"
+		return p
+	}(),
+	func() Part {
 		p := kubernetes("agnhost", "test/images/agnhost", 1, "--version")
 		p.Says = "2.63.0" // its own count, kept beside the sources in a VERSION file
 		p.Flags.Link = append(p.Flags.Link, "-X", "main.Version=2.63.0")
@@ -113,7 +124,7 @@ var catalogue = []Part{
 	}(),
 	{
 		Name: "coredns", Folder: "coredns", Pin: "github.com/coredns/coredns", Ask: []string{"-version"}, Minutes: 1,
-		Programs: []Program{{Name: "coredns", Package: "keelson.test/parts/coredns"}},
+		Programs: []Program{{Name: "coredns", Package: ownModules + "coredns"}},
 	},
 }
 
@@ -122,6 +133,7 @@ var Groups = map[string][]string{
 	"runtime":     {"containerd", "runc", "cni", "crictl"},
 	"cluster":     {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"},
 	"peer":        {"kubelet"},
+	"inputs":      {"oracle"},
 	"conformance": {"agnhost", "ginkgo", "e2e.test", "coredns"},
 }
 

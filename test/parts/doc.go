@@ -8,7 +8,8 @@
 // checked against that pin before the part is put in place.
 //
 // The cache is keyed by name, version and a hash of everything that decides
-// the result: go.mod, go.sum and the build flags. A part is built in a
+// the result: go.mod, go.sum, the build flags and, for the few programs that have
+// their source here, that source. A part is built in a
 // temporary folder and renamed, under a lock file, so a build that is cut off
 // leaves nothing that looks finished and two runs do not build the same thing.
 //

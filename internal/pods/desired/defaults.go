@@ -3,6 +3,7 @@ package desired
 import (
 	"strings"
 
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
@@ -40,6 +41,7 @@ func setDefaults(p *v1.Pod) {
 		defaultVolume(&s.Volumes[i].VolumeSource)
 	}
 	roundAmounts(s)
+	roundStatus(&p.Status)
 }
 
 func defaultContainer(c *v1.Container, hostNetwork bool) {
@@ -77,19 +79,19 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 
 // requestLimits asks for as much as a limit where there is no request.
 func requestLimits(r *v1.ResourceRequirements) {
+	if r.Limits != nil && r.Requests == nil {
+		r.Requests = v1.ResourceList{} // the UID tells an empty list from none
+	}
 	for name, limit := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {
-			if r.Requests == nil {
-				r.Requests = v1.ResourceList{}
-			}
 			r.Requests[name] = limit.DeepCopy()
 		}
 	}
 }
 
 // defaultPodResources fills the resources of a pod as a whole (KEP-2837), if it
-// has any: huge pages are limited to what the containers may take, and what
-// containers request the pod requests, else as much as its limit.
+// has any: huge pages are limited to what the containers may take, and where the
+// pod has limits, it requests what its containers do, else as much as its limit.
 func defaultPodResources(p *v1.Pod) {
 	r := p.Spec.Resources
 	if r == nil || len(r.Requests) == 0 && len(r.Limits) == 0 {
@@ -108,6 +110,9 @@ func defaultPodResources(p *v1.Pod) {
 		if _, ok := r.Requests[name]; !ok && isHugePages(name) {
 			fill(&r.Limits, name, q)
 		}
+	}
+	if len(r.Limits) == 0 {
+		return
 	}
 	for name, q := range resource.AggregateContainerRequests(p, resource.PodResourcesOptions{}) {
 		if !isHugePages(name) {
@@ -144,6 +149,28 @@ func roundAmounts(s *v1.PodSpec) {
 			lists = append(lists, claim.Resources.Limits, claim.Resources.Requests)
 		}
 	}
+	roundUp(lists)
+}
+
+// roundStatus does the same for a status. A manifest's is not kept, but it is
+// part of what the UID is made from.
+func roundStatus(s *v1.PodStatus) {
+	lists := []v1.ResourceList{s.AllocatedResources}
+	if s.Resources != nil {
+		lists = append(lists, s.Resources.Limits, s.Resources.Requests)
+	}
+	for _, statuses := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for _, c := range statuses {
+			lists = append(lists, c.AllocatedResources)
+			if c.Resources != nil {
+				lists = append(lists, c.Resources.Limits, c.Resources.Requests)
+			}
+		}
+	}
+	roundUp(lists)
+}
+
+func roundUp(lists []v1.ResourceList) {
 	for _, list := range lists {
 		for name, q := range list {
 			q.RoundUp(apiresource.Milli)
@@ -208,8 +235,28 @@ func defaultVolume(v *v1.VolumeSource) {
 	if v.Image != nil {
 		defValue(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
+	defaultRemote(v)
+}
+
+// defaultRemote fills sources that are not on the node.
+func defaultRemote(v *v1.VolumeSource) {
 	if v.ISCSI != nil {
 		defValue(&v.ISCSI.ISCSIInterface, "default")
+	}
+	if v.RBD != nil {
+		defValue(&v.RBD.RBDPool, "rbd")
+		defValue(&v.RBD.RadosUser, "admin")
+		defValue(&v.RBD.Keyring, "/etc/ceph/keyring")
+	}
+	if v.ScaleIO != nil {
+		defValue(&v.ScaleIO.StorageMode, "ThinProvisioned")
+		defValue(&v.ScaleIO.FSType, "xfs")
+	}
+	if v.AzureDisk != nil {
+		def(&v.AzureDisk.CachingMode, v1.AzureDataDiskCachingReadWrite)
+		def(&v.AzureDisk.Kind, v1.AzureSharedBlobDisk)
+		def(&v.AzureDisk.FSType, "ext4")
+		def(&v.AzureDisk.ReadOnly, false)
 	}
 }
 
@@ -222,12 +269,14 @@ func defaultItems(items []v1.DownwardAPIVolumeFile) {
 }
 
 // pullPolicy follows the tag: what may change under its name is pulled always.
+// An image without tag and digest is the latest.
 func pullPolicy(image string) v1.PullPolicy {
-	name, _, pinned := strings.Cut(image, "@")
-	// The tag follows the last colon of the last part; a colon before that
-	// belongs to the registry's port.
-	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
-	if tag == "latest" || !tagged && !pinned && name != "" {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return v1.PullIfNotPresent // no policy helps
+	}
+	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
+	if ok && tagged.Tag() == "latest" {
 		return v1.PullAlways
 	}
 	return v1.PullIfNotPresent

@@ -45,7 +45,7 @@ func remove(t *testing.T, path string) {
 }
 
 func newFiles(r *recorder, path string) *Files {
-	return NewFiles(FilesConfig{Path: path, Period: time.Hour, Watch: true, Manifest: Manifest{NodeName: "Node1"}, Events: r, Log: r.logger()})
+	return NewFiles(FilesConfig{Path: path, Period: time.Hour, Watch: true, Manifest: Manifest{NodeName: "node1"}, Events: r, Log: r.logger()})
 }
 
 func read(f *Files) string {
@@ -105,7 +105,7 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 		{"wrong type", manifestText("a", "[1]"), "malformed manifest: json: cannot unmarshal array into Go struct field Container.spec.containers.image of type string"},
 		{"another kind", "apiVersion: v1\nkind: Secret\n", `not a pod: apiVersion "v1" kind "Secret"`},
 		{"invalid", manifestText("a", `""`), "invalid pod: spec.containers[0].image: Required value"},
-		{"a secret", manifestText("a", "x\n    envFrom: [{secretRef: {name: s}}]"), "invalid pod: spec.containers[main].envFrom[0].secretRef: Forbidden: a static pod may not refer to a secret"},
+		{"a secret", manifestText("a", "x\n    envFrom: [{secretRef: {name: s}}]"), "invalid pod: spec.containers[0].envFrom[0].secretRef: Forbidden: a static pod may not refer to a secret"},
 	} {
 		put(t, dir+"/a.yaml", bad.text)
 		for range 3 {
@@ -265,7 +265,7 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 	dir, r, api := t.TempDir(), newRecorder(), newFakeAPI()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
 	server := newScript(pod.SourceAPI)
-	s := start(t, Config{NodeName: "Node1", Sources: []Source{newFiles(r, dir), server}, Events: r, OnChange: r.changed, Log: r.logger(),
+	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, dir), server}, Events: r, OnChange: r.changed, Log: r.logger(),
 		Mirrors: &MirrorConfig{API: api, Node: api.node, Busy: func(string) bool { return false }}})
 	server.replace()
 	m := <-api.made
@@ -319,7 +319,7 @@ func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
 		r, to, parent := newRecorder(), &taken{}, filepath.Join(t.TempDir(), "manifests.d")
 		put(t, parent, "a file in the place of a directory")
 		path := filepath.Join(parent, "static")
-		f := NewFiles(FilesConfig{Path: path, Period: time.Minute, Manifest: Manifest{NodeName: "Node1"}, Events: r, Log: r.logger()})
+		f := NewFiles(FilesConfig{Path: path, Period: time.Minute, Manifest: Manifest{NodeName: "node1"}, Events: r, Log: r.logger()})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- f.Run(ctx, to) }()

@@ -10,9 +10,10 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"keelson/internal/pods/pod"
 )
@@ -23,6 +24,9 @@ type Manifest struct {
 	// AllowAPIReferences lets static pods refer to objects of the API server,
 	// which is the gate PreventStaticPodAPIReferences turned off.
 	AllowAPIReferences bool
+	// MountSELinux says that volumes are labelled when they are mounted, which
+	// is the gate SELinuxMount.
+	MountSELinux bool
 }
 
 // File reads a file's text. unknown are the fields that no pod has; they are
@@ -32,43 +36,47 @@ func (m Manifest) File(path string, text []byte) (p *v1.Pod, unknown []string, e
 	if err != nil {
 		return nil, nil, err
 	}
-	p, unknown, err = decodePod(asJSON)
-	if err != nil {
+	switch head, err := typeMeta(asJSON); {
+	case err != nil:
+		return nil, nil, err
+	case head != aPod:
+		return nil, nil, fmt.Errorf("not a pod: apiVersion %q kind %q, want v1 Pod", head.APIVersion, head.Kind)
+	}
+	p = new(v1.Pod)
+	if unknown, err = decode(asJSON, p); err != nil {
 		return nil, nil, err
 	}
-	m.adopt(p, origin{host: m.NodeName, file: path}, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
-	return p, unknown, m.check(p)
+	return p, unknown, m.adopt(p, origin{host: m.NodeName, file: path})
 }
 
-// URL reads the answer of a server: a pod or a list of them.
+// URL reads the answer of a server: a pod or a list of them. The list's items
+// are pods whatever they say of their kind.
 func (m Manifest) URL(url string, text []byte) ([]*v1.Pod, error) {
 	asJSON, err := toJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	var head struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
+	head, err := typeMeta(asJSON)
+	if err != nil {
+		return nil, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &head); err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
+	list := v1.PodList{Items: make([]v1.Pod, 1)}
+	switch head {
+	case aPod:
+		_, err = decode(asJSON, &list.Items[0])
+	case aList:
+		list.Items = nil
+		_, err = decode(asJSON, &list)
+	default:
+		err = fmt.Errorf("neither a pod nor a list of pods: apiVersion %q kind %q, want v1 Pod or v1 PodList", head.APIVersion, head.Kind)
 	}
-	// The list's items need not repeat their kind.
-	docs, single := head.Items, head.Kind != "PodList"
-	if single {
-		docs = []json.RawMessage{asJSON}
+	if err != nil {
+		return nil, err
 	}
 	var pods []*v1.Pod
-	for i, doc := range docs {
-		if !single {
-			doc = withKind(doc)
-		}
-		p, _, err := decodePod(doc)
-		if err != nil {
-			return nil, fmt.Errorf("item %d: %w", i, err)
-		}
-		m.adopt(p, origin{url: url})
-		if err := m.check(p); err != nil {
+	for i := range list.Items {
+		p := &list.Items[i]
+		if err := m.adopt(p, origin{url: url}); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", p.Name, err)
 		}
 		pods = append(pods, p)
@@ -76,78 +84,111 @@ func (m Manifest) URL(url string, text []byte) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-func withKind(doc json.RawMessage) json.RawMessage {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(doc, &fields) != nil || fields == nil {
-		return doc // the decoder will say what is wrong
+var (
+	aPod  = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	aList = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
+)
+
+// typeMeta reads what a document says that it is. Unlike those of all other
+// fields, the case of the two names does not matter.
+func typeMeta(asJSON []byte) (metav1.TypeMeta, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
 	}
-	if fields["kind"] == nil {
-		fields["kind"], fields["apiVersion"] = json.RawMessage(`"Pod"`), json.RawMessage(`"v1"`)
+	if err := json.Unmarshal(asJSON, &head); err != nil {
+		return metav1.TypeMeta{}, fmt.Errorf("malformed manifest: %w", err)
 	}
-	out, err := json.Marshal(fields)
-	if err != nil {
-		return doc
-	}
-	return out
+	return metav1.TypeMeta{Kind: head.Kind, APIVersion: head.APIVersion}, nil
 }
 
+// toJSON reads YAML. Text that begins like JSON has to be JSON.
 func toJSON(text []byte) ([]byte, error) {
 	if len(strings.TrimSpace(string(text))) == 0 {
 		return nil, errors.New("the file is empty")
 	}
-	b, err := yaml.YAMLToJSON(text)
+	b, err := yaml.ToJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("malformed manifest: %s", strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
 	}
 	return b, nil
 }
 
-func decodePod(asJSON []byte) (*v1.Pod, []string, error) {
-	p := new(v1.Pod)
-	strict, err := kjson.UnmarshalStrict(asJSON, p)
+// decode reads JSON into a pod or a list of pods. unknown are the complaints
+// about fields that are unknown or there twice.
+func decode(asJSON []byte, into any) (unknown []string, err error) {
+	strict, err := kjson.UnmarshalStrict(asJSON, into)
 	if err != nil {
-		return nil, nil, fmt.Errorf("malformed manifest: %w", err)
+		return nil, fmt.Errorf("malformed manifest: %w", err)
 	}
-	if p.APIVersion != "v1" || p.Kind != "Pod" {
-		return nil, nil, fmt.Errorf("not a pod: apiVersion %q kind %q, want v1 Pod", p.APIVersion, p.Kind)
-	}
-	var unknown []string
 	for _, e := range strict {
 		unknown = append(unknown, e.Error())
 	}
-	return p, unknown, nil
+	return unknown, nil
 }
 
-// adopt gives a pod from outside its identity on this node, and the defaults.
-func (m Manifest) adopt(p *v1.Pod, from origin, tolerations ...v1.Toleration) {
+// adopt gives a pod from outside its identity on this node and the defaults,
+// and checks it. What only the API server may say of a pod is dropped
+// (docs/decisions/0115).
+func (m Manifest) adopt(p *v1.Pod, from origin) error {
+	if p.Name == "" {
+		return errors.New("invalid pod: metadata.name: Required value: name is needed for the pod")
+	}
 	setDefaults(p)
 	if p.UID == "" {
 		p.UID = manifestUID(p, from)
+	}
+	if p.Spec.ServiceAccountName == "" {
+		p.Spec.ServiceAccountName = p.Spec.DeprecatedServiceAccount
+	}
+	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
+	p.Name += "-" + strings.ToLower(m.NodeName)
+	if p.Namespace == "" {
+		p.Namespace = v1.NamespaceDefault
+	}
+	p.Spec.NodeName = m.NodeName
+	if from.url == "" {
+		p.Spec.Tolerations = tolerateNoExecute(p.Spec.Tolerations)
 	}
 	p.Annotations = maps.Clone(p.Annotations)
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
-	// What only the API server may say.
+	for _, name := range formerInitContainers {
+		delete(p.Annotations, name)
+	}
+	p.Annotations[pod.AnnotationConfigHash] = string(p.UID)
+	if err := m.check(p); err != nil {
+		return err
+	}
 	delete(p.Annotations, pod.AnnotationConfigMirror)
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = nil, nil
 	p.ResourceVersion, p.OwnerReferences, p.Finalizers = "", nil, nil
-	p.Annotations[pod.AnnotationConfigHash] = string(p.UID)
-	if p.Name != "" {
-		p.Name += "-" + strings.ToLower(m.NodeName)
-	}
-	if p.Namespace == "" {
-		p.Namespace = v1.NamespaceDefault
-	}
-	p.Spec.NodeName = m.NodeName
-	p.Spec.Tolerations = append(p.Spec.Tolerations, tolerations...)
 	p.Status = v1.PodStatus{Phase: v1.PodPending}
+	return nil
+}
+
+// tolerateNoExecute lets a pod stay on its node whatever taints that gets.
+func tolerateNoExecute(tolerations []v1.Toleration) []v1.Toleration {
+	all := v1.Toleration{
+		Operator: v1.TolerationOpExists,
+		Effect:   v1.TaintEffectNoExecute,
+	}
+	for i, t := range tolerations {
+		if t.MatchToleration(&all) {
+			tolerations[i] = all // without an end
+			return tolerations
+		}
+	}
+	return append(tolerations, all)
 }
 
 // check refuses what the API server would.
 func (m Manifest) check(p *v1.Pod) error {
-	errs := validate(p)
-	if !m.AllowAPIReferences {
+	errs := m.validate(p)
+	if m.AllowAPIReferences {
+		errs = append(errs, neverInStatic(p)...)
+	} else {
 		errs = append(errs, apiReferences(p)...)
 	}
 	if len(errs) == 0 {

@@ -16,7 +16,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-var onNode1 = Manifest{NodeName: "Node1"}
+var onNode1 = Manifest{NodeName: "node1"}
 
 func parse(t *testing.T, path, text string) *v1.Pod {
 	t.Helper()
@@ -30,7 +30,7 @@ func parse(t *testing.T, path, text string) *v1.Pod {
 func TestStaticPodIdentity(t *testing.T) {
 	parity.Proves(t, "SRC-07", "SRC-09")
 	p := parse(t, "/m/a.yaml", manifestText("web", "one"))
-	if p.Name != "web-node1" || p.Namespace != "default" || p.Spec.NodeName != "Node1" || p.Status.Phase != v1.PodPending {
+	if p.Name != "web-node1" || p.Namespace != "default" || p.Spec.NodeName != "node1" || p.Status.Phase != v1.PodPending {
 		t.Errorf("pod = %s/%s on %s, %s", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase)
 	}
 	if len(p.UID) != 32 || strings.Trim(string(p.UID), "0123456789abcdef") != "" || p.Annotations[pod.AnnotationConfigHash] != string(p.UID) {
@@ -66,7 +66,7 @@ func TestStaticPodIdentity(t *testing.T) {
 }
 
 func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
-	p := parse(t, "/m/a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a, deletionTimestamp: "2020-01-01T00:00:00Z", finalizers: [a/b], annotations: {kubernetes.io/config.mirror: x}}, spec: {containers: [{name: a, image: b}]}, status: {phase: Failed}}`)
+	p := parse(t, "/m/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, deletionTimestamp: \"2020-01-01T00:00:00Z\", finalizers: [a/b], annotations: {kubernetes.io/config.mirror: x}}\nspec: {containers: [{name: a, image: b}]}\nstatus: {phase: Failed}")
 	if p.DeletionTimestamp != nil || len(p.Finalizers) != 0 || pod.IsMirror(p) || p.Status.Phase != v1.PodPending {
 		t.Errorf("pod = %+v", p.ObjectMeta)
 	}
@@ -97,7 +97,8 @@ func TestDefaultsAreTheAPIServers(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", a, b)
 			}
 			got.Name, got.Namespace = "a", "default"
-			if errs := validate(got); len(errs) > 0 {
+			got.Spec.ServiceAccountName = "default" // as admission has it
+			if errs := (Manifest{}).validate(got); len(errs) > 0 {
 				t.Errorf("refused: %v", errs)
 			}
 		})
@@ -163,11 +164,11 @@ func TestReferencesToAPIObjects(t *testing.T) {
 		"volumes: [{name: v, projected: {sources: [{configMap: {name: x}}]}}]":                                     "spec.volumes[0].projected.sources[0].configMap",
 		"volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: x, path: z}}]}}]":                   "spec.volumes[0].projected.sources[0].clusterTrustBundle",
 		"volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: x, keyType: ED25519}}]}}]":        "spec.volumes[0].projected.sources[0].podCertificate",
-		"initContainers: [{name: i, image: x, envFrom: [{configMapRef: {name: x}}]}]":                              "spec.initContainers[i].envFrom[0].configMapRef",
-		"initContainers: [{name: i, image: x, env: [{name: A, valueFrom: {secretKeyRef: {name: x, key: z}}}]}]":    "spec.initContainers[i].env[0].valueFrom.secretKeyRef",
-		"initContainers: [{name: i, image: x, env: [{name: A, valueFrom: {configMapKeyRef: {name: x, key: z}}}]}]": "spec.initContainers[i].env[0].valueFrom.configMapKeyRef",
+		"initContainers: [{name: i, image: x, envFrom: [{configMapRef: {name: x}}]}]":                              "spec.initContainers[0].envFrom[0].configMapRef",
+		"initContainers: [{name: i, image: x, env: [{name: A, valueFrom: {secretKeyRef: {name: x, key: z}}}]}]":    "spec.initContainers[0].env[0].valueFrom.secretKeyRef",
+		"initContainers: [{name: i, image: x, env: [{name: A, valueFrom: {configMapKeyRef: {name: x, key: z}}}]}]": "spec.initContainers[0].env[0].valueFrom.configMapKeyRef",
 	} {
-		text := []byte("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: m, image: x}], " + spec + "}}")
+		text := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: m, image: x}], " + spec + "}")
 		_, _, err := onNode1.File("/a", text)
 		if err == nil || !strings.Contains(err.Error(), want+": Forbidden: a static pod may not refer to") {
 			t.Errorf("%s: %v", spec, err)
@@ -273,7 +274,7 @@ func TestValidate(t *testing.T) {
 			p.Spec.Containers[0].Name = "main"
 			tc.edit(p)
 			setDefaults(p)
-			errs := validate(p)
+			errs := (Manifest{}).validate(p)
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), tc.want) {
 				t.Errorf("errors = %v, want %s", errs, tc.want)
 			}
@@ -283,7 +284,7 @@ func TestValidate(t *testing.T) {
 
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifestText("a", "b")))
-	f.Add([]byte("{apiVersion: v1, kind: Pod, spec: {volumes: [{hostPath: {}}], containers: [{livenessProbe: {}, resources: {limits: {cpu: -1}}}]}}"))
+	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {volumes: [{hostPath: {}}], containers: [{livenessProbe: {}, resources: {limits: {cpu: -1}}}]}"))
 	f.Add([]byte("kind: PodList\nitems: [null, 3]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if p, _, err := onNode1.File("/a", text); err == nil && (p.Name == "" || len(p.Spec.Containers) == 0) {

@@ -196,7 +196,7 @@ func (m *Mirrors) take(ctx context.Context, step mirrorStep, node *v1.Node) erro
 		m.deleted[p.UID] = m.now()
 		return nil
 	}
-	made, err := m.cfg.API.CreatePod(ctx, mirrorOf(p, node))
+	made, err := m.cfg.API.CreatePod(ctx, MirrorOf(p, node))
 	if err != nil {
 		return fmt.Errorf("create mirror pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
@@ -204,19 +204,23 @@ func (m *Mirrors) take(ctx context.Context, step mirrorStep, node *v1.Node) erro
 	return nil
 }
 
-// mirrorOf is the pod to show for a static pod.
-func mirrorOf(p *v1.Pod, node *v1.Node) *v1.Pod {
-	annotations := maps.Clone(p.Annotations)
-	annotations[pod.AnnotationConfigMirror] = p.Annotations[pod.AnnotationConfigHash]
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: annotations,
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID, Controller: ptr.To(true),
-			}},
-		},
-		Spec: p.Spec,
+// MirrorOf is the mirror pod that is created for a static pod of this node.
+func MirrorOf(p *v1.Pod, node *v1.Node) *v1.Pod {
+	m := &v1.Pod{
+		ObjectMeta: p.ObjectMeta,
+		Spec:       p.Spec,
 	}
+	m.UID = "" // the API server gives it one
+	m.Annotations = maps.Clone(p.Annotations)
+	m.Annotations[pod.AnnotationConfigMirror] = p.Annotations[pod.AnnotationConfigHash]
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1.SchemeGroupVersion.String(),
+		Kind:       "Node",
+		Name:       node.Name,
+		UID:        node.UID,
+		Controller: ptr.To(true),
+	}}
+	return m
 }
 
 // mirrorInput is everything the decision about mirror pods goes by.

@@ -1,10 +1,10 @@
 package desired
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"keelson/internal/pods/pod"
 )
 
 // apiReferences finds where a static pod refers to objects of the API server.
@@ -20,21 +20,38 @@ func apiReferences(p *v1.Pod) (errs field.ErrorList) {
 	if s.DeprecatedServiceAccount != "" {
 		refuse(at.Child("serviceAccount"), "a service account")
 	}
-	if len(s.ImagePullSecrets) > 0 {
+	if slices.ContainsFunc(s.ImagePullSecrets, func(r v1.LocalObjectReference) bool { return r.Name != "" }) {
 		refuse(at.Child("imagePullSecrets"), "secrets")
 	}
 	if len(s.ResourceClaims) > 0 {
 		refuse(at.Child("resourceClaims"), "resource claims")
 	}
-	for kind, c := range pod.Containers(p) {
-		list := "containers"
-		if kind != pod.Regular {
-			list = "initContainers"
-		}
-		containerReferences(c, at.Child(list).Key(c.Name), refuse)
-	}
+	eachContainer(s, at, func(c *v1.Container, at *field.Path) {
+		containerReferences(c, at, refuse)
+	})
 	for i := range s.Volumes {
 		volumeReferences(&s.Volumes[i].VolumeSource, at.Child("volumes").Index(i), refuse)
+	}
+	return errs
+}
+
+// neverInStatic finds the references to objects of the API server that no static
+// pod may have, even where it may have others.
+func neverInStatic(p *v1.Pod) (errs field.ErrorList) {
+	at, s := field.NewPath("spec"), &p.Spec
+	if len(s.ResourceClaims) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("resourceClaims"), "static pods may not use ResourceClaims"))
+	}
+	for i, v := range s.Volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for j, source := range v.Projected.Sources {
+			if source.ClusterTrustBundle != nil {
+				errs = append(errs, field.Forbidden(at.Child("volumes").Index(i).Child("projected", "sources").Index(j).Child("clusterTrustBundle"),
+					"static pods may not use ClusterTrustBundle projected volume sources"))
+			}
+		}
 	}
 	return errs
 }
@@ -60,6 +77,9 @@ func containerReferences(c *v1.Container, at *field.Path, refuse func(*field.Pat
 	}
 }
 
+// named reports whether a reference names an object.
+func named(r *v1.LocalObjectReference) bool { return r != nil && r.Name != "" }
+
 func volumeReferences(v *v1.VolumeSource, at *field.Path, refuse func(*field.Path, string)) {
 	for _, ref := range []struct {
 		name, what string
@@ -70,14 +90,14 @@ func volumeReferences(v *v1.VolumeSource, at *field.Path, refuse func(*field.Pat
 		{"persistentVolumeClaim", "a persistent volume claim", v.PersistentVolumeClaim != nil},
 		{"ephemeral", "a persistent volume claim", v.Ephemeral != nil},
 		{"csi", "a CSI driver", v.CSI != nil},
-		{"iscsi.secretRef", "a secret", v.ISCSI != nil && v.ISCSI.SecretRef != nil},
-		{"flexVolume.secretRef", "a secret", v.FlexVolume != nil && v.FlexVolume.SecretRef != nil},
-		{"rbd.secretRef", "a secret", v.RBD != nil && v.RBD.SecretRef != nil},
-		{"cephfs.secretRef", "a secret", v.CephFS != nil && v.CephFS.SecretRef != nil},
-		{"cinder.secretRef", "a secret", v.Cinder != nil && v.Cinder.SecretRef != nil},
+		{"iscsi.secretRef", "a secret", v.ISCSI != nil && named(v.ISCSI.SecretRef)},
+		{"flexVolume.secretRef", "a secret", v.FlexVolume != nil && named(v.FlexVolume.SecretRef)},
+		{"rbd.secretRef", "a secret", v.RBD != nil && named(v.RBD.SecretRef)},
+		{"cephfs.secretRef", "a secret", v.CephFS != nil && named(v.CephFS.SecretRef)},
+		{"cinder.secretRef", "a secret", v.Cinder != nil && named(v.Cinder.SecretRef)},
 		{"azureFile", "a secret", v.AzureFile != nil},
-		{"scaleIO", "a secret", v.ScaleIO != nil},
-		{"storageos.secretRef", "a secret", v.StorageOS != nil && v.StorageOS.SecretRef != nil},
+		{"scaleIO.secretRef", "a secret", v.ScaleIO != nil && named(v.ScaleIO.SecretRef)},
+		{"storageos.secretRef", "a secret", v.StorageOS != nil && named(v.StorageOS.SecretRef)},
 		{"glusterfs", "endpoints", v.Glusterfs != nil},
 	} {
 		if ref.set {
@@ -89,6 +109,9 @@ func volumeReferences(v *v1.VolumeSource, at *field.Path, refuse func(*field.Pat
 	}
 	for i, source := range v.Projected.Sources {
 		at := at.Child("projected", "sources").Index(i)
+		if source == (v1.VolumeProjection{}) {
+			refuse(at, "what is not known")
+		}
 		for _, ref := range []struct {
 			name, what string
 			set        bool

@@ -1,55 +1,56 @@
 package desired
 
 import (
+	"encoding/json"
 	"fmt"
-	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validate finds what the API server would refuse in a pod that is created, in
-// its words. Defaults have been set. What only the scheduler reads is left out:
-// nobody schedules a static pod.
-func validate(p *v1.Pod) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	at := field.NewPath("spec")
+// validate finds what upstream's kubelet would refuse in a manifest, and with it
+// nearly all that the API server would refuse in the mirror pod, in their words.
+// Defaults have been set.
+func (m Manifest) validate(p *v1.Pod) field.ErrorList {
+	meta, at := field.NewPath("metadata"), field.NewPath("spec")
+	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
+	errs = append(errs, validateUID(string(p.UID), meta.Child("uid"))...)
+	errs = append(errs, validateFinalizers(p.Finalizers, meta.Child("finalizers"))...)
+	errs = append(errs, validateAnnotations(p.Annotations, meta.Child("annotations"))...)
+	errs = append(errs, validateConfinement(p)...)
 	s := &p.Spec
-	errs = append(errs, validateVolumes(s.Volumes, at.Child("volumes"))...)
+	errs = append(errs, validateVolumes(p.Name, s.Volumes, at.Child("volumes"))...)
+	errs = append(errs, validateClaims(s.ResourceClaims, at.Child("resourceClaims"))...)
 	errs = append(errs, validateContainers(s, at)...)
-	errs = append(errs, validateDNS(s, at)...)
-	errs = append(errs, validatePodSecurity(s, at)...)
+	errs = append(errs, validateHostPorts(s, at)...)
+	errs = append(errs, validateNetwork(s, at)...)
+	errs = append(errs, validatePodSecurity(s, m.MountSELinux, at)...)
+	errs = append(errs, validateScheduling(s, at)...)
+	errs = append(errs, validateOS(s, at)...)
 	errs = append(errs, oneOf(s.RestartPolicy, at.Child("restartPolicy"), v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
 	if n := s.ActiveDeadlineSeconds; n != nil && (*n < 1 || *n > 1<<31-1) {
 		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, validation.InclusiveRangeError(1, 1<<31-1)))
 	}
-	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, at.Child("nodeSelector"))...)
-	for i, t := range s.Tolerations {
-		errs = append(errs, validateToleration(t, at.Child("tolerations").Index(i))...)
-	}
-	for i, h := range s.HostAliases {
-		at := at.Child("hostAliases").Index(i)
-		if _, err := netip.ParseAddr(h.IP); err != nil {
-			errs = append(errs, field.Invalid(at.Child("ip"), h.IP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-		}
-		for j, name := range h.Hostnames {
-			errs = append(errs, invalid(at.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+	for _, ref := range []struct{ name, value string }{
+		{"priorityClassName", s.PriorityClassName},
+		{"serviceAccountName", s.ServiceAccountName},
+		{"nodeName", s.NodeName},
+	} {
+		if ref.value != "" {
+			errs = append(errs, invalid(at.Child(ref.name), ref.value, apivalidation.NameIsDNSSubdomain(ref.value, false))...)
 		}
 	}
 	if s.RuntimeClassName != nil {
-		errs = append(errs, invalid(at.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
+		errs = append(errs, invalid(at.Child("runtimeClassName"), *s.RuntimeClassName, apivalidation.NameIsDNSSubdomain(*s.RuntimeClassName, false))...)
 	}
-	if s.PriorityClassName != "" {
-		errs = append(errs, invalid(at.Child("priorityClassName"), s.PriorityClassName, validation.IsDNS1123Subdomain(s.PriorityClassName))...)
-	}
-	if s.OS != nil {
-		errs = append(errs, oneOf(s.OS.Name, at.Child("os", "name"), v1.Linux, v1.Windows)...)
+	if s.Overhead != nil {
+		errs = append(errs, validateOverhead(s.Overhead, at.Child("overhead"))...)
 	}
 	if s.Resources != nil {
 		errs = append(errs, validatePodResources(p, at)...)
@@ -60,20 +61,102 @@ func validate(p *v1.Pod) field.ErrorList {
 	if len(s.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("ephemeralContainers"), "cannot be set on create"))
 	}
-	if len(s.SchedulingGates) > 0 {
-		errs = append(errs, field.Forbidden(at.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	if s.ServiceAccountName == "" {
+		errs = append(errs, tokensOfNobody(s.Volumes, at.Child("volumes"))...)
 	}
 	return errs
 }
 
+// validateUID refuses a UID that cannot name a directory: the pod's has it for
+// its name (docs/decisions/0116).
+func validateUID(uid string, at *field.Path) field.ErrorList {
+	odd := strings.ContainsFunc(uid, func(r rune) bool { return r == '/' || r < ' ' || r > '~' })
+	if odd || uid == "." || uid == ".." || len(uid) > 128 {
+		return field.ErrorList{field.Invalid(at, uid, "must be usable as the name of a directory: at most 128 printable characters without '/', and not '.' or '..'")}
+	}
+	return nil
+}
+
+// tokensOfNobody finds tokens that are asked for by a pod without an account.
+func tokensOfNobody(volumes []v1.Volume, at *field.Path) (errs field.ErrorList) {
+	for i, v := range volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for j, source := range v.Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				errs = append(errs, field.Forbidden(at.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+					"must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}
+
+// Annotations that mean something to Kubernetes.
+const (
+	annotationTolerations  = "scheduler.alpha.kubernetes.io/tolerations"
+	annotationDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
+)
+
+func validateAnnotations(annotations map[string]string, at *field.Path) (errs field.ErrorList) {
+	if text := annotations[annotationTolerations]; text != "" {
+		at := at.Child(annotationTolerations)
+		// Read by the names of the Go fields, as upstream's internal version is.
+		var tolerations []v1.Toleration
+		if err := json.Unmarshal([]byte(text), &tolerations); err != nil {
+			errs = append(errs, field.Invalid(at, text, err.Error()))
+		}
+		for i, t := range tolerations {
+			errs = append(errs, validateToleration(t, at.Index(i))...)
+		}
+	}
+	if cost, ok := annotations[annotationDeletionCost]; ok {
+		_, err := strconv.ParseInt(cost, 10, 32)
+		if err != nil || cost != "0" && !strings.ContainsAny(cost[:1], "-123456789") {
+			errs = append(errs, field.Invalid(at.Key(annotationDeletionCost), cost, "must be a 32bit integer"))
+		}
+	}
+	return errs
+}
+
+// validateNetwork checks the names and addresses that a pod sees.
+func validateNetwork(s *v1.PodSpec, at *field.Path) field.ErrorList {
+	errs := validateDNS(s, at)
+	for _, label := range []struct{ name, value string }{{"hostname", s.Hostname}, {"subdomain", s.Subdomain}} {
+		if label.value != "" {
+			errs = append(errs, invalid(at.Child(label.name), label.value, validation.IsDNS1123Label(label.value))...)
+		}
+	}
+	if name, at := s.HostnameOverride, at.Child("hostnameOverride"); name != nil {
+		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+			errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
+		}
+		if s.HostNetwork {
+			errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
+		}
+		if len(*name) > 64 {
+			errs = append(errs, field.TooLong(at, *name, 64))
+		}
+		errs = append(errs, invalid(at, *name, validation.IsDNS1123Subdomain(*name))...)
+	}
+	for i, h := range s.HostAliases {
+		at := at.Child("hostAliases").Index(i)
+		errs = append(errs, validateIP(h.IP, at.Child("ip"))...)
+		for j, name := range h.Hostnames {
+			errs = append(errs, invalid(at.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+		}
+	}
+	return errs
+}
+
+// validateIP refuses what not everybody reads as the same address.
+func validateIP(ip string, at *field.Path) field.ErrorList {
+	return validation.IsValidIPForLegacyField(at, ip, true, nil)
+}
+
 func validateDNS(s *v1.PodSpec, at *field.Path) (errs field.ErrorList) {
 	errs = oneOf(s.DNSPolicy, at.Child("dnsPolicy"), v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
-	if s.Hostname != "" {
-		errs = append(errs, invalid(at.Child("hostname"), s.Hostname, validation.IsDNS1123Label(s.Hostname))...)
-	}
-	if s.Subdomain != "" {
-		errs = append(errs, invalid(at.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label(s.Subdomain))...)
-	}
 	c, at := s.DNSConfig, at.Child("dnsConfig")
 	if s.DNSPolicy == v1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
 		return append(errs, field.Required(at.Child("nameservers"), fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", v1.DNSNone)))
@@ -85,9 +168,7 @@ func validateDNS(s *v1.PodSpec, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at.Child("nameservers"), c.Nameservers, "must not have more than 3 nameservers"))
 	}
 	for i, ns := range c.Nameservers {
-		if _, err := netip.ParseAddr(ns); err != nil {
-			errs = append(errs, field.Invalid(at.Child("nameservers").Index(i), ns, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-		}
+		errs = append(errs, validateIP(ns, at.Child("nameservers").Index(i))...)
 	}
 	if len(c.Searches) > 32 {
 		errs = append(errs, field.Invalid(at.Child("searches"), c.Searches, "must not have more than 32 search paths"))
@@ -95,100 +176,16 @@ func validateDNS(s *v1.PodSpec, at *field.Path) (errs field.ErrorList) {
 	if n := len(strings.Join(c.Searches, " ")); n > 2048 {
 		errs = append(errs, field.Invalid(at.Child("searches"), c.Searches, "must not have more than 2048 characters (including spaces) in the search list"))
 	}
+	for i, search := range c.Searches {
+		if search != "." {
+			search = strings.TrimSuffix(search, ".")
+			errs = append(errs, invalid(at.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
+		}
+	}
 	for i, o := range c.Options {
 		if o.Name == "" {
 			errs = append(errs, field.Required(at.Child("options").Index(i), "must not be empty"))
 		}
-	}
-	return errs
-}
-
-func validatePodSecurity(s *v1.PodSpec, at *field.Path) (errs field.ErrorList) {
-	sc, at := s.SecurityContext, at.Child("securityContext")
-	if s.HostPID && s.ShareProcessNamespace != nil && *s.ShareProcessNamespace {
-		errs = append(errs, field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
-	}
-	if s.HostUsers != nil && !*s.HostUsers {
-		for name, on := range map[string]bool{"hostNetwork": s.HostNetwork, "hostPID": s.HostPID, "hostIPC": s.HostIPC} {
-			if on {
-				errs = append(errs, field.Forbidden(at.Child(name), "when `hostUsers` is false"))
-			}
-		}
-	}
-	errs = append(errs, validateIDs(sc.RunAsUser, sc.RunAsGroup, at)...)
-	if sc.FSGroup != nil {
-		errs = append(errs, invalid(at.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID(*sc.FSGroup))...)
-	}
-	for i, g := range sc.SupplementalGroups {
-		errs = append(errs, invalid(at.Child("supplementalGroups").Index(i), g, validation.IsValidGroupID(g))...)
-	}
-	if sc.FSGroupChangePolicy != nil {
-		errs = append(errs, oneOf(*sc.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
-	}
-	seen := map[string]bool{}
-	for i, sysctl := range sc.Sysctls {
-		at := at.Child("sysctls").Index(i).Child("name")
-		switch {
-		case sysctl.Name == "":
-			errs = append(errs, field.Required(at, ""))
-		case strings.ContainsAny(sysctl.Name, " \t\n"):
-			errs = append(errs, field.Invalid(at, sysctl.Name, "must be the name of a sysctl"))
-		case seen[sysctl.Name]:
-			errs = append(errs, field.Duplicate(at, sysctl.Name))
-		}
-		seen[sysctl.Name] = true
-	}
-	return append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
-}
-
-func validateIDs(user, group *int64, at *field.Path) (errs field.ErrorList) {
-	if user != nil {
-		errs = append(errs, invalid(at.Child("runAsUser"), *user, validation.IsValidUserID(*user))...)
-	}
-	if group != nil {
-		errs = append(errs, invalid(at.Child("runAsGroup"), *group, validation.IsValidGroupID(*group))...)
-	}
-	return errs
-}
-
-func validateSeccomp(p *v1.SeccompProfile, at *field.Path) field.ErrorList {
-	if p == nil {
-		return nil
-	}
-	errs := oneOf(p.Type, at.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
-	switch {
-	case p.Type == v1.SeccompProfileTypeLocalhost && (p.LocalhostProfile == nil || *p.LocalhostProfile == ""):
-		errs = append(errs, field.Required(at.Child("localhostProfile"), "must be set when seccomp type is Localhost"))
-	case p.Type == v1.SeccompProfileTypeLocalhost:
-		errs = append(errs, validateBelow(*p.LocalhostProfile, at.Child("localhostProfile"))...)
-	case p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(at.Child("localhostProfile"), *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
-	}
-	return errs
-}
-
-// validateToleration checks one toleration.
-func validateToleration(t v1.Toleration, at *field.Path) (errs field.ErrorList) {
-	if t.Key != "" {
-		errs = append(errs, invalid(at.Child("key"), t.Key, validation.IsQualifiedName(t.Key))...)
-	} else if t.Operator != v1.TolerationOpExists {
-		errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
-	}
-	switch t.Operator {
-	case "", v1.TolerationOpEqual:
-		errs = append(errs, invalid(at.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
-	case v1.TolerationOpExists:
-		if t.Value != "" {
-			errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists}))
-	}
-	if t.Effect != "" {
-		errs = append(errs, oneOf(t.Effect, at.Child("effect"), v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)...)
-	}
-	if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
-		errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
 	}
 	return errs
 }
@@ -208,6 +205,22 @@ func oneOf[T ~string](v T, at *field.Path, allowed ...T) field.ErrorList {
 		return field.ErrorList{field.Required(at, "")}
 	case !slices.Contains(allowed, v):
 		return field.ErrorList{field.NotSupported(at, v, allowed)}
+	}
+	return nil
+}
+
+// anyOf refuses a value that is set and not listed.
+func anyOf[T ~string](v *T, at *field.Path, allowed ...T) field.ErrorList {
+	if v == nil || slices.Contains(allowed, *v) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, *v, allowed)}
+}
+
+// required refuses an empty value.
+func required(at *field.Path, v string) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(at, "")}
 	}
 	return nil
 }

@@ -216,8 +216,9 @@ func appArmorProfile(p *v1.Pod, c *v1.Container) *v1.AppArmorProfile {
 	if sc := c.SecurityContext; sc != nil && sc.AppArmorProfile != nil {
 		return sc.AppArmorProfile
 	}
-	if a, ok := p.Annotations[annotationAppArmor+c.Name]; ok {
-		return appArmorFromAnnotation(a)
+	// An annotation that cannot be read does not take the pod's profile away.
+	if profile := appArmorFromAnnotation(p.Annotations[annotationAppArmor+c.Name]); profile != nil {
+		return profile
 	}
 	if sc := p.Spec.SecurityContext; sc != nil {
 		return sc.AppArmorProfile
@@ -232,7 +233,7 @@ func appArmorFromAnnotation(a string) *v1.AppArmorProfile {
 	case "unconfined":
 		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
 	}
-	if name, ok := strings.CutPrefix(a, "localhost/"); ok && name != "" {
+	if name, ok := strings.CutPrefix(a, "localhost/"); ok {
 		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 	}
 	return nil

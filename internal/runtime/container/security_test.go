@@ -154,6 +154,8 @@ func TestAppArmor(t *testing.T) {
 		{name: "the annotation before the pod's", pod: local("x"), annotation: "localhost/y", want: `profile_type:Localhost localhost_ref:"y"`, legacy: "localhost/y"},
 		{name: "the annotation's default", annotation: "runtime/default", want: "profile_type:RuntimeDefault", legacy: "runtime/default"},
 		{name: "the annotation's none", annotation: "unconfined", want: "profile_type:Unconfined", legacy: "unconfined"},
+		{name: "an annotation that cannot be read leaves the pod's", pod: local("x"), annotation: "enforce", want: `profile_type:Localhost localhost_ref:"x"`, legacy: "localhost/x"},
+		{name: "the annotation must name a profile", annotation: "localhost/", want: "missing localhost apparmor profile name"},
 		{name: "a profile must be named", container: local(""), want: "missing localhost apparmor profile name"},
 		{name: "an unknown kind", container: &v1.AppArmorProfile{Type: "Odd"}, want: "unknown apparmor profile type: \"Odd\""},
 	} {

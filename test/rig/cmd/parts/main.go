@@ -18,7 +18,7 @@ import (
 func main() {
 	list := flag.Bool("list", false, "only say what there is, build nothing")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: parts [-list] [name or group ...]\n\ngroups: runtime, cluster, peer, conformance; no name means all")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: parts [-list] [name or group ...]\n\ngroups: runtime, cluster, peer, inputs, conformance; no name means all")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -1,0 +1,9 @@
+# Manifests, configuration files and flags, as upstream reads them: test/differ/inputs.
+# A smaller share of it is part of `make test`.
+
+MANIFESTS ?= 5000
+
+.PHONY: differ-inputs
+differ-inputs: ## compare what both kubelets make of generated manifests (SEED=n MANIFESTS=n)
+	@$(GO) run ./test/rig/cmd/parts inputs >/dev/null
+	@$(GO) test -count 1 -v -timeout 30m ./test/differ/inputs -all -seed $(SEED) -manifests $(MANIFESTS)

@@ -1,0 +1,14 @@
+// Package inputs compares what this kubelet and upstream's make of the same
+// input: manifests of static pods, configuration files and command lines.
+//
+// Inputs are mutations of valid ones, drawn from a seed. Upstream's answer comes
+// from the part "oracle" (test/parts/kubernetes/oracle), a program that calls
+// upstream's own functions; ours from packages desired and config. Both must
+// accept or refuse, and what they accept must come out the same.
+//
+// A difference is reported with its seed and number, which replay it, and with
+// the smallest list of mutations that still shows it. A difference on purpose is
+// in rules.go, with the decision behind it.
+//
+//	make differ-inputs SEED=7 MANIFESTS=5000 CONFIGS=2000
+package inputs

@@ -1,0 +1,51 @@
+package inputs
+
+import (
+	"slices"
+	"strings"
+)
+
+// Rule is a kind of difference that is there on purpose.
+type Rule struct {
+	Name     string
+	Decision string // the number of its record in docs/decisions
+	Holds    func(*Difference) bool
+}
+
+// rules are all differences on purpose.
+var rules = []Rule{
+	{
+		Name:     "what only the API server may say of a pod is not taken from a manifest",
+		Decision: "0115",
+		Holds: func(d *Difference) bool {
+			return d.Ours == "" && d.Theirs == "" && only(d.Changed, "pod .status.", "mirror .metadata.resourceVersion",
+				"mirror .metadata.deletionTimestamp", "mirror .metadata.deletionGracePeriodSeconds", "mirror .metadata.finalizers",
+				"pod .metadata.resourceVersion", "pod .metadata.deletionTimestamp", "pod .metadata.deletionGracePeriodSeconds",
+				"pod .metadata.finalizers", "pod .metadata.ownerReferences", "pod .metadata.annotations.kubernetes.io/config.mirror")
+		},
+	},
+	{
+		Name:     "the UID of a manifest has to be usable as the name of a directory",
+		Decision: "0116",
+		Holds: func(d *Difference) bool {
+			return d.Theirs == "" && strings.Contains(d.Ours, "invalid pod: metadata.uid: Invalid value: ")
+		},
+	},
+}
+
+// only reports whether all changes are at the places.
+func only(changes []string, places ...string) bool {
+	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c string) bool {
+		return !slices.ContainsFunc(places, func(p string) bool { return strings.HasPrefix(c, p) })
+	})
+}
+
+// ruleFor is the rule behind a difference, nil when there is none.
+func ruleFor(d *Difference) *Rule {
+	for i := range rules {
+		if rules[i].Holds(d) {
+			return &rules[i]
+		}
+	}
+	return nil
+}

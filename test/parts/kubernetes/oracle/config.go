@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cloudprovider "k8s.io/cloud-provider"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	kubeletscheme "k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+	"k8s.io/kubernetes/pkg/kubelet/sysctl"
+)
+
+// settings are a command line; the files it names are on the disk.
+type settings struct {
+	Args []string `json:"args"`
+}
+
+// ask goes upstream's way from the command line to the configuration that it
+// starts with. certs is where a certificate may be made.
+func (s settings) ask(certs string) answer {
+	flags, config, stage, err := load(s.Args)
+	if err != nil {
+		return answer{Refused: err.Error(), Stage: stage}
+	}
+	shown, err := configz(config)
+	if err != nil {
+		return answer{Refused: err.Error(), Stage: "start"}
+	}
+	if err := start(flags, config, certs); err != nil {
+		return answer{Refused: err.Error(), Stage: "start"}
+	}
+	a := answer{Kubelet: shown, Flags: native(flags), Gates: map[string]bool{}}
+	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+		a.Gates[string(name)] = utilfeature.DefaultFeatureGate.Enabled(name)
+	}
+	return a
+}
+
+// load takes the steps of upstream's command up to where it builds anything.
+func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfiguration, string, error) {
+	ctx := context.Background()
+	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	flags := options.NewKubeletFlags()
+	config, err := options.NewKubeletConfiguration()
+	if err != nil {
+		return nil, nil, "flags", err
+	}
+	flags.AddFlags(set)
+	options.AddKubeletConfigFlags(set, config)
+	options.AddGlobalFlags(set)
+	set.BoolP("help", "h", false, "")
+
+	if err := set.Parse(args); err != nil {
+		return nil, nil, "flags", err
+	}
+	if len(set.Args()) > 0 {
+		return nil, nil, "flags", fmt.Errorf("unknown command %s", set.Args()[0])
+	}
+	gates := utilfeature.DefaultMutableFeatureGate
+	if err := gates.SetFromMap(config.FeatureGates); err != nil {
+		return nil, nil, "flags", err
+	}
+	if err := options.ValidateKubeletFlags(flags); err != nil {
+		return nil, nil, "flags", err
+	}
+	if flags.KubeletConfigFile != "" {
+		if config, err = loadConfigFile(ctx, flags.KubeletConfigFile); err != nil {
+			return nil, nil, "files", err
+		}
+	}
+	if flags.KubeletDropinConfigDirectory != "" {
+		if _, err := mergeKubeletConfigurations(config, flags.KubeletDropinConfigDirectory); err != nil {
+			return nil, nil, "files", err
+		}
+	}
+	if flags.KubeletConfigFile != "" || flags.KubeletDropinConfigDirectory != "" {
+		if err := kubeletConfigFlagPrecedence(config, args); err != nil {
+			return nil, nil, "flags", err
+		}
+		if err := gates.SetFromMap(config.FeatureGates); err != nil {
+			return nil, nil, "files", err
+		}
+	}
+	errs := logsapi.Validate(&config.Logging, utilfeature.DefaultFeatureGate, field.NewPath("logging"))
+	if len(errs) > 0 {
+		return nil, nil, "validation", errs.ToAggregate()
+	}
+	// Whether the node's cgroups are of version 1 is the node's matter.
+	failCgroupV1 := config.FailCgroupV1
+	config.FailCgroupV1 = false
+	err = validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate)
+	config.FailCgroupV1 = failCgroupV1
+	return flags, config, "validation", err
+}
+
+// start makes the checks of upstream that come after the validation and need
+// nothing of the node.
+func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs string) error {
+	ctx := context.Background()
+	tls := *f
+	tls.CertDirectory = certs
+	if _, err := app.InitializeTLS(ctx, &tls, c.DeepCopy()); err != nil {
+		return err
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(c.FeatureGates); err != nil {
+		return err
+	}
+	if f.ExitOnLockContention && f.LockFilePath == "" {
+		return errors.New("cannot exit on lock file contention: no lock file specified")
+	}
+	name, err := nodeutil.GetHostname(f.HostnameOverride)
+	if err != nil {
+		return err
+	}
+	var client kubernetes.Interface
+	if f.KubeConfig != "" {
+		if client, err = kubernetes.NewForConfig(&rest.Config{Host: "http://api"}); err != nil {
+			return err
+		}
+	}
+	if _, _, err := app.BuildAuth(types.NodeName(name), client, *c); err != nil {
+		return err
+	}
+	for _, reserved := range []map[string]string{c.KubeReserved, c.SystemReserved} {
+		if _, err := parseResourceList(reserved); err != nil {
+			return err
+		}
+	}
+	if _, err := eviction.ParseThresholdConfig(nil, c.EvictionHard, nil, nil, nil); err != nil && !f.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
+		return err
+	}
+	if _, err := cm.ParseQOSReserved(c.QOSReserved); err != nil {
+		return err
+	}
+	if _, _, err := nodeutil.ParseNodeIPArgument(f.NodeIP, f.CloudProvider); err != nil {
+		return err
+	}
+	if f.RootDirectory == "" {
+		return errors.New("invalid root directory")
+	}
+	if c.SyncFrequency.Duration <= 0 {
+		return fmt.Errorf("invalid sync frequency %d", c.SyncFrequency.Duration)
+	}
+	if f.CloudProvider != "" && !cloudprovider.IsExternal(f.CloudProvider) {
+		return cloudprovider.ErrorForDisabledProvider(f.CloudProvider)
+	}
+	var allocatable []string
+	if !f.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
+		allocatable = c.EnforceNodeAllocatable
+	}
+	if _, err := eviction.ParseThresholdConfig(allocatable, c.EvictionHard, c.EvictionSoft, c.EvictionSoftGracePeriod, c.EvictionMinimumReclaim); err != nil {
+		return err
+	}
+	if client != nil {
+		switch c.ConfigMapAndSecretChangeDetectionStrategy {
+		case kubeletconfig.WatchChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.GetChangeDetectionStrategy:
+		default:
+			return fmt.Errorf("unknown configmap and secret manager mode: %v", c.ConfigMapAndSecretChangeDetectionStrategy)
+		}
+	}
+	if _, err := parseMaxSize(c.ContainerLogMaxSize); err != nil {
+		return err
+	}
+	policy := kubecontainer.GCPolicy{
+		MinAge:             f.MinimumGCAge.Duration,
+		MaxPerPodContainer: int(f.MaxPerPodContainerCount),
+		MaxContainers:      int(f.MaxContainerCount),
+	}
+	if _, err := kubecontainer.NewContainerGC(nil, policy, nil); err != nil {
+		return err
+	}
+	_, err = sysctl.NewAllowlist(c.AllowedUnsafeSysctls)
+	return err
+}
+
+// configz is the configuration as upstream shows it.
+func configz(c *kubeletconfig.KubeletConfiguration) ([]byte, error) {
+	scheme, _, err := kubeletscheme.NewSchemeAndCodecs()
+	if err != nil {
+		return nil, err
+	}
+	versioned := &kubeletconfigv1beta1.KubeletConfiguration{}
+	if err := scheme.Convert(c, versioned, nil); err != nil {
+		return nil, err
+	}
+	versioned.SetGroupVersionKind(kubeletconfigv1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"))
+	return json.Marshal(versioned)
+}
+
+// native are the settings that no field mirrors, by the names of their flags.
+func native(f *options.KubeletFlags) map[string]any {
+	return map[string]any{
+		"kubeconfig":                               f.KubeConfig,
+		"bootstrap-kubeconfig":                     f.BootstrapKubeconfig,
+		"hostname-override":                        f.HostnameOverride,
+		"node-ip":                                  f.NodeIP,
+		"root-dir":                                 f.RootDirectory,
+		"cert-dir":                                 f.CertDirectory,
+		"cloud-provider":                           f.CloudProvider,
+		"node-labels":                              f.NodeLabels,
+		"runtime-cgroups":                          f.RuntimeCgroups,
+		"lock-file":                                f.LockFilePath,
+		"exit-on-lock-contention":                  f.ExitOnLockContention,
+		"minimum-container-ttl-duration":           f.MinimumGCAge.Duration.String(),
+		"maximum-dead-containers-per-container":    f.MaxPerPodContainerCount,
+		"maximum-dead-containers":                  f.MaxContainerCount,
+		"experimental-mounter-path":                f.ExperimentalMounterPath,
+		"experimental-allocatable-ignore-eviction": f.ExperimentalNodeAllocatableIgnoreEvictionThreshold,
+		"image-credential-provider-config":         f.ImageCredentialProviderConfigPath,
+		"image-credential-provider-bin-dir":        f.ImageCredentialProviderBinDir,
+		"seccomp-default":                          f.SeccompDefault,
+	}
+}

@@ -1,0 +1,92 @@
+// Command oracle says what upstream's kubelet makes of manifests, configuration
+// files and flags, by calling upstream's own functions. It reads questions from
+// standard input and writes an answer to each, in order, as lines of JSON.
+//
+// An input that upstream answers by ending its process ends this one too.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+)
+
+// question is one input.
+type question struct {
+	Manifest *manifest `json:"manifest,omitempty"`
+	Config   *settings `json:"config,omitempty"`
+}
+
+// answer is what upstream makes of it.
+type answer struct {
+	// Refused is upstream's error; empty when it accepts the input.
+	Refused string `json:"refused,omitempty"`
+	// Stage is where the configuration was refused: flags, files, validation, start.
+	Stage string `json:"stage,omitempty"`
+
+	Pods    []json.RawMessage `json:"pods,omitempty"`    // of a manifest
+	Mirrors []json.RawMessage `json:"mirrors,omitempty"` // as they are sent to the API server
+
+	Kubelet json.RawMessage `json:"kubelet,omitempty"` // the configuration as /configz shows it
+	Flags   map[string]any  `json:"flags,omitempty"`   // what exists on the command line only
+	Gates   map[string]bool `json:"gates,omitempty"`
+}
+
+func main() {
+	versionAsked := flag.Bool("version", false, "print the version of Kubernetes and exit")
+	certs := flag.String("cert-dir", "", "directory for the certificate that upstream makes when it is given none")
+	flag.Parse()
+	if *versionAsked {
+		fmt.Println(version.Get().GitVersion)
+		return
+	}
+	// A UID made of a manifest with a time has the zone in it, as far as it is
+	// known. A kubelet knows it, since it writes logs.
+	_ = time.Now().Local().String()
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	if err := serve(os.Stdin, os.Stdout, *certs); err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+}
+
+// serve answers each question with the feature gates as they are before any flag.
+func serve(in io.Reader, out io.Writer, certs string) error {
+	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
+	d := json.NewDecoder(in)
+	w := bufio.NewWriter(out)
+	e := json.NewEncoder(w)
+	for {
+		var q question
+		switch err := d.Decode(&q); {
+		case err == io.EOF:
+			return w.Flush()
+		case err != nil:
+			return fmt.Errorf("read question: %w", err)
+		}
+		utilfeature.DefaultMutableFeatureGate = gates.DeepCopy()
+		utilfeature.DefaultFeatureGate = utilfeature.DefaultMutableFeatureGate
+		var a answer
+		switch {
+		case q.Manifest != nil:
+			a = q.Manifest.ask()
+		case q.Config != nil:
+			a = q.Config.ask(certs)
+		}
+		if err := e.Encode(a); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+		if err := w.Flush(); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+	}
+}
