@@ -1,0 +1,217 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/images"
+)
+
+const (
+	earlyDeletions = 60 // by default; KEELSON_EARLY_DELETIONS says otherwise
+	earlyAtOnce    = 10
+)
+
+// footprint is what the node has of sandboxes outside of what the runtime lists: what it
+// leaks when it loses track of one.
+type footprint struct{ shims, namespaces, addresses, links int }
+
+func (n *node) footprint() (f footprint, err error) {
+	f.shims = len(n.shims())
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(n.Dir, "containerd", "state")))
+	if err != nil {
+		return f, err
+	}
+	for _, m := range mounts {
+		if m.FSType == "nsfs" {
+			f.namespaces++
+		}
+	}
+	addresses, err := filepath.Glob(filepath.Join(n.Dir, "ipam", "*", "10.*"))
+	if err != nil {
+		return f, err
+	}
+	f.addresses = len(addresses)
+	bridge, err := n.bridge()
+	if err != nil {
+		return f, err
+	}
+	ports, err := os.ReadDir(filepath.Join("/sys/class/net", bridge, "brif"))
+	if err != nil {
+		return f, err
+	}
+	f.links = len(ports)
+	return f, nil
+}
+
+// bridge is the interface that the node's address is on.
+func (n *node) bridge() (string, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return "", err
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return "", err
+		}
+		for _, a := range addrs {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.String() == n.NodeIP() {
+				return i.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("find the bridge with address %s: there is none", n.NodeIP())
+}
+
+// TestDeletedWhileStarting deletes pods 100 to 600 ms after they were created, while the
+// runtime makes their sandboxes and containers. The runtime keeps no shim, network
+// namespace, address or link of them.
+func TestDeletedWhileStarting(t *testing.T) {
+	n := shared(t)
+	s := n.namespace(t)
+	s.deleteEarly(func() int { return 0 }, func() {})
+}
+
+// deleteEarly creates and deletes pods, several at a time, and has something happen to
+// each group of them in between. lost are shims that may be left.
+func (s *space) deleteEarly(lost func() int, between func()) {
+	s.t.Helper()
+	total := earlyDeletions
+	if text := os.Getenv("KEELSON_EARLY_DELETIONS"); text != "" {
+		var err error
+		if total, err = strconv.Atoi(text); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.says(s.demo("first", []string{"echo", "the image is there"}, never))
+	s.delete("first", 0)
+	s.gone("first")
+	before, err := s.footprint()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	before.shims -= lost()
+	seed := uint64(time.Now().UnixNano())
+	s.t.Logf("%d pods, seed %d", total, seed)
+	lot := rand.New(rand.NewPCG(seed, 0))
+	pods := s.Cluster.Client.CoreV1().Pods(s.ns)
+	for made := 0; made < total; made += earlyAtOnce {
+		var group sync.WaitGroup
+		for i := made; i < min(made+earlyAtOnce, total); i++ {
+			name, after := fmt.Sprintf("early-%03d", i), time.Duration(100+lot.IntN(500))*time.Millisecond
+			group.Go(func() {
+				p := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Spec: corev1.PodSpec{
+						NodeName:                      s.Kubelet.Node,
+						TerminationGracePeriodSeconds: ptr(int64(1)),
+						Containers:                    []corev1.Container{{Name: "main", Image: images.Demo, Args: []string{"serve"}}},
+					},
+				}
+				if _, err := pods.Create(s.t.Context(), p, metav1.CreateOptions{}); err != nil {
+					s.t.Error(err)
+					return
+				}
+				time.Sleep(after)
+				if err := pods.Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					s.t.Error(err)
+				}
+			})
+		}
+		between()
+		group.Wait()
+		s.until("all pods to be gone", func() (string, bool) {
+			list, err := pods.List(s.t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err.Error(), false
+			}
+			return fmt.Sprint(len(list.Items)), len(list.Items) == 0
+		})
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // what is left after that stays
+	defer cancel()
+	var after footprint
+	for {
+		if after, err = s.footprint(); err != nil {
+			s.t.Fatal(err)
+		}
+		after.shims -= lost()
+		if after == before || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.t.Logf("left: %+v, and %d shims that the runtime lost", after, lost())
+	if after != before {
+		s.t.Errorf("after %d pods that were deleted early the node has %+v, before them %+v\n%s", total, after, before, strings.Join(s.shims(), "\n"))
+	}
+}
+
+// shims are the command lines of the runtime's shims.
+func (n *node) shims() (lines []string) {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range commands {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte("containerd-shim")) && bytes.Contains(line, []byte(n.Dir+"/")) {
+			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return lines
+}
+
+// TestKilledWhileStarting is TestDeletedWhileStarting with the agent killed meanwhile,
+// which cancels its calls. What the agent can see is removed by the next one. containerd
+// 2.4 itself leaves shims that it does not know of any more; those are its own.
+func TestKilledWhileStarting(t *testing.T) {
+	n := shared(t)
+	s := n.namespace(t)
+	s.deleteEarly(n.lostShims, func() {
+		time.Sleep(300 * time.Millisecond)
+		n.Kubelet.Kill9()
+		if err := n.Kubelet.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var shimID = regexp.MustCompile(`-id ([0-9a-f]{64})`)
+
+// lostShims counts the shims that run although containerd has noted that their start
+// failed: the program that starts them was killed with the call after it had done so.
+func (n *node) lostShims() (lost int) {
+	log, err := os.ReadFile(filepath.Join(n.Logs, "containerd.log"))
+	if err != nil {
+		return 0
+	}
+	for _, line := range n.shims() {
+		id := shimID.FindStringSubmatch(line)
+		if id == nil {
+			continue
+		}
+		for entry := range bytes.Lines(log) {
+			if bytes.Contains(entry, []byte(id[1])) && bytes.Contains(entry, []byte("failed to start shim: start failed")) {
+				lost++
+				break
+			}
+		}
+	}
+	return lost
+}
