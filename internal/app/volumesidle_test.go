@@ -36,6 +36,8 @@ type idleWorld struct {
 	counts map[string]int
 	source map[string]v1.PersistentVolumeSource // by claim
 	life   time.Duration                        // of tokens
+
+	republish bool // the driver is to be called again
 }
 
 func (w *idleWorld) note(what string) {
@@ -94,7 +96,7 @@ func (w *idleWorld) PatchClaimStatus(context.Context, string, string, []byte) (*
 }
 
 func (w *idleWorld) CSIDriver(context.Context, string) (*storagev1.CSIDriver, error) {
-	return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false),
+	return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), RequiresRepublish: &w.republish,
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}}}, nil
 }
 
