@@ -69,7 +69,7 @@ func (a *agent) shownRecursive(p *v1.Pod) bool {
 	}
 	for _, c := range pod.Containers(p) {
 		for _, m := range c.VolumeMounts {
-			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible && wasRecursive(p, c.Name, m.MountPath) {
+			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled && wasRecursive(p, c.Name, m.MountPath) {
 				return true
 			}
 		}

@@ -187,11 +187,9 @@ func volumeMounts(n Node, p *v1.Pod, spec *v1.Container) []v1.VolumeMountStatus 
 		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			switch asked := m.RecursiveReadOnly; {
-			case asked == nil:
-			case *asked != v1.RecursiveReadOnlyIfPossible:
-				mode = *asked
-			case n.RecursiveReadOnly != nil && n.RecursiveReadOnly(p):
+			asked := m.RecursiveReadOnly != nil && (*m.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible || *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled)
+			private := m.MountPropagation == nil || *m.MountPropagation == v1.MountPropagationNone
+			if asked && private && n.RecursiveReadOnly != nil && n.RecursiveReadOnly(p) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode

@@ -1,8 +1,6 @@
 package selinux
 
 import (
-	"fmt"
-
 	selinux "github.com/opencontainers/selinux/go-selinux"
 	"github.com/opencontainers/selinux/go-selinux/label"
 	v1 "k8s.io/api/core/v1"
@@ -33,7 +31,7 @@ func (h *Host) FileLabel(o *v1.SELinuxOptions) (string, error) {
 	}
 	process, file, err := h.labels(options(o))
 	if err != nil {
-		return "", fmt.Errorf("make label of %+v: %w", *o, err)
+		return "", err
 	}
 	if process == "" {
 		return "", nil // the policy knows no containers, and the options were not looked at

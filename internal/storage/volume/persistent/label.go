@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -48,7 +50,7 @@ func (v *Volumes) wishOf(ctx context.Context, plugin Plugin, p *v1.Pod, s Spec) 
 	w := wish{counts: v.labelled.of(plugin, s), mount: v.cfg.LabelAll || onePodOnly(s)}
 	var err error
 	if w.label, err = labelOf(p, s.Claim.Name, v.cfg.Labels.FileLabel); err != nil {
-		w.wrong, w.err = labelContainer, fmt.Errorf("label volume %s: %w", s.Name, err)
+		w.wrong, w.err = labelContainer, err
 		var differ *labelsDiffer
 		if errors.As(err, &differ) {
 			w.wrong = labelPod
@@ -59,25 +61,22 @@ func (v *Volumes) wishOf(ctx context.Context, plugin Plugin, p *v1.Pod, s Spec) 
 
 // labelsDiffer is why a pod's volume has no label: its containers are to have
 // different ones.
-type labelsDiffer struct{ one, other string }
+type labelsDiffer struct{ labels []string }
 
 func (l *labelsDiffer) Error() string {
-	return fmt.Sprintf("containers of the pod have different SELinux labels: %q and %q", l.one, l.other)
+	return "multiple SELinux labels found: " + strings.Join(l.labels, ",")
 }
 
 // labelOf is the label that the pod's containers want what is behind a claim to have;
-// empty if they want none, or leave it to the runtime. Containers that may do
-// everything can use any label.
+// empty if they want none, or leave it to the runtime. Containers without options do
+// not count.
 func labelOf(p *v1.Pod, claim string, fileLabel func(*v1.SELinuxOptions) (string, error)) (string, error) {
 	sc := p.Spec.SecurityContext
 	if sc != nil && sc.SELinuxChangePolicy != nil && *sc.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {
 		return "", nil
 	}
-	label, found := "", false
+	var labels []string
 	for _, c := range pod.Containers(p) {
-		if !mountsClaim(p, c, claim) || c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
-			continue
-		}
 		var o *v1.SELinuxOptions
 		if sc != nil {
 			o = sc.SELinuxOptions
@@ -85,16 +84,24 @@ func labelOf(p *v1.Pod, claim string, fileLabel func(*v1.SELinuxOptions) (string
 		if c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil {
 			o = c.SecurityContext.SELinuxOptions
 		}
-		its, err := fileLabel(o)
-		switch {
-		case err != nil:
-			return "", err
-		case found && its != label:
-			return "", &labelsDiffer{label, its}
+		if o == nil || !mountsClaim(p, c, claim) {
+			continue
 		}
-		label, found = its, true
+		label, err := fileLabel(o)
+		if err != nil {
+			return "", fmt.Errorf("failed to construct SELinux label from context %q: %w", o, err)
+		}
+		if !slices.Contains(labels, label) {
+			labels = append(labels, label)
+		}
 	}
-	return label, nil
+	switch len(labels) {
+	case 0:
+		return "", nil
+	case 1:
+		return labels[0], nil
+	}
+	return "", &labelsDiffer{labels}
 }
 
 // mountsClaim reports whether the container mounts what is behind a claim.

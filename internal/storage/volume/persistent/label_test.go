@@ -60,17 +60,19 @@ func TestLabelThatAPodWants(t *testing.T) {
 		{name: "what a container says is all that it says", pod: level("s0:c1"), containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil)}},
 		{name: "containers agree", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c1"), nil)}, want: "file:s0:c1"},
 		{name: "containers differ", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), nil)},
-			err: `containers of the pod have different SELinux labels: "file:s0:c1" and "file:s0:c2"`},
-		{name: "one leaves it to the runtime", containers: []v1.Container{labelled(nil, nil), labelled(level("s0:c2"), nil)},
-			err: `containers of the pod have different SELinux labels: "" and "file:s0:c2"`},
+			err: "multiple SELinux labels found: file:s0:c1,file:s0:c2"},
+		{name: "one says nothing", containers: []v1.Container{labelled(nil, nil), labelled(level("s0:c2"), nil)}, want: "file:s0:c2"},
+		{name: "one leaves it to the runtime", containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil), labelled(level("s0:c2"), nil)},
+			err: "multiple SELinux labels found: ,file:s0:c2"},
 		{name: "an init container is one of them", pod: level("s0:c1"), init: []v1.Container{labelled(level("s0:c2"), nil)}, containers: []v1.Container{labelled(nil, nil)},
-			err: `containers of the pod have different SELinux labels: "file:s0:c2" and "file:s0:c1"`},
+			err: "multiple SELinux labels found: file:s0:c2,file:s0:c1"},
 		{name: "one that does not mount the volume is none of them", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)}, want: "file:s0:c1"},
-		{name: "a privileged one is none of them", containers: []v1.Container{labelled(level("s0:c1"), privileged), labelled(level("s0:c2"), nil)}, want: "file:s0:c2"},
-		{name: "all are privileged", pod: level("s0:c1"), containers: []v1.Container{labelled(nil, privileged)}},
+		{name: "a privileged one is one of them", containers: []v1.Container{labelled(level("s0:c1"), privileged), labelled(level("s0:c2"), nil)},
+			err: "multiple SELinux labels found: file:s0:c1,file:s0:c2"},
+		{name: "all are privileged", pod: level("s0:c1"), containers: []v1.Container{labelled(nil, privileged)}, want: "file:s0:c1"},
 		{name: "a pod that has it done file by file", pod: level("s0:c1"), policy: v1.SELinuxChangePolicyRecursive, containers: []v1.Container{labelled(nil, nil), labelled(level("bad"), nil)}},
 		{name: "a pod that says what is so anyway", pod: level("s0:c1"), policy: v1.SELinuxChangePolicyMountOption, containers: []v1.Container{labelled(nil, nil)}, want: "file:s0:c1"},
-		{name: "a level that is none", pod: level("bad"), containers: []v1.Container{labelled(nil, nil)}, err: "no such level"},
+		{name: "a level that is none", pod: level("bad"), containers: []v1.Container{labelled(nil, nil)}, err: `failed to construct SELinux label from context "&SELinuxOptions{User:,Role:,Type:,Level:bad,}": no such level`},
 	} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{Containers: c.containers, InitContainers: c.init,
 			SecurityContext: &v1.PodSecurityContext{SELinuxOptions: c.pod},
@@ -90,7 +92,7 @@ func TestLabelOfAClaimThatIsNamedTwice(t *testing.T) {
 	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
 	p := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: claim}, {Name: "other", VolumeSource: claim}},
 		Containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)}}}
-	if _, err := labelOf(p, "data", labelsByLevel); err == nil || !strings.Contains(err.Error(), "different SELinux labels") {
+	if _, err := labelOf(p, "data", labelsByLevel); err == nil || !strings.Contains(err.Error(), "multiple SELinux labels found") {
 		t.Errorf("its containers have the volume with both labels: %v", err)
 	}
 }

@@ -123,7 +123,7 @@ func (n *testNode) expectCounted(want map[string]float64) {
 // What a volume is mounted with, by its mode, its driver, its pod and the gate; what
 // is left is labelled file by file, by the runtime.
 func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	type spec = storagev1.CSIDriverSpec
 	recursive, byMount := v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption
 	const none = ""
@@ -247,7 +247,7 @@ func TestWhatIsOnlyReadIsNotLabelled(t *testing.T) {
 // A pod that wants a volume with another label than it has waits until nobody has
 // it, and gets it mounted anew then. One that wants the same has it at once.
 func TestPodsWithDifferentLabels(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	for name, c := range map[string]struct {
 		second func(*v1.Pod)
 		label  string // that it wants
@@ -255,9 +255,9 @@ func TestPodsWithDifferentLabels(t *testing.T) {
 	}{
 		"another label": {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions.Level = levelTwo }, "system_u:object_r:container_file_t:" + levelTwo, "[" + optionTwo + "]"},
 		"none":          {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions = nil }, "", "[]"},
-		"privileged": {func(p *v1.Pod) {
-			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: ptr.To(true)}
-		}, "", "[]"},
+		"another label, of a privileged container": {func(p *v1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: ptr.To(true), SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo}}
+		}, "system_u:object_r:container_file_t:" + levelTwo, "[" + optionTwo + "]"},
 		"file by file": {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxChangePolicy = ptr.To(v1.SELinuxChangePolicyRecursive) }, "", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestAPodThatWaitsForALabelIsTold(t *testing.T) {
 // While not all volumes are mounted with a label, pods with different ones have a
 // volume side by side as ever; that they could not later on is counted, once.
 func TestPodsThatWouldHaveToWait(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	n := newLabelNode(t, false)
 	n.volumeOf("data", withMode(v1.ReadWriteMany))
 	n.volumeOf("own", withMode(v1.ReadWriteOnce))
@@ -353,7 +353,7 @@ func TestPodsThatWouldHaveToWait(t *testing.T) {
 // A pod whose containers cannot have the volume with one label does not start, is
 // told why, and holds nothing; each attempt is counted.
 func TestPodsWithoutOneLabel(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	n := newLabelNode(t, false)
 	n.volumeOf("data", withMode(v1.ReadWriteOncePod))
 	two := leveled("two", levelOne, "data")
@@ -374,7 +374,7 @@ func TestPodsWithoutOneLabel(t *testing.T) {
 	}
 	n.Want(two)
 	n.until("what is wrong", func() bool {
-		return n.sees(`failed to process volumes=[v-data]: label volume pv-data: containers of the pod have different SELinux labels: "` + labelOne + `" and "system_u:object_r:container_file_t:` + levelTwo + `"`)
+		return n.sees(`failed to process volumes=[v-data]: multiple SELinux labels found: ` + labelOne + `,system_u:object_r:container_file_t:` + levelTwo)
 	})
 	n.release(two)
 	n.idle()
@@ -383,7 +383,7 @@ func TestPodsWithoutOneLabel(t *testing.T) {
 // The next agent goes by what stands in the records: pods that have volumes keep them
 // as they are mounted, whatever is wanted by now, and others are still refused.
 func TestLabelsAreKeptOverARestart(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	for name, forget := range map[string]bool{"the volume's record tells": false, "only the pod's does, as upstream writes them": true} {
 		t.Run(name, func(t *testing.T) {
 			n := newLabelNode(t, true)

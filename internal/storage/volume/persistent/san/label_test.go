@@ -24,7 +24,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount "${args[@]}"
 // one that is, of the disk and of a pod that has it. The runtime labels what was
 // mounted without one.
 func TestDiskWithALabel(t *testing.T) {
-	parity.Proves(t, "VOL-20")
+	parity.ProvesPart(t, 7, "VOL-20")
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
 	for _, want := range []string{"", label} {
 		m := newMachine(t)
