@@ -1,16 +1,11 @@
 package app
 
 import (
-	"bytes"
-	"encoding/binary"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -19,67 +14,13 @@ import (
 	"keelson/internal/runtime/image"
 	"keelson/internal/runtime/image/record"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/renames"
 )
-
-// watcher sees how files get into directories.
-type watcher struct {
-	fd   int
-	dirs map[int32]string
-}
-
-func watch(t *testing.T, dirs ...string) *watcher {
-	t.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	w := &watcher{fd, map[int32]string{}}
-	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		wd, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MODIFY|unix.IN_MOVED_FROM|unix.IN_MOVED_TO)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.dirs[int32(wd)] = dir
-	}
-	return w
-}
-
-// change is what happened to one name.
-type change struct {
-	dir, name string
-	mask      uint32
-	cookie    uint32 // ties the two ends of a rename
-}
-
-func (w *watcher) changes(t *testing.T) []change {
-	t.Helper()
-	var out []change
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := unix.Read(w.fd, buf)
-		if err == unix.EAGAIN {
-			return out
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for b := buf[:n]; len(b) > 0; {
-			size := binary.NativeEndian.Uint32(b[12:])
-			name := string(bytes.TrimRight(b[16:16+size], "\x00"))
-			out = append(out, change{w.dirs[int32(binary.NativeEndian.Uint32(b))], name, binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint32(b[8:])})
-			b = b[16+size:]
-		}
-	}
-}
 
 // TestWhatMustOutliveACrashIsRenamedIntoPlace writes everything that a later
 // agent reads, twice, and looks at how the files came to be.
 func TestWhatMustOutliveACrashIsRenamedIntoPlace(t *testing.T) {
-	parity.Proves(t, "RT-57")
+	parity.ProvesPart(t, 2, "RT-57")
 	root := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	for name, tc := range map[string]struct {
@@ -121,43 +62,11 @@ func TestWhatMustOutliveACrashIsRenamedIntoPlace(t *testing.T) {
 			for i := range tc.dirs {
 				tc.dirs[i] = filepath.Join(root, tc.dirs[i])
 			}
-			w := watch(t, tc.dirs...)
+			w := renames.Watch(t, tc.dirs...)
 			tc.write(t)
-			changes := w.changes(t)
-			from := map[uint32]string{}
-			for _, c := range changes {
-				if c.mask&unix.IN_MOVED_FROM != 0 {
-					from[c.cookie] = c.dir
-				}
-			}
-			there := 0
-			for _, dir := range tc.dirs {
-				entries, err := os.ReadDir(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, e := range entries {
-					if strings.HasSuffix(e.Name(), ".bad") {
-						continue // what was put aside
-					}
-					there++
-					renamed := false
-					for _, c := range changes {
-						if c.dir != dir || c.name != e.Name() {
-							continue
-						}
-						if c.mask&(unix.IN_CREATE|unix.IN_MODIFY) != 0 {
-							t.Errorf("%s was written in place", e.Name())
-						}
-						renamed = renamed || c.mask&unix.IN_MOVED_TO != 0 && from[c.cookie] == dir
-					}
-					if !renamed {
-						t.Errorf("%s was not renamed from a file of its directory: %v", e.Name(), changes)
-					}
-				}
-			}
-			if there != tc.files {
-				t.Errorf("%d files are there, want %d", there, tc.files)
+			there := w.Check(t)
+			if len(there) != tc.files {
+				t.Errorf("%q are there, want %d files", there, tc.files)
 			}
 		})
 	}
