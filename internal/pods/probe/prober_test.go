@@ -132,9 +132,10 @@ func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
 }
 
 func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
-	parity.Proves(t, "PROBE-05")
+	parity.Differs(t, "PROBE-05", "0125")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
-		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds = 30 })})
+		// A tick of every 7 s would be at 35 s.
+		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds, p.PeriodSeconds = 30, 7 })})
 		p.Sync(spec, seen("1", time.Now().Add(-500*time.Millisecond)), nil, false)
 		time.Sleep(29 * time.Second)
 		synctest.Wait()
@@ -321,7 +322,7 @@ func TestANewInstanceStartsOver(t *testing.T) {
 }
 
 func TestARestartOfTheAgentKeepsResults(t *testing.T) {
-	parity.Proves(t, "PROBE-04", "PROBE-18")
+	parity.Proves(t, "PROBE-18")
 	synctest.Test(t, func(t *testing.T) {
 		c := &patient{code: 1}
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
@@ -341,6 +342,39 @@ func TestARestartOfTheAgentKeepsResults(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+// Containers that were there before the agent, and of which it was told how they are, are
+// asked at different times within their period. One that starts then is asked at once.
+func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
+	parity.Differs(t, "PROBE-04", "0125")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		begin := time.Now()
+		for i := range 100 {
+			spec, id := podWith(v1.Container{ReadinessProbe: execProbe(nil)}), fmt.Sprint("old", i)
+			spec.UID = types.UID(id)
+			spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://" + id, Ready: true}}
+			p.Sync(spec, seen(id, begin.Add(-time.Hour)), nil, false)
+		}
+		fresh := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+		p.Sync(fresh, seen("fresh", begin), nil, false)
+		synctest.Wait()
+		if n := len(c.asked()); n < 1 || n > 10 {
+			t.Errorf("%d are asked at once, want the one that is new", n)
+		}
+		time.Sleep(10*time.Second - time.Nanosecond)
+		asked := c.asked()
+		if len(asked) < 101 {
+			t.Fatalf("%d are asked within the period, want all", len(asked))
+		}
+		parts := map[int]bool{}
+		for _, at := range asked {
+			parts[int(at.Sub(begin)/(2*time.Second))] = true
+		}
+		if len(parts) != 5 {
+			t.Errorf("asked in %d fifths of the period, want in all", len(parts))
+		}
 	})
 }
 
