@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/status"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 )
@@ -57,6 +58,14 @@ func mountsRecursively(c *v1.Container) bool {
 func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
 	name, err := a.classes.Handler(p)
 	return err == nil && a.handlerHas(name, func(h cri.Handler) bool { return h.RecursiveReadOnlyMounts })
+}
+
+// shownNode is what statuses show of the node and its runtime.
+func (a *agent) shownNode() status.Node {
+	return status.Node{
+		RuntimeName: a.identity.Name, RecursiveReadOnly: a.shownRecursive,
+		StopSignals: a.cfg.Gates.Enabled("ContainerStopSignals"),
+	}
 }
 
 // shownRecursive is recursiveReadOnly for statuses. Before the runtime has answered it

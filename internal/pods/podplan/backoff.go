@@ -59,9 +59,9 @@ func Limits(longest time.Duration, short bool) BackoffLimits {
 
 // Until is the time before which a container that finished then may not be
 // started again; zero when it may be at once. A container that has behaved for
-// twice the longest delay starts over.
-func (b Backoff) Until(finished time.Time, l BackoffLimits) time.Time {
-	if b.Delay == 0 || b.expired(finished, l) {
+// ten minutes starts over.
+func (b Backoff) Until(finished time.Time) time.Time {
+	if b.Delay == 0 || b.expired(finished) {
 		return time.Time{}
 	}
 	return finished.Add(b.Delay)
@@ -69,10 +69,14 @@ func (b Backoff) Until(finished time.Time, l BackoffLimits) time.Time {
 
 // Next is the back-off after a restart at now.
 func (b Backoff) Next(now time.Time, l BackoffLimits) Backoff {
-	if b.Delay == 0 || b.expired(now, l) {
+	if b.Delay == 0 || b.expired(now) {
 		return Backoff{Delay: l.First, Since: now, Of: b.Of}
 	}
 	return Backoff{Delay: min(2*b.Delay, l.Max), Since: now, Of: b.Of}
 }
 
-func (b Backoff) expired(at time.Time, l BackoffLimits) bool { return at.Sub(b.Since) > 2*l.Max }
+// expiry is how long a container must have behaved to start over, however short the
+// longest delay is.
+const expiry = 10 * time.Minute
+
+func (b Backoff) expired(at time.Time) bool { return at.Sub(b.Since) > expiry }

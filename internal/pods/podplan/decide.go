@@ -1,7 +1,6 @@
 package podplan
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -354,7 +353,7 @@ func (d *decision) held(c pod.Container) bool {
 	if _, spec, ok := pod.Find(d.in.Pod, c.Name); ok && b.Of != "" {
 		b = b.For(spec)
 	}
-	until := b.Until(c.FinishedAt, cmp.Or(d.in.Limits, DefaultBackoff))
+	until := b.Until(c.FinishedAt)
 	if !d.in.Now.Before(until) || aheadOfClock(c, d.in.Now) {
 		return false
 	}

@@ -256,7 +256,7 @@ func TestBackoffDoublesAndStartsOver(t *testing.T) {
 	parity.Proves(t, "LIFE-47")
 	var b Backoff
 	at := now
-	if !b.Until(at, DefaultBackoff).IsZero() {
+	if !b.Until(at).IsZero() {
 		t.Error("the first restart waits")
 	}
 	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
@@ -266,11 +266,22 @@ func TestBackoffDoublesAndStartsOver(t *testing.T) {
 		}
 		at = at.Add(b.Delay)
 	}
-	if got := b.Until(at, DefaultBackoff); !got.Equal(at.Add(300 * time.Second)) {
+	if got := b.Until(at); !got.Equal(at.Add(300 * time.Second)) {
 		t.Errorf("until = %v, want 300 s after the exit", got)
 	}
-	if late := b.Since.Add(601 * time.Second); !b.Until(late, DefaultBackoff).IsZero() || b.Next(late, DefaultBackoff).Delay != 10*time.Second {
+	if late := b.Since.Add(601 * time.Second); !b.Until(late).IsZero() || b.Next(late, DefaultBackoff).Delay != 10*time.Second {
 		t.Error("a container that behaved for 600 s does not start over")
+	}
+	// However short the longest delay is.
+	short := BackoffLimits{First: 3 * time.Second, Max: 3 * time.Second}
+	b = Backoff{}.Next(now, short)
+	for _, c := range []struct {
+		after time.Duration
+		waits bool
+	}{{7 * time.Second, true}, {600 * time.Second, true}, {601 * time.Second, false}} {
+		if waits := !b.Until(now.Add(c.after)).IsZero(); waits != c.waits {
+			t.Errorf("with delays of 3 s at most, a container that ended %v after its restart waits: %v, want %v", c.after, waits, c.waits)
+		}
 	}
 }
 
@@ -293,16 +304,6 @@ func TestBackoffLimits(t *testing.T) {
 				t.Errorf("Limits = %+v, want %+v", got, tc.want)
 			}
 		})
-	}
-	// The longest delay also says after how long a container starts over.
-	in := Input{Now: now, VolumesReady: true, NetworkReady: true, Pod: spec("a", v1.RestartPolicyAlways), Have: have(true, exited("a", 1)),
-		Images: images(spec("a", v1.RestartPolicyAlways), 1), Backoff: map[string]Backoff{"a": {Delay: 40 * time.Second, Since: now.Add(-90 * time.Second)}}}
-	if plan := Decide(in); len(plan.Held) != 1 {
-		t.Errorf("plan = %+v, want that the container waits", plan)
-	}
-	in.Limits = Limits(40*time.Second, false)
-	if plan := Decide(in); len(plan.Held) != 0 {
-		t.Errorf("plan with a shorter limit = %+v, want that the container starts over", plan)
 	}
 }
 

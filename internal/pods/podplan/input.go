@@ -32,7 +32,6 @@ type Input struct {
 	Images         map[string]Image     // by container name
 	Probes         map[string]Probe     // by container ID
 	Backoff        map[string]Backoff   // crash back-off, by container name
-	Limits         BackoffLimits        // of it; zero is DefaultBackoff
 	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
 	Announced      map[string]bool      // containers that were told that they will be stopped, by ID
 	// Resize names running containers that take the resources they were granted by a

@@ -340,7 +340,7 @@ func (w *worker) told() *v1.Pod {
 // input gathers what the decision goes by.
 func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.Task) podplan.Input {
 	cfg := &w.s.cfg
-	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || w.expelled() || w.discard.Load(), Busy: busy, Images: w.imageFacts(), Limits: cfg.Backoff, KeepEnded: cfg.KeepEnded}
+	in := podplan.Input{Now: now, Pod: w.spec, Have: have, Forgotten: !w.known || w.expelled() || w.discard.Load(), Busy: busy, Images: w.imageFacts(), KeepEnded: cfg.KeepEnded}
 	if w.spec != nil {
 		w.seeIPs(have)
 		w.mu.Lock()

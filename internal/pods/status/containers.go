@@ -102,7 +102,10 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	cs.VolumeMounts = volumeMounts(n, f.Pod, spec)
 	if c.ID != "" {
 		cs.ContainerID = n.RuntimeName + "://" + c.ID
-		cs.Image, cs.ImageID, cs.User, cs.StopSignal = c.Image, c.ImageRef, c.User, c.StopSignal
+		cs.Image, cs.ImageID, cs.User = c.Image, c.ImageRef, c.User
+		if n.StopSignals {
+			cs.StopSignal = c.StopSignal
+		}
 	}
 	switch c.State {
 	case pod.StateRunning:

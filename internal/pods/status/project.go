@@ -20,6 +20,7 @@ type Node struct {
 	// RecursiveReadOnly tells whether the runtime mounts recursively read-only for
 	// this pod where it is asked to if it can; nil for never.
 	RecursiveReadOnly func(p *v1.Pod) bool
+	StopSignals       bool // the signals that stop containers are shown
 }
 
 // Project makes the status of a pod. prev is the status it had before: the one

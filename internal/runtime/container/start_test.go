@@ -300,7 +300,7 @@ func TestConfigOfAStart(t *testing.T) {
 }
 
 func TestStopSignalOnlyWhereItIsOn(t *testing.T) {
-	parity.Proves(t, "LIFE-58")
+	parity.ProvesPart(t, 2, "LIFE-58")
 	p := simplePod(func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{StopSignal: ptr.To(v1.Signal("SIGUSR1"))} })
 	b := newBench(t, nil)
 	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
