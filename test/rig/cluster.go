@@ -58,6 +58,10 @@ func (r *Rig) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, er
 	return c, nil
 }
 
+// Join makes the rig a further node of another rig's cluster, which must outlive it: the
+// kubelet that is started on it gets its credentials from there.
+func (r *Rig) Join(c *Cluster) { r.Cluster, r.pki = c, c.rig.pki }
+
 // credentials issues everybody's certificates.
 func (c *Cluster) credentials() error {
 	pki, ip := c.rig.pki, c.rig.Loopback()

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -100,18 +101,18 @@ func (k *Kubelet) credentials() error {
 		}
 	} else if c != nil && !k.cfg.Standalone {
 		var err error
-		k.Kubeconfig, err = pki.kubeconfig(c.URL, subject{file: "node", name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
+		k.Kubeconfig, err = pki.kubeconfig(c.URL, subject{file: "node-" + k.Node, name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
 		if err != nil {
 			return err
 		}
 	}
-	if err := pki.issue(subject{file: "kubelet-admin", name: "admin", groups: []string{"system:masters"}}); err != nil {
+	if err := pki.issue(subject{file: "kubelet-admin-" + k.Node, name: "admin", groups: []string{"system:masters"}}); err != nil {
 		return err
 	}
-	if err := pki.issue(subject{file: "kubelet", name: "system:node:" + k.Node, hosts: []string{k.Node, k.rig.NodeIP()}}); err != nil {
+	if err := pki.issue(subject{file: "kubelet-" + k.Node, name: "system:node:" + k.Node, hosts: []string{k.Node, k.rig.NodeIP()}}); err != nil {
 		return err
 	}
-	pair, err := tls.LoadX509KeyPair(pki.path("kubelet-admin.crt"), pki.path("kubelet-admin.key"))
+	pair, err := tls.LoadX509KeyPair(pki.path("kubelet-admin-"+k.Node+".crt"), pki.path("kubelet-admin-"+k.Node+".key"))
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func (k *Kubelet) configure() error {
 		PodLogsDir:               k.PodLogs,
 		VolumePluginDir:          filepath.Join(r.Dir, "volume-plugins"),
 		ResolverConfig:           &resolv,
-		TLSCertFile:              r.pki.path("kubelet.crt"),
-		TLSPrivateKeyFile:        r.pki.path("kubelet.key"),
+		TLSCertFile:              r.pki.path("kubelet-" + k.Node + ".crt"),
+		TLSPrivateKeyFile:        r.pki.path("kubelet-" + k.Node + ".key"),
 		CgroupDriver:             "cgroupfs",
 		CgroupRoot:               r.n.cgroup(),
 		FailCgroupV1:             &no,
@@ -246,6 +247,12 @@ func (k *Kubelet) Stop() { k.proc.stop(30 * time.Second) }
 
 // Kill9 ends the kubelet at once; pods run on.
 func (k *Kubelet) Kill9() { k.proc.kill() }
+
+// Freeze stops the kubelet's threads without ending it; Thaw lets them go on.
+func (k *Kubelet) Freeze() { k.proc.signal(unix.SIGSTOP) }
+
+// Thaw undoes Freeze.
+func (k *Kubelet) Thaw() { k.proc.signal(unix.SIGCONT) }
 
 // Restart is Stop and Start.
 func (k *Kubelet) Restart(ctx context.Context) error {

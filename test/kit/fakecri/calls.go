@@ -87,7 +87,8 @@ func (l *callLog) begin(c Call) *Call {
 	return &c
 }
 
-func (l *callLog) end(c *Call, err error) {
+// end notes that a call has ended, and returns all that is known of it.
+func (l *callLog) end(c *Call, err error) Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.End = time.Now()
@@ -107,6 +108,7 @@ func (l *callLog) end(c *Call, err error) {
 		w.hit <- *c // capacity 1, sent once
 		return true
 	})
+	return *c
 }
 
 // did notes whether a call has taken effect.
@@ -244,7 +246,12 @@ func (c *Call) container(cfg *cri.ContainerConfig) {
 
 func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (res any, err error) {
 	call := r.calls.begin(r.describe(path.Base(i.FullMethod), req))
-	defer func() { r.calls.end(call, err) }()
+	defer func() {
+		ended := r.calls.end(call, err)
+		if r.opts.OnCall != nil {
+			r.opts.OnCall(ended, req, res)
+		}
+	}()
 	late, err := r.faults.before(ctx, *call)
 	if err != nil {
 		return nil, err

@@ -57,6 +57,9 @@ type Options struct {
 	// OnMoment, when set, is told of every start and every end of a container. It must
 	// not call the runtime.
 	OnMoment func(Moment)
+	// OnCall, when set, is told of every unary call that has ended, with its request and,
+	// unless it failed, its response, neither of which it may change.
+	OnCall func(c Call, request, response any)
 	// MaxCalls bounds the call log; 200,000 if zero.
 	MaxCalls int
 }

@@ -1,0 +1,9 @@
+# Both agents, ours and upstream's, live the same generated histories.
+
+SEED ?= 1
+N    ?= 100
+LIFE ?=
+
+.PHONY: differ
+differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=number)
+	@go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE))

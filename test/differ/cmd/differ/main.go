@@ -1,0 +1,84 @@
+// Command differ has our agent and upstream's live the same histories, and prints in what
+// they differ.
+//
+//	go run ./test/differ/cmd/differ -kubelet bin/kubelet [-seed 1] [-n 100] [-life 12]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"keelson/test/differ"
+	"keelson/test/parts"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.kubelet, "kubelet", "bin/kubelet", "our agent")
+	flag.StringVar(&o.peer, "peer", "", "the other agent (default: upstream's)")
+	flag.Uint64Var(&o.seed, "seed", 1, "of the first history; the next one's is one more")
+	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time")
+	flag.IntVar(&o.life, "life", -1, "live this life of the first history alone")
+	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
+	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "differ:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	kubelet, peer string
+	seed          uint64
+	pods, life    int
+	within        time.Duration
+	shrink        bool
+}
+
+func run(ctx context.Context, o options) (err error) {
+	cfg := differ.Config{Peer: o.peer, Out: os.Stderr, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if cfg.Parts, err = parts.New(os.Stderr); err != nil {
+		return err
+	}
+	// A copy: the original may be built anew while the run goes on.
+	dir, err := os.MkdirTemp("", "keelson-differ-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	data, err := os.ReadFile(o.kubelet)
+	if err != nil {
+		return err
+	}
+	cfg.Ours = filepath.Join(dir, "kubelet")
+	if err := os.WriteFile(cfg.Ours, data, 0o755); err != nil {
+		return err
+	}
+	stage, err := differ.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	sum, err := stage.Run(ctx, differ.Plan{Seed: o.seed, Pods: o.pods, Life: o.life, Within: o.within, Shrink: o.shrink})
+	if err != nil {
+		return err
+	}
+	if err := sum.Print(os.Stdout); err != nil {
+		return err
+	}
+	if len(sum.Groups) > 0 {
+		return fmt.Errorf("%d differences", len(sum.Groups))
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package differ
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// compareRest compares what both sides look like when they are at rest.
+func (p *play) compareRest(l *Life, at string) error {
+	ours, theirs := p.sides[0].look(l), p.sides[1].look(l)
+	for _, path := range unlike(ours, theirs) {
+		p.differ(l, "pod", at, path, ours.at(path), theirs.at(path))
+	}
+	if l.Static || len(ours) == 0 || len(theirs) == 0 {
+		return nil
+	}
+	if ours["status.phase"] != "Running" || theirs["status.phase"] != "Running" || ours["metadata.deletionTimestamp"] != "" {
+		return nil
+	}
+	return p.compareFiles(l, at)
+}
+
+// compareWhole compares all that is known of a life once it is over.
+func (p *play) compareWhole(l *Life) {
+	p.compareSayings(l)
+	p.compareEvents(l)
+	p.compareCalls(l)
+	p.compareRequests(l)
+}
+
+// compareSayings compares all that statuses have ever said, bit by bit. What stood for a
+// short time only, another status may have overtaken on the other side.
+func (p *play) compareSayings(l *Life) {
+	ours, theirs := p.sides[0].sayings(l), p.sides[1].sayings(l)
+	for text, stood := range ours {
+		if _, ok := theirs[text]; !ok && stood > passing {
+			p.differ(l, "said", "at some time", subject(text), text, absent)
+		}
+	}
+	for text, stood := range theirs {
+		if _, ok := ours[text]; !ok && stood > passing {
+			p.differ(l, "said", "at some time", subject(text), absent, text)
+		}
+	}
+}
+
+// passing is for how long a status may stand and be skipped on the other side: upstream's
+// agent looks at its containers once a second.
+const passing = 4 * time.Second
+
+func subject(saying string) string {
+	s, _, _ := strings.Cut(saying, ":")
+	return s
+}
+
+// sayings are what a life's statuses said, and for how long at most without a break.
+func (s *side) sayings(l *Life) map[string]time.Duration {
+	t := s.record.track(l.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stood, since := map[string]time.Duration{}, map[string]time.Time{}
+	for _, p := range t.seen {
+		if p.Status.StartTime == nil && p.Status.Phase == corev1.PodPending {
+			continue // the API server's own
+		}
+		now := map[string]bool{}
+		for _, text := range say(p.Pod) {
+			now[s.normal(text, t.uids)] = true
+		}
+		for text := range now {
+			if _, ok := since[text]; !ok {
+				since[text] = p.at
+			}
+		}
+		for text, began := range since {
+			stood[text] = max(stood[text], p.at.Sub(began))
+			if !now[text] {
+				delete(since, text)
+			}
+		}
+	}
+	for text := range since { // said at last
+		stood[text] = time.Hour
+	}
+	return stood
+}
+
+// say is what a status says, bit by bit.
+func say(p *corev1.Pod) (list []string) {
+	list = append(list, fmt.Sprintf("phase: %s %s %s", p.Status.Phase, p.Status.Reason, p.Status.Message))
+	for _, c := range p.Status.Conditions {
+		list = append(list, fmt.Sprintf("condition %s: %s %s %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		list = append(list, fmt.Sprintf("container %s: %s, %d restarts", c.Name, stateOf(c.State), c.RestartCount))
+	}
+	return list
+}
+
+func stateOf(s corev1.ContainerState) string {
+	switch {
+	case s.Waiting != nil:
+		return fmt.Sprintf("waiting %s %q", s.Waiting.Reason, s.Waiting.Message)
+	case s.Terminated != nil:
+		return fmt.Sprintf("terminated %d signal %d %s %q", s.Terminated.ExitCode, s.Terminated.Signal, s.Terminated.Reason, s.Terminated.Message)
+	case s.Running != nil:
+		return "running"
+	}
+	return "nothing"
+}
+
+// compareEvents compares what events were sent, whatever their order and number.
+func (p *play) compareEvents(l *Life) {
+	ours, theirs := p.sides[0].told(l), p.sides[1].told(l)
+	for _, e := range ours {
+		if !slices.Contains(theirs, e) {
+			p.differ(l, "event", "at some time", subject(e), e, absent)
+		}
+	}
+	for _, e := range theirs {
+		if !slices.Contains(ours, e) {
+			p.differ(l, "event", "at some time", subject(e), absent, e)
+		}
+	}
+}
+
+// told are the events of the agent about a life.
+func (s *side) told(l *Life) (list []string) {
+	t := s.record.track(l.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.events {
+		if e.Source.Component != "kubelet" && e.ReportingController != "kubelet" {
+			continue
+		}
+		text := s.normal(fmt.Sprintf("%s %s: %s, about %s %s, from %s/%s on %s", e.Type, e.Reason, e.Message,
+			e.InvolvedObject.Kind, e.InvolvedObject.FieldPath, e.Source.Component, e.ReportingController, e.Source.Host), t.uids)
+		if !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// compareCalls compares the calls to the runtime and their order. Two calls are in an order
+// if one had ended before the other began.
+func (p *play) compareCalls(l *Life) {
+	var first [2]map[string]request
+	var keys [2][]string
+	for i, s := range p.sides {
+		first[i] = map[string]request{}
+		for _, c := range s.record.track(l.Name).kept() {
+			k := s.normal(c.key(), nil)
+			if _, again := first[i][k]; !again {
+				first[i][k] = c
+				keys[i] = append(keys[i], k)
+			}
+		}
+	}
+	for i := range keys {
+		for _, k := range keys[i] {
+			if _, ok := first[1-i][k]; !ok {
+				p.differ(l, "call", "at some time", k, []string{k, absent}[i], []string{absent, k}[i])
+			}
+		}
+	}
+	for i, a := range keys[0] {
+		for _, b := range keys[0][i+1:] {
+			ourA, ourB, theirA, theirB := first[0][a], first[0][b], first[1][a], first[1][b]
+			if theirA.Method == "" || theirB.Method == "" {
+				continue
+			}
+			switch {
+			case ourA.End.Before(ourB.Start) && theirB.End.Before(theirA.Start):
+				p.differ(l, "order", "at some time", a+" and "+b, a+" before "+b, b+" before "+a)
+			case ourB.End.Before(ourA.Start) && theirA.End.Before(theirB.Start):
+				p.differ(l, "order", "at some time", a+" and "+b, b+" before "+a, a+" before "+b)
+			}
+		}
+	}
+}
+
+// compareRequests compares what the runtime was asked to make: the first request for each
+// sandbox, and for each container's attempt, and each change of them.
+func (p *play) compareRequests(l *Life) {
+	var asked [2]map[string]flat
+	for i, s := range p.sides {
+		asked[i] = map[string]flat{}
+		t := s.record.track(l.Name)
+		uids := t.knownUIDs()
+		for _, c := range t.kept() {
+			switch c.Method {
+			case "RunPodSandbox", "CreateContainer", "UpdateContainerResources", "UpdatePodSandboxResources", "PullImage":
+			default:
+				continue
+			}
+			k := s.normal(c.key(), nil)
+			if _, again := asked[i][k]; !again {
+				asked[i][k] = s.flatRequest(c, uids)
+			}
+		}
+	}
+	for k, ours := range asked[0] {
+		theirs, ok := asked[1][k]
+		if !ok {
+			continue // compareCalls says so
+		}
+		for _, path := range unlike(ours, theirs) {
+			method, _, _ := strings.Cut(k, " ")
+			p.differ(l, "request", k, strings.TrimSuffix(method, "#0")+" "+path, ours.at(path), theirs.at(path))
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// Package differ has two agents, ours and upstream's own binary, live the same generated
+// histories, each as its own node of one real cluster with the real controller manager, and
+// reports everything in which they differ.
+//
+//	make differ SEED=7 N=300        three histories of 100 pods, from seeds 7, 8 and 9
+//	make differ SEED=7 N=100 LIFE=12   the twelfth pod of the first history alone
+//
+// A History is 100 lives (life.go) and what happens to the whole node between their acts. A
+// Life is a pod, the objects it refers to, what its containers do (programs of the fake
+// runtime's shell, one for each attempt) and what happens to it: steps, in acts. A seed draws
+// a history (draw*.go); the same seed draws the same one.
+//
+// A Stage (stage.go) is two rigs, one of which has the cluster, with a fake runtime each. The
+// same pod is created twice, in the namespace of each side, under the same name and bound to
+// the side's node. A step is taken on both sides, then the life waits until both sides are at
+// rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different.
+//
+// What is compared (compare*.go), after ids, times, and names of the sides are replaced
+// (normal.go): the pod at every rest, all that its statuses ever said, the requests to the
+// runtime, the order of calls that did not overlap, events, the files below the pod's
+// directory, and what is left in the end.
+//
+// A Difference has a signature, by which differences of one cause are grouped. Differences on
+// purpose have a Rule (rules.go), which names the decision or the reason; a rule that matched
+// nothing is reported. What is left is lived again: a difference that does not show again is
+// reported as unsteady. One that does is shrunk (shrink.go): parts of the pod and steps are
+// left out as long as it shows.
+//
+// Lock order: none; track.mu is a leaf.
+package differ

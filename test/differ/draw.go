@@ -1,0 +1,74 @@
+package differ
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Draw draws a history of n lives. The same seed draws the same one, and a life is the same
+// whatever n is.
+func Draw(seed uint64, n int) *History {
+	h := &History{Seed: seed}
+	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
+	for range 2 {
+		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents))
+	}
+	for i := range n {
+		h.Lives = append(h.Lives, drawLife(seed, i))
+	}
+	return h
+}
+
+// draw is a life that is being drawn.
+type draw struct {
+	*rand.Rand
+	life *Life
+	pod  *corev1.Pod
+	able able
+}
+
+// able is what a pod that was drawn allows to be done with it.
+type able struct {
+	running []string // containers that run until they are ended
+}
+
+func drawLife(seed uint64, i int) *Life {
+	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+	d.life = &Life{Name: fmt.Sprintf("h%d-%d", seed, i), Programs: map[string][]string{}}
+	d.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: d.life.Name}}
+	d.life.Pod = d.pod
+	d.drawPod()
+	d.drawDays()
+	return d.life
+}
+
+// one is true one time in n.
+func (d *draw) one(n int) bool { return d.IntN(n) == 0 }
+
+func (d *draw) of(words ...string) string { return words[d.IntN(len(words))] }
+
+// pick is an element of a list that is not empty.
+func pick[T any](d *draw, list []T) T { return list[d.IntN(len(list))] }
+
+// maybe is a pointer to one of the values one time in n, and nil otherwise.
+func maybe[T any](d *draw, n int, values ...T) *T {
+	if !d.one(n) {
+		return nil
+	}
+	return new(pick(d, values))
+}
+
+// raw is JSON for a patch.
+func raw(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it is made of maps
+	}
+	return data
+}
+
+type object = map[string]any

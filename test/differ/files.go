@@ -1,0 +1,87 @@
+package differ
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// compareFiles compares the files below the pod's directory.
+func (p *play) compareFiles(l *Life, at string) error {
+	var trees [2]flat
+	for i, s := range p.sides {
+		var err error
+		if trees[i], err = s.files(l); err != nil {
+			return err
+		}
+	}
+	for _, path := range unlike(trees[0], trees[1]) {
+		p.differ(l, "file", at, path, trees[0].at(path), trees[1].at(path))
+	}
+	return nil
+}
+
+// files are what lies below a pod's directory: kind, mode, owner and content by path.
+func (s *side) files(l *Life) (flat, error) {
+	uids := s.record.track(l.Name).knownUIDs()
+	out := flat{}
+	if len(uids) == 0 {
+		return out, nil
+	}
+	top := s.podDir(uids[len(uids)-1])
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went while we looked
+		}
+		if err != nil {
+			return err
+		}
+		what, err := describeFile(path, d)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, path)
+		if err != nil {
+			return err
+		}
+		out[s.normal(rel, uids)] = s.normal(what, uids)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare files of %s: %w", l.Name, err)
+	}
+	return out, nil
+}
+
+func describeFile(path string, d fs.DirEntry) (string, error) {
+	info, err := d.Info()
+	if err != nil {
+		return "", err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", fmt.Errorf("no owner of %s", path)
+	}
+	what := fmt.Sprintf("%v owner %d:%d", info.Mode(), st.Uid, st.Gid)
+	switch {
+	case info.Mode().IsRegular():
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		what += " content " + string(data[:min(len(data), 4096)])
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		what += " to " + to
+	}
+	return what, nil
+}

@@ -1,0 +1,145 @@
+package differ
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// History is a number of lives that are lived at the same time, and what happens to the node
+// between their acts: Between[i] comes after act i of all lives.
+type History struct {
+	Seed    uint64
+	Lives   []*Life
+	Between []string // of interludes
+}
+
+// The interludes.
+const (
+	nothing        = "nothing"
+	restartAgent   = "restart agent"   // SIGTERM, steps of Down, start
+	killAgent      = "kill agent"      // SIGKILL, steps of Down, start
+	freezeAgent    = "freeze agent"    // SIGSTOP, steps of Down, SIGCONT
+	restartRuntime = "restart runtime" // connections drop, the socket comes back
+	loseEvents     = "lose events"     // of the runtime
+)
+
+// Life is a pod and all that happens to it.
+type Life struct {
+	Name     string
+	Static   bool // the pod is a manifest in the agent's directory
+	Pod      *corev1.Pod
+	Objects  []Object            // that are there before the pod
+	Programs map[string][]string // by container: what each attempt runs, the last one for all further attempts
+	Faults   []Fault
+	Acts     []Act
+}
+
+// Act is what happens to a life between two interludes.
+type Act struct {
+	Steps []Step
+	Down  []Step // in the interlude after the act, while the agent is away
+}
+
+// Object is a ConfigMap or a Secret of the pod's.
+type Object struct {
+	Secret bool
+	Name   string
+	Data   map[string]string
+	Type   corev1.SecretType
+}
+
+// Fault makes calls to the runtime for the pod fail or take long.
+type Fault struct {
+	Method, Container string
+	Skip, Times       int
+	DelayMS           int
+	Message           string // of the failure; none if empty
+}
+
+// Step is one thing that happens. Which fields count depends on the verb.
+type Step struct {
+	Verb      string
+	Container string
+	Code      int32
+	Grace     int64
+	Object    *Object
+	Patch     json.RawMessage
+}
+
+// The verbs of steps.
+const (
+	create    = "create"
+	remove    = "delete"      // with Grace; -1: the pod's own
+	exit      = "exit"        // Container, Code
+	oom       = "oom"         // Container
+	killBox   = "killsandbox" // the pause process dies
+	sick      = "sick"        // Container/probe fails from now on
+	well      = "well"
+	patch     = "patch"     // Patch of the pod
+	status    = "status"    // Patch of the status subresource
+	resize    = "resize"    // Patch of the resize subresource
+	ephemeral = "ephemeral" // Patch of the ephemeralcontainers subresource
+	putObject = "put"       // Object
+	dropObj   = "drop"      // Object
+)
+
+func (s Step) String() string {
+	var b strings.Builder
+	b.WriteString(s.Verb)
+	if s.Container != "" {
+		b.WriteString(" " + s.Container)
+	}
+	switch s.Verb {
+	case exit:
+		fmt.Fprintf(&b, " with %d", s.Code)
+	case remove:
+		fmt.Fprintf(&b, " within %d s", s.Grace)
+	}
+	if s.Object != nil {
+		b.WriteString(" " + s.Object.Name)
+	}
+	if s.Patch != nil {
+		b.WriteString(" " + string(s.Patch))
+	}
+	return b.String()
+}
+
+// program is what an attempt of a container runs.
+func (l *Life) program(container string, attempt uint32) string {
+	list := l.Programs[container]
+	if len(list) == 0 {
+		return forever
+	}
+	return list[min(int(attempt), len(list)-1)]
+}
+
+// forever is a program that ends when it is asked to.
+const forever = "sleep infinity"
+
+// copy is a life that shares nothing with this one.
+func (l *Life) copy(name string) *Life {
+	data, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // it is made of what JSON can say
+	}
+	// Names of objects have the life's name in them.
+	text := strings.ReplaceAll(string(data), l.Name, name)
+	out := &Life{}
+	if err := json.Unmarshal([]byte(text), out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// containers are all containers of the pod's, of any kind.
+func containers(p *corev1.Pod) (list []corev1.Container) {
+	list = append(list, p.Spec.InitContainers...)
+	list = append(list, p.Spec.Containers...)
+	for _, e := range p.Spec.EphemeralContainers {
+		list = append(list, corev1.Container(e.EphemeralContainerCommon))
+	}
+	return list
+}

@@ -1,0 +1,261 @@
+package differ
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Played is what came of a history.
+type Played struct {
+	Differences []Difference
+	Ruled       map[*Rule]int // differences that a rule explains
+	Restless    int           // waits that ended because they took too long
+	Refused     int           // pods that the API server did not take
+}
+
+// play is a history that is being lived.
+type play struct {
+	*Stage
+	history *History
+	found   sync.Mutex // guards what follows
+	result  Played
+	refused map[string]bool // lives whose pod was not taken
+}
+
+// Play lives a history on both sides and compares.
+func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
+	p := &play{Stage: s, history: h, refused: map[string]bool{}}
+	p.result.Ruled = map[*Rule]int{}
+	s.enter(h.Lives)
+	defer s.leave(h.Lives)
+	for act := range acts(h) {
+		err := p.each(ctx, func(ctx context.Context, l *Life) error { return p.act(ctx, l, act) })
+		if err != nil {
+			return nil, err
+		}
+		if act < len(h.Between) {
+			if err := p.interlude(ctx, act); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := p.each(ctx, p.end); err != nil {
+		return nil, err
+	}
+	return &p.result, nil
+}
+
+func acts(h *History) int {
+	n := len(h.Between) + 1
+	for _, l := range h.Lives {
+		n = max(n, len(l.Acts))
+	}
+	return n
+}
+
+// enter puts lives on the stage.
+func (s *Stage) enter(lives []*Life) {
+	s.lives.mu.Lock()
+	for _, l := range lives {
+		s.lives.of[l.Name] = l
+	}
+	s.lives.mu.Unlock()
+	for _, side := range s.sides {
+		for _, l := range lives {
+			side.record.track(l.Name)
+			side.inject(l)
+		}
+	}
+}
+
+// leave takes them off.
+func (s *Stage) leave(lives []*Life) {
+	for _, side := range s.sides {
+		for _, l := range lives {
+			side.record.forget(l.Name)
+		}
+		side.release()
+	}
+	s.lives.mu.Lock()
+	defer s.lives.mu.Unlock()
+	for _, l := range lives {
+		delete(s.lives.of, l.Name)
+	}
+}
+
+// each does something for all lives at the same time.
+func (p *play) each(ctx context.Context, do func(context.Context, *Life) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, l := range p.history.Lives {
+		g.Go(func() error { return do(ctx, l) })
+	}
+	return g.Wait()
+}
+
+// act takes the steps of one act of a life, and lets both sides come to rest after each.
+func (p *play) act(ctx context.Context, l *Life, n int) error {
+	if n >= len(l.Acts) {
+		return nil
+	}
+	for i, step := range l.Acts[n].Steps {
+		if err := p.step(ctx, l, step); err != nil {
+			return err
+		}
+		if err := p.rest(ctx, l, fmt.Sprintf("act %d, step %d: %s", n+1, i+1, step)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step takes a step on both sides. That it cannot be taken on one side alone is a difference.
+func (p *play) step(ctx context.Context, l *Life, step Step) error {
+	if p.isRefused(l) {
+		return nil
+	}
+	var results [2]string
+	var wait sync.WaitGroup
+	for i, side := range p.sides {
+		wait.Go(func() {
+			results[i] = "done"
+			if err := side.take(ctx, l, step); err != nil {
+				results[i] = side.normal(err.Error(), side.record.track(l.Name).knownUIDs())
+			}
+		})
+	}
+	wait.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if results[0] != results[1] {
+		p.differ(l, "step", step.String(), step.Verb, results[0], results[1])
+	} else if step.Verb == create && results[0] != "done" {
+		p.found.Lock()
+		p.refused[l.Name] = true
+		p.result.Refused++
+		p.found.Unlock()
+		p.say("%s is refused: %s", l.Name, results[0])
+	}
+	return nil
+}
+
+func (p *play) isRefused(l *Life) bool {
+	p.found.Lock()
+	defer p.found.Unlock()
+	return p.refused[l.Name]
+}
+
+// end deletes what is left of a life and compares all that is known of it.
+func (p *play) end(ctx context.Context, l *Life) error {
+	if p.isRefused(l) {
+		return p.dropObjects(ctx, l)
+	}
+	var wait sync.WaitGroup
+	var errs [2]error
+	for i, side := range p.sides {
+		wait.Go(func() { errs[i] = side.finish(ctx, l) })
+	}
+	wait.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	if err := p.untilGone(ctx, l); err != nil {
+		return err
+	}
+	if err := p.untilQuiet(ctx, l, 3*time.Second, 20*time.Second); err != nil {
+		return err
+	}
+	p.compareWhole(l)
+	return p.dropObjects(ctx, l)
+}
+
+// interlude is what happens to the nodes, and to lives meanwhile.
+func (p *play) interlude(ctx context.Context, n int) error {
+	kind := p.history.Between[n]
+	if kind == nothing {
+		return nil
+	}
+	p.say("between act %d and %d: %s", n+1, n+2, kind)
+	var g errgroup.Group
+	for _, side := range p.sides {
+		g.Go(func() error { return side.away(kind) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	err := p.each(ctx, func(ctx context.Context, l *Life) error {
+		if n >= len(l.Acts) {
+			return nil
+		}
+		for _, step := range l.Acts[n].Down {
+			if err := p.step(ctx, l, step); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var back errgroup.Group
+	for _, side := range p.sides {
+		back.Go(func() error { return side.back(ctx, kind) })
+	}
+	if err := back.Wait(); err != nil {
+		return err
+	}
+	return p.each(ctx, func(ctx context.Context, l *Life) error {
+		return p.rest(ctx, l, fmt.Sprintf("after act %d: %s", n+1, kind))
+	})
+}
+
+// away begins an interlude on one side.
+func (s *side) away(kind string) error {
+	switch kind {
+	case restartAgent:
+		s.kubelet.Stop()
+	case killAgent:
+		s.kubelet.Kill9()
+	case freezeAgent:
+		s.kubelet.Freeze()
+	case restartRuntime:
+		s.runtime.Disconnect()
+	case loseEvents:
+		s.runtime.LoseEvents()
+	default:
+		return fmt.Errorf("no interlude is called %q", kind)
+	}
+	return nil
+}
+
+// back ends it.
+func (s *side) back(ctx context.Context, kind string) error {
+	switch kind {
+	case restartAgent, killAgent:
+		return s.kubelet.Start(ctx)
+	case freezeAgent:
+		s.kubelet.Thaw()
+	case restartRuntime:
+		return s.runtime.Listen(s.socket)
+	}
+	return nil
+}
+
+// differ notes a difference, unless a rule explains it.
+func (p *play) differ(l *Life, kind, at, where, ours, theirs string) {
+	d := newDifference(l, kind, at, where, ours, theirs)
+	d.ended = p.ended(l)
+	p.found.Lock()
+	defer p.found.Unlock()
+	if r := ruleFor(d); r != nil {
+		p.result.Ruled[r]++
+		return
+	}
+	d.Seed, d.Between = p.history.Seed, p.history.Between
+	p.result.Differences = append(p.result.Differences, d)
+}

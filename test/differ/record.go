@@ -1,0 +1,207 @@
+package differ
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"keelson/test/kit/fakecri"
+)
+
+// record is what is seen of one side's pods.
+type record struct {
+	side   *side
+	stop   context.CancelFunc
+	mu     sync.Mutex
+	tracks map[string]*track // by life
+}
+
+// track is what is seen of one life on one side.
+type track struct {
+	mu      sync.Mutex
+	pod     *corev1.Pod // as last seen; nil before it is there
+	uids    []string    // of all pods it has been
+	seen    []sighting  // each that differs from the one before in its status
+	looked  *corev1.Pod // of which looks was made
+	looks   flat
+	gone    bool // and not there again
+	events  map[string]*corev1.Event
+	calls   []request
+	sick    map[string]bool
+	changed time.Time
+	news    chan struct{} // closed and replaced whenever something changes
+}
+
+// sighting is a pod when a watch showed it.
+type sighting struct {
+	*corev1.Pod
+	at time.Time
+}
+
+// request is a call to the runtime that changes something.
+type request struct {
+	fakecri.Call
+	message proto.Message
+}
+
+func newRecord(s *side) *record {
+	return &record{side: s, stop: func() {}, tracks: map[string]*track{}}
+}
+
+// track is a life's, made when it is first asked for.
+func (r *record) track(life string) *track {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tracks[life]
+	if t == nil {
+		t = &track{events: map[string]*corev1.Event{}, sick: map[string]bool{}, changed: time.Now(), news: make(chan struct{})}
+		r.tracks[life] = t
+	}
+	return t
+}
+
+// forget drops what is known of a life.
+func (r *record) forget(life string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tracks, life)
+}
+
+func (t *track) changedLocked() {
+	t.changed = time.Now()
+	close(t.news)
+	t.news = make(chan struct{})
+}
+
+func (t *track) isSick(probe string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sick[probe]
+}
+
+func (t *track) setSick(probe string, is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sick[probe] = is
+	t.changedLocked()
+}
+
+// quiet are the calls that change nothing, or go on for ever.
+var quiet = map[string]bool{
+	"Version": true, "Status": true, "RuntimeConfig": true, "UpdateRuntimeConfig": true, "ListPodSandbox": true, "PodSandboxStatus": true,
+	"ListContainers": true, "ContainerStatus": true, "ContainerStats": true, "ListContainerStats": true, "PodSandboxStats": true,
+	"ListPodSandboxStats": true, "ImageStatus": true, "ListImages": true, "ImageFsInfo": true, "ListMetricDescriptors": true, "ListPodSandboxMetrics": true,
+}
+
+// call notes a call to the runtime that has ended.
+func (r *record) call(c fakecri.Call, req, _ any) {
+	if quiet[c.Method] || c.Method == "ExecSync" && len(c.Command) > 0 && c.Command[0] == "probe" {
+		return
+	}
+	_, pod, _ := strings.Cut(c.Pod, "/")
+	l := r.side.lives.find(pod, r.side.node)
+	if l == nil {
+		return
+	}
+	msg, ok := req.(proto.Message)
+	if !ok {
+		return
+	}
+	t := r.track(l.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, request{c, proto.Clone(msg)})
+	t.changedLocked()
+}
+
+// watch begins to follow the pods and events of the side's namespace.
+func (r *record) watch(ctx context.Context) error {
+	ctx, r.stop = context.WithCancel(ctx)
+	core := r.side.client.CoreV1()
+	pods, events := core.Pods(r.side.ns), core.Events(r.side.ns)
+	podList, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	eventList, err := events.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("watch events: %w", err)
+	}
+	go follow(ctx, pods.Watch, podList.ResourceVersion, func(kind watch.EventType, o runtime.Object) {
+		if p, ok := o.(*corev1.Pod); ok {
+			r.seePod(kind, p)
+		}
+	})
+	go follow(ctx, events.Watch, eventList.ResourceVersion, func(kind watch.EventType, o runtime.Object) {
+		if e, ok := o.(*corev1.Event); ok && kind != watch.Deleted {
+			r.seeEvent(e)
+		}
+	})
+	return nil
+}
+
+// follow hands every change on until the context ends. A watch that ends goes on where it was.
+func follow(ctx context.Context, open func(context.Context, metav1.ListOptions) (watch.Interface, error), version string, see func(watch.EventType, runtime.Object)) {
+	for ctx.Err() == nil {
+		w, err := open(ctx, metav1.ListOptions{ResourceVersion: version})
+		if err != nil {
+			if apierrors.IsResourceExpired(err) {
+				panic(err) // what was missed cannot be compared
+			}
+			if pause(ctx, 100*time.Millisecond) != nil {
+				return
+			}
+			continue
+		}
+		for e := range w.ResultChan() {
+			m, ok := e.Object.(metav1.Object)
+			if !ok {
+				break
+			}
+			version = m.GetResourceVersion()
+			see(e.Type, e.Object)
+		}
+		w.Stop()
+	}
+}
+
+func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
+	l := r.side.lives.find(p.Name, r.side.node)
+	if l == nil {
+		return
+	}
+	t := r.track(l.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.pod
+	t.gone = kind == watch.Deleted
+	t.pod = p
+	if before == nil || before.UID != p.UID {
+		t.uids = append(t.uids, string(p.UID))
+	}
+	if before == nil || before.UID != p.UID || !equality.Semantic.DeepEqual(before.Status, p.Status) {
+		t.seen = append(t.seen, sighting{p, time.Now()})
+	}
+	t.changedLocked()
+}
+
+func (r *record) seeEvent(e *corev1.Event) {
+	l := r.side.lives.find(e.InvolvedObject.Name, r.side.node)
+	if l == nil {
+		return
+	}
+	t := r.track(l.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.events[e.Name] = e
+}

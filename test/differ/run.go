@@ -1,0 +1,95 @@
+package differ
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// perHistory is how many pods live at a time.
+const perHistory = 100
+
+// Plan says what a run lives through.
+type Plan struct {
+	Seed   uint64 // of the first history; the next one's is one more
+	Pods   int
+	Life   int           // of the first history alone; none if negative
+	Within time.Duration // no history is begun after this long; no bound if 0
+	Shrink bool
+}
+
+// Sum is what came of a run.
+type Sum struct {
+	Seed              uint64
+	Histories, Pods   int
+	Refused, Restless int
+	Ruled             map[*Rule]int
+	Groups            []*Group // that showed again when their lives were lived again
+	Unsteady          []*Group // that did not
+}
+
+// Run lives through what is planned.
+func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
+	sum := &Sum{Seed: plan.Seed, Ruled: map[*Rule]int{}}
+	var all []Difference
+	for left := plan.Pods; left > 0; left -= perHistory {
+		if plan.Within > 0 && time.Since(s.start) > plan.Within {
+			break
+		}
+		h := Draw(plan.Seed+uint64(sum.Histories), min(left, perHistory))
+		if plan.Life >= 0 {
+			h.Lives = []*Life{drawLife(plan.Seed, plan.Life)}
+			left = 0
+		}
+		played, err := s.Play(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		sum.Histories++
+		sum.Pods += len(h.Lives)
+		sum.Refused += played.Refused
+		sum.Restless += played.Restless
+		for r, n := range played.Ruled {
+			sum.Ruled[r] += n
+		}
+		all = append(all, played.Differences...)
+		s.say("seed %d: %d pods, %d refused, %d waits too long, %d differences in %d groups", h.Seed, len(h.Lives), played.Refused, played.Restless,
+			len(played.Differences), len(Groups(played.Differences)))
+	}
+	groups := Groups(all)
+	if len(groups) == 0 {
+		return sum, nil
+	}
+	s.say("%d differences are looked at again", len(groups))
+	var err error
+	if sum.Groups, sum.Unsteady, err = s.again(ctx, groups); err != nil {
+		return nil, err
+	}
+	if plan.Shrink {
+		s.say("%d differences are steady and are shrunk", len(sum.Groups))
+		err = s.shrink(ctx, sum.Groups)
+	}
+	return sum, err
+}
+
+// Print prints the sum of a run.
+func (s *Sum) Print(out io.Writer) error {
+	if err := Report(out, s.Groups); err != nil {
+		return err
+	}
+	for _, g := range s.Unsteady {
+		fmt.Fprintf(out, "\nonce, and not again: %s\n  %d times, in %d lives, such as %s\n  ours:   %s\n  theirs: %s\n", g.Signature, g.Count, len(g.Lives),
+			g.Lives[0], g.First.Ours, g.First.Theirs)
+	}
+	fmt.Fprintf(out, "\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differences, %d more that did not show again\n",
+		s.Seed, s.Seed+uint64(max(s.Histories, 1))-1, s.Pods, s.Refused, len(s.Groups), len(s.Unsteady))
+	for _, r := range Rules {
+		if n := s.Ruled[r]; n > 0 {
+			fmt.Fprintf(out, "%6d times by rule: %s\n", n, r.Why)
+		} else {
+			fmt.Fprintf(out, "  no more by rule: %s\n", r.Why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package differ
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/test/kit/fakecri"
+	"keelson/test/rig"
+)
+
+// side is one of the two nodes.
+type side struct {
+	index    int // 0 is ours
+	node, ns string
+	binary   string
+	cidr     string // of its pods
+	socket   string
+	rig      *rig.Rig
+	runtime  *fakecri.Runtime
+	kubelet  *rig.Kubelet
+	client   kubernetes.Interface
+	lives    *cast
+	record   *record
+
+	mu       sync.Mutex
+	faults   []*fakecri.Injection
+	pods     map[string][]fakecri.Pod // as read at podsRead, by namespace/name
+	podsRead time.Time
+}
+
+// cast is the lives on the stage by their names.
+type cast struct {
+	mu sync.Mutex
+	of map[string]*Life
+}
+
+// find is the life that a pod of this name is of. A static pod's mirror has the node's name
+// behind its own.
+func (c *cast) find(pod, node string) *Life {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[strings.TrimSuffix(pod, "-"+node)]
+}
+
+func newSide(index int, node, binary string, r *rig.Rig, lives *cast) *side {
+	s := &side{
+		index: index, node: node, binary: binary, rig: r, lives: lives,
+		ns:     []string{"side-our", "side-ups"}[index],
+		cidr:   []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
+		socket: filepath.Join(r.Dir, "fake.sock"),
+	}
+	s.record = newRecord(s)
+	s.runtime = fakecri.New(fakecri.Options{
+		Seed: node, PodCIDR: s.cidr, ImageRoot: r.Dir,
+		Handlers: []string{"other"},
+		OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call,
+	})
+	// Which of many pods pulls what they share is chance.
+	for _, name := range images {
+		s.runtime.AddImage(fakecri.Image{Name: name, Size: 5 << 20})
+	}
+	s.runtime.AddImage(fakecri.Image{Name: rootless, Size: 5 << 20, UID: 1234})
+	return s
+}
+
+// The images that are there. Any other name is pulled.
+var images = []string{"app:1", "app:2", "app:3"}
+
+const rootless = "rootless:1" // of a user
+
+// open starts the agent and begins to write down what is seen of its pods. The second
+// context bounds the latter.
+func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (err error) {
+	s.client = client
+	if err := s.record.watch(while); err != nil {
+		return err
+	}
+	if err := s.runtime.Listen(s.socket); err != nil {
+		return err
+	}
+	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{
+		Binary: s.binary, Node: s.node, Endpoint: "unix://" + s.socket, Edit: settings,
+	})
+	return err
+}
+
+// settings are the same for both agents: no rate of theirs is in the way, and what takes
+// long by default takes less.
+func settings(k *kubeletconfig.KubeletConfiguration) {
+	k.MaxPods = 500
+	k.KubeAPIQPS, k.KubeAPIBurst = new(int32(500)), 1000
+	k.EventRecordQPS, k.EventBurst = new(int32(500)), 1000
+	k.FileCheckFrequency = metav1.Duration{Duration: time.Second}
+	k.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
+	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
+	k.FeatureGates = map[string]bool{"KubeletCrashLoopBackOffMax": true}
+}
+
+func (s *side) close(ctx context.Context) error {
+	s.record.stop()
+	if s.kubelet != nil {
+		s.kubelet.Thaw()
+		s.kubelet.Stop()
+	}
+	s.runtime.Close()
+	return s.rig.Close(ctx)
+}
+
+// script has a container run what its life says.
+func (s *side) script(box *cri.PodSandboxConfig, c *cri.ContainerConfig) {
+	l := s.lives.find(box.GetMetadata().GetName(), s.node)
+	if l == nil {
+		return
+	}
+	m := c.GetMetadata()
+	c.Command, c.Args = []string{"sh", "-c", l.program(m.GetName(), m.GetAttempt())}, nil
+}
+
+// exec answers probes and hooks: `probe KIND` is as the life's steps have it, and
+// `hook CODE DURATION` does what it says.
+func (s *side) exec(e fakecri.Exec) (fakecri.ExecResult, bool) {
+	if len(e.Command) < 2 {
+		return fakecri.ExecResult{}, false
+	}
+	_, pod, _ := strings.Cut(e.Pod, "/")
+	switch e.Command[0] {
+	case "probe":
+		l := s.lives.find(pod, s.node)
+		if l != nil && s.record.track(l.Name).isSick(e.Container+"/"+e.Command[1]) {
+			return fakecri.ExecResult{Stdout: "not well", Code: 1}, true
+		}
+		return fakecri.ExecResult{Stdout: "well"}, true
+	case "hook":
+		res := fakecri.ExecResult{Stdout: "hooked"}
+		if len(e.Command) > 2 {
+			d, err := time.ParseDuration(e.Command[2])
+			if err != nil {
+				return fakecri.ExecResult{Err: fmt.Errorf("parse hook: %w", err)}, true
+			}
+			res.After = d
+		}
+		if e.Command[1] != "0" {
+			res.Code = 7
+		}
+		return res, true
+	}
+	return fakecri.ExecResult{}, false
+}
+
+// inject puts the faults of a life in force.
+func (s *side) inject(l *Life) {
+	pod := s.ns + "/" + s.podName(l)
+	for _, f := range l.Faults {
+		fault := fakecri.Fault{
+			Method: f.Method, Pod: pod, Container: f.Container, Skip: f.Skip, Times: f.Times,
+			Delay: time.Duration(f.DelayMS) * time.Millisecond,
+		}
+		if f.Message != "" {
+			fault.Code, fault.Message = codes.Unknown, f.Message
+		}
+		in := s.runtime.Inject(fault)
+		s.mu.Lock()
+		s.faults = append(s.faults, in)
+		s.mu.Unlock()
+	}
+}
+
+// podName is the name of a life's pod in the cluster and at the runtime.
+func (s *side) podName(l *Life) string {
+	if l.Static {
+		return l.Name + "-" + s.node
+	}
+	return l.Name
+}
+
+// manifest is the file of a static pod.
+func (s *side) manifest(l *Life) string { return filepath.Join(s.kubelet.Manifests, l.Name+".json") }
+
+// podDir is the directory of a pod.
+func (s *side) podDir(uid string) string { return filepath.Join(s.kubelet.Root, "pods", uid) }
+
+// release takes all faults out of force.
+func (s *side) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range s.faults {
+		in.Release()
+	}
+	s.faults = nil
+}
