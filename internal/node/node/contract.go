@@ -9,6 +9,13 @@ const (
 	labelBetaOS   = "beta.kubernetes.io/os"
 	labelBetaArch = "beta.kubernetes.io/arch"
 
+	labelZone             = "topology.kubernetes.io/zone"
+	labelRegion           = "topology.kubernetes.io/region"
+	labelBetaZone         = "failure-domain.beta.kubernetes.io/zone"
+	labelBetaRegion       = "failure-domain.beta.kubernetes.io/region"
+	labelInstanceType     = "node.kubernetes.io/instance-type"
+	labelBetaInstanceType = "beta.kubernetes.io/instance-type"
+
 	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
 	annotationProvidedIP   = "alpha.kubernetes.io/provided-node-ip"
 

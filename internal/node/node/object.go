@@ -58,13 +58,14 @@ func (i Identity) annotations() map[string]string {
 }
 
 // adopt is the node object that was there, brought in line with what this agent
-// answers for: default labels, annotations, and the huge page sizes of the
-// machine. Taints and the administrator's labels are set at creation only; from
+// answers for: default labels and those of where the machine stands, with the administrator's values where there
+// are such, annotations, and the huge page sizes of the
+// machine. Taints and all other labels are set at creation only; from
 // then on they are the cluster's. resetExtended zeroes the extended resources of
 // a machine that was replaced.
 func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtended bool) *v1.Node {
 	n := existing.DeepCopy()
-	n.Labels = merged(n.Labels, i.defaultLabels())
+	n.Labels = i.relabel(n.Labels)
 	n.Annotations = merged(n.Annotations, i.annotations())
 	if !i.External || i.ProvidedIP == "" {
 		delete(n.Annotations, annotationProvidedIP)
@@ -84,6 +85,25 @@ func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtend
 		}
 	}
 	return n
+}
+
+// relabel is the labels of a node that was there. An empty value takes its label off.
+func (i Identity) relabel(labels map[string]string) map[string]string {
+	want := merged(i.defaultLabels(), i.Labels)
+	labels = merged(labels, nil)
+	for _, l := range []string{
+		labelHostname, labelOS, labelBetaOS, labelArch, labelBetaArch,
+		labelZone, labelRegion, labelBetaZone, labelBetaRegion, labelInstanceType, labelBetaInstanceType,
+	} {
+		switch value, set := want[l]; {
+		case !set:
+		case value == "":
+			delete(labels, l)
+		default:
+			labels[l] = value
+		}
+	}
+	return labels
 }
 
 // heal brings back the labels that say what machine this is.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"strings"
@@ -351,5 +352,32 @@ func TestDiff(t *testing.T) {
 	patch, err = diff(a, b)
 	if err != nil || !strings.Contains(string(patch), `"addresses":[{"$patch":"replace"},{"type":"InternalIP","address":"192.0.2.2"},{"type":"InternalIP","address":"fd00::2"}]`) {
 		t.Errorf("two addresses of a type = %s, %v", patch, err)
+	}
+}
+
+// TestLabelsOfANodeThatWasThere: where the machine stands is told anew at each registration, with what the
+// administrator says of it; other labels are the cluster's once they are there.
+func TestLabelsOfANodeThatWasThere(t *testing.T) {
+	parity.Proves(t, "NODE-02")
+	i := Identity{Name: "n", Hostname: "h", OS: "linux", Arch: "amd64", Labels: map[string]string{
+		"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r2", "failure-domain.beta.kubernetes.io/zone": "z2",
+		"failure-domain.beta.kubernetes.io/region": "r2", "node.kubernetes.io/instance-type": "big", "beta.kubernetes.io/instance-type": "",
+		"kubernetes.io/hostname": "chosen", "example.com/own": "new",
+	}}
+	existing := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+		"topology.kubernetes.io/zone": "z1", "node.kubernetes.io/instance-type": "small", "beta.kubernetes.io/instance-type": "small",
+		"kubernetes.io/hostname": "h", "example.com/own": "old", "example.com/theirs": "x",
+	}}}
+	want := map[string]string{
+		"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r2", "failure-domain.beta.kubernetes.io/zone": "z2",
+		"failure-domain.beta.kubernetes.io/region": "r2", "node.kubernetes.io/instance-type": "big",
+		"kubernetes.io/hostname": "chosen", "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux",
+		"kubernetes.io/arch": "amd64", "beta.kubernetes.io/arch": "amd64", "example.com/own": "old", "example.com/theirs": "x",
+	}
+	if got := i.adopt(existing, nil, false).Labels; !maps.Equal(got, want) {
+		t.Errorf("labels %v\nwant   %v", got, want)
+	}
+	if got := (Identity{Hostname: "h", OS: "linux", Arch: "amd64"}).adopt(existing, nil, false).Labels; got["topology.kubernetes.io/zone"] != "z1" {
+		t.Errorf("a label that nobody asks for is %q", got["topology.kubernetes.io/zone"])
 	}
 }
