@@ -130,8 +130,16 @@ func (e *exposer) groups(ctx context.Context) error {
 		}
 	}
 	if !c.fromRuntime() {
+		var sandboxes []string
 		for i := range r.pods {
-			e.pod(&r.pods[i])
+			if s := r.pods[i].sandbox; s != nil {
+				sandboxes = append(sandboxes, s.ID)
+			}
+		}
+		images, err := c.sandboxes.learn(ctx, c.cfg.Runtime, sandboxes)
+		c.tell("images of sandboxes", err)
+		for i := range r.pods {
+			e.pod(&r.pods[i], images)
 		}
 	}
 	return r.failed
@@ -153,13 +161,13 @@ type exposer struct {
 	devices map[[2]uint64]string
 }
 
-func (e *exposer) pod(p *podReading) {
+func (e *exposer) pod(p *podReading, images map[string]string) {
 	id := identity{pod: p.Have.Name, namespace: p.Have.Namespace}
 	e.group(&p.group, id, p.started)
 	if p.sandbox != nil {
 		// A pod's sandbox is named by its ID and has no container's name.
 		id := id
-		id.name = p.sandbox.ID
+		id.name, id.image = p.sandbox.ID, images[p.sandbox.ID]
 		e.group(&p.sandbox.group, id, p.sandbox.StartedAt)
 		id.id = p.sandbox.path
 		e.network(p.net, p.netAt, id.labels())

@@ -163,6 +163,13 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 			Containers: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID}, Cpu: cpu, Memory: mem}}}}}}, nil
 }
 
+func (g *ground) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	if !req.GetVerbose() || req.GetPodSandboxId() != sandboxID {
+		return nil, fmt.Errorf("no sandbox %q, or not asked for all of it", req.GetPodSandboxId())
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": `{"pid": 1, "image": "registry.k8s.io/pause:3.10.1"}`}}, nil
+}
+
 func (g *ground) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
 	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: []*runtimeapi.MetricDescriptor{
 		{Name: "container_threads", Help: "Threads.", LabelKeys: []string{"pod", "container"}},
@@ -381,7 +388,7 @@ func TestContainerMetrics(t *testing.T) {
 		main := `container="main",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"`
 		for _, want := range []string{
 			`container_cpu_usage_seconds_total{container="main",cpu="total",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"} 0.2 1`,
-			`container_memory_working_set_bytes{container="",id="` + podDir + "/" + sandboxID + `",image="",name="` + sandboxID + `",namespace="default",pod="web"} 9.437184e+07 1`,
+			`container_memory_working_set_bytes{container="",id="` + podDir + "/" + sandboxID + `",image="registry.k8s.io/pause:3.10.1",name="` + sandboxID + `",namespace="default",pod="web"} 9.437184e+07 1`,
 			`container_memory_usage_bytes{container="",id="` + podDir + `",image="",name="",namespace="default",pod="web"} 1.048576e+08 1`,
 			`container_cpu_usage_seconds_total{container="",cpu="total",id="/",image="",name="",namespace="",pod=""} 0.5 1`,
 			`container_memory_rss{` + main + `} 3.145728e+07 1`, `container_memory_failcnt{` + main + `} 3 1`, `container_oom_events_total{` + main + `} 1 1`,
