@@ -72,7 +72,7 @@ func TestFilesOfADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, dir+"/below/d.yaml", manifestText("d", "x"))
-	put(t, dir+"/big.yaml", manifestText("big", "x")+"#"+strings.Repeat("x", maxManifest))
+	put(t, dir+"/big.yaml", manifestText("big", "x")+"#"+strings.Repeat("x", 10<<20))
 	f := newFiles(r, dir)
 	if got := read(f); got != "a-node1=one b-node1=two c-node1=any-extension" {
 		t.Errorf("pods = %s", got)
@@ -192,7 +192,7 @@ func eventually(t *testing.T, s *Store, r *recorder, want string) {
 // Every way to change a manifest is seen well within a second, though the next
 // full read is an hour away.
 func TestFileChangesAreSeenAtOnce(t *testing.T) {
-	parity.Proves(t, "SRC-03")
+	parity.ProvesPart(t, 3, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
 	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, path)}, Events: r, OnChange: r.changed, Log: r.logger()})
@@ -260,6 +260,29 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	}
 }
 
+// A path that cannot be watched is tried again, less and less often.
+func TestAPathThatCannotBeWatchedIsTriedAgain(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRC-03")
+	r, path := newRecorder(), filepath.Join(t.TempDir(), "manifests")
+	w := &pathWatch{path: path, log: r.logger(), retry: minWatchRetry}
+	defer w.close()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 20, 20} {
+		if got := w.ensure(); got != want*time.Second {
+			t.Errorf("after %d failures it is tried again in %v, want %v", i+1, got, want*time.Second)
+		}
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.ensure(); got != 0 || w.changes() == nil {
+		t.Errorf("the path is there, and it is tried again in %v", got)
+	}
+	remove(t, path)
+	if got := w.ensure(); got != time.Second {
+		t.Errorf("the path is gone, and it is tried again in %v, want 1s as at first", got)
+	}
+}
+
 func TestStaticPodsFromFileToMirror(t *testing.T) {
 	parity.Proves(t, "SRC-08")
 	dir, r, api := t.TempDir(), newRecorder(), newFakeAPI()
@@ -286,7 +309,7 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 
 // A change behind a symbolic link is not notified; the next full read sees it.
 func TestFullReadsSeeWhatIsNotNotified(t *testing.T) {
-	parity.Proves(t, "SRC-03")
+	parity.ProvesPart(t, 3, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
 	if err := os.Mkdir(path, 0o755); err != nil {

@@ -71,15 +71,15 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 		name, log string
 		pod       *v1.Pod
 	}{
-		{"first sight", changeAdd, edit(func(*v1.Pod) {})},
+		{"first sight", "SyncLoop ADD", edit(func(*v1.Pod) {})},
 		{"nothing new but its version", "", edit(func(p *v1.Pod) { p.ResourceVersion = "2" })},
 		{"annotations of ours", "", edit(func(p *v1.Pod) { p.Annotations[pod.AnnotationConfigSeen] = "never" })},
-		{"annotations of others", changeUpdate, edit(func(p *v1.Pod) { p.Annotations["mine"] = "2" })},
-		{"labels", changeUpdate, edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
-		{"specification", changeUpdate, edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" })},
-		{"status", changeReconcile, edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
-		{"deletion", changeDelete, edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
-		{"shorter grace", changeDelete, edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
+		{"annotations of others", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2" })},
+		{"labels", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
+		{"specification", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" })},
+		{"status", "SyncLoop RECONCILE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
+		{"deletion", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
+		{"shorter grace", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
 	} {
 		r.log.Reset()
 		set(step.pod)
@@ -99,7 +99,7 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	}
 	r.log.Reset()
 	api.deliver(func(to Sink) { to.Remove("1") })
-	if _, _, ok := s.Get("1"); ok || r.logged(changeRemove) != 1 || len(r.takeChanges()) != 1 {
+	if _, _, ok := s.Get("1"); ok || r.logged("SyncLoop REMOVE") != 1 || len(r.takeChanges()) != 1 {
 		t.Errorf("removal: still there %v, log:\n%s", ok, r.log.String())
 	}
 }

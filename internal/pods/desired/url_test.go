@@ -1,11 +1,15 @@
 package desired
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"keelson/internal/pods/pod"
@@ -13,7 +17,8 @@ import (
 )
 
 func TestPodsByURL(t *testing.T) {
-	parity.Proves(t, "SRC-05", "SRC-06")
+	parity.ProvesPart(t, 2, "SRC-05")
+	parity.ProvesPart(t, 2, "SRC-06")
 	var code int
 	var body string
 	var header http.Header
@@ -39,7 +44,7 @@ func TestPodsByURL(t *testing.T) {
 		{name: "an error", code: 500, body: manifestText("a", "two"), err: "the server answered 500"},
 		{name: "a list", code: 200, body: `{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"m","image":"two"}]}},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"m","image":"three"}]}}]}`, changed: true, want: "a-node1=two b-node1=three"},
 		{name: "an invalid one", code: 200, body: manifestText("a", `""`), err: "pod a-node1: invalid pod: spec.containers[0].image: Required value"},
-		{name: "too much", code: 200, body: strings.Repeat("#", maxManifest+1), err: "larger than 10 MiB"},
+		{name: "too much", code: 200, body: strings.Repeat("#", 10<<20+1), err: "larger than 10 MiB"},
 		{name: "nothing", code: 200, body: "", changed: true, want: ""},
 	} {
 		code, body = step.code, step.body
@@ -68,6 +73,7 @@ func TestPodsByURL(t *testing.T) {
 }
 
 func TestURLRecoveryIsSaidOnce(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRC-06")
 	up := make(chan bool, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !<-up {
@@ -90,3 +96,50 @@ func TestURLRecoveryIsSaidOnce(t *testing.T) {
 		t.Errorf("said %d times", n)
 	}
 }
+
+// The URL is asked once in a period. An error leaves the pods as they are and the source
+// unheard; an empty answer says that there are none.
+func TestWhatAURLDelivers(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRC-05")
+	answers := []struct {
+		code int
+		body string
+		sets []string // that were delivered by then
+	}{
+		{500, "", nil},
+		{404, manifestText("a", "one"), nil},
+		{200, manifestText("a", "one"), []string{"a-node1=one"}},
+		{200, manifestText("a", "one"), []string{"a-node1=one"}},
+		{503, "", []string{"a-node1=one"}},
+		{200, "", []string{"a-node1=one", ""}},
+		{200, manifestText("a", "two"), []string{"a-node1=one", "", "a-node1=two"}},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		asked, to := 0, &taken{}
+		src := NewURL(URLConfig{URL: "http://manifests", Period: 20 * time.Second, Manifest: onNode1, Log: newRecorder().logger()})
+		src.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			a := answers[min(asked, len(answers)-1)]
+			asked++
+			return &http.Response{StatusCode: a.code, Status: fmt.Sprint(a.code), Body: io.NopCloser(strings.NewReader(a.body))}, nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- src.Run(ctx, to) }()
+		for i, a := range answers {
+			synctest.Wait()
+			if asked != i+1 || !slices.Equal(to.sets, a.sets) {
+				t.Errorf("after %v: asked %d times, delivered %q, want %d and %q", time.Duration(i)*20*time.Second, asked, to.sets, i+1, a.sets)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// roundTrip answers requests.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
