@@ -6,6 +6,7 @@ import (
 
 	"keelson/internal/config"
 	"keelson/internal/node/apiclient"
+	"keelson/internal/node/panics"
 )
 
 // component registers what every component of a cluster tells of itself: what it
@@ -19,6 +20,7 @@ func component(r prometheus.Registerer, cfg *config.Config) {
 		prometheus.NewCounter(prometheus.CounterOpts{Name: "disabled_metrics_total", Help: "Metrics that were switched off"}),
 		prometheus.NewCounter(prometheus.CounterOpts{Name: "hidden_metrics_total", Help: "Metrics that are hidden because they are deprecated"}))
 	r.MustRegister(apiclient.Metrics()...)
+	r.MustRegister(panics.Metrics())
 }
 
 func buildInfo(cfg *config.Config) prometheus.Collector {

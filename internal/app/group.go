@@ -30,6 +30,12 @@ func (g *group) start(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, p)
 	go func() {
 		defer close(p.done)
+		defer func() {
+			if value := recover(); value != nil {
+				g.log.Error("panic in a part that the agent cannot do without", "part", name, "panic", value)
+				panic(fmt.Sprintf("part %s cannot go on: %v", name, value)) // ends the process with status 2 and the stack
+			}
+		}()
 		if err := run(ctx); err != nil && ctx.Err() == nil {
 			select {
 			case g.failed <- fmt.Errorf("%s: %w", name, err):

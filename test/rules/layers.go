@@ -85,6 +85,7 @@ var layers = map[string]Layer{
 	"internal/resources/machine":  Floor,
 	"internal/resources/topology": Floor,
 	"internal/node/checkpoint":    Floor,
+	"internal/node/panics":        Floor,
 }
 
 // rooms group packages; their doc.go says what happens inside. They hold no

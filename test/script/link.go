@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +44,10 @@ var lasting = map[string]bool{
 	"RemoveContainer": true, "UpdateContainerResources": true, "UpdatePodSandboxResources": true,
 }
 
+// An answer with this code, and an error of the runtime that begins with "panic: ", make
+// whoever asked panic.
+const panicCode = 599
+
 var errCut = errors.New("the agent was killed")
 
 func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *link {
@@ -64,6 +69,9 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 			l.cancelled(name)
 		}
 		l.after(method)
+		if what, ok := strings.CutPrefix(status.Convert(err).Message(), "panic: "); ok {
+			panic(what)
+		}
 		if l.ctx.Err() == nil {
 			return err
 		}
@@ -134,6 +142,12 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 		stop()
 		cancel()
 		return nil, err
+	}
+	if resp.StatusCode == panicCode {
+		resp.Body.Close()
+		stop()
+		cancel()
+		panic("panic at " + r.Method + " " + r.URL.Path)
 	}
 	resp.Body = body{resp.Body, func() { stop(); cancel() }}
 	return resp, nil

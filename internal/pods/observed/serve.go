@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -135,25 +136,32 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 	})
 	start := time.Now()
 	var next pod.Runtime
-	var err error
-	if t.effects != nil {
-		next, err = c.readEffects(c.ctx, e.uid, t.have, t.effects)
-	} else {
-		next, err = c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
-		if t.request != nil && err == nil {
-			next, err = c.seeMade(c.ctx, e.uid, next, t.request.effects)
+	err := panics.Try(c.cfg.Log, "observed pods", func() (err error) {
+		next, err = c.readTurn(e, t)
+		if err == nil {
+			c.metrics.podRead.Observe(time.Since(start).Seconds())
+			addMessages(c.ctx, t.have, &next)
 		}
-	}
-	if err == nil {
-		c.metrics.podRead.Observe(time.Since(start).Seconds())
-		addMessages(c.ctx, t.have, &next)
-	}
+		return err
+	})
 	if slow.Stop() {
 		<-c.slots
 	} else {
 		<-lease
 	}
 	c.settle(e, t, next, err)
+}
+
+// readTurn reads what the turn asks for.
+func (c *Cache) readTurn(e *entry, t turn) (next pod.Runtime, err error) {
+	if t.effects != nil {
+		return c.readEffects(c.ctx, e.uid, t.have, t.effects)
+	}
+	next, err = c.read(c.ctx, e.uid, t.have, t.listing, t.request != nil)
+	if t.request != nil && err == nil {
+		next, err = c.seeMade(c.ctx, e.uid, next, t.request.effects)
+	}
+	return next, err
 }
 
 // settle makes a read known, answers who waited for it, and sees whether it was

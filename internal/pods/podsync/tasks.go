@@ -75,11 +75,15 @@ func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target strin
 	w.mu.Unlock()
 	tasks.Go(func() {
 		defer t.cancel()
-		effect, err := f(timeline.With(ctx, step))
+		var effect pod.Effect
+		err := w.contain(p, string(t.verb), func() (err error) {
+			effect, err = f(timeline.With(ctx, step))
+			return err
+		})
 		step.End(w.s.cfg.Now(), err)
 		// The next turn must see what the task did before it sees it done.
 		if actsOnRuntime(t.verb) {
-			rerr := w.see(life, effect, err)
+			rerr := w.contain(p, "re-read pod", func() error { return w.see(life, effect, err) })
 			switch {
 			case rerr != nil && life.Err() == nil:
 				w.readFailed(p, err == nil && t.verb == podplan.RunSandbox, rerr)

@@ -61,6 +61,8 @@ type worker struct {
 	volumeErr    string
 	story        story
 	times        times
+	turnPause    time.Duration // after a turn that panicked
+	heldUntil    time.Time     // no turn before that
 
 	noting sync.Mutex     // held while restarts are written down; taken before mu
 	anew   map[string]int // of renewed, what is written down
@@ -137,7 +139,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case answer := <-w.ask:
-			answer <- w.explain()
+			answer <- w.safeExplain()
 			continue
 		case <-w.wake:
 		case <-timer.C:
@@ -145,7 +147,7 @@ func (w *worker) run(ctx context.Context) {
 		began := w.s.cfg.Now()
 		w.turning.Store(&began)
 		traced, end := w.trace(ctx)
-		next, gone := w.turn(traced, &tasks)
+		next, gone := w.safeTurn(traced, &tasks)
 		end()
 		w.turning.Store(nil)
 		if gone && w.s.leave(w) {

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -312,7 +313,11 @@ func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 		p.busy = append(p.busy, r)
 		group.Go(func() {
 			start := time.Now()
-			o, output := ask(ctx)
+			var o outcome
+			var output string
+			if err := panics.Try(p.cfg.Log, "probes", func() error { o, output = ask(ctx); return nil }); err != nil {
+				o, output = errored, err.Error()
+			}
 			p.finish(ctx, r, o, output, time.Since(start))
 		})
 	}

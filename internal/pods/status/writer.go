@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -281,12 +282,12 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	defer cancel()
 	var err error
 	if unsent {
-		err = w.patch(ctx, ref, status, e)
+		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.patch(ctx, ref, status, e) })
 		w.measure(e, since, err)
 	}
 	removed := false
 	if err == nil && remove {
-		err = w.delete(ctx, ref)
+		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.delete(ctx, ref) })
 		removed = err == nil
 	}
 	w.settle(e, ref, unsent, removed, err)

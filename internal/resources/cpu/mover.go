@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+
+	"keelson/internal/node/panics"
 )
 
 // Running is a container that runs.
@@ -89,7 +91,9 @@ func (m *Mover) look(ctx context.Context) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			moves[i].err = m.cfg.Update(ctx, moves[i].ID, moves[i].to)
+			moves[i].err = panics.Try(m.cfg.Log, "CPUs", func() error {
+				return m.cfg.Update(ctx, moves[i].ID, moves[i].to)
+			})
 		})
 	}
 	group.Wait()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -24,7 +25,9 @@ func (s *Store) prepare(ctx context.Context, p *v1.Pod) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, n := range list {
-		wg.Go(func() { errs[i] = s.prepareOne(ctx, p, n) })
+		wg.Go(func() {
+			errs[i] = panics.Try(s.cfg.Log, "claims", func() error { return s.prepareOne(ctx, p, n) })
+		})
 	}
 	wg.Wait()
 	errs = append(errs, s.save())

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/node/panics"
 )
 
 // release makes one attempt at taking back what only this pod used.
@@ -23,7 +25,9 @@ func (s *Store) release(ctx context.Context, uid types.UID) error {
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup
 	for i, ref := range held {
-		wg.Go(func() { errs[i] = s.releaseOne(ctx, uid, ref) })
+		wg.Go(func() {
+			errs[i] = panics.Try(s.cfg.Log, "claims", func() error { return s.releaseOne(ctx, uid, ref) })
+		})
 	}
 	wg.Wait()
 	return errors.Join(append(errs, s.save())...)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -319,10 +320,10 @@ func (s *Store) startLocked(uid types.UID, u *user) {
 		began := time.Now()
 		var err error
 		if what == releasing {
-			err = s.release(ctx, uid)
+			err = panics.Try(s.cfg.Log, "claims", func() error { return s.release(ctx, uid) })
 			s.metrics.did(operationUnprepare, time.Since(began), err)
 		} else {
-			err = s.prepare(ctx, p)
+			err = panics.Try(s.cfg.Log, "claims", func() error { return s.prepare(ctx, p) })
 			s.metrics.did(operationPrepare, time.Since(began), err)
 		}
 		s.finish(ctx, uid, u, what, p, err)

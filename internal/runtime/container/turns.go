@@ -93,8 +93,10 @@ func inTurn[T any](ctx context.Context, t *turns, v verb, r rank, call func() (T
 		var none T
 		return none, err
 	}
+	done := false
+	defer func() { t.give(mine, done) }()
 	answer, err := call()
-	t.give(mine, err == nil)
+	done = err == nil
 	return answer, err
 }
 

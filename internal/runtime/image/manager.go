@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -265,9 +266,22 @@ func (m *Manager) startLocked(w *wish) bool {
 	done := w.pulled
 	m.wg.Go(func() {
 		defer cancel()
-		m.work(ctx, w, done)
+		err := panics.Try(m.cfg.Log, "images", func() error {
+			m.work(ctx, w, done)
+			return nil
+		})
+		if err != nil && m.isOpen(w) {
+			m.fail(ctx, w, pod.EventFailed, &Error{pod.ReasonErrImagePull, err.Error()})
+		}
 	})
 	return true
+}
+
+// isOpen reports whether the work for a wish has yet to be finished.
+func (m *Manager) isOpen(w *wish) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w.working
 }
 
 // finish records how the work ended, unless nobody wants to know any more.

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/cri"
 )
@@ -60,7 +61,11 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 // time share a read; it is not any one's to end.
 func (m *Manager) read(ctx context.Context, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
 	got := m.reads.DoChan(spec.RuntimeHandler+" "+spec.Image, func() (any, error) {
-		resp, err := m.cfg.Runtime.ImageStatus(m.ctx, &runtimeapi.ImageStatusRequest{Image: spec})
+		var resp *runtimeapi.ImageStatusResponse
+		err := panics.Try(m.cfg.Log, "images", func() (err error) {
+			resp, err = m.cfg.Runtime.ImageStatus(m.ctx, &runtimeapi.ImageStatusRequest{Image: spec})
+			return err
+		})
 		return resp.GetImage(), err
 	})
 	select {

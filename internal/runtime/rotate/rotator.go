@@ -13,6 +13,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -149,7 +150,8 @@ func (r *Rotator) work(ctx context.Context, log Log, do func(context.Context, Lo
 		case r.slots <- struct{}{}:
 		}
 		defer func() { <-r.slots }()
-		if err := do(ctx, log); ctx.Err() == nil {
+		err := panics.Try(r.cfg.Log, "logs", func() error { return do(ctx, log) })
+		if ctx.Err() == nil {
 			r.report(log, err)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"keelson/internal/node/panics"
 )
 
 const (
@@ -87,7 +89,7 @@ func (g *Guard) do(ctx context.Context, key, what string, always bool, fn func()
 	release := sync.OnceFunc(func() { <-g.slots })
 	defer release()
 	go func() {
-		c.err = fn()
+		c.err = panics.Catch(fn)
 		g.leave(c)
 	}()
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/internal/node/panics"
 )
 
 // walkers is how many goroutines help with one tree. File systems that sit on a
@@ -66,7 +68,9 @@ func (w *walk) share(fn func()) {
 	case w.hands <- struct{}{}:
 		w.wg.Go(func() {
 			defer func() { <-w.hands }()
-			fn()
+			if err := panics.Catch(func() error { fn(); return nil }); err != nil {
+				w.fail(err)
+			}
 		})
 	default:
 		fn()

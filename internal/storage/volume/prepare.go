@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
@@ -40,7 +41,11 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 		ctx, stop := withPatience(ctx, patience)
 		defer stop()
 		began := time.Now()
-		have, err := kind.Prepare(ctx, r)
+		var have Ready
+		err := panics.Try(m.cfg.Log, "volumes", func() (err error) {
+			have, err = kind.Prepare(ctx, r)
+			return err
+		})
 		m.metrics.tried(v, have, time.Since(began), err)
 		m.finish(uid, ps, v, outcome{pod: r.Pod, have: have, err: err, came: came})
 	})

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
@@ -92,7 +93,8 @@ func (m *Manager) startReleaseLocked(uid types.UID, ps *volumes) {
 	m.wg.Go(func() {
 		ctx, stop := context.WithTimeout(mount.Owned(ctx, ownerOf(uid)), patience)
 		defer stop()
-		m.finishRelease(uid, ps, came, m.release(ctx, uid))
+		err := panics.Try(m.cfg.Log, "volumes", func() error { return m.release(ctx, uid) })
+		m.finishRelease(uid, ps, came, err)
 	})
 }
 
@@ -166,7 +168,7 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 					plugin = c.CountedAs(f.place) // told by what Release takes away
 				}
 				began := time.Now()
-				errs[i] = f.kind.Release(ctx, f.place)
+				errs[i] = panics.Try(m.cfg.Log, "volumes", func() error { return f.kind.Release(ctx, f.place) })
 				m.metrics.did(plugin, false, opUnmount, time.Since(began), errs[i])
 			} else {
 				errs[i] = m.releaseUnknown(ctx, f.place)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
@@ -182,7 +183,10 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 			}
 		})
 		began := time.Now()
-		have, err = kind.Measure(ctx, r, ready)
+		err = panics.Try(m.cfg.Log, "volumes", func() (err error) {
+			have, err = kind.Measure(ctx, r, ready)
+			return err
+		})
 		took = time.Since(began)
 		late.Stop()
 		leave()

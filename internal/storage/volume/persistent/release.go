@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/storage/volume"
 )
 
@@ -102,7 +103,11 @@ func (v *Volumes) end(ctx context.Context, d *device) {
 	delay := time.Duration(0)
 	for {
 		came := v.driverCame() // before the attempt: one that registers during it counts
-		over, err := v.tryEnd(ctx, d)
+		over := false
+		err := panics.Try(v.cfg.Log, "persistent volumes", func() (err error) {
+			over, err = v.tryEnd(ctx, d)
+			return err
+		})
 		if over {
 			break
 		}
