@@ -199,7 +199,7 @@ func call[Req, Resp any](ctx context.Context, limit time.Duration, do func(conte
 	}
 	resp, err := do(ctx, req)
 	if err != nil {
-		return nil, failed(verb, object, err)
+		return nil, failed(verb, object, outOfTime(err))
 	}
 	return resp, nil
 }

@@ -397,3 +397,21 @@ func TestOperationType(t *testing.T) {
 		}
 	}
 }
+
+// Both ends of a call know how long it may take, and either may be the first to end it.
+func TestACallOutOfTimeEndsInTheSameWords(t *testing.T) {
+	for _, tc := range []struct {
+		code       codes.Code
+		text, want string
+	}{
+		{codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL", "context deadline exceeded"},
+		{codes.DeadlineExceeded, "context deadline exceeded", "context deadline exceeded"},
+		{codes.DeadlineExceeded, "failed to exec in container: timeout 1s exceeded", "failed to exec in container: timeout 1s exceeded"},
+		{codes.Unavailable, "stream terminated by RST_STREAM with error code: CANCEL", "stream terminated by RST_STREAM with error code: CANCEL"},
+	} {
+		got := status.Convert(outOfTime(status.Error(tc.code, tc.text)))
+		if got.Code() != tc.code || got.Message() != tc.want {
+			t.Errorf("%v %q becomes %v %q, want %q", tc.code, tc.text, got.Code(), got.Message(), tc.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -91,4 +92,13 @@ func Message(err error) string {
 		return s.GRPCStatus().Message()
 	}
 	return err.Error()
+}
+
+// outOfTime has a call that ran out of time end in the same words whoever noticed
+// first: the runtime resets the stream when the time that it was given is over.
+func outOfTime(err error) error {
+	if s, ok := status.FromError(err); ok && s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "RST_STREAM") {
+		return status.FromContextError(context.DeadlineExceeded).Err()
+	}
+	return err
 }
