@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"keelson/internal/node/server"
 	"keelson/test/kit/parity"
@@ -35,7 +36,7 @@ exit 1
 
 // The messages are those that upstream's kubelet v1.36.3 was seen to give.
 func TestNodeLogQuery(t *testing.T) {
-	parity.Proves(t, "SRV-27")
+	parity.ProvesPart(t, 2, "SRV-27")
 	journal(t)
 	var dir string
 	r := newRig(t, func(p *parts) { dir, p.server.SystemLogQuery = p.server.SystemLogDir, true })
@@ -113,6 +114,27 @@ func TestNodeLogQuery(t *testing.T) {
 	}
 	if text, err := io.ReadAll(z); err != nil || string(text) != "plain\n" || packed.header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("packed: %q, %v", text, err)
+	}
+}
+
+// TestNodeLogQueryTakesNoLongerThanItMay: a journalctl that does not end is ended after 30 seconds, and what it wrote is
+// the answer.
+func TestNodeLogQueryTakesNoLongerThanItMay(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRV-27")
+	dir := t.TempDir()
+	const endless = "#!/bin/sh\necho begun\nexec sleep 3600\n"
+	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte(endless), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	r := newRig(t, func(p *parts) { p.server.SystemLogQuery = true })
+	began := time.Now()
+	got := r.as("may-log", "GET", "/logs/?query=kubelet")
+	if took := time.Since(began); took < 29*time.Second || took > 50*time.Second {
+		t.Errorf("it took %v, want 30 s", took)
+	}
+	if got.code != 200 || !strings.HasPrefix(got.text, "begun\n") {
+		t.Errorf("%d %q", got.code, got.text)
 	}
 }
 

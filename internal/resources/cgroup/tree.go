@@ -68,10 +68,7 @@ func (t *Tree) EnsureRoot(node Values) error {
 	if err := t.set(t.pods, node); err != nil {
 		return err
 	}
-	least := Values{CPUShares: minShares, HugePages: map[uint64]int64{}}
-	for _, size := range t.cfg.Pod.PageSizes {
-		least.HugePages[size] = unlimitedHP // pods have limits of their own
-	}
+	least := classValues(t.cfg.Pod.PageSizes)
 	for _, qos := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		if err := t.ensure(t.pods.qosName(qos), least); err != nil {
 			return err

@@ -185,3 +185,13 @@ func ReservedValues(reserved v1.ResourceList, compressible bool) Values {
 
 // ResourcePIDs is the name under which process ids are reserved.
 const ResourcePIDs v1.ResourceName = "pid"
+
+// classValues are those of a QoS class before it is known what its pods request. Its huge pages have no limit: each pod
+// has one of its own.
+func classValues(pageSizes []uint64) Values {
+	v := Values{CPUShares: minShares, HugePages: map[uint64]int64{}}
+	for _, size := range pageSizes {
+		v.HugePages[size] = unlimitedHP
+	}
+	return v
+}

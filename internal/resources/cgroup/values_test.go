@@ -97,7 +97,7 @@ func TestPodValues(t *testing.T) {
 }
 
 func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
-	parity.Proves(t, "RES-14")
+	parity.ProvesPart(t, 3, "RES-14")
 	o := plain
 	o.PageSizes = []uint64{2 << 20, 1 << 30}
 	req := list("cpu", "1", "memory", "1Mi", "hugepages-2Mi", "6Mi")
@@ -111,6 +111,17 @@ func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
 	}
 	if got := fmt.Sprint(Values{HugePages: map[uint64]int64{64 << 10: 1}}.settingsV1()[0]); got != "{hugetlb hugetlb.64KB.limit_in_bytes 1 false}" {
 		t.Errorf("v1 setting = %v", got)
+	}
+}
+
+func TestClassesHaveAllHugePages(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-14")
+	v := classValues([]uint64{2 << 20})
+	if got := fmt.Sprint(v.settingsV2()); got != "[{cpu cpu.weight 1 false} {hugetlb hugetlb.2MB.max max false} {hugetlb hugetlb.2MB.rsvd.max max true}]" {
+		t.Errorf("v2 settings = %s", got)
+	}
+	if got := fmt.Sprint(v.settingsV1()); got != "[{cpu cpu.shares 2 false} {hugetlb hugetlb.2MB.limit_in_bytes 9223372036854775807 false} {hugetlb hugetlb.2MB.rsvd.limit_in_bytes 9223372036854775807 true}]" {
+		t.Errorf("v1 settings = %s", got)
 	}
 }
 
@@ -137,7 +148,7 @@ func TestSettingsV2(t *testing.T) {
 	if got := fmt.Sprint(Values{CPUQuota: -1}.settingsV2()); got != "[{cpu cpu.max max 100000 false}]" {
 		t.Errorf("no quota = %s", got)
 	}
-	if got := fmt.Sprint(Values{HugePages: map[uint64]int64{1 << 30: unlimitedHP}}.settingsV2()[0]); got != "{hugetlb hugetlb.1GB.max max false}" {
+	if got := fmt.Sprint(Values{HugePages: map[uint64]int64{1 << 30: 9223372036854775807}}.settingsV2()[0]); got != "{hugetlb hugetlb.1GB.max max false}" {
 		t.Errorf("unlimited = %s", got)
 	}
 }

@@ -129,7 +129,7 @@ func startShown(t *testing.T, api NodeAPI) *Shown {
 func TestNodeShowsItsDrivers(t *testing.T) {
 	// The list of migrated plugins (VOL-72) is compared with upstream's where the two
 	// take turns on a node.
-	parity.Proves(t, "VOL-71", "PLUG-13", "PLUG-14", "PLUG-15", "PLUG-16", "PLUG-17", "PLUG-32")
+	parity.Proves(t, "VOL-71", "PLUG-13", "PLUG-14", "PLUG-15", "PLUG-17", "PLUG-32")
 	api := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u", Labels: map[string]string{"mine": "1"}}}}
 	n := newTestNode(t, func(c *csidriver.Config) {
 		c.Max, c.Topology = 25, map[string]string{"topology.example/zone": "z1", "topology.example/rack": "r2"}
@@ -169,7 +169,6 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 		t.Errorf("CSINode lists %+v, want %+v", csi.Spec.Drivers, want)
 	}
 
-	// The latest endpoint of a name wins; the old one's end does not touch it.
 	must(t, drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.2.0"}))
 	if err := drivers.Deregister(t.Context(), driverName, "/old.sock"); err != nil || !slices.Equal(drivers.Names(), []string{driverName}) {
 		t.Errorf("the end of an old endpoint: %v, %v", err, drivers.Names())
@@ -190,6 +189,30 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 	}
 	if got := drivers.Names(); len(got) > 0 {
 		t.Errorf("drivers: %v", got)
+	}
+}
+
+// TestTheLatestEndpointWins: a driver that registers again with another socket is called there, and the end of the old
+// socket does not touch it.
+func TestTheLatestEndpointWins(t *testing.T) {
+	parity.Proves(t, "PLUG-16")
+	old, latest := newTestNode(t, nil), newTestNode(t, nil)
+	drivers := NewDrivers(nil, nil, slog.New(slog.DiscardHandler))
+	at := func(when, want string) {
+		t.Helper()
+		if d, err := drivers.find(driverName); err != nil || d.endpoint != want {
+			t.Errorf("%s: %+v, %v; want the endpoint %s", when, d, err, want)
+		}
+	}
+	must(t, drivers.Register(t.Context(), driverName, old.driver.Socket(), []string{"1.0.0"}))
+	at("registered", old.driver.Socket())
+	must(t, drivers.Register(t.Context(), driverName, latest.driver.Socket(), []string{"1.0.0"}))
+	at("registered again", latest.driver.Socket())
+	must(t, drivers.Deregister(t.Context(), driverName, old.driver.Socket()))
+	at("after the end of the old one", latest.driver.Socket())
+	must(t, drivers.Deregister(t.Context(), driverName, latest.driver.Socket()))
+	if got := drivers.Names(); len(got) > 0 {
+		t.Errorf("after the end of the latest: %v", got)
 	}
 }
 
