@@ -36,5 +36,10 @@ func change[Req, Resp any](
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	defer context.AfterFunc(c.begun, cancel)()
-	return call(whole, 0, do, req, verb, object)
+	resp, err := call(whole, 0, do, req, verb, object)
+	if end, _ := whole.Deadline(); err != nil && !time.Now().Before(end) {
+		// The runtime has the same deadline, and may break the stream with other words first.
+		err = failed(verb, object, status.FromContextError(context.DeadlineExceeded).Err())
+	}
+	return resp, err
 }
