@@ -2,8 +2,9 @@
 # A smaller share of it is part of `make test`.
 
 MANIFESTS ?= 5000
+CONFIGS ?= 2000
 
 .PHONY: differ-inputs
-differ-inputs: ## compare what both kubelets make of generated manifests (SEED=n MANIFESTS=n)
+differ-inputs: ## compare what both kubelets make of generated manifests and configurations (SEED=n MANIFESTS=n CONFIGS=n)
 	@$(GO) run ./test/rig/cmd/parts inputs >/dev/null
-	@$(GO) test -count 1 -v -timeout 30m ./test/differ/inputs -all -seed $(SEED) -manifests $(MANIFESTS)
+	@$(GO) test -count 1 -v -timeout 30m ./test/differ/inputs -all -seed $(SEED) -manifests $(MANIFESTS) -configs $(CONFIGS)

@@ -158,7 +158,7 @@ func (a *agent) buildContainers() error {
 		VolumeGroups: a.volumes.Groups,
 		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,
 		CPUQuota: *k.CPUCFSQuota, CPUQuotaPeriod: k.CPUCFSQuotaPeriod.Duration, SwapBehavior: k.MemorySwap.SwapBehavior,
-		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault,
+		SingleProcessOOM: k.SingleProcessOOMKill != nil && *k.SingleProcessOOMKill, SeccompDefault: *k.SeccompDefault || a.cfg.Flags.SeccompDefault,
 		ExclusiveCPUs:       a.unlimitedCPUs,
 		ContainerStopSignal: a.cfg.Gates.Enabled("ContainerStopSignals"), Version: a.minor(), Registry: a.metrics, Log: a.log, Now: time.Now,
 		Processors: a.links.Processors,

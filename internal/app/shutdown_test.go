@@ -30,7 +30,7 @@ func TestShutdownPeriods(t *testing.T) {
 		{name: "every priority has its own", text: byPriority, want: []shutdown.Period{{Priority: 100, Length: 20 * second}, {Priority: 5, Length: 10 * second}}},
 		{name: "one excludes the other", text: byPriority + both, refused: "shutdownGracePeriodByPodPriority"},
 		{name: "so does a part of it", text: byPriority + "shutdownGracePeriod: 30s\n", refused: "shutdownGracePeriodByPodPriority"},
-		{name: "it needs its gate", text: both + "featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false}\n", refused: "needs the gate GracefulNodeShutdown"},
+		{name: "it needs its gate", text: both + "featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}\n", refused: "needs the gate GracefulNodeShutdown"},
 		{name: "so do priorities", text: byPriority + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", refused: "needs the gate GracefulNodeShutdownBasedOnPodPriority"},
 		{name: "without priorities theirs may be off", text: both + "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}\n", want: []shutdown.Period{{Priority: 0, Length: 20 * second}, {Priority: 2_000_000_000, Length: 10 * second}}},
 	} {

@@ -46,6 +46,7 @@ type Flags struct {
 	CloudProvider       string
 	NodeLabels          map[string]string
 	RuntimeCgroups      string
+	SeccompDefault      bool // either this or the field is enough
 	LockFile            string
 	ExitOnLock          bool // --exit-on-lock-contention
 	// EndedInstances is how many ended instances of each container are kept:
@@ -115,6 +116,13 @@ func (c *Config) finish(given []string) error {
 	_, ignored := c.NodeIPs()
 	for _, ip := range ignored {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("--node-ip: %q is not an IP address and is ignored", ip))
+	}
+	if c.Kubelet.SystemCgroups != "" && c.Kubelet.CgroupRoot == "" {
+		problems = append(problems, Problem{
+			Field: "systemCgroups",
+			Value: c.Kubelet.SystemCgroups,
+			Why:   "needs cgroupRoot",
+		})
 	}
 	if c.Kubelet.CgroupRoot == "" && *c.Kubelet.CgroupsPerQOS {
 		c.Kubelet.CgroupRoot = "/"

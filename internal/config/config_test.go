@@ -124,7 +124,7 @@ func TestPrecedence(t *testing.T) {
 		"d/30.yaml":     "not: read",
 		"d/05.conf.bak": "not: read",
 	})
-	c := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d", "--event-burst=4", "--feature-gates=EnvFiles=true,PodLevelResources=false")
+	c := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d", "--event-burst=4", "--feature-gates=EnvFiles=true,KubeletSeparateDiskGC=false")
 	k := c.Kubelet
 	if k.MaxPods != 1 || k.PodsPerCore != 2 || k.EventBurst != 4 {
 		t.Errorf("file, drop-in, flag: %d %d %d, want 1 2 4", k.MaxPods, k.PodsPerCore, k.EventBurst)
@@ -138,7 +138,7 @@ func TestPrecedence(t *testing.T) {
 	if k.KubeReserved != nil {
 		t.Errorf("null deletes: %v", k.KubeReserved)
 	}
-	if want := map[string]bool{"ContainerCheckpoint": false, "EnvFiles": true, "PodLevelResources": false}; !reflect.DeepEqual(k.FeatureGates, want) {
+	if want := map[string]bool{"ContainerCheckpoint": false, "EnvFiles": true, "KubeletSeparateDiskGC": false}; !reflect.DeepEqual(k.FeatureGates, want) {
 		t.Errorf("gates are merged by name: %v, want %v", k.FeatureGates, want)
 	}
 	for field, want := range map[string]string{
@@ -401,11 +401,14 @@ func TestHelpAndVersion(t *testing.T) {
 
 func TestGates(t *testing.T) {
 	parity.Proves(t, "CFG-78", "CFG-140", "CFG-141", "CFG-147")
-	g, ps := newGates(map[string]bool{"AllAlpha": true, "AllBeta": false, "EnvFiles": true, "EventedPLEG": false, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true})
-	if len(ps) > 0 {
+	g, ps := newGates(map[string]bool{"AllAlpha": true, "EventedPLEG": false, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true})
+	if len(ps) > 0 || !g.Enabled("MemoryQoS") || g.Enabled("EventedPLEG") {
+		t.Fatal(ps, g)
+	}
+	if g, ps = newGates(map[string]bool{"AllBeta": false, "EnvFiles": true, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true}); len(ps) > 0 {
 		t.Fatal(ps)
 	}
-	for name, want := range map[string]bool{"MemoryQoS": true, "EventedPLEG": false, "EnvFiles": true, "PodLevelResources": false, "SidecarContainers": true, "CustomCPUCFSQuotaPeriod": false} {
+	for name, want := range map[string]bool{"MemoryQoS": false, "EnvFiles": true, "PodLevelResources": false, "SidecarContainers": true, "CustomCPUCFSQuotaPeriod": false} {
 		if g.Enabled(name) != want {
 			t.Errorf("%s = %v, want %v", name, g.Enabled(name), want)
 		}
@@ -486,8 +489,8 @@ func TestValidate(t *testing.T) {
 		"podLogsDir: /var/log/pods/":           "podLogsDir",
 		"tracing: {endpoint: 'a b'}":           "tracing.endpoint",
 		"enforceNodeAllocatable: [pods, pods]": "enforceNodeAllocatable",
-		"{featureGates: {GracefulNodeShutdown: false}, shutdownGracePeriod: 30s}":                                                                           "shutdownGracePeriod",
-		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]}": "shutdownGracePeriodByPodPriority",
+		"{featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}, shutdownGracePeriod: 30s}": "shutdownGracePeriod",
+		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]}":          "shutdownGracePeriodByPodPriority",
 		"imageGCHighThresholdPercent: 101":        "imageGCHighThresholdPercent",
 		"imageMaximumGCAge: 1m":                   "imageMaximumGCAge",
 		"runOnce: true":                           "runOnce",
@@ -607,5 +610,37 @@ func TestRelativePathsLeadFromTheFile(t *testing.T) {
 	none := write(t, map[string]string{"k.yaml": head + standaloneOK + "resolvConf: ''\n"})
 	if k := load(t, "--config="+none+"/k.yaml").Kubelet; *k.ResolverConfig != "" || k.StaticPodPath != "" {
 		t.Errorf("what is empty became %q, %q", *k.ResolverConfig, k.StaticPodPath)
+	}
+}
+
+// TestGatesThatBuildOnOthers: one that is on while what it needs is off is refused.
+func TestGatesThatBuildOnOthers(t *testing.T) {
+	_, ps := newGates(map[string]bool{"PodLevelResources": false})
+	if want := "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: [PodLevelResources]"; len(ps) != 1 || ps[0].Why != want {
+		t.Errorf("problems = %v, want %s", ps, want)
+	}
+	if _, ps := newGates(map[string]bool{"PodLevelResources": false, "InPlacePodLevelResourcesVerticalScaling": false}); len(ps) > 0 {
+		t.Errorf("both off: %v", ps)
+	}
+}
+
+// TestConfigurationsThatUpstreamRefuses are those that were accepted until
+// configurations were compared with upstream's by the thousand.
+func TestConfigurationsThatUpstreamRefuses(t *testing.T) {
+	dir := write(t, map[string]string{
+		"plain.yaml":   head + standaloneOK,
+		"system.yaml":  head + standaloneOK + "systemCgroups: /system\n",
+		"images.yaml":  head + standaloneOK + "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [registry/x.]\n",
+		"pulls/1.conf": head + "maxParallelImagePulls: 3\n",
+	})
+	for want, args := range map[string][]string{
+		"systemCgroups": {"--config=" + dir + "/system.yaml"},
+		"preloadedImagesVerificationAllowlist[0]": {"--config=" + dir + "/images.yaml"},
+		"maxParallelImagePulls":                   {"--config=" + dir + "/plain.yaml", "--config-dir=" + dir + "/pulls"},
+		"malformed pair":                          {"--config=" + dir + "/plain.yaml", "--cpu-manager-policy-options="},
+	} {
+		if _, err := Load(args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: error %v, want %s", args, err, want)
+		}
 	}
 }

@@ -50,6 +50,13 @@ func (c *Config) loadFiles() error {
 	if err != nil {
 		return err
 	}
+	// Drop-ins lie over the file with its defaults: a default that depends on
+	// another field does not follow that field into a drop-in.
+	if c.Flags.ConfigFile != "" && c.Flags.ConfigDir != "" {
+		if merged, err = withDefaults(merged); err != nil {
+			return err
+		}
+	}
 	for _, path := range paths {
 		doc, err := c.readFile("--config-dir", path)
 		if err != nil {
@@ -73,8 +80,29 @@ func (c *Config) loadFiles() error {
 	return nil
 }
 
+// withDefaults fills what is unset in a document.
+func withDefaults(doc map[string]any) (map[string]any, error) {
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encode the configuration file: %w", err)
+	}
+	var k v1beta1.KubeletConfiguration
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &k); err != nil {
+		return nil, fmt.Errorf("decode the configuration file: %w", err)
+	}
+	setDefaults(&k)
+	if b, err = json.Marshal(k); err != nil {
+		return nil, fmt.Errorf("encode the configuration file: %w", err)
+	}
+	out := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &out); err != nil {
+		return nil, fmt.Errorf("decode the configuration file: %w", err)
+	}
+	return out, nil
+}
+
 // paths are the fields that name files or directories.
-var paths = [][]string{{"staticPodPath"}, {"authentication", "x509", "clientCAFile"}, {"tlsCertFile"}, {"tlsPrivateKeyFile"}, {"resolvConf"}, {"volumePluginDir"}}
+var paths = [][]string{{"staticPodPath"}, {"authentication", "x509", "clientCAFile"}, {"tlsCertFile"}, {"tlsPrivateKeyFile"}, {"resolvConf"}, {"volumePluginDir"}, {"podLogsDir"}}
 
 // besideFile has relative paths in the configuration file lead from where that is, and
 // not from where the agent was started. Those of drop-ins and flags are left as they are.
@@ -193,13 +221,20 @@ func documents(text []byte) (n int, err error) {
 	}
 }
 
+// checkKind reads what a document says that it is. Unlike those of all other
+// fields, the case of the two names does not matter.
 func checkKind(doc map[string]any) Problems {
 	var ps Problems
-	if doc["apiVersion"] != APIVersion {
-		ps = append(ps, Problem{Field: "apiVersion", Value: doc["apiVersion"], Why: "must be " + APIVersion})
-	}
-	if doc["kind"] != Kind {
-		ps = append(ps, Problem{Field: "kind", Value: doc["kind"], Why: "must be " + Kind})
+	for _, want := range []struct{ field, value string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
+		value := doc[want.field]
+		for _, name := range slices.Sorted(maps.Keys(doc)) {
+			if value == nil && strings.EqualFold(name, want.field) {
+				value = doc[name]
+			}
+		}
+		if value != want.value {
+			ps = append(ps, Problem{Field: want.field, Value: value, Why: "must be " + want.value})
+		}
 	}
 	return ps
 }

@@ -89,6 +89,7 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.Var(configurationMap(&f.NodeLabels), "node-labels", "Labels to register the node with, as key=value pairs separated by commas.")
 	fs.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", f.ImageCredentialProviderConfig, "Configuration file of the image credential provider plugins, or a directory of such files.")
 	fs.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", f.ImageCredentialProviderBinDir, "Directory of the image credential provider plugins.")
+	fs.BoolVar(&f.SeccompDefault, "seccomp-default", f.SeccompDefault, "Confine containers with the runtime's default seccomp profile unless they ask for another, as the field seccompDefault does.")
 	fs.StringVar(&f.RuntimeCgroups, "runtime-cgroups", f.RuntimeCgroups, "Absolute name of the cgroup the container runtime runs in.")
 	fs.StringVar(&f.LockFile, "lock-file", f.LockFile, "Lock file shared with other kubelets.")
 	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
@@ -182,10 +183,6 @@ func (fs *flagSet) value(v pflag.Value, name, field, usage string) {
 // set: defaults have been applied.
 func (fs *flagSet) addFields(c *Config) {
 	k := &c.Kubelet
-	if k.SeccompDefault != nil {
-		fs.BoolVar(k.SeccompDefault, "seccomp-default", *k.SeccompDefault, "Confine containers with the runtime's default seccomp profile unless they ask for another.")
-		fs.fields["seccomp-default"] = "seccompDefault"
-	}
 	fs.bool(k.EnableServer, "enable-server", "enableServer", "Serve the kubelet's HTTPS endpoints.")
 	fs.bool(k.FailSwapOn, "fail-swap-on", "failSwapOn", "Refuse to start while swap is on.")
 	fs.str(&k.StaticPodPath, "pod-manifest-path", "staticPodPath", "Directory of static pod manifests, or one manifest.")
@@ -241,7 +238,7 @@ func (fs *flagSet) addFields(c *Config) {
 	fs.str(&k.CgroupDriver, "cgroup-driver", "cgroupDriver", "cgroupfs or systemd, when the runtime does not tell.")
 	fs.str(&k.CgroupRoot, "cgroup-root", "cgroupRoot", "Cgroup that holds those of the pods.")
 	fs.str(&k.CPUManagerPolicy, "cpu-manager-policy", "cpuManagerPolicy", "none or static.")
-	fs.pairs(&k.CPUManagerPolicyOptions, "cpu-manager-policy-options", "cpuManagerPolicyOptions", "Options of the CPU manager policy as key=value pairs.")
+	fs.value(cliflag.NewMapStringStringNoSplit(&k.CPUManagerPolicyOptions), "cpu-manager-policy-options", "cpuManagerPolicyOptions", "Options of the CPU manager policy as key=value pairs.")
 	fs.dur(&k.CPUManagerReconcilePeriod, "cpu-manager-reconcile-period", "cpuManagerReconcilePeriod", "Time between two corrections of CPU assignments.")
 	fs.pairs(&k.QOSReserved, "qos-reserved", "qosReserved", "Share of a resource kept for a pod's QoS class, such as memory=50%.")
 	fs.str(&k.TopologyManagerPolicy, "topology-manager-policy", "topologyManagerPolicy", "none, best-effort, restricted or single-numa-node.")
@@ -326,7 +323,7 @@ func (fs *flagSet) usage() string {
 	b.WriteString("\nFlags that still work and override the configuration file, but should be fields of it:\n")
 	b.WriteString(mirrors.FlagUsagesWrapped(width))
 	b.WriteString("\nFeature gates (--feature-gates):\n")
-	for _, line := range knownGates().helpLines() {
+	for _, line := range KnownGates().helpLines() {
 		b.WriteString("      " + line + "\n")
 	}
 	return b.String()

@@ -58,7 +58,8 @@ func (g Gates) Sorted() []Gate {
 // meta gates set every gate of a stage that is not set by name.
 var meta = []Gate{{Name: "AllAlpha", Stage: Alpha}, {Name: "AllBeta", Stage: Beta}}
 
-func knownGates() Gates {
+// KnownGates are all gates with their defaults.
+func KnownGates() Gates {
 	g := Gates{}
 	for _, row := range gateTable {
 		for _, name := range strings.Fields(row.names) {
@@ -73,7 +74,7 @@ func knownGates() Gates {
 
 // newGates applies settings to the table.
 func newGates(set map[string]bool) (Gates, Problems) {
-	g := knownGates()
+	g := KnownGates()
 	var ps Problems
 	for _, m := range meta {
 		on, ok := set[m.Name]
@@ -100,7 +101,25 @@ func newGates(set map[string]bool) (Gates, Problems) {
 		gate.Enabled = set[name]
 		g[name] = gate
 	}
-	return g, ps
+	return g, append(ps, g.unmet()...)
+}
+
+// unmet finds gates that are on while others that they build on are off.
+func (g Gates) unmet() (ps Problems) {
+	for line := range strings.Lines(gateNeeds) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || !g.Enabled(name) {
+			continue
+		}
+		off := slices.DeleteFunc(strings.Fields(rest), g.Enabled)
+		if len(off) > 0 {
+			ps = append(ps, Problem{
+				Field: "featureGates." + name,
+				Why:   fmt.Sprintf("%s is enabled, but depends on features that are disabled: %v", name, off),
+			})
+		}
+	}
+	return ps
 }
 
 // helpLines describe the gates for --help.

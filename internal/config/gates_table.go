@@ -87,3 +87,52 @@ var gateTable = []gateRow{
 		ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1
 		KubeletRegistrationGetOnExistsOnly WindowsHostNetwork`},
 }
+
+// gateNeeds lists the gates that build on others.
+const gateNeeds = `
+	AuthorizeNodeWithSelectors: AuthorizeWithSelectors
+	ClusterTrustBundleProjection: ClusterTrustBundle
+	DRAAdminAccess: DynamicResourceAllocation
+	DRAConsumableCapacity: DynamicResourceAllocation
+	DRADeviceBindingConditions: DynamicResourceAllocation DRAResourceClaimDeviceStatus
+	DRADeviceTaintRules: DRADeviceTaints
+	DRADeviceTaints: DynamicResourceAllocation
+	DRAExtendedResource: DynamicResourceAllocation
+	DRAListTypeAttributes: DynamicResourceAllocation
+	DRANodeAllocatableResources: DynamicResourceAllocation
+	DRAPartitionableDevices: DynamicResourceAllocation
+	DRAPrioritizedList: DynamicResourceAllocation
+	DRAResourceClaimGranularStatusAuthorization: DynamicResourceAllocation DRAResourceClaimDeviceStatus
+	DRAResourcePoolStatus: DynamicResourceAllocation
+	DRASchedulerFilterTimeout: DynamicResourceAllocation
+	DRAWorkloadResourceClaims: DynamicResourceAllocation GenericWorkload
+	DeclarativeValidationBeta: DeclarativeValidation
+	DeclarativeValidationTakeover: DeclarativeValidation
+	DisableAllocatorDualWrite: MultiCIDRServiceAllocator
+	ExtendWebSocketsToKubelet: NodeDeclaredFeatures
+	GangScheduling: GenericWorkload
+	GracefulNodeShutdownBasedOnPodPriority: GracefulNodeShutdown
+	ImageVolumeWithDigest: ImageVolume
+	InPlacePodLevelResourcesVerticalScaling: InPlacePodVerticalScaling PodLevelResources NodeDeclaredFeatures
+	InPlacePodVerticalScalingExclusiveCPUs: InPlacePodVerticalScaling
+	InPlacePodVerticalScalingExclusiveMemory: InPlacePodVerticalScaling
+	InPlacePodVerticalScalingInitContainers: InPlacePodVerticalScaling NodeDeclaredFeatures
+	MatchLabelKeysInPodTopologySpreadSelectorMerge: MatchLabelKeysInPodTopologySpread
+	PodCertificateRequest: AuthorizeNodeWithSelectors
+	PodLevelResourceManagers: PodLevelResources
+	PodLifecycleSleepActionAllowZero: PodLifecycleSleepAction
+	ProcMountType: UserNamespacesSupport
+	ResourceHealthStatus: DynamicResourceAllocation
+	ResourceHealthStatusMessage: ResourceHealthStatus
+	RestartAllContainersOnContainerExits: ContainerRestartRules NodeDeclaredFeatures
+	ServiceAccountTokenNodeBinding: ServiceAccountTokenNodeBindingValidation
+	StorageVersionAPI: APIServerIdentity
+	StructuredAuthenticationConfigurationEgressSelector: StructuredAuthenticationConfiguration
+	StructuredAuthenticationConfigurationJWKSMetrics: StructuredAuthenticationConfiguration
+	TopologyAwareWorkloadScheduling: GenericWorkload
+	UnknownVersionInteroperabilityProxy: APIServerIdentity
+	UserNamespacesHostNetworkSupport: UserNamespacesSupport NodeDeclaredFeatures
+	WindowsGracefulNodeShutdown: GracefulNodeShutdown
+	WorkloadAwarePreemption: GangScheduling
+	WorkloadWithJob: GenericWorkload
+`

@@ -23,7 +23,7 @@ func TestGatesAreUpstreams(t *testing.T) {
 		}
 		return m[1]
 	}
-	known := knownGates()
+	known := KnownGates()
 	check := func(list string, stage Stage, on bool) {
 		t.Helper()
 		for name := range strings.SplitSeq(list, ",") {

@@ -38,6 +38,7 @@ var builtGates = strings.Fields(`
 	CPUManagerPolicyBetaOptions
 	CRIListStreaming
 	CSIVolumeHealth
+	ClusterTrustBundle
 	ClusterTrustBundleProjection
 	ComponentFlagz
 	ComponentStatusz

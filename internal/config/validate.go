@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,7 +149,6 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration) {
 		}
 	}
 	c.enforcement(k)
-	c.need(k.SystemCgroups == "" || k.CgroupRoot != "", "systemCgroups", k.SystemCgroups, "needs cgroupRoot")
 	c.need(k.SystemCgroups != "/", "systemCgroups", k.SystemCgroups, "must not be the root cgroup")
 	c.oneOf("cgroupDriver", k.CgroupDriver, "cgroupfs", "systemd")
 	period := k.CPUCFSQuotaPeriod.Duration
@@ -265,10 +265,18 @@ func (c *checker) images(k *v1beta1.KubeletConfiguration, gates Gates) {
 	list := k.PreloadedImagesVerificationAllowlist
 	c.need(len(list) == 0 || policy == v1beta1.NeverVerifyAllowlistedImages, "preloadedImagesVerificationAllowlist", list, "is only allowed with %s NeverVerifyAllowlistedImages", field)
 	for i, image := range list {
-		last := path.Base(strings.TrimSuffix(image, "/*"))
-		ok := image != "" && !strings.Contains(image, "@") && !strings.Contains(last, ":") && !strings.Contains(strings.TrimSuffix(image, "/*"), "*")
-		c.need(ok, fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", i), image, "must be an image without tag or digest, or a prefix ending in /*")
+		c.need(isImagePattern(image), fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", i), image, "must be an image without tag or digest, or a prefix ending in /*")
 	}
+}
+
+// isImagePattern reports whether a text is a prefix of images that ends in /*, or
+// the name of an image.
+func isImagePattern(s string) bool {
+	if prefix, ok := strings.CutSuffix(s, "/*"); ok {
+		return prefix != "" && strings.TrimSpace(s) == s && !strings.Contains(prefix, "*")
+	}
+	named, err := reference.ParseNormalizedNamed(s)
+	return err == nil && reference.IsNameOnly(named)
 }
 
 // evictionSignals are what a threshold may be put on.

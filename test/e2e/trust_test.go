@@ -45,7 +45,7 @@ func TestTrust(t *testing.T) {
 	}
 	k, err := r.StartKubelet(ctx, rig.KubeletConfig{Binary: binary, Edit: func(k *kubeletconfig.KubeletConfiguration) {
 		quick(k)
-		k.FeatureGates = map[string]bool{"ClusterTrustBundleProjection": true, "PodCertificateRequest": true}
+		k.FeatureGates = map[string]bool{"ClusterTrustBundle": true, "ClusterTrustBundleProjection": true, "PodCertificateRequest": true}
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -553,7 +553,8 @@ func TestDeclaredFeatures(t *testing.T) {
 	if got := shown(""); !slices.Equal(got, all) {
 		t.Errorf("by default %v, want %v", got, all)
 	}
-	if got := shown("featureGates: {NodeDeclaredFeatures: false}\n"); len(got) != 0 {
+	if got := shown("featureGates: {NodeDeclaredFeatures: false, ExtendWebSocketsToKubelet: false, InPlacePodLevelResourcesVerticalScaling: false, " +
+		"InPlacePodVerticalScalingInitContainers: false, RestartAllContainersOnContainerExits: false}\n"); len(got) != 0 {
 		t.Errorf("with the gate off: %v", got)
 	}
 	for _, gate := range all {

@@ -72,7 +72,7 @@ const trustPod = `spec:
 // the next certificate when it is there; bundles follow their objects.
 func TestTrustAndCertificates(t *testing.T) {
 	ca := newIssuer(t)
-	settled(t, "featureGates: {ClusterTrustBundleProjection: true, PodCertificateRequest: true}\n", nil, func(t *testing.T, r *run) {
+	settled(t, "featureGates: {ClusterTrustBundle: true, ClusterTrustBundleProjection: true, PodCertificateRequest: true}\n", nil, func(t *testing.T, r *run) {
 		certs := r.api.CertificatesV1beta1()
 		if n := len(r.asked("list", "clustertrustbundles")) + len(r.asked("list", "podcertificaterequests")) + len(r.asked("watch", "clustertrustbundles")) + len(r.asked("watch", "podcertificaterequests")); n > 0 {
 			t.Errorf("%d requests about trust, and no pod needs it", n)

@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	seed      = flag.Uint64("seed", 0, "seed of the inputs; 0 takes one from the clock")
+	seed      = flag.Uint64("seed", 1, "seed of the inputs; 0 takes one from the clock")
 	manifests = flag.Int("manifests", 2500, "number of manifests")
+	configs   = flag.Int("configs", 500, "number of configurations")
 	from      = flag.Int("from", 0, "number of the first input")
 	all       = flag.Bool("all", false, "report every difference, not the first 50")
 )
@@ -99,4 +100,18 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	run(t, s, *manifests, m.Try)
+}
+
+func TestConfigurations(t *testing.T) {
+	o, s := start(t)
+	c, err := NewConfigs(o, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range c.bases {
+		if d, err := c.try(configCase{base: i}); err != nil || d != nil {
+			t.Errorf("%s as it is: %v, %v", b.name, d, err)
+		}
+	}
+	run(t, s, *configs, c.Try)
 }

@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,6 +32,31 @@ var rules = []Rule{
 			return d.Theirs == "" && strings.Contains(d.Ours, "invalid pod: metadata.uid: Invalid value: ")
 		},
 	},
+	{
+		Name:     "settings that cannot work are refused at the start",
+		Decision: "0117",
+		Holds: func(d *Difference) bool {
+			return d.Theirs == "" && strings.HasPrefix(d.Ours, "invalid configuration") && !slices.ContainsFunc(problems(d.Ours), func(p string) bool {
+				return !strict.MatchString(p)
+			})
+		},
+	},
+}
+
+// strict are the settings that upstream takes as they are: it refuses them later
+// on the node, or goes on without what they are for.
+var strict = regexp.MustCompile(`(^|: |#)(--root-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
+	`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
+	`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
+	`authorization.mode|cloud-provider|--node-labels): `)
+
+// problems splits our error into what it says of each setting.
+func problems(text string) []string {
+	_, rest, _ := strings.Cut(text, ": ")
+	if strings.HasPrefix(text, "invalid configuration,") {
+		_, rest, _ = strings.Cut(text, ";   ")
+	}
+	return strings.Split(rest, ";   ")
 }
 
 // only reports whether all changes are at the places.

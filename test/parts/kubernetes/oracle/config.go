@@ -36,7 +36,15 @@ type settings struct {
 
 // ask goes upstream's way from the command line to the configuration that it
 // starts with. certs is where a certificate may be made.
-func (s settings) ask(certs string) answer {
+func (s settings) ask(certs string) (a answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			a = answer{
+				Refused: fmt.Sprintf("panic: %v", r),
+				Stage:   "exit",
+			}
+		}
+	}()
 	flags, config, stage, err := load(s.Args)
 	if err != nil {
 		return answer{Refused: err.Error(), Stage: stage}
@@ -48,7 +56,7 @@ func (s settings) ask(certs string) answer {
 	if err := start(flags, config, certs); err != nil {
 		return answer{Refused: err.Error(), Stage: "start"}
 	}
-	a := answer{Kubelet: shown, Flags: native(flags), Gates: map[string]bool{}}
+	a = answer{Kubelet: shown, Flags: native(flags), Gates: map[string]bool{}}
 	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
 		a.Gates[string(name)] = utilfeature.DefaultFeatureGate.Enabled(name)
 	}
@@ -139,7 +147,9 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs
 			return err
 		}
 	}
-	if _, _, err := app.BuildAuth(types.NodeName(name), client, *c); err != nil {
+	auth := *c
+	auth.Authentication.X509.ClientCAFile = "" // whether it is there is the node's matter
+	if _, _, err := app.BuildAuth(types.NodeName(name), client, auth); err != nil {
 		return err
 	}
 	for _, reserved := range []map[string]string{c.KubeReserved, c.SystemReserved} {

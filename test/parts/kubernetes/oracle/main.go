@@ -15,6 +15,7 @@ import (
 	"time"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	_ "k8s.io/component-base/logs/json/register" // the format json
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 )
