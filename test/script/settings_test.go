@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -602,4 +603,17 @@ func TestHiddenMetrics(t *testing.T) {
 	if all, plain := shown("showHiddenMetricsForVersion: '1.35'\n"), shown(""); !slices.Equal(all, plain) || len(plain) == 0 {
 		t.Errorf("shown when asked for\n%v, and otherwise\n%v", all, plain)
 	}
+}
+
+// TestThresholdsOfWritableLayersCannotBeSet: they follow from others, and the log says so.
+func TestThresholdsOfWritableLayersCannotBeSet(t *testing.T) {
+	parity.ProvesPart(t, 2, "EVIC-08")
+	config := "evictionHard: {memory.available: 1Mi, containerfs.available: 1Gi, containerfs.inodesFree: 1k}\n"
+	settled(t, config, nil, func(t *testing.T, r *run) {
+		for _, signal := range []string{"containerfs.available", "containerfs.inodesFree"} {
+			if !regexp.MustCompile("level=ERROR msg=\"a threshold that cannot be set is ignored.* signal=" + regexp.QuoteMeta(signal)).MatchString(r.log.String()) {
+				t.Errorf("nothing is logged of %s", signal)
+			}
+		}
+	})
 }

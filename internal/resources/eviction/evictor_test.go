@@ -208,7 +208,8 @@ const gi = 1 << 30
 var oneGi = Settings{Hard: map[string]string{"memory.available": "1Gi"}}
 
 func TestOnePodEndsAtATime(t *testing.T) {
-	parity.Proves(t, "EVIC-14", "EVIC-24")
+	parity.Proves(t, "EVIC-14")
+	parity.ProvesPart(t, 2, "EVIC-24")
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable] = 7 * gi
 		for i, n := range []uint64{2, 3, 4} {

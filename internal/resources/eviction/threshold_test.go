@@ -106,6 +106,7 @@ func TestNothingMoreMayHaveToBeReclaimed(t *testing.T) {
 }
 
 func TestSoftThresholdsNeedAGracePeriod(t *testing.T) {
+	parity.ProvesPart(t, 3, "EVIC-06")
 	soft := map[string]string{"memory.available": "1Gi"}
 	for _, grace := range []map[string]string{nil, {"memory.available": "soon"}, {"memory.available": "-1s"}, {"nodefs.available": "1m"}} {
 		if _, _, err := Parse(Settings{Soft: soft, SoftGrace: grace}); err == nil {
@@ -150,7 +151,7 @@ func describe(ts []Threshold) string {
 }
 
 func TestThresholdsOfWritableLayersFollowFromTheDisk(t *testing.T) {
-	parity.Proves(t, "EVIC-08")
+	parity.ProvesPart(t, 2, "EVIC-08")
 	s := Settings{Hard: map[string]string{"nodefs.available": "1Gi", "nodefs.inodesFree": "1k", "imagefs.available": "2Gi", "imagefs.inodesFree": "2k",
 		"containerfs.available": "7Gi", "containerfs.inodesFree": "7k"}}
 	ts, ignored, err := Parse(s)
