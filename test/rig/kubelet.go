@@ -268,6 +268,9 @@ func (k *Kubelet) Swap(ctx context.Context, binary string) error {
 	return k.Start(ctx)
 }
 
+// SetFlags has the kubelet started with these flags from now on, beside those that it always has.
+func (k *Kubelet) SetFlags(flags ...string) { k.cfg.Flags = flags }
+
 // Pid is the kubelet's process number.
 func (k *Kubelet) Pid() int { return k.proc.Pid }
 

@@ -1,0 +1,85 @@
+package values
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// Ways in which a series differs.
+const (
+	Missing = "only upstream"
+	Extra   = "only here"
+	Unequal = "value"
+)
+
+// Finding is a series that differs.
+type Finding struct {
+	Endpoint, Series string
+	How              string
+	Before, Here     Value
+	After            Value
+}
+
+func (f Finding) String() string {
+	if f.How == Unequal {
+		return fmt.Sprintf("%s %s: %s here, upstream %s and then %s", f.Endpoint, f.Series, f.Here, f.Before, f.After)
+	}
+	return fmt.Sprintf("%s %s: %s", f.Endpoint, f.Series, f.How)
+}
+
+// slack is how far a gauge that fluctuates may lie outside of what the reference says, as a part of it.
+const slack = 0.25
+
+// Whose are the counters of an endpoint.
+type Whose bool
+
+const (
+	OfNode  Whose = false // the kernel's or the runtime's: they go on from one agent to the next
+	OfAgent Whose = true  // they begin with the agent: what counts is whether they have counted anything
+)
+
+// Compare tells what differs between the agent and the reference, which had its turn before and after it.
+func Compare(endpoint string, counters Whose, before, here, after Shot) (out []Finding) {
+	all := maps.Clone(before)
+	maps.Copy(all, here)
+	maps.Copy(all, after)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		b, wasThere := before[key]
+		h, isHere := here[key]
+		a, isThere := after[key]
+		f := Finding{Endpoint: endpoint, Series: key, Before: b, Here: h, After: a}
+		switch {
+		case wasThere && isThere && !isHere:
+			f.How = Missing
+		case !wasThere && !isThere:
+			f.How = Extra
+		case !wasThere || !isThere || !isHere || fits(counters, b, h, a):
+			continue // the reference does not always show it
+		default:
+			f.How = Unequal
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// fits reports whether h goes with what the reference said before and after.
+func fits(counters Whose, b, h, a Value) bool {
+	if counters == OfAgent && h.Grows {
+		return (b.Number > 0) != (a.Number > 0) || (h.Number > 0) == (b.Number > 0)
+	}
+	if b.Text != "" || a.Text != "" || h.Text != "" {
+		return b.Text != a.Text || h.Text == b.Text
+	}
+	if b.Number == a.Number {
+		return h.Number == b.Number || math.IsNaN(b.Number) && math.IsNaN(h.Number)
+	}
+	least, most := min(b.Number, a.Number), max(b.Number, a.Number)
+	if !h.Grows {
+		off := slack * max(math.Abs(least), math.Abs(most))
+		least, most = least-off, most+off
+	}
+	return h.Number >= least && h.Number <= most
+}

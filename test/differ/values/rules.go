@@ -1,0 +1,88 @@
+package values
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Rule says of some series that they differ, and why.
+type Rule struct {
+	Endpoint string
+	Name     string // of the metric, or the field's path; * stands for anything, ? for one character
+	Labels   string // label="value" of those it is about; empty: all
+	How      string
+	Why      string
+	// Sometimes: it need not be so in every run, or on every machine.
+	Sometimes bool
+}
+
+// What may follow the way in which series differ.
+const (
+	atTimes = ", at times"
+	onV1    = ", on cgroup v1"
+)
+
+// ReadRules reads the rows of the table: endpoint, series, labels, how, why.
+func ReadRules(text string) (out []Rule, err error) {
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 7 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`/") {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
+		}
+		r := Rule{Endpoint: cells[1], Name: cells[2], Labels: cells[3], How: cells[4], Why: cells[5]}
+		for _, suffix := range []string{atTimes, onV1} {
+			if how, ok := strings.CutSuffix(r.How, suffix); ok {
+				r.How, r.Sometimes = how, true
+			}
+		}
+		switch {
+		case r.Why == "":
+			return nil, fmt.Errorf("no reason is given for %s of %s", r.Name, r.Endpoint)
+		case r.How != Missing && r.How != Extra && r.How != Unequal:
+			return nil, fmt.Errorf("%s of %s differs in no way that there is: %q", r.Name, r.Endpoint, r.How)
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no rules are listed")
+	}
+	return out, nil
+}
+
+// Covers reports whether a rule is about a finding.
+func (r Rule) Covers(f Finding) bool {
+	name, labels, _ := strings.Cut(f.Series, "{")
+	return r.How == f.How && r.Endpoint == f.Endpoint && glob(r.Name).MatchString(name) &&
+		(r.Labels == "" || glob("*"+r.Labels+"*").MatchString(labels))
+}
+
+func glob(pattern string) *regexp.Regexp {
+	return regexp.MustCompile("^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern)) + "$")
+}
+
+// Judge tells which findings no rule covers, and which rules that always apply cover nothing.
+func Judge(findings []Finding, rules []Rule) (unexplained []Finding, idle []Rule) {
+	used := make([]bool, len(rules))
+	for _, f := range findings {
+		covered := false
+		for i, r := range rules {
+			if r.Covers(f) {
+				covered, used[i] = true, true
+			}
+		}
+		if !covered {
+			unexplained = append(unexplained, f)
+		}
+	}
+	for i, r := range rules {
+		if !used[i] && !r.Sometimes {
+			idle = append(idle, r)
+		}
+	}
+	return unexplained, idle
+}

@@ -1,0 +1,174 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"keelson/test/differ/values"
+	"keelson/test/kit/scrape"
+	"keelson/test/parts"
+)
+
+const summaryPath = "/stats/summary"
+
+// steadyPods are pods that go on as they are, whichever agent looks after them.
+func (n *node) steadyPods(t *testing.T) *space {
+	t.Helper()
+	s := n.namespace(t)
+	st := s.storage(nil)
+	st.volume("data", false, nil)
+	s.configMap("conf", map[string]string{"a": "b"})
+	size := resource.MustParse("16Mi")
+	s.create(s.demo("whole", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081"),
+		limited("100m", "64Mi"), claimed("data", "/claim"),
+		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}),
+		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium: corev1.StorageMediumMemory, SizeLimit: &size}}),
+		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		func(p *corev1.Pod) {
+			main := &p.Spec.Containers[0]
+			main.ReadinessProbe, main.LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
+		}))
+	s.create(s.demo("host", []string{"sleep"}, requests("cpu", "100m"), func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	s.create(s.demo("modest", []string{"serve"}))
+	s.create(s.demo("finished", []string{"echo", "done"}, never))
+	s.manifest("steady", s.static("steady", "serve"))
+	s.phase("finished", corev1.PodSucceeded)
+	s.ready("whole")
+	s.ready("host")
+	s.ready("modest")
+	s.ready("steady-" + s.Kubelet.Node)
+	return s
+}
+
+// shots are what the agent that runs now says of the node. They are taken once it has measured everything: the same
+// series are there twice in a row.
+func (s *space) shots() map[string]values.Shot {
+	s.t.Helper()
+	take := func() map[string]values.Shot {
+		all := map[string]values.Shot{}
+		text, err := s.Kubelet.Get(s.t.Context(), summaryPath) // first: here volumes are measured while somebody asks
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if all[summaryPath], err = values.OfSummary(text); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, endpoint := range exposed {
+			text, err := s.Kubelet.Get(s.t.Context(), endpoint)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			all[endpoint] = values.OfMetrics(scrape.Families(s.t, text))
+		}
+		return all
+	}
+	s.until("what the pods use", func() (string, bool) {
+		return s.missing(map[string][]string{
+			"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
+			"/metrics":          {`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
+			"/metrics/probes":   {`pod="whole"`},
+			summaryPath:         {`"usageNanoCores"`, `"swap"`, `"` + s.ns + `"`},
+		})
+	})
+	last := take()
+	for range 12 { // what is measured now and then is measured within a minute
+		select {
+		case <-s.t.Context().Done():
+			s.t.Fatal(s.t.Context().Err())
+		case <-time.After(10 * time.Second):
+		}
+		now := take()
+		same := true
+		for endpoint := range now {
+			same = same && maps.EqualFunc(now[endpoint], last[endpoint], func(values.Value, values.Value) bool { return true })
+		}
+		if last = now; same {
+			break
+		}
+	}
+	return last
+}
+
+// TestMetricValuesAreUpstreams has upstream's agent, this one, and upstream's once more look after the same pods on one
+// node, and compares every series of all endpoints with its labels and value. What differs is listed, with the reason,
+// in docs/parity/metrics-differences.md.
+func TestMetricValuesAreUpstreams(t *testing.T) {
+	if os.Getenv("DIFFER") != "values" {
+		t.Skip("three minutes, by make differ-values")
+	}
+	n := shared(t)
+	peer, err := n.parts.Path(t.Context(), "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := parts.Checkout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "parity", "metrics-differences.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := values.ReadRules(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := listedDifferences(t)
+	n.reconfigure(t, func(c *kubeletconfig.KubeletConfiguration) {
+		c.VolumeStatsAggPeriod = metav1.Duration{Duration: time.Second}
+	})
+	// Upstream's agent looks for the names of containers where the machine's containerd would be.
+	n.Kubelet.SetFlags("--containerd=" + strings.TrimPrefix(n.Runtime.Endpoint(), "unix://"))
+	t.Cleanup(func() { n.Kubelet.SetFlags() })
+	var turns []map[string]values.Shot
+	s := n.steadyPods(t)
+	for _, binary := range []string{peer, n.ours, peer} {
+		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, s.shots())
+	}
+	var findings []values.Finding
+	for _, endpoint := range append(slices.Clone(exposed), summaryPath) {
+		before, here, after := turns[0][endpoint], turns[1][endpoint], turns[2][endpoint]
+		if len(before) == 0 || len(here) == 0 {
+			t.Fatalf("%s: %d series of upstream, %d here", endpoint, len(before), len(here))
+		}
+		found := values.Compare(endpoint, values.Whose(endpoint == "/metrics" || endpoint == "/metrics/probes"), before, here, after)
+		t.Logf("%s: %d series of upstream, %d here, %d differ", endpoint, len(before), len(here), len(found))
+		for _, f := range found {
+			if !listedByName(t, names, f) {
+				findings = append(findings, f)
+			}
+		}
+	}
+	open, idle := values.Judge(findings, rules)
+	for _, f := range open {
+		t.Errorf("not listed: %s", strings.ReplaceAll(f.String(), s.ns, "NAMESPACE"))
+	}
+	for _, r := range idle {
+		t.Errorf("listed, and differs no more: %s", fmt.Sprintf("%s %s %s, %s", r.Endpoint, r.Name, r.Labels, r.How))
+	}
+}
+
+// listedByName reports whether the whole metric is one of those that only one of the agents has.
+func listedByName(t *testing.T, names []difference, f values.Finding) bool {
+	t.Helper()
+	name, _, _ := strings.Cut(f.Series, "{")
+	return slices.ContainsFunc(names, func(d difference) bool { return d.covers(t, difference{f.Endpoint, name, f.How}) })
+}
