@@ -10,7 +10,7 @@ import (
 	"keelson/test/rig"
 )
 
-// TestLives has both agents live the first pods of a seed, and stands for nothing but them:
+// TestLives has both agents live the first plain pods of a seed, and stands for nothing but them:
 // `make differ` lives through more.
 func TestLives(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -33,7 +33,7 @@ func TestLives(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	sum, err := stage.Run(t.Context(), Plan{Seed: 1, Pods: 40, Life: -1, Within: 2 * time.Minute})
+	sum, err := stage.Run(t.Context(), Plan{Seed: 1, Pods: 40, Life: -1, Plain: true, Within: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

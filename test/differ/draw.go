@@ -6,19 +6,20 @@ import (
 	"math/rand/v2"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Draw draws a history of n lives. The same seed draws the same one, and a life is the same
-// whatever n is.
-func Draw(seed uint64, n int) *History {
+// Draw draws a history of n lives, plain ones or ones of all features. The same seed draws the
+// same one, and a life is the same whatever n is.
+func Draw(seed uint64, n int, plain bool) *History {
 	h := &History{Seed: seed}
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
 	for range 2 {
 		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents))
 	}
 	for i := range n {
-		h.Lives = append(h.Lives, drawLife(seed, i))
+		h.Lives = append(h.Lives, drawLife(seed, i, plain))
 	}
 	return h
 }
@@ -29,18 +30,28 @@ type draw struct {
 	life *Life
 	pod  *corev1.Pod
 	able able
+
+	extra bool // it gets an ephemeral container
 }
 
 // able is what a pod that was drawn allows to be done with it.
 type able struct {
 	running []string // containers that run until they are ended
+	probes  []string // container/kind
+	config  string   // names of its ConfigMap and Secret, if it has them
+	secret  string
 }
 
-func drawLife(seed uint64, i int) *Life {
+func drawLife(seed uint64, i int, plain bool) *Life {
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}
 	d.life = &Life{Name: fmt.Sprintf("h%d-%d", seed, i), Programs: map[string][]string{}}
 	d.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: d.life.Name}}
 	d.life.Pod = d.pod
+	if plain {
+		d.plainPod()
+		d.plainDays()
+		return d.life
+	}
 	d.drawPod()
 	d.drawDays()
 	return d.life
@@ -72,3 +83,5 @@ func raw(v any) json.RawMessage {
 }
 
 type object = map[string]any
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }

@@ -9,56 +9,275 @@ import (
 // drawPod draws the pod.
 func (d *draw) drawPod() {
 	s := &d.pod.Spec
+	d.life.Static = d.one(12)
 	s.RestartPolicy = corev1.RestartPolicy(d.of("", "Always", "OnFailure", "Never"))
-	s.TerminationGracePeriodSeconds = maybe(d, 2, int64(0), 1, 2, 5)
-	if d.one(4) {
-		s.Volumes = append(s.Volumes, d.volumes()...)
+	s.TerminationGracePeriodSeconds = maybe(d, 2, int64(2), 3, 5)
+	s.ActiveDeadlineSeconds = maybe(d, 25, int64(8), 3600)
+	d.pod.Labels = map[string]string{"app": d.of("a", "b")}
+	d.pod.Annotations = map[string]string{"note": "line 1\nline 2"}
+	if !d.life.Static {
+		d.objects()
+		s.AutomountServiceAccountToken = maybe(d, 3, false)
 	}
+	d.drawNode()
+	s.Volumes = append(s.Volumes, d.volumes()...)
 	for i := range d.IntN(3) {
-		s.InitContainers = append(s.InitContainers, d.initContainer(fmt.Sprintf("init%d", i)))
+		c := d.initContainer(fmt.Sprintf("init%d", i))
+		s.InitContainers = append(s.InitContainers, c)
 	}
 	for i := range 1 + d.IntN(2) {
 		s.Containers = append(s.Containers, d.mainContainer(fmt.Sprintf("main%d", i)))
 	}
+	d.drawFaults()
 }
 
-func (d *draw) volumes() []corev1.Volume {
-	return []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+// objects draws what the pod refers to.
+func (d *draw) objects() {
+	if d.one(2) {
+		return
+	}
+	d.able.config, d.able.secret = d.life.Name+"-config", d.life.Name+"-secret"
+	d.life.Objects = []Object{
+		{Name: d.able.config, Data: map[string]string{"one": "1", "two": "2 $(HOME)", "bad-name!": "x", "text": "some\nlines\n"}},
+		{Name: d.able.secret, Secret: true, Data: map[string]string{"user": "me", "password": "hidden"}, Type: corev1.SecretTypeOpaque},
+	}
+	for i := range d.life.Objects {
+		delete(d.life.Objects[i].Data, "bad-name!") // not a key
+	}
+}
+
+// drawNode draws what the pod asks of the node as a whole.
+func (d *draw) drawNode() {
+	s := &d.pod.Spec
+	s.HostNetwork = d.one(10)
+	s.HostPID, s.HostIPC = d.one(25), d.one(25)
+	if !s.HostPID {
+		s.ShareProcessNamespace = maybe(d, 15, true, false)
+	}
+	s.EnableServiceLinks = maybe(d, 4, true, false)
+	s.DNSPolicy = corev1.DNSPolicy(d.of("", "", "Default", "ClusterFirst", "ClusterFirstWithHostNet", "None"))
+	if s.DNSPolicy == corev1.DNSNone || d.one(6) {
+		s.DNSConfig = &corev1.PodDNSConfig{
+			Nameservers: []string{"192.0.2.1"}, Searches: []string{"example.com"},
+			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}, {Name: "edns0"}},
+		}
+	}
+	if d.one(6) {
+		s.HostAliases = []corev1.HostAlias{{IP: "192.0.2.7", Hostnames: []string{"foo", "bar.example"}}}
+	}
+	if d.one(6) && !s.HostNetwork {
+		s.Hostname, s.Subdomain = d.of("", "own"), d.of("", "sub")
+		s.SetHostnameAsFQDN = maybe(d, 3, true)
+	}
+	if d.one(8) {
+		s.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
+	}
+	if d.one(3) {
+		s.SecurityContext = &corev1.PodSecurityContext{
+			RunAsUser: maybe(d, 3, int64(0), 1000), RunAsGroup: maybe(d, 4, int64(2000)), RunAsNonRoot: maybe(d, 5, true, false),
+			FSGroup: maybe(d, 3, int64(3000)), FSGroupChangePolicy: maybe(d, 4, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:           maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}),
+			SupplementalGroupsPolicy: maybe(d, 6, corev1.SupplementalGroupsPolicyStrict, corev1.SupplementalGroupsPolicyMerge),
+		}
+		if d.one(4) {
+			s.SecurityContext.SupplementalGroups = []int64{5, 4000}
+		}
+		if d.one(6) {
+			s.SecurityContext.Sysctls = []corev1.Sysctl{{Name: d.of("net.ipv4.ip_unprivileged_port_start", "kernel.shm_rmid_forced", "kernel.msgmax"), Value: "1"}}
+		}
+	}
+}
+
+// drawFaults draws calls to the runtime that fail or take long.
+func (d *draw) drawFaults() {
+	if !d.one(5) {
+		return
+	}
+	f := Fault{
+		Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "PullImage", "StopContainer", "StopPodSandbox"),
+		Skip:   d.IntN(2), Times: 1 + d.IntN(2),
+	}
+	if d.one(3) {
+		f.DelayMS = 300 + d.IntN(2000)
+	} else {
+		f.Message = d.of("the disk is full", "rpc: something went wrong\nin two lines", "failed to \"quote\"")
+	}
+	d.life.Faults = append(d.life.Faults, f)
 }
 
 func (d *draw) initContainer(name string) corev1.Container {
 	c := d.container(name)
 	d.life.Programs[name] = []string{"sleep 0.3; exit 0"}
+	switch {
+	case d.one(4):
+		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		d.life.Programs[name] = []string{forever}
+		d.probes(&c)
+		d.hooks(&c)
+		d.able.running = append(d.able.running, name)
+	case d.one(6):
+		d.life.Programs[name] = []string{"sleep 0.3; exit 4", "sleep 0.3; exit 0"}
+	}
 	return c
 }
 
 func (d *draw) mainContainer(name string) corev1.Container {
 	c := d.container(name)
-	d.life.Programs[name] = []string{forever}
+	d.probes(&c)
+	d.hooks(&c)
+	d.life.Programs[name] = []string{d.of(forever, forever, "trap 'exit 0' TERM; "+forever, "trap '' TERM; "+forever)}
+	ends := false
 	switch d.pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
-		if d.one(2) {
-			d.life.Programs[name] = []string{d.of("sleep 3; exit 0", "sleep 3; exit 3")}
-			return c
+		if ends = d.one(2); ends {
+			d.life.Programs[name] = []string{d.of("sleep 6; exit 0", "sleep 6; exit 3", "sleep 6; oom")}
 		}
 	case corev1.RestartPolicyOnFailure:
-		if d.one(2) {
-			d.life.Programs[name] = []string{"sleep 3; exit 3", "sleep 3; exit 0"}
-			return c
+		if ends = d.one(2); ends {
+			d.life.Programs[name] = []string{"sleep 6; exit 3", "sleep 6; exit 0"}
 		}
 	default:
 		if d.one(4) {
-			d.life.Programs[name] = []string{"sleep 3; exit 3", forever}
+			d.life.Programs[name] = []string{d.of("sleep 6; exit 3", "sleep 6; exit 0", "sleep 6; oom"), forever}
 		}
 	}
-	d.able.running = append(d.able.running, name)
+	if d.one(8) {
+		c.RestartPolicy = new(corev1.ContainerRestartPolicy(d.of("Always", "OnFailure", "Never")))
+		if d.one(2) {
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action:    corev1.ContainerRestartRuleActionRestart,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
+			}}
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+		}
+	}
+	if !ends {
+		d.able.running = append(d.able.running, name)
+	}
 	return c
 }
 
+// probes draws probes that ask what the life's steps decide.
+func (d *draw) probes(c *corev1.Container) {
+	probe := func(kind string) *corev1.Probe {
+		if !d.one(4) {
+			return nil
+		}
+		d.able.probes = append(d.able.probes, c.Name+"/"+kind)
+		return &corev1.Probe{
+			ProbeHandler:        corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"probe", kind}}},
+			InitialDelaySeconds: int32(d.IntN(2)), PeriodSeconds: 1, FailureThreshold: int32(1 + d.IntN(2)), TimeoutSeconds: 1,
+		}
+	}
+	c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = probe("readiness"), probe("liveness"), probe("startup")
+}
+
+func (d *draw) hooks(c *corev1.Container) {
+	hook := func() *corev1.LifecycleHandler {
+		if d.one(3) {
+			return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
+		}
+		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"), d.of("0s", "500ms", "3s")}}}
+	}
+	if d.one(5) {
+		c.Lifecycle = &corev1.Lifecycle{}
+		if d.one(2) {
+			c.Lifecycle.PreStop = hook()
+		} else {
+			c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", "0", "500ms"}}}
+		}
+	}
+}
+
 func (d *draw) container(name string) corev1.Container {
-	c := corev1.Container{Name: name, Image: "app:1"}
-	for _, v := range d.pod.Spec.Volumes {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+	c := corev1.Container{
+		Name: name, Image: d.of("app:1", "app:1", "app:2", rootless, "pulled/"+d.life.Name+":1"),
+		ImagePullPolicy:          corev1.PullPolicy(d.of("", "", "IfNotPresent", "Always", "Never")),
+		WorkingDir:               d.of("", "", "/work"),
+		Stdin:                    d.one(10),
+		TTY:                      d.one(10),
+		TerminationMessagePath:   d.of("", "", "/dev/other-log"),
+		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
+	}
+	if c.ImagePullPolicy == corev1.PullNever {
+		c.Image = d.of("app:1", "app:2", "app:3", "missing/"+d.life.Name)
+	}
+	if d.one(2) {
+		c.Command, c.Args = []string{"run", "$(ONE)", "$$(ONE)", "$(NONE)"}, []string{"$(POD_NAME)"}
+	}
+	if d.one(4) {
+		c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080 + int32(d.IntN(900))}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+	}
+	c.Env, c.EnvFrom = d.env(name)
+	c.Resources = d.resources()
+	d.mounts(&c)
+	if d.one(3) {
+		c.SecurityContext = &corev1.SecurityContext{
+			RunAsUser: maybe(d, 4, int64(0), 1001), RunAsNonRoot: maybe(d, 6, true), ReadOnlyRootFilesystem: maybe(d, 3, true),
+			AllowPrivilegeEscalation: maybe(d, 3, false), ProcMount: maybe(d, 8, corev1.DefaultProcMount),
+			SeccompProfile: maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}),
+		}
+		if d.one(3) {
+			c.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}, Drop: []corev1.Capability{"ALL"}}
+		} else if c.SecurityContext.AllowPrivilegeEscalation == nil {
+			c.SecurityContext.Privileged = maybe(d, 4, true)
+		}
 	}
 	return c
+}
+
+// env draws variables in all forms.
+func (d *draw) env(container string) (list []corev1.EnvVar, from []corev1.EnvFromSource) {
+	if d.one(2) {
+		return nil, nil
+	}
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	list = []corev1.EnvVar{
+		{Name: "ONE", Value: "1"}, {Name: "TWO", Value: "$(ONE)+1 $$(ONE) $(NONE)"}, field("POD_NAME", "metadata.name"),
+		field("NAMESPACE", "metadata.namespace"), field("UID", "metadata.uid"), field("NODE", "spec.nodeName"), field("ACCOUNT", "spec.serviceAccountName"),
+		field("HOST_IP", "status.hostIP"), field("POD_IP", "status.podIP"), field("POD_IPS", "status.podIPs"), field("HOST_IPS", "status.hostIPs"),
+		field("LABEL", "metadata.labels['app']"), field("NOTE", "metadata.annotations['note']"),
+		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.cpu", ContainerName: container, Divisor: quantity("1m")}}},
+		{Name: "MEMORY", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory", ContainerName: container, Divisor: quantity("1Gi")}}},
+	}
+	if d.able.config == "" {
+		return list[:d.IntN(len(list))+1], nil
+	}
+	config, secret := corev1.LocalObjectReference{Name: d.able.config}, corev1.LocalObjectReference{Name: d.able.secret}
+	list = append(list,
+		corev1.EnvVar{Name: "FROM_CONFIG", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: config, Key: "two"}}},
+		corev1.EnvVar{Name: "FROM_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "user"}}},
+		corev1.EnvVar{Name: "LACKING", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: config, Key: "none", Optional: new(!d.one(15)),
+		}}})
+	if d.one(2) {
+		from = []corev1.EnvFromSource{
+			{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: config}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}},
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "nothing"}, Optional: new(!d.one(15))}},
+		}
+	}
+	return list, from
+}
+
+// resources are small: a hundred pods share a node.
+func (d *draw) resources() (r corev1.ResourceRequirements) {
+	if d.one(2) {
+		return r
+	}
+	if d.one(2) {
+		r.Requests = corev1.ResourceList{"cpu": quantity(d.of("1m", "3m", "5m")), "memory": quantity(d.of("4Mi", "8Mi"))}
+	}
+	if d.one(2) {
+		r.Limits = corev1.ResourceList{"cpu": quantity(d.of("20m", "50m")), "memory": quantity(d.of("16Mi", "32Mi"))}
+		if r.Requests == nil && d.one(2) {
+			r.Requests = corev1.ResourceList{"cpu": quantity("2m"), "memory": quantity("4Mi")}
+		}
+	}
+	if r.Requests == nil && r.Limits != nil { // the limits would be requested
+		r.Limits = corev1.ResourceList{"cpu": quantity("5m"), "memory": quantity("8Mi")}
+	}
+	return r
 }

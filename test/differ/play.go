@@ -25,11 +25,12 @@ type play struct {
 	found   sync.Mutex // guards what follows
 	result  Played
 	refused map[string]bool // lives whose pod was not taken
+	known   map[string]bool // signatures
 }
 
 // Play lives a history on both sides and compares.
 func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
-	p := &play{Stage: s, history: h, refused: map[string]bool{}}
+	p := &play{Stage: s, history: h, refused: map[string]bool{}, known: map[string]bool{}}
 	p.result.Ruled = map[*Rule]int{}
 	s.enter(h.Lives)
 	defer s.leave(h.Lives)
@@ -255,6 +256,10 @@ func (p *play) differ(l *Life, kind, at, where, ours, theirs string) {
 	if r := ruleFor(d); r != nil {
 		p.result.Ruled[r]++
 		return
+	}
+	if !p.known[d.Signature] { // so that a run that is broken off has shown it
+		p.known[d.Signature] = true
+		p.say("%s at %s of %s: ours %.150q, theirs %.150q", d.Kind, d.Where, l.Name, ours, theirs)
 	}
 	d.Seed, d.Between = p.history.Seed, p.history.Between
 	p.result.Differences = append(p.result.Differences, d)

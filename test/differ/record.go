@@ -37,7 +37,7 @@ type track struct {
 	gone    bool // and not there again
 	events  map[string]*corev1.Event
 	calls   []request
-	sick    map[string]bool
+	sick    map[string]int // by container/probe: how often it fails yet
 	changed time.Time
 	news    chan struct{} // closed and replaced whenever something changes
 }
@@ -64,7 +64,7 @@ func (r *record) track(life string) *track {
 	defer r.mu.Unlock()
 	t := r.tracks[life]
 	if t == nil {
-		t = &track{events: map[string]*corev1.Event{}, sick: map[string]bool{}, changed: time.Now(), news: make(chan struct{})}
+		t = &track{events: map[string]*corev1.Event{}, sick: map[string]int{}, changed: time.Now(), news: make(chan struct{})}
 		r.tracks[life] = t
 	}
 	return t
@@ -83,16 +83,29 @@ func (t *track) changedLocked() {
 	t.news = make(chan struct{})
 }
 
-func (t *track) isSick(probe string) bool {
+// fails reports whether a probe fails this time.
+func (t *track) fails(probe string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sick[probe]
+	if t.sick[probe] == 0 {
+		return false
+	}
+	t.sick[probe]--
+	return true
 }
 
+// setSick has a probe fail: a readiness probe for good, others as often as it takes for the
+// container to be restarted. One that was sick for ever would be restarted for ever.
 func (t *track) setSick(probe string, is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sick[probe] = is
+	t.sick[probe] = 0
+	if is {
+		t.sick[probe] = 2
+		if strings.HasSuffix(probe, "/readiness") {
+			t.sick[probe] = 1 << 30
+		}
+	}
 	t.changedLocked()
 }
 

@@ -17,6 +17,7 @@ type Plan struct {
 	Life   int           // of the first history alone; none if negative
 	Within time.Duration // no history is begun after this long; no bound if 0
 	Shrink bool
+	Plain  bool // pods of few features
 }
 
 // Sum is what came of a run.
@@ -37,9 +38,9 @@ func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 		if plan.Within > 0 && time.Since(s.start) > plan.Within {
 			break
 		}
-		h := Draw(plan.Seed+uint64(sum.Histories), min(left, perHistory))
+		h := Draw(plan.Seed+uint64(sum.Histories), min(left, perHistory), plan.Plain)
 		if plan.Life >= 0 {
-			h.Lives = []*Life{drawLife(plan.Seed, plan.Life)}
+			h.Lives = []*Life{drawLife(plan.Seed, plan.Life, plan.Plain)}
 			left = 0
 		}
 		played, err := s.Play(ctx, h)

@@ -136,7 +136,7 @@ func (s *side) exec(e fakecri.Exec) (fakecri.ExecResult, bool) {
 	switch e.Command[0] {
 	case "probe":
 		l := s.lives.find(pod, s.node)
-		if l != nil && s.record.track(l.Name).isSick(e.Container+"/"+e.Command[1]) {
+		if l != nil && s.record.track(l.Name).fails(e.Container+"/"+e.Command[1]) {
 			return fakecri.ExecResult{Stdout: "not well", Code: 1}, true
 		}
 		return fakecri.ExecResult{Stdout: "well"}, true

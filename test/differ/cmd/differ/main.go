@@ -29,6 +29,7 @@ func main() {
 	flag.IntVar(&o.life, "life", -1, "live this life of the first history alone")
 	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
 	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
+	flag.BoolVar(&o.plain, "plain", false, "pods of few features")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -43,7 +44,7 @@ type options struct {
 	seed          uint64
 	pods, life    int
 	within        time.Duration
-	shrink        bool
+	shrink, plain bool
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -70,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
-	sum, err := stage.Run(ctx, differ.Plan{Seed: o.seed, Pods: o.pods, Life: o.life, Within: o.within, Shrink: o.shrink})
+	sum, err := stage.Run(ctx, differ.Plan{Seed: o.seed, Pods: o.pods, Life: o.life, Within: o.within, Shrink: o.shrink, Plain: o.plain})
 	if err != nil {
 		return err
 	}
