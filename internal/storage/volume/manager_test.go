@@ -314,12 +314,24 @@ func TestManagerLooksForWhatIsWaitedFor(t *testing.T) {
 func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.set("zz", errors.New("no"))
-		b.kind.set("bad", errors.New("no"))
-		b.Want(testPod("u", "zz", "good", "bad"))
-		time.Sleep(patience + time.Second)
-		want := "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[bad zz], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
-		if !slices.Contains(b.events.all(), want) {
-			t.Errorf("events %v\nlack %s", b.events.all(), want)
+		b.kind.set("bad", &Unresolved{errors.New("no claim")})
+		b.kind.set("away", &Waiting{For: "volume to be attached", Attach: true})
+		b.Want(testPod("u", "zz", "good", "bad", "away"))
+		const want = "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[away bad zz], unattached volumes=[away], failed to process volumes=[bad]: context deadline exceeded"
+		said := func() (n int) {
+			for _, e := range b.events.all() {
+				if e == want {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(2*time.Minute + 3*time.Second - time.Millisecond)
+		for times := range 3 { // each attempt has its time
+			if got := said(); got != times {
+				t.Errorf("just before 2m3s were over for the %d. time it was said %d times", times+1, got)
+			}
+			time.Sleep(2*time.Minute + 3*time.Second)
 		}
 		if !slices.Contains(b.events.all(), `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
 			t.Errorf("events %v lack the volume's own", b.events.all())
@@ -332,7 +344,7 @@ func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
 			t.Errorf("events of a released pod: %v", b.events.all()[before:])
 		}
 	})
-	parity.Proves(t, "VOL-02")
+	parity.Differs(t, "VOL-02", "0126")
 }
 
 func TestManagerRefreshes(t *testing.T) {

@@ -37,7 +37,9 @@ func needLoops(t *testing.T) {
 func TestBlockVolume(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	needLoops(t)
-	parity.Proves(t, "VOL-10", "VOL-25", "VOL-70")
+	parity.Proves(t, "VOL-70")
+	parity.ProvesPart(t, 10, "VOL-10")
+	parity.ProvesPart(t, 2, "VOL-25")
 	n := newTestNode(t, nil)
 	n.volumeOf("disk", func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
 	n.attachTo("test-disk")
@@ -106,7 +108,8 @@ func TestBlockVolume(t *testing.T) {
 // volume: write it, make a node of it, or read it alone.
 func TestPermissionOfADevice(t *testing.T) {
 	needLoops(t)
-	parity.Proves(t, "VOL-10", "VOL-25")
+	parity.ProvesPart(t, 10, "VOL-10")
+	parity.ProvesPart(t, 2, "VOL-25")
 	n := newTestNode(t, nil)
 	for name, readOnly := range map[string]bool{"rw": false, "ro": true} {
 		n.volumeOf(name, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
@@ -130,7 +133,9 @@ func TestPermissionOfADevice(t *testing.T) {
 
 // A volume that has grown is grown on the node, and its claim says so.
 func TestExpansion(t *testing.T) {
-	parity.Proves(t, "VOL-10")
+	parity.ProvesPart(t, 4, "VOL-58")
+	parity.ProvesPart(t, 2, "VOL-67")
+	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 5, "VOL-21")
 	grown := func(n *testNode, pending bool) {
 		n.driverObject(nil)
@@ -303,6 +308,7 @@ func TestExpansionInUse(t *testing.T) {
 
 // A volume that cannot be grown while a pod has it stays the pod's, and is tried again.
 func TestExpansionInUseFails(t *testing.T) {
+	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 5, "VOL-21")
 	n := newTestNode(t, nil)
 	n.stop()
@@ -341,7 +347,9 @@ func TestExpansionInUseFails(t *testing.T) {
 
 // How full a volume is its driver tells, and how it is, where that is asked for.
 func TestMeasure(t *testing.T) {
-	parity.Proves(t, "VOL-27", "VOL-28")
+	parity.ProvesPart(t, 4, "VOL-58")
+	parity.Proves(t, "VOL-28")
+	parity.ProvesPart(t, 3, "VOL-27")
 	for _, tc := range []struct {
 		asked, abnormal bool
 		want            *volume.Health
