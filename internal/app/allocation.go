@@ -32,8 +32,8 @@ func (a *agent) buildAllocation() {
 		Evict: func(uid types.UID, grace time.Duration, reason, message, disruption string) {
 			a.syncer.Preempt(uid, grace, reason, message, disruption)
 		},
-		Arrivals: a.arrivals, Allocatable: a.node.Allocatable,
-		Unheard: a.unheard,
+		Arrivals: a.arrivals,
+		Unheard:  a.unheard,
 		Vacate: func() {
 			if a.desired.Ready() { // a pod of which nothing runs may belong to a source that has not spoken
 				a.resources.Prune(a.takesUp)

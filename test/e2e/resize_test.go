@@ -123,7 +123,7 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 // what the kernel was told.
 func TestResize(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-123", "LIFE-125")
+	parity.Proves(t, "LIFE-123")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, limited("100m", "64Mi")))
 	before := s.ready("web")
@@ -178,7 +178,6 @@ func TestResizeInOppositeDirections(t *testing.T) {
 // TestResizeBelowUsage asks for less memory than is in use, and takes it back.
 func TestResizeBelowUsage(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-124")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, limited("100m", "64Mi")))
 	before := s.ready("web")

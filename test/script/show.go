@@ -213,7 +213,7 @@ func (w *world) showEvents(pod string) string {
 
 var (
 	longID = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	ample  = regexp.MustCompile(`didn't have enough capacity: (cpu|memory), requested: \d+, capacity: \d+`)
+	lack   = regexp.MustCompile(`(didn't have enough resource: (?:cpu|memory), requested: \d+, used: \d+), capacity: \d+`)
 	took   = regexp.MustCompile(`\b[0-9.]+m?s \([0-9.]+m?s including waiting\)`)
 )
 
@@ -234,7 +234,7 @@ func (w *world) plain(s string) string {
 		s = strings.ReplaceAll(s, ip, "<node>")
 	}
 	s = took.ReplaceAllString(s, "<time>")
-	s = ample.ReplaceAllString(s, "didn't have enough capacity: $1") // that of the machine
+	s = lack.ReplaceAllString(s, "$1") // the capacity is that of the machine
 	return longID.ReplaceAllString(strings.ReplaceAll(s, w.dir, "<dir>"), "<id>")
 }
 

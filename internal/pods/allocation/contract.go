@@ -51,11 +51,9 @@ const (
 // Details of infeasible resizes: the label reason_detail.
 const (
 	detailGate         = "feature_gate_off"
-	detailStatic       = "static_pod"
 	detailSwap         = "swap_limitation"
 	detailStaticCPU    = "guaranteed_pod_cpu_manager_static_policy"
 	detailStaticMemory = "guaranteed_pod_memory_manager_static_policy"
 	detailInit         = "init_container"
 	detailPodLevel     = "plr_feature_gate_off"
-	detailCapacity     = "insufficient_node_allocatable"
 )

@@ -1,8 +1,6 @@
 package allocation
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -32,14 +30,11 @@ type refusal struct {
 // saysNotFor begins what is said of a resize that a manager keeps from a pod.
 const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
 
-// feasible says why the pod can never be as it is wanted, by what it was granted
-// and what the node can give at all.
-func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.ResourceList) refusal {
-	switch {
-	case !r.InPlace:
+// feasible says why a resize can never be allocated. Whether the node has enough is left to admission, which
+// defers a resize, also one above the node's allocatable.
+func (r Rules) feasible(want *v1.Pod, granted Resources) refusal {
+	if !r.InPlace {
 		return refusal{"InPlacePodVerticalScaling is disabled", detailGate}
-	case pod.IsStatic(want):
-		return refusal{"In-place resize of static-pods is not supported", detailStatic}
 	}
 	for kind, c := range pod.Containers(want) {
 		was, known := granted.Containers[c.Name]
@@ -64,13 +59,6 @@ func (r Rules) feasible(want *v1.Pod, granted Resources, allocatable v1.Resource
 		case r.StaticMemory && granted.otherwise(want, v1.ResourceMemory):
 			return refusal{saysNotFor + `Memory Manager policy "Static"`, detailStaticMemory}
 		}
-	}
-	asked := resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{})
-	if q, have := asked.Memory().Value(), allocatable.Memory().Value(); q > have {
-		return refusal{fmt.Sprintf("Node didn't have enough capacity: memory, requested: %d, capacity: %d", q, have), detailCapacity}
-	}
-	if q, have := asked.Cpu().MilliValue(), allocatable.Cpu().MilliValue(); q > have {
-		return refusal{fmt.Sprintf("Node didn't have enough capacity: cpu, requested: %d, capacity: %d", q, have), detailCapacity}
 	}
 	return refusal{}
 }

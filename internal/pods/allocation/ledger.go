@@ -68,13 +68,12 @@ type Config struct {
 	// Arrivals are the pods that could be judged now, but for those to be skipped.
 	Arrivals func(skip func(types.UID) bool) []Arrival
 	// Unheard reports whether a pod takes up the node of which no source has told.
-	Unheard     func(types.UID) bool
-	Allocatable func() v1.ResourceList
-	Rules       Rules
-	Events      pod.Events
-	OnChange    func(types.UID) // the pod is to be looked at
-	Log         *slog.Logger
-	Now         func() time.Time
+	Unheard  func(types.UID) bool
+	Rules    Rules
+	Events   pod.Events
+	OnChange func(types.UID) // the pod is to be looked at
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // progress is a resize that was granted.

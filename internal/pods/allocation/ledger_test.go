@@ -118,10 +118,9 @@ func (s *stage) restart() {
 			}
 			return out
 		},
-		Unheard:     func(uid types.UID) bool { return s.running[uid] },
-		Allocatable: func() v1.ResourceList { return amounts("cpu", "4", "memory", "4Gi") },
-		Rules:       Rules{InPlace: true, InitContainers: true, PodLevel: true},
-		Events:      s, OnChange: s.wake,
+		Unheard: func(uid types.UID) bool { return s.running[uid] },
+		Rules:   Rules{InPlace: true, InitContainers: true, PodLevel: true},
+		Events:  s, OnChange: s.wake,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 }
@@ -383,10 +382,22 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	}
 	s.tells()
 
-	never := resizedTo(more, "5")
+	// More than the node has is deferred like the rest.
+	large := resizedTo(more, "5")
+	s.Consider(large)
+	s.tells(`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"requested 5000, used 1500"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Deferred" || c[0].Message != "requested 5000, used 1500" || c[0].ObservedGeneration != 4 {
+		t.Errorf("more than the node has: %+v", c)
+	}
+
+	s.cfg.Rules.MaySwap = func(*v1.Pod, *v1.Container) bool { return true }
+	never := edited(large, func(p *v1.Pod) {
+		p.Generation++
+		p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1Gi")
+	})
 	s.Consider(never)
-	s.tells(`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"}`)
-	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Infeasible" || c[0].ObservedGeneration != 4 {
+	s.tells(`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5","memory":"1Gi"}}}],"generation":5,"error":"In-place resize of containers with swap is not supported."}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Infeasible" || c[0].ObservedGeneration != 5 {
 		t.Errorf("infeasible: %+v", c)
 	}
 	s.Vacate("other")
@@ -554,17 +565,20 @@ func TestMetricsOfResizes(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, n, want)
 		}
 	}
-	s.Consider(resizedTo(resizedTo(q, "3500m"), "9"))
+	s.cfg.Rules.MaySwap = func(_ *v1.Pod, c *v1.Container) bool { return c.Resources.Requests.Memory().String() == "7Gi" }
+	s.Consider(edited(resizedTo(resizedTo(q, "3500m"), "1"), func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("7Gi")
+	}))
 	s.Consider(edited(up, func(p *v1.Pod) {
 		p.Generation++
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
 	}))
 	got = scrape.Of(t, s)
 	for name, want := range map[string]float64{
-		"kubelet_pod_pending_resizes{reason=deferred}":                                      1,
-		"kubelet_pod_pending_resizes{reason=infeasible}":                                    1,
-		"kubelet_pod_infeasible_resizes_total{reason_detail=insufficient_node_allocatable}": 1,
-		"kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}":           0,
+		"kubelet_pod_pending_resizes{reason=deferred}":                            1,
+		"kubelet_pod_pending_resizes{reason=infeasible}":                          1,
+		"kubelet_pod_infeasible_resizes_total{reason_detail=swap_limitation}":     1,
+		"kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}": 0,
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %v, want %v", name, got[name], want)

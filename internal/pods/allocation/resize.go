@@ -98,7 +98,7 @@ func (l *Ledger) retryLocked(why trigger) []types.UID {
 // askLocked grants a wish or says why not, and reports whether that is news.
 func (l *Ledger) askLocked(w *pending, why trigger) bool {
 	uid := w.pod.UID
-	no := l.cfg.Rules.feasible(w.pod, l.granted[uid], l.cfg.Allocatable())
+	no := l.cfg.Rules.feasible(w.pod, l.granted[uid])
 	if no.detail != "" {
 		l.metrics.infeasible.WithLabelValues(no.detail).Inc()
 		return l.refuseLocked(w, v1.PodReasonInfeasible, no.message, EventResizeInfeasible)
