@@ -78,7 +78,7 @@ func apiStory(t *testing.T, s *server) (*Store, *recorder) {
 }
 
 func TestPodsOfTheAPIServer(t *testing.T) {
-	parity.Proves(t, "SRC-01")
+	parity.ProvesPart(t, 2, "SRC-01")
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{list: []v1.Pod{*apiPod("a", "1"), *mirrorPod("m", "2", "h")}}
 		after := make(chan struct{})
