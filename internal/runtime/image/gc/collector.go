@@ -164,7 +164,10 @@ func (c *Collector) relieve(ctx context.Context, from []record, limits Limits, n
 	}
 	if freed < want {
 		// The disk is full of other things.
-		message := fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", want, freed)
+		message := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
+			"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
+			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
+			percent, sizeText(fs.Capacity), freed)
 		c.cfg.Events.Node(v1.EventTypeWarning, EventFreeDiskSpaceFailed, message)
 		return errors.New(message)
 	}

@@ -232,7 +232,9 @@ func TestImagesAreDetectedEveryFiveMinutes(t *testing.T) {
 
 func TestADiskFullOfOtherThings(t *testing.T) {
 	parity.Proves(t, "RT-37")
-	short := "Failed to garbage collect required amount of images. Attempted to free 150 bytes, but only found 50 bytes eligible to free."
+	short := "Insufficient free disk space on the node's image filesystem (95% of 1000 B used). " +
+		"Failed to free sufficient space by deleting unused images (freed 50 bytes). " +
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
 	overTime(t, func(f *fakeNode, _ *Config) {
 		f.add("a", 50)
 		f.other = 900
@@ -242,7 +244,7 @@ func TestADiskFullOfOtherThings(t *testing.T) {
 		}
 		time.Sleep(period)
 		synctest.Wait()
-		short = strings.NewReplacer("free 150", "free 100", "found 50", "found 0").Replace(short)
+		short = strings.NewReplacer("(95%", "(90%", "freed 50", "freed 0").Replace(short)
 		if got, want := f.said(), []string{"Warning FreeDiskSpaceFailed " + short, "Warning ImageGCFailed " + short}; !slices.Equal(got, want) {
 			t.Errorf("after the second pass: %q", got)
 		}

@@ -2,6 +2,7 @@ package gc
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,3 +106,17 @@ func excess(capacity, available uint64, high, low int) (bytes uint64, percent in
 	}
 	return target - available, percent, true
 }
+
+// sizeText is a number of bytes in the largest binary unit of which there is one.
+func sizeText(bytes uint64) string {
+	unit, size := -1, float64(bytes)
+	for ; size >= 1024 && unit < len(units)-1; unit++ {
+		size /= 1024
+	}
+	if unit < 0 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[unit])
+}
+
+var units = []string{"KiB", "MiB", "GiB", "TiB"}

@@ -138,3 +138,18 @@ func TestSettled(t *testing.T) {
 		t.Error("an image that was there before is taken for a new one")
 	}
 }
+
+func TestSizeText(t *testing.T) {
+	for bytes, want := range map[uint64]string{
+		0:          "0 B",
+		1023:       "1023 B",
+		1024:       "1.0 KiB",
+		1536 << 10: "1.5 MiB",
+		40 << 30:   "40.0 GiB",
+		5 << 50:    "5120.0 TiB",
+	} {
+		if got := sizeText(bytes); got != want {
+			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
+		}
+	}
+}
