@@ -12,6 +12,7 @@ const (
 	// EventShutdown is the reason of the event about the node.
 	EventShutdown = "Shutdown"
 	saysShutdown  = "Shutdown manager detected shutdown event"
+	saysCancelled = "Shutdown manager detected shutdown cancellation"
 )
 
 // How the status of a pod tells that it ended with its node.

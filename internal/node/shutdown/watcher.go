@@ -226,6 +226,7 @@ func (w *Watcher) stay() {
 	w.ending()
 	w.finish()
 	w.cfg.Log.Info("the machine does not shut down after all")
+	w.cfg.Events.Node(v1.EventTypeNormal, EventShutdown, saysCancelled)
 	w.setLeaving(false)
 }
 
