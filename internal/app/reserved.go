@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,11 +17,11 @@ import (
 func (a *agent) limitReserved() error {
 	k := &a.cfg.Kubelet
 	for _, r := range []struct {
-		what, field, path string
+		what, title, path string
 		amounts           map[string]string
 	}{
-		{"system-reserved", "systemReservedCgroup", k.SystemReservedCgroup, k.SystemReserved},
-		{"kube-reserved", "kubeReservedCgroup", k.KubeReservedCgroup, k.KubeReserved},
+		{"system-reserved", "System Reserved", k.SystemReservedCgroup, k.SystemReserved},
+		{"kube-reserved", "Kube Reserved", k.KubeReservedCgroup, k.KubeReserved},
 	} {
 		whole, compressible := slices.Contains(k.EnforceNodeAllocatable, r.what), slices.Contains(k.EnforceNodeAllocatable, r.what+"-compressible")
 		if !whole && !compressible {
@@ -31,11 +32,15 @@ func (a *agent) limitReserved() error {
 			err = a.cgroups.LimitReserved(r.path, cgroup.ReservedValues(amounts, !whole))
 		}
 		if err != nil {
-			err = fmt.Errorf("enforce %s, which %s asks for: %w", r.field, "enforceNodeAllocatable", err)
-			a.events.Node(v1.EventTypeWarning, node.EventAllocatableFailing, err.Error())
-			return err
+			title := r.title
+			if !whole {
+				title += " Compressible"
+			}
+			a.events.Node(v1.EventTypeWarning, node.EventAllocatableFailing,
+				fmt.Sprintf("Failed to enforce %s Cgroup Limits on %q: %v", title, r.path, err))
+			return fmt.Errorf("enforce %s: %w", r.what, err)
 		}
-		a.events.Node(v1.EventTypeNormal, node.EventAllocatableSet, fmt.Sprintf("Updated limits on %s cgroup %s", r.what, r.path))
+		a.events.Node(v1.EventTypeNormal, node.EventAllocatableSet, fmt.Sprintf("Updated limits on %s cgroup %s", strings.ToLower(r.title), r.path))
 	}
 	return nil
 }

@@ -65,14 +65,14 @@ func TestReservedCgroupsAreLimited(t *testing.T) {
 		{name: "not enforced", enforce: "[pods]"},
 		{name: "both", enforce: "[pods, system-reserved, kube-reserved]", made: []string{"system", "kube/agents"},
 			want: []string{"kube/agents/cpu.shares 256", "kube/agents/memory.limit_in_bytes 536870912", "system/cpu.shares 512", "system/memory.limit_in_bytes 1073741824", "system/pids.max 1000"},
-			says: []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube-reserved cgroup /kube/agents"}},
+			says: []string{"Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube/agents"}},
 		{name: "CPU only", enforce: "[system-reserved-compressible, kube-reserved-compressible]", made: []string{"system", "kube/agents"},
 			want: []string{"kube/agents/cpu.shares 256", "system/cpu.shares 512"},
-			says: []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube-reserved cgroup /kube/agents"}},
+			says: []string{"Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /system", "Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube/agents"}},
 		{name: "one that nobody has made", enforce: "[system-reserved, kube-reserved]", made: []string{"system"},
 			want:  []string{"system/cpu.shares 512", "system/memory.limit_in_bytes 1073741824", "system/pids.max 1000"},
-			says:  []string{"Normal NodeAllocatableEnforced Updated limits on system-reserved cgroup /system", "Warning FailedNodeAllocatableEnforcement enforce kubeReservedCgroup, which enforceNodeAllocatable asks for: limit cgroup /kube/agents: it does not exist in every hierarchy"},
-			fails: "enforce kubeReservedCgroup"},
+			says:  []string{"Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /system", "Warning FailedNodeAllocatableEnforcement Failed to enforce Kube Reserved Cgroup Limits on \"/kube/agents\": limit cgroup /kube/agents: it does not exist in every hierarchy"},
+			fails: "enforce kube-reserved"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := cgroup.Hierarchies{V1: map[string]string{"cpu": t.TempDir(), "memory": t.TempDir(), "pids": t.TempDir()}}
