@@ -15,6 +15,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	podresourcesv1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/node/socket"
 )
 
@@ -93,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	srv := grpc.NewServer(grpc.UnaryInterceptor(s.limited), grpc.WaitForHandlers(true))
+	srv := grpc.NewServer(panics.Unary(s.cfg.Log, "resources of pods"), grpc.ChainUnaryInterceptor(s.limited), grpc.WaitForHandlers(true))
 	podresourcesv1.RegisterPodResourcesListerServer(srv, stable{Server: s})
 	podresourcesv1alpha1.RegisterPodResourcesListerServer(srv, alpha{Server: s})
 	defer context.AfterFunc(ctx, srv.Stop)()

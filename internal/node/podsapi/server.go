@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/node/socket"
 )
 
@@ -67,7 +68,8 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	srv := grpc.NewServer(grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.WaitForHandlers(true))
+	srv := grpc.NewServer(panics.Unary(s.cfg.Log, "pods API"), panics.Stream(s.cfg.Log, "pods API"),
+		grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream), grpc.WaitForHandlers(true))
 	podsv1alpha1.RegisterPodsServer(srv, s)
 	// Watches last for as long as their caller likes: they are cut.
 	defer context.AfterFunc(ctx, srv.Stop)()

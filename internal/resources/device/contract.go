@@ -37,6 +37,9 @@ const (
 	stopGrace = 5 * time.Minute
 	// again is how long after a failure the socket is tried again.
 	again = 5 * time.Second
+	// minFollow and maxFollow bound how long a plugin is left alone whose answer the agent panicked at.
+	minFollow = time.Second
+	maxFollow = time.Minute
 	// pace is the least time between two reactions to what plugins tell.
 	pace = time.Second
 

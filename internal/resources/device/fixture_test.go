@@ -31,6 +31,7 @@ type machine struct {
 	runs map[types.UID]bool // by what the runtime says; nil: it does not answer
 
 	wait time.Duration
+	log  slog.Handler // nil: nobody reads it
 
 	mu     sync.Mutex
 	late   int               // calls of OnWait
@@ -60,7 +61,11 @@ func (m *machine) build() *Pool {
 		}
 		return m.runs, nil
 	}
-	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Running: running, Events: m, Log: slog.New(slog.DiscardHandler),
+	log := slog.DiscardHandler
+	if m.log != nil {
+		log = m.log
+	}
+	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Running: running, Events: m, Log: slog.New(log),
 		Wait: m.wait, OnWait: func() { m.mu.Lock(); defer m.mu.Unlock(); m.late++ },
 		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
 		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})

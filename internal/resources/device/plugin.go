@@ -12,7 +12,10 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/types"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"keelson/internal/node/panics"
 )
 
 // plugin is one that has registered.
@@ -82,7 +85,15 @@ func (p *Pool) take(pl *plugin) error {
 // follow takes what a plugin tells of its devices until it ends, or another one
 // takes its place.
 func (p *Pool) follow(pl *plugin) {
-	err := p.watch(pl)
+	err := p.contain(func() error { return p.watch(pl) })
+	var panicked *panics.Error
+	for pause := minFollow; errors.As(err, &panicked); pause = min(2*pause, maxFollow) {
+		p.cfg.Log.Error("cannot take what a device plugin tells; it counts as ended meanwhile",
+			"resource", pl.resource, "socket", pl.path, "again_in", pause, "err", err)
+		p.stopped(pl)
+		sleep(pl.life, pause)
+		err = p.contain(func() error { return p.watch(pl) })
+	}
 	switch {
 	case p.life.Err() != nil:
 		return
@@ -90,11 +101,17 @@ func (p *Pool) follow(pl *plugin) {
 		err = errors.New("it was replaced, or its socket went")
 	}
 	p.cfg.Log.Info("a device plugin has ended", "resource", pl.resource, "socket", pl.path, "err", err)
+	pl.stop()
 	p.stopped(pl)
 }
 
+// contain runs what one plugin has the agent do. A panic in it is that plugin's alone.
+func (p *Pool) contain(f func() error) error { return panics.Try(p.cfg.Log, "device plugins", f) }
+
 func (p *Pool) watch(pl *plugin) error {
-	stream, err := pl.client.ListAndWatch(pl.life, &deviceapi.Empty{})
+	ctx, end := context.WithCancel(pl.life)
+	defer end()
+	stream, err := pl.client.ListAndWatch(ctx, &deviceapi.Empty{})
 	if err != nil {
 		return fmt.Errorf("follow device plugin: %w", err)
 	}
@@ -127,18 +144,27 @@ func devicesOf(list []*deviceapi.Device) map[string]Device {
 
 // listed takes what a plugin has told.
 func (p *Pool) listed(pl *plugin, now map[string]Device) {
+	news, late := p.keepList(pl, now)
+	p.wake(news)
+	if late {
+		p.cfg.OnWait()
+	}
+}
+
+// keepList notes what a plugin has told. It returns the pods for which that is news, and whether
+// pods have waited for the plugin.
+func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	r := p.resources[pl.resource]
 	if r == nil || r.plugin != pl {
-		p.mu.Unlock()
-		return
+		return nil, false
 	}
 	same := r.listed && r.stopped.IsZero() && maps.EqualFunc(r.devices, now, func(a, b Device) bool {
 		return a.Healthy == b.Healthy && slices.Equal(a.Nodes, b.Nodes)
 	})
 	if same {
-		p.mu.Unlock()
-		return
+		return nil, false
 	}
 	before := *r
 	if !r.listed {
@@ -146,28 +172,27 @@ func (p *Pool) listed(pl *plugin, now map[string]Device) {
 	}
 	r.devices, r.listed, r.stopped = now, true, time.Time{}
 	p.changedLocked()
-	news := p.newsLocked(pl.resource, &before)
-	late := p.lateness.cameLocked(pl.resource)
-	p.mu.Unlock()
-	p.wake(news)
-	if late {
-		p.cfg.OnWait()
-	}
+	return p.newsLocked(pl.resource, &before), p.lateness.cameLocked(pl.resource)
 }
 
-// stopped notes that a plugin serves no more, unless another has taken its place.
+// stopped notes that a plugin does not serve, unless another has taken its place.
 func (p *Pool) stopped(pl *plugin) {
-	pl.stop()
+	_ = p.contain(func() error { // logged and counted; there is nobody else to tell
+		p.wake(p.keepStopped(pl))
+		return nil
+	})
+}
+
+// keepStopped returns the pods for which it is news that the plugin does not serve.
+func (p *Pool) keepStopped(pl *plugin) []types.UID {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	r := p.resources[pl.resource]
 	if r == nil || r.plugin != pl {
-		p.mu.Unlock()
-		return
+		return nil
 	}
 	before := *r
 	r.stopped = time.Now()
 	p.changedLocked()
-	news := p.newsLocked(pl.resource, &before)
-	p.mu.Unlock()
-	p.wake(news)
+	return p.newsLocked(pl.resource, &before)
 }

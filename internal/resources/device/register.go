@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/validation"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"keelson/internal/node/panics"
 )
 
 // serve has plugins register until ctx ends. A socket that cannot be had is tried
@@ -48,7 +50,7 @@ func (p *Pool) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	srv := grpc.NewServer(grpc.WaitForHandlers(true))
+	srv := grpc.NewServer(panics.Unary(p.cfg.Log, "device plugins"), grpc.WaitForHandlers(true))
 	deviceapi.RegisterRegistrationServer(srv, registration{pool: p})
 	defer context.AfterFunc(ctx, srv.Stop)()
 	p.mu.Lock()

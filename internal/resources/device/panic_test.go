@@ -1,0 +1,117 @@
+package device
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"keelson/test/kit/deviceplugin"
+)
+
+// panicking panics where the agent logs a message about a resource, as often as it is told to.
+type panicking struct {
+	slog.Handler
+	message, resource string
+
+	mu    *sync.Mutex
+	times map[string]int // of the message, yet to come
+	said  map[string]int
+}
+
+func (h panicking) Handle(_ context.Context, r slog.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "resource" && a.Value.String() == h.resource && r.Message == h.message && h.times[r.Message] > 0 {
+			h.times[r.Message]--
+			panic("at what a plugin told")
+		}
+		if a.Key == "stack" && strings.Contains(a.Value.String(), "panic_test.go") {
+			h.said["stack"]++
+		}
+		return true
+	})
+	return nil
+}
+
+func (h panicking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h panicking) count(what string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.said[what]
+}
+
+// end has it panic no more.
+func (h panicking) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.times)
+}
+
+func panicsAt(message, resource string, times int) panicking {
+	return panicking{
+		Handler:  slog.DiscardHandler,
+		message:  message,
+		resource: resource,
+		mu:       &sync.Mutex{},
+		times:    map[string]int{message: times},
+		said:     map[string]int{},
+	}
+}
+
+// The agent panics at what one plugin tells. The devices of that plugin are unhealthy until it is
+// followed again; those of another one are given out meanwhile.
+func TestAPanicAtWhatAPluginTells(t *testing.T) {
+	m := newMachine(t)
+	m.stop()
+	const sick = "example.com/sick"
+	log := panicsAt("a device plugin serves", sick, 1000)
+	m.log = log
+	m.start()
+	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "sick.sock", Resource: sick}, "a", "b")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	if err := p.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.until("the first panic", func() bool { return log.count("stack") == 1 })
+	m.plugin(deviceplugin.Config{Resource: gpu}, "x")
+	well := podOf("1", wants("main", gpu, 1))
+	if err := m.admit(well); err != nil {
+		t.Errorf("a device of another plugin: %v", err)
+	}
+	if _, healthy, _ := m.pool.Amounts(); healthy[sick] != 0 {
+		t.Errorf("%d devices are healthy of a plugin that is not followed", healthy[sick])
+	}
+	m.until("another try", func() bool { return log.count("stack") == 2 })
+	log.end()
+	m.amount(sick, 2, 2)
+	if err := m.admit(podOf("2", wants("main", sick, 2))); err != nil {
+		t.Errorf("the plugin is followed again: %v", err)
+	}
+}
+
+// The agent panics at a registration. The plugin is told that it failed, and can try again.
+func TestAPanicAtARegistration(t *testing.T) {
+	m := newMachine(t)
+	m.stop()
+	log := panicsAt("refused a device plugin", "cpu", 1)
+	m.log = log
+	m.start()
+	bad := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "x.sock", Resource: "cpu"})
+	if err := bad.Register(t.Context()); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "at what a plugin told") {
+		t.Errorf("answered %v", err)
+	}
+	if n := log.count("stack"); n != 1 {
+		t.Errorf("%d stacks in the log, want 1", n)
+	}
+	m.plugin(deviceplugin.Config{Resource: gpu}, "x")
+}
