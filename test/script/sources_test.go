@@ -74,7 +74,7 @@ func TestStandalone(t *testing.T) {
 		"web.yaml":   plainPod,
 		"env.yaml":   "spec: {containers: [{name: main, env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}]}]}\n",
 		"files.yaml": "spec: {volumes: [{name: v, secret: {secretName: s}}], containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}]}]}\n",
-		"token.yaml": "spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}], containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}]}]}\n",
+		"token.yaml": "spec: {serviceAccountName: app, volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}], containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}]}]}\n",
 	}}, faults: map[string]fault{}}
 	if err := r.static([]string{"web.yaml", "env.yaml", "files.yaml", "token.yaml"}); err != nil {
 		t.Fatal(err)
