@@ -521,7 +521,7 @@ func (a *agent) buildNode(context.Context) error {
 	}
 	if a.cgroups != nil {
 		cfg.CgroupV1 = !a.hierarchiesV2()
-		cfg.Enforce = a.enforce
+		cfg.Enforce, cfg.AllPods = a.enforce, a.cgroups.AllPods()
 	}
 	var err error
 	if a.node, err = node.New(cfg); err != nil || a.cgroups == nil {

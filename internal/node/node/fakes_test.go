@@ -340,6 +340,7 @@ func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.Upd
 type fakeEvents struct {
 	mu      sync.Mutex
 	reasons []string
+	texts   []string
 }
 
 func (*fakeEvents) Pod(*v1.Pod, string, string, string, string) {}
@@ -348,9 +349,16 @@ func (f *fakeEvents) Node(_, reason, message string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reasons = append(f.reasons, reason)
+	f.texts = append(f.texts, message)
 	if strings.HasPrefix(reason, "Node") && reason != EventAllocatableSet && message != "Node node1 status is now: "+reason {
 		f.reasons = append(f.reasons, "bad message: "+message)
 	}
+}
+
+func (f *fakeEvents) said(text string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.texts, text)
 }
 
 func (f *fakeEvents) count(reason string) (n int) {

@@ -570,6 +570,7 @@ func TestEnforceIsTriedUntilItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		r := run(t, nil, func(c *Config, _ *rig) {
+			c.AllPods = []string{"kubepods"}
 			c.Enforce = func() error {
 				if tries++; tries < 3 {
 					return errors.New("device or resource busy")
@@ -581,6 +582,9 @@ func TestEnforceIsTriedUntilItWorks(t *testing.T) {
 		pass(10 * time.Minute)
 		if tries != 3 || r.events.count("FailedNodeAllocatableEnforcement") != 2 || r.events.count("NodeAllocatableEnforced") != 1 {
 			t.Errorf("%d tries, events %v", tries, r.events.reasons)
+		}
+		if text := `Failed to update Node Allocatable Limits ["kubepods"]: device or resource busy`; !r.events.said(text) {
+			t.Errorf("nothing says %s", text)
 		}
 	})
 }

@@ -110,6 +110,8 @@ type Config struct {
 	// Enforce limits all pods together to what they may have. It is tried again
 	// until it works. Optional.
 	Enforce func() error
+	// AllPods names the cgroup of all pods, one element for each level.
+	AllPods []string
 	// OnChange is called when the node object changed; what it is now, Node tells.
 	// It must not block. Optional.
 	OnChange func()

@@ -101,7 +101,7 @@ func (t *Tree) LimitReserved(path string, v Values) error {
 // part of it; one that is whole is left as it is.
 func (t *Tree) EnsurePod(p *v1.Pod) error {
 	if err := t.ensure(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
-		return fmt.Errorf("mend cgroup of pod: %w", err)
+		return t.shown(p, err, "mend")
 	}
 	return nil
 }
@@ -110,10 +110,23 @@ func (t *Tree) EnsurePod(p *v1.Pod) error {
 // there is given them, too: who made it may have died, or failed, before it had them.
 func (t *Tree) MakePod(p *v1.Pod) error {
 	if err := t.set(t.podName(p), PodValues(p, t.cfg.Pod)); err != nil {
-		return fmt.Errorf("make cgroup of pod: %w", err)
+		return t.shown(p, err, "make")
 	}
 	return nil
 }
+
+// shown gives the error the text that users are shown: upstream's, with the cause alone.
+func (t *Tree) shown(p *v1.Pod, err error, verb string) error {
+	cause := err
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		cause = at
+	}
+	return pod.ShowAs(fmt.Sprintf("failed to create container for %v : %v", t.podName(p), cause),
+		fmt.Errorf("%s cgroup of pod: %w", verb, err))
+}
+
+// AllPods names the cgroup of all pods, one element for each level.
+func (t *Tree) AllPods() []string { return slices.Clone(t.pods) }
 
 // Parent is the cgroup in which the runtime puts the pod's containers.
 func (t *Tree) Parent(p *v1.Pod) string { return t.podName(p).path(t.cfg.Driver) }

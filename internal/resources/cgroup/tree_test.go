@@ -15,8 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
@@ -429,5 +431,30 @@ func TestChangesAreObserved(t *testing.T) {
 	}
 	if want := []string{Create, Update, Destroy}; !slices.Equal(seen, want) {
 		t.Errorf("observed %v, want %v", seen, want)
+	}
+}
+
+// Users are shown why a pod has no cgroup in upstream's words.
+func TestWhyAPodHasNoCgroupIsShown(t *testing.T) {
+	dir := t.TempDir()
+	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{V1: map[string]string{"cpu": dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "kubepods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kubepods/burstable"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}, Spec: v1.PodSpec{Containers: []v1.Container{{
+		Name:      "main",
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+	}}}}
+	want := "failed to create container for [kubepods burstable podu1] : mkdir " + dir + "/kubepods/burstable/podu1: not a directory"
+	for name, try := range map[string]func(*v1.Pod) error{"make": tree.MakePod, "ensure": tree.EnsurePod} {
+		if text, _ := pod.ShownText(try(p)); text != want {
+			t.Errorf("%s: shows %q, want %q", name, text, want)
+		}
 	}
 }
