@@ -187,8 +187,9 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	p := asks("hungry", 0, v1.ResourceMemory, "50Mi")
 	always := v1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []v1.Container{{Name: "helper", RestartPolicy: &always}}
+	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debugger"}}}
 	p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "modest", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("1Gi")}}})
-	c := Candidate{p, Use{At: now, Memory: mi(700), Containers: []ContainerUse{{Name: "helper", Memory: mi(200)}, {Name: "main", Memory: mi(400)}, {Name: "modest", Memory: mi(100)}}}}
+	c := Candidate{p, Use{At: now, Memory: mi(700), Containers: []ContainerUse{{Name: "helper", Memory: mi(200)}, {Name: "main", Memory: mi(400)}, {Name: "modest", Memory: mi(100)}, {Name: "debugger", Memory: mi(300)}}}}
 	message, notes := explain(met(MemoryAvailable), c)
 	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. " +
 		"Container helper was using 200Mi, request is 0, has larger consumption of memory. Container main was using 400Mi, request is 50Mi, has larger consumption of memory. "; message != want {
@@ -199,7 +200,7 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	}
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("600Mi")}}
 	message, notes = explain(met(MemoryAvailable), c)
-	if !strings.HasSuffix(message, "Pod hungry was using 700Mi, request is 600Mi, has larger consumption of memory. ") || notes["offending_pod"] != "hungry" || notes["offending_pod_usage"] != "700Mi" {
+	if !strings.Contains(message, "available: 80Mi. Pod hungry was using 700Mi, request is 600Mi, has larger consumption of memory. Container helper") || notes["offending_pod"] != "hungry" || notes["offending_pod_usage"] != "700Mi" {
 		t.Errorf("of a pod as a whole: %q, %v", message, notes)
 	}
 	message, _ = explain(met(PIDAvailable), c)

@@ -17,11 +17,16 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 	scarce := about[m.Signal].resource
 	message = fmt.Sprintf(saysLow, scarce) +
 		fmt.Sprintf(saysThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, resource.BinarySI))
+	annotations = map[string]string{}
+	if used, asked, over := overAsPod(c, scarce); over {
+		message += fmt.Sprintf(saysPod, c.Pod.Name, used, asked, scarce)
+		annotations[annotationPod], annotations[annotationPodUsage] = c.Pod.Name, used.String()
+	}
 	var names, amounts []string
 	for _, u := range c.Use.Containers {
-		_, spec, ok := pod.Find(c.Pod, u.Name)
+		kind, spec, ok := pod.Find(c.Pod, u.Name)
 		used, known := u.amount(scarce)
-		if !ok || !known {
+		if !ok || !known || kind == pod.Ephemeral { // an ephemeral one cannot ask for anything
 			continue
 		}
 		asked := spec.Resources.Requests[scarce]
@@ -30,11 +35,8 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 			names, amounts = append(names, u.Name), append(amounts, used.String())
 		}
 	}
-	annotations = map[string]string{annotationContainers: strings.Join(names, ","), annotationContainerUsage: strings.Join(amounts, ","), annotationResource: string(scarce)}
-	if used, asked, over := overAsPod(c, scarce); over {
-		message += fmt.Sprintf(saysPod, c.Pod.Name, used, asked, scarce)
-		annotations[annotationPod], annotations[annotationPodUsage] = c.Pod.Name, used.String()
-	}
+	annotations[annotationContainers], annotations[annotationContainerUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
+	annotations[annotationResource] = string(scarce)
 	return message, annotations
 }
 
