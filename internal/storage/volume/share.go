@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +51,10 @@ func (s Sharing) give(ctx context.Context, p *v1.Pod, path string, walk func() e
 	go func() { result <- s.Guard.Do(ctx, path, "give volume to its group", walk) }()
 	tell := time.NewTimer(walkSlow)
 	defer tell.Stop()
-	last := int64(-1)
+	last, shown := int64(-1), path
+	if i := strings.Index(path, "/"+string(p.UID)+"/"); i >= 0 {
+		shown = path[i+1:] // where the node keeps its pods is not the pod's to know
+	}
 	for said := false; ; said = true {
 		select {
 		case err := <-result:
@@ -62,9 +66,9 @@ func (s Sharing) give(ctx context.Context, p *v1.Pod, path string, walk func() e
 			Alive(ctx)
 		}
 		last = n
-		message := fmt.Sprintf("Setting volume ownership for %s, processed %d files.", path, n)
+		message := fmt.Sprintf("Setting volume ownership for %s, processed %d files.", shown, n)
 		if !said {
-			message = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods", path)
+			message = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods", shown)
 		}
 		s.Events.Pod(p, "", v1.EventTypeWarning, pod.EventPermissionChange, message)
 		tell.Reset(walkAgain)

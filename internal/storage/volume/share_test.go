@@ -84,7 +84,7 @@ func TestSharingTellsOfSlowWalks(t *testing.T) {
 		ctx, stop := withPatience(t.Context(), patience)
 		defer stop()
 		// Ten minutes, which is longer than any attempt may take in silence.
-		err := s.give(ctx, testPod("u"), "/v", func() error {
+		err := s.give(ctx, testPod("u"), "/var/lib/kubelet/pods/u/volumes/v", func() error {
 			time.Sleep(time.Second / 2) // so that nothing happens at the same time
 			for range 600 {
 				time.Sleep(time.Second)
@@ -97,9 +97,9 @@ func TestSharingTellsOfSlowWalks(t *testing.T) {
 		}
 		got := events.all()
 		want := []string{
-			"Warning VolumePermissionChangeInProgress Setting volume ownership for /v is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",
-			"Warning VolumePermissionChangeInProgress Setting volume ownership for /v, processed 8900 files.",
-			"Warning VolumePermissionChangeInProgress Setting volume ownership for /v, processed 14900 files.",
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v, processed 8900 files.",
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v, processed 14900 files.",
 		}
 		if len(got) != 10 || !slices.Equal(got[:3], want) {
 			t.Errorf("events are %q, want first %q", got, want)
