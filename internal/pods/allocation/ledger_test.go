@@ -334,6 +334,17 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 	s.admit(asking("critical", "4"))
 }
 
+// The events have the containers' resources, not those of the pod as a whole, and a generation even where there is none.
+func TestWhatEventsOfResizesHold(t *testing.T) {
+	p := asking("p", "1")
+	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
+	p.Spec.InitContainers = []v1.Container{{Name: "first"}}
+	want := `{"initContainers":[{"name":"first","resources":{}}],"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}],"generation":0}`
+	if got := summarize(p, 0, ""); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	parity.Proves(t, "SRV-62")
 	s := newStage(t)

@@ -10,11 +10,10 @@ import (
 
 // summary is what events tell of a resize.
 type summary struct {
-	InitContainers []allotment              `json:"initContainers,omitempty"`
-	Containers     []allotment              `json:"containers,omitempty"`
-	Resources      *v1.ResourceRequirements `json:"resources,omitempty"` // of the pod as a whole
-	Generation     int64                    `json:"generation,omitempty"`
-	Error          string                   `json:"error,omitempty"`
+	InitContainers []allotment `json:"initContainers,omitempty"`
+	Containers     []allotment `json:"containers,omitempty"`
+	Generation     int64       `json:"generation"`
+	Error          string      `json:"error,omitempty"`
 }
 
 type allotment struct {
@@ -24,7 +23,7 @@ type allotment struct {
 
 // summarize tells of a pod's resources in one line.
 func summarize(p *v1.Pod, generation int64, problem string) string {
-	s := summary{Resources: p.Spec.Resources, Generation: generation, Error: problem}
+	s := summary{Generation: generation, Error: problem}
 	for kind, c := range pod.Containers(p) {
 		switch kind {
 		case pod.Init, pod.Sidecar:
