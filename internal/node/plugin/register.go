@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"keelson/internal/node/panics"
 )
 
 // plugin is one that registered.
@@ -38,12 +40,12 @@ func (w *Watcher) register(ctx, own context.Context, path string) (*plugin, erro
 	if err != nil {
 		return nil, errors.Join(err, notify(own, client, err))
 	}
-	if err := p.take(own); err != nil {
+	if err := w.contain(func() error { return p.take(own) }); err != nil {
 		err = fmt.Errorf("RegisterPlugin error -- plugin registration failed with err: %w", err)
 		return nil, errors.Join(err, notify(own, client, err))
 	}
 	if err := notify(own, client, nil); err != nil {
-		return nil, errors.Join(err, p.giveUp(ctx))
+		return nil, errors.Join(err, w.giveUp(ctx, p))
 	}
 	return p, nil
 }
@@ -97,7 +99,8 @@ func (w *Watcher) judge(path string, info *registerapi.PluginInfo) (*plugin, err
 	if !filepath.IsAbs(p.endpoint) {
 		return nil, fmt.Errorf("RegisterPlugin error -- plugin %s serves at %q, which is no path", info.Name, info.Endpoint)
 	}
-	if err := handler.Validate(info.Name, p.endpoint, info.SupportedVersions); err != nil {
+	err := w.contain(func() error { return handler.Validate(info.Name, p.endpoint, info.SupportedVersions) })
+	if err != nil {
 		return nil, fmt.Errorf("RegisterPlugin error -- plugin validation failed with err: %w", err)
 	}
 	return p, nil
@@ -109,11 +112,14 @@ func (p *plugin) take(ctx context.Context) error {
 	return p.handler.Register(ctx, p.info.Name, p.endpoint, p.info.SupportedVersions)
 }
 
-func (p *plugin) giveUp(ctx context.Context) error {
+func (w *Watcher) giveUp(ctx context.Context, p *plugin) error {
 	ctx, stop := context.WithTimeout(ctx, handlerLimit)
 	defer stop()
-	return p.handler.Deregister(ctx, p.info.Name, p.endpoint)
+	return w.contain(func() error { return p.handler.Deregister(ctx, p.info.Name, p.endpoint) })
 }
+
+// contain runs what one plugin has the agent do. A panic in it is that plugin's alone.
+func (w *Watcher) contain(f func() error) error { return panics.Try(w.cfg.Log, "plugins", f) }
 
 // notify tells the plugin how it went.
 func notify(ctx context.Context, client registerapi.RegistrationClient, failed error) error {

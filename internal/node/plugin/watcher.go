@@ -260,7 +260,7 @@ func (w *Watcher) serve(ctx, own context.Context, s *socket) {
 		return
 	}
 	log.Info("plugin left", "type", p.info.Type, "name", p.info.Name, "endpoint", p.endpoint)
-	if err := p.giveUp(ctx); err != nil {
+	if err := w.giveUp(ctx, p); err != nil {
 		log.Warn("cannot deregister plugin", "name", p.info.Name, "err", err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	drav1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
+
+	"keelson/internal/node/panics"
 )
 
 // offers are what drivers offer of this node at the API server.
@@ -137,21 +139,28 @@ func (d *Drivers) Register(_ context.Context, name, endpoint string, services []
 		i.prefix = "/" + drav1beta1.DRAPlugin_ServiceDesc.ServiceName + "/"
 		i.client = drav1beta1.V1Beta1ClientWrapper{DRAPluginClient: drav1beta1.NewDRAPluginClient(conn)}
 	}
-	d.mu.Lock()
-	if slices.ContainsFunc(d.byName[name], func(o *instance) bool { return o.endpoint == endpoint }) {
-		d.mu.Unlock()
+	if !d.add(i) {
 		conn.Close()
 		return fmt.Errorf("endpoint %s already registered for DRA driver %s", endpoint, name)
 	}
-	d.byName[name] = append(d.byName[name], i)
-	if d.life != nil {
-		d.followLocked(i)
-	}
-	d.settleLocked(name)
-	d.mu.Unlock()
 	d.cfg.Log.Info("DRA driver registered", "driver", name, "endpoint", endpoint, "service", service)
 	d.cfg.OnDriver(name)
 	return nil
+}
+
+// add takes a driver, if there is none at its endpoint.
+func (d *Drivers) add(i *instance) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.ContainsFunc(d.byName[i.name], func(o *instance) bool { return o.endpoint == i.endpoint }) {
+		return false
+	}
+	d.byName[i.name] = append(d.byName[i.name], i)
+	if d.life != nil {
+		d.followLocked(i)
+	}
+	d.settleLocked(i.name)
+	return true
 }
 
 // Deregister takes a driver out that was reached at the endpoint.
@@ -196,16 +205,24 @@ func (d *Drivers) followLocked(i *instance) {
 	})
 }
 
+// follow keeps in step with whether a driver can be reached until ctx ends.
 func (d *Drivers) follow(ctx context.Context, i *instance) {
+	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
+		err := panics.Try(d.cfg.Log, part, func() error {
+			d.keepUp(ctx, i)
+			return nil
+		})
+		if err == nil || !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+func (d *Drivers) keepUp(ctx context.Context, i *instance) {
 	i.conn.Connect()
 	for {
 		state := i.conn.GetState()
-		d.mu.Lock()
-		came := !i.up && state == connectivity.Ready
-		i.up = state == connectivity.Ready
-		d.settleLocked(i.name)
-		d.mu.Unlock()
-		if came {
+		if d.note(i, state) {
 			d.cfg.OnDriver(i.name)
 		}
 		if state == connectivity.Idle {
@@ -215,6 +232,16 @@ func (d *Drivers) follow(ctx context.Context, i *instance) {
 			return
 		}
 	}
+}
+
+// note takes in whether a driver can be reached. It reports whether that is so since now.
+func (d *Drivers) note(i *instance, state connectivity.State) (came bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	came = !i.up && state == connectivity.Ready
+	i.up = state == connectivity.Ready
+	d.settleLocked(i.name)
+	return came
 }
 
 // settleLocked has what a driver offers taken away if it cannot be reached, and left
@@ -245,7 +272,7 @@ func (d *Drivers) wipeLocked(name string, after time.Duration) {
 			if !sleep(ctx, delay) {
 				return
 			}
-			err := d.cfg.Offers.Wipe(ctx, name)
+			err := panics.Try(d.cfg.Log, part, func() error { return d.cfg.Offers.Wipe(ctx, name) })
 			if err == nil || ctx.Err() != nil {
 				break
 			}

@@ -18,9 +18,11 @@ import (
 	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"keelson/internal/node/checkpoint"
+	"keelson/internal/node/panics"
 )
 
 const (
+	part = "DRA drivers" // of the agent, where a panic is counted
 	// tellsPerSecond and tellsAtOnce bound what a driver can make the agent read.
 	tellsPerSecond = 10
 	tellsAtOnce    = 10
@@ -137,7 +139,11 @@ func (d healthOfDevice) at(now time.Time) v1.ResourceHealthStatus {
 // nothing.
 func (h *Health) follow(ctx context.Context, driver string, conn *grpc.ClientConn) {
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
-		heard, err := h.watch(ctx, driver, conn)
+		var heard bool
+		err := panics.Try(h.cfg.Log, part, func() (err error) {
+			heard, err = h.watch(ctx, driver, conn)
+			return err
+		})
 		if ctx.Err() != nil {
 			return
 		}
@@ -156,6 +162,8 @@ func (h *Health) follow(ctx context.Context, driver string, conn *grpc.ClientCon
 }
 
 func (h *Health) watch(ctx context.Context, driver string, conn *grpc.ClientConn) (heard bool, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	stream, err := healthapi.NewDRAResourceHealthClient(conn).NodeWatchResources(ctx, &healthapi.NodeWatchResourcesRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return false, err
@@ -179,7 +187,13 @@ func (h *Health) watch(ctx context.Context, driver string, conn *grpc.ClientConn
 
 // heard takes what a driver has told of all its devices. Those that are missing lapse.
 func (h *Health) heard(driver string, list []*healthapi.DeviceHealth, now time.Time) {
+	h.tell(driver, h.keep(driver, list, now))
+}
+
+// keep notes what a driver has told of all its devices, and reports whether that is news.
+func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Time) (news bool) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	before := h.drivers[driver].Devices
 	next := maps.Clone(before)
 	if next == nil {
@@ -204,14 +218,13 @@ func (h *Health) heard(driver string, list []*healthapi.DeviceHealth, now time.T
 	}
 	h.drivers[driver] = healthOfDriver{next}
 	h.unsaved = true
-	news := len(before) != len(next)
+	news = len(before) != len(next)
 	for key, d := range next {
 		old, ok := before[key]
 		news = news || !ok || old.at(now) != d.at(now) || old.Message != d.Message
 	}
 	h.lapseLocked(driver, now)
-	h.mu.Unlock()
-	h.tell(driver, news)
+	return news
 }
 
 // lapseLocked waits for the next of a driver's devices not to be heard of for too long.
@@ -230,11 +243,24 @@ func (h *Health) lapseLocked(driver string, now time.Time) {
 		return
 	}
 	h.lapsing[driver] = time.AfterFunc(next.Sub(now), func() {
-		h.mu.Lock()
-		h.lapseLocked(driver, time.Now())
-		h.mu.Unlock()
-		h.cfg.OnNews(driver)
+		_ = panics.Try(h.cfg.Log, part, func() error { // logged and counted; there is nobody else to tell
+			h.lapse(driver)
+			return nil
+		})
 	})
+}
+
+// lapse has those looked at that have devices of the driver: one is not heard of any more.
+func (h *Health) lapse(driver string) {
+	h.lookOut(driver)
+	h.cfg.OnNews(driver)
+}
+
+// lookOut waits for the next of a driver's devices not to be heard of for too long.
+func (h *Health) lookOut(driver string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lapseLocked(driver, time.Now())
 }
 
 // tell writes the file, and has others look at the driver's devices.

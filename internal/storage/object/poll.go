@@ -25,7 +25,7 @@ func (s *Store) poll(ctx context.Context, e *entry) {
 	log := s.cfg.Log.With("kind", e.ref.Kind, "namespace", e.ref.Namespace, "name", e.ref.Name)
 	delay, reported := minRetry, ""
 	for {
-		final, err := s.ask(ctx, e)
+		final, err := s.contain(e, func() (bool, error) { return s.ask(ctx, e) })
 		if final || ctx.Err() != nil {
 			return
 		}

@@ -235,7 +235,16 @@ func (s *Store) put(e *entry, obj object, rv string) {
 	if obj != nil {
 		obj.SetManagedFields(nil) // never read here, and often larger than the rest
 	}
+	pods, changed := s.keep(e, obj, rv)
+	if changed && len(pods) > 0 {
+		s.cfg.OnChange(pods, e.ref.Kind, e.ref.Namespace, e.ref.Name)
+	}
+}
+
+// keep notes an answer. It returns the pods that refer to the object, and whether it is news to them.
+func (s *Store) keep(e *entry, obj object, rv string) (pods []types.UID, changed bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	first := false
 	select {
 	case <-e.known:
@@ -243,16 +252,12 @@ func (s *Store) put(e *entry, obj object, rv string) {
 		first = true
 		close(e.known)
 	}
-	changed := e.missed
+	changed = e.missed
 	if !first {
 		changed = changed || (obj == nil) != (e.obj == nil) || rv != e.rv
 	}
 	e.obj, e.rv, e.err, e.missed = obj, rv, nil, false
-	pods := slices.Collect(maps.Keys(e.pods))
-	s.mu.Unlock()
-	if changed && len(pods) > 0 {
-		s.cfg.OnChange(pods, e.ref.Kind, e.ref.Namespace, e.ref.Name)
-	}
+	return slices.Collect(maps.Keys(e.pods)), changed
 }
 
 // fail notes why an answer is missing; a known object stays as it is.

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"keelson/internal/node/panics"
 )
 
 const (
@@ -35,7 +37,7 @@ func (s *Store) follow(ctx context.Context, e *entry) {
 	delay, reported := minRetry, ""
 	for {
 		began := time.Now()
-		final, err := s.watch(ctx, e)
+		final, err := s.contain(e, func() (bool, error) { return s.watch(ctx, e) })
 		if final || ctx.Err() != nil {
 			return
 		}
@@ -56,6 +58,22 @@ func (s *Store) follow(ctx context.Context, e *entry) {
 		}
 		delay = min(2*delay, maxRetry)
 	}
+}
+
+// contain runs what keeps one object current. A panic in it is a failure to read that object: the
+// next answer is news, since this one may not have been told to all.
+func (s *Store) contain(e *entry, f func() (final bool, err error)) (final bool, err error) {
+	err = panics.Try(s.cfg.Log, "objects", func() (err error) {
+		final, err = f()
+		return err
+	})
+	var panicked *panics.Error
+	if errors.As(err, &panicked) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.missed = true
+	}
+	return final, err
 }
 
 // watch opens one watch and takes its events until it ends. It reports true

@@ -1,0 +1,81 @@
+package dra
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+
+	"keelson/test/kit/dradriver"
+)
+
+// panicking panics where the news of a driver is taken in, as often as it is told to.
+type panicking struct {
+	slog.Handler
+	stacks *int
+}
+
+func (h panicking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h panicking) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "stack" && strings.Contains(a.Value.String(), "panic_test.go") {
+			*h.stacks++
+		}
+		return true
+	})
+	return nil
+}
+
+// The agent panics at the health that one driver tells of its devices. That driver is asked again
+// after one second, and then two; what others tell is taken meanwhile.
+func TestAPanicAtTheHealthOfDevices(t *testing.T) {
+	play(t, func(s *stage) {
+		const other = "nic.example.com"
+		left, stacks := 2, 0
+		s.health.cfg.OnNews = func(driver string) {
+			if driver == driverName && left > 0 {
+				left--
+				panic("at the health of devices")
+			}
+			s.DriverTold(driver)
+		}
+		s.health.cfg.Log = slog.New(panicking{slog.DiscardHandler, &stacks})
+		sick, well := s.driver(driverName, dradriver.V1, dradriver.Health), s.driver(other, dradriver.V1, dradriver.Health)
+		is := func(driver string, want v1.ResourceHealthStatus) {
+			t.Helper()
+			synctest.Wait()
+			if got, _ := s.health.Of(driver, "pool", "dev-0"); got != want {
+				t.Errorf("a device of %s is %s, want %s", driver, got, want)
+			}
+		}
+		synctest.Wait()
+		sick.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 3600, ""))
+		synctest.Wait()
+		if stacks != 1 {
+			t.Errorf("%d stacks in the log, want 1", stacks)
+		}
+		well.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
+		is(other, v1.ResourceHealthStatusUnhealthy)
+		after(time.Second) // it is followed again
+		sick.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
+		synctest.Wait()
+		if stacks != 2 {
+			t.Errorf("%d stacks in the log, want 2", stacks)
+		}
+		after(2 * time.Second)
+		sick.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 1, ""))
+		is(driverName, v1.ResourceHealthStatusHealthy)
+		left = 1
+		after(time.Second) // and the panic is in the timer
+		is(driverName, v1.ResourceHealthStatusUnknown)
+		if left != 0 || stacks != 3 {
+			t.Errorf("%d panics have yet to come; %d stacks in the log, want 3", left, stacks)
+		}
+	})
+}
