@@ -27,7 +27,7 @@ type task struct {
 	why      string
 	began    time.Time
 	deadline time.Time
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 }
 
 // retry is the pause after a failed step.
@@ -63,18 +63,18 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 // before it heard that nobody waits any more.
 func (w *worker) spawn(life context.Context, tasks *sync.WaitGroup, target string, t task, f work) {
 	var ctx context.Context
-	ctx, t.cancel = context.WithCancel(life)
+	ctx, t.cancel = context.WithCancelCause(life)
 	t.began = w.s.cfg.Now()
 	step := w.story.line.Begin(t.began, timeline.View{Verb: string(t.verb), Target: w.shownTarget(t.verb, target), Attempt: t.attempt, Why: t.why})
 	mine, p := &t, w.spec // the specification is the turn's, not the task's
 	w.mu.Lock()
 	if old, ok := w.tasks[target]; ok {
-		old.cancel()
+		old.cancel(container.ErrSuperseded)
 	}
 	w.tasks[target] = mine
 	w.mu.Unlock()
 	tasks.Go(func() {
-		defer t.cancel()
+		defer t.cancel(nil)
 		var effect pod.Effect
 		err := w.contain(p, string(t.verb), func() (err error) {
 			effect, err = f(timeline.With(ctx, step))
@@ -173,7 +173,7 @@ func (w *worker) callOffStarts() {
 	}
 	for _, t := range w.tasks {
 		if t.verb == podplan.RunSandbox || t.verb == podplan.Start || t.verb == confirmResources {
-			t.cancel()
+			t.cancel(nil)
 		}
 	}
 }

@@ -136,6 +136,7 @@ type Runner struct {
 	metrics metrics
 	hooks   *http.Client
 	turns   *turns
+	stops   stops
 }
 
 // New makes a Runner. It starts nothing.

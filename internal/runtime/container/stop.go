@@ -38,15 +38,23 @@ func (r *Runner) AnnounceStop(ctx context.Context, s Stop) {
 	r.announce(ctx, s)
 }
 
+// announce records the Killing event and runs the preStop hook. For a container that a superseded stop has announced
+// it only waits for the hook of that stop, if it still runs.
 func (r *Runner) announce(ctx context.Context, s Stop) {
-	text := s.Message
-	if text == "" {
-		text = "Stopping container " + s.Container.Name
+	hook, within := r.stops.begin(ctx, s)
+	if within != nil {
+		text := s.Message
+		if text == "" {
+			text = "Stopping container " + s.Container.Name
+		}
+		r.cfg.Events.Pod(s.Pod, s.Container.Name, v1.EventTypeNormal, pod.EventKilling, text)
+		if s.preStop() != nil && s.Grace > 0 {
+			go r.runPreStop(within, s, hook)
+		} else {
+			hook.end()
+		}
 	}
-	r.cfg.Events.Pod(s.Pod, s.Container.Name, v1.EventTypeNormal, pod.EventKilling, text)
-	if s.Spec.Lifecycle != nil && s.Spec.Lifecycle.PreStop != nil && s.Grace > 0 {
-		r.preStop(ctx, s)
-	}
+	r.awaitPreStop(ctx, s, hook)
 }
 
 func (r *Runner) restored(s Stop) Stop {
@@ -63,6 +71,12 @@ func (r *Runner) restored(s Stop) Stop {
 // where nobody knows the pod any more is read from the container's annotations.
 func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 	s = r.restored(s)
+	stopped := false
+	defer func() {
+		if !stopped && !superseded(ctx) {
+			r.stops.forget(s.Container.ID)
+		}
+	}()
 	left := s.Grace
 	if !s.Announced {
 		begin := r.cfg.Now()
@@ -74,6 +88,7 @@ func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 		timeout = 0
 	}
 	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: s.Container.ID, Timeout: timeout})
+	stopped = err == nil
 	return ignoreGone(err)
 }
 
@@ -82,41 +97,6 @@ func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 // should stop.
 func stopTimeout(left time.Duration) int64 {
 	return int64((max(left, pod.MinStopTimeout) + time.Second - 1) / time.Second)
-}
-
-// hookOverrun is how long a preStop hook may run on after the grace period: its
-// container has [pod.MinStopTimeout] then, and a command in it ends with it.
-const hookOverrun = pod.MinStopTimeout + time.Second
-
-// preStop runs the hook and returns when it has ended or the grace period is over. A
-// hook that takes longer is not ended for that: it has until its container is killed.
-// That it fails, or does not end, does not keep the container from being stopped.
-func (r *Runner) preStop(ctx context.Context, s Stop) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Grace+hookOverrun)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer cancel()
-		call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.Spec.Lifecycle.PreStop}
-		if err := r.runHook(within, call); err != nil && within.Err() == nil {
-			r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
-			r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
-		}
-	}()
-	grace := time.NewTimer(s.Grace)
-	defer grace.Stop()
-	select {
-	case <-done:
-		return
-	case <-ctx.Done():
-	case <-grace.C:
-		r.log(s.Pod, s.Spec.Name).Info("preStop hook did not end in the grace period", "grace", s.Grace)
-		if s.Spec.Lifecycle.PreStop.Sleep == nil {
-			return // it ends with its container
-		}
-	}
-	cancel()
-	<-done
 }
 
 func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
@@ -139,5 +119,6 @@ func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Contain
 	for _, m := range c.Mounts {
 		mounted = append(mounted, m.HostPath)
 	}
+	r.stops.forget(c.ID)
 	return r.removeTerminationLogs(ref.UID, c.Name, mounted)
 }

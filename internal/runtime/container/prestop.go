@@ -1,0 +1,118 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
+)
+
+// ErrSuperseded is the cause with which the context of a stop is cancelled when another stop of the same container
+// follows, with a shorter grace period. The preStop hook of the first goes on for the second.
+var ErrSuperseded = errors.New("superseded by a stop with a shorter grace period")
+
+func superseded(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrSuperseded) }
+
+// hookOverrun is how long a preStop hook may run on after the grace period: its
+// container has [pod.MinStopTimeout] then, and a command in it ends with it.
+const hookOverrun = pod.MinStopTimeout + time.Second
+
+// hookRun is the preStop hook of a container that is being stopped.
+type hookRun struct {
+	done   chan struct{} // closed when the hook has ended, or there is none
+	cancel context.CancelFunc
+	limit  *time.Timer // cancels the hook at the end of the time that it may have
+	sleeps bool        // the hook lets time pass, and does not end with its container
+}
+
+// stops are the containers whose stop has been announced, by ID. A container stays until it is removed, or a stop of
+// it fails: the stop after that announces it anew.
+type stops struct {
+	mu    sync.Mutex
+	hooks map[string]*hookRun
+}
+
+// begin returns the hook of a container's stop. If this is the first stop of the container, the caller has to run the
+// hook in the context that is returned, which is nil otherwise.
+func (s *stops) begin(ctx context.Context, stop Stop) (*hookRun, context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if hook, ok := s.hooks[stop.Container.ID]; ok {
+		return hook, nil
+	}
+	if s.hooks == nil {
+		s.hooks = map[string]*hookRun{}
+	}
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	hook := &hookRun{
+		done:   make(chan struct{}),
+		cancel: cancel,
+		limit:  time.AfterFunc(stop.Grace+hookOverrun, cancel),
+		sleeps: stop.preStop() != nil && stop.preStop().Sleep != nil,
+	}
+	s.hooks[stop.Container.ID] = hook
+	return hook, within
+}
+
+func (s *stops) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.hooks, id)
+}
+
+// preStop is the hook that the container is to run before it stops; nil if there is none.
+func (s Stop) preStop() *v1.LifecycleHandler {
+	if s.Spec.Lifecycle == nil {
+		return nil
+	}
+	return s.Spec.Lifecycle.PreStop
+}
+
+// end records that the hook has ended.
+func (h *hookRun) end() {
+	h.limit.Stop()
+	h.cancel()
+	close(h.done)
+}
+
+// runPreStop runs the hook. That it fails does not keep the container from being stopped.
+func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
+	defer hook.end()
+	call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.preStop()}
+	if err := r.runHook(within, call); err != nil && within.Err() == nil {
+		r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
+		r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
+	}
+}
+
+// awaitPreStop returns when the hook has ended or the grace period is over. A hook that takes longer is not ended for
+// that: it has until its container is killed.
+func (r *Runner) awaitPreStop(ctx context.Context, s Stop, hook *hookRun) {
+	select {
+	case <-hook.done:
+		return
+	default:
+	}
+	hook.limit.Reset(s.Grace + hookOverrun) // that of the latest stop is the shortest
+	grace := time.NewTimer(s.Grace)
+	defer grace.Stop()
+	select {
+	case <-hook.done:
+		return
+	case <-ctx.Done():
+		if superseded(ctx) {
+			return // the stop that follows waits for it
+		}
+	case <-grace.C:
+		r.log(s.Pod, s.Spec.Name).Info("preStop hook did not end in the grace period", "grace", s.Grace)
+		if !hook.sleeps {
+			return // it ends with its container
+		}
+	}
+	hook.cancel()
+	<-hook.done
+}
