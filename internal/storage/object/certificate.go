@@ -207,12 +207,10 @@ func (c *Certificates) serveLocked(h *certificate, now time.Time) (renewAt time.
 	switch {
 	case !h.expired && now.After(good.expires):
 		h.expired, h.told = true, true
-		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateExpired,
-			fmt.Sprintf("The certificate from signer %s expired at %s and was not refreshed", h.signer, good.expires.UTC().Format(time.RFC3339)))
+		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateExpired, "PodCertificate expired")
 	case !h.told && now.After(good.begin.Add(overdueAfter)):
 		h.told = true
-		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateOverdue,
-			fmt.Sprintf("The certificate from signer %s should have been refreshed at %s", h.signer, good.begin.UTC().Format(time.RFC3339)))
+		c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, pod.EventCertificateOverdue, "PodCertificate refresh overdue")
 	}
 	if h.asked == nil && h.refused == nil && now.Before(good.begin) {
 		return good.begin
@@ -252,29 +250,37 @@ func (c *Certificates) takeLocked(h *certificate, r *certv1beta1.PodCertificateR
 		case certv1beta1.PodCertificateRequestConditionTypeIssued:
 			good, err := accept(h.asked, &r.Status)
 			if err != nil {
-				c.refuseLocked(h, stateFailed, fmt.Errorf("signer %s issued a certificate that is of no use: %w", h.signer, err))
+				err = fmt.Errorf("signer %s issued a certificate that is of no use: %w", h.signer, err)
+				c.refuseLocked(h, stateFailed, err, err.Error())
 				return true
 			}
 			*h = certificate{pod: h.pod, signer: h.signer, good: good}
 			return true
 		case certv1beta1.PodCertificateRequestConditionTypeDenied:
-			c.refuseLocked(h, stateDenied, fmt.Errorf("signer %s denied the certificate: %s: %s", h.signer, cond.Reason, cond.Message))
+			c.refuseLocked(h, stateDenied, permanently("denied", cond), fmt.Sprintf(
+				"PodCertificateRequest %s/%s was denied, reason=%q, message=%q", r.Namespace, r.Name, cond.Reason, cond.Message))
 			return true
 		case certv1beta1.PodCertificateRequestConditionTypeFailed:
-			c.refuseLocked(h, stateFailed, fmt.Errorf("signer %s failed to issue the certificate: %s: %s", h.signer, cond.Reason, cond.Message))
+			c.refuseLocked(h, stateFailed, permanently("failed", cond), fmt.Sprintf(
+				"PodCertificateRequest %s/%s failed, reason=%q, message=%q", r.Namespace, r.Name, cond.Reason, cond.Message))
 			return true
 		}
 	}
 	return false
 }
 
-func (c *Certificates) refuseLocked(h *certificate, state string, cause error) {
+// permanently is why a volume has no certificate, once the signer has spoken.
+func permanently(what string, cond metav1.Condition) error {
+	return fmt.Errorf("PodCertificateRequest was permanently %s: reason=%q message=%q", what, cond.Reason, cond.Message)
+}
+
+func (c *Certificates) refuseLocked(h *certificate, state string, cause error, event string) {
 	h.asked, h.refused, h.state, h.again = nil, cause, state, c.cfg.Now().Add(refusedLook)
 	reason := pod.EventCertificateFailed
 	if state == stateDenied {
 		reason = pod.EventCertificateDenied
 	}
-	c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, reason, cause.Error())
+	c.cfg.Events.Pod(h.pod, "", v1.EventTypeWarning, reason, event)
 }
 
 // Forget drops the keys and certificates of a pod that is gone.

@@ -286,15 +286,18 @@ func TestWhatSignersRefuse(t *testing.T) {
 		name  string
 		do    func(s *signer)
 		err   string
-		event string
+		event string // %s is the request's name
 		state string
 	}{
 		{"denied", func(s *signer) { s.refuse("Denied", "UnsupportedKeyType", "use RSA3072") },
-			"signer example.com/s denied the certificate: UnsupportedKeyType: use RSA3072", "PodCertificateRequestDenied", "denied"},
+			`PodCertificateRequest was permanently denied: reason="UnsupportedKeyType" message="use RSA3072"`,
+			`Denied PodCertificateRequest %s was denied, reason="UnsupportedKeyType", message="use RSA3072"`, "denied"},
 		{"failed", func(s *signer) { s.refuse("Failed", "Broken", "no luck") },
-			"signer example.com/s failed to issue the certificate: Broken: no luck", "PodCertificateRequestFailed", "failed"},
+			`PodCertificateRequest was permanently failed: reason="Broken" message="no luck"`,
+			`Failed PodCertificateRequest %s failed, reason="Broken", message="no luck"`, "failed"},
 		{"a certificate for another key", func(s *signer) { s.issueFor(s.key.Public()) },
-			"signer example.com/s issued a certificate that is of no use: tls: private key", "PodCertificateRequestFailed", "failed"},
+			"signer example.com/s issued a certificate that is of no use: tls: private key",
+			"Failed signer example.com/s issued a certificate that is of no use: tls: private key", "failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -307,7 +310,7 @@ func TestWhatSignersRefuse(t *testing.T) {
 					}
 					time.Sleep(time.Hour)
 				}
-				if s.count() != 1 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning "+tc.event+" "+tc.err) {
+				if s.count() != 1 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning "+strings.ReplaceAll(tc.event, "%s", s.last().Namespace+"/"+s.last().Name)) {
 					t.Errorf("%d requests, events %q", s.count(), s.events)
 				}
 				want := `kubelet_podcertificate_states{signer_name=example.com/s,state=` + tc.state + `}`
@@ -382,7 +385,7 @@ func TestCertificatesThatAreOverdue(t *testing.T) {
 				}
 			}
 		}
-		if len(s.events) != 2 || !strings.HasPrefix(s.events[0], "Warning PodCertificateRefreshOverdue ") || !strings.HasPrefix(s.events[1], "Warning PodCertificateExpired ") {
+		if len(s.events) != 2 || s.events[0] != "Warning CertificateOverdueForRefresh PodCertificate refresh overdue" || s.events[1] != "Warning CertificateExpired PodCertificate expired" {
 			t.Errorf("events %q", s.events)
 		}
 		if d := states["overdue_for_refresh}"]; d < 12*time.Hour+overdueAfter || d > 12*time.Hour+overdueAfter+certificateJitter+2*certificateLook {

@@ -92,7 +92,7 @@ func (t *Tokens) token(ctx context.Context, p *v1.Pod, audiences []string, secon
 			return token{have.value, now.Add(min(tokenRetry, have.expires.Sub(now))), have.expires}, nil
 		}
 		if have != nil {
-			return token{}, fmt.Errorf("token expired and refresh failed: %w", err)
+			return token{}, fmt.Errorf("token %s expired and refresh failed: %w", shownKey(p, audiences, seconds), err)
 		}
 		return token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
@@ -121,6 +121,25 @@ func tokenKey(p *v1.Pod, audiences []string, seconds *int64) string {
 	}
 	parts := append([]string{p.Spec.ServiceAccountName, fmt.Sprint(life)}, slices.Sorted(slices.Values(audiences))...)
 	return strings.Join(parts, "\x00")
+}
+
+func boundTo(p *v1.Pod) *authv1.BoundObjectReference {
+	return &authv1.BoundObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Name:       p.Name,
+		UID:        p.UID,
+	}
+}
+
+// shownKey names a token to users, as upstream does: in the syntax of Go.
+func shownKey(p *v1.Pod, audiences []string, seconds *int64) string {
+	life := int64(0)
+	if seconds != nil {
+		life = *seconds
+	}
+	const account = "" // the UID of the account, which the agent does not ask by
+	return fmt.Sprintf("%q/%q/%#v/%#v/%#v/%q", p.Spec.ServiceAccountName, p.Namespace, audiences, life, *boundTo(p), account)
 }
 
 // request asks for a token.
@@ -156,7 +175,7 @@ func (t *Tokens) ask(ctx context.Context, p *v1.Pod, audiences []string, seconds
 		Spec: authv1.TokenRequestSpec{
 			Audiences:         audiences,
 			ExpirationSeconds: seconds,
-			BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID},
+			BoundObjectRef:    boundTo(p),
 		},
 	})
 	if err != nil {

@@ -59,7 +59,10 @@ func TestTokens(t *testing.T) {
 	}
 	f.refuse = 1
 	now = now.Add(3 * time.Hour)
-	if _, _, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600)); err == nil || !strings.Contains(err.Error(), "not today") {
+	expired := `token "robot"/"a"/[]string{"vault"}/3600/v1.BoundObjectReference{Kind:"Pod", APIVersion:"v1", Name:"` + p.Name +
+		`", UID:"u1"}/"" expired and refresh failed: `
+	if _, _, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600)); err == nil || !strings.HasPrefix(err.Error(), expired) ||
+		!strings.Contains(err.Error(), "not today") {
 		t.Errorf("an expired token is served: %v", err)
 	}
 	now = time.Now()
