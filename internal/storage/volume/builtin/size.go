@@ -62,12 +62,16 @@ func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	var size string
 	if named, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
 		if !slices.Contains(used, named) {
-			return 0, fmt.Errorf("medium %s needs a container that requests %s%s", medium, v1.ResourceHugePagesPrefix, named)
+			return 0, noHugePages(medium)
 		}
 		size = named
 	} else {
-		if len(used) != 1 {
-			return 0, fmt.Errorf("medium %s needs containers that request huge pages of one size, these request %d: %v", medium, len(used), used)
+		switch len(used) {
+		case 0:
+			return 0, noHugePages(medium)
+		case 1:
+		default:
+			return 0, fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
 		}
 		size = used[0]
 	}
@@ -76,4 +80,8 @@ func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 		return 0, fmt.Errorf("parse size of huge pages %q: %w", size, err)
 	}
 	return q.Value(), nil
+}
+
+func noHugePages(medium v1.StorageMedium) error {
+	return fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages", medium)
 }

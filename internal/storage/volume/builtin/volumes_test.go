@@ -514,14 +514,15 @@ func TestPageSize(t *testing.T) {
 		pod    *v1.Pod
 		medium v1.StorageMedium
 		want   int64
+		says   string
 	}{
-		{huge("hugepages-2Mi"), "HugePages", 2 << 20},
-		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages-1Gi", 1 << 30},
-		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages", 0},
-		{huge("hugepages-2Mi"), "HugePages-1Gi", 0},
-		{huge(), "HugePages", 0},
+		{huge("hugepages-2Mi"), "HugePages", 2 << 20, "<nil>"},
+		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages-1Gi", 1 << 30, "<nil>"},
+		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages", 0, "medium: HugePages can't be used if container requests multiple huge page sizes"},
+		{huge("hugepages-2Mi"), "HugePages-1Gi", 0, "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
+		{huge(), "HugePages", 0, "medium HugePages: hugePages storage requested, but there is no resource request for huge pages"},
 	} {
-		if got, err := pageSize(tc.pod, tc.medium); got != tc.want || (err == nil) != (tc.want > 0) {
+		if got, err := pageSize(tc.pod, tc.medium); got != tc.want || fmt.Sprint(err) != tc.says {
 			t.Errorf("%s: %d, %v, want %d", tc.medium, got, err, tc.want)
 		}
 	}
