@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"k8s.io/utils/ptr"
+
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
@@ -819,5 +821,15 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 	s.admit(waits, ran, asking("new", "1"))
 	if !known["waits"] || !known["ran"] || known["new"] {
 		t.Errorf("admitted before: %v", known)
+	}
+}
+
+// A pod with resources of its own has those of them that its status shows, and not what its containers add up to.
+func TestAPodLevelWishIsReadFromTheStatus(t *testing.T) {
+	p := asking("p", "1")
+	p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), amounts("cpu", "4")))
+	p.Status.Resources = ptr.To(with(amounts("cpu", "2", "memory", "1Gi"), amounts("cpu", "3", "memory", "1Gi")))
+	if got := stored(p); !samePod(got.Pod, ptr.To(with(amounts("cpu", "2"), amounts("cpu", "3")))) {
+		t.Errorf("got %+v", got.Pod)
 	}
 }

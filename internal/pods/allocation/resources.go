@@ -95,7 +95,26 @@ func stored(p *v1.Pod) Resources {
 		}
 	}
 	if p.Spec.Resources != nil && p.Status.Resources != nil {
-		r.Pod = p.Status.Resources
+		r.Pod = &v1.ResourceRequirements{
+			Claims:   p.Spec.Resources.Claims,
+			Limits:   named(p.Spec.Resources.Limits, p.Status.Resources.Limits),
+			Requests: named(p.Spec.Resources.Requests, p.Status.Resources.Requests),
+		}
 	}
 	return r
+}
+
+// named are the amounts of the resources that the specification names for the pod as a whole. A status also shows what
+// the containers add up to.
+func named(spec, status v1.ResourceList) v1.ResourceList {
+	var out v1.ResourceList
+	for name := range spec {
+		if q, ok := status[name]; ok {
+			if out == nil {
+				out = v1.ResourceList{}
+			}
+			out[name] = q
+		}
+	}
+	return out
 }

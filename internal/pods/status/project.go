@@ -1,12 +1,14 @@
 package status
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
@@ -134,7 +136,8 @@ func sameFamilyFirst(ips []string, host string) []string {
 	return sorted
 }
 
-// resources shows what the pod was granted, and what of it is in force.
+// resources shows what the pod was granted, and what of it is in force: of limits only those that hold for the pod as a
+// whole.
 func resources(st *v1.PodStatus, granted, force *v1.Pod) {
 	options := resource.PodResourcesOptions{} // the overhead is the pod's
 	if requests := resource.PodRequests(granted, options); len(requests) > 0 {
@@ -143,27 +146,15 @@ func resources(st *v1.PodStatus, granted, force *v1.Pod) {
 	st.Resources = &v1.ResourceRequirements{}
 	if force.Spec.Resources != nil {
 		st.Resources = force.Spec.Resources.DeepCopy()
-	} else {
-		if requests := resource.PodRequests(force, options); len(requests) > 0 {
-			st.Resources.Requests = requests
-		}
-		if limits := resource.PodLimits(force, options); len(limits) > 0 && allLimited(force, limits) {
-			st.Resources.Limits = limits
-		}
 	}
-}
-
-// allLimited reports whether every container has the limits, so that their sum
-// is one of the pod.
-func allLimited(p *v1.Pod, limits v1.ResourceList) bool {
-	for name := range limits {
-		for i := range p.Spec.Containers {
-			if _, ok := p.Spec.Containers[i].Resources.Limits[name]; !ok {
-				return false
-			}
-		}
+	if requests := resource.PodRequests(force, options); len(requests) > 0 {
+		st.Resources.Requests = requests
 	}
-	return true
+	limits := resource.PodLimits(force, options)
+	maps.DeleteFunc(limits, func(name v1.ResourceName, _ apiresource.Quantity) bool { return !pod.Limits(force, name) })
+	if len(limits) > 0 {
+		st.Resources.Limits = limits
+	}
 }
 
 func names(list []string) string { return "[" + strings.Join(list, " ") + "]" }

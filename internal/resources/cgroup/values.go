@@ -74,33 +74,17 @@ func PodValues(p *v1.Pod, o PodOptions) Values {
 		v.CPUShares = minShares
 		return v
 	}
-	if qos == v1.PodQOSGuaranteed || declared(p, v1.ResourceCPU) {
+	if qos == v1.PodQOSGuaranteed || pod.Limits(p, v1.ResourceCPU) {
 		v.CPUPeriod = uint64(o.CFSPeriod.Microseconds())
 		v.CPUQuota = quota(limits.Cpu().MilliValue(), o.CFSPeriod)
 		if !o.CFSQuota || o.ExclusiveCPUs != nil && o.ExclusiveCPUs(p) {
 			v.CPUQuota = -1
 		}
 	}
-	if qos == v1.PodQOSGuaranteed || declared(p, v1.ResourceMemory) {
+	if qos == v1.PodQOSGuaranteed || pod.Limits(p, v1.ResourceMemory) {
 		v.Memory = limits.Memory().Value()
 	}
 	return v
-}
-
-// declared reports whether the pod, or every one of its containers, limits the
-// resource.
-func declared(p *v1.Pod, name v1.ResourceName) bool {
-	if r := p.Spec.Resources; r != nil {
-		if q, ok := r.Limits[name]; ok && !q.IsZero() {
-			return true
-		}
-	}
-	for kind, c := range pod.Containers(p) {
-		if q := c.Resources.Limits[name]; kind != pod.Ephemeral && q.IsZero() {
-			return false
-		}
-	}
-	return true
 }
 
 // hugePages limits every page size of the machine: what was not asked for is not

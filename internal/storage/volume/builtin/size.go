@@ -22,27 +22,13 @@ func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceL
 		}
 	}
 	// With the overhead, as the pod's cgroup has it.
-	if limits := resource.PodLimits(p, resource.PodResourcesOptions{}); memoryIsBounded(p) {
+	if limits := resource.PodLimits(p, resource.PodResourcesOptions{}); pod.Limits(p, v1.ResourceMemory) {
 		bound(limits.Memory().Value())
 	}
 	if limit != nil {
 		bound(limit.Value())
 	}
 	return size
-}
-
-// memoryIsBounded reports whether a memory limit holds for the whole pod: it has
-// one itself, or each of its containers does.
-func memoryIsBounded(p *v1.Pod) bool {
-	if p.Spec.Resources != nil && !p.Spec.Resources.Limits.Memory().IsZero() {
-		return true
-	}
-	for kind, c := range pod.Containers(p) {
-		if kind != pod.Ephemeral && c.Resources.Limits.Memory().IsZero() {
-			return false
-		}
-	}
-	return true
 }
 
 // pageSize is the size of huge pages of a volume of the given medium:
