@@ -29,33 +29,31 @@ type warning struct {
 }
 
 // dnsPolicy is the policy that a pod's own comes down to on this node: None,
-// Default or ClusterFirst.
-func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning, error) {
+// Default or ClusterFirst. One that nobody knows counts as ClusterFirst.
+func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning) {
 	switch policy := p.Spec.DNSPolicy; policy {
 	case v1.DNSNone, v1.DNSDefault:
-		return policy, nil, nil
+		return policy, nil
 	case v1.DNSClusterFirst, "":
 		if p.Spec.HostNetwork {
-			return v1.DNSDefault, nil, nil
+			return v1.DNSDefault, nil
 		}
-	case v1.DNSClusterFirstWithHostNet:
-	default:
-		return "", nil, fmt.Errorf("invalid DNS policy %q", policy)
 	}
 	if len(cfg.ClusterDNS) == 0 {
 		text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
-		return v1.DNSDefault, []warning{{reason: pod.EventMissingClusterDNS, message: text, node: true}}, nil
+		return v1.DNSDefault, []warning{{reason: pod.EventMissingClusterDNS, message: text, node: true}}
 	}
-	return v1.DNSClusterFirst, nil, nil
+	return v1.DNSClusterFirst, nil
 }
 
 // podDNS decides what a pod's resolv.conf says. host reads the host's own; it
 // is called only when it is needed.
 func podDNS(p *v1.Pod, cfg DNSConfig, hostIPs []string, host func() (resolvConf, error)) (resolvConf, []warning, error) {
 	var c resolvConf
-	policy, warnings, err := dnsPolicy(p, cfg)
+	var err error
+	policy, warnings := dnsPolicy(p, cfg)
 	switch {
-	case err != nil || policy == v1.DNSNone:
+	case policy == v1.DNSNone:
 	case policy == v1.DNSClusterFirst:
 		if c, err = host(); err == nil {
 			c = clusterDNS(p.Namespace, cfg, c.Searches)

@@ -89,8 +89,15 @@ func TestPodDNSNeedsTheHostsFile(t *testing.T) {
 	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone}}, DNSConfig{}, nil, broken); err != nil {
 		t.Errorf("None reads the host's file: %v", err)
 	}
-	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Sometimes"}}, DNSConfig{}, nil, broken); err == nil {
-		t.Error("an unknown policy is accepted")
+}
+
+// A policy that nobody knows, which the API server should have refused, counts as ClusterFirst.
+func TestAnUnknownDNSPolicyIsClusterFirst(t *testing.T) {
+	host := func() (resolvConf, error) { return resolvConf{Servers: []string{"192.0.2.1"}}, nil }
+	p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Sometimes", HostNetwork: true}}
+	got, warned, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, nil, host)
+	if err != nil || len(warned) > 0 || !slices.Equal(got.Servers, []string{"10.96.0.10"}) {
+		t.Errorf("%+v, %v, %v, want the servers of the cluster", got, warned, err)
 	}
 }
 
