@@ -541,3 +541,22 @@ func TestStartOfANewNodeIsMeasured(t *testing.T) {
 		t.Errorf("the parts are %v s, the whole %v s", sum, total)
 	}
 }
+
+// GET /logs/ shows the machine's own directory of logs.
+func TestLogsOfTheMachineAreThoseOfItsUsualDirectory(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRV-27")
+	s := listening(t, open, nil)
+	entries, err := os.ReadDir("/var/log")
+	if err != nil || len(entries) == 0 {
+		t.Skipf("the machine has no logs to compare with: %v", err)
+	}
+	code, text := s.ask(t, "/logs/", "", nil)
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if code != http.StatusOK || !strings.Contains(text, ">"+e.Name()+"<") {
+			t.Errorf("%d: %s is not shown in %q", code, e.Name(), text)
+		}
+	}
+}

@@ -36,7 +36,7 @@ exit 1
 
 // The messages are those that upstream's kubelet v1.36.3 was seen to give.
 func TestNodeLogQuery(t *testing.T) {
-	parity.ProvesPart(t, 2, "SRV-27")
+	parity.ProvesPart(t, 3, "SRV-27")
 	journal(t)
 	var dir string
 	r := newRig(t, func(p *parts) { dir, p.server.SystemLogQuery = p.server.SystemLogDir, true })
@@ -83,11 +83,13 @@ func TestNodeLogQuery(t *testing.T) {
 		"query=a&query=b/c":                       {code: 406, text: `query: Invalid value: "[b/c], [a]": cannot specify a file and service` + "\n"},
 		"query=nested/nested.log&tailLines=3":     {code: 406, text: `query: Invalid value: ["nested/nested.log"]: cannot specify file with options` + "\n"},
 		"query=kubelet&tailLines=-1":              {code: 406, text: "tailLines: Invalid value: -1: must be between 0 and 100000, inclusive\n"},
-		"query=kubelet&tailLines=100001":          {code: 406, text: "tailLines: Invalid value: 100001: must be between 0 and 100000, inclusive\n"},
-		"query=kubelet&tailLines=x":               {code: 400, text: `tailLines: Invalid value: "x": strconv.Atoi: parsing "x": invalid syntax` + "\n"},
-		"query=kubelet&sinceTime=yesterday":       {code: 400, text: `sinceTime: Invalid value: "yesterday": invalid time format` + "\n"},
-		"query=kubelet&boot=1":                    {code: 406, text: "boot: Invalid value: 1: must be less than 1\n"},
-		"query=kubelet&pattern=(":                 {code: 406, text: "pattern: Invalid value: \"(\": error parsing regexp: missing closing ): `(`\n"},
+		"query=kubelet&tailLines=100000": {code: 200,
+			text: "<--utc>\n<--no-pager>\n<--quiet>\n<--output=short-precise>\n<--unit=kubelet>\n<--lines=100000>\n"},
+		"query=kubelet&tailLines=100001":    {code: 406, text: "tailLines: Invalid value: 100001: must be between 0 and 100000, inclusive\n"},
+		"query=kubelet&tailLines=x":         {code: 400, text: `tailLines: Invalid value: "x": strconv.Atoi: parsing "x": invalid syntax` + "\n"},
+		"query=kubelet&sinceTime=yesterday": {code: 400, text: `sinceTime: Invalid value: "yesterday": invalid time format` + "\n"},
+		"query=kubelet&boot=1":              {code: 406, text: "boot: Invalid value: 1: must be less than 1\n"},
+		"query=kubelet&pattern=(":           {code: 406, text: "pattern: Invalid value: \"(\": error parsing regexp: missing closing ): `(`\n"},
 		"query=kubelet&sinceTime=2026-01-02T00:00:00Z&untilTime=2026-01-01T00:00:00Z": {code: 406, text: "untilTime: Invalid value: \"2026-01-01T00:00:00Z\": must be after `sinceTime`\n"},
 		"tailLines=3": {code: 406, text: "query: Required value: cannot be empty with options\n"},
 		"query=kubelet&sinceTime=2026-01-01T01:02:03%2B01:00&untilTime=2026-01-02T00:00:00Z&tailLines=5&boot=-1&pattern=--file%3D/etc/shadow": {code: 200,
@@ -120,7 +122,7 @@ func TestNodeLogQuery(t *testing.T) {
 // TestNodeLogQueryTakesNoLongerThanItMay: a journalctl that does not end is ended after 30 seconds, and what it wrote is
 // the answer.
 func TestNodeLogQueryTakesNoLongerThanItMay(t *testing.T) {
-	parity.ProvesPart(t, 2, "SRV-27")
+	parity.ProvesPart(t, 3, "SRV-27")
 	dir := t.TempDir()
 	const endless = "#!/bin/sh\necho begun\nexec sleep 3600\n"
 	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte(endless), 0o755); err != nil {
