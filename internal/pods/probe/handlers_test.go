@@ -565,3 +565,16 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 		}
 	}
 }
+
+// A body that does not come in time fails the probe, as a header that does not come does.
+func TestHTTPBodyThatStallsIsAFailure(t *testing.T) {
+	port := web(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	get := &v1.HTTPGetAction{Port: port}
+	if o, text := handlers().http(t.Context(), get, &v1.Container{}, local, 200*time.Millisecond); o != failure || !strings.Contains(text, "Client.Timeout") {
+		t.Errorf("%v with %q, want a failure", o, text)
+	}
+}
