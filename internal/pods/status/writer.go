@@ -34,8 +34,10 @@ type Config struct {
 	// OnChange is told of each pod whose status is another. It must not block, nor
 	// ask the Writer. Optional.
 	OnChange func(types.UID)
-	Log      *slog.Logger
-	Now      func() time.Time
+	// Events is told when the agent panics at the status of a pod. Optional.
+	Events pod.Events
+	Log    *slog.Logger
+	Now    func() time.Time
 }
 
 // Writer publishes pod statuses.
@@ -54,6 +56,7 @@ type Writer struct {
 // entry is what is to be said of one pod. Writer.mu guards it.
 type entry struct {
 	uid     types.UID
+	pod     *v1.Pod // as its status was last made
 	ref     pod.Ref // of the API object; zero when there is none
 	status  v1.PodStatus
 	told    v1.PodStatus // the last of our own that the API server took, as it answered
@@ -129,6 +132,7 @@ func (w *Writer) Publish(f Facts) {
 			e.since = w.cfg.Now()
 		}
 	}
+	e.pod = f.Pod
 	w.reconcileLocked(e)
 	w.enqueueLocked(e)
 }
@@ -291,6 +295,19 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 		removed = err == nil
 	}
 	w.settle(e, ref, unsent, removed, err)
+	w.tellPanic(e, err)
+}
+
+// tellPanic has an event of the pod say that the agent panicked at its status.
+func (w *Writer) tellPanic(e *entry, err error) {
+	var panicked *panics.Error
+	if w.cfg.Events == nil || !errors.As(err, &panicked) {
+		return
+	}
+	w.mu.Lock()
+	p := e.pod
+	w.mu.Unlock()
+	w.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error syncing pod: write its status: "+err.Error())
 }
 
 func (w *Writer) patch(ctx context.Context, ref pod.Ref, status v1.PodStatus, e *entry) error {

@@ -1,0 +1,83 @@
+package status
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// sickServer panics at the status of one pod, as often as it is told to.
+type sickServer struct {
+	*server
+	sick  string
+	times int
+	at    []time.Duration
+}
+
+func (s *sickServer) PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
+	if name == s.sick && len(s.at) < s.times {
+		s.at = append(s.at, time.Since(s.begin))
+		panic("at a status")
+	}
+	return s.server.PatchPodStatus(ctx, namespace, name, patch)
+}
+
+// said keeps events.
+type said struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *said) Pod(p *v1.Pod, _, kind, reason, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, p.Name+" "+kind+" "+reason+": "+message)
+}
+
+func (s *said) Node(string, string, string) {}
+
+// The agent panics at the status of one pod three times. Each time an event of the pod says so, and
+// the status is sent again after a pause that doubles; that of another pod arrives at once.
+func TestAPanicAtAStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := &sickServer{server: &server{begin: time.Now()}, sick: "p", times: 3}
+		cfg, events := quietly(s), &said{}
+		cfg.Events = events
+		w := NewWriter(cfg)
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		w.Publish(facts(running))
+		synctest.Wait()
+		well := facts(running)
+		well.Pod.Name, well.Pod.UID = "well", "well"
+		w.Publish(well)
+		if got := s.writes(); len(got) != 1 || got[0].after != 0 {
+			t.Errorf("wrote %v, want the status of another pod, at once", got)
+		}
+		time.Sleep(time.Minute)
+		if got := s.writes(); len(got) != 2 || got[1].after != 1400*time.Millisecond {
+			t.Errorf("wrote %v, want the status after 1.4 s", got)
+		}
+		want := []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond}
+		if !slices.Equal(s.at, want) {
+			t.Errorf("panics at %v, want %v", s.at, want)
+		}
+		const event = "p Warning FailedSync: error syncing pod: write its status: " +
+			"internal error, the stack is in the agent's log: at a status"
+		if !slices.Equal(events.list, []string{event, event, event}) {
+			t.Errorf("events %q", events.list)
+		}
+	})
+}
