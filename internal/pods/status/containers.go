@@ -67,15 +67,9 @@ func shownBefore(prev v1.PodStatus, name string) v1.ContainerStatus {
 }
 
 func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.ContainerStatus {
-	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: ptr.To(false)}
+	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, VolumeMounts: volumeMounts(n, f.Pod, spec)}
 	if kind != pod.Ephemeral {
-		cs.Resources = spec.Resources.DeepCopy()
-		if c, ok := f.Have.Latest(spec.Name); ok && c.State == pod.StateRunning {
-			cs.Resources = inForce(f, spec, c)
-		}
-		if len(spec.Resources.Requests) > 0 {
-			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
-		}
+		cs.Started = ptr.To(false) // probes, and what follows from them, are for the others
 	}
 	cs.AllocatedResourcesStatus = f.Health[spec.Name]
 	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
@@ -99,8 +93,14 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		return cs
 	}
 	cs.RestartCount = int32(c.Attempt)
-	cs.VolumeMounts = volumeMounts(n, f.Pod, spec)
 	if c.ID != "" {
+		cs.Resources = spec.Resources.DeepCopy()
+		if c.State == pod.StateRunning {
+			cs.Resources = inForce(f, spec, c)
+		}
+		if len(spec.Resources.Requests) > 0 {
+			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
+		}
 		cs.ContainerID = n.RuntimeName + "://" + c.ID
 		cs.Image, cs.ImageID, cs.User = c.Image, c.ImageRef, c.User
 		if n.StopSignals {
@@ -109,11 +109,10 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	}
 	switch c.State {
 	case pod.StateRunning:
-		probe := f.Probes[c.ID]
 		cs.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(c.StartedAt)}
-		cs.Started, cs.Ready = ptr.To(probe.Started), probe.Ready
-		if kind == pod.Init {
-			cs.Ready = false
+		if kind != pod.Ephemeral {
+			probe := f.Probes[c.ID]
+			cs.Started, cs.Ready = ptr.To(probe.Started), probe.Ready && kind != pod.Init
 		}
 	case pod.StateExited:
 		ended := terminated(n, c)

@@ -23,7 +23,8 @@ func TestOverheadIsPartOfThePodsResources(t *testing.T) {
 			Resources: v1.ResourceRequirements{Requests: list("100m", "32Mi"), Limits: list("200m", "128Mi")},
 		}},
 	}}
-	st := Project(Node{}, Facts{Pod: p, Have: pod.Runtime{}}, v1.PodStatus{}, time.Unix(0, 0))
+	have := pod.Runtime{Containers: []pod.Container{{ID: "c", Name: "main", State: pod.StateCreated}}}
+	st := Project(Node{}, Facts{Pod: p, Have: have}, v1.PodStatus{}, time.Unix(0, 0))
 	for _, tc := range []struct {
 		what        string
 		got         v1.ResourceList
