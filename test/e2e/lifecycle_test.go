@@ -192,7 +192,6 @@ func TestRestartOfAllContainers(t *testing.T) {
 // TestRestartPolicies counts what is restarted, and sees it back off.
 func TestRestartPolicies(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-17", "LIFE-43", "LIFE-49")
 	s := shared(t).namespace(t)
 	s.create(s.demo("always", []string{"exit", "0"}))
 	s.create(s.demo("failing", []string{"exit", "4"}, onFailure))

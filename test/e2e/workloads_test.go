@@ -63,7 +63,6 @@ func (s *space) pods() []corev1.Pod {
 
 func TestDeployment(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-60")
 	s := shared(t).namespace(t)
 	s.deployment("web", 3, s.demo("web", []string{"serve"}))
 	for _, p := range s.pods() {
@@ -298,7 +297,6 @@ func (s *space) deafened(name string) {
 // TestDelete ends a pod that listens at once, and one that does not by force.
 func TestDelete(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-11")
 	s := shared(t).namespace(t)
 	const long = int64(4 * patience / time.Second) // nobody waits for all of it
 	s.create(s.demo("polite", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))

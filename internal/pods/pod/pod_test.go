@@ -56,6 +56,7 @@ func TestQOS(t *testing.T) {
 }
 
 func TestGrace(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-11")
 	now := metav1.Now()
 	for _, tc := range []struct {
 		name string

@@ -320,6 +320,7 @@ func TestPhase(t *testing.T) {
 		{"nothing yet", spec("a", always), pod.Runtime{}, false, v1.PodPending},
 		{"an init container runs", spec("i : a", always), have(true, running("i")), false, v1.PodPending},
 		{"one of two runs", spec("a b", always), have(true, running("a")), false, v1.PodPending},
+		{"one runs, the state of the other is unknown", spec("a b", always), have(true, running("a"), instance("b", pod.StateUnknown)), false, v1.PodPending},
 		{"all run", spec("a b", always), have(true, running("a"), running("b")), false, v1.PodRunning},
 		{"one crashed and comes back", spec("a b", always), have(true, running("a"), exited("b", 1)), false, v1.PodRunning},
 		{"all crashed and come back", spec("a", always), have(true, exited("a", 1)), false, v1.PodRunning},
