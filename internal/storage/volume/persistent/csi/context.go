@@ -54,7 +54,7 @@ func (p *Plugin) secret(ctx context.Context, namespace, name string) (map[string
 	}
 	got, err := p.cfg.API.Secret(ctx, namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("failed to find the secret %s in the namespace %s with error: %w", name, namespace, err)
+		return nil, fmt.Errorf("kubernetes.io/csi: failed to find the secret %s in the namespace %s with error: %w", name, namespace, err)
 	}
 	out := make(map[string]string, len(got.Data))
 	for k, v := range got.Data {
@@ -73,13 +73,33 @@ func (p *Plugin) secretOf(ctx context.Context, ref *v1.SecretReference) (map[str
 // publishSecrets are the driver's for publishing; those of a volume that the pod
 // names are the pod's.
 func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[string]string, error) {
-	if r.Inline != nil {
-		if ref := r.Inline.CSI.NodePublishSecretRef; ref != nil {
-			return p.secret(ctx, r.Pod.Namespace, ref.Name)
-		}
-		return nil, nil
+	var ref *v1.SecretReference
+	if r.Inline == nil {
+		ref = r.PV.Spec.CSI.NodePublishSecretRef
+	} else if own := r.Inline.CSI.NodePublishSecretRef; own != nil {
+		ref = &v1.SecretReference{Namespace: r.Pod.Namespace, Name: own.Name}
 	}
-	return p.secretOf(ctx, r.PV.Spec.CSI.NodePublishSecretRef)
+	got, err := p.secretOf(ctx, ref)
+	switch {
+	case err != nil && r.Block:
+		err = fmt.Errorf("kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef %s/%s: %w", ref.Namespace, ref.Name, err)
+	case err != nil:
+		err = fmt.Errorf("fetching NodePublishSecretRef %s/%s failed: %w", ref.Namespace, ref.Name, err)
+	}
+	return got, err
+}
+
+// stageSecrets are the driver's for staging.
+func (p *Plugin) stageSecrets(ctx context.Context, r persistent.Request) (map[string]string, error) {
+	ref := r.PV.Spec.CSI.NodeStageSecretRef
+	got, err := p.secretOf(ctx, ref)
+	switch {
+	case err != nil && r.Block:
+		err = fmt.Errorf("kubernetes.io/csi: failed to get NodeStageSecretRef %s/%s: %w", ref.Namespace, ref.Name, err)
+	case err != nil:
+		err = fmt.Errorf("fetching NodeStageSecretRef %s/%s failed: %w", ref.Namespace, ref.Name, err)
+	}
+	return got, err
 }
 
 // volumeContext is what the driver is told of volume and pod.

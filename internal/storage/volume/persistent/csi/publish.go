@@ -89,12 +89,12 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 		return nil, err
 	}
 	if req.Secrets, err = p.publishSecrets(ctx, r); err != nil {
-		return nil, fmt.Errorf("fetching NodePublishSecretRef failed: %w", err)
+		return nil, err
 	}
 	tokens, err := p.tokens(ctx, d, r.Pod)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("mounter.SetUpAt failed to get service accoount token attributes: %w", err)
+		return nil, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: %w", err)
 	case tokens != "" && inSecrets(d):
 		req.Secrets = with(req.Secrets, keyTokens, tokens)
 	case tokens != "":

@@ -90,7 +90,7 @@ func (p *Plugin) stageRequest(ctx context.Context, sess *session, r persistent.R
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := p.secretOf(ctx, r.PV.Spec.CSI.NodeStageSecretRef)
+	secrets, err := p.stageSecrets(ctx, r)
 	if err != nil {
 		return nil, err
 	}
