@@ -21,6 +21,10 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "pod" && podResources.MatchString(d.Where) },
 	},
 	{
+		Why: "decision 0111: an unset limit is the node's, also where a variable names an init container",
+		is:  func(d Difference) bool { return d.Kind == "request" && d.Theirs == "0" && amountOfInit(d) },
+	},
+	{
 		Why: "decision 0020: restarts that were recalled are noted in the pod's directory",
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
@@ -56,6 +60,7 @@ var (
 	podResources   = regexp.MustCompile(`^status\.resources(\.|$)`)
 	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
 	later          = regexp.MustCompile(`^(?:Create|Start|Stop)Container (\S+)#(\d+).* and (?:Create|Start|Stop)Container (\S+)#(\d+)`)
+	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
 	stops          = regexp.MustCompile(`^StopContainer .* and StopContainer `)
 	onTheWay       = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )
@@ -68,6 +73,25 @@ func ruleFor(d Difference) *Rule {
 		}
 	}
 	return nil
+}
+
+// amountOfInit reports whether a request's difference is in a variable that is, in one of the
+// containers, an amount of an init container given by name.
+func amountOfInit(d Difference) bool {
+	m := variable.FindStringSubmatch(d.Where)
+	if m == nil {
+		return false
+	}
+	inits := d.Life.Pod.Spec.InitContainers
+	return slices.ContainsFunc(slices.Concat(inits, d.Life.Pod.Spec.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+			if e.Name != m[1] || e.ValueFrom == nil || e.ValueFrom.ResourceFieldRef == nil {
+				return false
+			}
+			named := e.ValueFrom.ResourceFieldRef.ContainerName
+			return slices.ContainsFunc(inits, func(c corev1.Container) bool { return c.Name == named })
+		})
+	})
 }
 
 // restarts reports whether calls are about two containers that do not wait for each other, at

@@ -116,6 +116,10 @@ func TestEnv(t *testing.T) {
 			},
 			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"}}}}}, want: "A=3",
 		},
+		{ // upstream gives 0: decision 0111
+			name: "a limit that an init container does not set", pod: func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "init"}} },
+			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"}}}}}, want: "A=2",
+		},
 		{name: "an amount that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.magic", "")}}}, want: "unsupported container resource : limits.magic"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
