@@ -29,7 +29,7 @@ func Stream(log *slog.Logger, part string) grpc.ServerOption {
 	})
 }
 
-// answered is what the caller is told of an error.
+// answered is the error that the caller receives.
 func answered(err error) error {
 	var panicked *Error
 	if errors.As(err, &panicked) {

@@ -49,7 +49,7 @@ func eachLack(in Input, yield func(lack) bool) {
 	}
 	for _, name := range order(asked) {
 		if slices.Contains(in.Late.Resources, string(name)) {
-			continue // nobody knows yet how much of it there is
+			continue // the amount is not known yet
 		}
 		have, known := in.Allocatable[name]
 		if !known && isExtended(name) {

@@ -62,7 +62,7 @@ func (m Manifest) validate(p *v1.Pod) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("ephemeralContainers"), "cannot be set on create"))
 	}
 	if s.ServiceAccountName == "" {
-		errs = append(errs, tokensOfNobody(s.Volumes, at.Child("volumes"))...)
+		errs = append(errs, tokensWithoutAccount(s.Volumes, at.Child("volumes"))...)
 	}
 	return errs
 }
@@ -77,8 +77,8 @@ func validateUID(uid string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// tokensOfNobody finds tokens that are asked for by a pod without an account.
-func tokensOfNobody(volumes []v1.Volume, at *field.Path) (errs field.ErrorList) {
+// tokensWithoutAccount finds tokens that are asked for by a pod without an account.
+func tokensWithoutAccount(volumes []v1.Volume, at *field.Path) (errs field.ErrorList) {
 	for i, v := range volumes {
 		if v.Projected == nil {
 			continue

@@ -39,7 +39,7 @@ func (w *Writer) reconcileLocked(e *entry) {
 	}
 	if wait := e.repaired.Add(reconcilePeriod).Sub(w.cfg.Now()); wait > 0 {
 		if e.recheck == nil {
-			// After Run has ended the entry is queued and nobody takes it: harmless.
+			// After Run has ended the entry is queued and not taken: harmless.
 			e.recheck = time.AfterFunc(wait, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -34,7 +34,7 @@ type Config struct {
 	// OnChange is told of each pod whose status is another. It must not block, nor
 	// ask the Writer. Optional.
 	OnChange func(types.UID)
-	// Events is told when the agent panics at the status of a pod. Optional.
+	// Events records that the agent panicked at the status of a pod. Optional.
 	Events pod.Events
 	Log    *slog.Logger
 	Now    func() time.Time

@@ -29,7 +29,7 @@ type warning struct {
 }
 
 // dnsPolicy is the policy that a pod's own comes down to on this node: None,
-// Default or ClusterFirst. One that nobody knows counts as ClusterFirst.
+// Default or ClusterFirst. An unknown one counts as ClusterFirst.
 func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning) {
 	switch policy := p.Spec.DNSPolicy; policy {
 	case v1.DNSNone, v1.DNSDefault:

@@ -39,7 +39,7 @@ type Config struct {
 	// VolumeEvent records what happens to a volume where its owner looks for it; nil:
 	// nobody is told.
 	VolumeEvent func(pv *v1.PersistentVolume, eventType, reason, message string)
-	// ClaimEvent records what happens to a claim; nil: nobody is told.
+	// ClaimEvent records what happens to a claim; nil: not recorded.
 	ClaimEvent func(claim *v1.PersistentVolumeClaim, eventType, reason, message string)
 	// Node is the status of the node as the API server last showed it.
 	Node func() v1.NodeStatus
