@@ -405,10 +405,11 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		}
 		return
 	}
-	// The order of the specification holds for the first start: what comes after
-	// waits for an image that is on its way, but not for one that has failed, nor
-	// for a container that could not be started.
-	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && !ran && !failed && d.in.Images[spec.Name].RetryAt.IsZero() {
+	// The order of the specification holds for the first start in a sandbox: what
+	// comes after waits for an image that is on its way, but not for one that has
+	// failed, nor for a container that could not be started.
+	first := !ran || !inNewestSandbox(d.in.Have, last)
+	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && first && !failed && d.in.Images[spec.Name].RetryAt.IsZero() {
 		d.starting = true
 	}
 }

@@ -97,6 +97,15 @@ func started(names ...string) map[string]Probe {
 	return m
 }
 
+// renewed is a pod whose containers have ended in an earlier sandbox, a minute ago.
+func renewed(names ...string) pod.Runtime {
+	rt := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s1", Attempt: 1, Ready: true, IPs: []string{"10.0.0.2"}}, {ID: "s0"}}}
+	for _, n := range names {
+		rt.Containers = append(rt.Containers, exited(n, 1))
+	}
+	return rt
+}
+
 func say(p Plan) string {
 	var out []string
 	for _, s := range p.Steps {
@@ -128,6 +137,11 @@ func TestDecide(t *testing.T) {
 			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("a b", always), 0)}, want: "start a"},
 		{name: "the second starts when the first runs", pod: spec("a b", always),
 			in: Input{VolumesReady: true, Have: have(true, running("a")), Images: images(spec("a b", always), 0), Probes: started("a")}, want: "start b"},
+		{name: "in a new sandbox the order holds again: the second waits for the first one's image", pod: spec("a b", always),
+			in: Input{VolumesReady: true, Have: renewed("a", "b"), Images: map[string]Image{"b": {Attempt: 1, Ready: true}}}, want: "fetch image a"},
+		{name: "in the same sandbox a restart waits for no other's image", pod: spec("a b", always),
+			in: Input{VolumesReady: true, Have: have(true, exited("a", 1), exited("b", 1)), Images: map[string]Image{"b": {Attempt: 1, Ready: true}}},
+			want: "fetch image a, start b"},
 		{name: "a start under way keeps the next one back", pod: spec("a b", always),
 			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("a b", always), 0), Busy: map[string]Task{"a": {Verb: Start}}}, want: ""},
 		{name: "init containers come first", pod: spec("i j : a", always),
