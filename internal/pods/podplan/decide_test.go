@@ -140,7 +140,7 @@ func TestDecide(t *testing.T) {
 		{name: "in a new sandbox the order holds again: the second waits for the first one's image", pod: spec("a b", always),
 			in: Input{VolumesReady: true, Have: renewed("a", "b"), Images: map[string]Image{"b": {Attempt: 1, Ready: true}}}, want: "fetch image a"},
 		{name: "in the same sandbox a restart waits for no other's image", pod: spec("a b", always),
-			in: Input{VolumesReady: true, Have: have(true, exited("a", 1), exited("b", 1)), Images: map[string]Image{"b": {Attempt: 1, Ready: true}}},
+			in:   Input{VolumesReady: true, Have: have(true, exited("a", 1), exited("b", 1)), Images: map[string]Image{"b": {Attempt: 1, Ready: true}}},
 			want: "fetch image a, start b"},
 		{name: "a start under way keeps the next one back", pod: spec("a b", always),
 			in: Input{VolumesReady: true, Have: have(true), Images: images(spec("a b", always), 0), Busy: map[string]Task{"a": {Verb: Start}}}, want: ""},
