@@ -134,6 +134,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 	if problems := Preflight(cfg, ThisHost()); len(problems) > 0 {
 		return problems
 	}
+	useGates(cfg.Gates)
 	settleProcess(&cfg.Kubelet, "/proc", log)
 	if path := cfg.Flags.LockFile; path != "" {
 		var contended chan error

@@ -413,7 +413,7 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, g.Enabled(name), want)
 		}
 	}
-	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers UserNamespacesSupport VolumeAttributesClass") {
+	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
 		if _, ps := newGates(map[string]bool{name: false}); len(ps) != 1 {
 			t.Errorf("%s can be turned off: %v", name, ps)
 		}

@@ -1,7 +1,8 @@
 package config
 
-// gateTable lists the gates of Kubernetes 1.36: those that shape a node and, as
-// one set of gates is often given to all components, those of the others.
+// gateTable lists the gates of Kubernetes 1.36: those that shape a node, those of
+// the client library and, as one set of gates is often given to all components,
+// those of the others.
 var gateTable = []gateRow{
 	{stage: GA, on: true, locked: true, names: `
 		APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
@@ -9,6 +10,7 @@ var gateTable = []gateRow{
 		CSIServiceAccountTokenSecrets ConsistentListFromCache CustomResourceFieldSelectors DRAAdminAccess
 		DeclarativeValidation DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
 		ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume InPlacePodVerticalScaling
+		InOrderInformers
 		JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy
 		KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources
 		KubeletPodResourcesGet KubeletTracing LogarithmicScaleDown MatchLabelKeysInPodAffinity
@@ -25,18 +27,21 @@ var gateTable = []gateRow{
 		SystemdWatchdog TopologyManagerPolicyOptions UserNamespacesSupport VolumeAttributesClass WinDSR
 		WinOverlay`},
 	{stage: GA, on: true, names: `
-		AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList MutatingAdmissionPolicy`},
+		AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList InformerResourceVersion
+		MutatingAdmissionPolicy`},
 	{stage: Beta, on: true, names: `
-		APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth
+		APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
 		AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions
-		CRDObservedGenerationTracking ClearingNominatedNodeNameAfterBinding ComponentFlagz ComponentStatusz
+		CRDObservedGenerationTracking ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation
+		ClientsAllowTLSCacheGC ComponentFlagz ComponentStatusz
 		ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging
 		DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource
 		DRAPartitionableDevices DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization
 		DRASchedulerFilterTimeout DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas
 		DetectCacheInconsistency EnvFiles ExtendWebSocketsToKubelet GracefulNodeShutdown
 		GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance HostnameOverride
-		InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScalingInitContainers
+		InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling
+		InPlacePodVerticalScalingInitContainers
 		KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletSeparateDiskGC
 		KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot LoggingBetaOptions
 		MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge
@@ -53,8 +58,8 @@ var gateTable = []gateRow{
 		StrictIPCIDRValidation StructuredAuthenticationConfigurationEgressSelector
 		StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
 		TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests
-		UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-		WatchCacheInitializationPostStartHook WatchList WindowsGracefulNodeShutdown`},
+		UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
+		WatchCacheInitializationPostStartHook WatchList WatchListClient WindowsGracefulNodeShutdown`},
 	{stage: Beta, names: `
 		ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
 		CoordinatedLeaderElection DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring
@@ -62,7 +67,7 @@ var gateTable = []gateRow{
 		StorageVersionMigrator`},
 	{stage: Alpha, names: `
 		APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
-		CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth
+		CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR
 		CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
 		ContainerStopSignals ControllerManagerReleaseLeaderElectionLockOnExit CrossNamespaceVolumeDataSource
 		DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus DRAWorkloadResourceClaims

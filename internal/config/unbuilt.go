@@ -34,10 +34,15 @@ var builtGates = strings.Fields(`
 	AllAlpha
 	AllBeta
 	AllowDNSOnlyNodeCSR
+	AtomicFIFO
 	CPUManagerPolicyAlphaOptions
 	CPUManagerPolicyBetaOptions
 	CRIListStreaming
 	CSIVolumeHealth
+	ClientsAllowCARotation
+	ClientsAllowCBOR
+	ClientsAllowTLSCacheGC
+	ClientsPreferCBOR
 	ClusterTrustBundle
 	ClusterTrustBundleProjection
 	ComponentFlagz
@@ -67,6 +72,7 @@ var builtGates = strings.Fields(`
 	RotateKubeletServerCertificate
 	RuntimeClassInImageCriApi
 	SELinuxMount
+	WatchListClient
 `)
 
 // unbuilt is one sentence about everything that was asked for and has no effect

@@ -1,0 +1,32 @@
+package app
+
+import (
+	"testing"
+
+	"k8s.io/client-go/features"
+
+	"keelson/internal/config"
+)
+
+// TestGatesOfTheClientLibrary: client-go goes by the agent's gates, and by nothing in the environment.
+func TestGatesOfTheClientLibrary(t *testing.T) {
+	before := features.FeatureGates()
+	t.Cleanup(func() { features.ReplaceFeatureGates(before) })
+	t.Setenv("KUBE_FEATURE_WatchListClient", "true")
+	t.Setenv("KUBE_FEATURE_AtomicFIFO", "false")
+	c, err := config.Load([]string{"--hostname-override=n", "--feature-gates=WatchListClient=false"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	useGates(c.Gates)
+	for gate, want := range map[features.Feature]bool{
+		features.WatchListClient:        false,
+		features.AtomicFIFO:             true,
+		features.ClientsAllowCARotation: true,
+		features.ClientsAllowCBOR:       false,
+	} {
+		if got := features.FeatureGates().Enabled(gate); got != want {
+			t.Errorf("%s is %v, want %v", gate, got, want)
+		}
+	}
+}
