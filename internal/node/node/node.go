@@ -198,7 +198,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Unlock()
 	n.cfg.Events.Node(v1.EventTypeNormal, EventStarting, "Starting kubelet.")
 	if n.cfg.CgroupV1 {
-		n.cfg.Events.Node(v1.EventTypeWarning, EventCgroupV1, "cgroup v1 support is in maintenance mode, please migrate to cgroup v2")
+		n.cfg.Events.Node(v1.EventTypeWarning, EventCgroupV1, messageCgroupV1)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	start := func(loop func(context.Context)) {

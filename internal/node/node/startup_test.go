@@ -110,6 +110,12 @@ func TestCgroupV1IsSaid(t *testing.T) {
 			if n := r.events.count("CgroupV1"); n != want {
 				t.Errorf("cgroup v1 %v: said %d times", old, n)
 			}
+			const text = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. " +
+				"Please migrate to cgroup v2. More information at " +
+				"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
+			if r.events.said(text) != old {
+				t.Errorf("cgroup v1 %v: the event does not have upstream's text", old)
+			}
 		})
 	}
 }

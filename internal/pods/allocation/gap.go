@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"keelson/internal/pods/pod"
 )
@@ -170,6 +171,7 @@ func (s Step) After(now, next Resources) Resources {
 // BelowUsage refuses memory limits below what is in use: the kernel would kill to
 // get there. usage tells of the pod, or by its ID of a container.
 func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, error)) error {
+	var below []error
 	check := func(what, id string, was, limit int64) error {
 		if limit >= was {
 			return nil
@@ -179,7 +181,8 @@ func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, 
 			return fmt.Errorf("read the memory usage of %s: %w", what, err)
 		}
 		if used >= limit {
-			return fmt.Errorf("cannot decrease memory limits: attempting to set %s memory limit (%d) below current usage (%d)", what, limit, used)
+			below = append(below, fmt.Errorf("attempting to set %s memory limit (%d) below current usage (%d)",
+				what, limit, used))
 		}
 		return nil
 	}
@@ -192,6 +195,9 @@ func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, 
 				return err
 			}
 		}
+	}
+	if err := utilerrors.NewAggregate(below); err != nil {
+		return fmt.Errorf("cannot decrease memory limits: %w", err)
 	}
 	return nil
 }

@@ -127,6 +127,9 @@ func TestMemoryIsNotLimitedBelowItsUse(t *testing.T) {
 		want      string
 	}{
 		{200, 100, nil, "cannot decrease memory limits: attempting to set pod memory limit (100) below current usage (150)"},
+		{200, 100, change("a", 200, 50), "cannot decrease memory limits: [" +
+			"attempting to set pod memory limit (100) below current usage (150), " +
+			`attempting to set container "c" memory limit (50) below current usage (150)]`},
 		{200, 160, change("a", 200, 160), ""},
 		{200, 200, change("a", 200, 100), `cannot decrease memory limits: attempting to set container "c" memory limit (100) below current usage (150)`},
 		{50, 100, change("a", 50, 100), ""}, // more, though it is too little

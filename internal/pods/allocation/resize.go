@@ -245,8 +245,8 @@ func (l *Ledger) Tried(p *v1.Pod, took time.Duration, failed error) {
 		at.problem = ""
 		return
 	}
-	if at.problem != failed.Error() {
-		at.problem = failed.Error()
+	if problem := pod.TextOf(failed); at.problem != problem {
+		at.problem = problem
 		l.cfg.Events.Pod(p, "", v1.EventTypeWarning, EventResizeError, "Pod resize error: "+summarize(p, at.generation, at.problem))
 	}
 }

@@ -115,23 +115,28 @@ func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) 
 // to write.
 func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error) {
 	cfg := &w.s.cfg
-	now, next, err := cfg.Cgroups.Size(r.pod)
+	now, next, err := w.sizes(r.pod)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it, or part of it
 		if r.runs && cfg.Cgroups.Gone(r.pod) {
 			return false, errUprooted
 		}
 		if err = cfg.Cgroups.EnsurePod(ctx, r.pod); err == nil {
-			now, next, err = cfg.Cgroups.Size(r.pod)
+			now, next, err = w.sizes(r.pod)
 		}
 	}
 	if err != nil {
 		return false, err
 	}
-	err = allocation.BelowUsage(now, next, r.Update, func(id string) (int64, error) {
+	err = allocation.BelowUsage(now, next, r.Update, func(id string) (usage int64, err error) {
 		if id == "" {
-			return cfg.Cgroups.MemoryUsage(r.pod)
+			usage, err = cfg.Cgroups.MemoryUsage(r.pod)
+		} else {
+			usage, err = cfg.Containers.MemoryUsage(ctx, id)
 		}
-		return cfg.Containers.MemoryUsage(ctx, id)
+		if err != nil {
+			err = pod.ShowAs(fmt.Sprintf("unable to read memory usage for pod %q", described(r.pod)), err)
+		}
+		return usage, err
 	})
 	if err != nil {
 		return false, err
@@ -156,6 +161,18 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 	return len(steps) > 0, err
 }
 
+// sizes are what the pod's cgroup has, and what it is to have.
+func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
+	now, next, err = w.s.cfg.Cgroups.Size(p)
+	if err != nil {
+		err = pod.ShowAs(fmt.Sprintf("unable to get pod cgroup memory config for pod %q", described(p)), err)
+	}
+	return now, next, err
+}
+
+// described is how upstream names a pod in the reasons why a resize failed.
+func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
+
 // resizeWhole writes one value of the pod's cgroup, which the runtime hears of
 // before: whoever sizes machines or other things by it may object. told is what it
 // knows; what it knows then is returned.
@@ -163,7 +180,9 @@ func (w *worker) resizeWhole(ctx context.Context, r toResize, s allocation.Step,
 	cfg := &w.s.cfg
 	next := s.After(told, allocation.Of(r.pod))
 	if err := cfg.Containers.UpdateSandbox(ctx, next.On(r.pod), r.sandbox); err != nil {
-		return told, fmt.Errorf("resize pod: %w", cri.Cause(err))
+		text := fmt.Sprintf("failed to notify runtime for UpdatePodSandboxResources (resource=%s); resize rejected: "+
+			"updatePodSandboxResources failed for sanboxID %q: %v", s.Resource, r.sandbox, cri.Cause(err)) // sic, as upstream's
+		return told, pod.ShowAs(text, fmt.Errorf("resize pod: %w", cri.Cause(err)))
 	}
 	if err := cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit); err != nil {
 		if back := cfg.Containers.UpdateSandbox(ctx, told.On(r.pod), r.sandbox); back != nil {
@@ -191,7 +210,7 @@ func (w *worker) update(ctx context.Context, p *v1.Pod, c allocation.Change) err
 		as.Pod = &mixed
 	}
 	if err := w.s.cfg.Containers.UpdateResources(ctx, as.On(p), c.Container, c.ID); err != nil {
-		return fmt.Errorf("resize container %s: %w", c.Container, cri.Cause(err))
+		return pod.ShowAs(cri.Text(err), fmt.Errorf("resize container %s: %w", c.Container, cri.Cause(err)))
 	}
 	w.s.cfg.Allocation.Enforced(p, c.Container, r)
 	return nil

@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -25,6 +28,7 @@ type fakeCgroups struct {
 	gone        bool
 	partly      bool  // it is gone in one hierarchy only
 	refuses     error // to be made
+	unread      error // what reading it fails with
 	sticks      error // to be changed
 	said        *[]string
 }
@@ -42,6 +46,9 @@ func (f *fakeCgroups) Gone(*v1.Pod) bool { return f.gone && !f.partly }
 func (f *fakeCgroups) Size(*v1.Pod) (now, next allocation.Size, err error) {
 	if f.gone {
 		return now, next, fs.ErrNotExist
+	}
+	if f.unread != nil {
+		return now, next, f.unread
 	}
 	return f.size, f.asked, nil
 }
@@ -109,7 +116,10 @@ func (refreshed) Refresh(context.Context, types.UID) (pod.Runtime, error) { retu
 
 func holding(cpu, memory string, container *v1.ResourceRequirements) *v1.Pod {
 	limits := v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
-	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "default", UID: "u"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+	}
 	if container != nil {
 		p.Spec.Resources = &v1.ResourceRequirements{Limits: limits}
 		p.Spec.Containers[0].Resources = *container
@@ -136,7 +146,7 @@ func TestWritesOfAResize(t *testing.T) {
 		changes    []allocation.Change
 		objects    error
 		want       []string
-		fails      bool
+		fails      string // what users are shown
 	}{
 		{name: "one resource after the other, the pod before the container", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
 			want: []string{"tell s1 200 1", "pod memory limit=true", "main 200 1 of no pod", "tell s1 200 2", "pod cpu limit=true", "main 200 2 of no pod"}},
@@ -144,14 +154,24 @@ func TestWritesOfAResize(t *testing.T) {
 			want: []string{"tell s1 200 1", "pod memory limit=true", "main 0 0 of pod 200 1", "tell s1 200 2", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
 		{name: "a pod that shrinks does so last", was: holding("2", "200", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: large, asked: small}, changes: less,
 			want: []string{"main 100 2 of no pod", "tell s1 100 2", "pod memory limit=true", "main 100 1 of no pod", "tell s1 100 1", "pod cpu limit=true"}},
-		{name: "the runtime objects, and nothing is written", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both, objects: errors.New("no"),
-			want: []string{"tell s1 200 1"}, fails: true},
+		{name: "the runtime objects, and nothing is written", was: holding("1", "100", nil), wants: holding("2", "200", nil),
+			cgroup: fakeCgroups{size: small, asked: large}, changes: both, objects: status.Error(codes.Unknown, "no"),
+			want: []string{"tell s1 200 1"},
+			fails: "failed to notify runtime for UpdatePodSandboxResources (resource=memory); resize rejected: " +
+				`updatePodSandboxResources failed for sanboxID "s1": rpc error: code = Unknown desc = no`},
 		{name: "the kernel objects, and the runtime hears of it", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large, sticks: errors.New("no")}, changes: both,
-			want: []string{"tell s1 200 1", "tell s1 100 1"}, fails: true},
+			want: []string{"tell s1 200 1", "tell s1 100 1"}, fails: "no"},
 		{name: "a cgroup that is as it should be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: small, asked: small}},
 		{name: "one that somebody removed is made", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small}, want: []string{"make"}},
-		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small, refuses: errors.New("no")}, want: []string{"make"}, fails: true},
-		{name: "nothing is written where the pod uses more than it may", was: holding("1", "100", nil), wants: holding("1", "20", nil), cgroup: fakeCgroups{size: small, asked: allocation.Size{Weight: 10, Quota: 1000, Memory: 20}}, fails: true},
+		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil),
+			cgroup: fakeCgroups{gone: true, asked: small, refuses: errors.New("no")}, want: []string{"make"}, fails: "no"},
+		{name: "one that cannot be read", was: holding("1", "100", nil), wants: holding("1", "100", nil),
+			cgroup: fakeCgroups{unread: errors.New("bad number")},
+			fails:  `unable to get pod cgroup memory config for pod "app_default(u)"`},
+		{name: "nothing is written where the pod uses more than it may",
+			was: holding("1", "100", nil), wants: holding("1", "20", nil),
+			cgroup: fakeCgroups{size: small, asked: allocation.Size{Weight: 10, Quota: 1000, Memory: 20}},
+			fails:  "cannot decrease memory limits: attempting to set pod memory limit (20) below current usage (50)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var said []string
@@ -161,8 +181,12 @@ func TestWritesOfAResize(t *testing.T) {
 			m.cfg.Cgroups, m.cfg.Containers, m.cfg.Allocation, m.cfg.Observed = &tc.cgroup, updatedContainers{said: &said, objects: tc.objects}, a, refreshed{}
 			w := m.worker("u", tc.wants)
 			wrote, err := w.enforce(t.Context(), toResize{pod: tc.wants, sandbox: "s1", Gap: allocation.Gap{Update: tc.changes}})
-			if !slices.Equal(said, tc.want) || (err != nil) != tc.fails || wrote != (len(tc.changes) > 0) {
-				t.Errorf("wrote %t %q, %v; want %q", wrote, said, err, tc.want)
+			shown := ""
+			if err != nil {
+				shown = pod.TextOf(err)
+			}
+			if !slices.Equal(said, tc.want) || shown != tc.fails || wrote != (len(tc.changes) > 0) {
+				t.Errorf("wrote %t %q, shows %q; want %q and %q", wrote, said, shown, tc.want, tc.fails)
 			}
 		})
 	}

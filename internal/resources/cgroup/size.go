@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // Unlimited is the amount that stands for no limit.
@@ -129,7 +131,7 @@ func (t *Tree) Resize(p *v1.Pod, res v1.ResourceName, limit bool) error {
 		v.CPUShares = all.CPUShares
 	}
 	if err := t.set(t.podName(p), v); err != nil {
-		return fmt.Errorf("resize cgroup of pod: %w", err)
+		return pod.ShowAs(err.Error(), fmt.Errorf("resize cgroup of pod: %w", err))
 	}
 	return nil
 }

@@ -112,8 +112,8 @@ func (p *Pool) ask(ctx context.Context, po *v1.Pod, c *v1.Container, cl *claim, 
 	if err != nil {
 		return err
 	}
-	if len(resp.ContainerResponses) != 1 || resp.ContainerResponses[0] == nil {
-		return fmt.Errorf("the plugin of %s answered for %d containers where it was asked for one", name, len(resp.ContainerResponses))
+	if len(resp.ContainerResponses) == 0 {
+		return fmt.Errorf("no containers return in allocation response %v", resp)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

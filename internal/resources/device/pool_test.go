@@ -301,6 +301,27 @@ func TestRefusals(t *testing.T) {
 	refused(podOf("third", wants("main", gpu, 2)), "requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1")
 }
 
+// A plugin is asked for one container. The first answer counts, as with upstream; none is a failure.
+func TestAPluginAnswersForOtherNumbersOfContainers(t *testing.T) {
+	m := newMachine(t)
+	n := 0
+	m.plugin(deviceplugin.Config{Resource: gpu, Containers: func() int { return n }}, "a")
+	// The answer is printed as protobuf does it, with varying spaces.
+	if err := m.admit(podOf("none", wants("main", gpu, 1))); err == nil ||
+		strings.TrimSpace(err.Error()) != "no containers return in allocation response" {
+		t.Errorf("no answer: %v", err)
+	}
+	m.pool.Release("none")
+	n = 2
+	po := podOf("two", wants("main", gpu, 1))
+	if err := m.admit(po); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.starts(po, "main"); len(got.Devices) != 1 || got.Devices[0].ContainerPath != "/dev/a" {
+		t.Errorf("its container starts with %+v", got)
+	}
+}
+
 // Init containers hand their devices on, sidecars keep theirs.
 func testDevicesOfInitContainers(t *testing.T) {
 	m := newMachine(t)

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,10 +32,22 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string) error {
 	resources, overhead := sandboxResources(p, r.cpuRules())
 	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources, Overhead: overhead})
-	if status.Code(err) == codes.Unimplemented {
+	if lacksCall(err) {
 		return nil
 	}
 	return err
+}
+
+// lacksCall reports whether the runtime does not have the call. containerd 2.2 says so with the code Unknown
+// (containerd pull request 13023).
+func lacksCall(err error) bool {
+	switch status.Code(err) {
+	case codes.Unimplemented:
+		return true
+	case codes.Unknown:
+		return strings.Contains(err.Error(), "not implemented")
+	}
+	return false
 }
 
 // MemoryUsage is how many bytes a container uses.

@@ -34,6 +34,8 @@ type Config struct {
 	Done func(method string)
 	// Answer is what a container gets for devices; [Usual] if nil.
 	Answer func(ids []string) *deviceapi.ContainerAllocateResponse
+	// Containers is for how many containers Allocate answers; nil: for as many as it is asked about.
+	Containers func() int
 }
 
 // Call is a call that the plugin got.
@@ -295,6 +297,15 @@ func (p *Plugin) Allocate(ctx context.Context, r *deviceapi.AllocateRequest) (*d
 			return nil, err
 		}
 		out.ContainerResponses = append(out.ContainerResponses, answer(slices.Sorted(slices.Values(c.DevicesIds))))
+	}
+	if p.cfg.Containers != nil {
+		for n := p.cfg.Containers(); len(out.ContainerResponses) != n; {
+			if len(out.ContainerResponses) > n {
+				out.ContainerResponses = out.ContainerResponses[:n]
+				continue
+			}
+			out.ContainerResponses = append(out.ContainerResponses, answer([]string{"surplus"}))
+		}
 	}
 	p.done("Allocate")
 	return out, nil
