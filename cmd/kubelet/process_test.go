@@ -131,6 +131,17 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestASetupThatFailsEndsTheProgram: that the cluster is told too is shown elsewhere.
+func TestASetupThatFailsEndsTheProgram(t *testing.T) {
+	parity.ProvesPart(t, 2, "NODE-11")
+	dir := t.TempDir()
+	root := write(t, dir+"/root", "")
+	code, _, complaints := kubelet(t, "--config="+write(t, dir+"/k.yaml", alone), "--root-dir="+root)
+	if code != 1 || !strings.Contains(complaints, "make directory "+root) {
+		t.Errorf("exit status %d:\n%s", code, complaints)
+	}
+}
+
 func TestShowConfig(t *testing.T) {
 	dir := t.TempDir()
 	// Where there are drop-ins, an empty list of the file gives way to the default, as upstream has it.

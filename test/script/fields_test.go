@@ -564,7 +564,21 @@ func TestDeclaredFeatures(t *testing.T) {
 		}
 	}
 	// This one takes a runtime that can do it too.
-	if got := shown("featureGates: {UserNamespacesHostNetworkSupport: true}\n"); !slices.Equal(got, all) {
+	const gate = "featureGates: {UserNamespacesHostNetworkSupport: true}\n"
+	if got := shown(gate); !slices.Equal(got, all) {
 		t.Errorf("over a runtime that cannot do it: %v", got)
+	}
+	able := func(w *world) {
+		w.conn.get().Close() // the runtime that newWorld made
+		w.runtime.Close()
+		w.runtime = fakecri.New(fakecri.Options{UsersOnHostNetwork: true})
+		w.connect()
+	}
+	for config, want := range map[string][]string{"": all, gate: append(slices.Clone(all), "UserNamespacesHostNetworkSupport")} {
+		settled(t, config, able, func(t *testing.T, r *run) {
+			if got := r.nodeObject().Status.DeclaredFeatures; !slices.Equal(got, want) {
+				t.Errorf("%q over a runtime that can do it: %v, want %v", config, got, want)
+			}
+		})
 	}
 }

@@ -67,29 +67,22 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 // the runtime does again.
 func TestARuntimeThatDoesNotList(t *testing.T) {
 	parity.Differs(t, "RT-22", "0061")
-	ready := func(r *run) corev1.NodeCondition {
-		for _, c := range r.nodeObject().Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				return c
-			}
-		}
-		return corev1.NodeCondition{}
-	}
+	parity.ProvesPart(t, 4, "NODE-23")
 	settled(t, "", nil, func(t *testing.T, r *run) {
 		r.pod(t, "app", plainPod)
 		r.must(t, "wait", "app", "Ready")
 		r.must(t, "fault", "stuck", "ListContainers", "hang")
 		time.Sleep(2 * time.Minute) // there is a minute between lists while there are events
-		if c := ready(r); c.Status != corev1.ConditionTrue {
+		if c := r.nodeReady(); c.Status != corev1.ConditionTrue {
 			t.Errorf("after two minutes the node is %s: %s", c.Status, c.Message)
 		}
 		time.Sleep(90 * time.Second)
-		if c := ready(r); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "PLEG is not healthy: pleg was last seen active 3m") {
+		if c := r.nodeReady(); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "PLEG is not healthy: pleg was last seen active 3m") {
 			t.Errorf("later it is %s: %s", c.Status, c.Message)
 		}
 		r.must(t, "release", "stuck")
 		time.Sleep(90 * time.Second)
-		if c := ready(r); c.Status != corev1.ConditionTrue {
+		if c := r.nodeReady(); c.Status != corev1.ConditionTrue {
 			t.Errorf("with a runtime that lists again the node is %s: %s", c.Status, c.Message)
 		}
 	})

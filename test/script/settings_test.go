@@ -517,7 +517,7 @@ func TestHeartbeatsGiveUpInTime(t *testing.T) {
 
 // TestASetupThatFailsIsTold: the cluster hears why the agent ended before it began.
 func TestASetupThatFailsIsTold(t *testing.T) {
-	parity.Proves(t, "NODE-11")
+	parity.ProvesPart(t, 2, "NODE-11")
 	dir := nodeDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dir, "", false)

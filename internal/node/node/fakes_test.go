@@ -37,16 +37,18 @@ type fakeServer struct {
 	lease    *coordinationv1.Lease
 	watchers []*watch.RaceFreeFakeWatcher
 	calls    []string
+	times    []time.Time // of calls
 	resets   int
 	renewals []time.Time
 	noCreate bool
+	noLease  error // why leases cannot be created
 }
 
 func newServer() *fakeServer { return &fakeServer{closed: make(chan struct{})} }
 
 func (f *fakeServer) enter(ctx context.Context, call string) error {
 	f.mu.Lock()
-	f.calls = append(f.calls, call)
+	f.calls, f.times = append(f.calls, call), append(f.times, time.Now())
 	hung, closed := f.hung, f.closed
 	f.mu.Unlock()
 	if hung {
@@ -81,6 +83,23 @@ func (f *fakeServer) count(call string) (n int) {
 		}
 	}
 	return n
+}
+
+// gaps are the times between one call of that kind and the next.
+func (f *fakeServer) gaps(call string) (out []time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var last time.Time
+	for i, c := range f.calls {
+		if c != call {
+			continue
+		}
+		if !last.IsZero() {
+			out = append(out, f.times[i].Sub(last))
+		}
+		last = f.times[i]
+	}
+	return out
 }
 
 func (f *fakeServer) set(change func(*fakeServer)) {
@@ -219,10 +238,28 @@ func (f fakeLeases) Get(ctx context.Context, _, name string) (*coordinationv1.Le
 }
 
 func (f fakeLeases) Create(ctx context.Context, ns string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	f.mu.Lock()
+	failed := f.noLease
+	f.mu.Unlock()
+	if failed != nil {
+		if err := f.enter(ctx, "create lease"); err != nil {
+			return nil, err
+		}
+		return nil, failed
+	}
 	return f.store(ctx, "create lease", l)
 }
 
-func (f fakeLeases) Update(ctx context.Context, ns, _ string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (f fakeLeases) Update(ctx context.Context, ns, name string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	f.mu.Lock()
+	gone := f.lease == nil && f.down == nil && !f.hung
+	f.mu.Unlock()
+	if gone {
+		if err := f.enter(ctx, "update lease"); err != nil {
+			return nil, err
+		}
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
+	}
 	return f.store(ctx, "update lease", l)
 }
 
@@ -336,18 +373,20 @@ func (f *fakeRuntime) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.Upd
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-// fakeEvents remembers reasons.
+// fakeEvents remembers events.
 type fakeEvents struct {
 	mu      sync.Mutex
 	reasons []string
 	texts   []string
+	whole   []string // type, reason and message
 }
 
 func (*fakeEvents) Pod(*v1.Pod, string, string, string, string) {}
 
-func (f *fakeEvents) Node(_, reason, message string) {
+func (f *fakeEvents) Node(kind, reason, message string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.whole = append(f.whole, kind+" "+reason+": "+message)
 	f.reasons = append(f.reasons, reason)
 	f.texts = append(f.texts, message)
 	if strings.HasPrefix(reason, "Node") && reason != EventAllocatableSet && message != "Node node1 status is now: "+reason {
@@ -359,6 +398,13 @@ func (f *fakeEvents) said(text string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.texts, text)
+}
+
+// has reports whether there is an event of that type, reason and message.
+func (f *fakeEvents) has(event string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.whole, event)
 }
 
 func (f *fakeEvents) count(reason string) (n int) {

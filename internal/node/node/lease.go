@@ -14,39 +14,64 @@ import (
 )
 
 const (
-	leaseTries = 5
-	// leaseRetry is the longest time between rounds while the server is away: the
-	// lease is fresh again soon after its return.
-	leaseRetry = 5 * time.Second
+	leaseTries = 5 // in a row, before there are pauses
+	// Pauses between further tries grow from the first to the last: a server that comes
+	// back is not met by all nodes at once, and the lease is fresh again soon after.
+	leasePauseFirst = 200 * time.Millisecond
+	leasePauseLast  = 5 * time.Second
 )
 
-// renewLease keeps the node's lease fresh: a node whose lease runs out is taken
-// for dead. Trouble is said when it begins and when it ends.
+// leasePause is how long to wait after so many failed tries in a row.
+func leasePause(failed int) time.Duration {
+	if failed < leaseTries {
+		return 0
+	}
+	return min(leasePauseFirst<<min(failed-leaseTries, 16), leasePauseLast)
+}
+
+// renewLease keeps the node's lease fresh: a node whose lease expires is considered dead.
+// The lease is not created before the node object that owns it exists. A failure is logged
+// when it has lasted for leaseTries, and when it is over.
+//
+// The second failure and every fifth from there close all connections: after a partition
+// they look alive and answer nothing, and of several servers behind one address they may
+// lead to the one that is ill.
 func (n *Node) renewLease(ctx context.Context) {
-	select { // the lease belongs to the node object
-	case <-ctx.Done():
-		return
-	case <-n.registered:
+	for _, before := range []<-chan struct{}{n.registered, n.heardOf} {
+		select {
+		case <-ctx.Done():
+			return
+		case <-before:
+		}
 	}
 	every := n.cfg.LeaseDuration / 4
 	var lease *coordinationv1.Lease
-	var since time.Time // of the trouble
+	failed, since := 0, time.Now()
 	for {
-		renewed, err := n.renewRound(ctx, lease)
-		lease = renewed
+		begun := time.Now()
+		stored, err := n.renewOnce(ctx, lease)
+		lease = stored // nil after a failure: the copy at hand may be old, read it
 		wait := jittered(every)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = min(wait, leaseRetry)
-			if since.IsZero() {
-				since = time.Now()
+			if failed++; failed == 1 {
+				since = begun
+			}
+			wait = min(wait, leasePause(failed))
+			if failed%leaseTries == 2 {
+				n.tryElsewhere(err)
+			}
+			if failed == leaseTries {
 				n.cfg.Log.Warn("cannot renew node lease, will keep trying", "node", n.cfg.Identity.Name, "err", err)
 			}
-		case !since.IsZero():
-			n.cfg.Log.Info("node lease is renewed again", "node", n.cfg.Identity.Name, "after", time.Since(since).Round(time.Millisecond))
-			since = time.Time{}
+		default:
+			if failed >= leaseTries {
+				took := time.Since(since).Round(time.Millisecond)
+				n.cfg.Log.Info("node lease is renewed again", "node", n.cfg.Identity.Name, "after", took)
+			}
+			failed = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -56,28 +81,8 @@ func (n *Node) renewLease(ctx context.Context) {
 	}
 }
 
-// renewRound tries a few times in a row. The second failure drops all connections:
-// after a partition they look alive and answer nothing, and of several servers behind
-// one address they may lead to the one that is ill. It returns the lease as stored, to
-// be renewed without reading it, or nil if that is not known.
-func (n *Node) renewRound(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	var err error
-	for try := 1; try <= leaseTries; try++ {
-		var stored *coordinationv1.Lease
-		if stored, err = n.renewOnce(ctx, lease); err == nil {
-			return stored, nil
-		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		lease = nil // what was known may be old: read it
-		if try == 2 {
-			n.tryElsewhere(err)
-		}
-	}
-	return nil, err
-}
-
+// renewOnce renews the lease as last stored, or as read if that is not known, and creates
+// it if there is none. It returns the lease as stored.
 func (n *Node) renewOnce(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	api, name := n.cfg.API.Leases, n.cfg.Identity.Name
 	if lease == nil {

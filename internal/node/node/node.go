@@ -130,6 +130,7 @@ type Config struct {
 type Node struct {
 	cfg        Config
 	registered chan struct{}
+	heardOf    chan struct{} // closed when the API server is known to have the node
 	answered   chan struct{} // closed when the runtime first answered
 	up         chan struct{} // closed when it first said that it is well
 	computed   chan struct{} // closed when the status is first known
@@ -158,6 +159,7 @@ func New(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg:        cfg,
 		registered: make(chan struct{}),
+		heardOf:    make(chan struct{}),
 		answered:   make(chan struct{}),
 		up:         make(chan struct{}),
 		computed:   make(chan struct{}),
@@ -299,6 +301,9 @@ func (n *Node) learn(node *v1.Node) {
 	}
 	before := n.known
 	n.known = node
+	if before == nil {
+		close(n.heardOf)
+	}
 	n.mu.Unlock()
 	if condition(node.Status, v1.NodeReady).Status == v1.ConditionTrue {
 		n.cfg.Startup.isReady(time.Now())
@@ -316,7 +321,7 @@ func (n *Node) compare(before, now *v1.Node) {
 		if now.Spec.PodCIDR != "" {
 			n.Poke()
 		}
-		return
+		before = &v1.Node{Spec: v1.NodeSpec{PodCIDRs: now.Spec.PodCIDRs}} // nodes are taken for schedulable
 	}
 	if before.Spec.Unschedulable != now.Spec.Unschedulable {
 		reason := EventSchedulable

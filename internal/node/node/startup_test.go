@@ -113,7 +113,7 @@ func TestCgroupV1IsSaid(t *testing.T) {
 			const text = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. " +
 				"Please migrate to cgroup v2. More information at " +
 				"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
-			if r.events.said(text) != old {
+			if r.events.has("Warning CgroupV1: "+text) != old {
 				t.Errorf("cgroup v1 %v: the event does not have upstream's text", old)
 			}
 		})

@@ -52,11 +52,11 @@ type reporter struct {
 
 func (r *reporter) due(now time.Time) bool { return now.Sub(r.last) >= r.delay }
 
-// sent starts the time to the next report. After news it is up to a half longer
-// or shorter, so that nodes which changed together do not report together.
-func (r *reporter) sent(now time.Time, news bool) {
+// sent starts the time to the next report. After news, and after the first report, it is
+// up to a half longer or shorter, so that nodes do not go on reporting together.
+func (r *reporter) sent(now time.Time, spread bool) {
 	r.last, r.delay = now, r.every
-	if news {
+	if spread {
 		r.delay += time.Duration((rand.Float64() - 0.5) * float64(r.every))
 	}
 }
@@ -186,15 +186,16 @@ func (n *Node) send(ctx context.Context, r *reporter, known *v1.Node, status v1.
 	if err != nil {
 		return err
 	}
+	first := r.last.IsZero() // agents that are updated together start together
 	if patch == nil {
-		r.sent(now, false)
+		r.sent(now, first)
 		return nil
 	}
 	stored, err := n.cfg.API.Nodes.PatchStatus(ctx, known.Name, patch)
 	if err != nil {
 		return fmt.Errorf("patch status of node %s: %w", known.Name, err)
 	}
-	r.sent(now, news)
+	r.sent(now, news || first)
 	if boot := known.Status.NodeInfo.BootID; boot != "" && boot != status.NodeInfo.BootID {
 		n.cfg.Events.Node(v1.EventTypeWarning, EventRebooted, fmt.Sprintf("Node %s has been rebooted, boot id: %s", known.Name, status.NodeInfo.BootID))
 	}

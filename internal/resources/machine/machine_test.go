@@ -33,7 +33,7 @@ func debian() fstest.MapFS {
 }
 
 func TestRead(t *testing.T) {
-	parity.ProvesPart(t, 3, "NODE-31")
+	parity.ProvesPart(t, 4, "NODE-31")
 	got, err := Read(debian())
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type Request struct {
 	Resource    string // plural, with subresource: pods, pods/status; a path such as /healthz otherwise
 	Namespace   string
 	Name        string
+	Fields      string    // the field selector of a list or watch
 	Start, End  time.Time // End is zero while it runs
 	Code        int       // of the answer; 0 if there was none
 	Interrupted bool      // the answer was broken off by a partition
@@ -153,6 +154,7 @@ func Describe(r *http.Request) Request {
 	if len(parts) > 2 {
 		req.Resource += "/" + strings.Join(parts[2:], "/")
 	}
+	req.Fields = r.URL.Query().Get("fieldSelector")
 	watching := r.URL.Query().Get("watch")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:

@@ -46,6 +46,8 @@ type Options struct {
 	Handlers []string
 	// Plain are the names of further handlers, which have no features.
 	Plain []string
+	// UsersOnHostNetwork says that pods may have a user namespace on the host's network.
+	UsersOnHostNetwork bool
 	// ImageRoot is the mount point reported for the image file system; the
 	// temporary directory if empty.
 	ImageRoot string

@@ -26,8 +26,11 @@ func (r *Runtime) Status(_ context.Context, req *cri.StatusRequest) (*cri.Status
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	res := &cri.StatusResponse{
-		Status:   &cri.RuntimeStatus{},
-		Features: &cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
+		Status: &cri.RuntimeStatus{},
+		Features: &cri.RuntimeFeatures{
+			SupplementalGroupsPolicy:  true,
+			UserNamespacesHostNetwork: r.opts.UsersOnHostNetwork,
+		},
 	}
 	for _, c := range r.conditions {
 		res.Status.Conditions = append(res.Status.Conditions, proto.Clone(c).(*cri.RuntimeCondition))
