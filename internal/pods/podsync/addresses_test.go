@@ -2,6 +2,7 @@ package podsync
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"keelson/internal/pods/pod"
@@ -23,5 +24,21 @@ func TestAMismatchIsSaidOnceOfAPod(t *testing.T) {
 	const begin = "Warning HostIPsIPFamilyMismatch "
 	if want := []string{begin + "one", begin + "another", begin + "another", begin + "another"}; !slices.Equal(said.said, want) {
 		t.Errorf("said %q, want %q", said.said, want)
+	}
+}
+
+func TestAddressesOfAPod(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-27")
+	m := newMeasured(t)
+	m.cfg.HostIPs = func() []string { return []string{"192.0.2.1", "fd00::ff"} }
+	have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"fd00::1", "fd00::2", "10.0.0.1"}}}}
+	for hostNetwork, want := range map[bool]string{true: "192.0.2.1 fd00::ff", false: "10.0.0.1 fd00::1"} {
+		spec := podNamed("u", pod.SourceAPI)
+		spec.Spec.HostNetwork = hostNetwork
+		w := m.worker("u", spec)
+		w.seeIPs(have)
+		if got := strings.Join(w.podIPs, " "); got != want {
+			t.Errorf("host network %v: addresses %s, want %s", hostNetwork, got, want)
+		}
 	}
 }

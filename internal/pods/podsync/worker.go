@@ -439,12 +439,17 @@ func (w *worker) logAttempts(have pod.Runtime) map[string]int {
 }
 
 func (w *worker) seeIPs(have pod.Runtime) {
+	host := w.s.cfg.HostIPs()
 	if w.spec.Spec.HostNetwork {
-		w.podIPs = w.s.cfg.HostIPs()
+		w.podIPs = host
 		return
 	}
 	if s, ok := have.ReadySandbox(); ok && len(s.IPs) > 0 {
-		w.podIPs = s.IPs
+		primary := ""
+		if len(host) > 0 {
+			primary = host[0]
+		}
+		w.podIPs = pod.Addresses(s.IPs, primary)
 	}
 }
 

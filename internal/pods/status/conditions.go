@@ -47,7 +47,7 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 		st.Conditions = append(st.Conditions, c)
 	}
 	set(v1.PodReadyToStartContainers, readyToStart(f))
-	set(v1.PodInitialized, initialized(st, f.Pod))
+	set(v1.PodInitialized, initialized(st, f.Pod, prev))
 	set(v1.PodReady, ready(containersReady, f.Pod, f.stored().Conditions))
 	set(v1.ContainersReady, containersReady)
 	set(v1.PodScheduled, yes)
@@ -102,7 +102,8 @@ func restartingAll(st *v1.PodStatus, f Facts) verdict {
 	return verdict{status: v1.ConditionFalse}
 }
 
-func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
+// initialized is not taken back: init containers run again in a new sandbox, and when all containers are restarted.
+func initialized(st *v1.PodStatus, p *v1.Pod, prev v1.PodStatus) verdict {
 	var unknown, incomplete []string
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
@@ -121,11 +122,11 @@ func initialized(st *v1.PodStatus, p *v1.Pod) verdict {
 	if st.Phase == v1.PodSucceeded && len(unknown) == 0 {
 		return verdict{v1.ConditionTrue, "PodCompleted", ""}
 	}
+	if old := find(prev.Conditions, v1.PodInitialized); old != nil && old.Status == v1.ConditionTrue {
+		return yes
+	}
 	// What has got as far as a regular container has been initialized.
 	for _, cs := range st.ContainerStatuses {
-		if last := cs.LastTerminationState.Terminated; last != nil && last.Reason == pod.ReasonRestartingAll {
-			incomplete = nil // before all were restarted
-		}
 		if cs.State.Running != nil || cs.State.Terminated != nil && cs.ContainerID != "" {
 			incomplete = nil
 		}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +103,7 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 			st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 		}
 	}
-	ips := sameFamilyFirst(f.PodIPs, st.HostIP)
+	ips := pod.Addresses(f.PodIPs, st.HostIP)
 	if len(ips) == 0 {
 		if f.Going { // its sandbox stopped before this agent came; there will be no other
 			st.PodIP, st.PodIPs = prev.PodIP, prev.PodIPs
@@ -115,25 +114,6 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for _, ip := range ips {
 		st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip})
 	}
-}
-
-// sameFamilyFirst puts the address of the node's primary family first.
-func sameFamilyFirst(ips []string, host string) []string {
-	is6 := func(s string) bool { a, err := netip.ParseAddr(s); return err == nil && a.Is6() && !a.Is4In6() }
-	if host == "" || len(ips) < 2 || is6(ips[0]) == is6(host) {
-		return ips
-	}
-	sorted := slices.Clone(ips)
-	slices.SortStableFunc(sorted, func(a, b string) int {
-		switch {
-		case is6(a) == is6(b):
-			return 0
-		case is6(a) == is6(host):
-			return -1
-		}
-		return 1
-	})
-	return sorted
 }
 
 // resources shows what the pod was granted, and what of it is in force: of limits only those that hold for the pod as a

@@ -2,7 +2,6 @@ package container
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,22 +150,4 @@ func TestHostsFileOfAPod(t *testing.T) {
 			t.Errorf("mounted %s over the volume", got)
 		}
 	})
-}
-
-func TestPrimaryFirst(t *testing.T) {
-	for _, tc := range []struct {
-		name            string
-		ips, host, want []string
-	}{
-		{"the node's family comes first", []string{"10.0.0.1", "fd00::1"}, []string{"fd00::ff", "192.0.2.1"}, []string{"fd00::1", "10.0.0.1"}},
-		{"one of each family", []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, []string{"192.0.2.1"}, []string{"10.0.0.1", "fd00::1"}},
-		{"a pod without the node's family", []string{"fd00::1"}, []string{"192.0.2.1"}, []string{"fd00::1"}},
-		{"what is no address is dropped", []string{"x", "10.0.0.1"}, nil, []string{"10.0.0.1"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := primaryFirst(tc.ips, tc.host); !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
 }

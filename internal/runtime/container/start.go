@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,20 +190,7 @@ func (r *Runner) podIPs(p *v1.Pod, ips []string) []string {
 	if p.Spec.HostNetwork && len(ips) == 0 {
 		return hostIPs
 	}
-	return primaryFirst(ips, hostIPs)
-}
-
-// primaryFirst keeps one address of each family, that of the node's primary
-// address first.
-func primaryFirst(ips, hostIPs []string) []string {
-	var out []string
-	v6First := len(hostIPs) > 0 && isIPv6(hostIPs[0])
-	for _, v6 := range []bool{v6First, !v6First} {
-		if i := slices.IndexFunc(ips, func(s string) bool { return net.ParseIP(s) != nil && isIPv6(s) == v6 }); i >= 0 {
-			out = append(out, ips[i])
-		}
-	}
-	return out
+	return pod.Addresses(ips, first(hostIPs))
 }
 
 // NotStarted counts a container that was to start and could not, for want of its
