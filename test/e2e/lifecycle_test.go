@@ -279,7 +279,7 @@ func TestTerminationMessage(t *testing.T) {
 // TestActiveDeadline ends a pod that is too long at it.
 func TestActiveDeadline(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-33")
+	parity.ProvesPart(t, 3, "LIFE-33")
 	s := shared(t).namespace(t)
 	s.create(s.demo("late", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(4)) }))
 	// One that runs when it is given a deadline, which has passed by then.

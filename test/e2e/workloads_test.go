@@ -322,7 +322,7 @@ func TestDelete(t *testing.T) {
 // TestKilledStatus watches the last status of a pod that has to be killed.
 func TestKilledStatus(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-19", "LIFE-62")
+	parity.Proves(t, "LIFE-62")
 	s := shared(t).namespace(t)
 	p := s.demo("deaf", []string{"deaf"})
 	p.Finalizers = []string{"keelson.example/held"}

@@ -111,9 +111,5 @@ const (
 	ReasonCreateContainer       = "CreateContainerError"
 	ReasonRunContainer          = "RunContainerError"
 	ReasonPostStartHook         = "PostStartHookError"
-	ReasonPreCreateHook         = "PreCreateHookError"
-	ReasonPreStartHook          = "PreStartHookError"
-	ReasonCreateSandbox         = "CreatePodSandboxError"
-	ReasonKillContainer         = "KillContainerError"
 	ReasonRestartingAll         = "RestartingAllContainers"
 )

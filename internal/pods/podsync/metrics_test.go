@@ -76,6 +76,7 @@ func podNamed(uid types.UID, source pod.Source) *v1.Pod {
 }
 
 func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-01")
 	m := newMeasured(t)
 	web, static, lost := podNamed("web", pod.SourceAPI), podNamed("static", pod.SourceFile), podNamed("lost", pod.SourceAPI)
 	web.Spec.EphemeralContainers = []v1.EphemeralContainer{{}}
@@ -133,7 +134,7 @@ func TestAPodThatComesBackIsCounted(t *testing.T) {
 }
 
 func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
-	parity.Proves(t, "LIFE-15")
+	parity.ProvesPart(t, 2, "LIFE-15")
 	m := newMeasured(t)
 	spec := podNamed("web", pod.SourceAPI)
 	spec.CreationTimestamp = metav1.NewTime(m.now.Add(-time.Second))

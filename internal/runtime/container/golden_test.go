@@ -137,6 +137,7 @@ func goldenMounts(b bench, p *v1.Pod, c *v1.Container) pod.Contribution {
 
 func TestContainersAreThoseOfUpstream(t *testing.T) {
 	parity.Proves(t, "RT-12", "RT-13", "RT-14", "RT-15", "RES-10", "LIFE-81", "LIFE-86", "LIFE-87", "LIFE-107", "LIFE-108", "RT-42")
+	parity.ProvesPart(t, 2, "LIFE-29")
 	for _, tc := range []struct{ pod, container string }{
 		{"guaranteed", "main"},
 		{"burstable", "init"},

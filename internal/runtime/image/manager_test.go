@@ -251,6 +251,7 @@ func TestInvalidName(t *testing.T) {
 }
 
 func TestInspectError(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-21")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.fake.broken = errors.New("disk on fire")
 		res, _ := r.reached(want("u1", "web:1", v1.PullIfNotPresent, 0))
