@@ -45,7 +45,7 @@ type disks struct {
 	node       machine.Filesystem
 	nodeAt     time.Time
 	imageFS    *statsapi.FsStats
-	writableFS *statsapi.FsStats
+	writableFS *statsapi.FsStats // that of images where the runtime names no other
 }
 
 func (c *Collector) readDisks(ctx context.Context) (*disks, error) {
@@ -62,6 +62,9 @@ func (c *Collector) readDisks(ctx context.Context) (*disks, error) {
 	}
 	if d.writableFS, err = runtimeFS(l.writable, l.at); err != nil {
 		return nil, err
+	}
+	if d.writableFS == nil {
+		d.writableFS = d.imageFS
 	}
 	return d, nil
 }
@@ -181,14 +184,10 @@ func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 // runtime does not tell.
 func rootfs(d *disks, id string) *statsapi.FsStats {
 	u := d.containers[id]
-	on := d.writableFS
-	if on == nil {
-		on = d.imageFS
-	}
-	if u == nil || on == nil {
+	if u == nil || d.writableFS == nil {
 		return nil
 	}
-	out := *on
+	out := *d.writableFS
 	used, inodes := u.GetUsedBytes().GetValue(), u.GetInodesUsed().GetValue()
 	out.Time, out.UsedBytes, out.InodesUsed = metav1.NewTime(time.Unix(0, u.GetTimestamp())), &used, &inodes
 	return &out
