@@ -59,7 +59,9 @@ func resourceOfPod(f *families, p *podReading) {
 		f.add(containerCPU, l, cr.use.CPU.Total.Seconds(), at)
 		f.add(containerMemory, l, float64(cr.use.Memory.WorkingSet), at)
 		f.add(containerSwap, l, float64(cr.use.Memory.Swap), at)
-		f.add(containerSwapMax, l, float64(cr.use.Memory.SwapLimit), at)
+		if m := &cr.use.Memory; m.SwapLimited {
+			f.add(containerSwapMax, l, float64(m.SwapLimit), at)
+		}
 		f.add(containerStart, l, float64(cr.CreatedAt.UnixNano())/1e9, time.Time{})
 	}
 }

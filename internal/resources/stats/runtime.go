@@ -69,7 +69,7 @@ func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string
 		}
 		linux := said.GetLinux()
 		pr := podReading{Pod: p, started: sandbox.CreatedAt, processes: linux.GetProcess().GetProcessCount().GetValue()}
-		pr.group = c.asGroup("pod "+string(p.Have.UID), linux.GetCpu(), linux.GetMemory(), sandbox.CreatedAt)
+		pr.group = c.asGroup("pod "+string(p.Have.UID), linux.GetCpu(), linux.GetMemory(), nil, sandbox.CreatedAt)
 		if n := linux.GetNetwork(); n != nil {
 			pr.netAt = time.Unix(0, n.GetTimestamp())
 			if d := n.GetDefaultInterface(); d != nil {
@@ -86,7 +86,7 @@ func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string
 		for _, inst := range running(p.Have) {
 			if s := byID[inst.ID]; s != nil {
 				pr.containers = append(pr.containers, containerReading{Container: inst,
-					group: c.asGroup(fmt.Sprintf("container %s", inst.ID), s.GetCpu(), s.GetMemory(), startOf(inst))})
+					group: c.asGroup(fmt.Sprintf("container %s", inst.ID), s.GetCpu(), s.GetMemory(), s.GetSwap(), startOf(inst))})
 			}
 		}
 		r.pods = append(r.pods, pr)
@@ -102,7 +102,8 @@ func traffic(i *runtimeapi.NetworkInterfaceUsage) machine.Traffic {
 
 // asGroup says in the words of control groups what the runtime says. A rate that
 // it does not tell is measured.
-func (c *Collector) asGroup(key string, cpu *runtimeapi.CpuUsage, mem *runtimeapi.MemoryUsage, started time.Time) group {
+func (c *Collector) asGroup(key string, cpu *runtimeapi.CpuUsage, mem *runtimeapi.MemoryUsage, swap *runtimeapi.SwapUsage,
+	started time.Time) group {
 	g := group{path: key}
 	g.use = cgroup.Usage{At: time.Unix(0, cpu.GetTimestamp()), Created: started}
 	g.use.CPU.Total = time.Duration(cpu.GetUsageCoreNanoSeconds().GetValue())
@@ -111,6 +112,10 @@ func (c *Collector) asGroup(key string, cpu *runtimeapi.CpuUsage, mem *runtimeap
 	m.Faults, m.MajorFaults = mem.GetPageFaults().GetValue(), mem.GetMajorPageFaults().GetValue()
 	if a := mem.GetAvailableBytes(); a != nil && a.GetValue() > 0 {
 		m.Limit = a.GetValue() + m.WorkingSet
+	}
+	m.Swap = swap.GetSwapUsageBytes().GetValue()
+	if a := swap.GetSwapAvailableBytes(); a != nil {
+		m.SwapLimit, m.SwapLimited = a.GetValue()+m.Swap, true
 	}
 	g.use.CPU.Pressure, m.Pressure = pressure(cpu.GetPsi()), pressure(mem.GetPsi())
 	c.measure(&g, started)

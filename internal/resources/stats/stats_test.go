@@ -160,7 +160,12 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
 		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
 			Network:    &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
-			Containers: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID}, Cpu: cpu, Memory: mem}}}}}}, nil
+			Containers: []*runtimeapi.ContainerStats{{
+				Attributes: &runtimeapi.ContainerAttributes{Id: mainID},
+				Cpu:        cpu,
+				Memory:     mem,
+				Swap:       &runtimeapi.SwapUsage{SwapAvailableBytes: value(4096), SwapUsageBytes: value(1024)},
+			}}}}}}, nil
 }
 
 func (g *ground) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
@@ -436,7 +441,8 @@ func TestUsageFromRuntime(t *testing.T) {
 	}
 	p := s.Pods[0]
 	if *p.CPU.UsageCoreNanoSeconds != 5e9 || *p.CPU.UsageNanoCores != 7 || *p.ProcessStats.ProcessCount != 3 || p.Network.Name != "eth0" || *p.Network.RxBytes != 11 ||
-		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi {
+		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi ||
+		*p.Containers[0].Swap.SwapUsageBytes != 1024 || *p.Containers[0].Swap.SwapAvailableBytes != 4096 {
 		t.Errorf("%s", show(p))
 	}
 }
