@@ -27,7 +27,7 @@ const ticks = 100
 // used so far.
 type Usage struct {
 	At      time.Time // when it was read
-	Created time.Time // when the cgroup was made
+	Created time.Time // when the cgroup was made, unless the kernel has forgotten: see [Hierarchies.created]
 	CPU     CPUUsage
 	Memory  MemoryUsage
 
@@ -101,7 +101,7 @@ func (h Hierarchies) Usage(path string, d Detail) (Usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("read cgroup usage: %w", err)
 	}
-	u.Created = info.ModTime()
+	u.Created = h.created(path, info.ModTime())
 	r := reader{}
 	if h.V2() {
 		r.readV2(&u, dir, d)
@@ -368,7 +368,9 @@ func (r *reader) readV1(u *Usage, h Hierarchies, path string, d Detail) {
 	})
 	pids := at("pids")
 	u.Threads, u.MaxThreads = r.number(pids, "pids.current"), r.number(pids, "pids.max")
-	u.Processes = r.pids(mem)
+	if u.Processes = r.pids(cpu); cpu == "" {
+		u.Processes = r.pids(mem)
+	}
 	blkio := at("blkio")
 	disks := map[string]*DiskUsage{}
 	r.operations(blkio, "blkio.throttle.io_service_bytes", disks, func(d *DiskUsage) (read, write *uint64) { return &d.ReadBytes, &d.WriteBytes })

@@ -118,15 +118,15 @@ func (e *exposer) groups(ctx context.Context) error {
 	c := e.c
 	r := c.read(ctx, cgroup.Full)
 	e.limit = r.memory.Total
-	e.group(&r.node, identity{}, c.boot)
+	e.group(&r.node, identity{}, time.Time{})
 	e.network(r.net, r.node.use.At, identity{id: "/"}.labels())
 	e.filesystems(identity{id: "/"}.labels())
 	for i := range r.parents {
-		e.group(&r.parents[i], identity{}, r.parents[i].use.Created)
+		e.group(&r.parents[i], identity{}, time.Time{})
 	}
 	for i := range r.system {
 		if r.system[i].name != systemPods { // which is among the parents
-			e.group(&r.system[i].group, identity{}, r.system[i].use.Created)
+			e.group(&r.system[i].group, identity{}, time.Time{})
 		}
 	}
 	if !c.fromRuntime() {
@@ -180,6 +180,7 @@ func (e *exposer) pod(p *podReading, images map[string]string) {
 	}
 }
 
+// group adds the series of a group. started is when the runtime says it was started; zero: it does not say.
 func (e *exposer) group(g *group, id identity, started time.Time) {
 	id.id = g.path
 	l, f, at, use := id.labels(), e.f, g.use.At, &g.use
@@ -218,11 +219,11 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	f.add(cUsage, l, float64(m.Usage), at)
 	f.add(cWorking, l, float64(m.WorkingSet), at)
 	f.add(cOOM, l, float64(m.OOMKills), at)
-	e.processes(use, l)
+	e.processes(use, l, e.firstProcess(g, id))
 	f.add(cThreads, l, float64(use.Threads), at)
 	f.add(cThreadsMax, l, float64(use.MaxThreads), at)
 	f.add(cSeen, l, float64(e.now.Unix()), e.now)
-	f.add(cStart, l, float64(started.Unix()), time.Time{})
+	f.add(cStart, l, float64(e.start(g, started).Unix()), time.Time{})
 	f.add(cPeriod, l, float64(cpu.Period), time.Time{})
 	f.add(cShares, l, float64(cpu.Shares), time.Time{})
 	limit := m.Limit
@@ -245,8 +246,33 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	}
 }
 
-// processes counts what the processes of the group itself hold open.
-func (e *exposer) processes(use *cgroup.Usage, l labels) {
+// start is when a group was made, or when the runtime started what is in it, if that was earlier: what the kernel says
+// may be too late. A clock that was wrong before the machine had the time does not count.
+func (e *exposer) start(g *group, started time.Time) time.Time {
+	made := g.use.Created
+	if boot := e.c.boot.Truncate(time.Minute); made.Before(boot) {
+		made = boot
+	}
+	if !started.IsZero() && started.Before(made) {
+		return started
+	}
+	return made
+}
+
+// firstProcess is the process whose limits are those of the group: of a container and of a sandbox their first, of the
+// root the machine's first; 0: none.
+func (e *exposer) firstProcess(g *group, id identity) int {
+	switch {
+	case g.path == "/":
+		return 1
+	case id.name != "" && len(g.use.Processes) > 0:
+		return g.use.Processes[0]
+	}
+	return 0
+}
+
+// processes counts what the processes of the group itself hold open. The limits of first are those of the group.
+func (e *exposer) processes(use *cgroup.Usage, l labels, first int) {
 	var files, sockets uint64
 	for _, pid := range use.Processes {
 		n, s := machine.OpenFiles(pid)
@@ -256,8 +282,8 @@ func (e *exposer) processes(use *cgroup.Usage, l labels) {
 	e.f.add(cProcesses, l, float64(len(use.Processes)), at)
 	e.f.add(cFiles, l, float64(files), at)
 	e.f.add(cSockets, l, float64(sockets), at)
-	if len(use.Processes) > 0 {
-		if n, ok := machine.FileLimit(use.Processes[0]); ok {
+	if first != 0 {
+		if n, ok := machine.FileLimit(first); ok {
 			e.f.add(cUlimits, l.with("ulimit", "max_open_files"), float64(n), at)
 		}
 	}

@@ -1,0 +1,35 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// startControllers are the controllers of cgroup v1 in whose hierarchies the start of a cgroup is looked for.
+var startControllers = []string{"blkio", "cpu", "cpuacct", "devices", "memory", "pids"}
+
+// created is when the cgroup at path was made: the earliest modification time of its directories and of a file in each
+// that is not written to. It is before by.
+//
+// The kernel keeps these times with the inodes it has in memory. It may drop an inode that nobody uses, and the next
+// look makes another with the time of the look. So the result may be too late; it is never too early.
+func (h Hierarchies) created(path string, by time.Time) time.Time {
+	look := func(name string) {
+		if info, err := os.Stat(name); err == nil && info.ModTime().Before(by) {
+			by = info.ModTime()
+		}
+	}
+	if h.V2() {
+		look(filepath.Join(h.Unified, path, "cgroup.events"))
+		return by
+	}
+	for _, controller := range startControllers {
+		if mount := h.V1[controller]; mount != "" {
+			dir := filepath.Join(mount, path)
+			look(dir)
+			look(filepath.Join(dir, "cgroup.clone_children"))
+		}
+	}
+	return by
+}

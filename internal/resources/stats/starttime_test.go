@@ -1,0 +1,99 @@
+package stats
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// made says when the kernel made a group, and each of its files.
+func (g *ground) made(path string, at time.Time) {
+	g.t.Helper()
+	for _, mount := range g.mounts() {
+		dir := filepath.Join(mount, path)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				g.touch(filepath.Join(dir, e.Name()), at)
+			}
+		}
+		g.touch(dir, at)
+	}
+}
+
+func (g *ground) touch(path string, at time.Time) {
+	g.t.Helper()
+	if err := os.Chtimes(path, at, at); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *ground) mounts() (out []string) {
+	if g.groups.V2() {
+		return []string{g.groups.Unified}
+	}
+	for _, mount := range g.groups.V1 {
+		out = append(out, mount)
+	}
+	return out
+}
+
+// TestStartTimes: a group starts when the kernel made it, which is when the first of its directories and files was
+// made. The kernel may forget when that was: what the runtime knows is a bound.
+func TestStartTimes(t *testing.T) {
+	both(t, func(t *testing.T, v2 bool) {
+		now := time.Now().Truncate(time.Second)
+		g := newGround(t, v2)
+		p := g.pod()
+		p.Have.Sandboxes[0].CreatedAt = now.Add(-60 * time.Second)
+		p.Have.Containers[0].StartedAt = now.Add(-50 * time.Second)
+		g.cfg.Pods = func() []Pod { return []Pod{p} }
+		for path, ago := range map[string]int{
+			"/": 2000, "/kubepods": 400, podDir: 70, podDir + "/" + sandboxID: 61, podDir + "/" + mainID: 3,
+		} {
+			g.made(path, now.Add(-time.Duration(ago)*time.Second))
+		}
+		// The first of the whole group.
+		first := filepath.Join(g.dir, "cpu/kubepods/burstable")
+		if v2 {
+			first = filepath.Join(g.dir, "unified/kubepods/burstable")
+		}
+		g.made("/kubepods/burstable", now.Add(-300*time.Second))
+		oldest := map[bool]string{true: "cgroup.events", false: "cgroup.clone_children"}[v2]
+		g.write(strings.TrimPrefix(first, g.dir+"/")+"/"+oldest, "")
+		g.touch(filepath.Join(first, oldest), now.Add(-310*time.Second))
+		text := expose(t, New(g.cfg).Containers())
+		boot := now.Add(-1000 * time.Second).Truncate(time.Minute) // as /proc/uptime says
+		for id, want := range map[string]time.Time{
+			"/":                      boot,
+			"/kubepods":              now.Add(-400 * time.Second),
+			"/kubepods/burstable":    now.Add(-310 * time.Second),
+			podDir:                   now.Add(-70 * time.Second),
+			podDir + "/" + sandboxID: now.Add(-61 * time.Second),
+			podDir + "/" + mainID:    now.Add(-50 * time.Second),
+		} {
+			if got := startOfGroup(t, text, id); got != fmt.Sprintf("%.9e", float64(want.Unix())) && got != fmt.Sprint(float64(want.Unix())) {
+				t.Errorf("%s started at %s, want %v", id, got, float64(want.Unix()))
+			}
+		}
+	})
+}
+
+// startOfGroup is the value of container_start_time_seconds of a group.
+func startOfGroup(t *testing.T, text, id string) string {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "container_start_time_seconds{") && strings.Contains(line, `id="`+id+`"`) {
+			return strings.TrimSpace(line[strings.LastIndexByte(line, ' '):])
+		}
+	}
+	t.Fatalf("no start of %s: %v", id, fs.ErrNotExist)
+	return ""
+}
