@@ -283,10 +283,9 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 			if g, ok := read(sandbox.ID); ok {
 				c.measure(&g, sandbox.CreatedAt)
 				pr.sandbox = &containerReading{Container: pod.Container{ID: sandbox.ID, StartedAt: sandbox.CreatedAt}, group: g}
-				pr.processes += uint64(len(g.use.Processes))
-				if len(g.use.Processes) > 0 && !sandbox.HostNetwork {
-					// Its first process sees the pod's network. One that has just gone
-					// takes it along.
+				if len(g.use.Processes) > 0 {
+					// Its first process sees the pod's network, which may be the node's. One
+					// that has just gone takes it along.
 					if net, err := machine.ReadTraffic(g.use.Processes[0]); err == nil {
 						pr.net, pr.netAt = net, g.use.At
 					}

@@ -45,7 +45,7 @@ type podReading struct {
 	containers []containerReading
 	net        []machine.Traffic
 	netAt      time.Time
-	processes  uint64
+	processes  uint64 // of its containers
 }
 
 // containerReading is what one container uses.

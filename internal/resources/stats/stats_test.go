@@ -159,7 +159,7 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 	mem := &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(20 * mebi), UsageBytes: value(30 * mebi), AvailableBytes: value(44 * mebi)}
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
 		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
-			Network:    &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
+			Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
 			Containers: []*runtimeapi.ContainerStats{{
 				Attributes: &runtimeapi.ContainerAttributes{Id: mainID},
 				Cpu:        cpu,
