@@ -31,7 +31,8 @@ func mayKeep(amount string) spec {
 // in a container, and together.
 func TestLimitsOfLocalStorage(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "EVIC-25", "EVIC-26", "EVIC-27", "VOL-39")
+	parity.Proves(t, "EVIC-25", "EVIC-26", "EVIC-27")
+	parity.ProvesPart(t, 4, "VOL-39")
 	s := shared(t).namespace(t)
 	limit := quantity("5Mi")
 	scratch := func(l *resource.Quantity) spec {

@@ -257,6 +257,7 @@ func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
 // as a registration would.
 func TestOthersAreIgnored(t *testing.T) {
 	parity.Proves(t, "PLUG-09")
+	parity.ProvesPart(t, 3, "VOL-09")
 	hidden, elsewhere, beside := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}, &testPlugin{info: info(CSI, "beside")}
 	seen := &testPlugin{info: info(CSI, "seen")}
 	r := newRoom(t, nil)

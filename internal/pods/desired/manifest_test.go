@@ -149,6 +149,7 @@ func TestANegativeGraceIsASecond(t *testing.T) {
 
 func TestReferencesToAPIObjects(t *testing.T) {
 	parity.Proves(t, "SRC-11")
+	parity.ProvesPart(t, 4, "VOL-48")
 	for spec, want := range map[string]string{
 		"serviceAccountName: x":                                                                                    "spec.serviceAccountName",
 		"serviceAccount: x":                                                                                        "spec.serviceAccount",

@@ -12,7 +12,7 @@ import (
 )
 
 func TestImageVolumes(t *testing.T) {
-	parity.Proves(t, "VOL-54")
+	parity.ProvesPart(t, 3, "VOL-54")
 	reg := prometheus.NewRegistry()
 	b := newBench(t, func(c *Config) { c.Registry = reg })
 	p := simplePod(func(*v1.Container) {})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/test/kit/parity"
 )
 
 // room is a temporary directory whose mounts are taken off at the end.
@@ -385,6 +387,7 @@ func TestRemoveTreeRemovesWhatContainersMake(t *testing.T) {
 }
 
 func TestSetGroup(t *testing.T) {
+	parity.ProvesPart(t, 6, "VOL-17")
 	dir := room(t)
 	defer syscall.Umask(syscall.Umask(0o022))
 	build := func(name string) string {

@@ -37,7 +37,7 @@ func mountedAs(t *testing.T, path string) string {
 }
 
 func TestWhereVolumesLive(t *testing.T) {
-	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
+	parity.ProvesPart(t, 4, "VOL-39")
 	n := newTestNode(t)
 	n.objects.putMap("m", map[string]string{"k": "v"})
 	n.objects.putSecret("s", map[string][]byte{"k": []byte("v")})
@@ -149,4 +149,5 @@ func TestOrphans(t *testing.T) {
 		t.Errorf("counted %v, want %s", counted, want)
 	}
 	parity.Proves(t, "VOL-07")
+	parity.ProvesPart(t, 4, "VOL-06")
 }

@@ -51,7 +51,7 @@ func anchors(t *testing.T, file []byte) string {
 }
 
 func TestWhichBundlesAreShown(t *testing.T) {
-	parity.Proves(t, "VOL-48")
+	parity.ProvesPart(t, 4, "VOL-48")
 	all := []*certv1beta1.ClusterTrustBundle{
 		bundle("plain", "", "", "a", "b"),
 		bundle("s:one", "example.com/s", "x", "a", "c"), bundle("s:two", "example.com/s", "y", "c", "d"),
@@ -107,6 +107,7 @@ func TestWhichBundlesAreShown(t *testing.T) {
 // The order is not that of the bundle, nor of the names: nobody can come to rely on
 // it.
 func TestAnchorsHaveNoOrder(t *testing.T) {
+	parity.ProvesPart(t, 4, "VOL-48")
 	defer func(s string) { shuffle = s }(shuffle)
 	var letters []string
 	for c := 'a'; c <= 'z'; c++ {
@@ -170,6 +171,8 @@ func (f *fakeTrust) set(key string, bundles ...*certv1beta1.ClusterTrustBundle) 
 }
 
 func TestTrustAndCertificatesOfAPod(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-45")
+	parity.ProvesPart(t, 6, "VOL-49")
 	trust := &fakeTrust{}
 	n := newTestNode(t)
 	n.stop()

@@ -207,16 +207,24 @@ func TestObjectsReachTheFiles(t *testing.T) {
 		t.Errorf("after a restart of the container the sub-path shows %q", got)
 	}
 	n.release(p)
-	parity.Proves(t, "VOL-32")
+	parity.Differs(t, "VOL-32", "0126")
 }
 
 func TestMissingObjects(t *testing.T) {
 	n := newTestNode(t)
 	n.objects.putMap("some", map[string]string{"here": "1"})
+	n.objects.putSecret("half", map[string][]byte{"here": []byte("1")})
 	p := podWith("u1",
 		configMapVolume("none", v1.ConfigMapVolumeSource{Optional: ptr.To(true)}),
-		configMapVolume("some", v1.ConfigMapVolumeSource{Optional: ptr.To(true), Items: []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}}}))
+		configMapVolume("some", v1.ConfigMapVolumeSource{Optional: ptr.To(true), Items: []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}}}),
+		v1.Volume{Name: "sec", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone", Optional: ptr.To(true)}}},
+		v1.Volume{Name: "both", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "some"}}},
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}, Optional: ptr.To(true)}},
+			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}, Optional: ptr.To(true)}}}}}})
 	n.ready(p)
+	wantShown(t, n.dir(p, "secret", "sec"))
+	wantShown(t, n.dir(p, "projected", "both"), "here", "1")
 	wantShown(t, n.dir(p, "configmap", "none"))
 	wantShown(t, n.dir(p, "configmap", "some"), "x", "1")
 	n.objects.putMap("none", map[string]string{"late": "2"})
@@ -234,6 +242,11 @@ func TestMissingObjects(t *testing.T) {
 		{configMapVolume("gone", v1.ConfigMapVolumeSource{}), `MountVolume.SetUp failed for volume "gone" : configmap "gone" not found`},
 		{v1.Volume{Name: "sec", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone"}}}, `MountVolume.SetUp failed for volume "sec" : secret "gone" not found`},
 		{configMapVolume("some", v1.ConfigMapVolumeSource{Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}}), `MountVolume.SetUp failed for volume "some" : configmap references non-existent config key: gone`},
+		{v1.Volume{Name: "secret-key", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "half", Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}}}},
+			`MountVolume.SetUp failed for volume "secret-key" : references non-existent secret key: gone`},
+		{v1.Volume{Name: "shown", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}}}}}}},
+			`MountVolume.SetUp failed for volume "shown" : secret "gone" not found`},
 		{v1.Volume{Name: "nfs", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}, `Unable to attach or mount volumes: unmounted volumes=[nfs], unattached volumes=[], failed to process volumes=[nfs]: failed to get Plugin from volumeSpec for volume "nfs" err=no volume plugin matched`},
 		{v1.Volume{Name: "ctb", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}}}}}, `MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not served by this node agent`},
 	} {
@@ -266,29 +279,37 @@ func TestBinaryDataAndModes(t *testing.T) {
 	}
 	n.release(p)
 	parity.Proves(t, "VOL-34")
+	parity.ProvesPart(t, 3, "VOL-33")
 }
 
 func TestDownwardFilesFollowThePod(t *testing.T) {
 	n := newTestNode(t)
 	p := podWith("u1", v1.Volume{Name: "d", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
 		{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		{Path: "notes", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.annotations"}},
 		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "main", Resource: "limits.cpu", Divisor: resource.MustParse("1m")}},
 	}}}})
 	p.Labels = map[string]string{"b": "2", "a": "1"}
+	p.Annotations = map[string]string{"example.com/z": "last", "example.com/a": "say \"hi\"\n\tback\\slash"}
 	n.ready(p)
 	dir := n.dir(p, "downward-api", "d")
-	wantShown(t, dir, "labels", "a=\"1\"\nb=\"2\"", "cpu", "2000")
+	notes := `example.com/a="say \"hi\"\n\tback\\slash"` + "\n" + `example.com/z="last"`
+	wantShown(t, dir, "labels", "a=\"1\"\nb=\"2\"", "notes", notes, "cpu", "2000")
 	before := stamps(t, dir)
 	same := p.DeepCopy()
 	n.Want(same)
 	edited := p.DeepCopy()
 	edited.Labels["a"] = "new"
+	edited.Annotations = nil
+	edited.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("300m")}
+	edited.Generation++
 	n.Want(edited)
 	for end := time.Now().Add(time.Minute); shown(t, dir)["labels"] != "a=\"new\"\nb=\"2\""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the label never changed")
 		}
 	}
+	wantShown(t, dir, "labels", "a=\"new\"\nb=\"2\"", "notes", "", "cpu", "300")
 	if before[dir].Equal(stamps(t, dir)[dir]) {
 		t.Error("the change left no trace in the directory")
 	}
@@ -441,7 +462,7 @@ func TestSubPathsOfAHostDirectory(t *testing.T) {
 	if got := n.read(filepath.Join(host, "made/x/f")); got != "deep" {
 		t.Errorf("releasing took the host's data: %q", got)
 	}
-	parity.Proves(t, "VOL-15", "VOL-16")
+	parity.Proves(t, "VOL-15")
 }
 
 func TestRecursiveReadOnly(t *testing.T) {
@@ -473,7 +494,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 }
 
 func TestMemorySize(t *testing.T) {
-	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
+	parity.ProvesPart(t, 4, "VOL-39")
 	mem := func(s string) v1.ResourceRequirements {
 		return v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(s)}}
 	}
@@ -502,7 +523,7 @@ func TestMemorySize(t *testing.T) {
 }
 
 func TestPageSize(t *testing.T) {
-	parity.Proves(t, "VOL-39") // and that what is over its limit goes, TestLimitsOfLocalStorage
+	parity.ProvesPart(t, 4, "VOL-39")
 	huge := func(names ...v1.ResourceName) *v1.Pod {
 		l := v1.ResourceList{}
 		for _, n := range names {

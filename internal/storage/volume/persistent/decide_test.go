@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
+	"keelson/test/kit/parity"
+
 	"keelson/internal/storage/volume"
 )
 
@@ -154,6 +156,9 @@ func TestGroupThatAVolumeNames(t *testing.T) {
 // A volume is waited for until the node is seen to have it in use and attached, in
 // this order.
 func TestWhatAttachingWaitsFor(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-03")
+	parity.ProvesPart(t, 3, "VOL-04")
+	parity.ProvesPart(t, 4, "VOL-06")
 	inUse, attached := []v1.UniqueVolumeName{"other", "id"}, []v1.AttachedVolume{{Name: "other", DevicePath: "x"}, {Name: "id", DevicePath: "/dev/sdb"}}
 	for _, c := range []struct {
 		status v1.NodeStatus

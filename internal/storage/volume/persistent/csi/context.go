@@ -30,15 +30,15 @@ func (p *Plugin) publishContext(ctx context.Context, r persistent.Request, s sou
 	a, err := p.cfg.API.VolumeAttachment(ctx, name)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("volume attachment %s: %w", name, err)
+		err = fmt.Errorf("volume %s has GET error for volume attachment %s: %w", s.handle, name, err)
 	case a.DeletionTimestamp != nil:
-		err = fmt.Errorf("volume attachment %s is being deleted", name)
+		err = errors.New("volume attachment is being deleted")
 	case a.Status.Attached:
 		return a.Status.AttachmentMetadata, nil
 	case a.Status.AttachError != nil:
 		err = errors.New(a.Status.AttachError.Message)
 	default:
-		err = fmt.Errorf("volume attachment %s is not attached yet", name)
+		err = fmt.Errorf("volume %s is not attached for volume attachment %s", s.handle, name)
 	}
 	step := "MountVolume.WaitForAttach"
 	if s.block {

@@ -21,7 +21,6 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/test/kit/crash"
 	"keelson/test/kit/csidriver"
-	"keelson/test/kit/parity"
 )
 
 func TestMain(m *testing.M) {
@@ -183,7 +182,6 @@ func TestKilledAtAnyStep(t *testing.T) {
 				t.Errorf("%s was not among the moments", m.Name)
 			}
 		}
-		parity.Proves(t, "VOL-06")
 	}
 	died.Want(t, "at its mkdir", "at its create", "at its fsync", "at its rename", "at its symlink", "at its mount", "at its loop device", "at its umount", "at its unlink")
 }

@@ -38,6 +38,7 @@ func TestBlockVolume(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	needLoops(t)
 	parity.Proves(t, "VOL-70")
+	parity.ProvesPart(t, 4, "VOL-06")
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 2, "VOL-25")
 	n := newTestNode(t, nil)

@@ -384,6 +384,7 @@ func TestPodsWithoutOneLabel(t *testing.T) {
 // as they are mounted, whatever is wanted by now, and others are still refused.
 func TestLabelsAreKeptOverARestart(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
+	parity.ProvesPart(t, 2, "VOL-60")
 	for name, forget := range map[string]bool{"the volume's record tells": false, "only the pod's does, as upstream writes them": true} {
 		t.Run(name, func(t *testing.T) {
 			n := newLabelNode(t, true)
@@ -391,6 +392,9 @@ func TestLabelsAreKeptOverARestart(t *testing.T) {
 			a, b := leveled("a", levelOne, "data"), leveled("b", levelTwo, "data")
 			n.ready(a)
 			n.stop()
+			if got := read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")); !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
+				t.Errorf("record of the pod's volume: %s", got)
+			}
 			if forget {
 				dir := paths{n.root}.device(driverName, "test-data")
 				rec, err := readRecord(dir)

@@ -31,8 +31,14 @@ import (
 // One volume's whole life: in use, attached, staged, published to two pods, and
 // all of it backwards.
 func TestLifeOfAVolume(t *testing.T) {
-	parity.Proves(t, "VOL-03", "VOL-04", "VOL-08", "VOL-09", "VOL-60", "VOL-62", "VOL-63")
+	parity.Proves(t, "VOL-62")
+	parity.ProvesPart(t, 3, "VOL-03")
+	parity.ProvesPart(t, 3, "VOL-04")
 	parity.ProvesPart(t, 2, "VOL-05")
+	parity.ProvesPart(t, 3, "VOL-09")
+	parity.ProvesPart(t, 2, "VOL-60")
+	parity.ProvesPart(t, 2, "VOL-63")
+	parity.ProvesPart(t, 2, "VOL-74")
 	parity.ProvesPart(t, 4, "VOL-58")
 	parity.ProvesPart(t, 2, "VOL-67")
 	n := newTestNode(t, nil)
@@ -109,6 +115,45 @@ func TestLifeOfAVolume(t *testing.T) {
 	if got := read(t, filepath.Join(n.driver.Data("test-data"), "f")); got != "hello" {
 		t.Errorf("the data is %q", got)
 	}
+}
+
+// The node's status says that the volume is attached; the driver is called when the VolumeAttachment says so, too.
+func TestAttachmentIsVerified(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-03")
+	n := newTestNode(t, nil)
+	n.volumeOf("data", nil)
+	n.api.change(func() {
+		n.api.node.VolumesAttached = []v1.AttachedVolume{{Name: "kubernetes.io/csi/test.csi.keelson.example^test-data"}}
+	})
+	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("test-datatest.csi.keelson.examplen1")))
+	shows := func(deleted bool, status storagev1.VolumeAttachmentStatus) {
+		a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status}
+		if deleted {
+			a.DeletionTimestamp = ptr.To(metav1.Now())
+		}
+		n.api.change(func() { n.api.attach[name] = a })
+	}
+	p := podWith("a", "data")
+	n.Want(p)
+	says := func(cause string) {
+		t.Helper()
+		want := `Warning FailedMount MountVolume.WaitForAttach failed for volume "pv-data" : ` + cause
+		n.until(want, func() bool { return slices.Contains(n.events.all(), want) })
+		if got := n.driver.Methods(); len(got) > 0 || n.State(p.UID).Ready {
+			t.Fatalf("the driver was called: %v", got)
+		}
+	}
+	says("volume test-data has GET error for volume attachment " + name + `: volumeattachments "` + name + `" not found`)
+	shows(false, storagev1.VolumeAttachmentStatus{})
+	says("volume test-data is not attached for volume attachment " + name)
+	shows(false, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no such disk"}})
+	says("no such disk")
+	shows(true, storagev1.VolumeAttachmentStatus{Attached: true})
+	says("volume attachment is being deleted")
+	shows(false, storagev1.VolumeAttachmentStatus{Attached: true})
+	n.until("readiness", func() bool { return n.State(p.UID).Ready })
+	n.release(p)
+	n.idle()
 }
 
 // What a pod waits for is said in the event that upstream's users know.
@@ -215,7 +260,7 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 // After an answer that leaves open what happened the step is undone in the end;
 // after a plain refusal it is not.
 func TestOutcomes(t *testing.T) {
-	parity.Proves(t, "VOL-73", "VOL-74")
+	parity.Proves(t, "VOL-73")
 	for _, c := range []struct {
 		name   string
 		method string
@@ -281,6 +326,7 @@ func TestRefusedAndDone(t *testing.T) {
 // Nothing is given up while the driver does not undo it: neither the record, nor
 // what the node says it has in use.
 func TestUndoingIsTriedAgain(t *testing.T) {
+	parity.ProvesPart(t, 2, "VOL-74")
 	n := newTestNode(t, nil)
 	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
 	n.attachTo("test-data")
@@ -349,6 +395,7 @@ func TestOnePodOnly(t *testing.T) {
 // it asks for that.
 func TestWhatDriversAskFor(t *testing.T) {
 	parity.Proves(t, "VOL-64", "VOL-23")
+	parity.ProvesPart(t, 2, "VOL-63")
 	parity.ProvesPart(t, 2, "VOL-65")
 	n := newTestNode(t, nil)
 	n.stop()
@@ -359,9 +406,13 @@ func TestWhatDriversAskFor(t *testing.T) {
 		s.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}, {Audience: ""}}
 	})
 	n.volumeOf("data", nil)
+	n.attachTo("test-data") // somebody did, though the driver needs no attaching
 	p := podWith("a", "data")
 	n.ready(p)
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
+	if staged := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest); len(got.PublishContext)+len(staged.PublishContext) > 0 {
+		t.Errorf("without attaching the driver is told of it: %v, %v", staged.PublishContext, got.PublishContext)
+	}
 	for k, want := range map[string]string{"tier": "gold", "csi.storage.k8s.io/pod.name": "a", "csi.storage.k8s.io/pod.namespace": "ns", "csi.storage.k8s.io/pod.uid": "uid-a",
 		"csi.storage.k8s.io/serviceAccount.name": "sa", "csi.storage.k8s.io/ephemeral": "false",
 		"csi.storage.k8s.io/serviceAccount.tokens": `{"":{"token":"token-a-","expirationTimestamp":"2030-01-01T00:00:00Z"},"vault":{"token":"token-a-vault","expirationTimestamp":"2030-01-01T00:00:00Z"}}`} {
@@ -417,7 +468,7 @@ func TestInlineVolumes(t *testing.T) {
 	})
 	n.until("readiness", func() bool { return n.State(p.UID).Ready })
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
-	if got.VolumeId != inlineHandle("uid-a", "scratch") || !strings.HasPrefix(got.VolumeId, "csi-") || len(got.VolumeId) != 68 || !got.Readonly ||
+	if got.VolumeId != fmt.Sprintf("csi-%x", sha256.Sum256([]byte("uid-ascratch"))) || !got.Readonly ||
 		got.StagingTargetPath != "" || got.Secrets["a"] != "b" || got.VolumeContext["k"] != "v" || got.VolumeContext["csi.storage.k8s.io/ephemeral"] != "true" || got.PublishContext != nil {
 		t.Errorf("published with %v", got)
 	}
@@ -431,6 +482,7 @@ func TestInlineVolumes(t *testing.T) {
 
 func TestGroups(t *testing.T) {
 	parity.Proves(t, "VOL-68")
+	parity.ProvesPart(t, 6, "VOL-17")
 	type spec = storagev1.CSIDriverSpec
 	for name, c := range map[string]struct {
 		policy *storagev1.FSGroupPolicy
@@ -532,7 +584,8 @@ func TestHungDriver(t *testing.T) {
 // The node goes away and comes back between any two steps, and upstream's agent
 // may have been there before: the same records lead to the same end.
 func TestReconstruction(t *testing.T) {
-	parity.Proves(t, "VOL-06")
+	parity.ProvesPart(t, 3, "VOL-04")
+	parity.ProvesPart(t, 4, "VOL-06")
 	n := newTestNode(t, nil)
 	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
 	n.attachTo("test-data")

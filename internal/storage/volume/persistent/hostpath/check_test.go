@@ -70,7 +70,7 @@ func TestHostPathTypes(t *testing.T) {
 			t.Errorf("%s was made", unmade)
 		}
 	}
-	parity.ProvesPart(t, 2, "VOL-42")
+	parity.ProvesPart(t, 3, "VOL-42")
 }
 
 // hostPath types are checked through symlinks, as they are mounted through them:

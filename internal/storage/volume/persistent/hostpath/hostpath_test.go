@@ -4,15 +4,18 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/parity"
 )
 
 // A path without a type is taken as it is, whether or not it exists.
 func TestPublish(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-42")
 	missing := filepath.Join(t.TempDir(), "missing")
 	p := New(mount.NewGuard())
 	for _, tc := range []struct {
@@ -45,4 +48,27 @@ func TestPublish(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A directory of the node keeps its owner, whatever group its pod gives its volumes to.
+func TestGroupOfThePodIsNotGiven(t *testing.T) {
+	parity.ProvesPart(t, 6, "VOL-17")
+	dir := t.TempDir()
+	before := statOf(t, dir)
+	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{FSGroup: ptr.To[int64](4321)}}}
+	s := persistent.Spec{Name: "v", Inline: &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	if _, err := New(mount.NewGuard()).Publish(t.Context(), persistent.Request{Spec: s, Pod: pod}); err != nil {
+		t.Fatal(err)
+	}
+	if after := statOf(t, dir); after.Gid != before.Gid || after.Mode != before.Mode {
+		t.Errorf("the directory was %o of group %d and is %o of group %d", before.Mode, before.Gid, after.Mode, after.Gid)
+	}
+}
+
+func statOf(t *testing.T, path string) (st unix.Stat_t) {
+	t.Helper()
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
 }

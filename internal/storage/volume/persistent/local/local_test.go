@@ -223,6 +223,7 @@ func group(t *testing.T, path string) int {
 }
 
 func TestDirectory(t *testing.T) {
+	parity.ProvesPart(t, 2, "VOL-53")
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 3, "VOL-27")
 	n := newTestNode(t)
@@ -361,7 +362,8 @@ func TestDisk(t *testing.T) {
 	n.start()
 	n.release(a)
 	n.until("what an earlier agent mounted is taken off", func() bool { return len(n.mounted()) == 0 })
-	parity.Proves(t, "VOL-53")
+	parity.ProvesPart(t, 3, "VOL-09")
+	parity.ProvesPart(t, 2, "VOL-53")
 }
 
 // A volume that has grown is grown on the node: the file system of a disk at the mount

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -178,7 +179,7 @@ func (m *machine) clean(p *Plugin) {
 }
 
 func TestISCSI(t *testing.T) {
-	parity.Proves(t, "VOL-51")
+	parity.ProvesPart(t, 3, "VOL-51")
 	m := newMachine(t)
 	p := NewISCSI(m.config())
 	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
@@ -252,9 +253,58 @@ func TestISCSI(t *testing.T) {
 	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits})) // twice is once
 }
 
+// The device of all paths of a disk is waited for 10 s where there is a multipath daemon and more than one path.
+func TestWaitForMultipath(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-51")
+	if discovery != 30*time.Second {
+		t.Errorf("a portal may take %v to tell of its targets", discovery)
+	}
+	dir := t.TempDir()
+	n := node{root: dir, tools: mount.Tools{Path: dir}}
+	var paths []string
+	for _, name := range []string{"sda", "sdb"} {
+		paths = append(paths, filepath.Join(dir, name))
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	for _, c := range []struct {
+		name   string
+		daemon bool
+		paths  []string
+		joined time.Duration // when the device is there; 0: never
+		takes  time.Duration
+		want   string
+	}{
+		{"without the daemon", false, paths, 0, 0, "sda"},
+		{"one path", true, paths[:1], 0, 0, "sda"},
+		{"two paths that are never joined", true, paths, 0, 10 * time.Second, "sda"},
+		{"two paths that are joined", true, paths, 4 * time.Second, 4 * time.Second, "dev/dm-7"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.daemon {
+				must(t, os.WriteFile(filepath.Join(dir, "multipath"), nil, 0o755))
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if c.joined > 0 {
+					go func() {
+						time.Sleep(c.joined - time.Millisecond)
+						if err := os.MkdirAll(filepath.Join(dir, "sys/block/dm-7/slaves/sdb"), 0o755); err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				got, err := n.multipath(t.Context(), c.paths)
+				if took := time.Since(began); err != nil || got != filepath.Join(dir, c.want) || took != c.takes {
+					t.Errorf("%s, %v after %v, want %s after %v", got, err, took, c.want, c.takes)
+				}
+			})
+		})
+	}
+}
+
 // What is asked of iscsiadm besides, by what the volume says.
 func TestISCSISettings(t *testing.T) {
-	parity.Proves(t, "VOL-51")
+	parity.ProvesPart(t, 3, "VOL-51")
 	for _, tc := range []struct {
 		name   string
 		change func(*v1.ISCSIPersistentVolumeSource)
