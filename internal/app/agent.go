@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -435,7 +436,7 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 		a.log.Warn("the kernel is too old for cgroup v2", "lacks", lack)
 	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
-	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: k.CgroupRoot, Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
+	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: cmp.Or(k.CgroupRoot, "/"), Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
 		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes(),
 		ExclusiveCPUs: a.hasOwnCPUs}})
 	return err
@@ -499,7 +500,7 @@ func (a *agent) buildNode(context.Context) error {
 		Runtime: a.runtime, Events: a.events, Log: a.log,
 		Machine: a.machine, RootFS: a.host(), RootDir: f.RootDir, Storage: *k.LocalStorageCapacityIsolation,
 		NodeIPs: nodeIPs, MaxPods: int64(k.MaxPods), PodsPerCore: int64(k.PodsPerCore), Reserved: a.reserved,
-		Kept:      func(capacity v1.ResourceList) v1.ResourceList { return eviction.Reserve(a.thresholds, capacity) },
+		Kept:      a.keptFromEviction,
 		Pressures: func(ctx context.Context) []v1.NodeConditionType { return a.evictor.Known(ctx) },
 		Version:   a.cfg.Version, Port: k.Port, MaxImages: int(*k.NodeStatusMaxImages),
 		UpdateEvery: k.NodeStatusUpdateFrequency.Duration, ReportEvery: k.NodeStatusReportFrequency.Duration,

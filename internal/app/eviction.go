@@ -28,7 +28,8 @@ type events interface {
 func (a *agent) readThresholds() error {
 	k := &a.cfg.Kubelet
 	ts, ignored, err := eviction.Parse(eviction.Settings{Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod,
-		MinimumReclaim: k.EvictionMinimumReclaim, Enforced: a.cgroups != nil && slices.Contains(k.EnforceNodeAllocatable, "pods")})
+		MinimumReclaim: k.EvictionMinimumReclaim,
+		Enforced:       a.cgroups != nil && slices.Contains(k.EnforceNodeAllocatable, "pods") && !a.cfg.Flags.IgnoreEviction})
 	if err != nil {
 		return err
 	}
@@ -37,6 +38,15 @@ func (a *agent) readThresholds() error {
 	}
 	a.thresholds = ts
 	return nil
+}
+
+// keptFromEviction is what pods may not have, so that no hard threshold is reached; nothing where that is switched
+// off.
+func (a *agent) keptFromEviction(capacity v1.ResourceList) v1.ResourceList {
+	if a.cfg.Flags.IgnoreEviction {
+		return nil
+	}
+	return eviction.Reserve(a.thresholds, capacity)
 }
 
 // buildEviction builds what keeps the node alive when it runs out of something.

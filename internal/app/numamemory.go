@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"keelson/internal/resources/eviction"
 	"keelson/internal/resources/machine"
 	"keelson/internal/resources/memory"
 )
@@ -35,7 +34,7 @@ func (a *agent) buildMemory(ctx context.Context, layout machine.Layout) error {
 // has to be evicted.
 func (a *agent) keptFromPods() v1.ResourceList {
 	sum := maps.Clone(a.reserved)
-	for name, q := range eviction.Reserve(a.thresholds, a.node.Capacity()) {
+	for name, q := range a.keptFromEviction(a.node.Capacity()) {
 		all := sum[name]
 		all.Add(q)
 		sum[name] = all

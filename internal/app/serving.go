@@ -29,6 +29,12 @@ import (
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
+// configz is the configuration in force as it is shown.
+func (a *agent) configz() any {
+	k := a.inForce.Load()
+	return a.cfg.Configz(k, string(cgroupDriver(k.CgroupDriver, a.identity)))
+}
+
 // buildServer builds the listeners with what they show.
 func (a *agent) buildServer(context.Context) error {
 	k := &a.cfg.Kubelet
@@ -37,7 +43,7 @@ func (a *agent) buildServer(context.Context) error {
 		SystemLogHandler: *k.EnableSystemLogHandler, SystemLogDir: "/var/log", SystemLogQuery: *k.EnableSystemLogQuery, SplitLogStreams: a.cfg.Gates.Enabled("PodLogsQuerySplitStreams"),
 		ExtendWebSockets: a.cfg.Gates.Enabled("ExtendWebSocketsToKubelet"), StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration,
 		Pods: podView{a}, RunningPods: a.runningPods, Logs: podLogs{a}, Streams: streams{a}, Runner: streams{a},
-		Checks: a.checks(), KubeletConfig: func() any { return a.inForce.Load() }, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
+		Checks: a.checks(), KubeletConfig: a.configz, Metrics: a.metrics, Registerer: a.metrics, Log: a.log,
 	}
 	if *k.EnableDebuggingHandlers && k.EnableContentionProfiling {
 		runtime.SetBlockProfileRate(1)

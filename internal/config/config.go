@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -29,8 +30,9 @@ type Config struct {
 	// CommandLine is every flag with its value, before the files are read.
 	CommandLine map[string]string
 
-	native  map[string]string // flags of no field, with their values
-	misfits Problems          // values of the files that do not fit their fields
+	native       map[string]string // flags of no field, with their values
+	unbuiltFlags []string          // those given of the flags without effect
+	misfits      Problems          // values of the files that do not fit their fields
 }
 
 // Flags are the settings that no field of the configuration file mirrors.
@@ -52,6 +54,11 @@ type Flags struct {
 	// EndedInstances is how many ended instances of each container are kept:
 	// --maximum-dead-containers-per-container.
 	EndedInstances int32
+	// LeastEndedAge is --minimum-container-ttl-duration. It is checked and has no effect (docs/decisions/0060).
+	LeastEndedAge time.Duration
+	// IgnoreEviction leaves the hard eviction thresholds out of what pods may have of the node, and out of the limits of
+	// all of them together: --experimental-allocatable-ignore-eviction.
+	IgnoreEviction bool
 
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
@@ -79,7 +86,7 @@ func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
 // to look for more.
 func Load(args []string) (*Config, error) {
 	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1}, Own: defaultOwn(), Version: version}
-	setDefaults(&c.Kubelet)
+	setDefaults(&c.Kubelet, nil)
 	setFlagDefaults(&c.Kubelet)
 
 	fs, err := parseFlags(c, args)
@@ -105,12 +112,12 @@ func Load(args []string) (*Config, error) {
 			}
 		}
 	}
-	return c, c.finish(c.noteFlags(fs))
+	c.noteFlags(fs)
+	return c, c.finish()
 }
 
-// finish derives what depends on the whole, and checks it. given are the names
-// of the flags on the command line.
-func (c *Config) finish(given []string) error {
+// finish derives what depends on the whole, and checks it.
+func (c *Config) finish() error {
 	var problems Problems
 	c.Gates, problems = newGates(c.Kubelet.FeatureGates)
 	_, ignored := c.NodeIPs()
@@ -124,14 +131,6 @@ func (c *Config) finish(given []string) error {
 			Why:   "needs cgroupRoot",
 		})
 	}
-	if c.Kubelet.CgroupRoot == "" && *c.Kubelet.CgroupsPerQOS {
-		c.Kubelet.CgroupRoot = "/"
-	}
-	if *c.Kubelet.MergeDefaultEvictionSettings {
-		hard := defaultEvictionHard()
-		maps.Copy(hard, c.Kubelet.EvictionHard)
-		c.Kubelet.EvictionHard = hard
-	}
 	name, err := nodeName(c.Flags.HostnameOverride, os.Hostname)
 	if err != nil {
 		return err
@@ -142,7 +141,7 @@ func (c *Config) finish(given []string) error {
 		return c.located(problems)
 	}
 	c.Warnings = append(c.Warnings, notes...)
-	if w := unbuilt(c, given); w != "" {
+	if w := unbuilt(c); w != "" {
 		c.Warnings = append(c.Warnings, w)
 	}
 	return nil
@@ -158,9 +157,9 @@ func (c *Config) located(ps Problems) error {
 	return ps
 }
 
-// noteFlags records which flags were given, warns about those that should be
-// fields of the configuration file, and returns their names.
-func (c *Config) noteFlags(fs *flagSet) (given []string) {
+// noteFlags records which flags were given, and warns about those that should be
+// fields of the configuration file.
+func (c *Config) noteFlags(fs *flagSet) {
 	c.native = map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) {
 		if fs.fields[f.Name] == "" && fs.deprecated[f.Name] == "" && f.Value.String() != "" && !slices.Contains(questions, f.Name) {
@@ -168,7 +167,9 @@ func (c *Config) noteFlags(fs *flagSet) (given []string) {
 		}
 	})
 	fs.Visit(func(f *pflag.Flag) {
-		given = append(given, f.Name)
+		if slices.Contains(unbuiltFlags, f.Name) && f.Value.String() != f.DefValue {
+			c.unbuiltFlags = append(c.unbuiltFlags, f.Name)
+		}
 		if field := fs.fields[f.Name]; field != "" {
 			c.Origins[field] = "flag --" + f.Name
 		}
@@ -176,7 +177,6 @@ func (c *Config) noteFlags(fs *flagSet) (given []string) {
 			c.Warnings = append(c.Warnings, fmt.Sprintf("Flag --%s has been deprecated, %s", f.Name, why))
 		}
 	})
-	return given
 }
 
 // nodeName is the name this node goes by in the API.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,8 +10,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// setDefaults fills every field that is unset.
-func setDefaults(k *v1beta1.KubeletConfiguration) {
+// setDefaults fills every field that is unset. flags are the gates that the command line sets; those of k go over them.
+func setDefaults(k *v1beta1.KubeletConfiguration, flags map[string]bool) {
+	set := maps.Clone(flags)
+	if set == nil {
+		set = map[string]bool{}
+	}
+	maps.Copy(set, k.FeatureGates)
+	gates, _ := newGates(set) // what is wrong with them is said when all is checked
 	k.APIVersion, k.Kind = APIVersion, Kind
 
 	// Depends on whether another field was set, so it goes first.
@@ -36,7 +43,7 @@ func setDefaults(k *v1beta1.KubeletConfiguration) {
 	orFor(&k.Authorization.Webhook.CacheUnauthorizedTTL, 30*time.Second)
 	or(&k.RegistryPullQPS, 5)
 	orValue(&k.RegistryBurst, 10)
-	if on, set := k.FeatureGates["KubeletEnsureSecretPulledImages"]; on || !set {
+	if gates.Enabled("KubeletEnsureSecretPulledImages") {
 		orValue(&k.ImagePullCredentialsVerificationPolicy, v1beta1.NeverVerifyPreloadedImages)
 	}
 	or(&k.EventRecordQPS, 50)
@@ -93,7 +100,9 @@ func setDefaults(k *v1beta1.KubeletConfiguration) {
 	logsapi.SetRecommendedLoggingConfiguration(&k.Logging)
 	or(&k.EnableSystemLogHandler, true)
 	or(&k.EnableSystemLogQuery, false)
-	or(&k.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: 5 * time.Minute})
+	if gates.Enabled("KubeletCrashLoopBackOffMax") {
+		or(&k.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: 5 * time.Minute})
+	}
 	or(&k.EnableProfilingHandler, true)
 	or(&k.EnableDebugFlagsHandler, true)
 	or(&k.SeccompDefault, false)

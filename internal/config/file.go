@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
@@ -25,15 +26,14 @@ import (
 // defaults and flags amount to.
 func (c *Config) loadFiles() error {
 	merged := map[string]any{}
+	flags := maps.Clone(c.Kubelet.FeatureGates)
 	var err error
 	if path := c.Flags.ConfigFile; path != "" {
 		merged, err = c.readFile("--config", path)
 		if err != nil {
 			return err
 		}
-		if merged["evictionHard"] == nil {
-			merged["evictionHard"] = toAny(defaultEvictionHard())
-		}
+		fillEvictionHard(merged)
 		if err := besideFile(merged, path); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (c *Config) loadFiles() error {
 	// Drop-ins lie over the file with its defaults: a default that depends on
 	// another field does not follow that field into a drop-in.
 	if c.Flags.ConfigFile != "" && c.Flags.ConfigDir != "" {
-		if merged, err = withDefaults(merged); err != nil {
+		if merged, err = withDefaults(merged, flags); err != nil {
 			return err
 		}
 	}
@@ -72,16 +72,47 @@ func (c *Config) loadFiles() error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &k); err != nil {
 		return fmt.Errorf("decode the merged configuration: %w", err)
 	}
+	if c.Flags.ConfigFile != "" && c.Flags.ConfigDir == "" {
+		roundReserved(&k)
+	}
 	// encoding/json leaves a map that is present but empty as it is, which
 	// matters for evictionHard: {} asks for no thresholds at all.
-	setDefaults(&k)
+	setDefaults(&k, flags)
 	c.Kubelet = k
 	c.misfits = append(c.misfits, c.Own.set(merged)...)
 	return nil
 }
 
-// withDefaults fills what is unset in a document.
-func withDefaults(doc map[string]any) (map[string]any, error) {
+// fillEvictionHard adds the default thresholds to the configuration file, all of them if it names none, those that
+// it does not name if it asks for that. What drop-ins and flags say of thresholds comes after it.
+func fillEvictionHard(doc map[string]any) {
+	hard, named := doc["evictionHard"].(map[string]any)
+	if doc["evictionHard"] == nil {
+		doc["evictionHard"] = toAny(defaultEvictionHard())
+	}
+	if !named || doc["mergeDefaultEvictionSettings"] != true {
+		return
+	}
+	for signal, least := range defaultEvictionHard() {
+		if _, there := hard[signal]; !there {
+			hard[signal] = least
+		}
+	}
+}
+
+// roundReserved rounds amounts of the configuration file up to thousandths, as the API does with all amounts. Drop-ins
+// and flags are left as they are.
+func roundReserved(k *v1beta1.KubeletConfiguration) {
+	for _, m := range k.ReservedMemory {
+		for kind, q := range m.Limits {
+			q.RoundUp(resource.Milli)
+			m.Limits[kind] = q
+		}
+	}
+}
+
+// withDefaults fills what is unset in the document of the configuration file.
+func withDefaults(doc map[string]any, flags map[string]bool) (map[string]any, error) {
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encode the configuration file: %w", err)
@@ -90,13 +121,17 @@ func withDefaults(doc map[string]any) (map[string]any, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &k); err != nil {
 		return nil, fmt.Errorf("decode the configuration file: %w", err)
 	}
-	setDefaults(&k)
+	roundReserved(&k)
+	setDefaults(&k, flags)
 	if b, err = json.Marshal(k); err != nil {
 		return nil, fmt.Errorf("encode the configuration file: %w", err)
 	}
 	out := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &out); err != nil {
 		return nil, fmt.Errorf("decode the configuration file: %w", err)
+	}
+	if own, there := doc[fieldPluginTimeout]; there {
+		out[fieldPluginTimeout] = own
 	}
 	return out, nil
 }

@@ -95,12 +95,15 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
 	fs.Int32Var(&f.EndedInstances, "maximum-dead-containers-per-container", f.EndedInstances, "How many ended instances of each container are kept, one at least; less than 0 keeps all.")
 	fs.deprecated["maximum-dead-containers-per-container"] = useEviction
+	fs.DurationVar(&f.LeastEndedAge, "minimum-container-ttl-duration", f.LeastEndedAge, "No effect.")
+	fs.deprecated["minimum-container-ttl-duration"] = useEviction
+	fs.BoolVar(&f.IgnoreEviction, "experimental-allocatable-ignore-eviction", f.IgnoreEviction, "Leave the hard eviction thresholds out of what pods may have of the node.")
+	fs.deprecated["experimental-allocatable-ignore-eviction"] = "will be removed in 1.25 or later."
 }
 
 // addLeftovers declares the flags that are accepted for the sake of old command
 // lines. Those of the old metrics collector never did anything on their own.
 func (fs *flagSet) addLeftovers() {
-	const gone = "it has no effect and will be removed in a future version."
 	leftover := func(name string, value any, why string) {
 		const usage = "No effect."
 		switch v := value.(type) {
@@ -115,10 +118,8 @@ func (fs *flagSet) addLeftovers() {
 		}
 		fs.deprecated[name] = why
 	}
-	leftover("minimum-container-ttl-duration", time.Duration(0), useEviction)
 	leftover("maximum-dead-containers", int32(-1), useEviction)
-	leftover("experimental-mounter-path", "", gone)
-	leftover("experimental-allocatable-ignore-eviction", false, gone)
+	leftover("experimental-mounter-path", "", "will be removed in 1.25 or later. in favor of using CSI.")
 	for name, value := range map[string]any{
 		"application-metrics-count-limit": int32(100), "boot-id-file": "/proc/sys/kernel/random/boot_id",
 		"container-hints": "/etc/cadvisor/container_hints.json", "containerd": "/run/containerd/containerd.sock",

@@ -1,28 +1,38 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"keelson/test/kit/parity"
 )
 
-// TestGatesAreUpstreams compares the table of gates with the inventory's.
-func TestGatesAreUpstreams(t *testing.T) {
-	parity.Proves(t, "CFG-142", "CFG-143", "CFG-144", "CFG-145")
+// contractOf is the contract of a row of the inventory.
+func contractOf(t *testing.T, id string) string {
+	t.Helper()
 	text, err := os.ReadFile("../../docs/parity/01-config-and-flags.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := func(id string) string {
-		m := regexp.MustCompile(`(?m)^\| ` + id + ` \| P\d \| [^|]* \| ([^|]*) \|`).FindStringSubmatch(string(text))
-		if m == nil {
-			t.Fatalf("no row %s", id)
-		}
-		return m[1]
+	m := regexp.MustCompile(`(?m)^\| ` + id + ` \| P\d \| [^|]* \| ([^|]*) \|`).FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatalf("no row %s", id)
 	}
+	return m[1]
+}
+
+// TestGatesAreUpstreams compares the table of gates with the inventory's.
+func TestGatesAreUpstreams(t *testing.T) {
+	parity.Proves(t, "CFG-142", "CFG-143", "CFG-144", "CFG-145")
+	row := func(id string) string { return contractOf(t, id) }
 	known := KnownGates()
 	check := func(list string, stage Stage, on bool) {
 		t.Helper()
@@ -46,4 +56,120 @@ func TestGatesAreUpstreams(t *testing.T) {
 	}
 	check(on, Deprecated, true)
 	check(off, Deprecated, false)
+}
+
+// TestLockedGatesCannotBeTurnedOff, each of the inventory's, in a file and by a flag; to set one to what it is does no harm.
+func TestLockedGatesCannotBeTurnedOff(t *testing.T) {
+	parity.Proves(t, "CFG-140")
+	row := strings.ReplaceAll(contractOf(t, "CFG-140"), "PodLifecycleSleepAction(AllowZero)", "PodLifecycleSleepAction, PodLifecycleSleepActionAllowZero")
+	names := strings.Split(strings.ReplaceAll(strings.TrimSpace(row), " ", ""), ",")
+	if len(names) != 34 {
+		t.Fatalf("%d gates in the row", len(names))
+	}
+	for _, name := range names {
+		dir := write(t, map[string]string{
+			"off.yaml": head + standaloneOK + "featureGates: {" + name + ": false}\n",
+			"on.yaml":  head + standaloneOK + "featureGates: {" + name + ": true}\n",
+		})
+		for _, arg := range []string{"--config=" + dir + "/off.yaml", "--feature-gates=" + name + "=false"} {
+			_, err := Load([]string{"--hostname-override=n", arg})
+			var ps Problems
+			want := fmt.Sprintf("cannot set feature gate %s to false, feature is locked to true", name)
+			if !errors.As(err, &ps) || !slices.ContainsFunc(ps, func(p Problem) bool { return p.Why == want }) {
+				t.Errorf("%s: %v, want %s", arg, err, want)
+			}
+		}
+		if c := load(t, "--config="+dir+"/on.yaml"); !c.Gates.Enabled(name) || len(c.Warnings) > 0 {
+			t.Errorf("%s: on %v, warnings %q", name, c.Gates.Enabled(name), c.Warnings)
+		}
+	}
+}
+
+// builtElsewhere are gates that have an effect although nobody asks for them by name.
+var builtElsewhere = map[string]string{
+	"AllAlpha":                         "sets the others",
+	"AllBeta":                          "sets the others",
+	"ClusterTrustBundle":               "needed by ClusterTrustBundleProjection",
+	"UserNamespacesHostNetworkSupport": "asked for by those who find the features that the node declares",
+}
+
+// TestBuiltGatesAreThoseAskedFor: a gate that the agent asks for is not said to be without effect, and one that nobody
+// asks for is.
+func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
+	asked := map[string]bool{}
+	inspect(t, func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 1 {
+			return
+		}
+		f, method := call.Fun.(*ast.SelectorExpr)
+		name, literal := call.Args[0].(*ast.BasicLit)
+		if method && literal && f.Sel.Name == "Enabled" && name.Kind == token.STRING {
+			asked[strings.Trim(name.Value, `"`)] = true
+		}
+	}, ".", "../app", "../../cmd/kubelet")
+	known := KnownGates()
+	for _, gate := range slices.Sorted(maps.Keys(asked)) {
+		if g, ok := known[gate]; !ok || !g.Locked && gate != "MemoryQoS" && !slices.Contains(builtGates, gate) {
+			t.Errorf("%s is asked for, and said to be without effect", gate)
+		}
+	}
+	for _, gate := range builtGates {
+		if !asked[gate] && builtElsewhere[gate] == "" {
+			t.Errorf("%s is said to have an effect, and nobody asks for it", gate)
+		}
+	}
+	for _, gate := range []string{
+		"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingExclusiveCPUs", "InPlacePodVerticalScalingExclusiveMemory",
+		"InPlacePodVerticalScalingInitContainers", "NodeDeclaredFeatures", "PodLevelResources", "RestartAllContainersOnContainerExits",
+		"UserNamespacesHostNetworkSupport", "CustomCPUCFSQuotaPeriod", "LoggingBetaOptions",
+	} {
+		c := &Config{Gates: KnownGates()}
+		setDefaults(&c.Kubelet, nil)
+		c.Kubelet.FeatureGates = map[string]bool{gate: !known[gate].Default}
+		g := c.Gates[gate]
+		g.Enabled = !g.Default
+		c.Gates[gate] = g
+		if said := unbuilt(c); said != "" {
+			t.Errorf("%s: %s", gate, said)
+		}
+	}
+}
+
+// TestSettingsThatNeedAGate are refused while it is off.
+func TestSettingsThatNeedAGate(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms":                                                              "cpuCFSQuotaPeriod: 50ms must be 100ms",
+		"featureGates: {KubeletCrashLoopBackOffMax: false}\ncrashLoopBackOff: {maxContainerRestartPeriod: 60s}":                                "crashLoopBackOff.maxContainerRestartPeriod: 1m0s must not be set",
+		"featureGates: {LoggingBetaOptions: false}\nlogging: {format: json}":                                                                   "logging.format: \"json\" needs the gate",
+		"memoryReservationPolicy: TieredReservation":                                                                                           "memoryReservationPolicy: \"TieredReservation\" needs the gate",
+		"featureGates: {KubeletEnsureSecretPulledImages: false}\npreloadedImagesVerificationAllowlist: [a]":                                    "preloadedImagesVerificationAllowlist: [a] must not be set",
+		"featureGates: {KubeletEnsureSecretPulledImages: false}\nimagePullCredentialsVerificationPolicy: AlwaysVerify":                         "imagePullCredentialsVerificationPolicy: \"AlwaysVerify\" must not be set",
+		"featureGates: {AllBeta: false}\nshutdownGracePeriod: 30s":                                                                             "shutdownGracePeriod: 30s needs the gate",
+		"featureGates: {RotateKubeletServerCertificate: false}\nserverTLSBootstrap: true":                                                      "serverTLSBootstrap: true needs the gate",
+		"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: ['registry.example/a:1']": "preloadedImagesVerificationAllowlist[0]: \"registry.example/a:1\" must be",
+	} {
+		dir := write(t, map[string]string{"k.yaml": head + standaloneOK + yaml + "\n"})
+		_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml"})
+		var ps Problems
+		if !errors.As(err, &ps) || len(ps) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", yaml, err, want)
+		}
+	}
+	// What has a default while its gate is on has none while that is off.
+	dir := write(t, map[string]string{
+		"off.yaml":   head + standaloneOK + "featureGates: {KubeletCrashLoopBackOffMax: false, KubeletEnsureSecretPulledImages: false}\n",
+		"beta.yaml":  head + standaloneOK + "featureGates: {AllBeta: false}\n",
+		"plain.yaml": head + standaloneOK + "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [" + strings.Repeat("a", 64) + "]\n",
+	})
+	for _, args := range [][]string{
+		{"--config=" + dir + "/off.yaml"},
+		{"--config=" + dir + "/beta.yaml"},
+	} {
+		k := load(t, args...).Kubelet
+		if k.CrashLoopBackOff.MaxContainerRestartPeriod != nil || k.ImagePullCredentialsVerificationPolicy != "" {
+			t.Errorf("%v: %v, %q", args, k.CrashLoopBackOff.MaxContainerRestartPeriod, k.ImagePullCredentialsVerificationPolicy)
+		}
+	}
+	load(t, "--config="+dir+"/plain.yaml")
 }

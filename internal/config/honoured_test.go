@@ -71,6 +71,17 @@ func readsItself(t reflect.Type) bool {
 func selected(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
+	inspect(t, func(n ast.Node) {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			out[s.Sel.Name] = true
+		}
+	}, dirs...)
+	return out
+}
+
+// inspect shows what the sources of the packages are made of.
+func inspect(t *testing.T, visit func(ast.Node), dirs ...string) {
+	t.Helper()
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
@@ -85,14 +96,11 @@ func selected(t *testing.T, dirs ...string) map[string]bool {
 				t.Fatal(err)
 			}
 			ast.Inspect(tree, func(n ast.Node) bool {
-				if s, ok := n.(*ast.SelectorExpr); ok {
-					out[s.Sel.Name] = true
-				}
+				visit(n)
 				return true
 			})
 		}
 	}
-	return out
 }
 
 // claimedRows are the rows of the inventory that some test claims.

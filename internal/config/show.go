@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -139,4 +141,23 @@ func flat(doc map[string]any, prefix string, into map[string]string) map[string]
 		into[prefix+k] = quoted(v)
 	}
 	return into
+}
+
+// Configz is the configuration k as /configz shows it, which is what upstream's agent works with. The certificate that
+// it makes itself has a place, CPUs that are named count in the place of amounts, and the runtime chooses who makes
+// cgroups.
+func (c *Config) Configz(k *v1beta1.KubeletConfiguration, cgroupDriver string) *v1beta1.KubeletConfiguration {
+	k = k.DeepCopy()
+	k.CgroupDriver = cgroupDriver
+	if !k.ServerTLSBootstrap && k.TLSCertFile == "" && k.TLSPrivateKeyFile == "" {
+		k.TLSCertFile = filepath.Join(c.Flags.CertDir, "kubelet.crt")
+		k.TLSPrivateKeyFile = filepath.Join(c.Flags.CertDir, "kubelet.key")
+	}
+	if n := CountCPUs(k.ReservedSystemCPUs); n > 0 {
+		delete(k.KubeReserved, "cpu")
+		if k.SystemReserved != nil {
+			k.SystemReserved["cpu"] = strconv.Itoa(n)
+		}
+	}
+	return k
 }

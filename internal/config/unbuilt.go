@@ -23,9 +23,12 @@ var unbuiltFields = strings.Fields(`
 	volumePluginDir
 `)
 
-// unbuiltFlags warn when they are given.
+// unbuiltFlags warn when their value is not the default.
 var unbuiltFlags = strings.Fields(`
+	experimental-mounter-path
 	housekeeping-interval
+	maximum-dead-containers
+	minimum-container-ttl-duration
 `)
 
 // builtGates are the gates that change something. Any other gate warns when it
@@ -49,18 +52,26 @@ var builtGates = strings.Fields(`
 	ComponentStatusz
 	ContainerCheckpoint
 	ContainerStopSignals
+	CustomCPUCFSQuotaPeriod
 	DisableCPUQuotaWithExclusiveCPUs
 	ExtendWebSocketsToKubelet
 	GracefulNodeShutdown
 	GracefulNodeShutdownBasedOnPodPriority
+	InPlacePodLevelResourcesVerticalScaling
+	InPlacePodVerticalScalingExclusiveCPUs
+	InPlacePodVerticalScalingExclusiveMemory
+	InPlacePodVerticalScalingInitContainers
 	KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages
 	KubeletPodResourcesListUseActivePods
 	KubeletSeparateDiskGC
 	KubeletServiceAccountTokenForCredentialProviders
 	LoggingAlphaOptions
+	LoggingBetaOptions
+	NodeDeclaredFeatures
 	PodAndContainerStatsFromCRI
 	PodCertificateRequest
+	PodLevelResources
 	PodLogsQuerySplitStreams
 	PodsAPI
 	PreventStaticPodAPIReferences
@@ -69,19 +80,21 @@ var builtGates = strings.Fields(`
 	ReloadKubeletClientCAFile
 	ReloadKubeletServerCertificateFile
 	ResourceHealthStatus
+	RestartAllContainersOnContainerExits
 	RotateKubeletServerCertificate
 	RuntimeClassInImageCriApi
 	SELinuxMount
+	UserNamespacesHostNetworkSupport
 	WatchListClient
 `)
 
 // unbuilt is one sentence about everything that was asked for and has no effect
 // yet; "" when there is nothing of the kind.
-func unbuilt(c *Config, given []string) string {
+func unbuilt(c *Config) string {
 	var names []string
 	var plain v1beta1.KubeletConfiguration
 	plain.EvictionHard = defaultEvictionHard()
-	setDefaults(&plain)
+	setDefaults(&plain, nil)
 	have, def := document(&c.Kubelet), document(&plain)
 	for _, field := range unbuiltFields {
 		v := at(have, field)
@@ -89,10 +102,8 @@ func unbuilt(c *Config, given []string) string {
 			names = append(names, field)
 		}
 	}
-	for _, name := range given {
-		if slices.Contains(unbuiltFlags, name) {
-			names = append(names, "--"+name)
-		}
+	for _, name := range c.unbuiltFlags {
+		names = append(names, "--"+name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kubelet.FeatureGates)) {
 		if g := c.Gates[name]; g.Enabled != g.Default && !slices.Contains(builtGates, name) {

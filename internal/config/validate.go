@@ -61,8 +61,8 @@ func validate(cfg *Config) (Problems, []string) {
 	c := &checker{}
 	k := &cfg.Kubelet
 	c.serving(k)
-	c.frequencies(k)
-	c.resources(k)
+	c.frequencies(k, cfg.Gates)
+	c.resources(k, cfg.Gates)
 	c.images(k, cfg.Gates)
 	c.evictions(k)
 	c.shutdown(k, cfg.Gates)
@@ -113,7 +113,7 @@ func (c *checker) hiddenMetrics(release string) {
 	c.need(release == "" || release == lastRelease(), "showHiddenMetricsForVersion", release, "must be omitted or have the value '%s'; only the previous minor version is allowed", lastRelease())
 }
 
-func (c *checker) frequencies(k *v1beta1.KubeletConfiguration) {
+func (c *checker) frequencies(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.positive("syncFrequency", k.SyncFrequency)
 	c.positive("fileCheckFrequency", k.FileCheckFrequency)
 	c.positive("httpCheckFrequency", k.HTTPCheckFrequency)
@@ -125,14 +125,27 @@ func (c *checker) frequencies(k *v1beta1.KubeletConfiguration) {
 	c.notNegative("eventBurst", int64(k.EventBurst))
 	c.notNegative("kubeAPIQPS", int64(*k.KubeAPIQPS))
 	c.notNegative("kubeAPIBurst", int64(k.KubeAPIBurst))
-	back := k.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
-	c.need(time.Second <= back && back <= 5*time.Minute, "crashLoopBackOff.maxContainerRestartPeriod", back, "must be between 1s and 300s")
+	c.backOff(k, gates)
+}
+
+func (c *checker) backOff(k *v1beta1.KubeletConfiguration, gates Gates) {
+	const field = "crashLoopBackOff.maxContainerRestartPeriod"
+	longest := k.CrashLoopBackOff.MaxContainerRestartPeriod
+	switch on := gates.Enabled("KubeletCrashLoopBackOffMax"); {
+	case !on && longest != nil:
+		c.bad(field, longest.Duration, "must not be set while the gate KubeletCrashLoopBackOffMax is off")
+	case on && longest == nil:
+		c.bad(field, nil, "must be set while the gate KubeletCrashLoopBackOffMax is on")
+	case on:
+		d := longest.Duration.Truncate(time.Millisecond)
+		c.need(time.Second <= d && d <= 5*time.Minute, field, longest.Duration, "must be between 1s and 300s")
+	}
 }
 
 // reservable are the resources that may be kept from pods.
 var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
 
-func (c *checker) resources(k *v1beta1.KubeletConfiguration) {
+func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 	for field, m := range map[string]map[string]string{"systemReserved": k.SystemReserved, "kubeReserved": k.KubeReserved} {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			at := field + "." + name
@@ -152,7 +165,11 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration) {
 	c.need(k.SystemCgroups != "/", "systemCgroups", k.SystemCgroups, "must not be the root cgroup")
 	c.oneOf("cgroupDriver", k.CgroupDriver, "cgroupfs", "systemd")
 	period := k.CPUCFSQuotaPeriod.Duration
-	c.need(time.Millisecond <= period && period <= time.Second, "cpuCFSQuotaPeriod", period, "must be between 1ms and 1s")
+	if gates.Enabled("CustomCPUCFSQuotaPeriod") {
+		c.need(time.Millisecond <= period && period <= time.Second, "cpuCFSQuotaPeriod", period, "must be between 1ms and 1s")
+	} else {
+		c.need(period == 100*time.Millisecond, "cpuCFSQuotaPeriod", period, "must be 100ms while the gate CustomCPUCFSQuotaPeriod is off")
+	}
 	c.between("oomScoreAdj", int64(*k.OOMScoreAdj), -1000, 1000)
 	c.notNegative("maxPods", int64(k.MaxPods))
 	c.notNegative("podsPerCore", int64(k.PodsPerCore))
@@ -162,6 +179,7 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration) {
 		c.bad("memoryThrottlingFactor", f, "must be greater than 0 and at most 1")
 	}
 	c.oneOf("memoryReservationPolicy", string(k.MemoryReservationPolicy), "None", "TieredReservation")
+	c.need(k.MemoryReservationPolicy != v1beta1.TieredReservationMemoryReservationPolicy || gates.Enabled("MemoryQoS"), "memoryReservationPolicy", string(k.MemoryReservationPolicy), "needs the gate MemoryQoS")
 	c.oneOf("memorySwap.swapBehavior", k.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
 	if k.UserNamespaces != nil && k.UserNamespaces.IDsPerPod != nil {
 		n := *k.UserNamespaces.IDsPerPod
@@ -258,7 +276,9 @@ func (c *checker) images(k *v1beta1.KubeletConfiguration, gates Gates) {
 	policy := k.ImagePullCredentialsVerificationPolicy
 	const field = "imagePullCredentialsVerificationPolicy"
 	if !gates.Enabled("KubeletEnsureSecretPulledImages") {
-		c.need(policy == "", field, string(policy), "must not be set while the gate KubeletEnsureSecretPulledImages is off")
+		const why = "must not be set while the gate KubeletEnsureSecretPulledImages is off"
+		c.need(policy == "", field, string(policy), why)
+		c.need(len(k.PreloadedImagesVerificationAllowlist) == 0, "preloadedImagesVerificationAllowlist", k.PreloadedImagesVerificationAllowlist, why)
 		return
 	}
 	c.oneOf(field, string(policy), "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
@@ -275,8 +295,10 @@ func isImagePattern(s string) bool {
 	if prefix, ok := strings.CutSuffix(s, "/*"); ok {
 		return prefix != "" && strings.TrimSpace(s) == s && !strings.Contains(prefix, "*")
 	}
-	named, err := reference.ParseNormalizedNamed(s)
-	return err == nil && reference.IsNameOnly(named)
+	ref, err := reference.Parse(s)
+	_, tagged := ref.(reference.Tagged)
+	_, digested := ref.(reference.Digested)
+	return err == nil && !tagged && !digested
 }
 
 // evictionSignals are what a threshold may be put on.
@@ -369,6 +391,7 @@ func (c *checker) managers(k *v1beta1.KubeletConfiguration, gates Gates) {
 func (c *checker) logging(k *v1beta1.KubeletConfiguration, gates Gates) {
 	l := &k.Logging
 	c.oneOf("logging.format", l.Format, "text", "json")
+	c.need(l.Format != "json" || gates.Enabled("LoggingBetaOptions"), "logging.format", l.Format, "needs the gate LoggingBetaOptions")
 	c.need(l.FlushFrequency.Duration.Duration > 0, "logging.flushFrequency", l.FlushFrequency.Duration.Duration, "must be greater than 0")
 	c.need(l.Verbosity <= 1<<31-1, "logging.verbosity", uint32(l.Verbosity), "must be at most 2147483647")
 	c.need(len(l.VModule) == 0 || l.Format == "text", "logging.vmodule", nil, "is only supported for the text format")
@@ -436,6 +459,7 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 
 func (c *checker) flags(f *Flags) {
 	c.need(f.CloudProvider == "" || f.CloudProvider == "external", "--cloud-provider", f.CloudProvider, "must be empty or external: cloud providers are not built in")
+	c.need(f.LeastEndedAge >= 0, "--minimum-container-ttl-duration", f.LeastEndedAge, "must not be negative")
 	c.need(!f.ExitOnLock || f.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
 	c.need(filepath.IsAbs(f.RootDir) && filepath.Clean(f.RootDir) == strings.TrimSuffix(f.RootDir, "/"), "--root-dir", f.RootDir, "must be an absolute, clean path")
 	c.need(f.ImageCredentialProviderConfig == "" || f.ImageCredentialProviderBinDir != "", "--image-credential-provider-bin-dir", nil, "must be set with --image-credential-provider-config")
@@ -471,7 +495,7 @@ func isKubernetes(ns string) bool {
 
 // standalone checks what cannot work without an API server.
 func (c *checker) standalone(cfg *Config) {
-	if !cfg.Standalone() || !*cfg.Kubelet.EnableServer {
+	if !cfg.Standalone() {
 		return
 	}
 	const why = "needs an API server: give --kubeconfig, or set %s"

@@ -155,6 +155,27 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 	}
 }
 
+// TestEvictionThresholdsAreKeptFromPods, but where a flag says that they are not.
+func TestEvictionThresholdsAreKeptFromPods(t *testing.T) {
+	const thresholds = "evictionHard: {memory.available: 100Mi}\nsystemReserved: {memory: 50Mi}\n"
+	for flag, want := range map[string]int64{
+		"":       150 << 20,
+		"=false": 150 << 20,
+		"=true":  50 << 20,
+	} {
+		settled(t, thresholds, func(w *world) {
+			if flag != "" {
+				w.flags = []string{"--experimental-allocatable-ignore-eviction" + flag}
+			}
+		}, func(t *testing.T, r *run) {
+			s := r.nodeObject().Status
+			if got := s.Capacity.Memory().Value() - s.Allocatable.Memory().Value(); got != want {
+				t.Errorf("%q: %d bytes are kept from pods, want %d", flag, got, want)
+			}
+		})
+	}
+}
+
 func TestCloudProvidersAreNotBuiltIn(t *testing.T) {
 	parity.Proves(t, "CFG-114")
 	settled(t, "", func(w *world) { w.flags = []string{"--cloud-provider=external"} }, func(t *testing.T, r *run) {

@@ -1,0 +1,240 @@
+package config
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"keelson/test/kit/parity"
+)
+
+// TestEvictionDefaultsAreMergedIntoTheFile: into what the configuration file says, and before drop-ins and flags.
+func TestEvictionDefaultsAreMergedIntoTheFile(t *testing.T) {
+	parity.Proves(t, "CFG-06")
+	dir := write(t, map[string]string{
+		"merge.yaml": head + standaloneOK + "mergeDefaultEvictionSettings: true\n" +
+			"evictionHard: {memory.available: 1Gi, imagefs.available: 1%}\n",
+		"plain.yaml":     head + standaloneOK + "evictionHard: {memory.available: 1Gi}\n",
+		"off/a.conf":     head + "mergeDefaultEvictionSettings: false\n",
+		"on/a.conf":      head + "mergeDefaultEvictionSettings: true\n",
+		"without/a.conf": head + "evictionHard: {nodefs.available: null, pid.available: 5%}\n",
+	})
+	merged := map[string]string{
+		"memory.available": "1Gi", "imagefs.available": "1%", // the file's
+		"nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.inodesFree": "5%",
+	}
+	for _, tc := range []struct {
+		args []string
+		want map[string]string
+	}{
+		{
+			[]string{"--config=" + dir + "/plain.yaml"},
+			map[string]string{"memory.available": "1Gi"},
+		},
+		{
+			[]string{"--config=" + dir + "/merge.yaml"},
+			merged,
+		},
+		{
+			[]string{"--config=" + dir + "/merge.yaml", "--config-dir=" + dir + "/off"},
+			merged,
+		},
+		{
+			[]string{"--config=" + dir + "/plain.yaml", "--config-dir=" + dir + "/on"},
+			map[string]string{"memory.available": "1Gi"},
+		},
+		{
+			[]string{"--config=" + dir + "/merge.yaml", "--config-dir=" + dir + "/without"},
+			map[string]string{
+				"memory.available": "1Gi", "imagefs.available": "1%",
+				"nodefs.inodesFree": "5%", "imagefs.inodesFree": "5%", "pid.available": "5%",
+			},
+		},
+		{
+			[]string{"--config=" + dir + "/merge.yaml", "--eviction-hard=memory.available<2Gi"},
+			map[string]string{"memory.available": "2Gi"},
+		},
+	} {
+		if got := load(t, tc.args...).Kubelet.EvictionHard; !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%v: %v, want %v", tc.args, got, tc.want)
+		}
+	}
+}
+
+// TestNullInAMap: in a drop-in it takes the key out, in the file it is no amount.
+func TestNullInAMap(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-09")
+	dir := write(t, map[string]string{
+		"k.yaml": head + standaloneOK + "systemReserved: {cpu: '1', memory: 1Gi}\n" +
+			"evictionHard: {memory.available: 1Gi, nodefs.available: 5%}\n" +
+			"featureGates: {EnvFiles: false, ContainerCheckpoint: false}\nclusterDNS: [1.1.1.1]\nmaxPods: 7\n",
+		"null.yaml": head + standaloneOK + "evictionHard: {memory.available: null}\n",
+		"d/a.conf": head + "systemReserved: {cpu: null, pid: null, ephemeral-storage: 1Gi}\n" +
+			"evictionHard: {memory.available: null}\nfeatureGates: {EnvFiles: null}\n" +
+			"kubeReserved: {cpu: null}\nclusterDNS: null\nmaxPods: null\n",
+	})
+	k := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d").Kubelet
+	for what, pair := range map[string][2]any{
+		"systemReserved": {k.SystemReserved, map[string]string{"memory": "1Gi", "ephemeral-storage": "1Gi"}},
+		"evictionHard":   {k.EvictionHard, map[string]string{"nodefs.available": "5%"}},
+		"featureGates":   {k.FeatureGates, map[string]bool{"ContainerCheckpoint": false}},
+		"kubeReserved":   {len(k.KubeReserved), 0},
+		"clusterDNS":     {len(k.ClusterDNS), 0},
+		"maxPods":        {k.MaxPods, int32(110)}, // defaults are set once, after all is merged
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s = %v, want %v", what, pair[0], pair[1])
+		}
+	}
+	_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/null.yaml"})
+	var ps Problems
+	if !errors.As(err, &ps) || len(ps) != 1 || ps[0].Field != "evictionHard.memory.available" {
+		t.Errorf("null as an amount in the file: %v", err)
+	}
+}
+
+// TestReservedMemoryOfTheFileIsRounded: up to thousandths, as upstream's kubelet v1.36.3 shows it.
+func TestReservedMemoryOfTheFileIsRounded(t *testing.T) {
+	dir := write(t, map[string]string{
+		"k.yaml":      head + standaloneOK + "reservedMemory: [{numaNode: 0, limits: {memory: 1u}}]\n",
+		"none/a.conf": head,
+		"over/a.conf": head + "reservedMemory: [{numaNode: 1, limits: {memory: 2u}}]\n",
+	})
+	for want, args := range map[string][]string{
+		"1m": {"--config=" + dir + "/k.yaml"},
+		"2m": {"--config=" + dir + "/k.yaml", "--config-dir=" + dir + "/none", "--reserved-memory=0:memory=2m"},
+		"2u": {"--config=" + dir + "/k.yaml", "--config-dir=" + dir + "/over"},
+	} {
+		q := load(t, args...).Kubelet.ReservedMemory[0].Limits["memory"]
+		if q.String() != want {
+			t.Errorf("%v: %s, want %s", args, q.String(), want)
+		}
+	}
+}
+
+// TestOwnFieldsOutliveDropIns: one in the file counts although drop-ins, which do not name it, lie over it.
+func TestOwnFieldsOutliveDropIns(t *testing.T) {
+	dir := write(t, map[string]string{
+		"k.yaml":   head + standaloneOK + "keelson.dev/devicePluginRegistrationTimeout: 90s\n",
+		"d/a.conf": head + "maxPods: 9\n",
+	})
+	c := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d")
+	if got := c.Own.DevicePluginRegistrationTimeout; got != 90*time.Second || c.Kubelet.MaxPods != 9 {
+		t.Errorf("timeout %v, maxPods %d, want 1m30s and 9", got, c.Kubelet.MaxPods)
+	}
+}
+
+// TestConfigz: what /configz of upstream's kubelet v1.36.3 was seen to show beside what is configured.
+func TestConfigz(t *testing.T) {
+	dir := write(t, map[string]string{
+		"plain.yaml": head + standaloneOK,
+		"cpus.yaml": head + standaloneOK + "reservedSystemCPUs: 0-1\ncgroupRoot: /pods\n" +
+			"systemReserved: {cpu: 100m, memory: 1Gi}\nkubeReserved: {cpu: 100m, pid: '9'}\n",
+		"kube.yaml": head + standaloneOK + "reservedSystemCPUs: 0,2,4\nkubeReserved: {cpu: 100m}\n" +
+			"serverTLSBootstrap: true\n",
+		"files.yaml": head + standaloneOK + "tlsCertFile: /a.crt\ntlsPrivateKeyFile: /a.key\n",
+	})
+	for _, tc := range []struct {
+		file, driver string
+		want         map[string]any
+	}{
+		{
+			file:   "plain.yaml",
+			driver: "systemd",
+			want: map[string]any{
+				"tlsCertFile":       "/certs/kubelet.crt",
+				"tlsPrivateKeyFile": "/certs/kubelet.key",
+				"cgroupRoot":        nil,
+				"cgroupDriver":      "systemd",
+				"systemReserved":    nil,
+			},
+		},
+		{
+			file:   "cpus.yaml",
+			driver: "cgroupfs",
+			want: map[string]any{
+				"systemReserved": map[string]any{"cpu": "2", "memory": "1Gi"},
+				"kubeReserved":   map[string]any{"pid": "9"},
+				"cgroupRoot":     "/pods",
+				"cgroupDriver":   "cgroupfs",
+			},
+		},
+		{
+			file:   "kube.yaml",
+			driver: "cgroupfs",
+			want:   map[string]any{"systemReserved": nil, "kubeReserved": nil, "tlsCertFile": nil, "tlsPrivateKeyFile": nil},
+		},
+		{
+			file:   "files.yaml",
+			driver: "cgroupfs",
+			want:   map[string]any{"tlsCertFile": "/a.crt", "tlsPrivateKeyFile": "/a.key"},
+		},
+	} {
+		c := load(t, "--config="+dir+"/"+tc.file, "--cert-dir=/certs")
+		shown := document(c.Configz(&c.Kubelet, tc.driver))
+		for field, want := range tc.want {
+			if !reflect.DeepEqual(shown[field], want) {
+				t.Errorf("%s: %s is shown as %v, want %v", tc.file, field, shown[field], want)
+			}
+		}
+	}
+}
+
+// TestDeprecatedFlagsWithoutAField: what the deprecated flags without a field do, or are said not to.
+func TestDeprecatedFlagsWithoutAField(t *testing.T) {
+	parity.Proves(t, "CFG-120")
+	const useEviction = "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version."
+	for _, tc := range []struct {
+		flag, value, why string
+		noEffect         bool
+	}{
+		{"minimum-container-ttl-duration", "5m0s", useEviction, true},
+		{"minimum-container-ttl-duration", "0s", useEviction, false},
+		{"maximum-dead-containers", "9", useEviction, true},
+		{"maximum-dead-containers", "-1", useEviction, false},
+		{"maximum-dead-containers-per-container", "3", useEviction, false},
+		{"experimental-mounter-path", "/mounter", "will be removed in 1.25 or later. in favor of using CSI.", true},
+		{"experimental-allocatable-ignore-eviction", "true", "will be removed in 1.25 or later.", false},
+	} {
+		said := strings.Join(load(t, "--"+tc.flag+"="+tc.value).Warnings, "\n")
+		if !strings.Contains(said, "Flag --"+tc.flag+" has been deprecated, "+tc.why) {
+			t.Errorf("--%s: said %q", tc.flag, said)
+		}
+		if got := strings.Contains(said, "settings without effect in this version: --"+tc.flag); got != tc.noEffect {
+			t.Errorf("--%s=%s: said to be without effect %v, want %v: %q", tc.flag, tc.value, got, tc.noEffect, said)
+		}
+	}
+	none := load(t).CommandLine
+	for flag, want := range map[string]string{
+		"minimum-container-ttl-duration":           "0s",
+		"maximum-dead-containers-per-container":    "1",
+		"maximum-dead-containers":                  "-1",
+		"experimental-mounter-path":                "",
+		"experimental-allocatable-ignore-eviction": "false",
+	} {
+		if none[flag] != want {
+			t.Errorf("--%s is %q by default, want %q", flag, none[flag], want)
+		}
+	}
+	f := load(t, "--maximum-dead-containers-per-container=3", "--experimental-allocatable-ignore-eviction").Flags
+	if f.EndedInstances != 3 || !f.IgnoreEviction {
+		t.Errorf("flags %+v", f)
+	}
+	_, err := Load([]string{"--minimum-container-ttl-duration=-1s"})
+	if err == nil || !strings.Contains(err.Error(), "--minimum-container-ttl-duration: -1s must not be negative") {
+		t.Errorf("an age below zero: %v", err)
+	}
+}
+
+// TestWebhooksNeedAnAPIServer, also on a node that serves nothing.
+func TestWebhooksNeedAnAPIServer(t *testing.T) {
+	dir := write(t, map[string]string{"k.yaml": head + "enableServer: false\n"})
+	_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml"})
+	var ps Problems
+	if !errors.As(err, &ps) || len(ps) != 2 ||
+		ps[0].Field != "authentication.webhook.enabled" || ps[1].Field != "authorization.mode" {
+		t.Errorf("accepted without an API server: %v", err)
+	}
+}
