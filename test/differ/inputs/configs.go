@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -35,6 +36,7 @@ type configCase struct {
 	changes []uint64
 	dropIn  []uint64 // mutations of a drop-in of its own; nil for none
 	flags   []uint64
+	gates   []uint64 // feature gates: in the file, or on the command line
 	scratch uint64
 }
 
@@ -63,10 +65,9 @@ func NewConfigs(o *Oracle, dir string) (*Configs, error) {
 		c.bases = append(c.bases, b)
 		v.learn(parse(text, b.typ).root, b.typ)
 	}
-	for name := range config.KnownGates() {
-		c.words["featureGates key"] = append(c.words["featureGates key"], name)
+	for _, g := range config.KnownGates().Sorted() {
+		c.words["featureGates key"] = append(c.words["featureGates key"], g.Name)
 	}
-	slices.SortFunc(c.words["featureGates key"], func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 	return c, os.MkdirAll(filepath.Join(dir, "drop-ins"), 0o755)
 }
 
@@ -91,8 +92,30 @@ func (c *Configs) draw(seed uint64, n int) configCase {
 	if k.base < 0 || rng.IntN(3) == 0 {
 		k.flags = append(some(1), rng.Uint64())
 	}
+	if k.scratch == 0 && rng.IntN(4) == 0 {
+		k.gates = append(some(1), rng.Uint64())
+	}
 	return k
 }
+
+// gate draws a gate and its setting, mostly one that can be set and is read by a kubelet's configuration.
+func (c *Configs) gate(rng *rand.Rand) (name string, on bool) {
+	if rng.IntN(2) == 0 {
+		return pick(rng, settingGates), rng.IntN(2) == 0
+	}
+	name = pick(rng, c.words["featureGates key"]).(string)
+	on = rng.IntN(2) == 0
+	if g := config.KnownGates()[name]; g.Locked && rng.IntN(3) > 0 {
+		on = g.Default
+	}
+	return name, on
+}
+
+// settingGates are those that settings depend on.
+var settingGates = strings.Fields(`
+	AllAlpha AllBeta CustomCPUCFSQuotaPeriod GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority KubeletCrashLoopBackOffMax
+	KubeletEnsureSecretPulledImages LoggingAlphaOptions LoggingBetaOptions MemoryQoS QOSReserved RotateKubeletServerCertificate
+	WindowsGracefulNodeShutdown`)
 
 // write writes the files of a case and returns its command line.
 func (c *Configs) write(k configCase) (args, did []string, input string, err error) {
@@ -118,8 +141,28 @@ func (c *Configs) write(k configCase) (args, did []string, input string, err err
 		}
 		return d
 	}
+	var gates []string
+	for _, seed := range k.gates {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		name, on := c.gate(rng)
+		if k.base < 0 || rng.IntN(4) == 0 {
+			args = append(args, fmt.Sprintf("--feature-gates=%s=%v", name, on))
+			continue
+		}
+		gates = append(gates, fmt.Sprintf("%s: %v", name, on))
+	}
 	if k.base >= 0 {
 		d := mutated(c.bases[k.base], k.changes)
+		for _, g := range gates {
+			name, on, _ := strings.Cut(g, ": ")
+			set, ok := d.root["featureGates"].(map[string]any)
+			if !ok {
+				set = map[string]any{}
+				d.root["featureGates"] = set
+			}
+			set[name] = on == "true"
+			d.did = append(d.did, "gate "+g)
+		}
 		text := d.text(false)
 		if k.scratch != 0 {
 			var what string
@@ -183,7 +226,8 @@ func (c *Configs) flag(rng *rand.Rand) string {
 	}))))
 }
 
-// flagNames are flags that only ask for a value and name no files that have to be there.
+// flagNames are all flags but those of the files, and those that ask a question. What other files they name is not read
+// by what is compared.
 var flagNames = strings.Fields(`
 	enable-server fail-swap-on pod-manifest-path sync-frequency file-check-frequency http-check-frequency manifest-url
 	manifest-url-header address port read-only-port container-runtime-endpoint image-service-endpoint anonymous-auth
@@ -203,7 +247,13 @@ var flagNames = strings.Fields(`
 	system-reserved-cgroup kube-reserved-cgroup memory-manager-policy reserved-memory register-node register-with-taints
 	logging-format v vmodule seccomp-default runonce runtime-cgroups hostname-override node-ip root-dir cert-dir cloud-provider
 	node-labels lock-file exit-on-lock-contention minimum-container-ttl-duration maximum-dead-containers-per-container
-	maximum-dead-containers experimental-mounter-path experimental-allocatable-ignore-eviction`)
+	maximum-dead-containers experimental-mounter-path experimental-allocatable-ignore-eviction
+	kubeconfig bootstrap-kubeconfig client-ca-file tls-cert-file tls-private-key-file image-credential-provider-config
+	image-credential-provider-bin-dir fail-cgroupv1 log-flush-frequency log-text-split-stream log-text-info-buffer-size
+	log-json-split-stream log-json-info-buffer-size housekeeping-interval application-metrics-count-limit boot-id-file
+	container-hints containerd containerd-namespace enable-load-reader event-storage-age-limit event-storage-event-limit
+	global-housekeeping-interval log-cadvisor-usage machine-id-file storage-driver-user storage-driver-password
+	storage-driver-host storage-driver-db storage-driver-table storage-driver-secure storage-driver-buffer-duration`)
 
 // Try compares one input. It returns nil when both kubelets agree.
 func (c *Configs) Try(seed uint64, n int) (*Difference, error) {
@@ -216,6 +266,7 @@ func (c *Configs) Try(seed uint64, n int) (*Difference, error) {
 		func(k *configCase) *[]uint64 { return &k.changes },
 		func(k *configCase) *[]uint64 { return &k.dropIn },
 		func(k *configCase) *[]uint64 { return &k.flags },
+		func(k *configCase) *[]uint64 { return &k.gates },
 	} {
 		for i := 0; i < len(*less(&k)); {
 			smaller := k
@@ -262,11 +313,7 @@ func (c *Configs) try(k configCase) (*Difference, error) {
 	case d.Ours != "":
 		return nil, nil
 	}
-	// Upstream fills in the root of the cgroups when it has shown its configuration.
-	if ours.Kubelet.CgroupRoot == "/" && *ours.Kubelet.CgroupsPerQOS && !strings.Contains(string(theirs.Kubelet), `"cgroupRoot":`) {
-		ours.Kubelet.CgroupRoot = ""
-	}
-	shown, err := json.Marshal(ours.Kubelet)
+	shown, err := json.Marshal(ours.Configz(&ours.Kubelet, ours.Kubelet.CgroupDriver))
 	if err != nil {
 		return nil, fmt.Errorf("encode configuration: %w", err)
 	}
@@ -276,11 +323,29 @@ func (c *Configs) try(k configCase) (*Difference, error) {
 			d.Changed = append(d.Changed, fmt.Sprintf("gate %s: ours %v, upstream's %v", name, g.Enabled, on))
 		}
 	}
+	for name, value := range theirs.Flags {
+		if is := flagText(value); is != ours.CommandLine[name] {
+			d.Changed = append(d.Changed, fmt.Sprintf("--%s: ours %s, upstream's %s", name, ours.CommandLine[name], is))
+		}
+	}
 	slices.Sort(d.Changed)
 	if len(d.Changed) == 0 {
 		return nil, nil
 	}
 	return d, nil
+}
+
+// flagText is the value of a flag as a command line shows it.
+func flagText(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	var pairs []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, fmt.Sprintf("%s=%v", k, m[k]))
+	}
+	return strings.Join(pairs, ",")
 }
 
 // load is what this kubelet makes of a command line. A panic counts as an error.

@@ -56,12 +56,17 @@ func (w testWriter) Write(b []byte) (int, error) {
 var _ io.Writer = testWriter{}
 
 // run tries the inputs of a seed and reports what differs and has no rule.
-func run(t *testing.T, seed uint64, count int, try func(seed uint64, n int) (*Difference, error)) {
+func run(t *testing.T, seed uint64, count int, o *Oracle, try func(seed uint64, n int) (*Difference, error)) {
 	ruled, unexplained := map[string]int{}, 0
+	accepted := 0
 	for n := *from; n < *from+count; n++ {
+		before := o.Accepted
 		d, err := try(seed, n)
 		if err != nil {
 			t.Fatalf("input %d: %v", n, err)
+		}
+		if d == nil && o.Accepted > before {
+			accepted++
 		}
 		if d == nil {
 			continue
@@ -79,7 +84,12 @@ func run(t *testing.T, seed uint64, count int, try func(seed uint64, n int) (*Di
 			}
 		}
 	}
-	t.Logf("%d inputs of seed %d: %d differ and are not explained", count, seed, unexplained)
+	differ := unexplained
+	for _, n := range ruled {
+		differ += n
+	}
+	t.Logf("%d inputs of seed %d: %d accepted alike, %d refused alike, %d differ and are not explained",
+		count, seed, accepted, count-differ-accepted, unexplained)
 	for _, r := range rules {
 		if ruled[r.Name] > 0 {
 			t.Logf("  %4d ruled by %s: %s", ruled[r.Name], r.Decision, r.Name)
@@ -99,7 +109,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%s as it is: %v, %v", b.name, d, err)
 		}
 	}
-	run(t, s, *manifests, m.Try)
+	run(t, s, *manifests, o, m.Try)
 }
 
 func TestConfigurations(t *testing.T) {
@@ -113,5 +123,5 @@ func TestConfigurations(t *testing.T) {
 			t.Errorf("%s as it is: %v, %v", b.name, d, err)
 		}
 	}
-	run(t, s, *configs, c.Try)
+	run(t, s, *configs, o, c.Try)
 }

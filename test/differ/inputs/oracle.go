@@ -44,6 +44,9 @@ type Answer struct {
 
 // Oracle is a running oracle. It is for one goroutine.
 type Oracle struct {
+	// Accepted counts the inputs that upstream has accepted so far.
+	Accepted int
+
 	ctx     context.Context
 	program string
 	certs   string
@@ -94,6 +97,9 @@ func (o *Oracle) Ask(q Question) (Answer, error) {
 		var a Answer
 		if err := json.Unmarshal(line, &a); err != nil {
 			return a, fmt.Errorf("decode answer: %w", err)
+		}
+		if a.Refused == "" {
+			o.Accepted++
 		}
 		return a, nil
 	}

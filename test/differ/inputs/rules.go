@@ -45,10 +45,10 @@ var rules = []Rule{
 
 // strict are the settings that upstream takes as they are: it refuses them later
 // on the node, or goes on without what they are for.
-var strict = regexp.MustCompile(`(^|: |#)(--root-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
+var strict = regexp.MustCompile(`(^|: |#)(--root-dir|--image-credential-provider-bin-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
 	`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
 	`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
-	`authorization.mode|cloud-provider|--node-labels): `)
+	`authorization.mode|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
 
 // problems splits our error into what it says of each setting.
 func problems(text string) []string {

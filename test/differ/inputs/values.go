@@ -94,7 +94,7 @@ func (v *values) of(t reflect.Type, name string, depth int) any {
 	switch {
 	case t == nil:
 		return v.str(name)
-	case t == reflect.TypeFor[resource.Quantity]():
+	case t == reflect.TypeFor[resource.Quantity](), t == reflect.TypeFor[resource.QuantityValue]():
 		return pick(v.rng, quantities)
 	case t == reflect.TypeFor[intstr.IntOrString]():
 		return pick(v.rng, []any{int64(80), "web", int64(0), int64(65536), "http", "80", "", int64(-1), "a--b", "UPPER", "-", "averyverylongportname"})

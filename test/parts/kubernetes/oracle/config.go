@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
 	"k8s.io/kubernetes/pkg/kubelet/sysctl"
+	"k8s.io/utils/cpuset"
 )
 
 // settings are a command line; the files it names are on the disk.
@@ -49,14 +52,20 @@ func (s settings) ask(certs string) (a answer) {
 	if err != nil {
 		return answer{Refused: err.Error(), Stage: stage}
 	}
+	if err := serving(flags, config, certs); err != nil {
+		return answer{Refused: err.Error(), Stage: "start"}
+	}
 	shown, err := configz(config)
 	if err != nil {
 		return answer{Refused: err.Error(), Stage: "start"}
 	}
-	if err := start(flags, config, certs); err != nil {
+	if err := start(flags, config); err != nil {
 		return answer{Refused: err.Error(), Stage: "start"}
 	}
-	a = answer{Kubelet: shown, Flags: native(flags), Gates: map[string]bool{}}
+	a = answer{Flags: native(flags), Gates: map[string]bool{}}
+	if a.Kubelet, err = json.Marshal(shown); err != nil {
+		return answer{Refused: err.Error(), Stage: "start"}
+	}
 	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
 		a.Gates[string(name)] = utilfeature.DefaultFeatureGate.Enabled(name)
 	}
@@ -115,22 +124,30 @@ func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfigura
 		return nil, nil, "validation", errs.ToAggregate()
 	}
 	// Whether the node's cgroups are of version 1 is the node's matter.
-	failCgroupV1 := config.FailCgroupV1
-	config.FailCgroupV1 = false
+	failCgroupV1, singleProcess := config.FailCgroupV1, config.SingleProcessOOMKill
+	config.FailCgroupV1, config.SingleProcessOOMKill = false, nil
 	err = validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate)
-	config.FailCgroupV1 = failCgroupV1
+	config.FailCgroupV1, config.SingleProcessOOMKill = failCgroupV1, singleProcess
 	return flags, config, "validation", err
+}
+
+// serving has upstream choose its certificate. One that it makes itself is made in
+// certs, and said to be where it would be.
+func serving(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs string) error {
+	elsewhere := *f
+	elsewhere.CertDirectory = certs
+	_, err := app.InitializeTLS(context.Background(), &elsewhere, c)
+	for _, file := range []*string{&c.TLSCertFile, &c.TLSPrivateKeyFile} {
+		if filepath.Dir(*file) == filepath.Clean(certs) {
+			*file = filepath.Join(f.CertDirectory, filepath.Base(*file))
+		}
+	}
+	return err
 }
 
 // start makes the checks of upstream that come after the validation and need
 // nothing of the node.
-func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs string) error {
-	ctx := context.Background()
-	tls := *f
-	tls.CertDirectory = certs
-	if _, err := app.InitializeTLS(ctx, &tls, c.DeepCopy()); err != nil {
-		return err
-	}
+func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(c.FeatureGates); err != nil {
 		return err
 	}
@@ -151,6 +168,14 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs
 	auth.Authentication.X509.ClientCAFile = "" // whether it is there is the node's matter
 	if _, _, err := app.BuildAuth(types.NodeName(name), client, auth); err != nil {
 		return err
+	}
+	// The maps are those of the configuration that is shown.
+	if cpus, err := cpuset.Parse(c.ReservedSystemCPUs); err == nil && cpus.Size() > 0 {
+		delete(c.KubeReserved, "cpu")
+		if c.SystemReserved == nil {
+			c.SystemReserved = map[string]string{}
+		}
+		c.SystemReserved["cpu"] = strconv.Itoa(cpus.Size())
 	}
 	for _, reserved := range []map[string]string{c.KubeReserved, c.SystemReserved} {
 		if _, err := parseResourceList(reserved); err != nil {
@@ -204,8 +229,8 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs
 	return err
 }
 
-// configz is the configuration as upstream shows it.
-func configz(c *kubeletconfig.KubeletConfiguration) ([]byte, error) {
+// configz is what upstream shows of its configuration. It has its maps in common with it.
+func configz(c *kubeletconfig.KubeletConfiguration) (*kubeletconfigv1beta1.KubeletConfiguration, error) {
 	scheme, _, err := kubeletscheme.NewSchemeAndCodecs()
 	if err != nil {
 		return nil, err
@@ -215,7 +240,7 @@ func configz(c *kubeletconfig.KubeletConfiguration) ([]byte, error) {
 		return nil, err
 	}
 	versioned.SetGroupVersionKind(kubeletconfigv1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"))
-	return json.Marshal(versioned)
+	return versioned, nil
 }
 
 // native are the settings that no field mirrors, by the names of their flags.
