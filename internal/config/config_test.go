@@ -482,6 +482,7 @@ func TestParseNodeIPs(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-34")
+	parity.ProvesPart(t, 3, "LIFE-48")
 	parity.Proves(t, "CFG-18", "CFG-48", "CFG-64", "CFG-65", "CFG-77", "CFG-81", "CFG-83", "CFG-86", "CFG-87", "CFG-94", "CFG-96", "CFG-41", "CFG-59")
 	for yaml, want := range map[string]string{
 		"podLogsDir: logs":                     "podLogsDir",
@@ -514,7 +515,8 @@ func TestValidate(t *testing.T) {
 		"allowedUnsafeSysctls: ['net.*.x']":                               "allowedUnsafeSysctls[0]",
 		"shutdownGracePeriod: 500ms":                                      "shutdownGracePeriod",
 		"shutdownGracePeriodCriticalPods: 5s":                             "shutdownGracePeriodCriticalPods",
-		"crashLoopBackOff: {maxContainerRestartPeriod: 6m}":               "crashLoopBackOff.maxContainerRestartPeriod",
+		"crashLoopBackOff: {maxContainerRestartPeriod: 301s}":             "crashLoopBackOff.maxContainerRestartPeriod",
+		"crashLoopBackOff: {maxContainerRestartPeriod: 999ms}":            "crashLoopBackOff.maxContainerRestartPeriod",
 		"oomScoreAdj: 1001":                                               "oomScoreAdj",
 		"hairpinMode: loop":                                               "hairpinMode",
 		"evictionHard: {memory.free: 1Gi}":                                "evictionHard.memory.free",
@@ -544,7 +546,7 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	for _, yaml := range []string{"memoryManagerPolicy: None", "allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
+	for _, yaml := range []string{"crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "crashLoopBackOff: {maxContainerRestartPeriod: 300s}", "memoryManagerPolicy: None", "allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
 		dir := write(t, map[string]string{"k.yaml": head + yaml})
 		load(t, "--kubeconfig=x", "--config="+dir+"/k.yaml")
 	}

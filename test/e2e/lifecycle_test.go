@@ -32,7 +32,6 @@ func sidecar(name string, args ...string) spec {
 // TestInitOrder runs init containers one after another, and the regular one last.
 func TestInitOrder(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-37")
 	s := shared(t).namespace(t)
 	out := s.says(s.demo("steps", []string{"count", "/data/n"}, initContainer("one", "count", "/data/n"), initContainer("two", "count", "/data/n"), keepCount))
 	one, two := s.kubectlDo("logs", "steps", "-c", "one"), s.kubectlDo("logs", "steps", "-c", "two")
@@ -77,7 +76,6 @@ func TestInitFailure(t *testing.T) {
 // on their own, and do not keep a pod from completing.
 func TestSidecars(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-40", "LIFE-41")
 	s := shared(t).namespace(t)
 	s.create(s.shell("job", fed, sidecar("proxy", "serve"), sidecar("flaky", "exit", "0", "1s"), never))
 	p := s.pod("job", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
@@ -97,7 +95,6 @@ func TestSidecars(t *testing.T) {
 // TestSidecarsEndInReverse sees each wait for those that come after it.
 func TestSidecarsEndInReverse(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-59")
 	s := shared(t).namespace(t)
 	const hook = 2 * time.Second
 	s.create(s.demo("job", []string{"exit", "0", "2s"}, sidecar("first", "sleep"), sidecar("second", "sleep"), never, func(p *corev1.Pod) {
@@ -159,7 +156,6 @@ func TestPreStopOutOfTime(t *testing.T) {
 // TestRestartOfAllContainers has a pod begin anew in its place.
 func TestRestartOfAllContainers(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-45")
 	s := shared(t).namespace(t)
 	s.create(s.shell("gang", fed, initContainer("setup", "count", "/data/n"), sidecar("proxy", "sleep"), keepCount, never, func(p *corev1.Pod) {
 		p.Spec.Containers[0].RestartPolicy = ptr(corev1.ContainerRestartPolicyNever)
@@ -226,7 +222,6 @@ func TestRestartPolicies(t *testing.T) {
 // before it is asked to end, within the grace period.
 func TestHooks(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-52", "LIFE-53")
 	s := shared(t).namespace(t)
 	hook := func(args ...string) *corev1.LifecycleHandler {
 		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{"/demo"}, args...)}}
@@ -378,7 +373,7 @@ func requests(name corev1.ResourceName, amount string) spec {
 // TestEphemeralContainer adds a container to a running pod.
 func TestEphemeralContainer(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-42")
+	parity.ProvesPart(t, 3, "LIFE-42")
 	s := shared(t).namespace(t)
 	s.create(s.demo("box", []string{"sleep"}))
 	before := s.ready("box")

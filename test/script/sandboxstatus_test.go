@@ -11,7 +11,7 @@ import (
 // it does not tell is told of, and tried again.
 func TestSandboxWhoseStatusFails(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
-	parity.Proves(t, "LIFE-51")
+	parity.ProvesPart(t, 2, "LIFE-51")
 	s, err := Parse("sandbox-status", `
 fault status PodSandboxStatus pod=app fail=broken times=3
 apply app.yaml

@@ -394,7 +394,7 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		d.starting = true
 		return
 	}
-	if d.in.Resizing {
+	if d.in.Resizing && kind == pod.Regular {
 		d.plan.waitFor("resize")
 		return
 	}

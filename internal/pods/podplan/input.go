@@ -35,8 +35,8 @@ type Input struct {
 	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
 	Announced      map[string]bool      // containers that were told that they will be stopped, by ID
 	// Resize names running containers that take the resources they were granted by a
-	// restart alone. While Resizing, the pod is not ready to take them yet: nothing
-	// starts.
+	// restart alone. While Resizing, the pod is not ready to take them yet: no regular
+	// container starts.
 	Resize   map[string]bool
 	Resizing bool
 	// KeepEnded is how many ended instances of each container are kept, one at least;

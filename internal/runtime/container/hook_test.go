@@ -140,7 +140,6 @@ func TestHTTPHook(t *testing.T) {
 // A server that breaks TLS in another way is not asked in clear: what is meant
 // for it should travel encrypted.
 func TestNoFallbackForOtherTroubleWithTLS(t *testing.T) {
-	parity.Proves(t, "LIFE-55")
 	var got seen
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got.add(r) }))
 	srv.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -177,7 +176,7 @@ func TestHTTPHookNeedsAnAddress(t *testing.T) {
 }
 
 func TestSleepCutShortIsCounted(t *testing.T) {
-	parity.Proves(t, "LIFE-56")
+	parity.ProvesPart(t, 2, "LIFE-56")
 	reg := prometheus.NewRegistry()
 	b := newBench(t, func(c *Config) { c.Registry = reg })
 	p := simplePod(nil)

@@ -43,7 +43,7 @@ func started(t *testing.T, b bench, p *v1.Pod) Stop {
 const killing = "web/main Normal Killing Stopping container main"
 
 func TestStop(t *testing.T) {
-	parity.Proves(t, "LIFE-53", "LIFE-56", "LIFE-60")
+	parity.Proves(t, "LIFE-53", "LIFE-60")
 	parity.Differs(t, "LIFE-57", "0028")
 	for _, tc := range []struct {
 		name    string
@@ -207,7 +207,7 @@ func TestStopEndsWithItsContext(t *testing.T) {
 }
 
 func TestPostStart(t *testing.T) {
-	parity.Proves(t, "LIFE-52", "LIFE-54")
+	parity.Proves(t, "LIFE-54")
 	postStart := func(h v1.LifecycleHandler) func(*v1.Container) {
 		return func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PostStart: &h} }
 	}
