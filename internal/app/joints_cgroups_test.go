@@ -100,7 +100,7 @@ func TestPodsThatAreNotKnownYetAreWorthWhatTheyWere(t *testing.T) {
 		synctest.Wait()
 		s.expect("when all are known, and not all judged", "8202", "2")
 		maps.Copy(s.pods, known)
-		time.Sleep(countEvery)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		s.expect("when all are judged", "14346", "2")
 		stop()
@@ -178,7 +178,7 @@ func TestWhatClassesOfPodsAreWorth(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(countEvery)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		s.expect("a minute after somebody wrote over it", "1024", "2")
 		stop()

@@ -20,6 +20,7 @@ import (
 // agent on machines of many nodes, and with CPUs that are not there.
 func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
 	parity.Proves(t, "RES-41")
+	parity.ProvesPart(t, 3, "RES-25")
 	scenes, err := placement.Load("../../test/kit/placement/testdata")
 	if err != nil {
 		t.Fatal(err)

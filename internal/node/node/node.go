@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -174,23 +175,39 @@ func New(cfg Config) (*Node, error) {
 		in.Storage = &st
 	}
 	n.capacity = Capacity(in)
-	for name, kept := range cfg.Reserved {
-		if have, ok := n.capacity[name]; ok && kept.Cmp(have) > 0 {
-			return nil, fmt.Errorf("reserve %s: %s is more than the machine's %s", name, kept.String(), have.String())
-		}
+	if err := n.checkReserved(); err != nil {
+		return nil, err
 	}
 	n.allocatable = n.forPods()
 	n.gather = gatherer{cfg: &n.cfg, late: n.Poke}
 	return n, nil
 }
 
+// kept is what must be left of the capacity before pods are evicted.
+func (n *Node) kept() v1.ResourceList {
+	if n.cfg.Kept == nil {
+		return nil
+	}
+	return n.cfg.Kept(n.capacity)
+}
+
 // forPods is what pods can have of the capacity.
 func (n *Node) forPods() v1.ResourceList {
-	var kept v1.ResourceList
-	if n.cfg.Kept != nil {
-		kept = n.cfg.Kept(n.capacity)
+	return Allocatable(n.capacity, n.cfg.Reserved, n.kept())
+}
+
+// checkReserved refuses reservations that exceed the machine: no pod could ever run.
+func (n *Node) checkReserved() error {
+	kept := n.kept()
+	for _, name := range slices.Sorted(maps.Keys(n.capacity)) {
+		have, sum := n.capacity[name], n.cfg.Reserved[name]
+		sum.Add(kept[name])
+		if sum.Cmp(have) > 0 {
+			return fmt.Errorf("reserve %s: systemReserved, kubeReserved and evictionHard come to %s, and the machine has %s",
+				name, sum.String(), have.String())
+		}
 	}
-	return Allocatable(n.capacity, n.cfg.Reserved, kept)
+	return nil
 }
 
 // Run shows the node until ctx ends.

@@ -162,6 +162,9 @@ func TestWhatIsTold(t *testing.T) {
 func TestCallersAreHeldToTheirRate(t *testing.T) {
 	parity.Proves(t, "RES-67")
 	s, conn := serve(t)
+	if Socket != "pod-resources/kubelet.sock" {
+		t.Errorf("it listens at %s below the root directory", Socket)
+	}
 	client := podresourcesv1.NewPodResourcesListerClient(conn)
 	if s.limit.Limit() != 100 || s.limit.Burst() != 10 {
 		t.Errorf("%v calls a second, %d at once", s.limit.Limit(), s.limit.Burst())

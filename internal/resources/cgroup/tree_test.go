@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
@@ -404,7 +405,7 @@ func TestSystemdDriver(t *testing.T) {
 }
 
 func TestDetectNamesWhatIsMissing(t *testing.T) {
-	parity.Proves(t, "RES-06")
+	parity.ProvesPart(t, 2, "RES-06")
 	err := Hierarchies{V1: map[string]string{"cpu": "/x", "memory": "/y"}}.check()
 	if err == nil || !strings.Contains(err.Error(), "Following Cgroup subsystem not mounted: [cpuacct cpuset]") {
 		t.Errorf("check = %v", err)
@@ -455,6 +456,75 @@ func TestWhyAPodHasNoCgroupIsShown(t *testing.T) {
 	for name, try := range map[string]func(*v1.Pod) error{"make": tree.MakePod, "ensure": tree.EnsurePod} {
 		if text, _ := pod.ShownText(try(p)); text != want {
 			t.Errorf("%s: shows %q, want %q", name, text, want)
+		}
+	}
+}
+
+// TestControllersAreHandedOn: every one in whose files values are written, if the kernel has it.
+func TestControllersAreHandedOn(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-06")
+	for _, tc := range []struct{ have, on, last string }{
+		{"io cpu", "", "+cpu"},
+		{"cpu cpuset", "cpu", "+cpuset"},
+		{"cpu memory", "cpu", "+memory"},
+		{"memory hugetlb", "memory", "+hugetlb"},
+		{"cpu memory pids", "memory", "+pids"},
+		{"cpu memory", "memory cpu", "memory cpu"},
+	} {
+		dir := t.TempDir()
+		on := filepath.Join(dir, "cgroup.subtree_control")
+		err := errors.Join(os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(tc.have+"\n"), 0o600),
+			os.WriteFile(on, []byte(tc.on), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := enable(dir); err != nil {
+			t.Error(err)
+		}
+		if got := read(t, on); got != tc.last {
+			t.Errorf("of %q, with %q on: the last word is %q, want %q", tc.have, tc.on, got, tc.last)
+		}
+	}
+}
+
+// TestHugePagesAreLimited: each pod has those that it asks for and none of other sizes;
+// classes have no limit, and all pods together have those of the machine.
+func TestHugePagesAreLimited(t *testing.T) {
+	parity.ProvesPart(t, 4, "RES-14")
+	h := Hierarchies{V1: map[string]string{"cpu": t.TempDir(), "hugetlb": t.TempDir()}}
+	opts := plain
+	opts.PageSizes = []uint64{2 << 20, 1 << 30}
+	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: h, Pod: opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.EnsureRoot(NodeValues(list("cpu", "2", "hugepages-2Mi", "64Mi", "hugepages-1Gi", "2Gi"), nil, 0)); err != nil {
+		t.Fatal(err)
+	}
+	amounts := list("cpu", "1", "memory", "1Mi", "hugepages-2Mi", "6Mi")
+	for uid, c := range map[string]v1.Container{
+		"asks":    ctr(amounts, amounts),
+		"some":    ctr(list("cpu", "1", "hugepages-1Gi", "1Gi"), list("hugepages-1Gi", "1Gi")),
+		"nothing": {},
+	} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+		if err := tree.MakePod(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unlimited = "9223372036854775807"
+	for dir, want := range map[string][2]string{
+		"kubepods":                       {"67108864", "2147483648"},
+		"kubepods/burstable":             {unlimited, unlimited},
+		"kubepods/besteffort":            {unlimited, unlimited},
+		"kubepods/podasks":               {"6291456", "0"},
+		"kubepods/burstable/podsome":     {"0", "1073741824"},
+		"kubepods/besteffort/podnothing": {"0", "0"},
+	} {
+		for i, file := range []string{"hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.limit_in_bytes"} {
+			if got := read(t, filepath.Join(h.V1["hugetlb"], dir, file)); got != want[i] {
+				t.Errorf("%s of %s = %s, want %s", file, dir, got, want[i])
+			}
 		}
 	}
 }

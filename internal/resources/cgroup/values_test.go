@@ -97,13 +97,33 @@ func TestPodValues(t *testing.T) {
 }
 
 func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
-	parity.ProvesPart(t, 3, "RES-14")
+	parity.ProvesPart(t, 4, "RES-14")
 	o := plain
 	o.PageSizes = []uint64{2 << 20, 1 << 30}
 	req := list("cpu", "1", "memory", "1Mi", "hugepages-2Mi", "6Mi")
 	v := PodValues(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{ctr(req, req)}}}, o)
 	if fmt.Sprint(v.HugePages) != "map[2097152:6291456 1073741824:0]" {
 		t.Errorf("huge pages = %v", v.HugePages)
+	}
+	// Those of containers add up, the largest of the init containers counts, and so does what the pod itself takes.
+	both := &v1.Pod{Spec: v1.PodSpec{
+		Overhead:       list("hugepages-2Mi", "2Mi"),
+		InitContainers: []v1.Container{ctr(list("hugepages-1Gi", "1Gi"), list("hugepages-1Gi", "1Gi"))},
+		Containers:     []v1.Container{ctr(req, req), ctr(list("hugepages-2Mi", "2Mi"), list("hugepages-2Mi", "2Mi"))},
+	}}
+	if got := fmt.Sprint(PodValues(both, o).HugePages); got != "map[2097152:10485760 1073741824:1073741824]" {
+		t.Errorf("huge pages of several containers = %s", got)
+	}
+	own := list("hugepages-2Mi", "4Mi", "cpu", "1", "memory", "1Mi")
+	whole := &v1.Pod{Spec: v1.PodSpec{
+		Resources:  &v1.ResourceRequirements{Requests: own, Limits: own},
+		Containers: []v1.Container{ctr(list("hugepages-2Mi", "2Mi"), list("hugepages-2Mi", "2Mi"))},
+	}}
+	if got := fmt.Sprint(PodValues(whole, o).HugePages); got != "map[2097152:4194304 1073741824:0]" {
+		t.Errorf("huge pages of a pod with its own = %s", got)
+	}
+	if got := fmt.Sprint(PodValues(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}}}}, o).HugePages); got != "map[2097152:0 1073741824:0]" {
+		t.Errorf("huge pages of a best-effort pod = %s", got)
 	}
 	if got := fmt.Sprint(Values{HugePages: v.HugePages}.settingsV2()); got !=
 		"[{hugetlb hugetlb.2MB.max 6291456 false} {hugetlb hugetlb.2MB.rsvd.max 6291456 true} {hugetlb hugetlb.1GB.max 0 false} {hugetlb hugetlb.1GB.rsvd.max 0 true}]" {
@@ -115,7 +135,7 @@ func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
 }
 
 func TestClassesHaveAllHugePages(t *testing.T) {
-	parity.ProvesPart(t, 3, "RES-14")
+	parity.ProvesPart(t, 4, "RES-14")
 	v := classValues([]uint64{2 << 20})
 	if got := fmt.Sprint(v.settingsV2()); got != "[{cpu cpu.weight 1 false} {hugetlb hugetlb.2MB.max max false} {hugetlb hugetlb.2MB.rsvd.max max true}]" {
 		t.Errorf("v2 settings = %s", got)
@@ -154,7 +174,7 @@ func TestSettingsV2(t *testing.T) {
 }
 
 func TestNodeValues(t *testing.T) {
-	parity.Proves(t, "RES-16")
+	parity.ProvesPart(t, 2, "RES-16")
 	parity.ProvesPart(t, 4, "RES-13")
 	got := NodeValues(list("cpu", "2", "memory", "24684096Ki", "hugepages-2Mi", "4Mi", "pods", "110"), list("cpu", "500m", "memory", "1Gi", "pid", "1000"), 32768)
 	want := Values{CPUShares: 1536, Memory: 24684096<<10 - 1<<30, PIDs: 31768, HugePages: map[uint64]int64{2 << 20: 4 << 20}}

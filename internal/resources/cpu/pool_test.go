@@ -98,7 +98,7 @@ func (s *stage) holds() {
 // TestNoCPUIsGivenTwice lets random pods come, go and outlive agents on random
 // machines, by random options.
 func TestNoCPUIsGivenTwice(t *testing.T) {
-	parity.Proves(t, "RES-26")
+	parity.ProvesPart(t, 2, "RES-26")
 	rnd := rand.New(rand.NewPCG(3, 5))
 	for round := range 150 {
 		m := placement.Machine{Sockets: 1 + rnd.IntN(3), Nodes: 1 + rnd.IntN(3), Caches: 1 + rnd.IntN(2), Cores: 1 + rnd.IntN(4), Threads: 1 + rnd.IntN(2), Adjacent: rnd.IntN(2) == 0}
@@ -165,6 +165,7 @@ func (s *stage) sum(uid types.UID) (n int) {
 }
 
 func TestWhoGetsCPUsOfItsOwn(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-26")
 	s := newStage(t, twoSockets, nil)
 	loose := placement.Pod{Name: "loose", Loose: true, Containers: []placement.Container{{Name: "c0", CPU: "2", Memory: "16Mi"}}}
 	together := whole("together", "2")
@@ -185,6 +186,17 @@ func TestWhoGetsCPUsOfItsOwn(t *testing.T) {
 		if err != nil || given.CPUs != set.String() {
 			t.Errorf("%s is made with %q, %v", tc.pod.Name, given.CPUs, err)
 		}
+	}
+	// CPU 0 is reserved: it is shared, unless by the option.
+	if got := s.shared.String(); got != "0,3-8,11-15" {
+		t.Errorf("shared are %s", got)
+	}
+	strict := newStage(t, twoSockets, func(c *Config) { c.Options.Strict = true })
+	if err := strict.place(whole("two", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strict.shared.String(); got != "2-8,10-15" {
+		t.Errorf("with strict-cpu-reservation shared are %s", got)
 	}
 }
 
@@ -221,7 +233,7 @@ func TestInitContainersGiveTheirCPUsToThoseAfterThem(t *testing.T) {
 
 func TestPodsThatWantWholeCores(t *testing.T) {
 	parity.Proves(t, "RES-29")
-	parity.ProvesPart(t, 3, "RES-33")
+	parity.Differs(t, "RES-33", "0103")
 	s := newStage(t, twoSockets, func(c *Config) { c.Options.FullCores = true })
 	for _, tc := range []struct {
 		cpus, says string
@@ -381,6 +393,7 @@ func TestWhatCannotBeWrittenIsNotGiven(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	parity.Differs(t, "RES-33", "0103")
 	s := newStage(t, twoSockets, func(c *Config) { c.Options.ByCache = true })
 	if err := s.place(whole("a", "2", "3")); err != nil {
 		t.Fatal(err)
@@ -390,8 +403,9 @@ func TestMetrics(t *testing.T) {
 	}
 	got := scrape.Of(t, s.Pool)
 	for name, want := range map[string]float64{
-		metricRequests: 3, metricErrors: 1, metricShared: 10000, metricExclusive: 5,
-		metricPerNode + "{numa_node=0}": 0, metricPerNode + "{numa_node=1}": 5,
+		"kubelet_cpu_manager_pinning_requests_total": 3, "kubelet_cpu_manager_pinning_errors_total": 1,
+		"kubelet_cpu_manager_shared_pool_size_millicores": 10000, "kubelet_cpu_manager_exclusive_cpu_allocation_count": 5,
+		"kubelet_cpu_manager_allocation_per_numa{numa_node=0}": 0, "kubelet_cpu_manager_allocation_per_numa{numa_node=1}": 5,
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %v, want %v", name, got[name], want)
@@ -401,7 +415,8 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("aligned: %v", s.aligned)
 	}
 	s.Release("a")
-	if got := scrape.Of(t, s.Pool); got[metricExclusive] != 0 || got[metricShared] != 15000 {
+	if got := scrape.Of(t, s.Pool); got["kubelet_cpu_manager_exclusive_cpu_allocation_count"] != 0 ||
+		got["kubelet_cpu_manager_shared_pool_size_millicores"] != 15000 {
 		t.Errorf("after it has ended: %v", got)
 	}
 }

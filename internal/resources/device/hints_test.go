@@ -38,7 +38,8 @@ func (m *machine) placed() *deviceplugin.Plugin {
 // Hints tell where devices could be had; given to nodes, devices are taken there
 // first.
 func TestDevicesNearNodes(t *testing.T) {
-	parity.Proves(t, "RES-55", "PLUG-25")
+	parity.Proves(t, "PLUG-25")
+	parity.ProvesPart(t, 2, "RES-55")
 	m := newMachine(t)
 	m.placed()
 	m.plugin(deviceplugin.Config{Resource: "example.com/nowhere", Socket: "n.sock"}, "x")
@@ -138,6 +139,7 @@ func TestADeviceAtNoNodeIsGivenAsAnyOther(t *testing.T) {
 // never one that is not well.
 func TestWhichDevices(t *testing.T) {
 	parity.Proves(t, "RES-48")
+	parity.ProvesPart(t, 3, "RES-46")
 	t.Run("of init containers", testDevicesOfInitContainers)
 	t.Run("preferred", testPreference)
 	t.Run("in this order", testChoice)

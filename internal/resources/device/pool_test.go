@@ -28,6 +28,7 @@ const gpu = "example.com/gpu"
 // A directory is taken over: what earlier sockets there are goes, files stay.
 func TestDirectory(t *testing.T) {
 	parity.Proves(t, "PLUG-22")
+	parity.Differs(t, "RES-44", "0099")
 	m := newMachine(t)
 	st, err := os.Stat(m.dir)
 	if err != nil || st.Mode().Perm() != dirMode {
@@ -37,7 +38,7 @@ func TestDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(m.dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	first, err := os.Stat(filepath.Join(m.dir, socketName))
+	first, err := os.Stat(filepath.Join(m.dir, "kubelet.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(m.dir, "file")); err != nil {
 		t.Error(err)
 	}
-	if next, err := os.Stat(filepath.Join(m.dir, socketName)); err != nil || !next.ModTime().After(first.ModTime()) {
+	if next, err := os.Stat(filepath.Join(m.dir, "kubelet.sock")); err != nil || !next.ModTime().After(first.ModTime()) {
 		t.Errorf("the agent's socket is the old one: %v", err)
 	}
 	// Whoever was registered is not until it has come again.
@@ -120,6 +121,8 @@ func TestWhatWasGivenBeforeIsWrittenDownThen(t *testing.T) {
 
 func TestRegistration(t *testing.T) {
 	parity.Proves(t, "RES-45", "PLUG-20", "PLUG-24")
+	parity.ProvesPart(t, 3, "RES-46")
+	parity.Differs(t, "RES-44", "0099")
 	m := newMachine(t)
 	for _, c := range []struct{ version, resource, socket, want string }{
 		{"v1alpha", gpu, "", `requested API version "v1alpha" is not supported by kubelet. Supported version is ["v1beta1"]`},
@@ -204,7 +207,8 @@ func TestResourcesAreBounded(t *testing.T) {
 
 // A container is given all that a plugin can give.
 func TestWhatAContainerIsGiven(t *testing.T) {
-	parity.Proves(t, "RES-46", "PLUG-26")
+	parity.Proves(t, "PLUG-26")
+	parity.ProvesPart(t, 3, "RES-46")
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu, PreStart: true, Answer: func(ids []string) *deviceapi.ContainerAllocateResponse {
 		a := deviceplugin.Usual(ids)
@@ -251,6 +255,9 @@ func TestWhatAContainerIsGiven(t *testing.T) {
 	}
 	if calls := p.Calls("PreStartContainer"); len(calls) != 2 || !slices.Equal(calls[1], []string{"a", "b"}) {
 		t.Errorf("told of starts: %v", calls)
+	}
+	if left := p.Patience("PreStartContainer"); left < 29*time.Second || left > 30*time.Second {
+		t.Errorf("a start waits %v for a plugin, want 30 s", left)
 	}
 	// A plugin that is not ready for a start holds it up.
 	p.Fault("PreStartContainer", deviceplugin.Fault{Err: errors.New("not yet")})

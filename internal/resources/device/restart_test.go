@@ -22,6 +22,7 @@ import (
 // come back nobody gets anything new of its devices.
 func TestAfterARestart(t *testing.T) {
 	parity.Proves(t, "RES-51")
+	parity.ProvesPart(t, 2, "RES-55")
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
 	p.Place("b", 0, 1)
@@ -36,7 +37,7 @@ func TestAfterARestart(t *testing.T) {
 	if err := m.admit(half); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(m.dir, stateFile))
+	content, err := os.ReadFile(filepath.Join(m.dir, "kubelet_internal_checkpoint"))
 	if err != nil {
 		t.Fatal(err)
 	}

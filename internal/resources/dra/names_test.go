@@ -17,7 +17,7 @@ import (
 // TestNamesOfDevicesInHealth: a device that the runtime has no name for is told by those of its driver, and one
 // that several devices share is told once.
 func TestNamesOfDevicesInHealth(t *testing.T) {
-	parity.Proves(t, "RES-63")
+	parity.ProvesPart(t, 2, "RES-63")
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		content, err := checkpoint.EncodeClaims([]checkpoint.Claim{{

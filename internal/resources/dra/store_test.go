@@ -19,7 +19,7 @@ import (
 )
 
 func TestAClaimIsPreparedOnceForAllItsPods(t *testing.T) {
-	parity.Proves(t, "RES-59")
+	parity.ProvesPart(t, 3, "RES-59")
 	play(t, func(s *stage) {
 		a, b := using("a", "shared"), using("b", "shared")
 		s.claim("shared", []string{driverName}, a, b)
@@ -54,7 +54,7 @@ func TestAClaimIsPreparedOnceForAllItsPods(t *testing.T) {
 
 func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
-	parity.Proves(t, "RES-59")
+	parity.ProvesPart(t, 3, "RES-59")
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		s.wants(p)
@@ -107,7 +107,7 @@ func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
 		if done, _ := s.Released(p.UID); !done {
 			t.Error("the pod is not released")
 		}
-		if n := scrape.Of(t, s.Store); n[metricOperations+"{is_error=true,operation_name=PrepareResources}"] == 0 {
+		if n := scrape.Of(t, s.Store); n["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] == 0 {
 			t.Errorf("%v", n)
 		}
 	})
@@ -126,7 +126,8 @@ func TestNothingIsDoneForPodsWithoutClaims(t *testing.T) {
 }
 
 func TestADriverHasALimitedTime(t *testing.T) {
-	parity.Proves(t, "RES-58", "RES-66")
+	parity.Proves(t, "RES-66")
+	parity.ProvesPart(t, 2, "RES-58")
 	for _, service := range []string{dradriver.V1, dradriver.V1Beta1} {
 		play(t, func(s *stage) {
 			p := using("p", "c")
@@ -141,8 +142,8 @@ func TestADriverHasALimitedTime(t *testing.T) {
 			d.Fault("NodePrepareResources", dradriver.Fault{})
 			after(maxRetry)
 			s.is(p, true, "")
-			if got := scrape.Of(t, s.Store); got[metricInUse+"{driver_name="+driverName+"}"] != 1 || got[metricInUse+"{driver_name=<any>}"] != 1 ||
-				got[metricOperations+"{is_error=true,operation_name=PrepareResources}"] != 1 || got[metricOperations+"{is_error=false,operation_name=PrepareResources}"] != 1 {
+			if got := scrape.Of(t, s.Store); got["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 1 || got["dra_resource_claims_in_use{driver_name=<any>}"] != 1 ||
+				got["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] != 1 || got["dra_operations_duration_seconds{is_error=false,operation_name=PrepareResources}"] != 1 {
 				t.Errorf("%v", got)
 			}
 			s.releases(p)
@@ -151,7 +152,7 @@ func TestADriverHasALimitedTime(t *testing.T) {
 			}
 			s.called(d, "Prepare c, Prepare c, Unprepare c")
 			got := scrape.Of(t, s.Store)
-			prefix := metricCalls + "{driver_name=" + driverName + ",grpc_status_code="
+			prefix := "dra_grpc_operations_duration_seconds{driver_name=" + driverName + ",grpc_status_code="
 			method := ",method_name=/k8s.io.kubelet.pkg.apis.dra." + service + "/"
 			if got[prefix+"DeadlineExceeded"+method+"NodePrepareResources}"] != 1 || got[prefix+"OK"+method+"NodeUnprepareResources}"] != 1 {
 				t.Errorf("%s: %v", service, got)
@@ -177,7 +178,7 @@ func TestAHangingDriverHoldsUpOnlyItsPods(t *testing.T) {
 		s.is(other, false, "")
 		s.called(d, "Prepare c, Prepare f")
 		s.called(second, "Prepare f")
-		if in := scrape.Of(t, s.Store); in[metricInUse+"{driver_name=<any>}"] != 2 || in[metricInUse+"{driver_name="+driverName+"}"] != 2 || in[metricInUse+"{driver_name=second.example.com}"] != 1 {
+		if in := scrape.Of(t, s.Store); in["dra_resource_claims_in_use{driver_name=<any>}"] != 2 || in["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 2 || in["dra_resource_claims_in_use{driver_name=second.example.com}"] != 1 {
 			t.Errorf("%v", in)
 		}
 		// A pod that goes does not wait for the call that it is in.
@@ -192,7 +193,8 @@ func TestAHangingDriverHoldsUpOnlyItsPods(t *testing.T) {
 
 // The agent is killed at each step of a claim's life, and the next goes on.
 func TestAgentsDie(t *testing.T) {
-	parity.Proves(t, "PLUG-30", "RES-62")
+	parity.Proves(t, "PLUG-30")
+	parity.ProvesPart(t, 3, "RES-62")
 	reborn := func(s *stage) {
 		s.kill()
 		s.register(driverName, driverName)
@@ -303,7 +305,7 @@ func TestAgentsDie(t *testing.T) {
 }
 
 func TestClaimsOfGonePodsAreLookedFor(t *testing.T) {
-	parity.Proves(t, "RES-62")
+	parity.ProvesPart(t, 3, "RES-62")
 	play(t, func(s *stage) {
 		asked := 0
 		s.Prune(func(types.UID) bool { asked++; return asked < 2 })
@@ -388,7 +390,8 @@ func TestAFailedNoteKeepsTheDriverOut(t *testing.T) {
 }
 
 func TestContainersGetWhatTheirRequestsAreFor(t *testing.T) {
-	parity.Proves(t, "RES-58", "RES-65")
+	parity.Proves(t, "RES-65")
+	parity.ProvesPart(t, 2, "RES-58")
 	play(t, func(s *stage) {
 		own, none := "made", "gone"
 		p := using("p")
@@ -402,6 +405,9 @@ func TestContainersGetWhatTheirRequestsAreFor(t *testing.T) {
 			s.cluster.set(func() { c.OwnerReferences = ownedBy(p) })
 		}
 		devices := func(c *drav1.Claim) []*drav1.Device {
+			if c.Namespace != "ns" || c.Uid != "uid-of-"+c.Name {
+				t.Errorf("the driver is asked for %s/%s, %s", c.Namespace, c.Name, c.Uid)
+			}
 			if c.Name == extended {
 				return []*drav1.Device{{RequestNames: []string{"container-0-request-0"}, CdiDeviceIds: []string{"x/y=ext"}}}
 			}

@@ -91,6 +91,7 @@ func compare(t *testing.T, got, want proto.Message) {
 }
 
 func TestSandboxesAreThoseOfUpstream(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-04")
 	parity.Proves(t, "RT-10", "RT-11", "RT-17", "LIFE-64", "LIFE-72", "LIFE-73", "LIFE-106", "LIFE-120")
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
 		t.Run(name, func(t *testing.T) {

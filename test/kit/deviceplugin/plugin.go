@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -60,6 +61,7 @@ type Plugin struct {
 	devices map[string]*deviceapi.Device
 	changed chan struct{} // closed when devices change
 	calls   []Call
+	left    map[string]time.Duration // until the caller gives up, by method
 	faults  map[string]Fault
 	told    []*registerapi.RegistrationStatus
 	server  *grpc.Server
@@ -67,7 +69,7 @@ type Plugin struct {
 
 // New makes a plugin that does not serve yet, with healthy devices of these IDs.
 func New(cfg Config, ids ...string) *Plugin {
-	p := &Plugin{cfg: cfg, devices: map[string]*deviceapi.Device{}, changed: make(chan struct{}), faults: map[string]Fault{}}
+	p := &Plugin{cfg: cfg, devices: map[string]*deviceapi.Device{}, changed: make(chan struct{}), faults: map[string]Fault{}, left: map[string]time.Duration{}}
 	for _, id := range ids {
 		p.devices[id] = &deviceapi.Device{ID: id, Health: deviceapi.Healthy}
 	}
@@ -227,10 +229,21 @@ func (p *Plugin) Calls(method string) [][]string {
 	return out
 }
 
+// Patience is how long the caller of the last call of a method was going to wait; 0 is for ever.
+func (p *Plugin) Patience(method string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left[method]
+}
+
 // enter notes a call and lets its fault happen.
 func (p *Plugin) enter(ctx context.Context, method string, ids []string) error {
 	p.mu.Lock()
 	p.calls = append(p.calls, Call{method, slices.Sorted(slices.Values(ids))})
+	p.left[method] = 0
+	if until, ok := ctx.Deadline(); ok {
+		p.left[method] = time.Until(until)
+	}
 	f := p.faults[method]
 	p.mu.Unlock()
 	if f.Hang != nil {
