@@ -348,7 +348,6 @@ func TestImages(t *testing.T) {
 // scheduler about.
 func TestRejected(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "SRC-41")
 	s := shared(t).namespace(t)
 	bound := func(p *corev1.Pod) { p.Spec.NodeName = s.Kubelet.Node }
 	s.create(s.demo("greedy", []string{"sleep"}, bound, requests("cpu", "1000")))

@@ -68,7 +68,7 @@ func (s *space) liveCopies(name string) int {
 // TestStaticPod adds, edits and removes a manifest.
 func TestStaticPod(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "SRC-16", "SRC-19", "SRC-20", "SRC-22", "SRC-23", "SRC-24")
+	parity.Proves(t, "SRC-22", "SRC-24")
 	s := shared(t).namespace(t)
 	name := "st-" + s.Kubelet.Node
 	s.manifest("st", s.static("st", "serve"))

@@ -232,7 +232,7 @@ func TestVariablesOfAStaticPodFromAFile(t *testing.T) {
 
 // A pod that is refused never runs: its status, an event and a counter say why.
 func TestARefusalIsToldAndCounted(t *testing.T) {
-	parity.Proves(t, "SRC-34")
+	parity.ProvesPart(t, 2, "SRC-34")
 	s := listening(t, "maxPods: 1\n", rights)
 	r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"fits.yaml": plainPod, "over.yaml": plainPod}}}
 	eventually(t, "the node", func() (string, bool) { return "none", s.nodeObject() != nil })

@@ -295,11 +295,18 @@ func TestASecondLookAndTheMetric(t *testing.T) {
 
 func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 	parity.Proves(t, "SRC-51")
-	for reason, want := range map[string]string{
-		"OutOfcpu": "OutOfcpu", "OutOfpods": "OutOfpods", "OutOfephemeral-storage": "OutOfephemeral-storage",
-		"OutOfexample.com/gpu": "OutOfExtendedResources", "OutOfhugepages-2Mi": "OutOfExtendedResources",
-		"NodeShutdown": "NodeShutdown", "Evicted": "Evicted", "TopologyAffinityError": "TopologyAffinityError", "FromAPlugin": "Other", "": "Other",
-	} {
+	want := map[string]string{
+		"OutOfexample.com/gpu": "OutOfExtendedResources", "OutOfhugepages-2Mi": "OutOfExtendedResources", "FromAPlugin": "Other", "": "Other",
+		// Upstream's set does not have these.
+		"NodeAffinity": "Other", "NodeName": "Other", "NodePorts": "Other", "TaintToleration": "Other", "SMTAlignmentError": "Other", "EmptyPodSharedPoolError": "Other",
+	}
+	for _, known := range []string{"AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo", "InitContainerRestartPolicyForbidden",
+		"SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError", "UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory",
+		"OutOfephemeral-storage", "OutOfpods", "PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden", "TopologyAffinityError",
+		"NodeShutdown", "VolumeAttachmentLimitExceeded"} {
+		want[known] = known
+	}
+	for reason, want := range want {
 		if got := countedAs(reason); got != want {
 			t.Errorf("%q counts as %q, want %q", reason, got, want)
 		}

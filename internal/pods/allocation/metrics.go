@@ -76,15 +76,14 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// counted are the reasons that the metric names; all others are few words for
-// many.
+// counted are the reasons that the metric names: those of upstream's set, which lacks the predicates for nodes, ports and
+// taints. All others share a label.
 var counted = map[string]bool{
 	"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true, "InvalidNodeInfo": true,
 	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true, ReasonUnexpected: true,
 	"UnknownReason": true, "UnexpectedPredicateFailureType": true, "PodLevelResourcesNotSupported": true, "PodFeatureUnsupported": true,
 	"OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
-	"TaintToleration": true, "NodeAffinity": true, "NodeName": true, "NodePorts": true,
-	"Evicted": true, "SysctlForbidden": true, "TopologyAffinityError": true, "SMTAlignmentError": true, "EmptyPodSharedPoolError": true,
+	"Evicted": true, "SysctlForbidden": true, "TopologyAffinityError": true,
 	"NodeShutdown": true, "VolumeAttachmentLimitExceeded": true,
 }
 

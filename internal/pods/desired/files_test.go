@@ -62,7 +62,7 @@ func images(pods []*v1.Pod) string {
 }
 
 func TestFilesOfADirectory(t *testing.T) {
-	parity.Proves(t, "SRC-02")
+	parity.ProvesPart(t, 2, "SRC-02")
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/b.yaml", manifestText("b", "two"))
 	put(t, dir+"/a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"main","image":"one"}]}}`)
@@ -192,6 +192,7 @@ func eventually(t *testing.T, s *Store, r *recorder, want string) {
 // Every way to change a manifest is seen well within a second, though the next
 // full read is an hour away.
 func TestFileChangesAreSeenAtOnce(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRC-02")
 	parity.ProvesPart(t, 3, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
@@ -284,7 +285,7 @@ func TestAPathThatCannotBeWatchedIsTriedAgain(t *testing.T) {
 }
 
 func TestStaticPodsFromFileToMirror(t *testing.T) {
-	parity.Proves(t, "SRC-08")
+	parity.ProvesPart(t, 3, "SRC-08")
 	dir, r, api := t.TempDir(), newRecorder(), newFakeAPI()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
 	server := newScript(pod.SourceAPI)
@@ -296,13 +297,13 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 	if !ok {
 		t.Fatal("no pod")
 	}
-	if p.Spec.Annotations[pod.AnnotationConfigHash] != string(p.Spec.UID) || p.Spec.Annotations[pod.AnnotationConfigSource] != "file" {
+	if p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) || p.Spec.Annotations["kubernetes.io/config.source"] != "file" {
 		t.Errorf("annotations of the static pod: %v", p.Spec.Annotations)
 	}
-	if _, err := time.Parse(time.RFC3339Nano, p.Spec.Annotations[pod.AnnotationConfigSeen]); err != nil {
+	if _, err := time.Parse(time.RFC3339Nano, p.Spec.Annotations["kubernetes.io/config.seen"]); err != nil {
 		t.Errorf("first seen: %v", err)
 	}
-	if m.Annotations[pod.AnnotationConfigMirror] != string(p.Spec.UID) || m.Annotations[pod.AnnotationConfigHash] != string(p.Spec.UID) {
+	if m.Annotations["kubernetes.io/config.mirror"] != string(p.Spec.UID) || m.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) {
 		t.Errorf("annotations of the mirror pod: %v", m.Annotations)
 	}
 }

@@ -28,13 +28,14 @@ func parse(t *testing.T, path, text string) *v1.Pod {
 }
 
 func TestStaticPodIdentity(t *testing.T) {
-	parity.Proves(t, "SRC-07", "SRC-09")
+	parity.Proves(t, "SRC-09")
+	parity.ProvesPart(t, 2, "SRC-07")
 	p := parse(t, "/m/a.yaml", manifestText("web", "one"))
 	if p.Name != "web-node1" || p.Namespace != "default" || p.Spec.NodeName != "node1" || p.Status.Phase != v1.PodPending {
 		t.Errorf("pod = %s/%s on %s, %s", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase)
 	}
-	if len(p.UID) != 32 || strings.Trim(string(p.UID), "0123456789abcdef") != "" || p.Annotations[pod.AnnotationConfigHash] != string(p.UID) {
-		t.Errorf("UID = %s, hash %s", p.UID, p.Annotations[pod.AnnotationConfigHash])
+	if len(p.UID) != 32 || strings.Trim(string(p.UID), "0123456789abcdef") != "" || p.Annotations["kubernetes.io/config.hash"] != string(p.UID) {
+		t.Errorf("UID = %s, annotations %v", p.UID, p.Annotations)
 	}
 	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0] != (v1.Toleration{Operator: "Exists", Effect: "NoExecute"}) {
 		t.Errorf("tolerations = %v", p.Spec.Tolerations)
@@ -55,7 +56,7 @@ func TestStaticPodIdentity(t *testing.T) {
 		}
 	}
 	given := parse(t, "/m/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: mine, namespace: kube-system}\nspec: {containers: [{name: a, image: b}]}")
-	if given.UID != "mine" || given.Annotations[pod.AnnotationConfigHash] != "mine" || given.Namespace != "kube-system" {
+	if given.UID != "mine" || given.Annotations["kubernetes.io/config.hash"] != "mine" || given.Namespace != "kube-system" {
 		t.Errorf("a manifest with a UID: %s in %s", given.UID, given.Namespace)
 	}
 
@@ -74,7 +75,7 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 
 // The golden pods are what an API server made of the manifests beside them.
 func TestDefaultsAreTheAPIServers(t *testing.T) {
-	parity.Proves(t, "SRC-10")
+	parity.ProvesPart(t, 2, "SRC-10")
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
 		t.Run(name, func(t *testing.T) {
 			read := func(path string) *v1.Pod {
@@ -182,7 +183,7 @@ func TestReferencesToAPIObjects(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	parity.Proves(t, "SRC-10")
+	parity.ProvesPart(t, 2, "SRC-10")
 	for _, tc := range []struct {
 		name string
 		edit func(*v1.Pod)

@@ -112,7 +112,7 @@ func (a *fakeAPI) took() string {
 }
 
 func TestPlanMirrors(t *testing.T) {
-	parity.Proves(t, "SRC-20", "SRC-26")
+	parity.ProvesPart(t, 2, "SRC-20")
 	now := time.Unix(1000, 0)
 	static := func(uid types.UID) map[string]*v1.Pod { return map[string]*v1.Pod{"a_default": staticPod("a", uid)} }
 	mirrors := func(ps ...*v1.Pod) map[string][]*v1.Pod { return map[string][]*v1.Pod{"a_default": ps} }
@@ -168,7 +168,9 @@ func mirrorStory(t *testing.T, busy func(string) bool) (*Store, *fakeAPI, *scrip
 }
 
 func TestMirrorOfAStaticPod(t *testing.T) {
-	parity.Proves(t, "SRC-19", "SRC-23", "SRC-24", "SRC-25", "SRC-20")
+	parity.Proves(t, "SRC-19", "SRC-23", "SRC-24", "SRC-25")
+	parity.ProvesPart(t, 2, "SRC-20")
+	parity.ProvesPart(t, 2, "SRC-26")
 	synctest.Test(t, func(t *testing.T) {
 		s, api, file, r := mirrorStory(t, nil)
 		api.set(func() { api.absent = true })
@@ -194,7 +196,7 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 		if len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node1" || o[0].UID != "node-uid" || o[0].Controller == nil || !*o[0].Controller {
 			t.Errorf("owner = %v", o)
 		}
-		if m.Annotations[pod.AnnotationConfigMirror] != "1" || m.Spec.NodeName != "node1" {
+		if m.Annotations["kubernetes.io/config.mirror"] != "1" || m.Spec.NodeName != "node1" {
 			t.Errorf("mirror = %v", m)
 		}
 		if _, got, _ := s.Get("1"); got == nil || got.UID != m.UID {
@@ -292,7 +294,7 @@ func TestAFailingServerIsTriedAgainAndMentionedOnce(t *testing.T) {
 }
 
 func TestNoMirrorWhileTheNodeIsBeingDeleted(t *testing.T) {
-	parity.Proves(t, "SRC-26")
+	parity.ProvesPart(t, 2, "SRC-26")
 	synctest.Test(t, func(t *testing.T) {
 		s, api, file, _ := mirrorStory(t, nil)
 		api.set(func() { api.going = true })
@@ -302,6 +304,13 @@ func TestNoMirrorWhileTheNodeIsBeingDeleted(t *testing.T) {
 		synctest.Wait()
 		if got := api.took(); got != "" {
 			t.Errorf("the node is being deleted: %s", got)
+		}
+		// It is not deleted after all, or made anew.
+		api.set(func() { api.going = false })
+		s.PokeMirrors()
+		synctest.Wait()
+		if got := api.took(); got != "create a" {
+			t.Errorf("the node is there again: %s", got)
 		}
 	})
 }

@@ -56,12 +56,13 @@ func TestEachSourceIsHeardOnce(t *testing.T) {
 
 func TestChangesOfAnAPIPod(t *testing.T) {
 	parity.Proves(t, "SRC-13", "SRC-14")
+	parity.ProvesPart(t, 3, "SRC-08")
 	r, api := newRecorder(), newScript(pod.SourceAPI)
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	s := start(t, Config{NodeName: "node1", Sources: []Source{api}, Events: r, OnChange: r.changed, Log: r.logger(), Now: func() time.Time { return seen }})
 	edit := func(f func(*v1.Pod)) *v1.Pod {
 		p := apiPod("a", "1")
-		p.Annotations = map[string]string{pod.AnnotationConfigSource: "file", "mine": "1"}
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file", "mine": "1"}
 		f(p)
 		return p
 	}
@@ -73,7 +74,8 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	}{
 		{"first sight", "SyncLoop ADD", edit(func(*v1.Pod) {})},
 		{"nothing new but its version", "", edit(func(p *v1.Pod) { p.ResourceVersion = "2" })},
-		{"annotations of ours", "", edit(func(p *v1.Pod) { p.Annotations[pod.AnnotationConfigSeen] = "never" })},
+		{"when it was seen", "", edit(func(p *v1.Pod) { p.Annotations["kubernetes.io/config.seen"] = "never" })},
+		{"its source", "", edit(func(p *v1.Pod) { p.Annotations["kubernetes.io/config.source"] = "http" })},
 		{"annotations of others", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2" })},
 		{"labels", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
 		{"specification", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" })},
@@ -90,7 +92,7 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 			t.Errorf("%s: no %q in the log:\n%s", step.name, step.log, r.log.String())
 		}
 		got, mirror, ok := s.Get("1")
-		if !ok || mirror != nil || got.Annotations[pod.AnnotationConfigSource] != "api" || got.Annotations[pod.AnnotationConfigSeen] != "2026-01-02T03:04:05.000000006Z" {
+		if !ok || mirror != nil || got.Annotations["kubernetes.io/config.source"] != "api" || got.Annotations["kubernetes.io/config.seen"] != "2026-01-02T03:04:05.000000006Z" {
 			t.Errorf("%s: annotations %v", step.name, got.Annotations)
 		}
 		if step.pod.ResourceVersion != got.ResourceVersion {

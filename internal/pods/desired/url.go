@@ -34,7 +34,7 @@ type URL struct {
 
 // The first failures of a series are worth a line each; a server that stays away
 // is not.
-const loudFailures = 3
+const loudFailures = 4
 
 // NewURL makes the source.
 func NewURL(cfg URLConfig) *URL {

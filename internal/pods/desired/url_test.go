@@ -67,7 +67,7 @@ func TestPodsByURL(t *testing.T) {
 	for range 6 {
 		u.failed(http.ErrHandlerTimeout)
 	}
-	if loud, quiet := r.logged("level=INFO"), r.logged("level=DEBUG"); loud != 3 || quiet != 3 {
+	if loud, quiet := r.logged("level=INFO"), r.logged("level=DEBUG"); loud != 4 || quiet != 2 {
 		t.Errorf("%d loud and %d quiet lines", loud, quiet)
 	}
 }

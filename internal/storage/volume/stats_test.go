@@ -147,6 +147,7 @@ func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
 
 // A volume that is not well is told of once, and again when that changes.
 func TestAbnormalVolumesAreToldOf(t *testing.T) {
+	parity.ProvesPart(t, 2, "VOL-28")
 	parity.ProvesPart(t, 20, "SRV-61")
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Want(testPod("u", "a"))
