@@ -59,7 +59,8 @@ type Manager struct {
 	mu   sync.Mutex
 	ctx  context.Context // of Run; nil before and after
 	pods map[types.UID]*volumes
-	came uint64 // how often a driver has registered
+	left map[types.UID][]string // the directories of volumes that an earlier agent left, until they are released
+	came uint64                 // how often a driver has registered
 }
 
 // volumes are those of one pod. Guarded by Manager.mu.

@@ -176,7 +176,12 @@ func (b *bench) woken() int {
 // inBubble runs a manager over a fake kind in virtual time.
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
-	root := t.TempDir()
+	inBubbleOver(t, t.TempDir(), test)
+}
+
+// inBubbleOver is inBubble with a root directory that need not be empty.
+func inBubbleOver(t *testing.T, root string, test func(t *testing.T, b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{kind: newFakeKind(), events: &recorder{}, root: root}
 		b.Manager = New(Config{

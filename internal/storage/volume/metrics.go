@@ -81,8 +81,8 @@ func (m *metrics) did(plugin string, migrated bool, operation string, took time.
 
 // tried counts an attempt to prepare a volume: the look whether it is attached, until
 // that has found it so, and what came after. An attempt that came to neither does not
-// count.
-func (m *metrics) tried(v *vol, have Ready, took time.Duration, err error) {
+// count. A volume that an earlier agent left is attached without a look.
+func (m *metrics) tried(v *vol, have Ready, left bool, took time.Duration, err error) {
 	plugin := cmp.Or(have.Counted, v.kind.Plugin())
 	var waits *Waiting
 	switch early := premature(err); {
@@ -90,7 +90,9 @@ func (m *metrics) tried(v *vol, have Ready, took time.Duration, err error) {
 		m.did(plugin, have.Migrated, opAttached, took, err)
 	case !early && !v.attached:
 		v.attached = true
-		m.did(plugin, have.Migrated, opAttached, 0, nil)
+		if !left {
+			m.did(plugin, have.Migrated, opAttached, 0, nil)
+		}
 		fallthrough
 	case !early:
 		m.did(plugin, have.Migrated, opMount, took, err)
@@ -213,8 +215,9 @@ func (m *Manager) countVolumes() map[countedAs]int {
 	return n
 }
 
-// countFound counts what an earlier agent left on the disk.
+// countFound counts what an earlier agent left on the disk, and remembers it.
 func (m *Manager) countFound() {
+	left := map[types.UID][]string{}
 	uids, err := readDir(filepath.Join(m.cfg.RootDir, "pods"))
 	if err != nil {
 		m.cfg.Log.Warn("cannot look for volumes of earlier pods", "err", err)
@@ -229,6 +232,17 @@ func (m *Manager) countFound() {
 			if f.kind == nil {
 				m.metrics.counters.foundFailed.Inc()
 			}
+			left[types.UID(uid)] = append(left[types.UID(uid)], f.place.Name)
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = left
+}
+
+// wasLeft reports whether an earlier agent left the volume.
+func (m *Manager) wasLeft(uid types.UID, v *vol, have Ready) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.left[uid], cmp.Or(have.Name, v.spec.Name))
 }

@@ -46,7 +46,8 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 			have, err = kind.Prepare(ctx, r)
 			return err
 		})
-		m.metrics.tried(v, have, time.Since(began), err)
+		took := time.Since(began)
+		m.metrics.tried(v, have, m.wasLeft(uid, v, have), took, err)
 		m.finish(uid, ps, v, outcome{pod: r.Pod, have: have, err: err, came: came})
 	})
 }

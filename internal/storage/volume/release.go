@@ -126,6 +126,7 @@ func (m *Manager) finishRelease(uid types.UID, ps *volumes, came uint64, err err
 	} else {
 		ps.phase = released
 		ps.spec, ps.vols, ps.after = nil, nil, nil
+		delete(m.left, uid)
 	}
 	m.mu.Unlock()
 	if err == nil {

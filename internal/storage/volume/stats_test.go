@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,6 +201,37 @@ func TestStatsAreTurnedOff(t *testing.T) {
 		b.Refresh(t.Context())
 		if s := b.Stats("u"); len(s) != 0 || b.kind.measured != 0 {
 			t.Errorf("measured %d times, stats %v", b.kind.measured, s)
+		}
+	})
+}
+
+// TestVolumesOfAnEarlierAgent: a volume that an earlier agent mounted is attached, and nobody verifies it.
+func TestVolumesOfAnEarlierAgent(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(PlaceOf(root, "u", "test/fake", "old", false).Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inBubbleOver(t, root, func(t *testing.T, b *bench) {
+		verified := func(n int) string {
+			return `storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",` +
+				`status="success",volume_plugin="test/fake"} ` + strconv.Itoa(n)
+		}
+		p := testPod("u", "old", "new")
+		b.Want(p)
+		synctest.Wait()
+		got := scrape(t, b.Manager)
+		for _, want := range []string{verified(1), `reconstruct_volume_operations_total{} 1`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",volume_plugin="test/fake"} 2`} {
+			if !slices.Contains(got, want) {
+				t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
+			}
+		}
+		b.Release(pod.RefOf(p))
+		synctest.Wait()
+		b.Want(p) // what was left is released, and this is another pod of the same name for it
+		synctest.Wait()
+		if got := scrape(t, b.Manager); !slices.Contains(got, verified(3)) {
+			t.Errorf("no %s in\n%s", verified(3), strings.Join(got, "\n"))
 		}
 	})
 }
