@@ -2,10 +2,9 @@ package stats
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -349,25 +348,26 @@ var (
 )
 
 func (e *exposer) filesystems(l labels) {
-	mounts, err := localFilesystems(e.c.cfg.RootDir)
+	mounts, err := mountinfo.GetMounts(ofNode(e.c.cfg.RootDir))
 	if err != nil {
 		e.c.tell("mounts", err)
 		return
 	}
 	disks, err := machine.ReadDisks(e.c.cfg.Host)
 	e.c.tell("disks", err)
-	for _, device := range slices.Sorted(maps.Keys(mounts)) {
-		st, err := machine.ReadFilesystem(mounts[device])
+	for _, fs := range nodeFilesystems(mounts) {
+		st, err := machine.ReadFilesystem(fs.mountpoint)
 		if err != nil {
 			continue // unmounted meanwhile
 		}
-		on := l.with("device", device)
+		on := l.with("device", fs.device)
 		e.f.add(fsLimit, on, float64(st.Capacity), e.now)
 		e.f.add(fsUsage, on, float64(st.Capacity-min(st.Free, st.Capacity)), e.now)
 		e.f.add(fsInodes, on, float64(st.Inodes), e.now)
 		e.f.add(fsFree, on, float64(st.InodesFree), e.now)
+		disk := fs.disk(disks)
 		for _, s := range fsCounters {
-			e.f.add(s.m, on, s.of(disks[device]), e.now)
+			e.f.add(s.m, on, s.of(disk), e.now)
 		}
 	}
 }

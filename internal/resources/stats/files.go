@@ -5,11 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"keelson/internal/pods/pod"
@@ -80,33 +77,6 @@ func messagesOf(dir string) (sum space, err error) {
 		}
 	}
 	return sum, nil
-}
-
-// localTypes are the file systems that are shown, by prefix of their name.
-var localTypes = []string{"ext", "xfs", "btrfs", "zfs", "tmpfs"}
-
-// localFilesystems finds the file systems of the node, by device; of several
-// places of one device the first counts. What is mounted for pods is theirs, and a
-// tmpfs goes by its place, having no device.
-func localFilesystems(rootDir string) (map[string]string, error) {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		local := slices.ContainsFunc(localTypes, func(p string) bool { return strings.HasPrefix(m.FSType, p) })
-		return !local || strings.HasPrefix(m.Mountpoint, rootDir+"/") || strings.HasPrefix(m.Mountpoint, "/run/containerd/") || strings.HasPrefix(m.Mountpoint, "/run/netns"), false
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, m := range mounts {
-		device := m.Source
-		if m.FSType == "tmpfs" {
-			device = m.Mountpoint
-		}
-		if _, known := out[device]; !known {
-			out[device] = m.Mountpoint
-		}
-	}
-	return out, nil
 }
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }

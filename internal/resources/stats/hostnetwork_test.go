@@ -33,8 +33,9 @@ func TestPodOnTheNetworkOfTheNode(t *testing.T) {
 			t.Errorf("network %s, the process sees %+v", show(n), seen)
 		}
 		text := expose(t, c.Containers())
-		want := fmt.Sprintf(`container_network_receive_bytes_total{container="",id="%s/%s",image="registry.k8s.io/pause:3.10.1",`+
-			`interface="%s",name="%s",namespace="default",pod="web"}`, podDir, sandboxID, seen[0].Name, sandboxID)
+		want := fmt.Sprintf(`container_network_receive_bytes_total{container="",id="%s/%s",`+
+			`image="registry.k8s.io/pause:3.10.1",interface="%s",name="%s",namespace="default",pod="web"}`,
+			podDir, sandboxID, seen[0].Name, sandboxID)
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}

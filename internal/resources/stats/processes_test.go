@@ -58,12 +58,12 @@ func TestProcessesOfTheRoot(t *testing.T) {
 	g.write("memory/cgroup.procs", strconv.Itoa(other.Process.Pid)+"\n")
 	g.runs("/kubepods", os.Getpid())
 	text := expose(t, New(g.cfg).Containers())
+	const root = `{container="",id="/",image="",name="",namespace="",pod=""`
 	for want, there := range map[string]bool{
-		`container_processes{container="",id="/",image="",name="",namespace="",pod=""} 2 `:        true,
-		`container_file_descriptors{container="",id="/",image="",name="",namespace="",pod=""} 0 `: false,
-		fmt.Sprintf(`container_ulimits_soft{container="",id="/",image="",name="",namespace="",pod="",ulimit="max_open_files"} %s `,
-			softFiles(t, 1)): true,
-		`container_ulimits_soft{container="",id="/kubepods",`: false,
+		"container_processes" + root + "} 2 ":                                                       true,
+		"container_file_descriptors" + root + "} 0 ":                                                false,
+		fmt.Sprintf(`container_ulimits_soft%s,ulimit="max_open_files"} %s `, root, softFiles(t, 1)): true,
+		`container_ulimits_soft{container="",id="/kubepods",`:                                       false,
 	} {
 		if strings.Contains(text, want) != there {
 			t.Errorf("%q is there: %v, want %v", want, !there, there)

@@ -10,7 +10,9 @@ import (
 // oneFS is a runtime that keeps containers where it keeps images.
 type oneFS struct{ *ground }
 
-func (r oneFS) ImageFsInfo(ctx context.Context, req *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (r oneFS) ImageFsInfo(
+	ctx context.Context, req *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	resp, err := r.ground.ImageFsInfo(ctx, req)
 	resp.ContainerFilesystems = nil
 	return resp, err
@@ -25,7 +27,8 @@ func TestFileSystemOfContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	images, containers := s.Node.Runtime.ImageFs, s.Node.Runtime.ContainerFs
-	if containers == nil || *containers.UsedBytes != 1000 || *containers.InodesUsed != 10 || *containers.CapacityBytes != *images.CapacityBytes {
+	if containers == nil || *containers.UsedBytes != 1000 || *containers.InodesUsed != 10 ||
+		*containers.CapacityBytes != *images.CapacityBytes {
 		t.Errorf("images %s, containers %s", show(images), show(containers))
 	}
 	if rootfs := s.Pods[0].Containers[0].Rootfs; rootfs == nil || *rootfs.UsedBytes != 4096 {

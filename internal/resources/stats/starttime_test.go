@@ -1,10 +1,9 @@
 package stats
 
 import (
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,21 +78,25 @@ func TestStartTimes(t *testing.T) {
 			podDir + "/" + sandboxID: now.Add(-61 * time.Second),
 			podDir + "/" + mainID:    now.Add(-50 * time.Second),
 		} {
-			if got := startOfGroup(t, text, id); got != fmt.Sprintf("%.9e", float64(want.Unix())) && got != fmt.Sprint(float64(want.Unix())) {
-				t.Errorf("%s started at %s, want %v", id, got, float64(want.Unix()))
+			if got := startOfGroup(t, text, id); got != want.Unix() {
+				t.Errorf("%s started at %d, want %d", id, got, want.Unix())
 			}
 		}
 	})
 }
 
 // startOfGroup is the value of container_start_time_seconds of a group.
-func startOfGroup(t *testing.T, text, id string) string {
+func startOfGroup(t *testing.T, text, id string) int64 {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "container_start_time_seconds{") && strings.Contains(line, `id="`+id+`"`) {
-			return strings.TrimSpace(line[strings.LastIndexByte(line, ' '):])
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int64(seconds)
 		}
 	}
-	t.Fatalf("no start of %s: %v", id, fs.ErrNotExist)
-	return ""
+	t.Fatalf("no start of %s", id)
+	return 0
 }

@@ -1,0 +1,90 @@
+package stats
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"keelson/internal/resources/machine"
+)
+
+// nodeFilesystem is a file system of the node.
+type nodeFilesystem struct {
+	device       string
+	mountpoint   string
+	major, minor int
+}
+
+// shownTypes are the types of file systems that are shown, besides those that begin with ext. File systems of other
+// machines are not among them: a server that does not answer would hold up the scrape.
+var shownTypes = strings.Fields(`
+	btrfs exfat f2fs fat hfs hfsplus iso9660 jfs msdos ntfs overlay reiserfs squashfs tmpfs udf vfat xfs zfs
+`)
+
+// ofNode keeps the mounts of the node's own file systems. What was mounted for a pod or a container is not the node's
+// (decision 0112).
+func ofNode(rootDir string) mountinfo.FilterFunc {
+	return func(m *mountinfo.Info) (skip, stop bool) {
+		shown := strings.HasPrefix(m.FSType, "ext") || slices.Contains(shownTypes, m.FSType)
+		return !shown || ofPod(m, rootDir), false
+	}
+}
+
+// nodeFilesystems are the file systems behind mounts of the node, by device. A device that is mounted more than once
+// has its first mount point, or the root.
+func nodeFilesystems(mounts []*mountinfo.Info) []nodeFilesystem {
+	found := map[string]nodeFilesystem{}
+	for _, m := range mounts {
+		device := m.Source
+		switch m.FSType {
+		case "tmpfs":
+			device = m.Mountpoint
+		case "overlay":
+			device = fmt.Sprintf("%s_%d-%d", m.Source, m.Major, m.Minor) // they all have one source
+		}
+		if _, known := found[device]; !known {
+			found[device] = nodeFilesystem{device, m.Mountpoint, m.Major, m.Minor}
+		}
+		if m.Mountpoint == "/" {
+			found[m.Source] = nodeFilesystem{m.Source, m.Mountpoint, m.Major, m.Minor}
+		}
+	}
+	var out []nodeFilesystem
+	for _, device := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, found[device])
+	}
+	return out
+}
+
+// ofPod reports whether the agent or the runtime mounted a file system for a pod: below the agent's root directory, or
+// as the root or the shared memory of a container.
+func ofPod(m *mountinfo.Info, rootDir string) bool {
+	if strings.HasPrefix(m.Mountpoint, rootDir+"/") || strings.HasPrefix(m.Mountpoint, "/run/containerd/") {
+		return true
+	}
+	switch path.Base(m.Mountpoint) {
+	case "rootfs", "merged":
+		return m.FSType == "overlay"
+	case "shm":
+		return m.Source == "shm" && m.Mountpoint != "/dev/shm"
+	}
+	return false
+}
+
+// disk is what the disk below a file system has done. The kernel counts it under its own name, which that of the mount
+// need not be: then their numbers agree. A file system without a disk has none.
+func (fs nodeFilesystem) disk(disks map[string]machine.Disk) machine.Disk {
+	if d, ok := disks[fs.device]; ok || fs.major == 0 {
+		return d
+	}
+	for _, d := range disks {
+		if d.Major == fs.major && d.Minor == fs.minor {
+			return d
+		}
+	}
+	return machine.Disk{}
+}
