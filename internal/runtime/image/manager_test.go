@@ -177,7 +177,9 @@ func (r *rig) expect(t *testing.T, want ...string) {
 }
 
 func TestPullPolicies(t *testing.T) {
-	parity.Proves(t, "LIFE-94")
+	parity.ProvesPart(t, 2, "LIFE-94")
+	parity.ProvesPart(t, 3, "LIFE-96")
+	parity.ProvesPart(t, 3, "LIFE-97")
 	t.Run("a missing image is pulled", func(t *testing.T) {
 		inTime(t, nil, func(t *testing.T, r *rig) {
 			if res, ready := r.Ensure(want("u1", "web:1", v1.PullIfNotPresent, 0)); ready || !res.Pulling {
@@ -199,7 +201,7 @@ func TestPullPolicies(t *testing.T) {
 				if res, ready := r.reached(want(string(policy), "web:1", policy, 0)); !ready || res.Ref != "sha256:here" {
 					t.Errorf("%s: Ensure = %+v, %v", policy, res, ready)
 				}
-				r.expect(t, `Normal | Pulled | main | Container image "web:1" already present on machine and can be accessed by the pod`)
+				r.expect(t, `Normal | Pulled | main | Container image "web:1" already present on machine`)
 			}
 			if len(r.fake.pulls) != 0 {
 				t.Errorf("%d pulls, want none", len(r.fake.pulls))
@@ -267,7 +269,7 @@ func TestInspectError(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	parity.Proves(t, "LIFE-96")
+	parity.ProvesPart(t, 3, "LIFE-96")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		req := want("u1", "gone:1", v1.PullIfNotPresent, 0)
 		for _, delay := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
@@ -302,6 +304,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestContainersOfAPodShareTheBackoffOfAnImage(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-96")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.reached(want("u1", "gone:1", v1.PullIfNotPresent, 0))
 		r.events.take()

@@ -115,6 +115,15 @@ func (b backoff) waiting(image string) *Error {
 
 func backoffMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
+// presentMessage tells of an image that is not pulled. Whether the pod may have it is looked at where pulls are recorded.
+func presentMessage(image string, recorded bool) string {
+	msg := fmt.Sprintf("Container image %q already present on machine", image)
+	if recorded {
+		msg += " and can be accessed by the pod"
+	}
+	return msg
+}
+
 // pulledMessage tells of a pull. waited is all the time since it was wanted.
 func pulledMessage(image string, took, waited time.Duration, size uint64) string {
 	return fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",

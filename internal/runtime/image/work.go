@@ -47,7 +47,7 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 	switch next {
 	case use:
 		if !done {
-			m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", req.Image))
+			m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, presentMessage(req.Image, m.cfg.Records != nil))
 		}
 		m.succeed(ctx, w, have.Id)
 	case refuse:
