@@ -21,7 +21,6 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 // TestEnvironment sets variables in every way there is.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-81", "LIFE-83", "LIFE-86")
 	s := shared(t).namespace(t)
 	s.configMap("conf", map[string]string{"CONF_A": "a", "OVER": "from the map"})
 	s.secret("hidden", map[string]string{"WORD": "sesame"})
@@ -89,7 +88,6 @@ func TestEnvironment(t *testing.T) {
 // TestMissingKey keeps a container waiting until the key it wants is there.
 func TestMissingKey(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-88")
 	s := shared(t).namespace(t)
 	s.create(s.demo("wants", []string{"sleep"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
@@ -113,7 +111,7 @@ func TestMissingKey(t *testing.T) {
 // their own network and of the node's.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-65", "LIFE-68", "LIFE-70", "LIFE-72")
+	parity.Proves(t, "LIFE-65")
 	s := shared(t).namespace(t)
 	own := s.demo("own", []string{"cat", "/etc/hosts", "/etc/resolv.conf"}, func(p *corev1.Pod) {
 		p.Spec.Hostname, p.Spec.Subdomain = "me", "sub"

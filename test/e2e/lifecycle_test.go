@@ -253,7 +253,6 @@ func TestHooks(t *testing.T) {
 // TestTerminationMessage reads what a container says at its end.
 func TestTerminationMessage(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-91", "LIFE-92")
 	s := shared(t).namespace(t)
 	s.create(s.demo("file", []string{"message", "2", "no", "fuel"}, never))
 	s.create(s.demo("elsewhere", []string{"message", "0", "all well"}, never, func(p *corev1.Pod) {
@@ -298,7 +297,6 @@ func TestActiveDeadline(t *testing.T) {
 // is no registry to be reached.
 func TestImages(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-95")
 	s := shared(t).namespace(t)
 	with := func(image string, policy corev1.PullPolicy) spec {
 		return func(p *corev1.Pod) { p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = image, policy }

@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -636,6 +637,7 @@ func TestTerminationMessageIsRead(t *testing.T) {
 
 func TestTerminationMessage(t *testing.T) {
 	parity.Proves(t, "LIFE-92")
+	parity.ProvesPart(t, 2, "LIFE-91")
 	dir := t.TempDir()
 	logFile := filepath.Join(dir, "pods", "p", "main", "0.log")
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
@@ -646,6 +648,11 @@ func TestTerminationMessage(t *testing.T) {
 		fmt.Fprintf(&b, "2024-01-01T00:00:00Z stdout F line %02d\n", i)
 	}
 	if err := os.WriteFile(logFile, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	longLog := filepath.Join(filepath.Dir(logFile), "1.log")
+	line := strings.Repeat("z", 99)
+	if err := os.WriteFile(longLog, []byte(strings.Repeat("2024-01-01T00:00:00Z stdout F "+line+"\n", 40)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, content string) string {
@@ -672,6 +679,7 @@ func TestTerminationMessage(t *testing.T) {
 		file   string
 		policy v1.TerminationMessagePolicy
 		exit   int32
+		log    string // empty: 100 short lines
 		want   string
 		like   string
 	}{
@@ -679,6 +687,8 @@ func TestTerminationMessage(t *testing.T) {
 		{name: "the end of a long file", file: write("b", strings.Repeat("x", 10)+strings.Repeat("y", 4096)), policy: v1.TerminationMessageReadFile, want: strings.Repeat("y", 4096)},
 		{name: "an empty file and the file policy", file: write("c", ""), policy: v1.TerminationMessageReadFile, exit: 1},
 		{name: "the log of a failed container without a message", file: write("d", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: tail.String()},
+		{name: "2048 bytes of a log of long lines", file: write("g", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, log: longLog,
+			want: (line + "\n")[100-48:] + strings.Repeat(line+"\n", 20)},
 		{name: "no log when there is a message", file: write("e", "oops"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: "oops"},
 		{name: "no log of a container that succeeded", file: write("f", ""), policy: v1.TerminationMessageFallbackToLogsOnError},
 		{name: "the log when the file is gone", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 2, want: tail.String()},
@@ -688,7 +698,7 @@ func TestTerminationMessage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := terminationMessage(t.Context(), pod.Container{
-				State: pod.StateExited, ExitCode: tc.exit, LogPath: logFile,
+				State: pod.StateExited, ExitCode: tc.exit, LogPath: cmp.Or(tc.log, logFile),
 				Annotations: map[string]string{pod.AnnotationTerminationMessagePath: "/msg", pod.AnnotationTerminationMessagePolicy: string(tc.policy)},
 				Mounts:      []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
 			})

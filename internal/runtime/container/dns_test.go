@@ -17,7 +17,8 @@ import (
 )
 
 func TestPodDNS(t *testing.T) {
-	parity.Proves(t, "LIFE-72", "LIFE-73", "LIFE-74", "LIFE-75", "LIFE-76")
+	parity.Proves(t, "LIFE-72", "LIFE-73", "LIFE-75", "LIFE-76")
+	parity.ProvesPart(t, 2, "LIFE-74")
 	host := resolvConf{Servers: []string{"1.1.1.1"}, Searches: []string{"example", "cluster.local"}, Options: []string{"rotate", "ndots:1"}}
 	cluster := DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
 	inCluster := resolvConf{
@@ -102,7 +103,7 @@ func TestAnUnknownDNSPolicyIsClusterFirst(t *testing.T) {
 }
 
 func TestFitDNSLimits(t *testing.T) {
-	parity.Proves(t, "LIFE-77")
+	parity.ProvesPart(t, 2, "LIFE-77")
 	many := func(n, length int) []string {
 		var out []string
 		for i := range n {
@@ -147,7 +148,7 @@ func TestFitDNSLimits(t *testing.T) {
 
 func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
-	parity.Proves(t, "LIFE-74")
+	parity.ProvesPart(t, 2, "LIFE-74")
 	b := newBench(t, func(c *Config) { c.DNS.ClusterDNS = nil })
 	p := simplePod(nil)
 	s := b.run(t, p)
@@ -166,8 +167,42 @@ func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
 	}
 }
 
+// The limits hold for all that is sent to the runtime, wherever it is from.
+func TestDNSLimitsOfASandbox(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-77")
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	var searches []string
+	for i := range 40 {
+		searches = append(searches, fmt.Sprintf("d%02d", i))
+	}
+	text := "nameserver 192.0.2.1\nnameserver 192.0.2.2\nsearch " + strings.Join(searches, " ") + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for policy, first := range map[v1.DNSPolicy]string{v1.DNSDefault: "d00", v1.DNSClusterFirst: "ns.svc.cluster.local"} {
+		b := newBench(t, func(c *Config) { c.DNS.ResolvConf = file })
+		p := simplePod(nil)
+		p.Spec.DNSPolicy = policy
+		p.Spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"198.51.100.1", "198.51.100.2", "198.51.100.3"}}
+		b.run(t, p)
+		got := b.runtime.Pods()[0].Config.DnsConfig
+		if len(got.Servers) != 3 || len(got.Searches) != 32 || got.Searches[0] != first {
+			t.Errorf("%s: %d servers and %d searches from %s on, want 3 and 32 from %s on", policy, len(got.Servers), len(got.Searches), got.Searches[0], first)
+		}
+		warnings := 0
+		for _, line := range b.events.all() {
+			if strings.HasPrefix(line, "web/ Warning DNSConfigForming ") {
+				warnings++
+			}
+		}
+		if warnings != 2 {
+			t.Errorf("%s: events %q, want two warnings about the pod", policy, b.events.all())
+		}
+	}
+}
+
 func TestCheckHostDNS(t *testing.T) {
-	parity.Proves(t, "LIFE-78")
+	parity.ProvesPart(t, 2, "LIFE-78")
 	for _, tc := range []struct {
 		name, file, domain string
 		want               string

@@ -144,7 +144,19 @@ func TestNodeFiles(t *testing.T) {
 
 	t.Setenv("HOME", "/home/u")
 	d := DefaultNodeFiles("/var/lib/kubelet")
-	if d.ConfigDirs[0] != "/var/lib/kubelet" || d.ConfigDirs[2] != "/home/u/.docker" || d.ConfigDirs[3] != "/.docker" || d.LegacyDirs[2] != "/home/u" || d.LegacyDirs[3] != "/" {
-		t.Errorf("DefaultNodeFiles = %+v", d)
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, dirs := range [][]string{d.ConfigDirs, d.LegacyDirs} {
+		for j, dir := range dirs {
+			if dirs[j], err = filepath.Abs(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := [][]string{{"/var/lib/kubelet", cwd, "/home/u/.docker", "/.docker"}, {"/var/lib/kubelet", cwd, "/home/u", "/"}}[i]
+		if !slices.Equal(dirs, want) {
+			t.Errorf("looks in %q, want %q", dirs, want)
+		}
 	}
 }

@@ -36,6 +36,7 @@ func TestWithTag(t *testing.T) {
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 func TestPolicyFor(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-94")
 	for _, tc := range []struct {
 		policy v1.PullPolicy
 		image  string
@@ -122,7 +123,7 @@ func TestFailedPull(t *testing.T) {
 }
 
 func TestPulledMessage(t *testing.T) {
-	parity.Proves(t, "LIFE-97")
+	parity.ProvesPart(t, 3, "LIFE-97")
 	got := pulledMessage("x:1", 1234567*time.Microsecond, 2*time.Second, 42)
 	if want := `Successfully pulled image "x:1" in 1.234s (2s including waiting). Image size: 42 bytes.`; got != want {
 		t.Errorf("message = %s, want %s", got, want)

@@ -3,6 +3,7 @@ package image
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -53,7 +54,8 @@ func (f *fakeRecords) Pulled(name, ref string, with Credential) {
 func (f *fakeRecords) Failed(name string) { f.note("failed " + name) }
 
 func TestPullRecords(t *testing.T) {
-	parity.Proves(t, "LIFE-104")
+	parity.ProvesPart(t, 3, "LIFE-104")
+	parity.ProvesPart(t, 3, "LIFE-97")
 	const name = "reg.example.com/a:1"
 	secrets := fakeSecrets{"right": dockerSecret("right", `{"reg.example.com":{"username":"right","password":"pw"}}`), "wrong": dockerSecret("wrong", `{"reg.example.com":{"username":"wrong","password":"x"}}`)}
 	request := func(uid, secret string, policy v1.PullPolicy) Request {
@@ -84,6 +86,15 @@ func TestPullRecords(t *testing.T) {
 				res, ready := r.reached(request("u1", tc.secret, tc.policy))
 				if ready != (tc.reason == "") || res.Err != nil && res.Err.Reason != tc.reason {
 					t.Errorf("Ensure = %+v, %v", res.Err, ready)
+				}
+				events := strings.Join(r.events.take(), "\n")
+				for policy, want := range map[v1.PullPolicy]string{
+					v1.PullIfNotPresent: `Normal | Pulled | main | Container image "` + name + `" already present on machine and can be accessed by the pod`,
+					v1.PullNever:        `Warning | ErrImageNeverPull | main | Container image "` + name + `" is not present with pull policy of Never`,
+				} {
+					if tc.policy == policy && len(tc.pulls) == 0 && !strings.Contains(events, want) {
+						t.Errorf("events\n%s\nwant\n%s", events, want)
+					}
 				}
 				if !slices.Equal(r.fake.pulls, tc.pulls) || !slices.Equal(records.said, tc.said) {
 					t.Errorf("pulls by %q, records told %q; want %q, %q", r.fake.pulls, records.said, tc.pulls, tc.said)

@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	timeout   = time.Minute
 	maxAnswer = 1 << 20
 	maxStderr = 4 << 10 // of which the beginning is shown
 )
@@ -31,7 +30,7 @@ func (p *plugin) run(ctx context.Context, req credentialv1.CredentialProviderReq
 	if err != nil {
 		return resp, fmt.Errorf("encode request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.program, p.cfg.Args...)
 	cmd.Env = os.Environ()

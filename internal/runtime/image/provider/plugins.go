@@ -56,6 +56,7 @@ type Plugins struct {
 type plugin struct {
 	cfg     kubeletv1.CredentialProvider
 	program string
+	timeout time.Duration // of one run
 	flights singleflight.Group
 
 	mu    sync.Mutex
@@ -76,7 +77,7 @@ func New(cfg Config) (*Plugins, error) {
 	}
 	ps := &Plugins{cfg: cfg}
 	for _, c := range list {
-		p := &plugin{cfg: c, cache: map[string]answer{}}
+		p := &plugin{cfg: c, timeout: time.Minute, cache: map[string]answer{}}
 		if p.program, err = program(cfg.BinDir, c.Name); err != nil {
 			return nil, err
 		}

@@ -111,7 +111,8 @@ const one = `- {name: p, matchImages: ["*.example.com"], defaultCacheDuration: 1
 `
 
 func TestPlugins(t *testing.T) {
-	parity.Proves(t, "LIFE-102", "PLUG-34")
+	parity.Proves(t, "PLUG-34")
+	parity.ProvesPart(t, 3, "LIFE-102")
 	b, err := newBench(t, head+one, map[string]string{"p": answering})
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +163,31 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
+// A plugin is spoken to in the version that it is configured with.
+func TestVersionsOfPlugins(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-102")
+	for _, version := range []string{"v1alpha1", "v1beta1", "v1"} {
+		group := "credentialprovider.kubelet.k8s.io/" + version
+		b, err := newBench(t, head+strings.Replace(one, "credentialprovider.kubelet.k8s.io/v1", group, 1), map[string]string{"p": answering})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := `{"apiVersion":"` + group + `","kind":"CredentialProviderResponse","cacheKeyType":"Image","auth":{"*.example.com":{"username":"u","password":"1"}}}`
+		if err := os.WriteFile(filepath.Join(b.dir, "p.out"), []byte(answer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Credentials(t.Context(), nil, "a.example.com/x")
+		if err != nil || !slices.Equal(users(got), []string{"u:1"}) {
+			t.Errorf("%s: credentials %v, %v", version, users(got), err)
+		}
+		want := `{"kind":"CredentialProviderRequest","apiVersion":"` + group + `","image":"a.example.com/x"} get -v m`
+		if in := b.asked(t, "p"); len(in) != 1 || in[0] != want {
+			t.Errorf("the plugin got %q, want %s", in, want)
+		}
+	}
+}
+
 func TestFailingPlugins(t *testing.T) {
-	parity.Proves(t, "LIFE-102")
 	const secret = "hunter2"
 	for _, tc := range []struct{ name, script, want string }{
 		{"one that fails says why", "#!/bin/sh\ncat > /dev/null; echo no metadata service >&2; exit 3", "run credential provider p for image a.example.com/x: exit status 3: no metadata service"},
@@ -217,9 +241,20 @@ func TestAPluginWhoseProgramGoes(t *testing.T) {
 }
 
 func TestAPluginThatHangsIsKilledWithItsChildren(t *testing.T) {
-	parity.Proves(t, "LIFE-102")
+	parity.ProvesPart(t, 3, "LIFE-102")
 	b, err := newBench(t, head+one, map[string]string{"p": "#!/bin/sh\necho waiting >&2\n(echo $$ > \"$0.pid\"; sleep 600) & wait"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.plugins[0].timeout; d != time.Minute {
+		t.Errorf("a plugin has %v, want a minute", d)
+	}
+	b.plugins[0].timeout = time.Millisecond
+	if _, err := b.Credentials(t.Context(), nil, "a.example.com/x"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a plugin out of time: %v", err)
+	}
+	b.plugins[0].timeout = time.Minute
+	if err := os.Remove(filepath.Join(b.dir, "p.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	// Its time is over once it has begun to wait with a child.
@@ -295,7 +330,7 @@ func TestAPluginThatLeavesAChildBehindHasAnswered(t *testing.T) {
 }
 
 func TestServiceAccounts(t *testing.T) {
-	parity.Proves(t, "LIFE-103")
+	parity.ProvesPart(t, 2, "LIFE-103")
 	const mine = `- name: p
   matchImages: ["*.example.com"]
   defaultCacheDuration: 10m
@@ -375,7 +410,7 @@ func TestServiceAccounts(t *testing.T) {
 }
 
 func TestConfiguration(t *testing.T) {
-	parity.Proves(t, "LIFE-102", "LIFE-103")
+	parity.ProvesPart(t, 2, "LIFE-103")
 	const v = "apiVersion: credentialprovider.kubelet.k8s.io/v1"
 	attrs := func(s string) string {
 		return head + "- {name: p, matchImages: [a], defaultCacheDuration: 1m, " + v + ", tokenAttributes: {" + s + "}}"

@@ -86,7 +86,7 @@ func account(uid string) image.Credential {
 var none = image.Credential{}
 
 func TestPolicies(t *testing.T) {
-	parity.Proves(t, "LIFE-104")
+	parity.ProvesPart(t, 3, "LIFE-104")
 	for _, tc := range []struct {
 		policy     Policy
 		name       string
@@ -114,7 +114,7 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestMustPull(t *testing.T) {
-	parity.Proves(t, "LIFE-104")
+	parity.ProvesPart(t, 3, "LIFE-104")
 	const name, ref = "r.io:5000/a:1", "sha256:1"
 	for _, tc := range []struct {
 		name   string
@@ -225,7 +225,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestAnAgentThatEndedDuringAPull(t *testing.T) {
-	parity.Proves(t, "LIFE-104", "RT-40")
+	parity.Proves(t, "RT-40")
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	for _, name := range []string{"a:1", "never-arrived:1"} {
 		if err := b.Pulling(name); err != nil {
