@@ -16,7 +16,8 @@ import (
 // TestShutdownPeriods reads from the configuration how long pods have before the
 // machine shuts down.
 func TestShutdownPeriods(t *testing.T) {
-	parity.Proves(t, "CFG-95", "EVIC-35")
+	parity.Proves(t, "CFG-95")
+	parity.ProvesPart(t, 2, "EVIC-35")
 	const byPriority = "shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 20}, {priority: 5, shutdownGracePeriodSeconds: 10}]\n"
 	const both = "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n"
 	second := time.Second

@@ -68,6 +68,30 @@ func TestReservationsCountWhetherTheyAreEnforcedOrNot(t *testing.T) {
 	})
 }
 
+// TestAPressureIsNoTaint: the taints are the node controller's to set, by the conditions.
+func TestAPressureIsNoTaint(t *testing.T) {
+	parity.Proves(t, "EVIC-12")
+	const thresholds = "evictionHard: {memory.available: 1Gi, nodefs.available: 1Gi, pid.available: 1k}\n"
+	settled(t, thresholds, nil, func(t *testing.T, r *run) {
+		r.must(t, "leaves", "memory.available=1Mi", "nodefs.available=1Mi", "pid.available=1")
+		time.Sleep(30 * time.Second)
+		under := 0
+		for _, c := range r.nodeObject().Status.Conditions {
+			if c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				under++
+			}
+		}
+		if taints := r.nodeObject().Spec.Taints; under != 3 || len(taints) > 0 {
+			t.Errorf("%d pressures, taints %v", under, taints)
+		}
+		for _, verb := range []string{"patch", "update"} {
+			if n := len(r.asked(verb, "nodes")); n > 0 {
+				t.Errorf("%d times %s of the node beside its status", n, verb)
+			}
+		}
+	})
+}
+
 // TestOnlyTheOwnNodeIsWatched: and no other node is read or listed.
 func TestOnlyTheOwnNodeIsWatched(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-45")

@@ -351,6 +351,7 @@ func TestWhatAChangeLacks(t *testing.T) {
 
 func TestPreempt(t *testing.T) {
 	parity.Proves(t, "EVIC-34")
+	parity.ProvesPart(t, 2, "EVIC-32")
 	critical := func(pairs ...string) *v1.Pod {
 		p := asks(pairs...)
 		p.Spec.Priority = ptr.To[int32](2_000_000_000)

@@ -109,11 +109,15 @@ func (m *measured) windUpOnce(w *worker, h *holder, then func(finished bool)) []
 
 func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 	parity.Differs(t, "LIFE-09", "0005")
+	parity.ProvesPart(t, 2, "EVIC-38")
 	m, h := newMeasured(t), &holder{claimed: true, mounted: true, stuck: errors.New("device or resource busy")}
 	w := m.holding(h, podNamed("u", pod.SourceAPI))
 	w.end(m.now, time.Second, nil, "deleted")
 	turn := func() []string {
-		return m.windUpOnce(w, h, func(finished bool) { w.publish(pod.Runtime{}, nil, finished) })
+		return m.windUpOnce(w, h, func(finished bool) {
+			w.publish(pod.Runtime{}, nil, finished)
+			w.noteProgress(finished, false)
+		})
 	}
 	for i, want := range [][]string{
 		{"release claims", "lives"}, // as long as a driver has something prepared for it
@@ -124,6 +128,10 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 		{"release claims", "resources", "room", "release volumes", "objects", "finished"},
 	} {
 		got := turn()
+		// A shutdown of the machine waits for that, unmounted volumes and all.
+		if w.isReleased() != slices.Contains(want, "finished") {
+			t.Errorf("turn %d: those who wait for its end are told of it: %t", i, w.isReleased())
+		}
 		beside := func(s string) bool { return s == "cgroup" } // it is removed by a task, beside the status
 		if tasks := slices.ContainsFunc(got, beside); tasks != slices.ContainsFunc(want, beside) {
 			t.Errorf("turn %d: %q, want %q", i, got, want)

@@ -62,12 +62,12 @@ func volumeOver(c Candidate, _ Disks) (Signal, string) {
 	return "", ""
 }
 
-func totalOver(c Candidate, d Disks) (Signal, string) {
+func totalOver(c Candidate, _ Disks) (Signal, string) {
 	limit, set := totalLimit(c.Pod)
 	if !set {
 		return "", ""
 	}
-	used := c.Use.space(d.local())
+	used := c.Use.space(inLogs | inLayers | inVolumes) // whichever disk they are on
 	used.add(c.Use.Own)
 	if bytes(used.Bytes).Cmp(limit) > 0 {
 		return signalPod, fmt.Sprintf(saysTotal, &limit)
@@ -81,10 +81,16 @@ func totalLimit(p *v1.Pod) (resource.Quantity, bool) {
 	return q, set && q.Sign() > 0
 }
 
+// containerOver looks at regular containers alone, as upstream does: what others may keep counts
+// for the pod. Layers count where images have no file system of their own.
 func containerOver(c Candidate, d Disks) (Signal, string) {
+	counted := inLogs
+	if !d.Images {
+		counted |= inLayers
+	}
 	for _, u := range c.Use.Containers {
-		_, spec, ok := pod.Find(c.Pod, u.Name)
-		if !ok {
+		kind, spec, ok := pod.Find(c.Pod, u.Name)
+		if !ok || kind != pod.Regular {
 			continue
 		}
 		limit, set := spec.Resources.Limits[v1.ResourceEphemeralStorage]
@@ -92,7 +98,7 @@ func containerOver(c Candidate, d Disks) (Signal, string) {
 			continue
 		}
 		of := Use{Containers: []ContainerUse{u}}
-		if bytes(of.space(d.local()).Bytes).Cmp(limit) > 0 {
+		if bytes(of.space(counted).Bytes).Cmp(limit) > 0 {
 			return signalContainer, fmt.Sprintf(saysLimit, u.Name, &limit)
 		}
 	}

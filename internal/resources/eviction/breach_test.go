@@ -46,7 +46,7 @@ func TestBreaches(t *testing.T) {
 			Use{Containers: []ContainerUse{part("main", 6, 5), part("other", 20, 20)}}, Disks{},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
 		"within": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 5)}}, Disks{}, "", ""},
-		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
+		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "900Mi") }, Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
 		"logs do": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") }, Use{Containers: []ContainerUse{part("main", 11, 5)}}, Disks{Images: true},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
 		"all containers and volumes together": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi"); volume(p, "v", "") },
@@ -54,6 +54,18 @@ func TestBreaches(t *testing.T) {
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
 		"with what the agent keeps for the pod": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 5)}, Own: Space{Bytes: 1}}, Disks{},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. "},
+		"all layers count for the pod, wherever they are": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi") },
+			Use{Containers: []ContainerUse{part("main", 1, 11), part("other", 1, 8)}}, Disks{Images: true},
+			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
+		"a layer apart from the images does not count for its container": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
+			Use{Containers: []ContainerUse{part("main", 5, 50)}}, Disks{Images: true, Containers: true}, "", ""},
+		"init containers and sidecars are held to no limit of their own": {func(p *v1.Pod) {
+			limit(p, 0, "90Mi")
+			always := v1.ContainerRestartPolicyAlways
+			side := v1.Container{Name: "side", RestartPolicy: &always}
+			side.Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("10Mi")}
+			p.Spec.InitContainers = append(p.Spec.InitContainers, side)
+		}, Use{Containers: []ContainerUse{part("side", 6, 5)}}, Disks{}, "", ""},
 		"volumes of others do not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Volumes: map[string]VolumeUse{"claim": {Space{Bytes: 1 << 40}, false}}}, Disks{}, "", ""},
 		"no limit at all":                {func(*v1.Pod) {}, Use{Containers: []ContainerUse{part("main", 500, 500)}, Volumes: holds(500)}, Disks{}, "", ""},
 	} {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
@@ -111,6 +110,9 @@ func TestDisksGoByWhatIsOnThem(t *testing.T) {
 		{ContainerFSAvailable, apart, "layer high within logs volume"},
 		{NodeFSAvailable, split, "layer logs volume high within"},
 		{ContainerFSAvailable, split, "layer logs volume high within"},
+		{NodeFSInodesFree, apart, "within logs volume high layer"},
+		{ContainerFSInodesFree, apart, "within layer high logs volume"},
+		{ImageFSAvailable, split, "within layer logs volume high"}, // nothing of theirs is there
 	} {
 		if got := order(tc.signal, tc.disks, pods); got != tc.want {
 			t.Errorf("%s, %+v: %s, want %s", tc.signal, tc.disks, got, tc.want)
@@ -121,8 +123,8 @@ func TestDisksGoByWhatIsOnThem(t *testing.T) {
 func TestSomePodsAreNeverChosen(t *testing.T) {
 	parity.Proves(t, "EVIC-22")
 	static, mirror := asks("static", 0, v1.ResourceMemory, ""), asks("mirror", 0, v1.ResourceMemory, "")
-	static.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
-	mirror.Annotations = map[string]string{pod.AnnotationConfigMirror: "x"}
+	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
 	pods := map[*v1.Pod]Use{
 		static: {At: now, Memory: mi(900)}, mirror: {At: now, Memory: mi(900)},
 		asks("critical", 2_000_000_000, v1.ResourceMemory, ""):         {At: now, Memory: mi(900)},
@@ -184,6 +186,7 @@ func TestGrace(t *testing.T) {
 
 func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	parity.Proves(t, "EVIC-23")
+	parity.ProvesPart(t, 6, "EVIC-21")
 	p := asks("hungry", 0, v1.ResourceMemory, "50Mi")
 	always := v1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []v1.Container{{Name: "helper", RestartPolicy: &always}}
@@ -204,8 +207,23 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 		t.Errorf("of a pod as a whole: %q, %v", message, notes)
 	}
 	message, _ = explain(met(PIDAvailable), c)
-	if !strings.HasPrefix(message, "The node was low on resource: pids. Threshold quantity: 100Mi, available: 80Mi. ") {
+	if !strings.HasPrefix(message, "The node was low on resource: pids. Threshold quantity: 100Mi, available: 83886080. ") {
 		t.Errorf("of processes: %q", message)
+	}
+	// Bytes are counted by 1024, and what is not bytes by tens.
+	for signal, want := range map[Signal]string{
+		MemoryAvailable:       "memory. Threshold quantity: 4Ki, available: 2Ki. ",
+		NodeFSAvailable:       "ephemeral-storage. Threshold quantity: 4Ki, available: 2Ki. ",
+		PIDAvailable:          "pids. Threshold quantity: 4Ki, available: 2048. ",
+		NodeFSInodesFree:      "inodes. Threshold quantity: 4Ki, available: 2048. ",
+		ImageFSInodesFree:     "inodes. Threshold quantity: 4Ki, available: 2048. ",
+		ContainerFSInodesFree: "inodes. Threshold quantity: 4Ki, available: 2048. ",
+	} {
+		least := Threshold{Signal: signal, Least: Amount{Percent: 0.5}}
+		message, _ := explain(Met{least, Observation{Capacity: 8192, Available: 2048, At: now}}, Candidate{asks("p", 0, "", ""), Use{At: now}})
+		if message != "The node was low on resource: "+want {
+			t.Errorf("of %s: %q", signal, message)
+		}
 	}
 }
 

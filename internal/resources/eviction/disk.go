@@ -98,7 +98,8 @@ func (e *Evictor) memoryShort() (looked, short bool) {
 	return e.first[memoryLane], e.short
 }
 
-// reclaim removes what nobody needs. It reports whether that was enough.
+// reclaim removes what nobody needs. It reports whether that was enough for the threshold, and
+// for what has to be had beyond it.
 func (w *diskWatch) reclaim(ctx context.Context, m Met, disks Disks) bool {
 	for _, what := range reclaims(m.Signal, disks) {
 		remove := w.e.cfg.RemoveEnded
@@ -111,7 +112,7 @@ func (w *diskWatch) reclaim(ctx context.Context, m Met, disks Disks) bool {
 		}
 		w.e.complain("reclaim "+string(what), "cannot remove "+string(what), err)
 		o, known := w.e.cfg.Source.Observe(ctx, []Signal{m.Signal})[m.Signal]
-		if known && o.Available >= m.Least.Of(o.Capacity) {
+		if known && o.Available >= m.Least.Of(o.Capacity)+m.Reclaim.Of(o.Capacity) {
 			w.e.cfg.Log.Info("enough is left again without ending a pod", "signal", m.Signal, "removed", what)
 			return true
 		}

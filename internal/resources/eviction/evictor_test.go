@@ -209,6 +209,7 @@ var oneGi = Settings{Hard: map[string]string{"memory.available": "1Gi"}}
 
 func TestOnePodEndsAtATime(t *testing.T) {
 	parity.Proves(t, "EVIC-14")
+	parity.ProvesPart(t, 6, "EVIC-21")
 	parity.ProvesPart(t, 2, "EVIC-24")
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable] = 7 * gi
@@ -392,7 +393,7 @@ func TestMemoryDoesNotWaitForADisk(t *testing.T) {
 }
 
 func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
-	parity.Proves(t, "EVIC-13")
+	parity.ProvesPart(t, 2, "EVIC-13")
 	settings := Settings{Hard: map[string]string{"nodefs.available": "1Gi"}}
 	TestReclaims(t)
 	virtually(t, func(t *testing.T, s *stage) {
@@ -412,6 +413,26 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 			t.Errorf("told:\n%s", got)
 		}
 	})
+}
+
+// TestMoreOfADiskHasToBeHad: what nobody needs has to come to evictionMinimumReclaim beyond
+// the threshold, or a pod has to go.
+func TestMoreOfADiskHasToBeHad(t *testing.T) {
+	parity.ProvesPart(t, 3, "EVIC-07")
+	settings := Settings{
+		Hard:           map[string]string{"nodefs.available": "1Gi"},
+		MinimumReclaim: map[string]string{"nodefs.available": "2Gi"},
+	}
+	for images, evicts := range map[int64]bool{2 * gi: true, 3 * gi: false} {
+		virtually(t, func(t *testing.T, s *stage) {
+			s.left[NodeFSAvailable], s.images = 11*gi/2, images
+			s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), layer: uint64(5*gi - images)})
+			s.play(t, settings, nil, 25*time.Second)
+			if got := strings.Count(s.told(), "evict p 1s"); got != map[bool]int{true: 1}[evicts] {
+				t.Errorf("with %d GiB of images the pod is evicted %d times:\n%s", images/gi, got, s.told())
+			}
+		})
+	}
 }
 
 func TestMemoryComesBeforeDisks(t *testing.T) {

@@ -28,7 +28,7 @@ type look struct {
 
 func TestJudge(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-06")
-	parity.Proves(t, "EVIC-07")
+	parity.ProvesPart(t, 3, "EVIC-07")
 	hard := Settings{Hard: map[string]string{"memory.available": "100"}}
 	soft := Settings{Soft: map[string]string{"memory.available": "100"}, SoftGrace: map[string]string{"memory.available": "1m"}}
 	reclaim := hard

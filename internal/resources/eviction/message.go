@@ -16,7 +16,7 @@ import (
 func explain(m Met, c Candidate) (message string, annotations map[string]string) {
 	scarce := about[m.Signal].resource
 	message = fmt.Sprintf(saysLow, scarce) +
-		fmt.Sprintf(saysThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, resource.BinarySI))
+		fmt.Sprintf(saysThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, formatOf(scarce)))
 	annotations = map[string]string{}
 	if used, asked, over := overAsPod(c, scarce); over {
 		message += fmt.Sprintf(saysPod, c.Pod.Name, used, asked, scarce)
@@ -38,6 +38,14 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 	annotations[annotationContainers], annotations[annotationContainerUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
 	annotations[annotationResource] = string(scarce)
 	return message, annotations
+}
+
+// formatOf is how an amount is shown: in tens where it is a number of things.
+func formatOf(scarce v1.ResourceName) resource.Format {
+	if scarce == resourceInodes || scarce == resourcePIDs {
+		return resource.DecimalSI
+	}
+	return resource.BinarySI
 }
 
 // overAsPod reports whether a pod that asks for a resource as a whole uses more of

@@ -70,9 +70,6 @@ func (d Disks) places(s Signal) place {
 	return all
 }
 
-// local is where the node's own disk holds what a pod has.
-func (d Disks) local() place { return d.places(NodeFSAvailable) }
-
 // space is what the pod keeps in these places, as far as it is known.
 func (u Use) space(p place) Space {
 	var sum Space
