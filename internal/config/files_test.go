@@ -238,3 +238,37 @@ func TestWebhooksNeedAnAPIServer(t *testing.T) {
 		t.Errorf("accepted without an API server: %v", err)
 	}
 }
+
+// TestFlagsAreCheckedEachTime, also where a later flag puts it right, as upstream's are.
+func TestFlagsAreCheckedEachTime(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string // of the field, or of the error
+	}{
+		{[]string{"--address=127.0.0.1", "--address="}, "127.0.0.1"},
+		{[]string{"--address=here", "--address=127.0.0.1"}, `"here" is not a valid IP address`},
+		{[]string{"--healthz-bind-address=here", "--healthz-bind-address=::"}, `"here" is not a valid IP address`},
+		{[]string{"--reserved-memory=0:memory=1Gi", "--reserved-memory="}, "0:memory=1Gi"},
+		{[]string{"--reserved-memory=0:memory=1Gi,hugepages-2Mi=2Mi"}, "0:hugepages-2Mi=2Mi,memory=1Gi"},
+		{[]string{"--reserved-memory=0:cpu=1"}, `"cpu=1": want memory=quantity or hugepages-<size>=quantity`},
+		{[]string{"--reserved-memory=0:memory=1Gi:1"}, `"0:memory=1Gi:1": want NUMA-node:type=quantity`},
+		{[]string{"--reserved-memory=0: memory=1Gi"}, `" memory=1Gi": want memory=quantity`},
+		{[]string{"--register-with-taints=a=b:NoSchedule", "--register-with-taints=c:NoExecute"}, "c:NoExecute"},
+		{[]string{"--register-with-taints=a=b:NoSchedule", "--register-with-taints="}, ""},
+		{[]string{"--register-with-taints=a=b:NoSchedule,c:NoSchedule-,d-"}, "a=b:NoSchedule"},
+		{[]string{"--register-with-taints=a=b:NoSchedule,"}, "invalid taint spec: "},
+		{[]string{"--register-with-taints=a=b:NoSchedule,a=c:NoSchedule"}, "duplicated taints with the same key and effect"},
+		{[]string{"--register-with-taints=a=b"}, "invalid taint spec: a=b"},
+		{[]string{"--register-with-taints=a=b:Never"}, "invalid taint spec: a=b:Never"},
+		{[]string{"--register-with-taints=a=b:NoSchedule:NoExecute"}, "invalid taint spec"},
+	} {
+		flag := strings.TrimPrefix(strings.Split(tc.args[0], "=")[0], "--")
+		c, err := Load(append([]string{"--hostname-override=n"}, tc.args...))
+		switch {
+		case err != nil && !(strings.Contains(err.Error(), "failed to parse kubelet flag") && strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%v: %v, want %s", tc.args, err, tc.want)
+		case err == nil && c.CommandLine[flag] != tc.want:
+			t.Errorf("%v: %q, want %q", tc.args, c.CommandLine[flag], tc.want)
+		}
+	}
+}

@@ -9,7 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	netutils "k8s.io/utils/net"
 )
 
 // textOf is a flag over a named string type.
@@ -76,44 +78,62 @@ func (r *reservedMemory) String() string {
 }
 
 func (r *reservedMemory) Set(s string) error {
+	if s == "" {
+		return nil
+	}
 	if !r.set {
 		*r.list, r.set = nil, true
 	}
 	for part := range strings.SplitSeq(s, ";") {
 		node, rest, ok := strings.Cut(part, ":")
-		if !ok {
+		if !ok || strings.Contains(rest, ":") {
 			return fmt.Errorf("%q: want NUMA-node:type=quantity", part)
 		}
-		n, err := strconv.ParseInt(strings.TrimSpace(node), 10, 32)
+		n, err := strconv.ParseInt(node, 10, 32)
 		if err != nil {
 			return fmt.Errorf("%q: the NUMA node is not a number", node)
 		}
 		m := v1beta1.MemoryReservation{NumaNode: int32(n), Limits: v1.ResourceList{}}
 		for pair := range strings.SplitSeq(rest, ",") {
 			name, amount, ok := strings.Cut(pair, "=")
-			if !ok {
-				return fmt.Errorf("%q: want type=quantity", pair)
+			if !ok || name != "memory" && !strings.HasPrefix(name, v1.ResourceHugePagesPrefix) {
+				return fmt.Errorf("%q: want memory=quantity or hugepages-<size>=quantity", pair)
 			}
-			q, err := resource.ParseQuantity(strings.TrimSpace(amount))
+			q, err := resource.ParseQuantity(amount)
 			if err != nil {
 				return fmt.Errorf("%q: %w", pair, err)
 			}
-			m.Limits[v1.ResourceName(strings.TrimSpace(name))] = q
+			m.Limits[v1.ResourceName(name)] = q
 		}
 		*r.list = append(*r.list, m)
 	}
 	return nil
 }
 
-// taints is key=value:effect pairs; a value may be missing.
-type taints struct {
-	list *[]v1.Taint
-	set  bool
+// address is an IP address; nothing leaves it as it is.
+type address struct{ text *string }
+
+func (a address) Type() string   { return "ip" }
+func (a address) String() string { return *a.text }
+
+func (a address) Set(s string) error {
+	if s == "" {
+		return nil
+	}
+	if netutils.ParseIPSloppy(s) == nil {
+		return fmt.Errorf("%q is not a valid IP address", s)
+	}
+	*a.text = s
+	return nil
 }
 
-func (t *taints) Type() string { return "list" }
+// taints is key=value:effect pairs; a value may be missing. The last flag counts. What ends in - would take a taint
+// away, and there is none yet.
+type taints struct{ list *[]v1.Taint }
 
-func (t *taints) String() string {
+func (t taints) Type() string { return "list" }
+
+func (t taints) String() string {
 	var out []string
 	for _, taint := range *t.list {
 		out = append(out, taint.ToString())
@@ -121,20 +141,38 @@ func (t *taints) String() string {
 	return strings.Join(out, ",")
 }
 
-func (t *taints) Set(s string) error {
-	if !t.set {
-		*t.list, t.set = nil, true
-	}
+func (t taints) Set(s string) error {
+	var list []v1.Taint
 	for spec := range strings.SplitSeq(s, ",") {
-		if spec == "" {
+		if s == "" {
+			break
+		}
+		spec, away := strings.CutSuffix(spec, "-")
+		pair, effect, named := strings.Cut(spec, ":")
+		key, value, _ := strings.Cut(pair, "=")
+		why := validation.IsQualifiedName(key)
+		if named || !away {
+			why = append(why, validation.IsValidLabelValue(value)...)
+			if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) {
+				why = append(why, "effect must be NoSchedule, PreferNoSchedule or NoExecute")
+			}
+		}
+		if len(why) > 0 {
+			return fmt.Errorf("invalid taint spec: %v, %s", spec, strings.Join(why, "; "))
+		}
+		if away {
 			continue
 		}
-		pair, effect, ok := strings.Cut(spec, ":")
-		key, value, _ := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return fmt.Errorf("invalid taint spec: %v", spec)
+		taint := v1.Taint{
+			Key:    key,
+			Value:  value,
+			Effect: v1.TaintEffect(effect),
 		}
-		*t.list = append(*t.list, v1.Taint{Key: key, Value: value, Effect: v1.TaintEffect(effect)})
+		if slices.ContainsFunc(list, func(o v1.Taint) bool { return o.MatchTaint(&taint) }) {
+			return fmt.Errorf("duplicated taints with the same key and effect: %v", spec)
+		}
+		list = append(list, taint)
 	}
+	*t.list = list
 	return nil
 }

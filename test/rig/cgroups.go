@@ -37,6 +37,9 @@ func hierarchies() (dirs []string, unified bool, err error) {
 	return dirs, unified, nil
 }
 
+// Cgroup makes the rig's own cgroup where it is not there yet, and returns its name.
+func (r *Rig) Cgroup() (string, error) { return r.n.cgroup(), r.makeCgroup() }
+
 // makeCgroup makes the rig's own cgroup in every hierarchy, able to hold
 // others: a kubelet takes it as its root.
 func (r *Rig) makeCgroup() error {

@@ -45,7 +45,8 @@ type manifestCase struct {
 	scratch uint64   // 0 for none
 	asJSON  bool
 	url     bool
-	refs    bool // static pods may refer to objects of the API server
+	refs    bool   // static pods may refer to objects of the API server
+	name    string // of the pod before the changes, if not the base's
 }
 
 // NewManifests reads the valid manifests.
@@ -104,6 +105,9 @@ func (m *Manifests) text(c manifestCase) (text []byte, did []string) {
 	b := m.bases[c.base]
 	d := parse(b.text, b.typ)
 	d.did = []string{b.name}
+	if meta, ok := d.root["metadata"].(map[string]any); ok && c.name != "" {
+		meta["name"] = c.name
+	}
 	for _, seed := range c.changes {
 		d.mutate(&values{
 			rng:   rand.New(rand.NewPCG(seed, 0)),

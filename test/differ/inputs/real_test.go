@@ -1,0 +1,250 @@
+package inputs
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"keelson/test/parts"
+	"keelson/test/rig"
+)
+
+var real = flag.Int("real", 12, "number of configurations that real kubelets are started with")
+
+func TestMain(m *testing.M) {
+	Inside()
+	os.Exit(m.Run())
+}
+
+// node is a node for real kubelets, and the two binaries.
+func node(t *testing.T) (n *Node, ours, theirs string) {
+	t.Helper()
+	if unified, err := Unified(); err != nil || unified {
+		t.Skipf("real kubelets are run on cgroups of version 1 (unified %v, %v)", unified, err)
+	}
+	r := rig.Start(t, rig.Options{NoRuntime: true})
+	n, err := NewNode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	b, err := parts.New(testWriter{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err = b.Path(t.Context(), "kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	if ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	return n, ours, theirs
+}
+
+// TestRealConfigurations starts upstream's kubelet and ours with configurations of the kind that
+// TestConfigurations compares. What the oracle says of them has to be what upstream's kubelet does,
+// and ours has to do the same.
+func TestRealConfigurations(t *testing.T) {
+	o, s := start(t)
+	n, ours, theirs := node(t)
+	c, err := NewConfigs(o, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted, refused, node int
+	for i := *from; accepted+refused+node < *real; i++ {
+		k := c.draw(s, i)
+		if k.base >= 0 && !startable[c.bases[k.base].name] {
+			continue
+		}
+		args, did, _, err := c.write(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, n.Flags()...)
+		said, err := o.Ask(Question{Config: &ConfigQuestion{Args: args}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A third is refused: what is drawn is refused more often.
+		if said.Refused != "" && 3*refused > *real {
+			continue
+		}
+		up, our := n.run(t, theirs, args), n.run(t, ours, args)
+		what := fmt.Sprintf("seed %d, input %d: %s", s, i, strings.Join(did, "; "))
+		switch {
+		case said.Refused != "" && up.Ended != "":
+			refused++
+			if !strings.Contains(strings.ReplaceAll(up.Ended, `\`, ""), strings.ReplaceAll(said.Refused, `\`, "")) {
+				t.Errorf("%s:\n  the oracle says %s\n  upstream's kubelet %s", what, said.Refused, up.Ended)
+			}
+		case said.Refused == "" && up.Ended != "" && ofTheNode.MatchString(up.Ended):
+			node++
+		case said.Refused == "" && up.Ended == "":
+			accepted++
+			for _, d := range compare(said.Kubelet, up.Configz) {
+				t.Errorf("%s: upstream's kubelet shows not what the oracle says: %s", what, strings.Replace(d, "ours", "oracle's", 1))
+			}
+		default:
+			t.Errorf("%s:\n  the oracle says %q\n  upstream's kubelet %q", what, said.Refused, up.Ended)
+		}
+		d := &Difference{
+			Seed:   s,
+			Number: i,
+			Did:    did,
+			Ours:   problem(our.Ended),
+			Theirs: up.Ended,
+		}
+		if our.Ended == "" && up.Ended == "" {
+			d.Changed = compare(our.Configz, up.Configz)
+		}
+		if ((our.Ended == "") != (up.Ended == "") || len(d.Changed) > 0) && ruleFor(d) == nil {
+			t.Errorf("%s", d)
+		}
+	}
+	t.Logf("%d configurations of seed %d under real kubelets: %d served, %d refused, %d ended by what the node is",
+		*real, s, accepted, refused, node)
+}
+
+// TestRealManifests gives upstream's kubelet and ours a directory of manifests of the kind that
+// TestManifests compares. The pods that they take have to be those that the oracle accepts, and the
+// same under both. None of them runs: the node has no room.
+func TestRealManifests(t *testing.T) {
+	o, s := start(t)
+	n, ours, theirs := node(t)
+	m, err := NewManifests(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	accepted, names := map[string]json.RawMessage{}, map[string]bool{}
+	refused := 0
+	for i := range 10 * *real {
+		k := m.draw(s, i)
+		if m.bases[k.base].name == "list.yaml" {
+			continue // only a URL may answer with one
+		}
+		k.url, k.refs, k.name = false, false, fmt.Sprintf("pod-%d", i)
+		text, _ := m.text(k)
+		q := ManifestQuestion{
+			Text: text,
+			Node: nodeName,
+			File: filepath.Join(dir, fmt.Sprintf("%d.yaml", i)),
+		}
+		said, err := o.Ask(Question{Manifest: &q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said.Refused != "" {
+			refused++
+		} else {
+			id := identityOf(t, said.Pods[0])
+			if names[id.Namespace+"/"+id.Name] || accepted[id.UID] != nil {
+				continue // a kubelet takes one of a name only
+			}
+			names[id.Namespace+"/"+id.Name], accepted[id.UID] = true, said.Pods[0]
+		}
+		if err := os.WriteFile(q.File, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(accepted) < *real || refused < *real {
+		t.Fatalf("%d manifests accepted, %d refused", len(accepted), refused)
+	}
+	args := append(n.Flags(), "--max-pods=0", "--pod-manifest-path="+dir)
+	taken := func(binary string) map[string]json.RawMessage {
+		seen, err := n.Run(t.Context(), Start{
+			Binary: binary,
+			Args:   args,
+			Pods:   len(accepted),
+		})
+		if err != nil || seen.Ended != "" {
+			t.Fatalf("%v, ended: %s", err, seen.Ended)
+		}
+		out := map[string]json.RawMessage{}
+		for _, p := range seen.Pods {
+			out[identityOf(t, p).UID] = p
+		}
+		return out
+	}
+	up, our := taken(theirs), taken(ours)
+	for uid, p := range our {
+		if accepted[uid] == nil {
+			t.Errorf("our kubelet takes what the oracle refuses: %s", p)
+		}
+	}
+	for uid, p := range up {
+		if accepted[uid] == nil {
+			t.Errorf("upstream's kubelet takes what the oracle refuses: %s", p)
+			continue
+		}
+		for _, d := range compare(accepted[uid], p, "apiVersion", "kind", "status") {
+			if strings.HasPrefix(d, ".metadata.annotations.kubernetes.io/config.s") {
+				continue // where a pod came from, and when, is added later
+			}
+			t.Errorf("%+v: the oracle and upstream's kubelet (for ours and upstream's): %s", identityOf(t, p), d)
+		}
+	}
+	for uid, p := range accepted {
+		if up[uid] == nil {
+			t.Errorf("upstream's kubelet does not take what the oracle accepts: %s", p)
+			continue
+		}
+		if our[uid] == nil {
+			t.Errorf("our kubelet does not take what upstream's takes: %s", p)
+			continue
+		}
+		d := &Difference{}
+		for _, c := range compare(our[uid], up[uid], "apiVersion", "kind", "status") {
+			if !strings.HasPrefix(c, ".metadata.annotations.kubernetes.io/config.seen: ") {
+				d.Changed = append(d.Changed, "pod "+c)
+			}
+		}
+		if len(d.Changed) > 0 && ruleFor(d) == nil {
+			t.Errorf("%+v: %s", identityOf(t, p), d)
+		}
+	}
+	t.Logf("%d manifests of seed %d under real kubelets: %d taken, %d refused", len(accepted)+refused, s, len(up), refused)
+}
+
+// identity is what tells pods apart.
+type identity struct{ Namespace, Name, UID string }
+
+func identityOf(t *testing.T, pod json.RawMessage) identity {
+	t.Helper()
+	var p struct{ Metadata identity }
+	if err := json.Unmarshal(pod, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p.Metadata
+}
+
+// startable are the files that a kubelet can start with on a [Node].
+var startable = map[string]bool{"small.yaml": true, "node.yaml": true}
+
+// ofTheNode is said of settings that this node cannot have. The oracle does not judge them.
+var ofTheNode = regexp.MustCompile(`is not a subset of online-cpus`)
+
+// problem is our error as [Difference] has it.
+func problem(ended string) string {
+	_, text, _ := strings.Cut(ended, "kubelet: ")
+	return strings.ReplaceAll(text, "\n", "; ")
+}
+
+// run runs a kubelet for a moment.
+func (n *Node) run(t *testing.T, binary string, args []string) Seen {
+	t.Helper()
+	seen, err := n.Run(t.Context(), Start{
+		Binary: binary,
+		Args:   args,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
