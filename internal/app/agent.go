@@ -343,7 +343,7 @@ func (a *agent) adoptOrphans(ctx context.Context) error {
 		a.log.Warn("cannot look for logs of earlier pods", "err", err)
 	}
 	a.syncer.Adopt(append(uids, logged...))
-	if err := a.runner.RemoveDeadLinks(); err != nil {
+	if err := a.runner.RemoveDeadLinks(a.liveLogs()); err != nil {
 		a.log.Warn("cannot remove links to logs that are gone", "err", err)
 	}
 	a.allocation.Prune(a.syncer.Knows)

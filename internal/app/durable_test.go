@@ -20,7 +20,7 @@ import (
 // TestWhatMustOutliveACrashIsRenamedIntoPlace writes everything that a later
 // agent reads, twice, and looks at how the files came to be.
 func TestWhatMustOutliveACrashIsRenamedIntoPlace(t *testing.T) {
-	parity.ProvesPart(t, 2, "RT-57")
+	parity.ProvesPart(t, 3, "RT-57")
 	root := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	for name, tc := range map[string]struct {

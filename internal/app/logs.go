@@ -38,6 +38,20 @@ func maxLogSize(k *v1beta1.KubeletConfiguration) (int64, error) {
 	return max(size.Value(), 1), nil
 }
 
+// liveLogs tells the logs of containers that have not ended.
+func (a *agent) liveLogs() func(log string) bool {
+	live := map[string]bool{}
+	for _, uid := range a.observed.UIDs() {
+		have, _ := a.observed.Get(uid)
+		for _, c := range have.Containers {
+			if c.State != pod.StateExited {
+				live[c.LogPath] = true
+			}
+		}
+	}
+	return func(log string) bool { return live[log] }
+}
+
 // runningLogs are the logs that can grow.
 func (a *agent) runningLogs() []rotate.Log {
 	var list []rotate.Log

@@ -40,7 +40,7 @@ func TestDirectoriesOfAPod(t *testing.T) {
 // An agent that dies while it removes what is left of a pod leaves what the next one
 // finds it by.
 func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
-	parity.Proves(t, "RT-32")
+	parity.ProvesPart(t, 3, "RT-32")
 	d := podDirs{root: t.TempDir(), logRoot: t.TempDir()}
 	logs := filepath.Join(d.logRoot, "ns_web_some-uid", "main")
 	d.removeDir = func(context.Context, types.UID) error {

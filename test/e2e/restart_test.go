@@ -147,7 +147,8 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 // start. All of them become Ready, and nothing else is left of the crash; when
 // the pods are deleted, nothing at all is.
 func TestCrashWhileStarting(t *testing.T) {
-	parity.Proves(t, "LIFE-14", "RT-32")
+	parity.Proves(t, "LIFE-14")
+	parity.ProvesPart(t, 3, "RT-32")
 	n := shared(t)
 	for name, crash := range map[string]func(context.Context) error{
 		"agent": func(ctx context.Context) error {

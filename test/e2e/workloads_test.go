@@ -180,7 +180,7 @@ func TestFollowLog(t *testing.T) {
 
 func TestPreviousLog(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "RT-50")
+	parity.ProvesPart(t, 2, "RT-50")
 	s := shared(t).namespace(t)
 	s.create(s.demo("again", []string{"count", "/data/n"}, keepCount, func(p *corev1.Pod) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageReadFile

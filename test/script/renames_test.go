@@ -14,10 +14,12 @@ import (
 // TestStatesAreRenamedIntoPlace has an agent write down all that it keeps of pods in its
 // root directory, and looks at how the files came to be.
 func TestStatesAreRenamedIntoPlace(t *testing.T) {
-	parity.ProvesPart(t, 2, "RT-57")
+	parity.ProvesPart(t, 3, "RT-57")
 	const config = `cpuManagerPolicy: static
 reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi}
+shutdownGracePeriod: 30s
+shutdownGracePeriodCriticalPods: 10s
 memoryManagerPolicy: Static
 kubeReserved: {memory: 1Gi}
 reservedMemory: [{numaNode: 0, limits: {memory: 612Mi}}, {numaNode: 1, limits: {memory: 512Mi}}]
@@ -40,9 +42,11 @@ reservedMemory: [{numaNode: 0, limits: {memory: 612Mi}}, {numaNode: 1, limits: {
 		r.pod(t, "web", guaranteed)
 		r.must(t, "wait", "web", "Ready")
 		time.Sleep(10 * time.Second)
+		r.must(t, "machine", "leaving")
+		time.Sleep(time.Minute)
 		got := files.Check(t)
 		slices.Sort(got)
-		want := []string{"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "kubelet_internal_checkpoint", "memory_manager_state"}
+		want := []string{"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "graceful_node_shutdown_state", "kubelet_internal_checkpoint", "memory_manager_state"}
 		if !slices.Equal(got, want) {
 			t.Errorf("there are %q, want %q", got, want)
 		}

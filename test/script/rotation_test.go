@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"keelson/internal/app"
+	"keelson/test/kit/parity"
 )
 
 // Logs may grow while the configuration says so, and no longer.
@@ -53,6 +55,43 @@ func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 			if n := len(logs()); n != turn.want {
 				t.Errorf("with a limit of %s there are %d files, want %d: %v", turn.size, n, turn.want, logs())
 			}
+		}
+	})
+}
+
+// An agent that dies between the rename of a log and the call that has the runtime make the next one
+// leaves a link to nothing. The next agent has the log made and keeps the link, for the container runs;
+// the links of containers that are gone are removed.
+func TestLinksToLogsOverACrash(t *testing.T) {
+	parity.ProvesPart(t, 3, "RT-32")
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		r.pod(t, "web", plainPod)
+		r.must(t, "wait", "web", "Ready")
+		links := func() []string {
+			t.Helper()
+			all, err := filepath.Glob(filepath.Join(r.path("containers"), "*.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		if len(links()) != 1 {
+			t.Fatalf("the links are %v", links())
+		}
+		live := links()[0]
+		log, err := os.Readlink(live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kill()
+		gone := filepath.Join(filepath.Dir(live), "old_default_main-"+strings.Repeat("0", 64)+".log")
+		if err := errors.Join(os.Rename(log, log+".20260102-030405"), os.Symlink(r.path("logs/default_old_u/main/0.log"), gone)); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		time.Sleep(time.Minute)
+		if _, err := os.Stat(live); err != nil || len(links()) != 1 {
+			t.Errorf("the links are %v, %v; want %s alone", links(), err, live)
 		}
 	})
 }

@@ -25,7 +25,8 @@ func (fakeCheckpoints) Checkpoint(_ context.Context, p *v1.Pod, container string
 }
 
 func TestCheckpoint(t *testing.T) {
-	parity.Proves(t, "RT-52", "RT-53", "SRV-31")
+	parity.Proves(t, "RT-53", "SRV-31")
+	parity.ProvesPart(t, 2, "RT-52")
 	withAll := webPod()
 	withAll.Spec.InitContainers = []v1.Container{{Name: "setup"}}
 	withAll.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 	"keelson/test/kit/dradriver"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/renames"
 )
 
 func told(name string, h healthapi.HealthStatus, timeout int64, message string) *healthapi.DeviceHealth {
@@ -34,7 +36,9 @@ func TestHealthOfDevices(t *testing.T) {
 	parity.Proves(t, "PLUG-31")
 	parity.ProvesPart(t, 2, "RES-63")
 	parity.ProvesPart(t, 2, "LIFE-30")
+	parity.ProvesPart(t, 3, "RT-57")
 	play(t, func(s *stage) {
+		files := renames.Watch(t, s.dir)
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)
 		d := s.driver(driverName, dradriver.V1, dradriver.Health)
@@ -81,6 +85,9 @@ func TestHealthOfDevices(t *testing.T) {
 		s.register(driverName, driverName)
 		s.wants(p)
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
+		if renamed := files.Check(t); !slices.Contains(renamed, "dra_health_state") {
+			t.Errorf("%q were renamed into place", renamed)
+		}
 		content, err := os.ReadFile(s.dir + "/dra_health_state")
 		var file map[string]struct{ Devices map[string]map[string]any }
 		if err := errors.Join(err, json.Unmarshal(content, &file)); err != nil {

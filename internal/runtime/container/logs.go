@@ -117,8 +117,9 @@ func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 }
 
 // RemoveDeadLinks removes flat names of logs that are gone: an agent before this one
-// may have ended between the two, or have left it to a sweep of its own.
-func (r *Runner) RemoveDeadLinks() error {
+// may have ended between the two, or have left it to a sweep of its own. Links to logs
+// that are live stay: a log does not exist for a moment while it is rotated.
+func (r *Runner) RemoveDeadLinks(live func(log string) bool) error {
 	entries, err := os.ReadDir(r.cfg.ContainerLogsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -130,7 +131,7 @@ func (r *Runner) RemoveDeadLinks() error {
 		if err != nil || !strings.HasPrefix(log, r.cfg.PodLogsDir+"/") {
 			continue // somebody else's
 		}
-		if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) && !live(log) {
 			errs = append(errs, removeFile(link))
 		}
 	}

@@ -215,7 +215,8 @@ func TestAStartCalledOffIsNotAnEvent(t *testing.T) {
 }
 
 func TestConfigOfAStart(t *testing.T) {
-	parity.Proves(t, "RT-13", "RT-15", "LIFE-114", "LIFE-121")
+	parity.ProvesPart(t, 2, "RT-15")
+	parity.Proves(t, "RT-13", "LIFE-114", "LIFE-121")
 	b := newBench(t, func(c *Config) { c.ContainerStopSignal, c.Kernel.SELinux = true, true })
 	p := simplePod(func(c *v1.Container) {
 		c.Command, c.Args, c.WorkingDir = []string{"run", "$(A)"}, []string{"$(DEVICE)", "$(NO)"}, "/w"
@@ -233,7 +234,7 @@ func TestConfigOfAStart(t *testing.T) {
 		Devices:     []pod.Device{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rw"}},
 		CDIDevices:  []string{"vendor.com/x=1"},
 		Env:         []pod.EnvVar{{Name: "DEVICE", Value: "d"}},
-		Annotations: map[string]string{"plugin": "yes", pod.AnnotationHash: "forged"},
+		Annotations: map[string]string{"plugin": "yes", "io.kubernetes.container.hash": "forged"},
 	}
 	s.Mounts = func(expand func(string) (string, error)) (pod.Contribution, error) {
 		sub, err := expand("$(A)")

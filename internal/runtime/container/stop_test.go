@@ -138,7 +138,6 @@ func TestStopAfterAHookOutOfTime(t *testing.T) {
 }
 
 func TestStopOfAnUnknownPod(t *testing.T) {
-	parity.Proves(t, "RT-13")
 	for _, tc := range []struct {
 		name        string
 		annotations map[string]string // instead of those written on the container

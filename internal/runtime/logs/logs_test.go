@@ -41,6 +41,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
+	parity.ProvesPart(t, 4, "RT-49")
 	at := time.Date(2016, 10, 6, 0, 17, 9, 669794202, time.UTC)
 	for _, tc := range []struct {
 		raw  string
@@ -136,7 +137,6 @@ func criLine(sec int, stream, tag, text string) string {
 }
 
 func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
-	parity.Proves(t, "RT-49")
 	synctest.Test(t, func(t *testing.T) {
 		path := newLog(t, criLine(0, "stdout", "F", "one"))
 		p, err := at("", path)
@@ -165,6 +165,7 @@ func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
 }
 
 func TestReadLogs(t *testing.T) {
+	parity.ProvesPart(t, 4, "RT-49")
 	content := criLine(1, "stdout", "F", "one") +
 		criLine(2, "stderr", "F", "two") +
 		"garbage\n" +

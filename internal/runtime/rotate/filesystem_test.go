@@ -8,8 +8,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"keelson/test/kit/parity"
 )
 
 // refuseNoReplace has the kernel answer this thread as a file system does that cannot
@@ -41,7 +39,6 @@ func refuseNoReplace(t *testing.T) {
 }
 
 func TestAFileSystemThatCannotKeepARenameFromReplacing(t *testing.T) {
-	parity.Proves(t, "RT-44")
 	refuseNoReplace(t)
 	r := newRig(t)
 	r.runtime.write(t, "1234567890")

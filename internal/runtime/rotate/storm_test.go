@@ -18,7 +18,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/runtime/logs"
-	"keelson/test/kit/parity"
 )
 
 func TestPace(t *testing.T) {
@@ -170,7 +169,6 @@ func room(dir string) (sum int64, err error) {
 // TestFollowingAtFullSpeed has a container write as fast as it can, its log
 // rotated and compressed without a pause, and a reader follow all of it.
 func TestFollowingAtFullSpeed(t *testing.T) {
-	parity.Proves(t, "RT-49")
 	const lines = 150_000
 	r := newRig(t)
 	r.cfg.MaxFiles = 10_000 // what is removed cannot be read

@@ -53,7 +53,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestCandidates(t *testing.T) {
-	parity.Proves(t, "RT-34")
+	parity.ProvesPart(t, 4, "RT-34")
 	parity.ProvesPart(t, 4, "RT-35")
 	at := func(min int) time.Time { return t0.Add(time.Duration(min) * time.Minute) }
 	recs := map[key]record{}
@@ -75,7 +75,7 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestTooOld(t *testing.T) {
-	parity.Proves(t, "RT-36")
+	parity.ProvesPart(t, 2, "RT-36")
 	now := t0.Add(100 * time.Hour)
 	rs := []record{
 		{key: key{id: "there-before"}},
@@ -102,7 +102,7 @@ func TestTooOld(t *testing.T) {
 }
 
 func TestExcess(t *testing.T) {
-	parity.Proves(t, "RT-34")
+	parity.ProvesPart(t, 4, "RT-34")
 	for _, tc := range []struct {
 		name                string
 		capacity, available uint64
@@ -128,7 +128,7 @@ func TestExcess(t *testing.T) {
 }
 
 func TestSettled(t *testing.T) {
-	parity.Proves(t, "RT-38")
+	parity.ProvesPart(t, 2, "RT-38")
 	for age, want := range map[time.Duration]bool{0: false, time.Minute: false, 2 * time.Minute: true} {
 		if got := settled(record{detected: t0}, 2*time.Minute, t0.Add(age)); got != want {
 			t.Errorf("settled after %v = %v", age, got)

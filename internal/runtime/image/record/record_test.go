@@ -2,8 +2,10 @@ package record
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -177,8 +179,8 @@ func TestMustPull(t *testing.T) {
 func TestFiles(t *testing.T) {
 	parity.Proves(t, "RT-40")
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
-	for _, dir := range []string{"", pullingDir, pulledDir} {
-		st, err := os.Stat(filepath.Join(b.root, Dir, dir))
+	for _, dir := range []string{"", "pulling", "pulled"} {
+		st, err := os.Stat(filepath.Join(b.root, "image_manager", dir))
 		if err != nil || st.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
 		}
@@ -187,11 +189,11 @@ func TestFiles(t *testing.T) {
 	if err := b.Pulling(name); err != nil {
 		t.Fatal(err)
 	}
-	intent := fileName(name)
-	if got := b.files(t, pullingDir); !slices.Equal(got, []string{intent}) || len(intent) != len("sha256-")+64 {
+	file := func(of string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(of))) }
+	if got := b.files(t, "pulling"); !slices.Equal(got, []string{file("r.io/a:1")}) {
 		t.Errorf("while it is pulled: %v", got)
 	}
-	raw, err := os.ReadFile(filepath.Join(b.root, Dir, pullingDir, intent))
+	raw, err := os.ReadFile(filepath.Join(b.root, "image_manager/pulling", file("r.io/a:1")))
 	if want := `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/a:1"}`; err != nil || string(raw) != want {
 		t.Errorf("intent = %s, %v; want %s", raw, err, want)
 	}
@@ -199,14 +201,29 @@ func TestFiles(t *testing.T) {
 	if got := b.files(t, pullingDir); len(got) > 0 {
 		t.Errorf("intents after the pull: %v", got)
 	}
-	raw, err = os.ReadFile(filepath.Join(b.root, Dir, pulledDir, fileName(ref)))
 	var r v1beta1.ImagePulledRecord
-	if err := errors.Join(err, json.Unmarshal(raw, &r)); err != nil {
-		t.Fatal(err)
+	pulled := func(ref string) {
+		t.Helper()
+		r = v1beta1.ImagePulledRecord{}
+		raw, err = os.ReadFile(filepath.Join(b.root, "image_manager/pulled", file(ref)))
+		if err := errors.Join(err, json.Unmarshal(raw, &r)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	pulled("sha256:1")
 	if s := r.CredentialMapping["r.io/a"].KubernetesSecrets; r.Kind != "ImagePulledRecord" || r.ImageRef != ref || !r.LastUpdatedTime.Time.Equal(b.now) ||
 		len(s) != 1 || s[0].UID != "1" || s[0].Namespace != "ns" || s[0].Name != "s-1" || len(s[0].CredentialHash) != 64 || strings.Contains(string(raw), `"p"`) {
 		t.Errorf("record = %s", raw)
+	}
+	b.pull(t, "r.io/c:1", "sha256:c", account("7"))
+	pulled("sha256:c")
+	if s := r.CredentialMapping["r.io/c"].KubernetesServiceAccounts; len(s) != 1 || s[0].UID != "7" || r.CredentialMapping["r.io/c"].NodePodsAccessible {
+		t.Errorf("record of a pull for a service account = %s", raw)
+	}
+	b.pull(t, "r.io/d:1", "sha256:d", none)
+	pulled("sha256:d")
+	if !r.CredentialMapping["r.io/d"].NodePodsAccessible || r.APIVersion != "kubelet.config.k8s.io/v1beta1" {
+		t.Errorf("record of a pull without credentials = %s", raw)
 	}
 	if err := b.Pulling("r.io/b:1"); err != nil {
 		t.Fatal(err)
@@ -225,7 +242,6 @@ func TestFiles(t *testing.T) {
 }
 
 func TestAnAgentThatEndedDuringAPull(t *testing.T) {
-	parity.Proves(t, "RT-40")
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	for _, name := range []string{"a:1", "never-arrived:1"} {
 		if err := b.Pulling(name); err != nil {
