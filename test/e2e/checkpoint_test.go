@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"keelson/test/images"
-	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
 

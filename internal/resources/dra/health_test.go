@@ -80,14 +80,14 @@ func TestHealthOfDevices(t *testing.T) {
 		}
 		d.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 300, strings.Repeat("x", 2000)))
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
+		if renamed := files.Check(t); !slices.Contains(renamed, "dra_health_state") {
+			t.Errorf("%q were renamed into place", renamed)
+		}
 		// It survives the agent.
 		s.kill()
 		s.register(driverName, driverName)
 		s.wants(p)
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
-		if renamed := files.Check(t); !slices.Contains(renamed, "dra_health_state") {
-			t.Errorf("%q were renamed into place", renamed)
-		}
 		content, err := os.ReadFile(s.dir + "/dra_health_state")
 		var file map[string]struct{ Devices map[string]map[string]any }
 		if err := errors.Join(err, json.Unmarshal(content, &file)); err != nil {
