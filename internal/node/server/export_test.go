@@ -43,16 +43,12 @@ func HTTPServer(ctx context.Context, log *slog.Logger) *http.Server {
 // HealthzRetry is how long the health port waits before it listens again.
 func (s *Server) HealthzRetry() *time.Duration { return &s.retry }
 
-// JournalArgs are what a query asks the journal, by service; nothing when it is
+// JournalArgs are the services of a query and what it asks the journal; nothing when it is
 // refused.
-func JournalArgs(q url.Values) map[string][]string {
+func JournalArgs(q url.Values) (services, args []string) {
 	n, errs := parseNodeLogQuery(q)
 	if n == nil || len(errs) > 0 || len(n.validate(func(string) error { return nil })) > 0 {
-		return nil
+		return nil, nil
 	}
-	out := map[string][]string{}
-	for _, s := range n.services {
-		out[s] = n.journalArgs(s)
-	}
-	return out
+	return n.services, n.journalArgs(n.services)
 }

@@ -1,12 +1,12 @@
 package server
 
 import (
-	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,6 +22,7 @@ import (
 
 const (
 	maxLogServices = 4
+	maxServiceName = 256
 	maxTailLines   = 100_000
 	journalTimeout = 30 * time.Second
 	journalProgram = "journalctl"
@@ -48,13 +49,14 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 	asked := q["query"]
 	for _, name := range asked {
 		switch {
-		case name == "":
-			errs = append(errs, field.Invalid(field.NewPath("query"), asked, "may not be empty"))
 		case strings.ContainsAny(name, `/\`):
 			n.files = append(n.files, name)
-		default:
+		case strings.TrimSpace(name) != "":
 			n.services = append(n.services, name)
 		}
+	}
+	if len(asked) > 0 && len(n.files)+len(n.services) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("query"), asked, "may not be empty"))
 	}
 	moment := func(key string) *time.Time {
 		text := q.Get(key)
@@ -115,11 +117,14 @@ func (n *nodeLogQuery) validate(stat func(file string) error) (errs field.ErrorL
 		errs = append(errs, field.TooMany(query, len(n.services), maxLogServices))
 	}
 	for _, s := range n.services {
-		if !serviceName.MatchString(s) {
+		switch {
+		case len(s) > maxServiceName:
+			errs = append(errs, field.Invalid(query, s, fmt.Sprintf("length must be less than %d", maxServiceName)))
+		case !serviceName.MatchString(s):
 			errs = append(errs, field.Invalid(query, s, "input contains unsupported characters"))
 		}
 	}
-	if n.since != nil && n.until != nil && !n.until.After(*n.since) {
+	if n.since != nil && n.until != nil && n.since.After(*n.until) {
 		errs = append(errs, field.Invalid(field.NewPath("untilTime"), n.until.Format(time.RFC3339), "must be after `sinceTime`"))
 	}
 	if n.tail != nil && (*n.tail < 0 || *n.tail > maxTailLines) {
@@ -134,10 +139,10 @@ func (n *nodeLogQuery) validate(stat func(file string) error) (errs field.ErrorL
 	return errs
 }
 
-// journalArgs are the arguments that ask the journal for one service. Each value is
+// journalArgs are the arguments that ask the journal for these services. Each value is
 // part of its option's argument and cannot be taken for another option.
-func (n *nodeLogQuery) journalArgs(service string) []string {
-	args := []string{"--utc", "--no-pager", "--quiet", "--output=short-precise", "--unit=" + service}
+func (n *nodeLogQuery) journalArgs(services []string) []string {
+	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	const form = "2006-01-02 15:04:05"
 	if n.since != nil {
 		args = append(args, "--since="+n.since.UTC().Format(form))
@@ -148,11 +153,14 @@ func (n *nodeLogQuery) journalArgs(service string) []string {
 	if n.tail != nil {
 		args = append(args, "--lines="+strconv.Itoa(*n.tail))
 	}
-	if n.boot != nil {
-		args = append(args, "--boot="+strconv.Itoa(*n.boot))
+	for _, service := range services {
+		args = append(args, "--unit="+service)
 	}
 	if n.pattern != "" {
-		args = append(args, "--grep="+n.pattern, "--case-sensitive=false")
+		args = append(args, "--grep="+n.pattern)
+	}
+	if n.boot != nil {
+		args = append(args, "--boot="+strconv.Itoa(*n.boot))
 	}
 	return args
 }
@@ -187,8 +195,8 @@ func (s *Server) queried(tree *logTree, files http.Handler) http.HandlerFunc {
 	}
 }
 
-// serviceLogs writes the logs of each service: from the journal, or else from the
-// file that bears its name.
+// serviceLogs writes the logs of the services that the journal knows, and of each of the others
+// the file that bears its name.
 func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, n *nodeLogQuery, tree *logTree) {
 	select {
 	case s.journals <- struct{}{}:
@@ -208,62 +216,96 @@ func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, n *nodeLogQ
 		defer z.Close() // a caller that has gone is the only one to see its error
 		out = z
 	}
-	for _, service := range n.services {
-		found, err := copyJournal(ctx, out, n.journalArgs(service))
-		if err != nil {
-			s.cfg.Log.Debug("cannot read journal", "service", service, "err", err)
-		}
-		if found || ctx.Err() != nil {
-			continue
-		}
-		if n.hasOptions() {
-			fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", n.services)
-			return
-		}
-		if !copyLogFile(out, tree, service) {
-			fmt.Fprintf(out, "\nlog not found for %s\n", service)
-		}
-	}
-}
-
-// copyJournal writes what the journal has and reports whether it had anything. A
-// machine without a journal has nothing in it.
-func copyJournal(ctx context.Context, to io.Writer, args []string) (found bool, err error) {
-	cmd := exec.CommandContext(ctx, journalProgram, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.StdoutPipe()
+	units, err := journalUnits(ctx)
 	if err != nil {
-		return false, err
+		s.cfg.Log.Debug("cannot list units of the journal", "err", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return false, err
-	}
-	from := bufio.NewReader(out)
-	if _, err := from.Peek(1); err == nil {
-		found = true
-		_, err = io.Copy(to, from)
-		if err != nil {
-			_ = cmd.Process.Kill() // nobody reads the rest
+	var inJournal, inFiles []string
+	for _, service := range n.services {
+		if units[service] || units[service+".service"] {
+			inJournal = append(inJournal, service)
+		} else {
+			inFiles = append(inFiles, service)
 		}
 	}
-	return found, cmd.Wait()
+	if len(inJournal) > 0 {
+		if err := copyJournal(ctx, out, n.journalArgs(inJournal)); err != nil {
+			s.cfg.Log.Debug("cannot read journal", "services", inJournal, "err", err)
+		}
+	}
+	if len(inFiles) > 0 && n.hasOptions() {
+		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
+		return
+	}
+	for _, service := range inFiles {
+		switch err := copyLogFile(out, tree, service); {
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintf(out, "\nlog not found for %s\n", service)
+		case err != nil:
+			fmt.Fprintf(out, "\nerror getting log for %s: %v\n", service, err)
+		}
+	}
 }
 
-// copyLogFile writes the log file of a service, by the names that such files have.
-func copyLogFile(to io.Writer, tree *logTree, service string) bool {
+// journal is a call of journalctl, whose times are all in UTC.
+func journal(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, journalProgram, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
+	cmd.WaitDelay = time.Second // a child of its own may hold its output
+	return cmd
+}
+
+// journalUnits are the units that have lines in the journal. A machine without a journal has
+// none.
+func journalUnits(ctx context.Context) (map[string]bool, error) {
+	list, err := journal(ctx, "--field", "_SYSTEMD_UNIT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list units: %w", err)
+	}
+	units := map[string]bool{}
+	for unit := range strings.Lines(string(list)) {
+		units[strings.TrimSpace(unit)] = true
+	}
+	return units, nil
+}
+
+// copyJournal writes what journalctl prints, its complaints included: they are about what the
+// caller has asked for. An exit status says no more than these.
+func copyJournal(ctx context.Context, to io.Writer, args []string) error {
+	cmd := journal(ctx, args...)
+	cmd.Stdout, cmd.Stderr = to, to
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		fmt.Fprint(to, "\nerror: journal output not available\n")
+		return fmt.Errorf("read journal: %w", err)
+	}
+	return nil
+}
+
+// copyLogFile writes the log file of a service: the first of those names that there is.
+func copyLogFile(to io.Writer, tree *logTree, service string) error {
+	err := fs.ErrNotExist
 	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
-		f, err := tree.Open(name)
-		if err != nil {
-			continue
-		}
-		info, err := f.Stat()
-		if err == nil && info.Mode().IsRegular() {
-			_, err = io.Copy(to, f)
-		}
-		closed := f.Close()
-		if err == nil && info.Mode().IsRegular() {
-			return errors.Join(err, closed) == nil
+		if err = copyFile(to, tree, name); !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
 	}
-	return false
+	return err
+}
+
+func copyFile(to io.Writer, tree *logTree, name string) error {
+	f, err := tree.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fs.ErrNotExist
+	}
+	_, err = io.Copy(to, f)
+	return err
 }

@@ -14,19 +14,24 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// journal puts a journalctl in front of the machine's own: it knows the service
-// kubelet, and tells its arguments.
+// journal puts a journalctl in front of the machine's own: its journal has lines of the
+// services kubelet and crio, and it prints its arguments.
 func journal(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	const program = `#!/bin/sh
+if test "$*" = "--field _SYSTEMD_UNIT"; then
+	printf 'crio.service\nkubelet.service\nssh.socket\n'
+	exit 0
+fi
 for a in "$@"; do
-	if test "$a" = --unit=kubelet; then
-		printf '<%s>\n' "$@"
-		exit 0
-	fi
+	case "$a" in
+	--grep=nothing) echo "-- No entries --"; exit 0 ;;
+	--boot=-99) echo "Data from the specified boot is not available" >&2; exit 1 ;;
+	esac
 done
-exit 1
+echo "TZ=$TZ"
+printf '<%s>\n' "$@"
 `
 	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte(program), 0o755); err != nil {
 		t.Fatal(err)
@@ -57,34 +62,47 @@ func TestNodeLogQuery(t *testing.T) {
 		}
 	}
 	const options = "\noptions present and query resolved to log files for [plain]\ntry without specifying options\n"
+	const common = "TZ=UTC\n<--utc>\n<--no-pager>\n<--output=short-precise>\n"
+	const kubelet = common + "<--unit=kubelet>\n"
 	for query, want := range map[string]answer{
-		"query=":                   {code: 400, text: `query: Invalid value: [""]: may not be empty` + "\n"},
-		"query=nosuch":             {code: 200, text: "\nlog not found for nosuch\n"},
-		"query=-x":                 {code: 200, text: "\nlog not found for -x\n"},
-		"query=kubelet":            {code: 200, text: "<--utc>\n<--no-pager>\n<--quiet>\n<--output=short-precise>\n<--unit=kubelet>\n"},
-		"query=plain":              {code: 200, text: "plain\n"},
-		"query=dotted":             {code: 200, text: "dotted\n"},
-		"query=nested&query=plain": {code: 200, text: "nested\nplain\n"},
-		"query=nested/nested.log":  {code: 200, text: "nested\n"},
-		"query=nested/../plain":    {code: 200, text: "plain\n"},
-		"query=plain&tailLines=3":  {code: 200, text: options},
-		"query=plain&boot=-1":      {code: 200, text: options},
-		"query=%3Bls":              {code: 406, text: `query: Invalid value: ";ls": input contains unsupported characters` + "\n"},
-		"query=$(id)":              {code: 406, text: `query: Invalid value: "$(id)": input contains unsupported characters` + "\n"},
-		"query=a%20--root%3D":      {code: 406, text: `query: Invalid value: "a --root=": input contains unsupported characters` + "\n"},
-		"query=a%0A":               {code: 406, text: `query: Invalid value: "a\n": input contains unsupported characters` + "\n"},
-		"query=a/b/c":              {code: 406, text: `query: Invalid value: ["a/b/c"]: statat a/b/c: no such file or directory` + "\n"},
-		"query=/etc/passwd":        {code: 406, text: `query: Invalid value: ["/etc/passwd"]: statat /etc/passwd: path escapes from parent` + "\n"},
-		"query=../etc/passwd":      {code: 406, text: `query: Invalid value: ["../etc/passwd"]: statat ../etc/passwd: path escapes from parent` + "\n"},
-		`query=..\etc\passwd`:      {code: 406, text: `query: Invalid value: ["..\\etc\\passwd"]: statat ../etc/passwd: path escapes from parent` + "\n"},
-		"query=linkdir/secret":     {code: 406, text: `query: Invalid value: ["linkdir/secret"]: statat linkdir/secret: path escapes from parent` + "\n"},
-		"query=link":               {code: 200, text: "\nlog not found for link\n"},
+		"query=":               {code: 400, text: `query: Invalid value: [""]: may not be empty` + "\n"},
+		"query=nosuch":         {code: 200, text: "\nlog not found for nosuch\n"},
+		"query=-x":             {code: 200, text: "\nlog not found for -x\n"},
+		"query=kubelet":        {code: 200, text: kubelet},
+		"query=%20":            {code: 400, text: `query: Invalid value: [" "]: may not be empty` + "\n"},
+		"query=&query=kubelet": {code: 200, text: kubelet},
+		"query=let":            {code: 200, text: "\nlog not found for let\n"},
+		"query=ssh.socket":     {code: 200, text: common + "<--unit=ssh.socket>\n"},
+		// All units at once, in the order of their lines; files follow.
+		"query=kubelet&query=plain&query=crio": {code: 200, text: kubelet + "<--unit=crio>\nplain\n"},
+		"query=kubelet&query=plain&tailLines=3": {code: 200,
+			text: common + "<--lines=3>\n<--unit=kubelet>\n" + options},
+		// A service of the journal that has nothing to show is no file.
+		"query=kubelet&pattern=nothing":           {code: 200, text: "-- No entries --\n"},
+		"query=kubelet&boot=-99":                  {code: 200, text: "Data from the specified boot is not available\n"},
+		"query=plain":                             {code: 200, text: "plain\n"},
+		"query=dotted":                            {code: 200, text: "dotted\n"},
+		"query=nested&query=plain":                {code: 200, text: "nested\nplain\n"},
+		"query=nested/nested.log":                 {code: 200, text: "nested\n"},
+		"query=nested/../plain":                   {code: 200, text: "plain\n"},
+		"query=plain&tailLines=3":                 {code: 200, text: options},
+		"query=plain&boot=-1":                     {code: 200, text: options},
+		"query=%3Bls":                             {code: 406, text: `query: Invalid value: ";ls": input contains unsupported characters` + "\n"},
+		"query=$(id)":                             {code: 406, text: `query: Invalid value: "$(id)": input contains unsupported characters` + "\n"},
+		"query=a%20--root%3D":                     {code: 406, text: `query: Invalid value: "a --root=": input contains unsupported characters` + "\n"},
+		"query=a%0A":                              {code: 406, text: `query: Invalid value: "a\n": input contains unsupported characters` + "\n"},
+		"query=a/b/c":                             {code: 406, text: `query: Invalid value: ["a/b/c"]: statat a/b/c: no such file or directory` + "\n"},
+		"query=/etc/passwd":                       {code: 406, text: `query: Invalid value: ["/etc/passwd"]: statat /etc/passwd: path escapes from parent` + "\n"},
+		"query=../etc/passwd":                     {code: 406, text: `query: Invalid value: ["../etc/passwd"]: statat ../etc/passwd: path escapes from parent` + "\n"},
+		`query=..\etc\passwd`:                     {code: 406, text: `query: Invalid value: ["..\\etc\\passwd"]: statat ../etc/passwd: path escapes from parent` + "\n"},
+		"query=linkdir/secret":                    {code: 406, text: `query: Invalid value: ["linkdir/secret"]: statat linkdir/secret: path escapes from parent` + "\n"},
+		"query=link":                              {code: 200, text: "\nlog not found for link\n"},
 		"query=a&query=b&query=c&query=d&query=e": {code: 406, text: "query: Too many: 5: must have at most 4 items\n"},
 		"query=a&query=b/c":                       {code: 406, text: `query: Invalid value: "[b/c], [a]": cannot specify a file and service` + "\n"},
 		"query=nested/nested.log&tailLines=3":     {code: 406, text: `query: Invalid value: ["nested/nested.log"]: cannot specify file with options` + "\n"},
 		"query=kubelet&tailLines=-1":              {code: 406, text: "tailLines: Invalid value: -1: must be between 0 and 100000, inclusive\n"},
 		"query=kubelet&tailLines=100000": {code: 200,
-			text: "<--utc>\n<--no-pager>\n<--quiet>\n<--output=short-precise>\n<--unit=kubelet>\n<--lines=100000>\n"},
+			text: common + "<--lines=100000>\n<--unit=kubelet>\n"},
 		"query=kubelet&tailLines=100001":    {code: 406, text: "tailLines: Invalid value: 100001: must be between 0 and 100000, inclusive\n"},
 		"query=kubelet&tailLines=x":         {code: 400, text: `tailLines: Invalid value: "x": strconv.Atoi: parsing "x": invalid syntax` + "\n"},
 		"query=kubelet&sinceTime=yesterday": {code: 400, text: `sinceTime: Invalid value: "yesterday": invalid time format` + "\n"},
@@ -93,12 +111,20 @@ func TestNodeLogQuery(t *testing.T) {
 		"query=kubelet&sinceTime=2026-01-02T00:00:00Z&untilTime=2026-01-01T00:00:00Z": {code: 406, text: "untilTime: Invalid value: \"2026-01-01T00:00:00Z\": must be after `sinceTime`\n"},
 		"tailLines=3": {code: 406, text: "query: Required value: cannot be empty with options\n"},
 		"query=kubelet&sinceTime=2026-01-01T01:02:03%2B01:00&untilTime=2026-01-02T00:00:00Z&tailLines=5&boot=-1&pattern=--file%3D/etc/shadow": {code: 200,
-			text: "<--utc>\n<--no-pager>\n<--quiet>\n<--output=short-precise>\n<--unit=kubelet>\n<--since=2026-01-01 00:02:03>\n<--until=2026-01-02 00:00:00>\n<--lines=5>\n<--boot=-1>\n<--grep=--file=/etc/shadow>\n<--case-sensitive=false>\n"},
+			text: common + "<--since=2026-01-01 00:02:03>\n<--until=2026-01-02 00:00:00>\n<--lines=5>\n<--unit=kubelet>\n" +
+				"<--grep=--file=/etc/shadow>\n<--boot=-1>\n"},
+		"query=kubelet&sinceTime=2026-01-01T00:00:00Z&untilTime=2026-01-01T00:00:00Z": {code: 200,
+			text: common + "<--since=2026-01-01 00:00:00>\n<--until=2026-01-01 00:00:00>\n<--unit=kubelet>\n"},
+		"query=" + strings.Repeat("a", 257): {code: 406,
+			text: `query: Invalid value: "` + strings.Repeat("a", 257) + `": length must be less than 256` + "\n"},
 	} {
 		got := r.ask(r.client(), "GET", "https://"+r.addr[server.Secure]+"/logs/?"+query, "Authorization", "Bearer token-may-log", "Accept-Encoding", "identity")
 		if got.code != want.code || got.text != want.text {
 			t.Errorf("%s: %d %q, want %d %q", query, got.code, got.text, want.code, want.text)
 		}
+	}
+	if services, _ := server.JournalArgs(url.Values{"query": {strings.Repeat("a", 256)}}); len(services) != 1 {
+		t.Errorf("a name of 256 letters is refused: %q", services)
 	}
 	if got := r.as("may-log", "GET", "/logs/plain?tailLines=1"); got.code != 406 || got.text != "path not allowed in query mode\n" {
 		t.Errorf("a path with options: %d %q", got.code, got.text)
@@ -124,7 +150,7 @@ func TestNodeLogQuery(t *testing.T) {
 func TestNodeLogQueryTakesNoLongerThanItMay(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRV-27")
 	dir := t.TempDir()
-	const endless = "#!/bin/sh\necho begun\nexec sleep 3600\n"
+	const endless = "#!/bin/sh\ntest \"$1\" = --field && echo kubelet.service && exit\necho begun\nexec sleep 3600\n"
 	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte(endless), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -160,16 +186,18 @@ func FuzzNodeLogQuery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for service, args := range server.JournalArgs(q) {
-			known := []string{"--utc", "--no-pager", "--quiet", "--output=short-precise", "--unit=" + service, "--since=", "--until=", "--lines=", "--boot=", "--grep=", "--case-sensitive=false"}
-			for _, a := range args {
-				ok := false
-				for _, k := range known {
-					ok = ok || a == k || strings.HasSuffix(k, "=") && strings.HasPrefix(a, k)
-				}
-				if !ok || strings.ContainsAny(service, " \n\x00/;$|&<>()`'\"\\") {
-					t.Errorf("%q: service %q asks %q", raw, service, args)
-				}
+		services, args := server.JournalArgs(q)
+		known := []string{"--utc", "--no-pager", "--output=short-precise", "--since=", "--until=", "--lines=", "--boot=", "--grep="}
+		for _, s := range services {
+			known = append(known, "--unit="+s)
+		}
+		for _, a := range args {
+			ok := false
+			for _, k := range known {
+				ok = ok || a == k || strings.HasSuffix(k, "=") && strings.HasPrefix(a, k)
+			}
+			if !ok || strings.ContainsAny(strings.Join(services, ""), " \n\x00/;$|&<>()`'\"\\") {
+				t.Errorf("%q: services %q ask %q", raw, services, args)
 			}
 		}
 	})
