@@ -272,3 +272,49 @@ func TestFlagsAreCheckedEachTime(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsThatCannotWork are refused at the start, where upstream's agent ends later or goes on without what they
+// are for.
+func TestSettingsThatCannotWork(t *testing.T) {
+	parity.Differs(t, "CFG-148", "0117")
+	refused := func(want string, args ...string) {
+		t.Helper()
+		_, err := Load(append([]string{"--hostname-override=n"}, args...))
+		var ps Problems
+		if !errors.As(err, &ps) || len(ps) != 1 || !strings.HasPrefix(ps[0].String(), ps[0].Origin) || !strings.Contains(ps[0].String(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+	for yaml, want := range map[string]string{
+		"address: here":                `address: "here" must be an IP address`,
+		"healthzBindAddress: here":     `healthzBindAddress: "here" must be an IP address`,
+		"authorization: {mode: RBAC}":  `authorization.mode: "RBAC" must be one of AlwaysAllow, Webhook`,
+		"tlsCertFile: /a.crt":          `tlsCertFile: "/a.crt" and tlsPrivateKeyFile must be set together`,
+		"cgroupDriver: upstart":        `cgroupDriver: "upstart" must be one of cgroupfs, systemd`,
+		"cpuManagerPolicy: dynamic":    `cpuManagerPolicy: "dynamic" must be one of none, static`,
+		"memoryManagerPolicy: dynamic": `memoryManagerPolicy: "dynamic" must be one of None, Static`,
+		"fileCheckFrequency: -1s":      "fileCheckFrequency: -1s must be greater than 0",
+		"httpCheckFrequency: -1s":      "httpCheckFrequency: -1s must be greater than 0",
+		"nodeStatusUpdateFrequency: -1s\nnodeStatusReportFrequency: 1s":                     "nodeStatusUpdateFrequency: -1s must be greater than 0",
+		"nodeStatusReportFrequency: -1s":                                                    "nodeStatusReportFrequency: -1s must be greater than 0",
+		"runtimeRequestTimeout: -1s":                                                        "runtimeRequestTimeout: -1s must be greater than 0",
+		"evictionPressureTransitionPeriod: -1s":                                             "evictionPressureTransitionPeriod: -1s must not be negative",
+		"reservedSystemCPUs: '70000'":                                                       `reservedSystemCPUs: "70000" must be a list of CPUs`,
+		"reservedMemory: [{numaNode: 0, limits: {}}]":                                       "reservedMemory[0].limits: must name at least one kind of memory",
+		"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]":                           "reservedMemory[0].numaNode: -1 must not be negative",
+		"reservedMemory: [{numaNode: 0, limits: {memory: -1}}]":                             "reservedMemory[0].limits.memory: \"-1\" must be greater than 0",
+		"configMapAndSecretChangeDetectionStrategy: Guess":                                  `configMapAndSecretChangeDetectionStrategy: "Guess" must be one of Get, Cache, Watch`,
+		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]": "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: -1 must not be negative",
+		"registerWithTaints: [{key: a}]":                                                    `registerWithTaints[0].effect: "" must be one of`,
+	} {
+		auth := standaloneOK
+		if strings.HasPrefix(yaml, "authorization") {
+			auth = "authentication: {webhook: {enabled: false}}\n"
+		}
+		dir := write(t, map[string]string{"k.yaml": head + auth + yaml + "\n"})
+		refused(want, "--config="+dir+"/k.yaml")
+	}
+	refused(`--root-dir: "here" must be an absolute, clean path`, "--root-dir=here")
+	refused(`--root-dir: "/a/../b" must be an absolute, clean path`, "--root-dir=/a/../b")
+	refused("--image-credential-provider-bin-dir: must be set with", "--image-credential-provider-config=/x")
+}

@@ -1,7 +1,9 @@
 package desired
 
 import (
+	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
@@ -66,10 +67,59 @@ func TestStaticPodIdentity(t *testing.T) {
 	}
 }
 
+// TestAManifestMayNotPlayTheAPIServer: what only that may say of a pod is checked, and dropped.
 func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
-	p := parse(t, "/m/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, deletionTimestamp: \"2020-01-01T00:00:00Z\", finalizers: [a/b], annotations: {kubernetes.io/config.mirror: x}}\nspec: {containers: [{name: a, image: b}]}\nstatus: {phase: Failed}")
-	if p.DeletionTimestamp != nil || len(p.Finalizers) != 0 || pod.IsMirror(p) || p.Status.Phase != v1.PodPending {
-		t.Errorf("pod = %+v", p.ObjectMeta)
+	parity.Differs(t, "SRC-57", "0115")
+	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {mine: x}}\nspec: {containers: [{name: a, image: b}]}\n"
+	text := strings.Replace(plain, "{mine: x}}", `{mine: x, kubernetes.io/config.mirror: x}, resourceVersion: "7", deletionTimestamp: "2020-01-01T00:00:00Z",
+  deletionGracePeriodSeconds: 5, finalizers: [a/b], ownerReferences: [{apiVersion: v1, kind: Node, name: node, uid: u}]}`, 1)
+	p := parse(t, "/m/a.yaml", text+"status: {phase: Failed, reason: x, podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}\n")
+	want := parse(t, "/m/a.yaml", plain)
+	if p.UID == want.UID {
+		t.Error("what is dropped has no part in the UID")
+	}
+	want.UID, want.Annotations["kubernetes.io/config.hash"] = p.UID, string(p.UID)
+	if !reflect.DeepEqual(p, want) || p.Status.Phase != v1.PodPending {
+		t.Errorf("pod %+v, want %+v", p, want)
+	}
+	for field, bad := range map[string]string{
+		"finalizers":      "finalizers: [mine]",
+		"ownerReferences": "ownerReferences: [{apiVersion: v1, name: x, uid: u}]",
+	} {
+		text := strings.Replace(plain, "name: a,", "name: a, "+bad+",", 1)
+		if _, _, err := onNode1.File("/m/a.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "metadata."+field) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestTheUIDOfAManifestIsTheNameOfADirectory, and refused where it cannot be one.
+func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
+	parity.Differs(t, "SRC-58", "0116")
+	for uid, taken := range map[string]bool{
+		"7e2fa1b0-53d4-4c0f-9f0c-0d4f2a3f3c11": true,
+		"0f6ee0bdfb5c8b9a1f2e3d4c5b6a7988":     true,
+		"my pod's":                             true,
+		"...":                                  true,
+		strings.Repeat("a", 128):               true,
+		strings.Repeat("a", 129):               false,
+		"../../../etc/cron.d":                  false,
+		"a/b":                                  false,
+		"/":                                    false,
+		".":                                    false,
+		"..":                                   false,
+		"a\nb":                                 false,
+		"a\x7f":                                false,
+		"ünicode":                              false,
+	} {
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: %q}\nspec: {containers: [{name: a, image: b}]}\n", uid)
+		p, _, err := onNode1.File("/m/a.yaml", []byte(text))
+		switch {
+		case taken && (err != nil || string(p.UID) != uid):
+			t.Errorf("%q: %v", uid, err)
+		case !taken && (err == nil || !strings.Contains(err.Error(), "metadata.uid: Invalid value: ") || !strings.Contains(err.Error(), "at most 128 printable characters")):
+			t.Errorf("%q: %v", uid, err)
+		}
 	}
 }
 

@@ -234,5 +234,5 @@ func get(ctx context.Context, client *http.Client, path string, into any) error 
 // lastWords is the end of a log.
 func lastWords(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }
