@@ -33,10 +33,23 @@ type testPlugin struct {
 
 	mu      sync.Mutex
 	told    []*registerapi.RegistrationStatus
-	givenUp int // answers that nobody waited for
+	limits  map[string]time.Duration // by method: how long the caller waits
+	givenUp int                      // answers that nobody waited for
+}
+
+func (p *testPlugin) limit(ctx context.Context, method string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limits == nil {
+		p.limits = map[string]time.Duration{}
+	}
+	if at, ok := ctx.Deadline(); ok {
+		p.limits[method] = time.Until(at)
+	}
 }
 
 func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	p.limit(ctx, "GetInfo")
 	if p.hang != nil {
 		select {
 		case <-p.hang:
@@ -49,7 +62,8 @@ func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*
 	return p.info, nil
 }
 
-func (p *testPlugin) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (p *testPlugin) NotifyRegistrationStatus(ctx context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	p.limit(ctx, "NotifyRegistrationStatus")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = append(p.told, s)
@@ -190,7 +204,10 @@ func info(kind, name string) *registerapi.PluginInfo {
 // A plugin is validated, registered, told, and deregistered when its socket goes;
 // a socket made anew is another plugin.
 func TestPluginsComeAndGo(t *testing.T) {
-	parity.Proves(t, "PLUG-01", "PLUG-02", "PLUG-04", "PLUG-06", "PLUG-07", "PLUG-08", "PLUG-10", "SRV-53", "SRV-67")
+	parity.Proves(t, "PLUG-02", "PLUG-06", "PLUG-08", "PLUG-10", "SRV-53", "SRV-67")
+	parity.ProvesPart(t, 2, "PLUG-01")
+	parity.ProvesPart(t, 2, "PLUG-04")
+	parity.ProvesPart(t, 2, "PLUG-07")
 	parity.Differs(t, "PLUG-03", "0076")
 	early := &testPlugin{info: info(CSI, "early")}
 	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
@@ -257,6 +274,7 @@ func shownSockets(t *testing.T, reg *prometheus.Registry, dir string) []string {
 // as a registration would.
 func TestOthersAreIgnored(t *testing.T) {
 	parity.Proves(t, "PLUG-09")
+	parity.ProvesPart(t, 2, "PLUG-01")
 	parity.ProvesPart(t, 3, "VOL-09")
 	hidden, elsewhere, beside := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}, &testPlugin{info: info(CSI, "beside")}
 	seen := &testPlugin{info: info(CSI, "seen")}
@@ -282,6 +300,8 @@ func TestOthersAreIgnored(t *testing.T) {
 // Whoever is refused hears why, and is asked again after a while that grows.
 func TestRefusalsAndRetries(t *testing.T) {
 	parity.Proves(t, "PLUG-05")
+	parity.ProvesPart(t, 2, "PLUG-07")
+	parity.ProvesPart(t, 2, "PLUG-14")
 	parity.Differs(t, "PLUG-03", "0076")
 	r := newRoom(t, nil)
 	r.h.refuse["validate liar"] = errors.New("too new")
@@ -366,6 +386,68 @@ func (p pipes) dial(context.Context, string) (net.Conn, error) {
 	here, there := net.Pipe()
 	p <- there
 	return here, nil
+}
+
+// A plugin has 10 s to accept a connection, 1 s to say what it is, and 5 s to hear how that went.
+func TestLimitsOfTheProtocol(t *testing.T) {
+	parity.ProvesPart(t, 2, "PLUG-04")
+	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "x.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	run := func(t *testing.T, dial func(context.Context, string) (net.Conn, error)) (stop func()) {
+		t.Helper()
+		w := New(Config{Dir: dir, Dial: dial, Log: slog.New(slog.DiscardHandler), Handlers: map[string]Handler{CSI: &testHandler{gone: map[string]error{}}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var dials []time.Time
+		stop := run(t, func(ctx context.Context, _ string) (net.Conn, error) {
+			mu.Lock()
+			dials = append(dials, time.Now())
+			mu.Unlock()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		time.Sleep(15 * time.Second)
+		stop()
+		if len(dials) != 2 || dials[1].Sub(dials[0]) != 10*time.Second+500*time.Millisecond {
+			t.Errorf("dialled at %v, want another time 500 ms after 10 s", dials)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(pipes)
+		s, p := grpc.NewServer(), &testPlugin{info: info(CSI, "x")}
+		registerapi.RegisterRegistrationServer(s, p)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(conns) }()
+		stop := run(t, conns.dial)
+		time.Sleep(time.Second)
+		stop()
+		close(conns)
+		s.Stop()
+		<-served
+		for method, want := range map[string]time.Duration{"GetInfo": time.Second, "NotifyRegistrationStatus": 5 * time.Second} {
+			if got := p.limits[method]; got > want || got < want-50*time.Millisecond {
+				t.Errorf("%s is waited for %v, want %v", method, got, want)
+			}
+		}
+	})
 }
 
 // TestASocketThatComesBackWaitsForTheOneBefore: a plugin that starts removes its socket

@@ -31,7 +31,7 @@ func TestDirectory(t *testing.T) {
 	parity.Differs(t, "RES-44", "0099")
 	m := newMachine(t)
 	st, err := os.Stat(m.dir)
-	if err != nil || st.Mode().Perm() != dirMode {
+	if err != nil || st.Mode().Perm() != 0o750 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)
 	}
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")

@@ -129,7 +129,8 @@ func startShown(t *testing.T, api NodeAPI) *Shown {
 func TestNodeShowsItsDrivers(t *testing.T) {
 	// The list of migrated plugins (VOL-72) is compared with upstream's where the two
 	// take turns on a node.
-	parity.Proves(t, "PLUG-13", "PLUG-14", "PLUG-15", "PLUG-32")
+	parity.Proves(t, "PLUG-13", "PLUG-15", "PLUG-32")
+	parity.ProvesPart(t, 2, "PLUG-14")
 	parity.ProvesPart(t, 2, "VOL-71")
 	parity.ProvesPart(t, 2, "PLUG-17")
 	api := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u", Labels: map[string]string{"mine": "1"}}}}
@@ -160,9 +161,17 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 		api.csi.ResourceVersion += "x"
 	}
 	api.mu.Unlock()
-	must(t, drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
+	must(t, drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0", "1.2.0", "0.3.0"}))
+	if d, err := drivers.find(driverName); err != nil || d.endpoint != n.driver.Socket() || d.version.String() != "1.2.0" {
+		t.Errorf("the driver is %+v, %v", d, err)
+	}
+	for _, c := range n.driver.Calls() {
+		if c.Method == "NodeGetInfo" && (c.Limit > 2*time.Minute || c.Limit < 2*time.Minute-10*time.Second) {
+			t.Errorf("%s may take %v, want 2 minutes", c.Method, c.Limit)
+		}
+	}
 	node, csi := api.state()
-	if node.Annotations[AnnotationNodeID] != `{"`+driverName+`":"id-of-n1"}` || node.Labels["topology.example/zone"] != "z1" || node.Labels["mine"] != "1" {
+	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"`+driverName+`":"id-of-n1"}` || node.Labels["topology.example/zone"] != "z1" || node.Labels["mine"] != "1" {
 		t.Errorf("node: %v %v", node.Annotations, node.Labels)
 	}
 	want := []storagev1.CSINodeDriver{{Name: "other", NodeID: "o"}, {Name: driverName, NodeID: "id-of-n1",
@@ -177,7 +186,7 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 	}
 	must(t, drivers.Deregister(t.Context(), driverName, n.driver.Socket()))
 	node, csi = api.state()
-	if _, ok := node.Annotations[AnnotationNodeID]; ok || len(csi.Spec.Drivers) != 1 || node.Labels["topology.example/zone"] != "z1" {
+	if _, ok := node.Annotations["csi.volume.kubernetes.io/nodeid"]; ok || len(csi.Spec.Drivers) != 1 || node.Labels["topology.example/zone"] != "z1" {
 		t.Errorf("after its end: %v %v %v", node.Annotations, node.Labels, csi.Spec.Drivers)
 	}
 
