@@ -425,27 +425,3 @@ func TestACriticalPodIsRefusedForResourcesLast(t *testing.T) {
 		t.Errorf("%+v: others would have to go for a pod that cannot come", got)
 	}
 }
-
-// The sysctls that any pod may set are those of upstream on kernels since 4.15.
-func TestSafeSysctls(t *testing.T) {
-	parity.ProvesPart(t, 2, "SRC-36")
-	safe := []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-		"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
-		"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
-	in := Input{Node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Allocatable: list("pods", "1")}
-	for _, name := range safe {
-		in.Pod = sysctls(name, nil)
-		if got := (Rules{}).Admit(in); got != nil {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	for _, name := range []string{"kernel.sem", "kernel.shmmax", "kernel.msgmax", "fs.mqueue.msg_max", "net.core.somaxconn", "net.ipv4.tcp_mem", "net.ipv6.conf.all.forwarding", "vm.swappiness"} {
-		in.Pod = sysctls(name, nil)
-		if got := (Rules{}).Admit(in); got == nil || got.Reason != "SysctlForbidden" {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	if len(safeSysctls) != len(safe) {
-		t.Errorf("%d sysctls are safe, want %d", len(safeSysctls), len(safe))
-	}
-}

@@ -32,19 +32,19 @@ const (
 	saysTaint        = "node(s) had taints that the pod didn't tolerate"
 )
 
-// safeSysctls may be set by any pod: they are kept apart for each pod and cannot
-// harm a neighbour.
-var safeSysctls = []string{
-	"kernel.shm_rmid_forced",
-	"net.ipv4.ip_local_port_range",
-	"net.ipv4.ip_local_reserved_ports",
-	"net.ipv4.ip_unprivileged_port_start",
-	"net.ipv4.ping_group_range",
-	"net.ipv4.tcp_fin_timeout",
-	"net.ipv4.tcp_keepalive_intvl",
-	"net.ipv4.tcp_keepalive_probes",
-	"net.ipv4.tcp_keepalive_time",
-	"net.ipv4.tcp_rmem",
-	"net.ipv4.tcp_syncookies",
-	"net.ipv4.tcp_wmem",
+// safeSysctls may be set by any pod: the kernel, from the version on that is named if
+// any is, keeps them apart for each pod, and they cannot harm a neighbour.
+var safeSysctls = map[string]string{
+	"kernel.shm_rmid_forced":              "",
+	"net.ipv4.ip_local_port_range":        "",
+	"net.ipv4.ip_local_reserved_ports":    "3.16",
+	"net.ipv4.ip_unprivileged_port_start": "",
+	"net.ipv4.ping_group_range":           "",
+	"net.ipv4.tcp_fin_timeout":            "4.6",
+	"net.ipv4.tcp_keepalive_intvl":        "4.5",
+	"net.ipv4.tcp_keepalive_probes":       "4.5",
+	"net.ipv4.tcp_keepalive_time":         "4.5",
+	"net.ipv4.tcp_rmem":                   "4.15",
+	"net.ipv4.tcp_syncookies":             "",
+	"net.ipv4.tcp_wmem":                   "4.15",
 }

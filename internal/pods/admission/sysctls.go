@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/node/util/sysctl"
 )
 
@@ -34,7 +35,12 @@ func (r Rules) sysctls(in Input) *Rejection {
 }
 
 func (r Rules) allows(name string) bool {
-	return slices.Contains(safeSysctls, name) || slices.ContainsFunc(r.AllowedUnsafeSysctls, func(allowed string) bool {
+	if since, listed := safeSysctls[name]; listed {
+		if since == "" || r.Kernel != nil && r.Kernel.AtLeast(utilversion.MustParseGeneric(since)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.AllowedUnsafeSysctls, func(allowed string) bool {
 		allowed = sysctl.NormalizeName(allowed)
 		prefix, pattern := strings.CutSuffix(allowed, "*")
 		return name == allowed || pattern && strings.HasPrefix(name, prefix)
