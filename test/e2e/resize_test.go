@@ -123,7 +123,6 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 // what the kernel was told.
 func TestResize(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-123")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, limited("100m", "64Mi")))
 	before := s.ready("web")
@@ -150,7 +149,6 @@ func TestResize(t *testing.T) {
 // TestResizeInOppositeDirections raises requests while limits fall, and back.
 func TestResizeInOppositeDirections(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-123")
 	s := shared(t).namespace(t)
 	type amounts struct{ cpuRequest, memoryRequest, cpuLimit, memoryLimit string }
 	was := amounts{"20m", "35Mi", "30m", "45Mi"}
@@ -214,7 +212,6 @@ func TestResizeBelowUsage(t *testing.T) {
 // TestResizeByRestart resizes a container that wants to be restarted for memory.
 func TestResizeByRestart(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-123")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, limited("100m", "64Mi"), onFailure, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}, {ResourceName: "cpu", RestartPolicy: corev1.NotRequired}}
@@ -245,7 +242,7 @@ func TestResizeByRestart(t *testing.T) {
 // containers that have none of their own, and changes them while it runs.
 func TestPodLevelResources(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "LIFE-122")
+	parity.ProvesPart(t, 2, "LIFE-130")
 	s := shared(t).namespace(t)
 	whole := func(cpu, memory string) *corev1.ResourceRequirements {
 		l := corev1.ResourceList{"cpu": quantity(cpu), "memory": quantity(memory)}

@@ -76,6 +76,7 @@ func TestGap(t *testing.T) {
 }
 
 func TestPlanGivesBeforeItTakes(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-123")
 	small, large := Size{Weight: 10, Quota: 1000, Memory: 100}, Size{Weight: 20, Quota: 2000, Memory: 200}
 	up := func(c string, r v1.ResourceName) Change { return Change{Container: c, Resource: r, Now: 1, Next: 2} }
 	down := func(c string, r v1.ResourceName) Change { return Change{Container: c, Resource: r, Now: 2, Next: 1} }
@@ -112,6 +113,7 @@ func TestPlanGivesBeforeItTakes(t *testing.T) {
 }
 
 func TestMemoryIsNotLimitedBelowItsUse(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-123")
 	used := func(id string) (int64, error) {
 		if id == "lost" {
 			return 0, errors.New("not found")

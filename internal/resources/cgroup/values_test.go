@@ -33,6 +33,8 @@ func ctr(requests, limits v1.ResourceList) v1.Container {
 func TestPodValues(t *testing.T) {
 	parity.Proves(t, "RES-09", "RES-11", "RES-12")
 	parity.ProvesPart(t, 4, "RES-13")
+	parity.ProvesPart(t, 3, "LIFE-117")
+	parity.ProvesPart(t, 3, "LIFE-122")
 	sidecar := ctr(list("cpu", "50m"), list("cpu", "100m", "memory", "1Mi"))
 	sidecar.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 	both := list("cpu", "500m", "memory", "64Mi")
@@ -97,6 +99,7 @@ func TestPodValues(t *testing.T) {
 }
 
 func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-122")
 	parity.ProvesPart(t, 4, "RES-14")
 	o := plain
 	o.PageSizes = []uint64{2 << 20, 1 << 30}

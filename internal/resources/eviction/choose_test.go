@@ -50,7 +50,8 @@ func met(s Signal) Met {
 }
 
 func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
-	parity.Proves(t, "EVIC-16", "LIFE-117")
+	parity.Proves(t, "EVIC-16")
+	parity.ProvesPart(t, 3, "LIFE-117")
 	use := func(p *v1.Pod, n uint64) Candidate { return Candidate{p, Use{At: now, Memory: mi(n)}} }
 	heavy := asks("overhead", 0, v1.ResourceMemory, "100Mi")
 	heavy.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: amount("400Mi")}

@@ -81,6 +81,11 @@ func TestPortMappings(t *testing.T) {
 		t.Errorf("%d mappings, want 7: %q", len(got), got)
 	}
 	ms := portMappings(p)
+	for i, port := range []int32{80, 80, 80, 80, 80, 81, 80} {
+		if ms[i].HostPort != 8080 || ms[i].ContainerPort != port {
+			t.Errorf("mapping %d is %q", i, got[i])
+		}
+	}
 	if ms[1].Protocol != 1 || ms[2].Protocol != 2 || ms[3].HostIp != "127.0.0.1" || ms[4].HostIp != "::1" || ms[5].ContainerPort != 81 || ms[6].ContainerPort != 80 {
 		t.Errorf("mappings %q", got)
 	}

@@ -30,6 +30,7 @@ const gi = int64(1) << 30
 func TestContainerResources(t *testing.T) {
 	parity.Proves(t, "RES-10", "LIFE-132", "CFG-54")
 	parity.ProvesPart(t, 4, "RES-14")
+	parity.ProvesPart(t, 3, "LIFE-122")
 	on := cpuRules{quota: true, period: 100000}
 	v1Kernel, v2Kernel := Kernel{SwapController: true}, Kernel{CgroupV2: true, SwapController: true}
 	type res = runtimeapi.LinuxContainerResources

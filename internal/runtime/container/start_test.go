@@ -41,7 +41,8 @@ func TestStartSaysWhatItDoes(t *testing.T) {
 
 func TestFailedStarts(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-50")
-	parity.Proves(t, "LIFE-85", "LIFE-110")
+	parity.Proves(t, "LIFE-85")
+	parity.ProvesPart(t, 2, "LIFE-110")
 	parity.ProvesPart(t, 2, "LIFE-88")
 	for _, tc := range []struct {
 		name    string
@@ -216,7 +217,8 @@ func TestAStartCalledOffIsNotAnEvent(t *testing.T) {
 
 func TestConfigOfAStart(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-15")
-	parity.Proves(t, "RT-13", "LIFE-114", "LIFE-121")
+	parity.Proves(t, "RT-13", "LIFE-121")
+	parity.ProvesPart(t, 4, "LIFE-114")
 	b := newBench(t, func(c *Config) { c.ContainerStopSignal, c.Kernel.SELinux = true, true })
 	p := simplePod(func(c *v1.Container) {
 		c.Command, c.Args, c.WorkingDir = []string{"run", "$(A)"}, []string{"$(DEVICE)", "$(NO)"}, "/w"
@@ -298,6 +300,22 @@ func TestConfigOfAStart(t *testing.T) {
 	}
 	if _, ok := got.Annotations["of"]; ok {
 		t.Error("the pod's annotations are on the container")
+	}
+}
+
+// Profiles of the node are below its root directory.
+func TestSeccompProfileOfTheNode(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-112")
+	b := newBench(t, nil)
+	p := simplePod(func(c *v1.Container) {
+		c.SecurityContext = &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("mine/a.json")}}
+	})
+	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
+		t.Fatal(failure)
+	}
+	got := b.runtime.Pods()[0].Containers[0].Config.Linux.SecurityContext.Seccomp
+	if got.ProfileType != runtimeapi.SecurityProfile_Localhost || got.LocalhostRef != b.root+"/seccomp/mine/a.json" {
+		t.Errorf("profile %v", got)
 	}
 }
 

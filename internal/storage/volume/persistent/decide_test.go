@@ -142,6 +142,7 @@ func TestOnePodOnlyIsWhatTheVolumeSays(t *testing.T) {
 }
 
 func TestGroupThatAVolumeNames(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-108")
 	for text, want := range map[string]*int64{"": nil, "1234": ptr.To[int64](1234), "0": ptr.To[int64](0), "-1": nil, "wheel": nil, "99999999999999999999": nil} {
 		pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pv.beta.kubernetes.io/gid": text}}}
 		if got := groupOf(pv); !reflect.DeepEqual(got, want) {

@@ -123,6 +123,7 @@ func (n *testNode) expectCounted(want map[string]float64) {
 // What a volume is mounted with, by its mode, its driver, its pod and the gate; what
 // is left is labelled file by file, by the runtime.
 func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-114")
 	parity.ProvesPart(t, 7, "VOL-20")
 	type spec = storagev1.CSIDriverSpec
 	recursive, byMount := v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption
@@ -224,6 +225,7 @@ func TestADriverThatForgetsTheLabel(t *testing.T) {
 
 // The runtime could not label files that are only to be read.
 func TestWhatIsOnlyReadIsNotLabelled(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-114")
 	n := newTestNode(t, nil)
 	n.stop()
 	n.hasLabels = func(string) (bool, error) { return true, nil }

@@ -475,6 +475,7 @@ func TestDeviceOfTheNode(t *testing.T) {
 }
 
 func TestGroupsOfTheVolume(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-108")
 	n := newTestNode(t)
 	for name, gid := range map[string]string{"pv1": "1234", "pv2": "no number", "pv3": "4321"} {
 		n.volume(name, t.TempDir(), func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": gid} })
