@@ -28,7 +28,7 @@ func (r Rules) sysctls(in Input) *Rejection {
 			why = "not allowed with host ipc enabled"
 		}
 		if why != "" {
-			return &Rejection{Reason: ReasonSysctl, Message: fmt.Sprintf("forbidden sysctl: %q %s", s.Name, why)}
+			return &Rejection{Reason: ReasonSysctl, Message: fmt.Sprintf("forbidden sysctl: %q %s", name, why)}
 		}
 	}
 	return nil
