@@ -3,6 +3,8 @@ package mount
 import (
 	"context"
 	"fmt"
+
+	"keelson/internal/pods/pod"
 )
 
 // GrowDisk has the file system on a disk, mounted at a place, take all of the disk. A
@@ -10,22 +12,29 @@ import (
 func (t Tools) GrowDisk(ctx context.Context, disk, at string) error {
 	kind, err := t.contentOf(ctx, disk)
 	if err != nil {
-		return fmt.Errorf("look at what is on %s: %w", disk, err)
+		_, ended := Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("ResizeFS.Resize - error checking format for device %s: %v", disk, ended),
+			fmt.Errorf("look at what is on %s: %w", disk, err))
 	}
+	var tool string
+	var args []string
 	switch kind {
 	case "":
 		return nil
 	case "ext3", "ext4":
-		_, err = t.runLong(ctx, "resize2fs", disk)
+		tool, args = "resize2fs", []string{disk}
 	case "xfs":
-		_, err = t.runLong(ctx, "xfs_growfs", "-d", at)
+		tool, args = "xfs_growfs", []string{"-d", at}
 	case "btrfs":
-		_, err = t.runLong(ctx, "btrfs", "filesystem", "resize", "max", at)
+		tool, args = "btrfs", []string{"filesystem", "resize", "max", at}
 	default:
-		return fmt.Errorf("resize of format %s is not supported for device %s mounted at %s", kind, disk, at)
+		return fmt.Errorf("ResizeFS.Resize - resize of format %s is not supported for device %s mounted at %s",
+			kind, disk, at)
 	}
-	if err != nil {
-		return fmt.Errorf("resize %s on %s: %w", kind, disk, err)
+	if _, err := t.runLong(ctx, tool, args...); err != nil {
+		output, ended := Outcome(err)
+		text := fmt.Sprintf("resize of device %s failed: %v. %s output: %s", args[len(args)-1], ended, tool, output)
+		return pod.ShowAs(text, fmt.Errorf("resize %s on %s: %w", kind, disk, err))
 	}
 	return nil
 }

@@ -3,9 +3,9 @@ package mount
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
@@ -35,12 +35,13 @@ esac`,
 		{"/dev/xfs", "xfs_growfs -d /mnt/v\n", ""},
 		{"/dev/btrfs", "btrfs filesystem resize max /mnt/v\n", ""},
 		{"/dev/empty", "", ""},
-		{"/dev/vfat", "", "resize of format vfat is not supported for device /dev/vfat mounted at /mnt/v"},
-		{"/dev/parts", "", "resize of format unknown data, probably partitions is not supported for device /dev/parts mounted at /mnt/v"},
-		{"/dev/bad", "", "no room"},
+		{"/dev/vfat", "", "ResizeFS.Resize - resize of format vfat is not supported for device /dev/vfat mounted at /mnt/v"},
+		{"/dev/parts", "", "ResizeFS.Resize - resize of format unknown data, probably partitions is not supported " +
+			"for device /dev/parts mounted at /mnt/v"},
+		{"/dev/bad", "", "resize of device /dev/bad failed: exit status 1. resize2fs output: no room\n"},
 	} {
 		err := (Tools{Path: dir}).GrowDisk(t.Context(), c.disk, "/mnt/v")
-		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+		if (err == nil) != (c.fails == "") || err != nil && pod.TextOf(err) != c.fails {
 			t.Errorf("%s: %v, want %q", c.disk, err, c.fails)
 		}
 		said, err := os.ReadFile(filepath.Join(dir, "said"))

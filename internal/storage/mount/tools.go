@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/internal/pods/pod"
 )
 
 // Tools runs the machine's own programs for what file systems ask for: mounting
@@ -83,8 +85,17 @@ type ToolError struct {
 	err    error
 }
 
-func (e *ToolError) Error() string { return fmt.Sprintf("%v: %s", e.err, e.Output) }
+func (e *ToolError) Error() string { return fmt.Sprintf("%v: %s", e.err, strings.TrimSpace(e.Output)) }
 func (e *ToolError) Unwrap() error { return e.err }
+
+// Outcome is what a program that failed has printed, and how it ended, by the error of [Tools.Run].
+func Outcome(err error) (output string, ended error) {
+	var failed *ToolError
+	if errors.As(err, &failed) {
+		return failed.Output, failed.err
+	}
+	return "", err
+}
 
 // Run runs a program and returns what it printed.
 func (t Tools) Run(ctx context.Context, name string, args ...string) (string, error) {
@@ -118,7 +129,7 @@ func (t Tools) Run(ctx context.Context, name string, args ...string) (string, er
 	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	}
-	return text, fmt.Errorf("%s: %w", name, &ToolError{Code: code, Output: text, err: err})
+	return text, fmt.Errorf("%s: %w", name, &ToolError{Code: code, Output: string(out), err: err})
 }
 
 // runLong is Run for a program that may take hours.
@@ -158,13 +169,14 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 		args = append(args, "-o", strings.Join(options, ","))
 	}
 	// What stands after the options cannot be taken for one.
-	args = append(args, "--", source, target)
+	all := slices.Concat(args, []string{"--", source, target})
 	// The helper may try for days: one more would be left at each attempt.
 	t.all = true
-	out, err := t.Run(ctx, "mount", args...)
+	_, err := t.Run(ctx, "mount", all...)
 	var failed *ToolError
 	if errors.As(err, &failed) {
-		return fmt.Errorf("mount failed: %w\nMounting command: mount\nMounting arguments: %s\nOutput: %s", failed.err, strings.Join(args, " "), out)
+		return fmt.Errorf("mount failed: %w\nMounting command: mount\nMounting arguments: %s\nOutput: %s",
+			failed.err, strings.Join(append(args, source, target), " "), failed.Output)
 	}
 	return err
 }
@@ -202,14 +214,20 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	at.held = owned
 	have, err := at.contentOf(ctx, disk)
 	if err != nil {
-		return err
+		_, ended := Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("failed to get disk format of disk %s: %v", disk, ended),
+			fmt.Errorf("look at what is on %s: %w", disk, err))
 	}
+	options = append(slices.Clone(options), "defaults")
 	switch {
 	case have == "" && readOnly:
-		return fmt.Errorf("failed to mount unformatted volume as read only: %s", disk)
+		return fmt.Errorf("cannot mount unformatted disk %s as we are manipulating it in read-only mode", disk)
 	case have == "":
 		if err := at.format(ctx, disk, kind); err != nil {
-			return err
+			output, ended := Outcome(err)
+			text := fmt.Sprintf("format of disk %q failed: type:(%q) target:(%q) options:(%q) errcode:(%v) output:(%v) ",
+				disk, kind, target, options, ended, output)
+			return pod.ShowAs(text, err)
 		}
 	case have != kind:
 		return fmt.Errorf("failed to mount the volume as %q, %w %s", kind, ErrOtherFS, have)
@@ -218,7 +236,7 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 			return err
 		}
 	}
-	return t.Mount(ctx, kind, disk, target, append([]string{"defaults"}, options...))
+	return t.Mount(ctx, kind, disk, target, options)
 }
 
 // contentOf tells what file system is on a disk, or that a table of partitions

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,12 +20,17 @@ type Failure struct {
 	Err    error
 }
 
-func (f *Failure) Error() string {
+func (f *Failure) Error() string { return f.because(f.Err.Error()) }
+
+// Text is the message of the event.
+func (f *Failure) Text() string { return f.because(pod.TextOf(f.Err)) }
+
+func (f *Failure) because(cause string) string {
 	failed := "failed"
 	if f.While != "" {
 		failed += " while " + f.While
 	}
-	return fmt.Sprintf("%s %s for volume %q : %v", f.Step, failed, f.Volume, f.Err)
+	return fmt.Sprintf("%s %s for volume %q : %s", f.Step, failed, f.Volume, cause)
 }
 func (f *Failure) Unwrap() error { return f.Err }
 
@@ -49,6 +55,30 @@ func lacks(err error, name string) bool {
 	return errors.As(err, &none) && none.Name == name
 }
 
+// AttachLimit is why a volume is not attached to the node: the node has as many volumes of the driver as it can
+// have. The pod cannot run here.
+type AttachLimit struct{ Cause string }
+
+func (l *AttachLimit) Error() string {
+	return "Node has reached its volume attachment limit: " + l.Cause
+}
+
+// reasonAttachLimit is the reason of a pod that ended because of an AttachLimit.
+const reasonAttachLimit = "VolumeAttachmentLimitExceeded"
+
+// refusal is the verdict on a pod that waits for a volume which cannot be attached.
+func (ps *volumes) refusal(v *vol, l *AttachLimit) *pod.Refusal {
+	unmounted, unattached, failed := ps.missing()
+	if !slices.Contains(unattached, v.spec.Name) {
+		unattached = append(unattached, v.spec.Name)
+		slices.Sort(unattached)
+	}
+	message := fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. "+
+		"unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %s",
+		unmounted, unattached, failed, l.Cause)
+	return &pod.Refusal{Reason: reasonAttachLimit, Message: message}
+}
+
 // Waiting is what Prepare returns while something has to happen elsewhere first.
 // It is no failure. Whoever returns it has [Manager.Again] called when that has
 // happened; the volume is looked at now and then all the same.
@@ -66,13 +96,13 @@ func (ps *volumes) failed(v *vol, err error) (reason, message string) {
 	switch {
 	case errors.As(err, &step):
 		if step.Reason != "" {
-			return step.Reason, step.Error()
+			return step.Reason, step.Text()
 		}
-		return pod.EventFailedMount, step.Error()
+		return pod.EventFailedMount, step.Text()
 	case errors.As(err, &unresolved):
 		return pod.EventFailedMount, ps.waitingFor(unresolved.Err)
 	}
-	return pod.EventFailedMount, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.spec.Name, err)
+	return pod.EventFailedMount, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.spec.Name, pod.TextOf(err))
 }
 
 // isUnresolved reports whether it is not known what the volume is.

@@ -88,6 +88,10 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, o outcome) {
 		m.mu.Unlock()
 		return
 	}
+	var full *AttachLimit
+	if errors.As(err, &full) {
+		err = ps.refusal(v, full)
+	}
 	v.err, v.waits, v.retry, v.counted = err, nil, time.Time{}, cmp.Or(have.Counted, v.counted)
 	switch {
 	case err == nil:
@@ -162,7 +166,15 @@ func (m *Manager) overdue(uid types.UID, ps *volumes) {
 
 // waitingFor is the event of a pod whose volumes are not all there.
 func (ps *volumes) waitingFor(cause error) string {
-	unmounted, unattached, failed := []string{}, []string{}, []string{}
+	unmounted, unattached, failed := ps.missing()
+	return fmt.Sprintf("Unable to attach or mount volumes: "+
+		"unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %s",
+		unmounted, unattached, failed, pod.TextOf(cause))
+}
+
+// missing names the volumes of the pod that are not ready, those of them that are not attached, and those of which
+// it is not known what they are.
+func (ps *volumes) missing() (unmounted, unattached, failed []string) {
 	for _, spec := range needed(ps.spec) {
 		v := ps.vols[spec.Name]
 		if v == nil || !v.ready {
@@ -178,5 +190,5 @@ func (ps *volumes) waitingFor(cause error) string {
 	slices.Sort(unmounted)
 	slices.Sort(unattached)
 	slices.Sort(failed)
-	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %v", unmounted, unattached, failed, cause)
+	return unmounted, unattached, failed
 }

@@ -33,24 +33,39 @@ func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (
 		return Published{}, err
 	}
 	var loop string
+	uid := r.Pod.UID
 	err = v.cfg.Guard.Do(ctx, global, "map device", func() error {
+		device, err := filepath.EvalSymlinks(out.Device)
+		if err != nil {
+			return Failed(r, stepFollow, err)
+		}
+		unbound := func(err error) error {
+			return Failed(r, stepMap, fmt.Errorf("blkUtil.MapDevice failed. "+
+				"devicePath: %s, globalMapPath:%s, podUID: %s, bindMount: true: %w", device, dir, uid, err))
+		}
 		if err := os.MkdirAll(dir, mapDirMode); err != nil {
-			return err
+			return unbound(fmt.Errorf("failed to mkdir %s: %w", dir, err))
 		}
 		if err := mount.BindDevice(out.Device, global); err != nil {
-			return err
+			return unbound(fmt.Errorf("failed to bind mount devicePath: %s to linkPath %s: %w", device, global, err))
 		}
 		// Held open, the device cannot be removed and another one take its name.
-		var err error
-		loop, err = mount.AttachLoop(global)
-		return err
+		if loop, err = mount.AttachLoop(global); err != nil {
+			return Failed(r, stepMap, fmt.Errorf("blkUtil.AttachFileDevice failed. globalMapPath:%s, podUID: %s: "+
+				"makeLoopDevice failed for path %s: %w", dir, uid, global, err))
+		}
+		return nil
 	})
 	if err != nil {
 		return Published{}, Unknown(err)
 	}
 	if old, err := os.Readlink(r.Place.Path); err != nil || old != out.Device {
 		if err := relink(out.Device, r.Place.Path); err != nil {
-			return Published{}, Unknown(err)
+			at, name := filepath.Split(r.Place.Path)
+			err = fmt.Errorf("blkUtil.MapDevice failed. "+
+				"devicePath: %s, podVolumeMapPath:%s, volumeMapName: %s, bindMount: false: %w",
+				out.Device, filepath.Clean(at), name, err)
+			return Published{}, Unknown(Failed(r, stepMap, err))
 		}
 		v.cfg.Log.Info("mapped block volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "volume", r.Name, "device", out.Device, "loop", loop)
 		for _, where := range []string{

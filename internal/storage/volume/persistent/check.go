@@ -34,7 +34,7 @@ func (v *Volumes) check(ctx context.Context, plugin Plugin, r Request) error {
 		return &volume.Failure{Step: stepAffinity.of(r), Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
 	}
 	if _, ok := plugin.(Optionless); ok && !r.Block && len(r.MountOptions()) > 0 {
-		return failure(r, stepOptions, errNoOptions)
+		return Failed(r, stepOptions, errNoOptions)
 	}
 	return nil
 }

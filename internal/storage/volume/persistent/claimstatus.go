@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 func resizeStatus(c *v1.PersistentVolumeClaim) v1.ClaimResourceStatus {
@@ -34,7 +36,7 @@ func failing(err error, infeasible bool) func(*v1.PersistentVolumeClaim) {
 			setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInfeasible)
 		}
 		cond := v1.PersistentVolumeClaimCondition{Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue,
-			LastTransitionTime: metav1.Now(), Message: fmt.Sprintf("failed to expand pvc with %v", err)}
+			LastTransitionTime: metav1.Now(), Message: "failed to expand pvc with " + pod.TextOf(err)}
 		for i, old := range c.Status.Conditions {
 			if old.Type == cond.Type {
 				if old.Status != cond.Status {

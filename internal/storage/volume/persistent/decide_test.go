@@ -284,7 +284,7 @@ func TestFailuresNameTheirStep(t *testing.T) {
 	cause := errors.New("no")
 	for _, c := range []struct {
 		r      Request
-		s      step
+		s      Step
 		want   string
 		reason string
 	}{
@@ -293,16 +293,16 @@ func TestFailuresNameTheirStep(t *testing.T) {
 		{block, stepStage, `MapVolume.SetUpDevice failed for volume "pv" : no`, "FailedMapVolume"},
 		{block, stepMount, `MapVolume.MapPodDevice failed for volume "pv" : no`, "FailedMapVolume"},
 	} {
-		err := failure(c.r, c.s, cause)
+		err := Failed(c.r, c.s, cause)
 		var named *volume.Failure
 		if !errors.As(err, &named) || err.Error() != c.want || named.Reason != c.reason || !errors.Is(err, cause) {
 			t.Errorf("%v", err)
 		}
-		if again := failure(c.r, stepMount, err); again != err {
+		if again := Failed(c.r, stepMount, err); again != err {
 			t.Errorf("named twice: %v", again)
 		}
 	}
-	if failure(r, stepStage, nil) != nil {
+	if Failed(r, stepStage, nil) != nil {
 		t.Error("success is a failure")
 	}
 }

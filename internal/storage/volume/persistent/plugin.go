@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/pod"
 	"keelson/internal/storage/volume"
 )
 
@@ -119,7 +120,7 @@ type Blocker interface {
 // that can learn how the controller fares.
 type Attachable interface {
 	// AttachFailure tells why a volume that is waited for will never be attached to
-	// this node: a pod.Refusal. It is nil while there is hope; other errors are why
+	// this node: a volume.AttachLimit. It is nil while there is hope; other errors are why
 	// that cannot be told.
 	AttachFailure(ctx context.Context, s Spec) error
 }
@@ -144,12 +145,12 @@ func (u *unknown) Error() string { return u.err.Error() }
 func (u *unknown) Unwrap() error { return u.err }
 
 // Undone is the error of a step that failed, and was undone with the given outcome:
-// what could not be undone may be there.
+// what could not be undone may be there. Events show the first of the errors alone.
 func Undone(failed, undoing error) error {
 	if undoing == nil {
 		return failed
 	}
-	return Unknown(errors.Join(failed, undoing))
+	return Unknown(pod.ShowAs(pod.TextOf(failed), errors.Join(failed, undoing)))
 }
 
 // IsUnknown reports whether the step may have had an effect.

@@ -35,17 +35,17 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	r := Request{Spec: s, Pod: p, Place: volume.PlaceOf(v.cfg.RootDir, p.UID, plugin.Name(), s.Name, s.Block)}
 	if s.Block {
 		if _, ok := plugin.(Blocker); !ok {
-			return volume.Ready{}, failure(r, stepStage, fmt.Errorf("plugin %s has no block devices", plugin.Name()))
+			return volume.Ready{}, Failed(r, stepStage, fmt.Errorf("plugin %s has no block devices", plugin.Name()))
 		}
 	}
 	traits, err := plugin.Describe(ctx, s)
 	if err != nil {
-		return volume.Ready{}, failure(r, stepMount, err)
+		return volume.Ready{}, Failed(r, stepMount, err)
 	}
 	h := hold{p.UID, plugin.Name(), s.Name, s.Block}
 	w, err := v.wishOf(ctx, plugin, p, s)
 	if err != nil {
-		return volume.Ready{}, failure(r, stepMount, err)
+		return volume.Ready{}, Failed(r, stepMount, err)
 	}
 	d, label, err := v.hold(plugin, h, Device{Traits: traits, Name: s.Name, Block: s.Block}, w)
 	if err != nil {
@@ -73,7 +73,7 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		}
 	}
 	if err := d.take(ctx); err != nil {
-		return volume.Ready{}, failure(r, stepMount, err)
+		return volume.Ready{}, Failed(r, stepMount, err)
 	}
 	defer d.give()
 	if _, ok := v.published(h); !ok {
@@ -82,10 +82,10 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		}
 	}
 	if err := v.stage(ctx, d, r); err != nil {
-		return volume.Ready{}, failure(r, stepStage, err)
+		return volume.Ready{}, Failed(r, stepStage, err)
 	}
 	if !v.claimPod(d, h, s) {
-		return volume.Ready{}, failure(r, stepMount, errInUse)
+		return volume.Ready{}, Failed(r, stepOnePod, errInUse)
 	}
 	out, ok := v.published(h)
 	if ok {
@@ -116,10 +116,10 @@ func (v *Volumes) mount(ctx context.Context, plugin Plugin, d *device, h hold, r
 func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Published, error) {
 	if !r.Block {
 		out, err := plugin.Publish(ctx, r)
-		return out, failure(r, stepMount, err)
+		return out, Failed(r, stepMount, err)
 	}
 	out, err := v.publishDevice(ctx, plugin, r)
-	return out, failure(r, stepMount, err)
+	return out, Failed(r, stepMount, err)
 }
 
 // ready is the volume as the pod gets it. A claim whose volume can grow is read
@@ -213,8 +213,8 @@ func (v *Volumes) attachFailure(ctx context.Context, plugin Plugin, s Spec, wait
 		return nil
 	}
 	err := a.AttachFailure(ctx, s)
-	var no *pod.Refusal
-	if err != nil && !errors.As(err, &no) {
+	var full *volume.AttachLimit
+	if err != nil && !errors.As(err, &full) {
 		v.cfg.Log.Warn("cannot tell how the attaching of a volume goes", "volume", s.Name, "err", err)
 		return nil
 	}
@@ -253,7 +253,8 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventAttached, fmt.Sprintf("%s succeeded for volume %q ", stepAttach, r.Name))
 	}
 	if errors.Is(err, mount.ErrOtherFS) && r.PV != nil && v.cfg.VolumeEvent != nil {
-		v.cfg.VolumeEvent(r.PV, v1.EventTypeWarning, pod.EventOtherFS, fmt.Sprintf("MountVolume failed for volume %q %v", r.Name, err))
+		message := fmt.Sprintf("MountVolume failed for volume %q %s", r.Name, pod.TextOf(err))
+		v.cfg.VolumeEvent(r.PV, v1.EventTypeWarning, pod.EventOtherFS, message)
 	}
 	return err
 }
@@ -310,36 +311,3 @@ func (d *device) take(ctx context.Context) error {
 }
 
 func (d *device) give() { <-d.turn }
-
-// step is what is done to a file system, and to a device, in upstream's words.
-type step struct{ mount, mapped string }
-
-var (
-	stepStage    = step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
-	stepMount    = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
-	stepAffinity = step{"MountVolume.NodeAffinity check", "MapVolume.NodeAffinity check"}
-	stepOptions  = step{"MountVolume.MountOptionSupport check", ""} // of file systems only
-)
-
-const stepAttach = "AttachVolume.Attach"
-
-// of is the step's name for this volume.
-func (s step) of(r Request) string {
-	if r.Block {
-		return s.mapped
-	}
-	return s.mount
-}
-
-// failure names the step that failed, unless the error does.
-func failure(r Request, s step, err error) error {
-	var named *volume.Failure
-	if err == nil || errors.As(err, &named) {
-		return err
-	}
-	f := &volume.Failure{Step: s.of(r), Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
-	if r.Block {
-		f.Reason = pod.EventFailedMapVolume
-	}
-	return f
-}

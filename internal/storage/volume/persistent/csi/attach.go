@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"keelson/internal/pods/pod"
+	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
 
@@ -30,8 +30,7 @@ func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
 		return nil
 	}
 	p.cfg.Exhausted(src.Driver)
-	return &pod.Refusal{Reason: reasonAttachLimit,
-		Message: fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod: volume %q: %s", s.Name, a.Status.AttachError.Message)}
+	return &volume.AttachLimit{Cause: a.Status.AttachError.Message}
 }
 
 // exhausted reports whether the driver could not attach the volume because the

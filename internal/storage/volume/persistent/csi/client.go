@@ -108,6 +108,9 @@ const (
 	canMultiWriter = csiv1.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
 )
 
+// failed names the step that failed, in upstream's words.
+func failed(what string, err error) error { return fmt.Errorf("%s: %s: %w", PluginName, what, err) }
+
 // outcome marks an error after which it is open whether the call had an effect. A
 // driver that answers with one of these codes may still be at work.
 func outcome(err error) error {

@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
 
@@ -40,11 +39,7 @@ func (p *Plugin) publishContext(ctx context.Context, r persistent.Request, s sou
 	default:
 		err = fmt.Errorf("volume %s is not attached for volume attachment %s", s.handle, name)
 	}
-	step := "MountVolume.WaitForAttach"
-	if s.block {
-		step = "MapVolume.WaitForAttach"
-	}
-	return nil, &volume.Failure{Step: step, Volume: r.Name, Err: err}
+	return nil, persistent.Failed(r, persistent.StepAttach, err)
 }
 
 // secret reads what a reference names, as the driver gets it.
@@ -54,7 +49,8 @@ func (p *Plugin) secret(ctx context.Context, namespace, name string) (map[string
 	}
 	got, err := p.cfg.API.Secret(ctx, namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes.io/csi: failed to find the secret %s in the namespace %s with error: %w", name, namespace, err)
+		return nil, fmt.Errorf("kubernetes.io/csi: failed to find the secret %s in the namespace %s with error: %w",
+			name, namespace, err)
 	}
 	out := make(map[string]string, len(got.Data))
 	for k, v := range got.Data {

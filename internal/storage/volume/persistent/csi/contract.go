@@ -47,10 +47,6 @@ const annotationMigrated = "storage.alpha.kubernetes.io/migrated-plugins"
 // migrated are those plugins; the scheduler counts volumes by them.
 const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// reasonAttachLimit is the reason of a pod that ended because the node cannot have
-// another of its driver's volumes.
-const reasonAttachLimit = "VolumeAttachmentLimitExceeded"
-
 // uniqueName is the volume's name on the node.
 func uniqueName(driver, handle string) string {
 	return PluginName + "/" + driver + "^" + handle

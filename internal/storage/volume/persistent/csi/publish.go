@@ -21,15 +21,19 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	s := sourceOf(r)
 	sess, err := p.cfg.Drivers.open(s.driver)
 	if err != nil {
-		return persistent.Published{}, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: %w", err)
+		what := "mounter.SetUpAt failed to get CSI client"
+		if s.block {
+			what = "blockMapper.MapPodDevice failed to get CSI client"
+		}
+		return persistent.Published{}, failed(what, err)
 	}
 	defer sess.close()
 	d, err := p.driver(ctx, s.driver)
 	if err != nil {
 		return persistent.Published{}, err
 	}
-	if err := checkMode(d, s.driver, s.lifecycle); err != nil {
-		return persistent.Published{}, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: %w", err)
+	if err := checkMode(d, s.driver, s.lifecycle); err != nil && !s.block {
+		return persistent.Published{}, failed("mounter.SetupAt failed to check volume lifecycle mode", err)
 	}
 	req, err := p.publishRequest(ctx, sess, r, s, d)
 	if err != nil {
@@ -57,7 +61,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	if s.block {
 		out.Path, out.Device = "", req.TargetPath
 	} else if out.Relabel, err = p.cfg.HasLabels(req.TargetPath); err != nil {
-		return persistent.Published{}, persistent.Unknown(err)
+		return persistent.Published{}, persistent.Unknown(fmt.Errorf("error checking for SELinux support: %w", err))
 	}
 	if r.Label != "" && out.Relabel {
 		// The pod can use it all the same: it is as if the driver had promised nothing.
@@ -76,7 +80,7 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 	var err error
 	if s.lifecycle == lasting {
 		if stages, err = sess.can(ctx, canStage); err != nil {
-			return nil, err
+			return nil, failed("mounter.SetUpAt failed to check for STAGE_UNSTAGE_VOLUME capability", err)
 		}
 	}
 	if stages {
@@ -86,7 +90,7 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 		return nil, err
 	}
 	if req.VolumeCapability, err = p.capability(ctx, sess, s, r.Pod); err != nil {
-		return nil, err
+		return nil, failed("mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability", err)
 	}
 	if req.Secrets, err = p.publishSecrets(ctx, r); err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 	tokens, err := p.tokens(ctx, d, r.Pod)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: %w", err)
+		return nil, failed("mounter.SetUpAt failed to get service accoount token attributes", err) // sic, as upstream's
 	case tokens != "" && inSecrets(d):
 		req.Secrets = with(req.Secrets, keyTokens, tokens)
 	case tokens != "":
@@ -125,7 +129,11 @@ func (p *Plugin) published(place volume.Place) bool {
 // makes what it mounts on.
 func (p *Plugin) preparePlace(r persistent.Request, s source) error {
 	if s.block {
-		return os.MkdirAll(filepath.Dir(p.target(r.Place)), dirMode)
+		dir := filepath.Dir(p.target(r.Place))
+		if err := os.MkdirAll(dir, dirMode); err != nil {
+			return failed("blockMapper.publishVolumeForBlock failed to create dir "+dir, err)
+		}
+		return nil
 	}
 	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle, SELinux: r.Label,
 		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node)}
@@ -158,11 +166,11 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	}
 	sess, err := p.cfg.Drivers.open(rec.Driver)
 	if err != nil {
-		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: %w", err)
+		return failed("Unmounter.TearDownAt failed to get CSI client", err)
 	}
 	defer sess.close()
 	if _, err := sess.node.NodeUnpublishVolume(ctx, &csiv1.NodeUnpublishVolumeRequest{VolumeId: rec.Handle, TargetPath: target}); err != nil {
-		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed: %w", outcome(err))
+		return failed("Unmounter.TearDownAt failed", outcome(err))
 	}
 	if err := p.clear(ctx, place, target); err != nil {
 		return err

@@ -41,11 +41,11 @@ func writeRecord(dir string, r record) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("record volume: %w", err)
+		return failed("failed to save volume data file "+path, err)
 	}
 	// A driver must not have done anything that no record tells of.
 	if err := checkpoint.Put(path, data, checkpoint.How{Mode: 0o644, Sync: true}); err != nil {
-		return fmt.Errorf("record volume: %w", err)
+		return failed("failed to save volume data file "+path, err)
 	}
 	return nil
 }

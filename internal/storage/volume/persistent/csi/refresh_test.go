@@ -192,7 +192,8 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 	var no *pod.Refusal
 	err := n.State(p.UID).Err
 	if !errors.As(err, &no) || no.Reason != "VolumeAttachmentLimitExceeded" ||
-		no.Message != `Node has reached its volume attachment limit, rejecting pod: volume "pv-data": no slot is free` {
+		no.Message != "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v-data], "+
+			"unattached volumes=[v-data], failed to process volumes=[]: no slot is free" {
 		t.Errorf("refused with %v", err)
 	}
 	if got := n.exhausted.Load(); got == 0 {

@@ -24,11 +24,14 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 		if s.block {
 			what = "blockMapper.SetUpDevice failed to get CSI client"
 		}
-		return fmt.Errorf("kubernetes.io/csi: %s: %w", what, err)
+		return failed(what, err)
 	}
 	defer sess.close()
 	stages, err := sess.can(ctx, canStage)
-	if err != nil {
+	switch {
+	case err != nil && s.block:
+		return failed("blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability", err)
+	case err != nil:
 		return err
 	}
 	req, err := p.stageRequest(ctx, sess, r, s)
@@ -45,13 +48,21 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 		rec.Name, rec.Node, rec.AttachmentID = r.Name, p.cfg.Node, AttachmentName(s.handle, s.driver, p.cfg.Node)
 	}
 	if err := p.putRecord(dir, rec); err != nil {
-		return err
+		if s.block {
+			err = failed("csi.NewBlockVolumeMapper failed to save volume info data", err)
+			return persistent.Failed(r, persistent.StepInit, err)
+		}
+		return failed("failed to save volume info data", err)
 	}
 	if !stages {
 		return nil
 	}
 	if err := makePoint(req.StagingTargetPath); err != nil {
-		return persistent.Unknown(err) // there is a record
+		what := fmt.Sprintf("attacher.MountDevice failed to create dir %q", req.StagingTargetPath)
+		if s.block {
+			what = "blockMapper.stageVolumeForBlock failed to create dir " + req.StagingTargetPath
+		}
+		return persistent.Unknown(failed(what, err)) // there is a record
 	}
 	_, err = sess.node.NodeStageVolume(ctx, req)
 	switch err = outcome(err); {
@@ -96,7 +107,8 @@ func (p *Plugin) stageRequest(ctx context.Context, sess *session, r persistent.R
 	}
 	capability, err := p.capability(ctx, sess, s, r.Pod)
 	if err != nil {
-		return nil, err
+		return nil, failed("attacher.MountDevice failed to determine "+
+			"if the node service has VOLUME_MOUNT_GROUP capability", err)
 	}
 	return &csiv1.NodeStageVolumeRequest{VolumeId: s.handle, PublishContext: published, StagingTargetPath: p.stagingPath(s, r.Name),
 		VolumeCapability: capability, Secrets: secrets, VolumeContext: s.attributes}, nil
@@ -126,7 +138,7 @@ func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 	}
 	sess, err := p.cfg.Drivers.open(rec.Driver)
 	if err != nil {
-		return fmt.Errorf("kubernetes.io/csi: attacher.UnmountDevice failed to create newCsiDriverClient: %w", err)
+		return failed("attacher.UnmountDevice failed to create newCsiDriverClient", err)
 	}
 	defer sess.close()
 	stages, err := sess.can(ctx, canStage)

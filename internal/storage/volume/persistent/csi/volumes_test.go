@@ -460,7 +460,7 @@ func TestInlineVolumes(t *testing.T) {
 	n.api.change(func() { n.api.secrets["ns/mine"] = &v1.Secret{Data: map[string][]byte{"a": []byte("b")}} })
 	n.Want(p)
 	n.until("refusal", func() bool {
-		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
+		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
 	})
 	n.driverObject(func(s *storagev1.CSIDriverSpec) {
 		s.AttachRequired, s.PodInfoOnMount = nil, ptr.To(true)

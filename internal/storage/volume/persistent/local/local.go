@@ -64,8 +64,11 @@ func (p *Plugin) MapDir(pv string) string { return filepath.Join(p.base(), "volu
 func (p *Plugin) source(pv *v1.PersistentVolume) (path string, disk bool, err error) {
 	path = pv.Spec.Local.Path
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return "", false, fmt.Errorf("path %q of volume %s: %w", path, pv.Name, err)
+	switch err := unix.Stat(path, &st); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", false, fmt.Errorf("path %q does not exist", path)
+	case err != nil:
+		return "", false, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -73,7 +76,8 @@ func (p *Plugin) source(pv *v1.PersistentVolume) (path string, disk bool, err er
 	case unix.S_IFBLK:
 		return filepath.Join(p.mounts(), pv.Name), true, nil
 	}
-	return "", false, fmt.Errorf("path %q of volume %s is neither a directory nor a block device", path, pv.Name)
+	return "", false, pod.ShowAs("only directory and block device are supported",
+		fmt.Errorf("path %q of volume %s is neither a directory nor a block device", path, pv.Name))
 }
 
 // Stage mounts a disk for the node. The directory that it is mounted on is the
@@ -86,7 +90,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	return p.cfg.Guard.Do(ctx, path, "stage local volume", func() error {
 		global, disk, err := p.source(r.PV)
 		if err != nil || !disk {
-			return err
+			return persistent.Failed(r, persistent.StepInit, err)
 		}
 		if err := os.MkdirAll(global, dirMode); err != nil {
 			return err
@@ -101,6 +105,9 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 			kind = *r.PV.Spec.Local.FSType
 		}
 		if err := p.cfg.Tools.MountDisk(ctx, path, global, kind, options); err != nil {
+			text := fmt.Sprintf("local: failed to mount device %s at %s (fstype: %s), error %s",
+				path, global, kind, pod.TextOf(err))
+			err = pod.ShowAs(text, err)
 			if on, _ := mount.IsPoint(global); on || ctx.Err() != nil {
 				return persistent.Unknown(err)
 			}
@@ -131,7 +138,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	var done, first bool
 	err := p.cfg.Guard.Do(ctx, r.Place.Path, "publish local volume", func() (err error) {
 		if source, _, err = p.source(r.PV); err != nil {
-			return err
+			return persistent.Failed(r, persistent.StepInit, err)
 		}
 		if done, err = mount.IsPoint(r.Place.Path); errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -198,7 +205,7 @@ func (p *Plugin) share(ctx context.Context, r persistent.Request, source string,
 		return p.cfg.Guard.Do(ctx, source, "look at local volume", func() error {
 			var st unix.Stat_t
 			if err := unix.Stat(source, &st); err != nil {
-				return &os.PathError{Op: "stat", Path: source, Err: err}
+				return fmt.Errorf("failed to check fsGroup for %s (%w)", source, &os.PathError{Op: "stat", Path: source, Err: err})
 			}
 			if int64(st.Gid) != *sc.FSGroup {
 				p.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventAlreadyMounted,

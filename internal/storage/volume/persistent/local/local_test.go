@@ -304,8 +304,30 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	missing := podWith("c", "pv3", nil)
 	n.Want(missing)
 	n.until("what is missing is named", func() bool {
-		return n.said(fmt.Sprintf("path %q of volume pv3: no such file", filepath.Join(dir, "none")))
+		return n.said(`c Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv3" : ` +
+			fmt.Sprintf("path %q does not exist", filepath.Join(dir, "none")))
 	})
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	n.volume("pv4", filepath.Join(dir, "file"), nil)
+	file := podWith("d", "pv4", nil)
+	n.Want(file)
+	n.until("a file is no volume", func() bool {
+		return n.said(`d Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv4" : ` +
+			"only directory and block device are supported")
+	})
+	n.release(file)
+	n.volume("pv5", filepath.Join(dir, "none"), func(pv *v1.PersistentVolume) {
+		pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock)
+	})
+	device := podWith("e", "pv5", nil)
+	c := &device.Spec.Containers[0]
+	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	n.Want(device)
+	n.until("a device that is missing", func() bool {
+		return n.said(`e Warning FailedMapVolume MapVolume.EvalHostSymlinks failed for volume "pv5" : ` +
+			fmt.Sprintf("lstat %s: no such file or directory", filepath.Join(dir, "none")))
+	})
+	n.release(device)
 	n.release(bad)
 	n.release(missing)
 }
@@ -437,12 +459,18 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.Local.FSType = ptr.To("xfs") })
 	p := podWith("a", "pv1", nil)
 	n.Want(p)
+	foreign := func(disk string) string {
+		return fmt.Sprintf(`local: failed to mount device %s at %s (fstype: xfs), error `+
+			`failed to mount the volume as "xfs", it already contains ext4`, disk, filepath.Join(n.root, "plugins/kubernetes.io/local-volume/mounts/pv1"))
+	}
 	n.until("it is said what is there", func() bool {
-		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : failed to mount the volume as "xfs", it already contains ext4`)
+		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : ` +
+			foreign(disk))
 	})
 	parity.ProvesPart(t, 10, "VOL-10")
 	n.until("the volume's owner is told", func() bool {
-		return n.said(`volume pv1 Warning FailedMountOnFilesystemMismatch MountVolume failed for volume "pv1" failed to mount the volume as "xfs", it already contains ext4`)
+		return n.said(`volume pv1 Warning FailedMountOnFilesystemMismatch MountVolume failed for volume "pv1" ` +
+			foreign(disk))
 	})
 	n.release(p)
 	if out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output(); err != nil || strings.TrimSpace(string(out)) != "ext4" {

@@ -111,7 +111,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 			if on, _ := mount.IsListed(r.Place.Path); on || ctx.Err() != nil {
 				return persistent.Unknown(err)
 			}
-			return errors.Join(err, removeEmpty(r.Place.Path))
+			return persistent.Undone(err, removeEmpty(r.Place.Path))
 		}
 		return nil
 	})

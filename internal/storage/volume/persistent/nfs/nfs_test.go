@@ -154,7 +154,8 @@ func TestFailures(t *testing.T) {
 	}
 	p = New(Config{Guard: guard, Tools: programs(t, "mount", "mount.nfs")})
 	r = request(t, "refused", nil)
-	want := fmt.Sprintf("mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs -- refused:/export %s\nOutput: mount.nfs: Connection refused", r.Place.Path)
+	want := fmt.Sprintf("mount failed: exit status 32\nMounting command: mount\n"+
+		"Mounting arguments: -t nfs refused:/export %s\nOutput: mount.nfs: Connection refused\n", r.Place.Path)
 	if _, err := p.Publish(t.Context(), r); err == nil || err.Error() != want {
 		t.Errorf("refused: %v, want %s", err, want)
 	}

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/pod"
 	"keelson/internal/storage/volume/persistent"
 )
 
@@ -70,7 +71,7 @@ func (n fc) attach(ctx context.Context, r record, _ map[string]string) error {
 		return err
 	}
 	if len(hosts) == 0 {
-		return errors.New("no Fibre Channel adapter is on this node")
+		return notFound(errors.New("no Fibre Channel adapter is on this node"))
 	}
 	for _, h := range hosts {
 		if err := os.WriteFile(n.sys("class/scsi_host", filepath.Base(h), "scan"), []byte("- - -"), 0o200); err != nil {
@@ -81,8 +82,11 @@ func (n fc) attach(ctx context.Context, r record, _ map[string]string) error {
 	if err != nil || len(got) > 0 {
 		return err
 	}
-	return errors.Join(fmt.Errorf("no fc disk found: %s", r.Key), ctx.Err())
+	return notFound(errors.Join(fmt.Errorf("no fc disk found: %s", r.Key), ctx.Err()))
 }
+
+// notFound shows upstream's text for every way in which a disk is not found.
+func notFound(err error) error { return pod.ShowAs("no fc disk found", err) }
 
 func (n fc) paths(r record) ([]string, error) {
 	dir, matches := n.dev("disk/by-path"), func(name string) bool {

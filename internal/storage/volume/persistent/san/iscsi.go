@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume/persistent"
 )
@@ -114,23 +115,35 @@ func (n iscsi) attach(ctx context.Context, r record, secret map[string]string) e
 	var errs []error
 	for _, portal := range r.Portals {
 		if err := n.login(ctx, r, portal, secret); err != nil {
-			errs = append(errs, fmt.Errorf("iSCSI portal %s: %w", portal, err))
+			errs = append(errs, pod.ShowAs(pod.TextOf(err), fmt.Errorf("iSCSI portal %s: %w", portal, err)))
 		}
 		if ctx.Err() != nil {
-			return errors.Join(errs...)
+			return noPath(errs)
 		}
 	}
 	if len(errs) == len(r.Portals) {
-		return errors.Join(errs...)
+		return noPath(errs)
 	}
 	got, err := await(ctx, appears, func() ([]string, error) { return n.paths(r) })
 	switch {
 	case err != nil:
 		return err
 	case len(got) == 0:
-		return errors.Join(append(errs, fmt.Errorf("timed out waiting for device of target %s, LUN %d", r.IQN, r.LUN))...)
+		err := fmt.Errorf("timed out waiting for device of target %s, LUN %d", r.IQN, r.LUN)
+		link := fmt.Sprintf("/dev/disk/by-path/ip-%s-iscsi-%s-lun-%d", r.Portals[len(r.Portals)-1], r.IQN, r.LUN)
+		text := fmt.Sprintf("Timed out waiting for device at path %s after %ds", link, int(appears.Seconds()))
+		return noPath(append(errs, pod.ShowAs(text, err)))
 	}
 	return ctx.Err()
+}
+
+// noPath is the error for a disk that came by no portal. Events show the last of the errors, as upstream's do.
+func noPath(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	text := "failed to get any path for iscsi disk, last err seen:\n" + pod.TextOf(errs[len(errs)-1])
+	return pod.ShowAs(text, errors.Join(errs...))
 }
 
 func (n iscsi) login(ctx context.Context, r record, portal string, secret map[string]string) error {
@@ -140,18 +153,22 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 		return err
 	}
 	if r.discoveryCHAP {
-		if err := n.chap(ctx, db, "discovery.sendtargets.auth.", secret); err != nil {
-			return err
+		if err := n.chap(ctx, db, "discovery.sendtargets.auth.", secret, "discoverydb", "discoverydb"); err != nil {
+			text := fmt.Sprintf("iscsi: failed to update discoverydb to portal %s error: %s", portal, pod.TextOf(err))
+			return pod.ShowAs(text, err)
 		}
 	}
 	finds, stop := context.WithTimeout(ctx, discovery)
 	defer stop()
 	if err := n.admin(finds, append(slices.Clone(db), "--discover")...); err != nil {
-		return errors.Join(fmt.Errorf("find targets: %w", err), n.admin(ctx, append(db, "-o", "delete")...))
+		output, ended := mount.Outcome(err)
+		text := fmt.Sprintf("iscsi: failed to sendtargets to portal %s output: %s, err %v", portal, output, ended)
+		return pod.ShowAs(text, errors.Join(fmt.Errorf("find targets: %w", err), n.admin(ctx, append(db, "-o", "delete")...)))
 	}
 	if r.sessionCHAP {
-		if err := n.chap(ctx, target, "node.session.auth.", secret); err != nil {
-			return err
+		if err := n.chap(ctx, target, "node.session.auth.", secret, "node", "node session"); err != nil {
+			text := fmt.Sprintf("iscsi: failed to update iscsi node to portal %s error: %s", portal, pod.TextOf(err))
+			return pod.ShowAs(text, err)
 		}
 	}
 	err := n.admin(ctx, append(slices.Clone(target), "--login")...)
@@ -163,24 +180,31 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("log in: %w", err)
+		output, ended := mount.Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("iscsi: failed to attach disk: Error: %s (%v)", output, ended),
+			fmt.Errorf("log in: %w", err))
 	}
 	// The session is this agent's to make again, not the machine's at its start.
 	return n.admin(ctx, append(target, "-o", "update", "-n", "node.startup", "-v", "manual")...)
 }
 
-// chap writes down how to come in.
-func (n iscsi) chap(ctx context.Context, what []string, prefix string, secret map[string]string) error {
+// chap writes the secret into the record of a target. Upstream has a name for the record, and one for its keys.
+func (n iscsi) chap(
+	ctx context.Context, what []string, prefix string, secret map[string]string, record, keys string,
+) error {
 	set := func(key, value string) error {
 		return n.admin(ctx, append(slices.Clone(what), "-o", "update", "-n", key, "-v", value)...)
 	}
 	if err := set(prefix+"authmethod", "CHAP"); err != nil {
-		return err
+		output, _ := mount.Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("iscsi: failed to update %s with CHAP, output: %s", record, output), err)
 	}
 	for _, key := range []string{"username", "password", "username_in", "password_in"} {
 		if value := secret[prefix+key]; value != "" {
 			if err := set(prefix+key, value); err != nil {
-				return fmt.Errorf("set %s: %w", prefix+key, err)
+				output, _ := mount.Outcome(err)
+				text := fmt.Sprintf("iscsi: failed to update %s key %q error: %s", keys, prefix+key, output)
+				return pod.ShowAs(text, fmt.Errorf("set %s: %w", prefix+key, err))
 			}
 		}
 	}
@@ -191,10 +215,22 @@ func (n iscsi) chap(ctx context.Context, what []string, prefix string, secret ma
 func (n iscsi) copyIface(ctx context.Context, r record) error {
 	shown, err := n.tools.Run(ctx, "iscsiadm", "-m", "iface", "-I", r.From, "-o", "show")
 	if err != nil {
-		return fmt.Errorf("read iSCSI interface %s: %w", r.From, err)
+		output, ended := mount.Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("iscsi: failed to show iface records: %s (%v)", output, ended),
+			fmt.Errorf("read iSCSI interface %s: %w", r.From, err))
 	}
 	if err := n.admin(ctx, "-m", "iface", "-I", r.Iface, "-o", "new"); err != nil && exitCode(err) != sessionExists {
-		return fmt.Errorf("make iSCSI interface %s: %w", r.Iface, err)
+		output, ended := mount.Outcome(err)
+		return pod.ShowAs(fmt.Sprintf("iscsi: failed to create new iface: %s (%v)", output, ended),
+			fmt.Errorf("make iSCSI interface %s: %w", r.Iface, err))
+	}
+	notSet := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		output, ended := mount.Outcome(err)
+		text := fmt.Sprintf("iscsi: failed to update iface records: %s (%v). iface(%s) will be used", output, ended, r.From)
+		return pod.ShowAs(text, err)
 	}
 	set := func(key, value string) error {
 		return n.admin(ctx, "-m", "iface", "-I", r.Iface, "-o", "update", "-n", key, "-v", value)
@@ -205,10 +241,10 @@ func (n iscsi) copyIface(ctx context.Context, r record) error {
 			continue
 		}
 		if err := set(key, value); err != nil {
-			return err
+			return notSet(err)
 		}
 	}
-	return set("iface.initiatorname", r.Initiator)
+	return notSet(set("iface.initiatorname", r.Initiator))
 }
 
 // paths are the devices of the LUN, in the order of its portals.

@@ -14,7 +14,7 @@ import (
 const mountTool = `#!/bin/bash
 args=()
 for a; do
-	case $a in *,context=*) echo "${a#*,context=}" >> DIR/labels; a=${a%%,context=*};; esac
+	case $a in context=*,defaults) a=${a#context=}; echo "${a%,defaults}" >> DIR/labels; a=defaults;; esac
 	args+=("$a")
 done
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount "${args[@]}"

@@ -113,11 +113,11 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 		}
 	}
 	if err := p.net.check(); err != nil {
-		return err
+		return persistent.Failed(req, persistent.StepAttach, err)
 	}
 	secret, err := p.secret(ctx, req)
 	if err != nil {
-		return err
+		return persistent.Failed(req, persistent.StepInit, err)
 	}
 	give, err := p.turns.take(ctx, r.target())
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 		give()
 		return err
 	}
-	err = p.net.attach(ctx, *r, secret)
+	err = persistent.Failed(req, persistent.StepAttach, p.net.attach(ctx, *r, secret))
 	give()
 	if err == nil {
 		err = p.stage(ctx, *r, req)
@@ -151,7 +151,7 @@ func (p *Plugin) isStaged(ctx context.Context, r record) (is bool, err error) {
 func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) error {
 	device, err := p.device(ctx, r)
 	if err != nil || r.Block {
-		return err
+		return persistent.Failed(req, persistent.StepAttach, err)
 	}
 	global := p.global(r)
 	return p.cfg.Guard.Do(ctx, global, "stage volume", func() error {
@@ -190,7 +190,7 @@ func (p *Plugin) secret(ctx context.Context, req persistent.Request) (map[string
 	}
 	s, err := p.cfg.Secret(ctx, namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("read secret %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("couldn't get secret %s/%s error: %w", namespace, name, err)
 	}
 	out := map[string]string{}
 	for k, v := range s.Data {

@@ -350,7 +350,17 @@ func describe(t *testing.T, p *Plugin, r persistent.Request) *record {
 	return rec
 }
 
+// shown is the message of the event.
+func shown(err error) string {
+	var f *volume.Failure
+	if !errors.As(err, &f) {
+		return fmt.Sprintf("not a failure: %v", err)
+	}
+	return f.Text()
+}
+
 func TestFailures(t *testing.T) {
+	const waitFor = `MountVolume.WaitForAttach failed for volume "pv1" : `
 	m := newMachine(t)
 	none := m.config()
 	none.Tools.Path = "/nonexistent"
@@ -358,15 +368,34 @@ func TestFailures(t *testing.T) {
 	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
 	if err := p.Stage(t.Context(), r); !errors.Is(err, mount.ErrNoTool) || !strings.Contains(err.Error(), "iscsiadm is not installed on this node: install open-iscsi or iscsi-initiator-utils") {
 		t.Errorf("without iscsiadm: %v", err)
+	} else if !strings.HasPrefix(shown(err), waitFor+"iscsiadm is not installed") {
+		t.Errorf("without iscsiadm events show %s", shown(err))
 	}
 	p = NewISCSI(m.config())
 	r = m.request("u1", p.Name(), "pv1", target(0, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "refused" }), false)
 	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "iSCSI portal refused:3260: find targets: iscsiadm: exit status 4: iscsiadm: cannot make connection") {
 		t.Errorf("a portal that is away: %v", err)
+	} else if want := waitFor + "failed to get any path for iscsi disk, last err seen:" +
+		"\niscsi: failed to sendtargets to portal refused:3260 output: iscsiadm: cannot make connection\n, " +
+		"err exit status 4"; shown(err) != want {
+		t.Errorf("of a portal that is away events show %s, want %s", shown(err), want)
 	}
 	r = m.request("u1", p.Name(), "pv1", target(7, nil), false)
 	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "timed out waiting for device of target "+iqn+", LUN 7") {
 		t.Errorf("a LUN that does not exist: %v", err)
+	} else if want := waitFor + "failed to get any path for iscsi disk, last err seen:" +
+		"\nTimed out waiting for device at path /dev/disk/by-path/ip-192.0.2.1:3260-iscsi-" + iqn + "-lun-7 " +
+		"after 10s"; shown(err) != want {
+		t.Errorf("of a LUN that does not exist events show %s, want %s", shown(err), want)
+	}
+	r = m.request("u1", p.Name(), "pv1", target(0, func(s *v1.ISCSIPersistentVolumeSource) {
+		s.SessionCHAPAuth, s.SecretRef = true, &v1.SecretReference{Namespace: "sec", Name: "none"}
+	}), false)
+	noSecret := m.config()
+	noSecret.Secret = func(context.Context, string, string) (*v1.Secret, error) { return nil, errors.New("not found") }
+	want := `MountVolume.NewMounter initialization failed for volume "pv1" : couldn't get secret sec/none error: not found`
+	if err := NewISCSI(noSecret).Stage(t.Context(), r); shown(err) != want {
+		t.Errorf("of a missing secret events show %s, want %s", shown(err), want)
 	}
 	for _, change := range []func(*v1.ISCSIPersistentVolumeSource){
 		func(s *v1.ISCSIPersistentVolumeSource) { s.IQN = "../../x" }, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "--logout" },
@@ -381,6 +410,8 @@ func TestFailures(t *testing.T) {
 	fcr := m.request("u1", f.Name(), "pv1", v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"50060e801049cfd1"}, Lun: ptr.To[int32](0)}}, false)
 	if err := f.Stage(t.Context(), fcr); err == nil || !strings.Contains(err.Error(), "no Fibre Channel adapter is on this node") {
 		t.Errorf("without an adapter: %v", err)
+	} else if want := waitFor + "no fc disk found"; shown(err) != want {
+		t.Errorf("without an adapter events show %s, want %s", shown(err), want)
 	}
 	m.clean(f)
 }
