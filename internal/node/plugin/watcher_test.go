@@ -209,14 +209,14 @@ func TestPluginsComeAndGo(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-04")
 	parity.ProvesPart(t, 2, "PLUG-07")
 	parity.Differs(t, "PLUG-03", "0076")
-	early := &testPlugin{info: info(CSI, "early")}
+	early := &testPlugin{info: info("CSIPlugin", "early")}
 	r := newRoom(t, func(dir string) { early.serve(t, filepath.Join(dir, "early.sock")) })
 	r.until("the one that was there", func() bool { return len(early.heard()) == 1 })
 	if st, err := os.Stat(r.dir); err != nil || st.Mode().Perm() != 0o750 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)
 	}
 
-	late := &testPlugin{info: info(DRA, "late")}
+	late := &testPlugin{info: info("DRAPlugin", "late")}
 	late.info.Endpoint = "/somewhere/else.sock"
 	stop := late.serve(t, filepath.Join(r.dir, "late.sock"))
 	r.until("word", func() bool { return len(late.heard()) == 1 && late.heard()[0].PluginRegistered })
@@ -232,10 +232,10 @@ func TestPluginsComeAndGo(t *testing.T) {
 	if err := os.Mkdir(sub, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	again := &testPlugin{info: info(Device, "vendor.example/gpu")}
+	again := &testPlugin{info: info("DevicePlugin", "vendor.example/gpu")}
 	stop = again.serve(t, filepath.Join(sub, "gpu.sock"))
 	r.until("word", func() bool { return len(again.heard()) == 1 })
-	next := &testPlugin{info: info(Device, "vendor.example/gpu")}
+	next := &testPlugin{info: info("DevicePlugin", "vendor.example/gpu")}
 	if err := os.Rename(filepath.Join(sub, "gpu.sock"), filepath.Join(r.dir, ".old")); err != nil {
 		t.Fatal(err)
 	}
@@ -276,8 +276,8 @@ func TestOthersAreIgnored(t *testing.T) {
 	parity.Proves(t, "PLUG-09")
 	parity.ProvesPart(t, 2, "PLUG-01")
 	parity.ProvesPart(t, 3, "VOL-09")
-	hidden, elsewhere, beside := &testPlugin{info: info(CSI, "hidden")}, &testPlugin{info: info(CSI, "elsewhere")}, &testPlugin{info: info(CSI, "beside")}
-	seen := &testPlugin{info: info(CSI, "seen")}
+	hidden, elsewhere, beside := &testPlugin{info: info("CSIPlugin", "hidden")}, &testPlugin{info: info("CSIPlugin", "elsewhere")}, &testPlugin{info: info("CSIPlugin", "beside")}
+	seen := &testPlugin{info: info("CSIPlugin", "seen")}
 	r := newRoom(t, nil)
 	hidden.serve(t, filepath.Join(r.dir, ".hidden.sock"))
 	outside := filepath.Join(filepath.Dir(r.dir), "out.sock")
@@ -306,13 +306,13 @@ func TestRefusalsAndRetries(t *testing.T) {
 	r := newRoom(t, nil)
 	r.h.refuse["validate liar"] = errors.New("too new")
 	r.h.refuse["register broken"] = errors.New("no node")
-	broken := &testPlugin{info: info(CSI, "broken")}
+	broken := &testPlugin{info: info("CSIPlugin", "broken")}
 	for _, c := range []struct {
 		p    *testPlugin
 		want string
 	}{
 		{&testPlugin{info: info("Toaster", "x")}, "RegisterPlugin error -- no handler registered for plugin type: Toaster at socket " + r.dir + "/x.sock"},
-		{&testPlugin{info: info(CSI, "liar")}, "RegisterPlugin error -- plugin validation failed with err: too new"},
+		{&testPlugin{info: info("CSIPlugin", "liar")}, "RegisterPlugin error -- plugin validation failed with err: too new"},
 		{broken, "RegisterPlugin error -- plugin registration failed with err: no node"},
 	} {
 		began := time.Now()
@@ -334,7 +334,7 @@ func TestRefusalsAndRetries(t *testing.T) {
 		t.Errorf("waits are %v", waits)
 	}
 	// One that cannot be told is given up again.
-	deaf := &testPlugin{info: info(CSI, "deaf"), deaf: true}
+	deaf := &testPlugin{info: info("CSIPlugin", "deaf"), deaf: true}
 	deaf.serve(t, filepath.Join(r.dir, "deaf.sock"))
 	r.until("a second try", func() bool { return len(deaf.heard()) >= 2 })
 	if got := r.h.calls(); !slices.Contains(got, "deregister deaf deaf.sock") {
@@ -350,7 +350,7 @@ func TestRefusalsAndRetries(t *testing.T) {
 // A plugin that does not answer is given a second, and nobody waits for it.
 func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
 	r := newRoom(t, nil)
-	slow := &testPlugin{info: info(CSI, "slow"), hang: make(chan struct{})}
+	slow := &testPlugin{info: info("CSIPlugin", "slow"), hang: make(chan struct{})}
 	slow.serve(t, filepath.Join(r.dir, "slow.sock"))
 	// Nobody answers here at all. One after the other they would take a minute.
 	for i := range 60 {
@@ -360,7 +360,7 @@ func TestHangingPluginKeepsNobodyWaiting(t *testing.T) {
 		}
 		defer mute.Close()
 	}
-	quick := &testPlugin{info: info(CSI, "quick")}
+	quick := &testPlugin{info: info("CSIPlugin", "quick")}
 	quick.serve(t, filepath.Join(r.dir, "quick.sock"))
 	r.until("the quick one", func() bool { return len(quick.heard()) == 1 })
 	r.until("the end of the wait for the slow one", func() bool { slow.mu.Lock(); defer slow.mu.Unlock(); return slow.givenUp > 0 })
@@ -432,7 +432,7 @@ func TestLimitsOfTheProtocol(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(pipes)
-		s, p := grpc.NewServer(), &testPlugin{info: info(CSI, "x")}
+		s, p := grpc.NewServer(), &testPlugin{info: info("CSIPlugin", "x")}
 		registerapi.RegisterRegistrationServer(s, p)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(conns) }()
@@ -463,7 +463,7 @@ func TestASocketThatComesBackWaitsForTheOneBefore(t *testing.T) {
 		h := &testHandler{gone: map[string]error{}, slow: slow}
 		w := New(Config{Dir: dir, Dial: conns.dial, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Handlers: map[string]Handler{CSI: h}})
 		s := grpc.NewServer()
-		registerapi.RegisterRegistrationServer(s, &testPlugin{info: info(CSI, "gpu")})
+		registerapi.RegisterRegistrationServer(s, &testPlugin{info: info("CSIPlugin", "gpu")})
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(conns) }()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -515,7 +515,7 @@ func TestASocketThatComesBackWaitsForTheOneBefore(t *testing.T) {
 // the API server.
 func TestAPluginThatGoesWhileItRegisters(t *testing.T) {
 	r := newRoom(t, nil)
-	hasty := &testPlugin{info: info(CSI, "hasty")}
+	hasty := &testPlugin{info: info("CSIPlugin", "hasty")}
 	path := filepath.Join(r.dir, "hasty.sock")
 	seen := make(chan struct{})
 	r.h.mu.Lock()

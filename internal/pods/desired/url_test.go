@@ -74,6 +74,7 @@ func TestPodsByURL(t *testing.T) {
 
 func TestURLRecoveryIsSaidOnce(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-06")
+	parity.ProvesPart(t, 3, "SRC-08")
 	up := make(chan bool, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !<-up {
@@ -92,6 +93,10 @@ func TestURLRecoveryIsSaidOnce(t *testing.T) {
 	<-s.ReadyC()
 	close(up) // refused from here on
 	eventually(t, s, r, "a-node1=one")
+	if p, ok := s.ByName("default", "a-node1"); !ok || p.Spec.Annotations["kubernetes.io/config.source"] != "http" ||
+		p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) || p.Spec.Annotations["kubernetes.io/config.seen"] == "" {
+		t.Errorf("the pod is %+v", p)
+	}
 	if n := r.logged("read manifests from the URL again"); n != 1 {
 		t.Errorf("said %d times", n)
 	}

@@ -62,7 +62,7 @@ func write(t *testing.T, files ...string) {
 }
 
 func TestLegacyLogLink(t *testing.T) {
-	parity.ProvesPart(t, 3, "RT-43")
+	parity.ProvesPart(t, 4, "RT-43")
 	b := newBench(t, func(c *Config) { c.ContainerLogsDir = "/c" })
 	id := strings.Repeat("f", 64)
 	ref := pod.Ref{Namespace: "ns", Name: "web"}
@@ -77,7 +77,7 @@ func TestLegacyLogLink(t *testing.T) {
 
 func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	parity.Proves(t, "RT-48")
-	parity.ProvesPart(t, 3, "RT-43")
+	parity.ProvesPart(t, 4, "RT-43")
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
@@ -123,7 +123,7 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 }
 
 func TestNoLinkWithoutALog(t *testing.T) {
-	parity.ProvesPart(t, 3, "RT-43")
+	parity.ProvesPart(t, 4, "RT-43")
 	b := newBench(t, nil)
 	if err := b.linkLegacyLog(pod.Ref{Namespace: "ns", Name: "web"}, "main", "id", "/nonexistent/0.log"); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,10 @@ import (
 )
 
 func TestPaths(t *testing.T) {
+	parity.ProvesPart(t, 4, "RT-43")
+	if DefaultPodLogsDir != "/var/log/pods" || ContainerLogsDir != "/var/log/containers" {
+		t.Errorf("logs are in %s and %s", DefaultPodLogsDir, ContainerLogsDir)
+	}
 	ref := pod.Ref{UID: "u-1", Namespace: "ref", Name: "web"}
 	if got, want := filepath.Join(PodDir("/var/log/pods", ref), File("main", 3)), "/var/log/pods/ref_web_u-1/main/3.log"; got != want {
 		t.Errorf("a log is %s, want %s", got, want)
