@@ -366,6 +366,7 @@ func TestAskedAgain(t *testing.T) {
 
 // TestPortInUse: the message names the address.
 func TestPortInUse(t *testing.T) {
+	parity.ProvesPart(t, 4, "SRV-01")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestVerbosityIsSetWhileTheAgentRuns(t *testing.T) {
-	parity.Proves(t, "SRV-29")
+	parity.ProvesPart(t, 3, "SRV-29")
 	var level slog.LevelVar
 	a := &agent{log: slog.New(slog.DiscardHandler), links: Links{Operator: Operator{Verbosity: func(v uint32) error {
 		level.Set(Level(v))

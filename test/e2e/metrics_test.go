@@ -371,6 +371,8 @@ func TestMetricsAreUpstreams(t *testing.T) {
 		return all
 	}
 	parity.Proves(t, "SRV-56")
+	parity.ProvesPart(t, 2, "SRV-47")
+	parity.ProvesPart(t, 2, "SRV-48")
 	theirs := measure(peer)
 	ours := measure(n.ours)
 	if t.Failed() {

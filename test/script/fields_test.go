@@ -360,6 +360,7 @@ func (s *served) summary(t *testing.T) (out stats.Summary) {
 func TestSystemContainers(t *testing.T) {
 	parity.Proves(t, "CFG-50", "CFG-117")
 	parity.ProvesPart(t, 4, "RES-18")
+	parity.ProvesPart(t, 2, "SRV-38")
 	groups, err := cgroup.Detect()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"keelson/test/kit/parity"
 )
@@ -449,6 +451,63 @@ func TestReadOnlyPort(t *testing.T) {
 	w.config = ""
 	if cfg, err := w.settings(); err != nil || cfg.Kubelet.ReadOnlyPort != 0 {
 		t.Errorf("by default: %d, %v", cfg.Kubelet.ReadOnlyPort, err)
+	}
+}
+
+// TestPodsAreListed: those of the API server and those of manifests, with what is known of
+// them, and beside them what the runtime runs.
+func TestPodsAreListed(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRV-15")
+	parity.ProvesPart(t, 2, "SRV-26")
+	parity.ProvesPart(t, 2, "SRV-28")
+	s := listening(t, open, nil)
+	s.runPod(t, "web", plainPod)
+	r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"manifest.yaml": plainPod}}}
+	if err := r.static([]string{"manifest.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	list := func(path string) map[string]corev1.Pod {
+		t.Helper()
+		var pods corev1.PodList
+		code, text := s.ask(t, path, "", nil)
+		if err := json.Unmarshal([]byte(text), &pods); err != nil || code != http.StatusOK || pods.Kind != "PodList" || pods.APIVersion != "v1" {
+			t.Fatalf("%s: %d %v %.300s", path, code, err, text)
+		}
+		out := map[string]corev1.Pod{}
+		for _, p := range pods.Items {
+			out[p.Name] = p
+		}
+		return out
+	}
+	static := "manifest-" + node
+	eventually(t, "both pods to be told as running", func() (string, bool) {
+		pods := list("/pods")
+		said := fmt.Sprint(pods["web"].Status.Phase, " ", pods[static].Status.Phase)
+		return said, said == "Running Running"
+	})
+	pods := list("/pods")
+	for name, source := range map[string]string{"web": "api", static: "file"} {
+		p := pods[name]
+		if p.Annotations["kubernetes.io/config.source"] != source || p.Annotations["kubernetes.io/config.seen"] == "" ||
+			len(p.Spec.Containers) != 1 || len(p.Status.ContainerStatuses) != 1 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if len(pods) != 2 || pods[static].Annotations["kubernetes.io/config.hash"] == "" {
+		t.Errorf("there are %d pods, the static one is %+v", len(pods), pods[static].ObjectMeta)
+	}
+	running := list("/runningpods/")
+	for name := range pods {
+		p := running[name]
+		if p.Namespace != namespace || p.UID == "" || len(p.Spec.Containers) != 1 || p.Spec.Containers[0].Name != "main" || p.Spec.NodeName != "" {
+			t.Errorf("running: %+v", p)
+		}
+	}
+	var shown struct{ Kubeletconfig map[string]any }
+	code, text := s.ask(t, "/configz", "", nil)
+	err := json.Unmarshal([]byte(text), &shown)
+	if err != nil || code != http.StatusOK || shown.Kubeletconfig["clusterDomain"] != "cluster.local" || shown.Kubeletconfig["maxPods"] != 110.0 {
+		t.Errorf("/configz: %d %v %.300s", code, err, text)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestANewNodeIsCreatedReady(t *testing.T) {
 
 func TestAQuietNodeIsQuiet(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-12")
-	parity.ProvesPart(t, 2, "NODE-40")
+	parity.ProvesPart(t, 4, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, newServer(), nil)
 		defer r.stop()
@@ -422,7 +422,7 @@ func TestAnIllServerIsLeft(t *testing.T) {
 }
 
 func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
-	parity.ProvesPart(t, 2, "NODE-40")
+	parity.ProvesPart(t, 4, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, nil)
@@ -448,7 +448,7 @@ func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
 // TestALeaseThatCannotBeMadeIsTriedWithPauses: five tries in a row, and from then on ever
 // longer pauses, so that a server that comes back is not met by all nodes at once.
 func TestALeaseThatCannotBeMadeIsTriedWithPauses(t *testing.T) {
-	parity.ProvesPart(t, 2, "NODE-40")
+	parity.ProvesPart(t, 4, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, nil)

@@ -27,6 +27,7 @@ import (
 )
 
 func TestListenFailureEndsRun(t *testing.T) {
+	parity.ProvesPart(t, 4, "SRV-01")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ func TestSecurePort(t *testing.T) {
 }
 
 func TestProtocolsAndLimits(t *testing.T) {
-	parity.Proves(t, "SRV-01")
+	parity.ProvesPart(t, 4, "SRV-01")
 	r := newRig(t)
 	if got := r.as("admin", "GET", "/healthz"); got.proto != "HTTP/2.0" {
 		t.Errorf("spoke %s, want HTTP/2.0", got.proto)
@@ -129,7 +130,7 @@ func TestProtocolsAndLimits(t *testing.T) {
 }
 
 func TestTimeouts(t *testing.T) {
-	parity.Proves(t, "SRV-01")
+	parity.ProvesPart(t, 4, "SRV-01")
 	h := server.HTTPServer(t.Context(), slog.New(slog.DiscardHandler))
 	if h.IdleTimeout != 90*time.Second || h.ReadTimeout != 4*time.Hour || h.WriteTimeout != 4*time.Hour || h.MaxHeaderBytes != 1<<20 {
 		t.Errorf("idle %v, read %v, write %v, header %d", h.IdleTimeout, h.ReadTimeout, h.WriteTimeout, h.MaxHeaderBytes)
@@ -209,7 +210,7 @@ func TestCertificatesReload(t *testing.T) {
 }
 
 func TestHealthPort(t *testing.T) {
-	parity.Proves(t, "SRV-03")
+	parity.ProvesPart(t, 2, "SRV-03")
 	r := newRig(t, func(p *parts) {
 		p.server.Checks = []server.Check{{Name: "syncloop", Check: func() error { return errors.New("stuck") }}}
 	})
@@ -223,7 +224,7 @@ func TestHealthPort(t *testing.T) {
 }
 
 func TestHealthPortComesBack(t *testing.T) {
-	parity.Proves(t, "SRV-03")
+	parity.ProvesPart(t, 2, "SRV-03")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +313,8 @@ func TestHealthz(t *testing.T) {
 }
 
 func TestPodLists(t *testing.T) {
-	parity.Proves(t, "SRV-15", "SRV-26")
+	parity.ProvesPart(t, 2, "SRV-15")
+	parity.ProvesPart(t, 2, "SRV-26")
 	second := webPod()
 	second.Name = "two"
 	r := newRig(t, func(p *parts) { p.server.Pods = fakePods{webPod(), second} })
@@ -331,7 +333,8 @@ func TestPodLists(t *testing.T) {
 }
 
 func TestDebugEndpoints(t *testing.T) {
-	parity.Proves(t, "SRV-28", "SRV-29")
+	parity.ProvesPart(t, 2, "SRV-28")
+	parity.ProvesPart(t, 3, "SRV-29")
 	r := newRig(t)
 	if got := r.as("may-configz", "GET", "/configz"); got.text != `{"kubeletconfig":{"kind":"KubeletConfiguration"}}`+"\n" || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("/configz: %q", got.text)
@@ -405,7 +408,8 @@ func TestMetricsFormats(t *testing.T) {
 }
 
 func TestContainerLogs(t *testing.T) {
-	parity.Proves(t, "SRV-25", "SRV-24")
+	parity.ProvesPart(t, 4, "SRV-25")
+	parity.ProvesPart(t, 3, "SRV-24")
 	r := newRig(t)
 	for _, c := range []struct {
 		path string
@@ -434,6 +438,7 @@ func TestContainerLogs(t *testing.T) {
 }
 
 func TestLogStreamsApart(t *testing.T) {
+	parity.ProvesPart(t, 4, "SRV-25")
 	r := newRig(t, func(p *parts) { p.server.SplitLogStreams = true })
 	for stream, want := range map[string]string{"Stdout": "web/main id-main out\n", "Stderr": "id-main err\n", "All": "web/main id-main out\nid-main err\n"} {
 		if got := r.as("may-proxy", "GET", "/containerLogs/default/web/main?stream="+stream); got.text != want {
@@ -444,7 +449,7 @@ func TestLogStreamsApart(t *testing.T) {
 
 // A follower gets each line at once, and the reader is told when it leaves.
 func TestFollowLogs(t *testing.T) {
-	parity.Proves(t, "SRV-25")
+	parity.ProvesPart(t, 4, "SRV-25")
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+r.addr[server.Secure]+"/containerLogs/default/web/main?follow=true", nil)

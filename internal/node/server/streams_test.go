@@ -57,7 +57,9 @@ func (o *oneSize) Next() *remotecommand.TerminalSize {
 }
 
 func TestExec(t *testing.T) {
-	parity.Proves(t, "SRV-19", "SRV-22", "SRV-23")
+	parity.Proves(t, "SRV-19")
+	parity.ProvesPart(t, 4, "SRV-22")
+	parity.ProvesPart(t, 2, "SRV-23")
 	r := newRig(t)
 	const path = "/exec/default/web/main"
 	big := strings.Repeat("0123456789abcdef", 1<<14)
@@ -107,7 +109,7 @@ func TestAttach(t *testing.T) {
 
 // An older WebSocket protocol is the runtime's own business.
 func TestExecOverOlderWebSocket(t *testing.T) {
-	parity.Proves(t, "SRV-22")
+	parity.ProvesPart(t, 4, "SRV-22")
 	r := newRig(t)
 	c := r.websocket("/exec/default/web/main?command=cat&input=1&output=1", "v4.channel.k8s.io")
 	if c.Subprotocol() != "v4.channel.k8s.io" {
@@ -134,6 +136,40 @@ func TestExecOverOlderWebSocket(t *testing.T) {
 		if v := r.rt.headers[0].Get(k); v != "" {
 			t.Errorf("the runtime was handed %s: %s", k, v)
 		}
+	}
+}
+
+// TestEveryVersionOfSPDYStreams: clients of any age are spoken to in the newest version that
+// they know.
+func TestEveryVersionOfSPDYStreams(t *testing.T) {
+	parity.ProvesPart(t, 4, "SRV-22")
+	r := newRig(t)
+	for offers, want := range map[string]string{
+		"v4.channel.k8s.io": "v4.channel.k8s.io",
+		"v3.channel.k8s.io": "v3.channel.k8s.io",
+		"v2.channel.k8s.io": "v2.channel.k8s.io",
+		"channel.k8s.io":    "channel.k8s.io",
+		"v4.channel.k8s.io v3.channel.k8s.io v2.channel.k8s.io channel.k8s.io": "v4.channel.k8s.io",
+		"v2.channel.k8s.io channel.k8s.io":                                     "v2.channel.k8s.io",
+	} {
+		url := "https://" + r.addr[server.Secure] + "/exec/default/web/main?command=cat&input=1&output=1"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer token-admin")
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "SPDY/3.1")
+		req.Header["X-Stream-Protocol-Version"] = strings.Fields(offers)
+		resp, err := r.http1().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen := resp.Header.Get("X-Stream-Protocol-Version")
+		if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "SPDY/3.1" || chosen != want {
+			t.Errorf("%s: %d, upgraded to %q, %q", offers, resp.StatusCode, resp.Header.Get("Upgrade"), chosen)
+		}
+		resp.Body.Close()
 	}
 }
 
@@ -171,7 +207,8 @@ func TestTokenAmongSubprotocols(t *testing.T) {
 }
 
 func TestPortForward(t *testing.T) {
-	parity.Proves(t, "SRV-21", "SRV-22")
+	parity.Proves(t, "SRV-21")
+	parity.ProvesPart(t, 4, "SRV-22")
 	r := newRig(t)
 	u := &url.URL{Scheme: "https", Host: r.addr[server.Secure], Path: "/portForward/default/web/uid-web"}
 	tr, up, err := spdy.RoundTripperFor(r.restConfig())
@@ -252,7 +289,8 @@ func (f forwarder) forward(t *testing.T) string {
 }
 
 func TestStreamErrors(t *testing.T) {
-	parity.Proves(t, "SRV-23", "SRV-24")
+	parity.ProvesPart(t, 2, "SRV-23")
+	parity.ProvesPart(t, 3, "SRV-24")
 	r := newRig(t)
 	upgrade := []string{"Authorization", "Bearer token-admin", "Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", "v4.channel.k8s.io"}
 	ask := func(path string) answer {

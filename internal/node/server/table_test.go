@@ -180,7 +180,8 @@ func TestRights(t *testing.T) {
 // TestEveryEndpointWithEveryCredential is made from the table: each path and
 // method gives to each kind of caller exactly what its rights allow.
 func TestEveryEndpointWithEveryCredential(t *testing.T) {
-	parity.Proves(t, "SRV-06", "SRV-07", "SRV-08", "SRV-09", "SRV-33")
+	parity.Proves(t, "SRV-33")
+	parity.ProvesPart(t, 4, "SRV-06")
 	r := newRig(t)
 	foreign := newAuthority(t)
 	url := func(path string) string { return "https://" + r.addr[server.Secure] + path }
@@ -272,7 +273,7 @@ func TestEveryEndpointWithEveryCredential(t *testing.T) {
 }
 
 func TestAnonymous(t *testing.T) {
-	parity.Proves(t, "SRV-06")
+	parity.ProvesPart(t, 4, "SRV-06")
 	r := newRig(t, func(p *parts) { p.authn.Anonymous = true })
 	url := "https://" + r.addr[server.Secure] + "/pods"
 	if got := r.ask(r.client(), "GET", url); got.code != 403 || !strings.Contains(got.text, "user=system:anonymous") {
@@ -289,7 +290,6 @@ func TestAnonymous(t *testing.T) {
 // TestEveryEndpointForAnonymous: where callers without credentials are let in, they
 // have the rights of system:anonymous, and no more, on every endpoint.
 func TestEveryEndpointForAnonymous(t *testing.T) {
-	parity.Proves(t, "SRV-06", "SRV-07")
 	rows := server.Table()
 	for _, p := range []string{"/", "/nothing", "/metricsfoo"} {
 		rows = append(rows, server.Served{Pattern: p, Rights: []string{"proxy"}})
@@ -317,7 +317,7 @@ func TestEveryEndpointForAnonymous(t *testing.T) {
 // TestEveryEndpointOnTheReadOnlyPort: without credentials, what needs no debugging
 // handlers is answered as an administrator is answered, and nothing else is there.
 func TestEveryEndpointOnTheReadOnlyPort(t *testing.T) {
-	parity.Proves(t, "SRV-02")
+	parity.ProvesPart(t, 2, "SRV-02")
 	r := newRig(t)
 	for _, row := range server.Table() {
 		for _, method := range everyMethod {
@@ -334,7 +334,8 @@ func TestEveryEndpointOnTheReadOnlyPort(t *testing.T) {
 }
 
 func TestDisabledDebugging(t *testing.T) {
-	parity.Proves(t, "SRV-32", "SRV-02")
+	parity.Proves(t, "SRV-32")
+	parity.ProvesPart(t, 2, "SRV-02")
 	r := newRig(t, func(p *parts) { p.server.DebuggingHandlers = false })
 	for _, port := range []server.Port{server.Secure, server.ReadOnly} {
 		ask := func(path string) answer {
@@ -362,6 +363,7 @@ func TestDisabledDebugging(t *testing.T) {
 }
 
 func TestSwitchedOffHandlers(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRV-29")
 	r := newRig(t, func(p *parts) {
 		p.server.ProfilingHandler, p.server.DebugFlagsHandler, p.server.SystemLogHandler = false, false, false
 	})

@@ -214,6 +214,7 @@ func TestHTTPHeaders(t *testing.T) {
 
 func TestHTTPRedirects(t *testing.T) {
 	parity.Proves(t, "PROBE-22")
+	parity.ProvesPart(t, 3, "SRV-59")
 	var away atomic.Int32
 	other := web(t, func(http.ResponseWriter, *http.Request) { away.Add(1) })
 	port := web(t, func(w http.ResponseWriter, r *http.Request) {

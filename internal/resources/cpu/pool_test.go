@@ -370,6 +370,7 @@ func TestTheEarliestStateIsTakenUp(t *testing.T) {
 }
 
 func TestTheStateOfNoPolicyIsUpstreams(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-25")
 	s := newStage(t, twoSockets, func(c *Config) { c.Policy = PolicyNone })
 	got, err := os.ReadFile(filepath.Join(s.cfg.Dir, "cpu_manager_state"))
 	const want = `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`

@@ -171,7 +171,7 @@ func TestThresholdsOfWritableLayersFollowFromTheDisk(t *testing.T) {
 }
 
 func TestReserve(t *testing.T) {
-	parity.Proves(t, "NODE-28")
+	parity.ProvesPart(t, 4, "NODE-28")
 	ts := parse(t, Settings{Hard: map[string]string{"memory.available": "10%", "nodefs.available": "15%", "nodefs.inodesFree": "5%", "imagefs.available": "1Gi"},
 		Soft: map[string]string{"memory.available": "4Gi"}, SoftGrace: map[string]string{"memory.available": "1m"}, Enforced: true})
 	got := Reserve(ts, v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourceEphemeralStorage: resource.MustParse("100Gi")})

@@ -9,7 +9,7 @@ import (
 
 // TestMemoryIsThatOfTheSummary: pods are ended by what the summary shows.
 func TestMemoryIsThatOfTheSummary(t *testing.T) {
-	parity.Proves(t, "EVIC-03")
+	parity.ProvesPart(t, 2, "EVIC-03")
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		g.use("/kubepods", time.Second, 200*mebi, 1<<30)

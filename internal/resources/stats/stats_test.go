@@ -118,6 +118,7 @@ func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
 			"memory.current": fmt.Sprint(memory), "memory.max": max, "memory.swap.current": "4096", "memory.swap.max": "8192", "cpu.max": "20000 100000", "cpu.weight": "100",
 			"memory.stat":     fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n", memory/2, 10*mebi),
 			"memory.events":   "low 0\nmax 3\noom 1\noom_kill 1\n",
+			"cpu.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
 			"memory.pressure": "some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
 			"cgroup.procs":    "", "pids.current": "4", "pids.max": "max", "io.stat": "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
 			"io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
@@ -198,7 +199,13 @@ func both(t *testing.T, f func(*testing.T, bool)) {
 }
 
 func TestSummary(t *testing.T) {
-	parity.Proves(t, "SRV-37", "SRV-39", "SRV-40", "SRV-38", "SRV-44")
+	parity.ProvesPart(t, 3, "SRV-37")
+	parity.ProvesPart(t, 3, "SRV-39")
+	parity.ProvesPart(t, 2, "SRV-38")
+	parity.ProvesPart(t, 2, "SRV-40")
+	parity.ProvesPart(t, 2, "SRV-42")
+	parity.ProvesPart(t, 2, "SRV-44")
+	parity.ProvesPart(t, 2, "EVIC-03")
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		g.cfg.System = map[string]string{"kubelet": "/kubepods/besteffort", "runtime": "/nothing"}
@@ -262,6 +269,9 @@ func TestSummary(t *testing.T) {
 		if !v2 && n.CPU.PSI.Some != (statsapi.PSIData{Total: 4500, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}) {
 			t.Errorf("pressure on processors %s", show(n.CPU))
 		}
+		if *p.CPU.UsageCoreNanoSeconds != 5e8 || p.CPU.UsageNanoCores == nil || *p.Memory.WorkingSetBytes != 90*mebi || p.ProcessStats != nil {
+			t.Errorf("pod %s", show(p))
+		}
 		// The pod's own storage: layer, log, hosts file and the volume without a claim.
 		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 || *p.EphemeralStorage.InodesUsed != 3+5+1+1 {
 			t.Errorf("ephemeral storage %s", show(p.EphemeralStorage))
@@ -270,6 +280,102 @@ func TestSummary(t *testing.T) {
 			t.Errorf("volumes %s", show(p.VolumeStats))
 		}
 	})
+}
+
+// TestSummaryIsInTheWordsOfTheAPI: every field is there, under the name that clients know.
+func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRV-37")
+	parity.ProvesPart(t, 3, "SRV-39")
+	parity.ProvesPart(t, 2, "SRV-40")
+	g := newGround(t, true)
+	g.cfg.System = map[string]string{"kubelet": "/kubepods/besteffort"}
+	g.cfg.RefreshVolumes = func(context.Context) {}
+	g.cfg.Volumes = func(types.UID) []Volume {
+		return []Volume{{Name: "data", Claim: "claim", Capacity: 100, Available: 40, Used: 60, At: began}}
+	}
+	g.write("unified"+podDir+"/"+mainID+"/cgroup.procs", fmt.Sprintf("%d\n", os.Getpid()))
+	c := New(g.cfg)
+	s, err := c.Summary(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	expand := func(of, fields string) (out []string) {
+		for _, f := range strings.Fields(fields) {
+			out = append(out, of+"."+f)
+		}
+		return out
+	}
+	const cpu, memory, swap = "time usageNanoCores usageCoreNanoSeconds psi", "time availableBytes usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi",
+		"time swapAvailableBytes swapUsageBytes"
+	const fs = "time availableBytes capacityBytes usedBytes inodesFree inodes inodesUsed"
+	const container = "pods.0.containers.0"
+	for _, paths := range [][]string{
+		expand("node", "nodeName startTime systemContainers.0.name systemContainers.1.name"), expand("node.cpu", cpu), expand("node.memory", memory),
+		expand("node.io", "time psi"), expand("node.network", "time"), expand("node.fs", fs), expand("node.runtime.imageFs", fs), expand("node.runtime.containerFs", fs),
+		expand("node.rlimit", "time maxpid curproc"), expand("node.swap", swap),
+		expand("pods.0", "startTime podRef.name podRef.namespace podRef.uid process_stats.process_count swap.swapUsageBytes"), expand("pods.0.cpu", cpu),
+		expand("pods.0.io", "time psi"), expand("pods.0.memory", "usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi"),
+		expand("pods.0.ephemeral-storage", fs), expand("pods.0.volume.0", fs+" name pvcRef.name pvcRef.namespace"),
+		expand(container, "name startTime"), expand(container+".cpu", cpu), expand(container+".memory", memory), expand(container+".io", "time psi"),
+		expand(container+".rootfs", fs), expand(container+".logs", fs), expand(container+".swap", swap),
+		expand(container+".cpu.psi", "full.total full.avg10 full.avg60 full.avg300 some.total some.avg10 some.avg60 some.avg300"),
+	} {
+		for _, path := range paths {
+			if !reaches(tree, strings.Split(path, ".")) {
+				t.Errorf("there is no %s in the summary", path)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Log(show(s))
+	}
+}
+
+// reaches reports whether the path leads to a value.
+func reaches(in any, path []string) bool {
+	if len(path) == 0 {
+		return in != nil
+	}
+	switch v := in.(type) {
+	case map[string]any:
+		next, there := v[path[0]]
+		return there && reaches(next, path[1:])
+	case []any:
+		i, err := strconv.Atoi(path[0])
+		return err == nil && i < len(v) && reaches(v[i], path[1:])
+	}
+	return false
+}
+
+// TestEphemeralContainersAreListed: as any other container that runs.
+func TestEphemeralContainersAreListed(t *testing.T) {
+	parity.ProvesPart(t, 2, "SRV-44")
+	g := newGround(t, true)
+	const debugID = "eeee000000000000"
+	g.use(podDir+"/"+debugID, 100*time.Millisecond, 5*mebi, 0)
+	p := g.pod()
+	p.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
+	p.Have.Containers = append(p.Have.Containers, pod.Container{ID: debugID, Name: "debug", State: pod.StateRunning, CreatedAt: began})
+	g.cfg.Pods = func() []Pod { return []Pod{p} }
+	s, err := New(g.cfg).Summary(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range s.Pods[0].Containers {
+		names = append(names, c.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"debug", "main"}) {
+		t.Errorf("containers %v", names)
+	}
 }
 
 func TestSummaryOfCPUAndMemoryAlone(t *testing.T) {
@@ -292,7 +398,7 @@ func TestSummaryOfCPUAndMemoryAlone(t *testing.T) {
 
 // One reading serves all who ask within a second, and the runtime is asked rarely.
 func TestCostFollowsScrapes(t *testing.T) {
-	parity.Proves(t, "SRV-45")
+	parity.Differs(t, "SRV-45", "0050")
 	g := newGround(t, true)
 	c := New(g.cfg)
 	for range 3 {
@@ -313,7 +419,7 @@ func TestCostFollowsScrapes(t *testing.T) {
 }
 
 func TestRates(t *testing.T) {
-	parity.Proves(t, "SRV-45")
+	parity.Differs(t, "SRV-45", "0050")
 	r := rates{}
 	at := func(seconds float64, cpu float64) uint64 {
 		n := r.cores("/a", sample{began.Add(time.Duration(seconds * 1e9)), time.Duration(cpu * 1e9)}, began)
@@ -371,11 +477,23 @@ func TestResourceMetrics(t *testing.T) {
 			`pod_cpu_usage_seconds_total{namespace="default",pod="web"} 0.5 1`,
 			`pod_memory_working_set_bytes{namespace="default",pod="web"} 9.437184e+07 1`,
 			`pod_swap_usage_bytes{namespace="default",pod="web"} 4096 1`,
-			"node_swap_usage_bytes 24576 1", "resource_scrape_error 0\n",
+			"# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes ", "node_swap_usage_bytes 24576 1", "resource_scrape_error 0\n",
+			"# HELP node_cpu_usage_seconds_total [STABLE] ", "# HELP node_memory_working_set_bytes [STABLE] ", "# HELP container_cpu_usage_seconds_total [STABLE] ",
+			"# HELP container_memory_working_set_bytes [STABLE] ", "# HELP container_start_time_seconds [STABLE] ", "# HELP pod_cpu_usage_seconds_total [STABLE] ",
+			"# HELP pod_memory_working_set_bytes [STABLE] ", "# HELP resource_scrape_error [STABLE] ",
+			"# HELP node_swap_usage_bytes [ALPHA] ", "# HELP container_swap_usage_bytes [ALPHA] ", "# HELP pod_swap_usage_bytes [ALPHA] ",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}
+		}
+		if strings.Contains(text, "\nscrape_error ") {
+			t.Error("the hidden metric scrape_error is shown")
+		}
+		const limit = `# HELP container_swap_limit_bytes [ALPHA] `
+		const shown = `container_swap_limit_bytes{container="main",namespace="default",pod="web"} 8192`
+		if v2 && (!strings.Contains(text, limit) || !strings.Contains(text, shown)) {
+			t.Errorf("no limit of swap in\n%s", text)
 		}
 	})
 	g := newGround(t, true)
@@ -386,7 +504,8 @@ func TestResourceMetrics(t *testing.T) {
 }
 
 func TestContainerMetrics(t *testing.T) {
-	parity.Proves(t, "SRV-47", "SRV-48")
+	parity.ProvesPart(t, 2, "SRV-47")
+	parity.ProvesPart(t, 2, "SRV-48")
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		text := expose(t, New(g.cfg).Containers())
@@ -426,6 +545,8 @@ func TestContainerMetrics(t *testing.T) {
 // Where pods have no groups, or a gate says so, the runtime tells what they use.
 func TestUsageFromRuntime(t *testing.T) {
 	parity.Proves(t, "SRV-43")
+	parity.ProvesPart(t, 3, "SRV-37")
+	parity.ProvesPart(t, 3, "SRV-39")
 	g := newGround(t, true)
 	if p := New(g.cfg).Provider(); p != "cadvisor" {
 		t.Errorf("provider %s", p)
@@ -444,6 +565,12 @@ func TestUsageFromRuntime(t *testing.T) {
 		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi ||
 		*p.Containers[0].Swap.SwapUsageBytes != 1024 || *p.Containers[0].Swap.SwapAvailableBytes != 4096 {
 		t.Errorf("%s", show(p))
+	}
+	text, err := json.Marshal(p.Network)
+	const want = `"name":"eth0","rxBytes":11,"rxErrors":0,"txBytes":0,"txErrors":0,` +
+		`"interfaces":[{"name":"eth0","rxBytes":11,"rxErrors":0,"txBytes":0,"txErrors":0}]}`
+	if err != nil || !strings.HasSuffix(string(text), want) || !strings.HasPrefix(string(text), `{"time":`) {
+		t.Errorf("network %s, %v", text, err)
 	}
 }
 
