@@ -502,6 +502,7 @@ func TestValidate(t *testing.T) {
 		"containerLogMaxWorkers: 0":               "containerLogMaxWorkers",
 		"containerLogMonitorInterval: 2s":         "containerLogMonitorInterval",
 		"containerLogMaxSize: big":                "containerLogMaxSize",
+		"containerLogMaxSize: 1m":                 "containerLogMaxSize",
 		"systemReserved: {gpu: '1'}":              "systemReserved.gpu",
 		"kubeReserved: {memory: '-1Gi'}":          "kubeReserved.memory",
 		"enforceNodeAllocatable: [none, pods]":    "enforceNodeAllocatable",

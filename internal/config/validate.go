@@ -426,8 +426,10 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 	dir := k.PodLogsDir
 	ascii := strings.IndexFunc(dir, func(r rune) bool { return r > 127 }) < 0
 	c.need(path.IsAbs(dir) && path.Clean(dir) == dir && ascii, "podLogsDir", dir, "must be an absolute, clean path of ASCII characters")
-	if _, err := resource.ParseQuantity(k.ContainerLogMaxSize); err != nil {
+	if q, err := resource.ParseQuantity(k.ContainerLogMaxSize); err != nil {
 		c.bad("containerLogMaxSize", k.ContainerLogMaxSize, "must be a quantity such as 10Mi")
+	} else if _, whole := q.AsInt64(); !whole {
+		c.bad("containerLogMaxSize", k.ContainerLogMaxSize, "must be a whole number of bytes")
 	}
 	c.need(*k.ContainerLogMaxFiles > 1, "containerLogMaxFiles", *k.ContainerLogMaxFiles, "must be greater than 1")
 	c.need(*k.ContainerLogMaxWorkers >= 1, "containerLogMaxWorkers", *k.ContainerLogMaxWorkers, "must be at least 1")

@@ -33,6 +33,14 @@ var rules = []Rule{
 		},
 	},
 	{
+		Name:     "the stream of the log is split where a file asks for it",
+		Decision: "0114",
+		Holds: func(d *Difference) bool {
+			return d.Ours == "" && d.Theirs == "" &&
+				only(d.Changed, ".logging.options.text.splitStream: ", ".logging.options.json.splitStream: ")
+		},
+	},
+	{
 		Name:     "settings that cannot work are refused at the start",
 		Decision: "0117",
 		Holds: func(d *Difference) bool {
@@ -48,7 +56,7 @@ var rules = []Rule{
 var strict = regexp.MustCompile(`(^|: |#)(--root-dir|--image-credential-provider-bin-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
 	`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
 	`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
-	`authorization.mode|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
+	`authorization.mode|logging.options.(text|json).splitStream|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
 
 // problems splits our error into what it says of each setting.
 func problems(text string) []string {
