@@ -116,7 +116,7 @@ failCgroupV1: false
 }
 
 func TestPrecedence(t *testing.T) {
-	parity.Proves(t, "CFG-02", "CFG-03", "CFG-07")
+	parity.Proves(t, "CFG-02", "CFG-03")
 	parity.ProvesPart(t, 2, "CFG-09") // the other is TestNullInAMap
 	dir := write(t, map[string]string{
 		"k.yaml":        head + standaloneOK + "maxPods: 1\npodsPerCore: 1\neventBurst: 1\nclusterDNS: [1.1.1.1]\nsystemReserved: {cpu: '1', memory: 1Gi}\nfeatureGates: {ContainerCheckpoint: false, EnvFiles: false}\nnodeStatusUpdateFrequency: 7s\nkubeReserved: {cpu: '1'}\n",
@@ -493,16 +493,17 @@ func TestValidate(t *testing.T) {
 		"enforceNodeAllocatable: [pods, pods]": "enforceNodeAllocatable",
 		"{featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}, shutdownGracePeriod: 30s}": "shutdownGracePeriod",
 		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]}":          "shutdownGracePeriodByPodPriority",
-		"imageGCHighThresholdPercent: 101":        "imageGCHighThresholdPercent",
-		"imageMaximumGCAge: 1m":                   "imageMaximumGCAge",
-		"runOnce: true":                           "runOnce",
-		"cpuCFSQuotaPeriod: 2s":                   "cpuCFSQuotaPeriod",
-		"iptablesDropBit: 32":                     "iptablesDropBit",
-		"containerLogMaxFiles: 1":                 "containerLogMaxFiles",
-		"containerLogMaxWorkers: 0":               "containerLogMaxWorkers",
-		"containerLogMonitorInterval: 2s":         "containerLogMonitorInterval",
-		"containerLogMaxSize: big":                "containerLogMaxSize",
-		"containerLogMaxSize: 1m":                 "containerLogMaxSize",
+		"imageGCHighThresholdPercent: 101": "imageGCHighThresholdPercent",
+		"imageMaximumGCAge: 1m":            "imageMaximumGCAge",
+		"runOnce: true":                    "runOnce",
+		"cpuCFSQuotaPeriod: 2s":            "cpuCFSQuotaPeriod",
+		"iptablesDropBit: 32":              "iptablesDropBit",
+		"containerLogMaxFiles: 1":          "containerLogMaxFiles",
+		"containerLogMaxWorkers: 0":        "containerLogMaxWorkers",
+		"containerLogMonitorInterval: 2s":  "containerLogMonitorInterval",
+		"containerLogMaxSize: big":         "containerLogMaxSize",
+		"containerLogMaxSize: 1m":          "containerLogMaxSize",
+		"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 1Gi}}]": "reservedMemory[1].limits.memory",
 		"systemReserved: {gpu: '1'}":              "systemReserved.gpu",
 		"kubeReserved: {memory: '-1Gi'}":          "kubeReserved.memory",
 		"enforceNodeAllocatable: [none, pods]":    "enforceNodeAllocatable",

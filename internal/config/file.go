@@ -355,9 +355,16 @@ func dropIns(dir string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.Type().IsRegular() && filepath.Ext(path) == dropInSuffix {
-			paths = append(paths, path)
+		if d.IsDir() || filepath.Ext(path) != dropInSuffix {
+			return nil
 		}
+		// A link to a file is as good as the file. What else there may be would be read without end.
+		if i, err := os.Stat(path); err != nil {
+			return err
+		} else if !i.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", path)
+		}
+		paths = append(paths, path)
 		return nil
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -92,6 +93,54 @@ func TestNullInAMap(t *testing.T) {
 	var ps Problems
 	if !errors.As(err, &ps) || len(ps) != 1 || ps[0].Field != "evictionHard.memory.available" {
 		t.Errorf("null as an amount in the file: %v", err)
+	}
+}
+
+// TestDropInsAreFiles, or links to files, in the order of their paths; directories that links lead to are left alone.
+func TestDropInsAreFiles(t *testing.T) {
+	parity.Proves(t, "CFG-07")
+	dir := write(t, map[string]string{
+		"k.yaml":             head + standaloneOK,
+		"elsewhere/plain":    head + "maxPods: 7\neventBurst: 7\n",
+		"elsewhere/far.conf": head + "maxPods: 9\n",
+		"d/05.CONF":          "not: read",
+		"d/10.conf.bak":      "not: read",
+		"d/conf":             "not: read",
+		"d/20.conf":          head + "maxPods: 2\npodsPerCore: 2\neventBurst: 2\nkubeAPIBurst: 2\n",
+		"d/30.d/1.conf":      head + "podsPerCore: 3\neventBurst: 3\n",
+		"d/40.d/a/b/.conf":   head + "eventBurst: 4\n",
+		"none/x.yaml":        "not: read",
+	})
+	link := func(old, name string) {
+		t.Helper()
+		if err := os.Symlink(dir+"/"+old, dir+"/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("elsewhere/plain", "d/10.conf")
+	link("elsewhere", "d/50")
+	k := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d").Kubelet
+	if got := []int32{k.MaxPods, k.PodsPerCore, k.EventBurst, k.KubeAPIBurst}; !reflect.DeepEqual(got, []int32{2, 3, 4, 2}) {
+		t.Errorf("merged: %v, want 2 3 4 2", got)
+	}
+	link("elsewhere/plain", "d/60.conf")
+	if k := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d").Kubelet; k.MaxPods != 7 || k.EventBurst != 7 {
+		t.Errorf("a link: maxPods %d, eventBurst %d, want 7 and 7", k.MaxPods, k.EventBurst)
+	}
+	for _, args := range [][]string{{"--config-dir=" + dir + "/none"}, {"--config-dir="}, nil} {
+		if k := load(t, append(args, "--config="+dir+"/k.yaml")...).Kubelet; k.MaxPods != 110 {
+			t.Errorf("%v: maxPods %d", args, k.MaxPods)
+		}
+	}
+	for old, want := range map[string]string{"elsewhere": "70.conf is no regular file", "nowhere": "70.conf: no such file"} {
+		link(old, "d/70.conf")
+		_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml", "--config-dir=" + dir + "/d"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a link to %s: %v, want %s", old, err, want)
+		}
+		if err := os.Remove(dir + "/d/70.conf"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -185,6 +185,11 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 		n := *k.UserNamespaces.IDsPerPod
 		c.need(n > 0 && n%65536 == 0 && n < 1<<32, "userNamespaces.idsPerPod", n, "must be a multiple of 65536 below 2^32")
 	}
+	type kept struct {
+		node int32
+		kind v1.ResourceName
+	}
+	seen := map[kept]bool{}
 	for i, m := range k.ReservedMemory {
 		at := fmt.Sprintf("reservedMemory[%d]", i)
 		c.need(m.NumaNode >= 0, at+".numaNode", m.NumaNode, "must not be negative")
@@ -194,6 +199,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 			kind := name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 			c.need(kind, at+".limits."+string(name), q.String(), "the kind must be memory or hugepages-<size>")
 			c.need(q.Sign() > 0, at+".limits."+string(name), q.String(), "must be greater than 0")
+			c.need(!seen[kept{m.NumaNode, name}], at+".limits."+string(name), q.String(), "is named twice for NUMA node %d", m.NumaNode)
+			seen[kept{m.NumaNode, name}] = true
 		}
 	}
 }
