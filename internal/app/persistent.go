@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,8 +122,8 @@ func csiMetrics(reg *prometheus.Registry) csi.Observer {
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
 	}, []string{"driver_name", "method_name", "grpc_status_code", "migrated"})
 	reg.MustRegister(h)
-	return func(driver, method, code string, took time.Duration) {
-		h.WithLabelValues(driver, "/csi.v1.Node/"+method, code, "false").Observe(took.Seconds())
+	return func(driver, method, code string, migrated bool, took time.Duration) {
+		h.WithLabelValues(driver, "/csi.v1.Node/"+method, code, strconv.FormatBool(migrated)).Observe(took.Seconds())
 	}
 }
 

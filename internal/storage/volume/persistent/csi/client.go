@@ -24,15 +24,18 @@ type session struct {
 }
 
 // open connects to a driver.
-func (t *Drivers) open(name string) (*session, error) {
+func (t *Drivers) open(name string) (*session, error) { return t.openFor(name, false) }
+
+// openFor connects to a driver for a volume, whose calls are counted apart if it is migrated.
+func (t *Drivers) openFor(name string, migrated bool) (*session, error) {
 	d, err := t.find(name)
 	if err != nil {
 		return nil, err
 	}
-	return t.connect(d)
+	return t.connect(d, migrated)
 }
 
-func (t *Drivers) connect(d *driver) (*session, error) {
+func (t *Drivers) connect(d *driver, migrated bool) (*session, error) {
 	conn, err := grpc.NewClient("unix://"+d.endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
@@ -41,7 +44,7 @@ func (t *Drivers) connect(d *driver) (*session, error) {
 			defer stop()
 			began := time.Now()
 			err := call(ctx, method, req, reply, conn, opts...)
-			t.observe(d.name, method[strings.LastIndexByte(method, '/')+1:], status.Code(err).String(), time.Since(began))
+			t.observe(d.name, method[strings.LastIndexByte(method, '/')+1:], status.Code(err).String(), migrated, time.Since(began))
 			return err
 		}))
 	if err != nil {
@@ -54,7 +57,7 @@ func (s *session) close() { s.conn.Close() }
 
 // nodeInfo asks what the driver says of the node.
 func (t *Drivers) nodeInfo(ctx context.Context, d *driver) (NodeInfo, error) {
-	s, err := t.connect(d)
+	s, err := t.connect(d, false)
 	if err != nil {
 		return NodeInfo{}, err
 	}

@@ -43,8 +43,9 @@ type Drivers struct {
 	came    func(name string) // likewise
 }
 
-// Observer is told of every call to a driver.
-type Observer func(driver, method, code string, took time.Duration)
+// Observer is called after every call to a driver. Migrated calls are for volumes that are described as those of a
+// plugin of earlier times.
+type Observer func(driver, method, code string, migrated bool, took time.Duration)
 
 // driver is one that registered.
 type driver struct {
@@ -61,7 +62,7 @@ type driver struct {
 // and observe too.
 func NewDrivers(show shower, observe Observer, log *slog.Logger) *Drivers {
 	if observe == nil {
-		observe = func(string, string, string, time.Duration) {}
+		observe = func(string, string, string, bool, time.Duration) {}
 	}
 	return &Drivers{show: show, observe: observe, log: log, byName: map[string]*driver{}}
 }

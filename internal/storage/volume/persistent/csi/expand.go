@@ -15,7 +15,7 @@ import (
 // Expand has the driver grow a volume where it is published.
 func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource.Quantity) error {
 	s := sourceOf(r)
-	sess, err := p.cfg.Drivers.open(s.driver)
+	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
 	if err != nil {
 		return &persistent.ExpandError{Kind: persistent.Unavailable, Err: err}
 	}

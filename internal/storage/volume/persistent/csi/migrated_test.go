@@ -1,10 +1,13 @@
 package csi
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	csiv1 "github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +31,17 @@ func (n *testNode) register(name string) {
 // took over is refused by name.
 func TestVolumesOfClouds(t *testing.T) {
 	parity.Proves(t, "VOL-57")
+	parity.ProvesPart(t, 2, "PLUG-19")
 	n := newTestNode(t, nil)
+	n.stop()
+	var mu sync.Mutex
+	counted := map[string]int{}
+	n.observe = func(driver, method, code string, migrated bool, _ time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		counted[fmt.Sprint(driver, " ", method, " ", code, " ", migrated)]++
+	}
+	n.start()
 	n.api.secrets["default/acc-secret"], n.api.secrets["ns/acc-secret"] = &v1.Secret{}, &v1.Secret{}
 	plugins := map[string]bool{}
 	for _, c := range []struct {
@@ -92,6 +105,13 @@ func TestVolumesOfClouds(t *testing.T) {
 				n.release(one.pod)
 				n.idle()
 			}
+			mu.Lock()
+			for call, want := range map[string]int{"NodeStageVolume OK true": 2, "NodePublishVolume OK true": 2, "NodeUnpublishVolume OK false": 2, "NodeUnstageVolume OK false": 2} {
+				if got := counted[c.driver+" "+call]; got != want {
+					t.Errorf("%s is counted %d times, want %d: %v", call, got, want, counted)
+				}
+			}
+			mu.Unlock()
 			measured := scrape.Of(t, n.Manager)
 			for _, operation := range []string{"volume_mount", "verify_controller_attached_volume"} {
 				name := "storage_operation_duration_seconds{migrated=true,operation_name=" + operation + ",status=success,volume_plugin=kubernetes.io/csi:" + c.driver + "}"

@@ -183,6 +183,7 @@ type testNode struct {
 	recheck time.Duration
 	alone   bool              // there is no controller that attaches
 	health  bool              // whether drivers are asked how volumes are
+	observe Observer          // of calls to drivers; nil: they are not looked at
 	labels  persistent.Labels // the node's SELinux; nil: it has none
 	all     bool              // all volumes are mounted with a label that can be
 	// hasLabels reports whether files of a mount have labels of their own; nil: the
@@ -257,7 +258,7 @@ func (n *testNode) open(log *slog.Logger) error {
 	if hasLabels == nil {
 		hasLabels = mount.HasLabels
 	}
-	n.drivers = NewDrivers(nil, nil, log)
+	n.drivers = NewDrivers(nil, n.observe, log)
 	n.api.change(func() { n.looked = map[types.UID]int{} })
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
 		return err

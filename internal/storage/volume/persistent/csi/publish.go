@@ -19,7 +19,7 @@ import (
 // Publish has the driver give the volume to the pod.
 func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
 	s := sourceOf(r)
-	sess, err := p.cfg.Drivers.open(s.driver)
+	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
 	if err != nil {
 		what := "mounter.SetUpAt failed to get CSI client"
 		if s.block {

@@ -18,7 +18,7 @@ import (
 // not stage too: by it the node knows that the volume is in use.
 func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	s := sourceOf(r)
-	sess, err := p.cfg.Drivers.open(s.driver)
+	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
 	if err != nil {
 		what := "attacher.MountDevice failed to create newCsiDriverClient"
 		if s.block {
