@@ -77,7 +77,6 @@ func TestReadinessProbe(t *testing.T) {
 
 func TestLivenessProbe(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "PROBE-10")
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
@@ -98,7 +97,6 @@ func TestLivenessProbe(t *testing.T) {
 // container that does not come up.
 func TestStartupProbe(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "PROBE-11")
 	s := shared(t).namespace(t)
 	s.create(s.demo("slow", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]

@@ -15,6 +15,7 @@ import (
 // TestMetricsOfLives has pods start, fail and end, and reads what is told of that.
 func TestMetricsOfLives(t *testing.T) {
 	parity.Proves(t, "SRV-49")
+	parity.ProvesPart(t, 2, "PROBE-30")
 	s := listening(t, "", rights)
 	pods := s.api.CoreV1().Pods(namespace)
 	create := func(name, container string, edit func(*corev1.PodSpec)) {
@@ -37,6 +38,7 @@ func TestMetricsOfLives(t *testing.T) {
 	s.runtime.Inject(fakecri.Fault{Method: "CreateContainer", Container: "unmade", Message: "no", Code: 2})
 	create("web", "main", func(spec *corev1.PodSpec) {
 		spec.InitContainers = []corev1.Container{{Name: "first", Image: image, Command: []string{"sh", "-c", "exit 0"}}}
+		spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"healthy"}}}}
 	})
 	create("broken", "main", func(spec *corev1.PodSpec) { spec.Containers[0].Command = []string{"sh", "-c", "exit 3"} })
 	create("unmade", "unmade", nil)
@@ -92,6 +94,21 @@ func TestMetricsOfLives(t *testing.T) {
 			}
 		}
 		return len(missing), "without " + strings.Join(missing, "\n") + "\nbut with\n" + strings.Join(have, "")
+	})
+	// Probes are counted on a page of their own.
+	s.soon(t, "the probes", 0, func() (int, string) {
+		_, text := s.ask(t, "/metrics/probes", "good", nil)
+		_, others := s.ask(t, "/metrics", "good", nil)
+		missing := 0
+		for _, series := range []string{
+			`prober_probe_total{container="main",namespace="default",pod="web",pod_uid="`,
+			`prober_probe_duration_seconds_count{container="main",namespace="default",pod="web",probe_type="Readiness"} `,
+		} {
+			if !strings.Contains(text, "\n"+series) || strings.Contains(others, "\n"+series) {
+				missing++
+			}
+		}
+		return missing, text
 	})
 	// Of the process the page of probes tells when it was started, and no more.
 	if _, text := s.ask(t, "/metrics/probes", "good", nil); !strings.Contains(text, "\nprocess_start_time_seconds ") || strings.Contains(text, "process_cpu") {

@@ -233,6 +233,7 @@ func TestReferencesToAPIObjects(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	parity.ProvesPart(t, 3, "PROBE-07")
 	parity.ProvesPart(t, 2, "SRC-10")
 	for _, tc := range []struct {
 		name string
@@ -277,6 +278,9 @@ func TestValidate(t *testing.T) {
 		{"liveness that must succeed twice", func(p *v1.Pod) {
 			p.Spec.Containers[0].LivenessProbe = &v1.Probe{SuccessThreshold: 2, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"a"}}}}
 		}, "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"},
+		{"a startup probe that must succeed twice", func(p *v1.Pod) {
+			p.Spec.Containers[0].StartupProbe = &v1.Probe{SuccessThreshold: 2, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"a"}}}}
+		}, "spec.containers[0].startupProbe.successThreshold: Invalid value: 2: must be 1"},
 		{"a port out of range", func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 70000}} }, "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"},
 		{"a host port twice", func(p *v1.Pod) {
 			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 1, HostPort: 80}, {ContainerPort: 2, HostPort: 80}}

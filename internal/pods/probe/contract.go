@@ -13,7 +13,6 @@ const (
 
 	resultSuccessful = "successful"
 	resultFailed     = "failed"
-	resultUnknown    = "unknown"
 )
 
-var results = []string{resultSuccessful, resultFailed, resultUnknown}
+var results = []string{resultSuccessful, resultFailed}

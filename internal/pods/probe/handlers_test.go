@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -276,6 +277,52 @@ func TestHTTPBodyIsReadUpToABound(t *testing.T) {
 	status = http.StatusTeapot
 	if o, text := ask(t, &v1.HTTPGetAction{Port: port}); o != failure || text != "HTTP probe failed with statuscode: 418" {
 		t.Errorf("%v with %q", o, text)
+	}
+}
+
+// told is a runtime that answers every command alike and notes what it was asked.
+type told struct {
+	output   string
+	code     int32
+	timedOut bool
+	err      error
+
+	command []string
+	timeout time.Duration
+}
+
+func (a *told) Exec(_ context.Context, _ string, command []string, timeout time.Duration) ([]byte, int32, bool, error) {
+	a.command, a.timeout = command, timeout
+	return []byte(a.output), a.code, a.timedOut, a.err
+}
+
+func TestExec(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-19")
+	long := strings.Repeat("x", 10<<10)
+	for name, tc := range map[string]struct {
+		answer told
+		want   outcome
+		text   string
+	}{
+		"ends well":              {told{output: "fine"}, success, "fine"},
+		"ends with another code": {told{output: "why", code: 3}, failure, "why"},
+		"says much":              {told{output: long + "y", code: 1}, failure, long},
+		"does not end":           {told{timedOut: true}, failure, `command timed out: "check one $(NONE) $$  last" timed out after 2s`},
+		"cannot be run":          {told{err: errors.New("no such file")}, errored, "no such file"},
+	} {
+		a := tc.answer
+		p := New(Config{Exec: &a, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 1, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		c := &v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "one"}, {Name: "B", Value: "first"}, {Name: "B", Value: "last"},
+			{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}}
+		// What comes from elsewhere is not known here, and empty.
+		probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"check", "$(A)", "$(NONE)", "$$$", "$(IP)", "$(B)"}}}}
+		o, text := p.handler(probe, 2*time.Second, &v1.Pod{}, c, "id", local)(t.Context())
+		if o != tc.want || text != tc.text {
+			t.Errorf("a command that %s: %v with %q, want %v with %q", name, o, text, tc.want, tc.text)
+		}
+		if want := []string{"check", "one", "$(NONE)", "$$", "", "last"}; !slices.Equal(a.command, want) || a.timeout != 2*time.Second {
+			t.Errorf("asked for %q within %v, want %q within 2 s", a.command, a.timeout, want)
+		}
 	}
 }
 

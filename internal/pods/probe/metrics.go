@@ -30,7 +30,11 @@ func newMetrics() metrics {
 	}
 }
 
+// ran counts a run that has found something out. Only how long a container took to say that it is well is told.
 func (m *metrics) ran(spec *v1.Pod, k *check, o outcome, took time.Duration) {
+	if o == errored {
+		return
+	}
 	s := series{k.kind, k.target.container.Name, spec.Name, spec.Namespace}
 	of := m.series[spec.UID]
 	if of == nil {
@@ -39,28 +43,41 @@ func (m *metrics) ran(spec *v1.Pod, k *check, o outcome, took time.Duration) {
 	}
 	of[s] = true
 	m.total.WithLabelValues(s.kind, resultOf(o), s.container, s.pod, s.namespace, string(spec.UID)).Inc()
-	m.seconds.WithLabelValues(s.kind, s.container, s.pod, s.namespace).Observe(took.Seconds())
+	if o != failure {
+		m.seconds.WithLabelValues(s.kind, s.container, s.pod, s.namespace).Observe(took.Seconds())
+	}
 }
 
 // forget drops the series of a pod that is not probed any more.
 func (m *metrics) forget(uid types.UID) {
 	for s := range m.series[uid] {
-		for _, result := range results {
-			m.total.DeleteLabelValues(s.kind, result, s.container, s.pod, s.namespace, string(uid))
-		}
-		m.seconds.DeleteLabelValues(s.kind, s.container, s.pod, s.namespace)
+		m.drop(uid, s)
 	}
 	delete(m.series, uid)
 }
 
+// forgetContainer drops the series of a container that is not probed any more.
+func (m *metrics) forgetContainer(uid types.UID, name string) {
+	for s := range m.series[uid] {
+		if s.container == name {
+			m.drop(uid, s)
+			delete(m.series[uid], s)
+		}
+	}
+}
+
+func (m *metrics) drop(uid types.UID, s series) {
+	for _, result := range results {
+		m.total.DeleteLabelValues(s.kind, result, s.container, s.pod, s.namespace, string(uid))
+	}
+	m.seconds.DeleteLabelValues(s.kind, s.container, s.pod, s.namespace)
+}
+
 func resultOf(o outcome) string {
-	switch o {
-	case success, warning:
-		return resultSuccessful
-	case failure:
+	if o == failure {
 		return resultFailed
 	}
-	return resultUnknown
+	return resultSuccessful
 }
 
 // Describe makes the Prober a collector of its metrics.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
-	parity.Proves(t, "PROBE-30")
+	parity.ProvesPart(t, 2, "PROBE-30")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
 		p.Sync(spec, seen("1", time.Now()), nil, false)
@@ -25,14 +25,12 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		p.Sync(spec, pod.Runtime{}, nil, false) // between two instances of the container
 		want := map[string]float64{
-			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Liveness}":                   3,
-			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Readiness}":                  4,
+			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Liveness}":                   1,
+			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Readiness}":                  2,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=failed}":      1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=successful}":  1,
-			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Liveness,result=unknown}":     1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Readiness,result=failed}":     1,
 			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Readiness,result=successful}": 2,
-			"prober_probe_total{container=c,namespace=ns,pod=p,pod_uid=u,probe_type=Readiness,result=unknown}":    1,
 		}
 		if got := scrape.Of(t, p); !maps.Equal(got, want) {
 			t.Errorf("metrics are %v, want %v", got, want)
@@ -52,4 +50,37 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 			t.Errorf("metrics of a forgotten pod are %v, want none", got)
 		}
 	})
+}
+
+// A container that is not started again has no series any more, though its pod goes on.
+func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-15")
+	for _, tc := range []struct {
+		policy v1.RestartPolicy
+		code   int32
+		left   int
+	}{{v1.RestartPolicyNever, 1, 2}, {v1.RestartPolicyOnFailure, 0, 2}, {v1.RestartPolicyOnFailure, 1, 4}, {v1.RestartPolicyAlways, 0, 4}} {
+		clinic(t, func(p *Prober, _ *patient, _ *noted) {
+			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+			spec.Spec.RestartPolicy = tc.policy
+			other := *spec.Spec.Containers[0].DeepCopy()
+			other.Name = "other"
+			spec.Spec.Containers = append(spec.Spec.Containers, other)
+			have := seen("1", time.Now())
+			have.Containers = append(have.Containers, pod.Container{ID: "2", Name: "other", State: pod.StateRunning, StartedAt: time.Now()})
+			p.Sync(spec, have, nil, false)
+			time.Sleep(5 * time.Second)
+			if got := scrape.Of(t, p); len(got) != 4 {
+				t.Fatalf("metrics are %v, want those of two probes", got)
+			}
+			have.Containers[0].State, have.Containers[0].ExitCode = pod.StateExited, tc.code
+			p.Sync(spec, have, nil, false)
+			if p.Result(spec, have.Containers[0]).Ready {
+				t.Error("an ended container is ready")
+			}
+			if got := scrape.Of(t, p); len(got) != tc.left {
+				t.Errorf("%s, ended with %d: metrics are %v, want %d", tc.policy, tc.code, got, tc.left)
+			}
+		})
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
 // Executor runs a command in a container. An error says that it could not be
@@ -110,6 +111,9 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 			continue
 		}
 		seen, ok := have.Latest(c.Name)
+		if ok && seen.State == pod.StateExited && !podplan.Restarts(spec, kind, c, seen) {
+			p.metrics.forgetContainer(spec.UID, c.Name)
+		}
 		if !ok || seen.State != pod.StateRunning {
 			continue
 		}
@@ -244,8 +248,8 @@ func (p *Prober) Result(spec *v1.Pod, c pod.Container) Result {
 	t := p.pods[spec.UID][c.ID]
 	if t == nil {
 		_, s, ok := pod.Find(spec, c.Name)
-		probed := ok && (s.StartupProbe != nil || s.ReadinessProbe != nil)
-		return Result{Started: !probed, Ready: !probed}
+		started := !ok || s.StartupProbe == nil
+		return Result{Started: started, Ready: started && (!ok || s.ReadinessProbe == nil)}
 	}
 	started := t.open()
 	return Result{

@@ -18,6 +18,7 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/scrape"
 )
 
 // patient is a container that answers exec probes as it was told to.
@@ -111,7 +112,7 @@ func clinic(t *testing.T, f func(p *Prober, c *patient, n *noted)) {
 }
 
 func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
-	parity.Proves(t, "PROBE-02", "PROBE-03", "PROBE-12", "PROBE-13")
+	parity.Proves(t, "PROBE-13")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
@@ -151,7 +152,8 @@ func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	parity.Proves(t, "PROBE-07", "PROBE-10", "PROBE-27")
+	parity.ProvesPart(t, 3, "PROBE-07")
+	parity.ProvesPart(t, 2, "PROBE-06")
 	clinic(t, func(p *Prober, c *patient, n *noted) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 })})
 		have := seen("1", time.Now())
@@ -180,6 +182,13 @@ func TestThresholds(t *testing.T) {
 		if got := len(c.asked()) - asked; got != 1 {
 			t.Errorf("asked %d times after liveness failed, want readiness alone", got)
 		}
+		// The next instance is asked again.
+		p.Sync(spec, seen("2", time.Now()), nil, false)
+		asked = len(c.asked())
+		time.Sleep(25 * time.Second)
+		if got := len(c.asked()) - asked; got != 5 {
+			t.Errorf("the next instance was asked %d times in 25 s, want 3 times for readiness and 2 for liveness", got)
+		}
 		if ev := n.all(); len(ev) == 0 || ev[0] != "c Warning Unhealthy Liveness probe failed: out" && ev[0] != "c Warning Unhealthy Readiness probe failed: out" {
 			t.Errorf("events = %q", ev)
 		}
@@ -188,6 +197,7 @@ func TestThresholds(t *testing.T) {
 
 func TestAnErroredProbeDoesNotCount(t *testing.T) {
 	parity.Proves(t, "PROBE-08", "PROBE-09")
+	parity.ProvesPart(t, 2, "PROBE-27")
 	clinic(t, func(p *Prober, c *patient, n *noted) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
@@ -200,14 +210,107 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 		if got := len(c.asked()); got != 30 {
 			t.Errorf("asked %d times in 10 periods, want 3 tries each", got)
 		}
+		if got := scrape.Of(t, p); len(got) != 0 {
+			t.Errorf("counted are %v, want no errors", got)
+		}
 		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime" {
 			t.Errorf("events = %q", ev)
+		}
+		// Failures on both sides of an error are one after the other; each is asked for once.
+		for i, code := range []int32{1, 1, -1, 1} {
+			if p.Result(spec, have.Containers[0]).LivenessFailed {
+				t.Errorf("failed before probe %d", i)
+			}
+			if c.set(code, nil); code < 0 {
+				c.set(0, errors.New("no runtime"))
+			}
+			asked := len(c.asked())
+			time.Sleep(10 * time.Second)
+			if got, want := len(c.asked())-asked, map[bool]int{true: 1, false: 3}[code > 0]; got != want {
+				t.Errorf("probe %d: asked %d times, want %d", i, got, want)
+			}
+		}
+		if !p.Result(spec, have.Containers[0]).LivenessFailed {
+			t.Error("three failures with an error between them did not fail the container")
 		}
 	})
 }
 
+// A result moves only when as many outcomes as the threshold follow each other.
+func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
+	parity.ProvesPart(t, 3, "PROBE-07")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 })})
+		have := seen("1", time.Now())
+		p.Sync(spec, have, nil, false)
+		time.Sleep(15 * time.Second)
+		if !p.Result(spec, have.Containers[0]).Ready {
+			t.Fatal("not ready after two successes")
+		}
+		for range 5 {
+			for _, code := range []int32{1, 1, 0} {
+				c.set(code, nil)
+				time.Sleep(10 * time.Second)
+				if r := p.Result(spec, have.Containers[0]); !r.Ready || r.LivenessFailed {
+					t.Fatalf("two failures and a success made it %+v", r)
+				}
+			}
+		}
+		c.set(1, nil)
+		time.Sleep(30 * time.Second)
+		for range 5 {
+			for _, code := range []int32{0, 1} {
+				c.set(code, nil)
+				time.Sleep(10 * time.Second)
+				if p.Result(spec, have.Containers[0]).Ready {
+					t.Fatal("ready after one success of two")
+				}
+			}
+		}
+	})
+}
+
+// What is not said of a probe is the API's default, also for static pods, which no API server has completed.
+func TestDefaultsOfAProbe(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-02")
+	want := settings{period: 10 * time.Second, timeout: time.Second, failures: 3, successes: 1}
+	if got := settingsOf(&v1.Probe{}); got != want {
+		t.Errorf("settings %+v, want %+v", got, want)
+	}
+}
+
+// Before its first probe a container is not ready, does not fail, and has started unless it has a startup probe.
+func TestInitialResults(t *testing.T) {
+	parity.Proves(t, "PROBE-03")
+	for _, synced := range []bool{false, true} {
+		for _, tc := range []struct {
+			name string
+			c    v1.Container
+			want Result
+		}{
+			{"no probe", v1.Container{}, Result{Started: true, Ready: true}},
+			{"liveness", v1.Container{LivenessProbe: execProbe(nil)}, Result{Started: true, Ready: true}},
+			{"readiness", v1.Container{ReadinessProbe: execProbe(nil)}, Result{Started: true}},
+			{"startup", v1.Container{StartupProbe: execProbe(nil)}, Result{}},
+			{"all", v1.Container{StartupProbe: execProbe(nil), LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)}, Result{}},
+		} {
+			clinic(t, func(p *Prober, c *patient, _ *noted) {
+				c.hang = true
+				spec, have := podWith(tc.c), seen("1", time.Now())
+				if synced {
+					p.Sync(spec, have, nil, false)
+					synctest.Wait()
+				}
+				if got := p.Result(spec, have.Containers[0]); got != tc.want {
+					t.Errorf("%s, synced %v: %+v, want %+v", tc.name, synced, got, tc.want)
+				}
+			})
+		}
+	}
+}
+
 func TestTheStartupProbeOpensTheGate(t *testing.T) {
-	parity.Proves(t, "PROBE-06", "PROBE-11", "PROBE-19")
+	parity.ProvesPart(t, 2, "PROBE-06")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{
 			StartupProbe:   execProbe(func(p *v1.Probe) { p.FailureThreshold = 5 }),
@@ -228,6 +331,11 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		if r := result(); !r.Started || !r.Ready {
 			t.Errorf("after startup: %+v, want started and ready at once", r)
+		}
+		asked := len(c.asked())
+		time.Sleep(20 * time.Second)
+		if got := len(c.asked()) - asked; got != 4 {
+			t.Errorf("asked %d times in two periods, want twice each for liveness and readiness, and no more for startup", got)
 		}
 		c.set(1, nil)
 		time.Sleep(10 * time.Second)
@@ -251,6 +359,7 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 // sidecars are probed as before, and nothing comes of a failure.
 func TestWhileGoing(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-14")
+	parity.ProvesPart(t, 2, "PROBE-27")
 	for _, tc := range []struct {
 		name    string
 		sidecar bool
@@ -294,7 +403,8 @@ func TestWhileGoing(t *testing.T) {
 }
 
 func TestANewInstanceStartsOver(t *testing.T) {
-	parity.Proves(t, "PROBE-15", "PROBE-17")
+	parity.Proves(t, "PROBE-17")
+	parity.ProvesPart(t, 2, "PROBE-15")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		first := seen("1", time.Now())
@@ -322,7 +432,7 @@ func TestANewInstanceStartsOver(t *testing.T) {
 }
 
 func TestARestartOfTheAgentKeepsResults(t *testing.T) {
-	parity.Proves(t, "PROBE-18")
+	parity.ProvesPart(t, 3, "PROBE-18")
 	synctest.Test(t, func(t *testing.T) {
 		c := &patient{code: 1}
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
