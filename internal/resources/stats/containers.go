@@ -245,14 +245,14 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	}
 }
 
-// start is when a group was made, or when the runtime started what is in it, if that was earlier: what the kernel says
-// may be too late. A clock that was wrong before the machine had the time does not count.
+// start is when the kernel made a group. It may have forgotten: then it is when the runtime started what is in the group.
+// A clock that was wrong before the machine had the time does not count.
 func (e *exposer) start(g *group, started time.Time) time.Time {
 	made := g.use.Created
 	if boot := e.c.boot.Truncate(time.Minute); made.Before(boot) {
 		made = boot
 	}
-	if !started.IsZero() && started.Before(made) {
+	if !started.IsZero() && made.Sub(started) > forgotten {
 		return started
 	}
 	return made

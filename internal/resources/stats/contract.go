@@ -11,6 +11,10 @@ const (
 	// of writable layers: it measures them no more often itself.
 	layersEvery = 10 * time.Second
 
+	// forgotten is how much later than the runtime started it a group can have been made: a runtime tells of a sandbox
+	// when it begins to make it. What the kernel says after that is not when it made the group.
+	forgotten = time.Minute
+
 	// The network interface that stands for the whole.
 	defaultInterface = "eth0"
 )

@@ -45,14 +45,14 @@ func (g *ground) mounts() (out []string) {
 }
 
 // TestStartTimes: a group starts when the kernel made it, which is when the first of its directories and files was
-// made. The kernel may forget when that was: what the runtime knows is a bound.
+// made. The kernel may forget when that was: then it is when the runtime started what is in it.
 func TestStartTimes(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		now := time.Now().Truncate(time.Second)
 		g := newGround(t, v2)
 		p := g.pod()
-		p.Have.Sandboxes[0].CreatedAt = now.Add(-60 * time.Second)
-		p.Have.Containers[0].StartedAt = now.Add(-50 * time.Second)
+		p.Have.Sandboxes[0].CreatedAt = now.Add(-62 * time.Second)
+		p.Have.Containers[0].StartedAt = now.Add(-500 * time.Second)
 		g.cfg.Pods = func() []Pod { return []Pod{p} }
 		for path, ago := range map[string]int{
 			"/": 2000, "/kubepods": 400, podDir: 70, podDir + "/" + sandboxID: 61, podDir + "/" + mainID: 3,
@@ -76,7 +76,7 @@ func TestStartTimes(t *testing.T) {
 			"/kubepods/burstable":    now.Add(-310 * time.Second),
 			podDir:                   now.Add(-70 * time.Second),
 			podDir + "/" + sandboxID: now.Add(-61 * time.Second),
-			podDir + "/" + mainID:    now.Add(-50 * time.Second),
+			podDir + "/" + mainID:    now.Add(-500 * time.Second),
 		} {
 			if got := startOfGroup(t, text, id); got != want.Unix() {
 				t.Errorf("%s started at %d, want %d", id, got, want.Unix())
