@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +106,28 @@ func (s *space) shots() map[string]values.Shot {
 	return last
 }
 
+// places are the devices, mount points and network interfaces that the machine has now, as series name them.
+func places(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		out[m.Source], out[m.Mountpoint] = true, true
+		out[fmt.Sprintf("%s_%d-%d", m.Source, m.Major, m.Minor)] = true
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		out[l.Name] = true
+	}
+	return out
+}
+
 // TestMetricValuesAreUpstreams has upstream's agent, this one, and upstream's once more look after the same pods on one
 // node, and compares every series of all endpoints with its labels and value. What differs is listed, with the reason,
 // in docs/parity/metrics-differences.md.
@@ -136,13 +160,15 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 	n.Kubelet.SetFlags("--containerd=" + strings.TrimPrefix(n.Runtime.Endpoint(), "unix://"))
 	t.Cleanup(func() { n.Kubelet.SetFlags() })
 	var turns []map[string]values.Shot
+	var there []map[string]bool
 	s := n.steadyPods(t)
 	for _, binary := range []string{peer, n.ours, peer} {
 		if err := n.Kubelet.Swap(t.Context(), binary); err != nil {
 			t.Fatal(err)
 		}
-		turns = append(turns, s.shots())
+		turns, there = append(turns, s.shots()), append(there, places(t))
 	}
+	values.Steady(turns, there)
 	var findings []values.Finding
 	for _, endpoint := range append(slices.Clone(exposed), summaryPath) {
 		before, here, after := turns[0][endpoint], turns[1][endpoint], turns[2][endpoint]
@@ -150,7 +176,8 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 			t.Fatalf("%s: %d series of upstream, %d here", endpoint, len(before), len(here))
 		}
 		found := values.Compare(endpoint, values.Whose(endpoint == "/metrics" || endpoint == "/metrics/probes"), before, here, after)
-		t.Logf("%s: %d series of upstream, %d here, %d differ", endpoint, len(before), len(here), len(found))
+		equal := values.Common(before, here, after)
+		t.Logf("%s: %d series of upstream, %d here, %d values compared, %d differ", endpoint, len(before), len(here), equal, len(found))
 		for _, f := range found {
 			if !listedByName(t, names, f) {
 				findings = append(findings, f)
@@ -158,6 +185,9 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 		}
 	}
 	open, idle := values.Judge(findings, rules)
+	for _, l := range values.ByRule(findings, rules) {
+		t.Log("ruled: " + l)
+	}
 	for _, f := range open {
 		t.Errorf("not listed: %s", strings.ReplaceAll(f.String(), s.ns, "NAMESPACE"))
 	}

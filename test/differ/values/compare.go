@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // Ways in which a series differs.
@@ -29,8 +31,18 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s: %s", f.Endpoint, f.Series, f.How)
 }
 
-// slack is how far a gauge that fluctuates may lie outside of what the reference says, as a part of it.
-const slack = 0.25
+// How far a gauge that fluctuates may lie outside of what the reference says, as a part of it.
+const (
+	slack = 0.25
+	// Other programs of the machine do as they like meanwhile.
+	slackOfMachine = 2
+)
+
+// ofMachine reports whether a series is about the whole machine.
+func ofMachine(series string) bool {
+	return strings.Contains(series, `id="/"`) || strings.HasPrefix(series, "node_") ||
+		strings.HasPrefix(series, "node.") && !strings.HasPrefix(series, "node.systemContainers.")
+}
 
 // Whose are the counters of an endpoint.
 type Whose bool
@@ -55,7 +67,7 @@ func Compare(endpoint string, counters Whose, before, here, after Shot) (out []F
 			f.How = Missing
 		case !wasThere && !isThere:
 			f.How = Extra
-		case !wasThere || !isThere || !isHere || fits(counters, b, h, a):
+		case !wasThere || !isThere || !isHere || fits(key, counters, b, h, a):
 			continue // the reference does not always show it
 		default:
 			f.How = Unequal
@@ -65,21 +77,45 @@ func Compare(endpoint string, counters Whose, before, here, after Shot) (out []F
 	return out
 }
 
+// inUse are the gauges of memory in use, which the kernel counts in batches for each processor, and of what the programs
+// of the whole machine run and have open. That the reference says the same of one in both turns is chance.
+var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
+	`(container|pod|node)_memory_(cache|kernel_usage|mapped_file|rss|total_(in)?active_file_bytes|usage_bytes|working_set_bytes)\b.*`,
+	`.*\.memory\.(usage|workingSet|rss|available)Bytes\b.*`,
+	`container_(processes|file_descriptors|sockets)\{.*id="/".*`,
+	`node\.rlimit\.curproc`,
+}, "|") + `)$`)
+
 // fits reports whether h goes with what the reference said before and after.
-func fits(counters Whose, b, h, a Value) bool {
+func fits(key string, counters Whose, b, h, a Value) bool {
 	if counters == OfAgent && h.Grows {
 		return (b.Number > 0) != (a.Number > 0) || (h.Number > 0) == (b.Number > 0)
 	}
 	if b.Text != "" || a.Text != "" || h.Text != "" {
 		return b.Text != a.Text || h.Text == b.Text
 	}
-	if b.Number == a.Number {
+	if b.Number == a.Number && !inUse.MatchString(key) {
 		return h.Number == b.Number || math.IsNaN(b.Number) && math.IsNaN(h.Number)
 	}
 	least, most := min(b.Number, a.Number), max(b.Number, a.Number)
 	if !h.Grows {
 		off := slack * max(math.Abs(least), math.Abs(most))
+		if ofMachine(key) {
+			off = slackOfMachine * max(math.Abs(least), math.Abs(most))
+		}
 		least, most = least-off, most+off
 	}
 	return h.Number >= least && h.Number <= most
+}
+
+// Common counts the series that are there at all three turns: their values are compared.
+func Common(before, here, after Shot) (n int) {
+	for series := range here {
+		_, wasThere := before[series]
+		_, isThere := after[series]
+		if wasThere && isThere {
+			n++
+		}
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -85,4 +86,20 @@ func Judge(findings []Finding, rules []Rule) (unexplained []Finding, idle []Rule
 		}
 	}
 	return unexplained, idle
+}
+
+// ByRule tells how many findings each rule covers, the first that does.
+func ByRule(findings []Finding, rules []Rule) (out []string) {
+	for i, r := range rules {
+		n := 0
+		for _, f := range findings {
+			if slices.IndexFunc(rules, func(r Rule) bool { return r.Covers(f) }) == i {
+				n++
+			}
+		}
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%d %s %s %s, %s: %s", n, r.Endpoint, r.Name, r.Labels, r.How, r.Why))
+		}
+	}
+	return out
 }

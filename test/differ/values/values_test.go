@@ -72,6 +72,61 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestCompareMachine: other programs use the machine as well.
+func TestCompareMachine(t *testing.T) {
+	for _, series := range []string{`memory{id="/"}`, "node_memory", "node.memory.usageBytes"} {
+		at := func(n float64) Shot { return Shot{series: {Number: n}} }
+		for here, want := range map[float64]int{280: 0, 400: 1} {
+			if found := Compare("/m", OfNode, at(100), at(here), at(110)); len(found) != want {
+				t.Errorf("%s %v: %v", series, here, found)
+			}
+		}
+	}
+}
+
+// TestCompareInUse: the memory in use and what the machine's programs have open is the same in both turns by chance.
+func TestCompareInUse(t *testing.T) {
+	at := func(series string, n float64) Shot { return Shot{series: {Number: n}} }
+	for _, c := range []struct {
+		series string
+		here   float64
+		want   int
+	}{
+		{`container_sockets{container="",id="/"}`, 240, 0},
+		{`container_sockets{container="",id="/kubepods"}`, 240, 1},
+		{`container_processes{container="",id="/"}`, 900, 1},
+		{`node.rlimit.curproc`, 250, 0},
+		{`container_memory_working_set_bytes{container="side"}`, 250, 0},
+		{`container_memory_working_set_bytes{container="side"}`, 400, 1},
+		{`container_memory_max_usage_bytes{container="side"}`, 250, 1},
+		{`pods.containers.memory.usageBytes{pods="a/b"}`, 250, 0},
+		{`node.rlimit.maxpid`, 250, 1},
+	} {
+		if found := Compare("/m", OfNode, at(c.series, 243), at(c.series, c.here), at(c.series, 243)); len(found) != c.want {
+			t.Errorf("%s: %v", c.series, found)
+		}
+	}
+}
+
+func TestSteady(t *testing.T) {
+	turn := func(series ...string) map[string]Shot {
+		shot := Shot{}
+		for _, s := range series {
+			shot[s] = Value{Number: 1}
+		}
+		return map[string]Shot{"/m": shot}
+	}
+	always := []string{`fs{device="/dev/a"}`, `io{device=""}`, `net{interface="eth0",pod="a"}`, `fs{device="unheard of"}`, "cpu"}
+	first := turn(append([]string{`fs{device="/mnt"}`}, always...)...)
+	second := turn(append([]string{`net{interface="eth1"}`, `node.network.rxBytes{interfaces="eth1"}`}, always...)...)
+	Steady([]map[string]Shot{first, second}, []map[string]bool{
+		{"/dev/a": true, "eth0": true, "/mnt": true}, {"/dev/a": true, "eth0": true, "eth1": true},
+	})
+	if want := turn(always...); !reflect.DeepEqual(first, want) || !reflect.DeepEqual(second, want) {
+		t.Errorf("%v and %v, want %v", first, second, want)
+	}
+}
+
 func TestSummary(t *testing.T) {
 	got, err := OfSummary(`{"node":{"nodeName":"n","cpu":{"time":"2026-01-01T00:00:10Z","usageCoreNanoSeconds":5}},
 		"pods":[{"podRef":{"name":"a","namespace":"ns","uid":"1"},"startTime":"2026-01-01T00:00:00Z",
@@ -95,6 +150,9 @@ func TestSummary(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
+	if n := Common(got, got, got); n != len(got) || Common(got, got, nil) != 0 {
+		t.Errorf("%d of %d values are there always", n, len(got))
+	}
 	if len(Compare("/s", OfNode, got, got, got)) != 0 {
 		t.Error("it differs from itself")
 	}
@@ -115,6 +173,10 @@ func TestRules(t *testing.T) {
 		about(`memory{image="",pod="a"}`, Unequal), about(`memory{image="",pod="b"}`, Unequal), about(`memory{image="",pod="a"}`, Missing), about("cpus", Extra),
 	}
 	open, idle := Judge(findings, rules)
+	want := []string{`1 /m mem* pod="a", value: because`}
+	if got := ByRule(findings, rules); !reflect.DeepEqual(got, want) {
+		t.Errorf("ruled %q, want %q", got, want)
+	}
 	if !reflect.DeepEqual(open, findings[1:]) || len(idle) != 1 || idle[0].Name != "cpu" {
 		t.Errorf("unexplained %v, idle %v", open, idle)
 	}
