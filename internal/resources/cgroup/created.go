@@ -1,9 +1,10 @@
 package cgroup
 
 import (
-	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startControllers are the controllers of cgroup v1 in whose hierarchies the start of a cgroup is looked for.
@@ -16,8 +17,12 @@ var startControllers = []string{"blkio", "cpu", "cpuacct", "devices", "memory", 
 // look makes another with the time of the look. So the result may be too late; it is never too early.
 func (h Hierarchies) created(path string, by time.Time) time.Time {
 	look := func(name string) {
-		if info, err := os.Stat(name); err == nil && info.ModTime().Before(by) {
-			by = info.ModTime()
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err != nil {
+			return // another look has found it
+		}
+		if at := time.Unix(st.Mtim.Unix()); at.Before(by) {
+			by = at
 		}
 	}
 	if h.V2() {

@@ -26,8 +26,10 @@ const ticks = 100
 // Usage is what the processes of a cgroup, and of those below it, use and have
 // used so far.
 type Usage struct {
-	At      time.Time // when it was read
-	Created time.Time // when the cgroup was made, unless the kernel has forgotten: see [Hierarchies.created]
+	At time.Time // when it was read
+	// Created is when the cgroup was made, unless the kernel has forgotten: see [Hierarchies.created]. Without details
+	// it may be some milliseconds late.
+	Created time.Time
 	CPU     CPUUsage
 	Memory  MemoryUsage
 
@@ -101,7 +103,10 @@ func (h Hierarchies) Usage(path string, d Detail) (Usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("read cgroup usage: %w", err)
 	}
-	u.Created = h.created(path, info.ModTime())
+	u.Created = info.ModTime()
+	if d == Full {
+		u.Created = h.created(path, u.Created)
+	}
 	r := reader{}
 	if h.V2() {
 		r.readV2(&u, dir, d)
