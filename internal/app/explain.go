@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/explain"
 )
 
@@ -80,8 +81,15 @@ func (e explainer) List(ctx context.Context) explain.List {
 	var asked sync.WaitGroup
 	for uid, name := range uids {
 		asked.Go(func() {
-			p, ok := e.explain(ctx, uid)
-			if !ok {
+			var p explain.Pod
+			var ok bool
+			err := panics.Try(e.log, "explain", func() error {
+				p, ok = e.explain(ctx, uid)
+				return nil
+			})
+			if err != nil {
+				p.State, p.Verdict = explain.Waiting, "cannot be explained: "+err.Error()
+			} else if !ok {
 				p.State, p.Verdict = explain.Waiting, "waiting for the agent to take it up"
 			}
 			mu.Lock()

@@ -129,7 +129,7 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 		return
 	}
 	lease := make(chan struct{}) // closed when the slot is given back
-	slow := time.AfterFunc(patience, func() {
+	slow := panics.After(c.cfg.Log, "observed pods", patience, func() {
 		<-c.slots
 		close(lease)
 		c.cfg.Log.Warn("container runtime is slow to tell about a pod", "uid", e.uid, "after", patience)

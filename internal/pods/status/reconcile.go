@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"keelson/internal/node/panics"
 )
 
 // reconcilePeriod is the least time between two corrections of what another client
@@ -40,7 +42,7 @@ func (w *Writer) reconcileLocked(e *entry) {
 	if wait := e.repaired.Add(reconcilePeriod).Sub(w.cfg.Now()); wait > 0 {
 		if e.recheck == nil {
 			// After Run has ended the entry is queued and not taken: harmless.
-			e.recheck = time.AfterFunc(wait, func() {
+			e.recheck = panics.Again(w.cfg.Log, "statuses", wait, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				e.recheck = nil

@@ -200,7 +200,7 @@ func (w *Writer) holdLocked(e *entry) {
 	if e.held != nil {
 		return
 	}
-	e.held = time.AfterFunc(hold, func() {
+	e.held = panics.Again(w.cfg.Log, "statuses", hold, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e.ripe = true
@@ -380,7 +380,7 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 			w.cfg.Log.Warn("cannot write pod status", "pod", ref.Namespace+"/"+ref.Name, "uid", ref.UID, "err", err)
 		}
 		// After Run has ended the entry is queued and nobody takes it: harmless.
-		e.again = time.AfterFunc(e.pause, func() {
+		e.again = panics.Again(w.cfg.Log, "statuses", e.pause, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			e.again, e.ripe = nil, true

@@ -242,12 +242,7 @@ func (h *Health) lapseLocked(driver string, now time.Time) {
 	if next.IsZero() || h.finished {
 		return
 	}
-	h.lapsing[driver] = time.AfterFunc(next.Sub(now), func() {
-		_ = panics.Try(h.cfg.Log, part, func() error { // logged and counted; there is nobody else to tell
-			h.lapse(driver)
-			return nil
-		})
-	})
+	h.lapsing[driver] = panics.After(h.cfg.Log, part, next.Sub(now), func() { h.lapse(driver) })
 }
 
 // lapse has those looked at that have devices of the driver: one is not heard of any more.

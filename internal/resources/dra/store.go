@@ -361,7 +361,7 @@ func (s *Store) finish(ctx context.Context, uid types.UID, u *user, what phase, 
 		u.delay = min(max(2*u.delay, minRetry), maxRetry)
 		u.retry = time.Now().Add(u.delay)
 		if s.life != nil {
-			u.timer = time.AfterFunc(u.delay, func() {
+			u.timer = panics.Again(s.cfg.Log, "claims", u.delay, func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if s.pods[uid] == u {

@@ -134,8 +134,10 @@ func (e *Evictor) endBreaches(ctx context.Context, disks Disks) bool {
 	}
 	var gone []leaver
 	for _, b := range found {
-		released := e.end(b.Pod, b.Signal, nil, Order{Grace: time.Second, Message: b.Message})
-		gone = append(gone, leaver{b.Pod, released})
+		released, err := e.end(b.Pod, b.Signal, nil, Order{Grace: time.Second, Message: b.Message})
+		if err == nil {
+			gone = append(gone, leaver{b.Pod, released})
+		}
 	}
 	e.await(ctx, gone)
 	return len(gone) > 0
@@ -150,5 +152,8 @@ func (e *Evictor) breaches(ctx context.Context, depth Depth, disks Disks) []Brea
 	if err != nil {
 		return nil
 	}
-	return Breaches(e.candidates(uses), disks, e.cfg.Now())
+	var found []Breach
+	now := e.cfg.Now()
+	e.each(e.candidates(uses), func(c Candidate) { found = append(found, Breaches([]Candidate{c}, disks, now)...) })
+	return found
 }

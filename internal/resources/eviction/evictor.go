@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -21,6 +22,8 @@ const (
 	period = 10 * time.Second
 	// patience is how long a pod that was ended is waited for before the next one.
 	patience = 30 * time.Second
+	// shunFor is how long a pod is left alone that the agent panicked at.
+	shunFor = 5 * time.Minute
 	// firstLook is how long those who ask for pressures wait for the first look.
 	firstLook = 3 * time.Second
 )
@@ -99,8 +102,10 @@ type Evictor struct {
 	metrics *metrics
 	looked  chan struct{} // closed when both loops have looked once
 
-	mu       sync.Mutex
-	leaving  map[types.UID]bool // ended here, and still there
+	mu      sync.Mutex
+	leaving map[types.UID]bool // ended here, and still there
+	// shunned are pods that the agent panicked at, and until when they are left alone.
+	shunned  map[types.UID]time.Time
 	lanes    [2][]v1.NodeConditionType
 	first    [2]bool
 	short    bool // memory is below a threshold that has to be acted on
@@ -116,7 +121,7 @@ const (
 // New makes an Evictor; nothing is measured before Run.
 func New(cfg Config) (*Evictor, error) {
 	m, err := newMetrics(cfg.Registry)
-	return &Evictor{cfg: cfg, metrics: m, looked: make(chan struct{}), leaving: map[types.UID]bool{}, reported: map[string]bool{}}, err
+	return &Evictor{cfg: cfg, metrics: m, looked: make(chan struct{}), leaving: map[types.UID]bool{}, shunned: map[types.UID]time.Time{}, reported: map[string]bool{}}, err
 }
 
 // Run looks until ctx ends.
@@ -190,6 +195,11 @@ func (e *Evictor) candidates(uses map[types.UID]Use) []Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.Copy(leaving, e.leaving) // one that left in between may be among the pods yet
+	for uid, until := range e.shunned {
+		if e.cfg.Now().Before(until) {
+			leaving[uid] = true
+		}
+	}
 	return Candidates(pods, uses, leaving)
 }
 
@@ -211,7 +221,12 @@ func (e *Evictor) relieve(ctx context.Context, m Met, d Disks, atOnce bool) bool
 	e.complain("use", "", nil)
 	now := e.cfg.Now()
 	e.metrics.age(m.Signal, now.Sub(m.At))
-	c, found := Choose(m, e.candidates(uses), d, now)
+	var sound []Candidate
+	e.each(e.candidates(uses), func(c Candidate) {
+		Choose(m, []Candidate{c}, d, now)
+		sound = append(sound, c)
+	})
+	c, found := Choose(m, sound, d, now)
 	if !found {
 		e.complain("nobody", "the node is short of something, and there is no pod that can be ended for it", errShort{m})
 		return false
@@ -222,16 +237,52 @@ func (e *Evictor) relieve(ctx context.Context, m Met, d Disks, atOnce bool) bool
 	if atOnce {
 		order.Grace = 0
 	}
-	released := e.end(c.Pod, m.Signal, notes, order)
-	e.await(ctx, []leaver{{c.Pod, released}})
+	if released, err := e.end(c.Pod, m.Signal, notes, order); err == nil {
+		e.await(ctx, []leaver{{c.Pod, released}})
+	}
 	return true
 }
 
-// end ends one pod and tells of it.
-func (e *Evictor) end(p *v1.Pod, s Signal, notes map[string]string, o Order) <-chan struct{} {
+// each calls judge with each of the pods. One that the agent panics at is left out, and the others are judged.
+func (e *Evictor) each(from []Candidate, judge func(Candidate)) {
+	for _, c := range from {
+		err := e.contain(func() error {
+			judge(c)
+			return nil
+		})
+		if err != nil {
+			e.shun(c.Pod)
+		}
+	}
+}
+
+// shun leaves a pod alone for a while that the agent panicked at.
+func (e *Evictor) shun(p *v1.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.leaving, p.UID)
+	e.shunned[p.UID] = e.cfg.Now().Add(shunFor)
+}
+
+func (e *Evictor) contain(f func() error) error { return panics.Try(e.cfg.Log, "eviction", f) }
+
+// end evicts one pod and records it. A pod that the agent panics at is not chosen again for a while.
+func (e *Evictor) end(p *v1.Pod, s Signal, notes map[string]string, o Order) (released <-chan struct{}, err error) {
 	e.mu.Lock()
 	e.leaving[p.UID] = true
 	e.mu.Unlock()
+	err = e.contain(func() error {
+		released = e.order(p, s, notes, o)
+		return nil
+	})
+	if err != nil {
+		e.cfg.Log.Error("cannot evict pod", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "signal", s, "err", err)
+		e.shun(p)
+	}
+	return released, err
+}
+
+func (e *Evictor) order(p *v1.Pod, s Signal, notes map[string]string, o Order) <-chan struct{} {
 	released := e.cfg.Evict(p.UID, o) // first of all: what follows can wait
 	e.cfg.Log.Info("pod is evicted", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "signal", s, "grace", o.Grace, "atOnce", o.AtOnce, "message", o.Message)
 	e.cfg.Events.Annotated(p, notes, v1.EventTypeWarning, pod.ReasonEvicted, o.Message)
@@ -269,7 +320,7 @@ func (e *Evictor) await(ctx context.Context, pods []leaver) {
 // sweep forgets pods that take up the node no more.
 func (e *Evictor) sweep() {
 	e.mu.Lock()
-	leaving := slices.Collect(maps.Keys(e.leaving))
+	leaving := slices.AppendSeq(slices.Collect(maps.Keys(e.leaving)), maps.Keys(e.shunned))
 	e.mu.Unlock()
 	if len(leaving) == 0 {
 		return
@@ -283,6 +334,7 @@ func (e *Evictor) sweep() {
 	for _, uid := range leaving {
 		if !there[uid] {
 			delete(e.leaving, uid)
+			delete(e.shunned, uid)
 		}
 	}
 }

@@ -203,6 +203,50 @@ func virtually(t *testing.T, f func(*testing.T, *stage)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newStage()) })
 }
 
+// The agent panics at the pod that uses the most. The next one is evicted, and the first is tried again after five
+// minutes.
+func TestAPanicAtACandidate(t *testing.T) {
+	virtually(t, func(t *testing.T, s *stage) {
+		s.left[MemoryAvailable] = 4 * gi
+		s.add(onStage{pod: asks("big", 0, v1.ResourceMemory, ""), memory: 4 * gi})
+		s.add(onStage{pod: asks("small", 0, v1.ResourceMemory, ""), memory: 3 * gi})
+		var at []string
+		began := time.Now()
+		s.play(t, oneGi, func(c *Config) {
+			c.Evict = func(uid types.UID, o Order) <-chan struct{} {
+				at = append(at, fmt.Sprintf("%s %v", uid, time.Since(began).Round(time.Minute)))
+				if uid == "big" && len(at) == 1 {
+					panic("at this pod")
+				}
+				return s.evict(uid, o)
+			}
+		}, 10*time.Minute)
+		if want := []string{"big 0s", "small 0s", "big 5m0s"}; !slices.Equal(at, want) {
+			t.Errorf("evicted %v, want %v", at, want)
+		}
+	})
+}
+
+// One pod that cannot be judged does not keep the others from it.
+func TestAPanicWhereACandidateIsJudged(t *testing.T) {
+	virtually(t, func(t *testing.T, s *stage) {
+		e, _ := s.play(t, Settings{}, nil, time.Second)
+		var judged []types.UID
+		e.each([]Candidate{
+			{Pod: asks("bad", 0, v1.ResourceMemory, "")},
+			{Pod: asks("good", 0, v1.ResourceMemory, "")},
+		}, func(c Candidate) {
+			if c.Pod.UID == "bad" {
+				panic("at this pod")
+			}
+			judged = append(judged, c.Pod.UID)
+		})
+		if !slices.Equal(judged, []types.UID{"good"}) || !e.shunned["bad"].Equal(time.Now().Add(5*time.Minute)) {
+			t.Errorf("judged %v, shunned %v", judged, e.shunned)
+		}
+	})
+}
+
 const gi = 1 << 30
 
 var oneGi = Settings{Hard: map[string]string{"memory.available": "1Gi"}}

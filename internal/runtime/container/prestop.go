@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 )
 
@@ -83,7 +84,8 @@ func (h *hookRun) end() {
 func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
 	defer hook.end()
 	call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.preStop()}
-	if err := r.runHook(within, call); err != nil && within.Err() == nil {
+	err := panics.Try(r.cfg.Log, "containers", func() error { return r.runHook(within, call) })
+	if err != nil && within.Err() == nil {
 		r.log(s.Pod, s.Spec.Name).Warn("preStop hook failed", "err", err)
 		r.cfg.Events.Pod(s.Pod, s.Spec.Name, v1.EventTypeWarning, pod.EventFailedPreStopHook, "PreStopHook failed")
 	}

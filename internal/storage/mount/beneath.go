@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/internal/node/panics"
 )
 
 // ErrEscapes is the cause when a path leads out of the directory it was to be
@@ -139,7 +141,7 @@ func withoutUmask(fn func() error) error {
 			return
 		}
 		unix.Umask(0)
-		done <- fn()
+		done <- panics.Catch(fn)
 	}()
 	return <-done
 }

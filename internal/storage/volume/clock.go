@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"keelson/internal/node/panics"
 )
 
 const (
@@ -56,5 +58,5 @@ func (m *Manager) renewLocked(uid types.UID, ps *volumes, v *vol) {
 	if v.timer != nil {
 		v.timer.Stop()
 	}
-	v.timer = time.AfterFunc(max(v.have.RenewAt.Sub(m.now()), soonest), func() { m.due(uid, ps, v) })
+	v.timer = panics.Again(m.cfg.Log, "volumes", max(v.have.RenewAt.Sub(m.now()), soonest), func() { m.due(uid, ps, v) })
 }

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/node/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
@@ -212,7 +213,7 @@ func (m *Manager) Want(p *v1.Pod) {
 		}
 	}
 	if ps.overdue == nil && !ps.readyLocked() {
-		ps.overdue = time.AfterFunc(patience, func() { m.overdue(p.UID, ps) })
+		ps.overdue = panics.After(m.cfg.Log, "volumes", patience, func() { m.overdue(p.UID, ps) })
 	}
 	notify := ps.changedLocked()
 	m.mu.Unlock()

@@ -39,6 +39,7 @@ type fakeKind struct {
 	guard    *mount.Guard  // what is silent is called by
 	silent   chan struct{} // until this is closed; nil: nothing is
 	during   func()        // called once, in the next attempt
+	panics   int           // that Plugin has yet to end in
 }
 
 func newFakeKind() *fakeKind {
@@ -66,7 +67,16 @@ func (k *fakeKind) backsOff(t *testing.T, name string) {
 	}
 }
 
-func (k *fakeKind) Plugin() string           { return "test/fake" }
+func (k *fakeKind) Plugin() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.panics > 0 {
+		k.panics--
+		panic("no name")
+	}
+	return "test/fake"
+}
+
 func (k *fakeKind) Serves(v *v1.Volume) bool { return v.EmptyDir != nil }
 func (k *fakeKind) Inputs(*v1.Volume) Inputs { return k.inputs }
 
@@ -217,6 +227,33 @@ func testPod(uid types.UID, names ...string) *v1.Pod {
 		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: n, MountPath: "/" + n})
 	}
 	return p
+}
+
+// The agent panics where it begins another attempt at a volume. The attempt is made after one second, two, and four.
+func TestAPanicWhereAnAttemptBegins(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.set("a", errors.New("not yet"))
+		b.Want(testPod("u", "a"))
+		b.Want(testPod("well", "b"))
+		synctest.Wait()
+		b.kind.set("a", nil)
+		b.kind.mu.Lock()
+		b.kind.panics = 3
+		b.kind.mu.Unlock()
+		time.Sleep(7 * time.Second)
+		if got := b.kind.attempts("a"); !slices.Equal(got, []string{"0s"}) {
+			t.Errorf("attempts at %v", got)
+		}
+		time.Sleep(time.Second)
+		if got := b.kind.attempts("a"); !slices.Equal(got, []string{"0s", "7.5s"}) {
+			t.Errorf("attempts at %v", got)
+		}
+		for _, uid := range []types.UID{"u", "well"} {
+			if ready, err := b.Ready(uid); !ready || err != nil {
+				t.Errorf("%s: %v, %v", uid, ready, err)
+			}
+		}
+	})
 }
 
 func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {

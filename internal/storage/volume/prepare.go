@@ -33,9 +33,9 @@ func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
 	if ps.ctx == nil {
 		ps.ctx, ps.cancel = context.WithCancel(mount.Owned(m.ctx, ownerOf(uid)))
 	}
+	r := m.requestLocked(uid, ps, v) // before the volume counts as busy: a kind may panic
 	v.busy = true
 	ps.busy++
-	r := m.requestLocked(uid, ps, v)
 	ctx, kind, came := ps.ctx, v.kind, m.came
 	m.wg.Go(func() {
 		ctx, stop := withPatience(ctx, patience)
@@ -111,7 +111,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, o outcome) {
 		v.again = false
 		m.startLocked(uid, ps, v)
 	case err != nil:
-		v.timer = time.AfterFunc(v.delay, func() { m.due(uid, ps, v) })
+		v.timer = panics.Again(m.cfg.Log, "volumes", v.delay, func() { m.due(uid, ps, v) })
 	case !have.RenewAt.IsZero():
 		m.renewLocked(uid, ps, v)
 	}
@@ -158,7 +158,7 @@ func (m *Manager) overdue(uid types.UID, ps *volumes) {
 		m.mu.Unlock()
 		return
 	}
-	ps.overdue = time.AfterFunc(patience, func() { m.overdue(uid, ps) })
+	ps.overdue = panics.After(m.cfg.Log, "volumes", patience, func() { m.overdue(uid, ps) })
 	p, message := ps.spec, ps.waitingFor(context.DeadlineExceeded)
 	m.mu.Unlock()
 	m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount, message)

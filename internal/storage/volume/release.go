@@ -117,7 +117,7 @@ func (m *Manager) finishRelease(uid types.UID, ps *volumes, came uint64, err err
 		case m.cameSinceLocked(came, err):
 			m.startReleaseLocked(uid, ps)
 		default:
-			ps.released = time.AfterFunc(ps.delay, func() {
+			ps.released = panics.Again(m.cfg.Log, "volumes", ps.delay, func() {
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				m.startReleaseLocked(uid, ps)

@@ -174,7 +174,7 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 	select {
 	case lane <- struct{}{}:
 		leave := sync.OnceFunc(func() { <-lane })
-		late := time.AfterFunc(statsPatience, func() {
+		late := panics.After(m.cfg.Log, "volumes", statsPatience, func() {
 			m.mu.Lock()
 			v.figures.slow = true
 			m.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+
+	"keelson/internal/node/panics"
 )
 
 // minRefresh is the shortest period that drivers may ask for; the API server holds
@@ -111,7 +113,11 @@ func (r *Refresher) Run(ctx context.Context) error {
 func (r *Refresher) periods(ctx context.Context) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, name := range r.cfg.Drivers.Names() {
-		d, err := r.cfg.Object(ctx, name)
+		var d *storagev1.CSIDriver
+		err := panics.Try(r.cfg.Log, "CSI allocatable", func() (err error) {
+			d, err = r.cfg.Object(ctx, name)
+			return err
+		})
 		if err != nil {
 			if ctx.Err() == nil {
 				r.cfg.Log.Warn("cannot read CSIDriver", "driver", name, "err", err)
@@ -137,7 +143,7 @@ func (r *Refresher) ask(ctx context.Context, name string, a *asking) {
 		case <-tick.C:
 		case <-a.now:
 		}
-		err := r.cfg.Drivers.Refresh(ctx, name)
+		err := panics.Try(r.cfg.Log, "CSI allocatable", func() error { return r.cfg.Drivers.Refresh(ctx, name) })
 		if err != nil && ctx.Err() == nil && !failing {
 			r.cfg.Log.Warn("cannot ask CSI driver how many volumes the node can have", "driver", name, "retry", a.period, "err", err)
 		}

@@ -41,6 +41,9 @@ func (d *askedDrivers) Refresh(ctx context.Context, name string) error {
 	d.asked[name]++
 	err := d.fail[name]
 	d.mu.Unlock()
+	if name == "panics" {
+		panic("at this driver")
+	}
 	if name == "hangs" {
 		<-ctx.Done()
 		return ctx.Err()
@@ -63,7 +66,7 @@ func TestDriversAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &askedDrivers{asked: map[string]int{}, fail: map[string]error{"fails": errors.New("busy")}}
 		var mu sync.Mutex
-		seconds := map[string]int64{"minute": 60, "hangs": 10, "fails": 20, "hasty": 1}
+		seconds := map[string]int64{"minute": 60, "hangs": 10, "fails": 20, "hasty": 1, "panics": 30}
 		set := func(name string, n int64) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -85,13 +88,13 @@ func TestDriversAreAskedAgain(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
 		d.mu.Lock()
-		d.names = []string{"minute", "hangs", "fails", "hasty", "silent", "none"}
+		d.names = []string{"minute", "hangs", "fails", "hasty", "silent", "none", "panics"}
 		d.mu.Unlock()
 		r.Changed()
 		synctest.Wait()
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
-		for name, want := range map[string]int{"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0} {
+		for name, want := range map[string]int{"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0, "panics": 20} {
 			if got := d.count(name); got != want {
 				t.Errorf("%s was asked %d times in ten minutes, want %d", name, got, want)
 			}

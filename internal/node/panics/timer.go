@@ -1,0 +1,46 @@
+package panics
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	firstPause = time.Second
+	maxPause   = 5 * time.Minute
+)
+
+// After calls f once after d, as [time.AfterFunc] does. A panic in f is logged and counted, and f is not called
+// again.
+func After(log *slog.Logger, part string, d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { _ = tryAll(log, part, f) }) // logged and counted; no caller waits
+}
+
+// Again is [After] for what must not be lost: if f panics, it is called again after a second, and then after twice
+// as long each time, up to five minutes. f can be called once more after its timer was stopped, and has to check
+// for itself whether it is still wanted.
+func Again(log *slog.Logger, part string, d time.Duration, f func()) *time.Timer {
+	var failures atomic.Int64
+	var timer *time.Timer
+	set := make(chan struct{}) // closed when timer is set: d may be over before that
+	timer = time.AfterFunc(d, func() {
+		if tryAll(log, part, f) == nil {
+			return
+		}
+		<-set
+		timer.Reset(pauseAfter(failures.Add(1)))
+	})
+	close(set)
+	return timer
+}
+
+// pauseAfter is how long f is left alone after its nth panic.
+func pauseAfter(n int64) time.Duration { return min(firstPause<<min(n-1, 16), maxPause) }
+
+func tryAll(log *slog.Logger, part string, f func()) error {
+	return Try(log, part, func() error {
+		f()
+		return nil
+	})
+}

@@ -1,0 +1,186 @@
+package rules
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// unguarded are the functions that start goroutines or timers in which a panic ends the agent, by file, and why
+// that is so.
+var unguarded = map[string]string{
+	// Parts that serve the whole node: decision 0136 has their panics end the agent.
+	"internal/app/group.go start":                     "it recovers itself, names the part, and ends the agent",
+	"internal/app/lock.go holdLock":                   "the lock of the root directory is the agent's own",
+	"internal/node/identity/rotator.go Run":           "without a certificate no pod is served",
+	"internal/node/identity/rotator.go whileWanted":   "a step of renewing the node's certificate",
+	"internal/node/logind/session.go Delay":           "the lock that delays a shutdown of the machine",
+	"internal/node/logind/session.go Dial":            "the connection by which shutdowns are announced",
+	"internal/node/node/node.go Run":                  "the loops that keep the Node object and the lease",
+	"internal/node/node/question.go ask":              "a fact for the status of the node",
+	"internal/node/server/server.go Run":              "the listeners; net/http contains panics of handlers",
+	"internal/node/server/server.go serveOn":          "a listener; net/http contains panics of handlers",
+	"internal/node/shutdown/watcher.go leave":         "the shutdown of the whole machine",
+	"internal/pods/desired/store.go Run":              "the sources that all pods come from",
+	"internal/pods/observed/watch.go Run":             "the event stream of the runtime, for all pods",
+	"internal/pods/observed/watch.go relist":          "the first list of the runtime, for all pods",
+	"internal/resources/eviction/evictor.go Run":      "the two loops; each candidate is contained in them",
+	"internal/runtime/container/look.go lookLocked":   "how many calls the runtime is sent at once",
+	"internal/runtime/container/look.go lookOn":       "how many calls the runtime is sent at once",
+	"internal/runtime/container/turns.go placeLocked": "the queue in which all calls to the runtime wait",
+
+	// What they run is contained further in.
+	"internal/node/plugin/watcher.go startLocked":    "what is done with the plugin is contained call by call",
+	"internal/pods/podsync/syncer.go wake":           "the worker of a pod contains each turn and each task",
+	"internal/resources/dra/drivers.go followLocked": "it waits for two goroutines that are contained",
+	"internal/storage/volume/share.go give":          "mount.Guard contains the walk, the attempt reports it",
+
+	// They call one function of a library, or cancel a context.
+	"internal/node/panics/timer.go After":              "this is the contained start itself",
+	"internal/node/panics/timer.go Again":              "this is the contained start itself",
+	"internal/node/server/upgrade.go join":             "it copies bytes between two connections, and closes them",
+	"internal/runtime/container/prestop.go begin":      "the timer cancels the context of a hook",
+	"internal/runtime/cri/change.go Run":               "the timer cancels the context of all calls",
+	"internal/storage/mount/tools.go runLong":          "it resets the timer of an attempt at a volume",
+	"internal/storage/volume/patience.go withPatience": "the timer cancels the context of an attempt",
+}
+
+// Starts returns a sentence for each goroutine and timer below a directory that is started without containing
+// panics. A start contains them if what it runs calls package panics, or a function of the same package that does,
+// or that calls one that does. root is the directory that names in unguarded begin at.
+func Starts(root, dir string) (violations []string, used map[string]bool, err error) {
+	used = map[string]bool{}
+	err = filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		found, err := startsIn(root, path, used)
+		violations = append(violations, found...)
+		return err
+	})
+	slices.Sort(violations)
+	return violations, used, err
+}
+
+func startsIn(root, dir string, used map[string]bool) ([]string, error) {
+	fset := token.NewFileSet()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var parsed []*ast.File
+	guards := map[string]bool{} // functions and methods of the package that call package panics
+	bodies := map[string]*ast.BlockStmt{}
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("read starts of goroutines: %w", err)
+		}
+		parsed = append(parsed, f)
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			bodies[fn.Name.Name] = fn.Body
+			if callsAny(fn.Body, isPanics) {
+				guards[fn.Name.Name] = true
+			}
+		}
+	}
+	isGuard := func(f ast.Expr) bool { return guards[nameOf(f)] }
+	guarded := func(n ast.Node) bool {
+		return callsAny(n, isPanics) || callsAny(n, isGuard) ||
+			callsAny(n, func(f ast.Expr) bool { return bodies[nameOf(f)] != nil && callsAny(bodies[nameOf(f)], isGuard) })
+	}
+	var out []string
+	for _, f := range parsed {
+		name, err := filepath.Rel(root, fset.Position(f.Pos()).Filename)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			for _, start := range startsOf(fn.Body) {
+				key := filepath.ToSlash(name) + " " + fn.Name.Name
+				if _, listed := unguarded[key]; listed {
+					used[key] = true
+				} else if !guarded(start) {
+					out = append(out, fmt.Sprintf("%s starts what ends the agent when it panics: start it with package panics, "+
+						"or say in test/rules why the agent cannot do without it", key))
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// startsOf are what goroutines and timers in a body run.
+func startsOf(body ast.Node) []ast.Node {
+	var out []ast.Node
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			out = append(out, n.Call)
+		case *ast.CallExpr:
+			f, ok := n.Fun.(*ast.SelectorExpr)
+			switch {
+			case !ok:
+			case f.Sel.Name == "AfterFunc" && nameOf(f.X) == "time" && len(n.Args) == 2:
+				out = append(out, asCall(n.Args[1]))
+			case f.Sel.Name == "Go" && len(n.Args) == 1: // of a WaitGroup, or an errgroup
+				out = append(out, asCall(n.Args[0]))
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// asCall is what a function that is handed over does: a literal's body, or the call of a named one.
+func asCall(f ast.Expr) ast.Node {
+	if lit, ok := f.(*ast.FuncLit); ok {
+		return lit.Body
+	}
+	return &ast.CallExpr{Fun: f}
+}
+
+// callsAny reports whether a node calls a function that match accepts.
+func callsAny(n ast.Node, match func(ast.Expr) bool) bool {
+	found := false
+	ast.Inspect(n, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && match(call.Fun) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// isPanics reports whether a function is of package panics.
+func isPanics(f ast.Expr) bool {
+	sel, ok := f.(*ast.SelectorExpr)
+	return ok && nameOf(sel.X) == "panics"
+}
+
+// nameOf is the last name of an expression.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
