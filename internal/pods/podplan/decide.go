@@ -339,7 +339,7 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	if !c.Recalled && d.held(c) {
 		return
 	}
-	if until := c.FinishedAt.Add(sandboxSettles); wasKilled(c) && in.Now.Before(until) && !in.Now.Before(c.FinishedAt) {
+	if until := c.FinishedAt.Add(sandboxSettles); d.wasKilled(c) && in.Now.Before(until) && !in.Now.Before(c.FinishedAt) {
 		d.plan.wakeAt(until)
 		d.plan.waitFor("word of the sandbox of " + spec.Name)
 		return
@@ -354,6 +354,9 @@ func (d *decision) held(c pod.Container) bool {
 		b = b.For(spec)
 	}
 	until := b.Until(c.FinishedAt)
+	if before, ok := d.in.Replaced[c.ID]; ok && !c.FinishedAt.Before(b.Until(before)) {
+		return false // as upstream, where the pass that stops a container looks at the one before it
+	}
 	if !d.in.Now.Before(until) || aheadOfClock(c, d.in.Now) {
 		return false
 	}
@@ -377,8 +380,10 @@ const sandboxSettles = time.Second
 // long as it was set back. A moment ahead is one that ended while this is decided.
 func aheadOfClock(c pod.Container, now time.Time) bool { return c.FinishedAt.Sub(now) > time.Minute }
 
-func wasKilled(c pod.Container) bool {
-	return c.ID != "" && !c.Recalled && c.ExitCode == 137 && c.Reason != "OOMKilled"
+// wasKilled reports whether somebody else than the agent and the kernel killed the container.
+func (d *decision) wasKilled(c pod.Container) bool {
+	_, replaced := d.in.Replaced[c.ID]
+	return c.ID != "" && !c.Recalled && !replaced && c.ExitCode == 137 && c.Reason != "OOMKilled"
 }
 
 // start asks for the container's image and, once it is there, for the container.

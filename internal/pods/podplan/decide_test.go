@@ -267,7 +267,7 @@ func TestARuntimeOnlyPodIsWoundUpByItsAnnotations(t *testing.T) {
 }
 
 func TestBackoffDoublesAndStartsOver(t *testing.T) {
-	parity.ProvesPart(t, 5, "LIFE-47")
+	parity.ProvesPart(t, 7, "LIFE-47")
 	var b Backoff
 	at := now
 	if !b.Until(at).IsZero() {
@@ -386,6 +386,55 @@ func TestAClockThatIsSetBackHoldsNobodyBack(t *testing.T) {
 			Backoff: map[string]Backoff{"a": {Delay: 10 * time.Second, Since: now.Add(-time.Minute)}}})
 		if got := say(plan); got != want || (want == "") != plan.Wake.After(now) {
 			t.Errorf("ended %v from now: %q, wake %v; want %q", ahead, got, plan.Wake, want)
+		}
+	}
+}
+
+// A container that the agent stopped to start it again waits only if the instance before it ended less than the
+// back-off ago; then it waits from its own end.
+func TestBackoffAfterAStop(t *testing.T) {
+	ended := now.Add(-time.Second) // see exited
+	const never = -1
+	for _, tc := range []struct {
+		name    string
+		stopped string        // by the agent
+		before  time.Duration // since the instance before it ended, in seconds
+		delay   time.Duration // of the back-off, in seconds
+		want    string
+	}{
+		{"it ended by itself", "", never, 10, ""},
+		{"another one was stopped", "b-id", 60, 10, ""},
+		{"nothing ended before it", "a-id", never, 10, "start a"},
+		{"the one before ended long ago", "a-id", 10, 10, "start a"},
+		{"the one before ended a moment ago", "a-id", 9, 10, ""},
+		{"there is no back-off yet", "a-id", 9, 0, "start a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, replaced, wake := spec("a", v1.RestartPolicyAlways), map[string]time.Time{tc.stopped: {}}, time.Time{}
+			if tc.before != never {
+				replaced[tc.stopped] = ended.Add(-tc.before * time.Second)
+			}
+			if tc.want == "" {
+				wake = ended.Add(tc.delay * time.Second)
+			}
+			plan := Decide(Input{Now: now, Pod: p, NetworkReady: true, VolumesReady: true, Images: images(p, 1),
+				Have: have(true, exited("a", 143)), Replaced: replaced,
+				Backoff: map[string]Backoff{"a": {Delay: tc.delay * time.Second, Since: now.Add(-time.Minute)}}})
+			if got := say(plan); got != tc.want || !plan.Wake.Equal(wake) {
+				t.Errorf("%q, wake %v; want %q, %v", got, plan.Wake, tc.want, wake)
+			}
+		})
+	}
+}
+
+// A container that was killed waits a second, for its sandbox may be dying, unless it was the agent that killed it.
+func TestWhoKilledAContainer(t *testing.T) {
+	p, killed := spec("a", v1.RestartPolicyAlways), exited("a", 137)
+	for want, replaced := range map[string]map[string]time.Time{"": nil, "start a": {"a-id": {}}} {
+		plan := Decide(Input{Now: killed.FinishedAt, Pod: p, NetworkReady: true, VolumesReady: true, Images: images(p, 1),
+			Have: have(true, killed), Replaced: replaced})
+		if got := say(plan); got != want {
+			t.Errorf("with %v replaced: %q, want %q", replaced, got, want)
 		}
 	}
 }

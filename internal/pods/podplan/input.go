@@ -34,6 +34,9 @@ type Input struct {
 	Backoff        map[string]Backoff   // crash back-off, by container name
 	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
 	Announced      map[string]bool      // containers that were told that they will be stopped, by ID
+	// Replaced are the containers that this agent stopped to start them again, by ID, and when the instance before each
+	// of them ended; the zero time if the runtime held none.
+	Replaced map[string]time.Time
 	// Resize names running containers that take the resources they were granted by a
 	// restart alone. While Resizing, the pod is not ready to take them yet: no regular
 	// container starts.

@@ -364,11 +364,7 @@ func (w *worker) start(step podplan.Step, have pod.Runtime) work {
 	start := container.Start{Pod: p, Kind: kind, Container: spec, Sandbox: sandbox, PodIPs: w.podIPs, Attempt: step.Attempt,
 		ImageRef: w.images[name].result.Ref, TargetID: seen.ID}
 	last, again := podplan.Instance(p, have, name)
-	if _, renewed := podplan.Renewed(p, name); again && !last.Recalled || renewed {
-		w.mu.Lock()
-		w.backoff[name] = w.backoff[name].For(spec).Next(w.s.cfg.Now(), w.s.cfg.Backoff)
-		w.mu.Unlock()
-	}
+	w.countRestart(p, spec, last, again)
 	return func(ctx context.Context) (pod.Effect, error) {
 		if target != seen.Name { // it is started once: without its target it would be of no use for ever
 			return pod.Effect{}, w.notConfigured(ctx, p, kind, name, fmt.Errorf("unable to find target container %s", target))
@@ -469,12 +465,18 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 			return pod.Effect{}, ctx.Err()
 		}
 	}
-	p := w.spec
+	p, replaced := w.spec, replaces(step.Cause, w.spec, c.Name)
 	return func(ctx context.Context) (pod.Effect, error) {
 		if recall {
 			w.recall(c.ID)
 		}
+		if replaced {
+			w.replace(c.ID, endedBefore(have, c.Name))
+		}
 		err := w.s.cfg.Containers.StopContainer(ctx, stop)
+		if err != nil && ctx.Err() == nil {
+			w.endsByItself(c.ID)
+		}
 		w.killFailed(ctx, p, "KillContainer", c.Name, err)
 		return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, State: pod.StateExited}, err
 	}

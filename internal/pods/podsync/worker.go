@@ -90,10 +90,11 @@ type worker struct {
 	cgroupGone  bool
 	place       place // as metrics show it
 	dirsGone    bool
-	atOnce      bool            // containers are killed, and not asked to stop
-	recalled    map[string]bool // containers that were stopped to be started anew, by ID
-	sized       *v1.Pod         // whose resources the pod's cgroup is known to have; nil: not known
-	uprooted    string          // the sandbox whose containers run, and the pod's cgroup is gone
+	atOnce      bool                 // containers are killed, and not asked to stop
+	recalled    map[string]bool      // containers that were stopped to be started anew, by ID
+	replaced    map[string]time.Time // see [podplan.Input]
+	sized       *v1.Pod              // whose resources the pod's cgroup is known to have; nil: not known
+	uprooted    string               // the sandbox whose containers run, and the pod's cgroup is gone
 }
 
 type imageFact struct {
@@ -118,6 +119,7 @@ func newWorker(s *Syncer, uid types.UID) *worker {
 		backoff: map[string]podplan.Backoff{},
 
 		ran:       map[string]int{},
+		replaced:  map[string]time.Time{},
 		announced: map[string]bool{},
 	}
 }
@@ -388,6 +390,11 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 		}
 		in.RetryAt[target] = r.at
 	}
+	maps.DeleteFunc(w.replaced, func(id string, _ time.Time) bool {
+		_, held := have.ByID(id)
+		return !held
+	})
+	in.Replaced = maps.Clone(w.replaced)
 	in.Backoff, in.Announced, in.Ran = maps.Clone(w.backoff), maps.Clone(w.announced), maps.Clone(w.ran)
 	return in
 }
