@@ -97,7 +97,9 @@ func effective(c v1.ResourceRequirements, whole *v1.ResourceRequirements, name v
 // Size is what a pod's cgroup allows, in the kernel's units.
 type Size struct {
 	Weight int64 // of its CPU among others
+	Shares int64 // the weight as runtimes are told it
 	Quota  int64 // µs of CPU a period, or Unlimited
+	Period int64 // µs
 	Memory int64 // bytes, or Unlimited
 }
 
@@ -143,29 +145,17 @@ func Plan(now, next Size, changes []Change) []Step {
 	return steps
 }
 
-// After is what the pod has as a whole once the step, which is one of its cgroup,
-// is made on top of what it had. In it are the containers' shares of the same
-// resource, of which the pod's is made.
-func (s Step) After(now, next Resources) Resources {
-	made := func(now, next v1.ResourceRequirements) v1.ResourceRequirements {
-		out := v1.ResourceRequirements{Limits: now.Limits, Requests: now.Requests, Claims: now.Claims}
-		if s.Limit {
-			out.Limits = swap(now.Limits, next.Limits, s.Resource)
-		}
-		if !s.Limit || s.Resource == v1.ResourceMemory {
-			out.Requests = swap(now.Requests, next.Requests, s.Resource)
-		}
-		return out
+// After is what the pod's cgroup allows once the step, which is one of the pod's cgroup, is made.
+func (s Step) After(now, next Size) Size {
+	switch {
+	case s.Resource == v1.ResourceMemory:
+		now.Memory = next.Memory
+	case s.Limit:
+		now.Quota, now.Period = next.Quota, next.Period
+	default:
+		now.Weight, now.Shares = next.Weight, next.Shares
 	}
-	out := Resources{Containers: map[string]v1.ResourceRequirements{}, Pod: now.Pod}
-	for name, r := range now.Containers {
-		out.Containers[name] = made(r, next.Containers[name])
-	}
-	if now.Pod != nil && next.Pod != nil {
-		whole := made(*now.Pod, *next.Pod)
-		out.Pod = &whole
-	}
-	return out
+	return now
 }
 
 // BelowUsage refuses memory limits below what is in use: the kernel would kill to

@@ -61,9 +61,9 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
 	// UpdateResources gives a running container what p says it may use.
 	UpdateResources(ctx context.Context, p *v1.Pod, name, id string) error
-	// UpdateSandbox tells the runtime what p says the pod may use together. It
+	// UpdateSandbox tells the runtime what the pod's cgroup is about to allow. It
 	// fails where the runtime objects.
-	UpdateSandbox(ctx context.Context, p *v1.Pod, id string) error
+	UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s container.PodSize) error
 	MemoryUsage(ctx context.Context, id string) (int64, error)
 	// LinkLogs completes the names of logs of containers that an earlier agent
 	// started; it is a look at the disk.

@@ -13,6 +13,7 @@ import (
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
+	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
 )
 
@@ -142,10 +143,9 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 		return false, err
 	}
 	steps := allocation.Plan(now, next, r.Update)
-	told := allocation.Of(cfg.Allocation.InForce(r.pod))
 	for _, s := range steps {
 		if s.Change == nil {
-			told, err = w.resizeWhole(ctx, r, s, told)
+			now, err = w.resizeWhole(ctx, r, now, s.After(now, next), s)
 		} else {
 			err = w.update(ctx, r.pod, *s.Change)
 		}
@@ -174,23 +174,38 @@ func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
 func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
 
 // resizeWhole writes one value of the pod's cgroup, which the runtime hears of
-// before: whoever sizes machines or other things by it may object. told is what it
-// knows; what it knows then is returned.
-func (w *worker) resizeWhole(ctx context.Context, r toResize, s allocation.Step, told allocation.Resources) (allocation.Resources, error) {
+// before: whoever sizes machines or other things by it may object. What the cgroup
+// has then is returned.
+func (w *worker) resizeWhole(ctx context.Context, r toResize, now, next allocation.Size, s allocation.Step) (allocation.Size, error) {
 	cfg := &w.s.cfg
-	next := s.After(told, allocation.Of(r.pod))
-	if err := cfg.Containers.UpdateSandbox(ctx, next.On(r.pod), r.sandbox); err != nil {
+	if err := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(next)); err != nil {
 		text := fmt.Sprintf("failed to notify runtime for UpdatePodSandboxResources (resource=%s); resize rejected: "+
 			"updatePodSandboxResources failed for sanboxID %q: %v", s.Resource, r.sandbox, cri.Cause(err)) // sic, as upstream's
-		return told, pod.ShowAs(text, fmt.Errorf("resize pod: %w", cri.Cause(err)))
+		return now, pod.ShowAs(text, fmt.Errorf("resize pod: %w", cri.Cause(err)))
 	}
 	if err := cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit); err != nil {
-		if back := cfg.Containers.UpdateSandbox(ctx, told.On(r.pod), r.sandbox); back != nil {
+		if back := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(now)); back != nil {
 			err = errors.Join(err, fmt.Errorf("take back what the runtime was told: %w", cri.Cause(back)))
 		}
-		return told, err
+		return now, err
 	}
 	return next, nil
+}
+
+// podSize is the size of a pod's cgroup as the runtime is told it.
+func podSize(s allocation.Size) container.PodSize {
+	or := func(limit int64) int64 {
+		if limit == allocation.Unlimited {
+			return -1
+		}
+		return limit
+	}
+	return container.PodSize{
+		Shares: s.Shares,
+		Quota:  or(s.Quota),
+		Period: s.Period,
+		Memory: or(s.Memory),
+	}
 }
 
 // update gives a container one resource as it was granted; the other stays as it

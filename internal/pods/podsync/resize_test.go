@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"keelson/internal/pods/allocation"
 	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/container"
 )
 
 // fakeCgroups is the cgroup of one pod: what it allows, or nothing.
@@ -63,7 +63,7 @@ func (f *fakeCgroups) Resize(_ *v1.Pod, res v1.ResourceName, limit bool) error {
 	case limit:
 		f.size.Quota = f.asked.Quota
 	default:
-		f.size.Weight = f.asked.Weight
+		f.size.Weight, f.size.Shares = f.asked.Weight, f.asked.Shares
 	}
 	*f.said = append(*f.said, fmt.Sprintf("pod %s limit=%t", res, limit))
 	return nil
@@ -88,9 +88,8 @@ func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _
 	return nil
 }
 
-func (c updatedContainers) UpdateSandbox(_ context.Context, p *v1.Pod, id string) error {
-	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
-	*c.said = append(*c.said, fmt.Sprintf("tell %s %s %s", id, limits.Memory(), limits.Cpu()))
+func (c updatedContainers) UpdateSandbox(_ context.Context, _ *v1.Pod, id string, s container.PodSize) error {
+	*c.said = append(*c.said, fmt.Sprintf("tell %s %d %d/%d %d", id, s.Memory, s.Quota, s.Period, s.Shares))
 	return c.objects
 }
 
@@ -130,7 +129,17 @@ func holding(cpu, memory string, container *v1.ResourceRequirements) *v1.Pod {
 }
 
 func TestWritesOfAResize(t *testing.T) {
-	small, large := allocation.Size{Weight: 10, Quota: 1000, Memory: 100}, allocation.Size{Weight: 10, Quota: 2000, Memory: 200}
+	small := allocation.Size{Weight: 10, Shares: 20, Quota: 1000, Period: 9, Memory: 100}
+	large := allocation.Size{Weight: 10, Shares: 20, Quota: 2000, Period: 9, Memory: 200}
+	free := allocation.Size{
+		Weight: 10,
+		Shares: 20,
+		Quota:  allocation.Unlimited,
+		Period: 9,
+		Memory: allocation.Unlimited,
+	}
+	heavy := free
+	heavy.Weight, heavy.Shares = 30, 60
 	both := []allocation.Change{
 		{Container: "main", ID: "c1", Resource: v1.ResourceMemory, Now: 100, Next: 200, Limit: true},
 		{Container: "main", ID: "c1", Resource: v1.ResourceCPU, Now: 1000, Next: 2000, Limit: true},
@@ -147,20 +156,29 @@ func TestWritesOfAResize(t *testing.T) {
 		objects    error
 		want       []string
 		fails      string // what users are shown
+		wrote      bool   // something else than containers
 	}{
 		{name: "one resource after the other, the pod before the container", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"tell s1 200 1", "pod memory limit=true", "main 200 1 of no pod", "tell s1 200 2", "pod cpu limit=true", "main 200 2 of no pod"}},
+			want: []string{"tell s1 200 1000/9 20", "pod memory limit=true", "main 200 1 of no pod", "tell s1 200 2000/9 20", "pod cpu limit=true", "main 200 2 of no pod"}},
 		{name: "also where the limit is the pod's", was: holding("1", "100", &v1.ResourceRequirements{}), wants: holding("2", "200", &v1.ResourceRequirements{}), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"tell s1 200 1", "pod memory limit=true", "main 0 0 of pod 200 1", "tell s1 200 2", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
+			want: []string{"tell s1 200 1000/9 20", "pod memory limit=true", "main 0 0 of pod 200 1", "tell s1 200 2000/9 20", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
 		{name: "a pod that shrinks does so last", was: holding("2", "200", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: large, asked: small}, changes: less,
-			want: []string{"main 100 2 of no pod", "tell s1 100 2", "pod memory limit=true", "main 100 1 of no pod", "tell s1 100 1", "pod cpu limit=true"}},
+			want: []string{"main 100 2 of no pod", "tell s1 100 2000/9 20", "pod memory limit=true", "main 100 1 of no pod", "tell s1 100 1000/9 20", "pod cpu limit=true"}},
+		{
+			name:   "of a pod without a limit the runtime is not told that of a container",
+			was:    holding("1", "100", nil),
+			wants:  holding("2", "200", nil),
+			cgroup: fakeCgroups{size: free, asked: heavy},
+			want:   []string{"tell s1 -1 -1/9 60", "pod cpu limit=false"},
+			wrote:  true,
+		},
 		{name: "the runtime objects, and nothing is written", was: holding("1", "100", nil), wants: holding("2", "200", nil),
 			cgroup: fakeCgroups{size: small, asked: large}, changes: both, objects: status.Error(codes.Unknown, "no"),
-			want: []string{"tell s1 200 1"},
+			want: []string{"tell s1 200 1000/9 20"},
 			fails: "failed to notify runtime for UpdatePodSandboxResources (resource=memory); resize rejected: " +
 				`updatePodSandboxResources failed for sanboxID "s1": rpc error: code = Unknown desc = no`},
 		{name: "the kernel objects, and the runtime hears of it", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large, sticks: errors.New("no")}, changes: both,
-			want: []string{"tell s1 200 1", "tell s1 100 1"}, fails: "no"},
+			want: []string{"tell s1 200 1000/9 20", "tell s1 100 1000/9 20"}, fails: "no"},
 		{name: "a cgroup that is as it should be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: small, asked: small}},
 		{name: "one that somebody removed is made", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small}, want: []string{"make"}},
 		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil),
@@ -185,7 +203,7 @@ func TestWritesOfAResize(t *testing.T) {
 			if err != nil {
 				shown = pod.TextOf(err)
 			}
-			if !slices.Equal(said, tc.want) || shown != tc.fails || wrote != (len(tc.changes) > 0) {
+			if !slices.Equal(said, tc.want) || shown != tc.fails || wrote != (tc.wrote || len(tc.changes) > 0) {
 				t.Errorf("wrote %t %q, shows %q; want %q and %q", wrote, said, shown, tc.want, tc.fails)
 			}
 		})

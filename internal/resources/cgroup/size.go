@@ -21,7 +21,9 @@ const Unlimited = math.MaxInt64
 // Size is how much a pod's cgroup allows, in the kernel's units.
 type Size struct {
 	Weight int64 // v1: shares
+	Shares int64 // the weight as v1 counts it
 	Quota  int64 // µs a period, or Unlimited
+	Period int64 // µs
 	Memory int64 // bytes, or Unlimited
 }
 
@@ -35,32 +37,47 @@ var (
 const absent = -1
 
 // Size is how much the pod's cgroup allows now, and how much p asks it to. Where the
-// machine has no controller the two are the same.
+// machine has no controller, or p limits nothing, the two are the same.
 func (t *Tree) Size(p *v1.Pod) (now, next Size, err error) {
-	next = t.asked(p)
 	if now, err = t.read(t.Parent(p)); err != nil {
 		return now, next, fmt.Errorf("read cgroup of pod: %w", err)
 	}
-	for _, v := range []struct{ now, next *int64 }{{&now.Weight, &next.Weight}, {&now.Quota, &next.Quota}, {&now.Memory, &next.Memory}} {
+	next = t.asked(p, now)
+	for _, v := range []struct{ now, next *int64 }{
+		{&now.Weight, &next.Weight},
+		{&now.Shares, &next.Shares},
+		{&now.Quota, &next.Quota},
+		{&now.Period, &next.Period},
+		{&now.Memory, &next.Memory},
+	} {
 		if *v.now == absent {
 			*v.now = *v.next
 		}
 	}
+	if now.Weight == next.Weight {
+		now.Shares = next.Shares // many shares are the same weight of v2
+	}
 	return now, next, nil
 }
 
-// asked is what the pod's values come to in the kernel's units.
-func (t *Tree) asked(p *v1.Pod) Size {
+// asked is what the pod's values come to in the kernel's units, in a cgroup that has now.
+func (t *Tree) asked(p *v1.Pod, now Size) Size {
 	v := PodValues(p, t.cfg.Pod)
-	s := Size{Weight: t.weightOf(v.CPUShares), Quota: v.CPUQuota, Memory: v.Memory}
+	s := now
+	s.Weight, s.Shares = t.weightOf(v.CPUShares), int64(v.CPUShares)
+	if v.CPUQuota != 0 {
+		s.Quota, s.Period = v.CPUQuota, int64(v.CPUPeriod)
+	}
 	if s.Quota <= 0 {
 		s.Quota = Unlimited
 	}
+	if v.Memory > 0 && v.Memory-v.Memory%pageBytes != now.Memory {
+		s.Memory = v.Memory
+	}
 	if s.Memory <= 0 {
 		s.Memory = Unlimited
-	} else {
-		s.Memory -= s.Memory % pageBytes
 	}
+	s.Period = max(s.Period, 0)
 	return s
 }
 
@@ -76,11 +93,16 @@ func (t *Tree) read(p string) (Size, error) {
 	h := t.cfg.Hierarchies
 	if h.V2() {
 		dir := filepath.Join(h.Unified, p)
-		max, _, _ := strings.Cut(text(dir, "cpu.max"), " ")
-		return sizeOf(text(dir, "cpu.weight"), max, text(dir, "memory.max"))
+		max, period, _ := strings.Cut(text(dir, "cpu.max"), " ")
+		s, err := sizeOf(text(dir, "cpu.weight"), max, period, text(dir, "memory.max"))
+		if s.Weight != absent {
+			s.Shares = int64(sharesOf(uint64(s.Weight)))
+		}
+		return s, err
 	}
 	cpu, memory := filepath.Join(h.V1["cpu"], p), filepath.Join(h.V1["memory"], p)
-	return sizeOf(text(cpu, "cpu.shares"), text(cpu, "cpu.cfs_quota_us"), text(memory, "memory.limit_in_bytes"))
+	return sizeOf(text(cpu, "cpu.shares"), text(cpu, "cpu.cfs_quota_us"), text(cpu, "cpu.cfs_period_us"),
+		text(memory, "memory.limit_in_bytes"))
 }
 
 // text is the content of a cgroup file; what is not there reads as empty, as where
@@ -93,7 +115,7 @@ func text(dir, file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func sizeOf(weight, quota, memory string) (s Size, err error) {
+func sizeOf(weight, quota, period, memory string) (s Size, err error) {
 	if weight == "" && quota == "" && memory == "" {
 		return s, fs.ErrNotExist
 	}
@@ -113,7 +135,13 @@ func sizeOf(weight, quota, memory string) (s Size, err error) {
 		}
 		return n
 	}
-	s = Size{Weight: number(weight), Quota: number(quota), Memory: number(memory)}
+	s = Size{
+		Weight: number(weight),
+		Quota:  number(quota),
+		Period: number(period),
+		Memory: number(memory),
+	}
+	s.Shares = s.Weight
 	return s, err
 }
 

@@ -26,7 +26,9 @@ func TestSizeV1(t *testing.T) {
 	if err := tree.EnsurePod(small); err != nil {
 		t.Fatal(err)
 	}
-	testResize(t, tree, small, large, Size{Weight: 512, Quota: 50000, Memory: 64 << 20}, Size{Weight: 1024, Quota: 100000, Memory: 128 << 20})
+	testResize(t, tree, small, large,
+		Size{Weight: 512, Shares: 512, Quota: 50000, Period: 100000, Memory: 64 << 20},
+		Size{Weight: 1024, Shares: 1024, Quota: 100000, Period: 100000, Memory: 128 << 20}, 512)
 	if n, err := tree.MemoryUsage(small); err != nil || n < 0 {
 		t.Errorf("memory usage %d, %v", n, err)
 	}
@@ -54,7 +56,9 @@ func TestSizeV2(t *testing.T) {
 			}
 		}
 	}
-	testResize(t, tree, small, large, Size{Weight: 20, Quota: 50000, Memory: 64 << 20}, Size{Weight: 39, Quota: 100000, Memory: 128 << 20})
+	testResize(t, tree, small, large,
+		Size{Weight: 20, Shares: 512, Quota: 50000, Period: 100000, Memory: 64 << 20},
+		Size{Weight: 39, Shares: 1024, Quota: 100000, Period: 100000, Memory: 128 << 20}, 500)
 	if n, err := tree.MemoryUsage(small); err != nil || n != 4096 {
 		t.Errorf("memory usage %d, %v", n, err)
 	}
@@ -75,13 +79,15 @@ func TestSizeV2(t *testing.T) {
 	}
 }
 
-// testResize goes from one pod's size to the other's, value by value.
-func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size) {
+// testResize goes from one pod's size to the other's, value by value. read is what the weight that there is first is in
+// shares.
+func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size, read int64) {
 	t.Helper()
 	if now, next, err := tree.Size(small); err != nil || now != from || next != from {
 		t.Errorf("at first %+v, to be %+v, %v; want %+v", now, next, err, from)
 	}
 	want := from
+	want.Shares = read
 	for _, step := range []struct {
 		res   v1.ResourceName
 		limit bool
@@ -89,7 +95,7 @@ func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size) {
 	}{
 		{v1.ResourceMemory, true, func() { want.Memory = to.Memory }},
 		{v1.ResourceCPU, true, func() { want.Quota = to.Quota }},
-		{v1.ResourceCPU, false, func() { want.Weight = to.Weight }},
+		{v1.ResourceCPU, false, func() { want.Weight, want.Shares = to.Weight, to.Shares }},
 	} {
 		if err := tree.Resize(large, step.res, step.limit); err != nil {
 			t.Fatal(err)
@@ -98,5 +104,76 @@ func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size) {
 		if now, next, err := tree.Size(large); err != nil || now != want || next != to {
 			t.Errorf("after %s: %+v, to be %+v, %v; want %+v, %+v", step.res, now, next, err, want, to)
 		}
+	}
+}
+
+// A pod of which one container has no limit has none as a whole, whatever the others have; its cgroup is left as it is.
+func TestSizeOfAPodThatIsNotLimited(t *testing.T) {
+	mount := t.TempDir()
+	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{Unified: mount}, Pod: plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(mount, "kubepods/burstable/poduid-sized")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := limited("cpu", "20m", "memory", "10000000")
+	p.Status.QOSClass = v1.PodQOSBurstable
+	free := p.DeepCopy()
+	free.Spec.Containers = append(free.Spec.Containers, v1.Container{})
+	for _, tc := range []struct {
+		name               string
+		p                  *v1.Pod
+		weight, quota, mem string
+		now, next          Size
+	}{
+		{
+			name:   "no limit",
+			p:      free,
+			weight: "3",
+			quota:  "max 50000",
+			mem:    "max",
+			now:    Size{Weight: 3, Shares: 54, Quota: Unlimited, Period: 50000, Memory: Unlimited},
+			next:   Size{Weight: 1, Shares: 20, Quota: Unlimited, Period: 50000, Memory: Unlimited},
+		},
+		{
+			name:   "a limit that somebody else has set",
+			p:      free,
+			weight: "1",
+			quota:  "3000 50000",
+			mem:    "4096",
+			now:    Size{Weight: 1, Shares: 20, Quota: 3000, Period: 50000, Memory: 4096},
+			next:   Size{Weight: 1, Shares: 20, Quota: 3000, Period: 50000, Memory: 4096},
+		},
+		{
+			name:   "limits of all, which the kernel counts in pages",
+			p:      p,
+			weight: "1",
+			quota:  "2000 100000",
+			mem:    "9998336",
+			now:    Size{Weight: 1, Shares: 20, Quota: 2000, Period: 100000, Memory: 9998336},
+			next:   Size{Weight: 1, Shares: 20, Quota: 2000, Period: 100000, Memory: 9998336},
+		},
+		{
+			name:   "limits of all that are new",
+			p:      p,
+			weight: "1",
+			quota:  "max 100000",
+			mem:    "max",
+			now:    Size{Weight: 1, Shares: 20, Quota: Unlimited, Period: 100000, Memory: Unlimited},
+			next:   Size{Weight: 1, Shares: 20, Quota: 2000, Period: 100000, Memory: 10000000},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for file, text := range map[string]string{"cpu.weight": tc.weight, "cpu.max": tc.quota, "memory.max": tc.mem} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now, next, err := tree.Size(tc.p); err != nil || now != tc.now || next != tc.next {
+				t.Errorf("now %+v, to be %+v, %v\nwant %+v, to be %+v", now, next, err, tc.now, tc.next)
+			}
+		})
 	}
 }

@@ -86,12 +86,16 @@ func sandboxResources(p *v1.Pod, cpu cpuRules) (resources, overhead *runtimeapi.
 	o := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	req, lim := resourcehelper.PodRequests(p, o), resourcehelper.PodLimits(p, o)
 	resources = cpu.limits(get(req, v1.ResourceCPU), get(lim, v1.ResourceCPU), get(lim, v1.ResourceMemory))
-	overhead = &runtimeapi.LinuxContainerResources{}
-	if p.Spec.Overhead != nil {
-		c := get(p.Spec.Overhead, v1.ResourceCPU)
-		overhead = cpu.limits(c, c, get(p.Spec.Overhead, v1.ResourceMemory))
+	return resources, overheadResources(p, cpu)
+}
+
+// overheadResources is what the pod's sandbox itself may use.
+func overheadResources(p *v1.Pod, cpu cpuRules) *runtimeapi.LinuxContainerResources {
+	if p.Spec.Overhead == nil {
+		return &runtimeapi.LinuxContainerResources{}
 	}
-	return resources, overhead
+	c := get(p.Spec.Overhead, v1.ResourceCPU)
+	return cpu.limits(c, c, get(p.Spec.Overhead, v1.ResourceMemory))
 }
 
 // assignment is what the managers of CPUs and memory reserved for a container.

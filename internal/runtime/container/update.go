@@ -3,6 +3,8 @@ package container
 import (
 	"context"
 	"fmt"
+	"math"
+	"os"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -27,15 +29,52 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 	return err
 }
 
-// UpdateSandbox tells the runtime what p says the pod may use together, before it
-// is so: the runtime may object. One that does not have the call need not know.
-func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string) error {
-	resources, overhead := sandboxResources(p, r.cpuRules())
-	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources, Overhead: overhead})
+// PodSize is what a pod's cgroup allows, of which no limit is -1.
+type PodSize struct {
+	Shares, Quota, Period, Memory int64
+}
+
+// UpdateSandbox tells the runtime what p's cgroup is about to allow: the runtime may object. One that does not have
+// the call need not know.
+func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s PodSize) error {
+	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: id,
+		Resources:    s.without(p.Spec.Overhead).told(r.cfg.Kernel.CgroupV2),
+		Overhead:     overheadResources(p, r.cpuRules()),
+	})
 	if lacksCall(err) {
 		return nil
 	}
 	return err
+}
+
+// without takes off the overhead, which the runtime is told apart. What has no limit has none then either.
+func (s PodSize) without(overhead v1.ResourceList) PodSize {
+	if cpu := milli(get(overhead, v1.ResourceCPU)); cpu > 0 {
+		if s.Quota > 0 {
+			s.Quota -= quota(cpu, s.Period)
+		}
+		s.Shares = shares((s.Shares*1000+1023)/1024 - cpu)
+	}
+	if memory := value(get(overhead, v1.ResourceMemory)); memory > 0 && s.Memory > 0 {
+		s.Memory -= memory
+	}
+	return s
+}
+
+// told is the size in the runtime's words. No limit of memory is the number that the kernel shows for it on v1, and
+// -1 on v2.
+func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
+	if s.Memory < 0 && !v2 {
+		page := int64(os.Getpagesize())
+		s.Memory = math.MaxInt64 / page * page
+	}
+	return &runtimeapi.LinuxContainerResources{
+		CpuShares:          s.Shares,
+		CpuQuota:           s.Quota,
+		CpuPeriod:          s.Period,
+		MemoryLimitInBytes: s.Memory,
+	}
 }
 
 // lacksCall reports whether the runtime does not have the call. containerd 2.2 says so with the code Unknown
