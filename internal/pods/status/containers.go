@@ -86,7 +86,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 			// Nobody will ever know more of it.
 			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
 				Message: "The container could not be located when the pod was terminated"}}
-			if f.Override != nil || !podplan.Initialized(f.Pod, f.Have) {
+			if !podplan.Initialized(f.Pod, f.Have) {
 				cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
 			}
 		}

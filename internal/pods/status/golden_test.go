@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
@@ -174,13 +175,15 @@ func TestStates(t *testing.T) {
 		}(), func(s v1.PodStatus) bool {
 			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.PodReady).Reason == "PodFailed" && find(s.Conditions, v1.ContainersReady).Reason == "PodFailed"
 		}},
-		{"a rejected pod failed without having run", func() Facts {
+		{"a pod is over its deadline before a container of it was made", func() Facts {
 			f := simple(v1.RestartPolicyAlways)
 			f.Have, f.Going, f.Down = pod.Runtime{}, true, true
-			f.Override = &Override{Phase: v1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: full"}
+			f.Override = &Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
 			return f
 		}(), func(s v1.PodStatus) bool {
-			return s.Phase == v1.PodFailed && s.Reason == "OutOfcpu" && s.ContainerStatuses[0].State.Waiting != nil
+			ended := s.ContainerStatuses[0].State.Terminated
+			return s.Phase == v1.PodFailed && s.Reason == "DeadlineExceeded" && ended != nil && ended.ExitCode == 137 && ended.Reason == "ContainerStatusUnknown" &&
+				ended.Message == "The container could not be located when the pod was terminated"
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -301,8 +304,13 @@ func TestARejectedPodSaysNothingOfContainers(t *testing.T) {
 	f.Have.Sandboxes = []pod.Sandbox{{ID: "s"}}
 	f.Going, f.Down = true, true
 	f.Override = &Override{Phase: v1.PodFailed, Reason: "NoRoom", Message: "no", Rejected: true}
+	f.HostIPs = []string{"192.0.2.1"}
+	f.Pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("1m")}
 	st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodPending}, time.Now())
 	for _, when := range []string{"when it is rejected", "after a restart", "when its sandbox is removed"} {
+		if st.HostIP != "" || len(st.HostIPs) > 0 || st.AllocatedResources != nil {
+			t.Errorf("%s: on %s %v, with %v", when, st.HostIP, st.HostIPs, st.AllocatedResources)
+		}
 		if st.Phase != v1.PodFailed || st.Reason != "NoRoom" || st.Message != "no" || len(st.InitContainerStatuses)+len(st.ContainerStatuses) > 0 {
 			t.Errorf("%s: %s %s %q with %d containers", when, st.Phase, st.Reason, st.Message, len(st.ContainerStatuses))
 		}

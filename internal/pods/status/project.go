@@ -59,6 +59,8 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	if neverRan(f, prev) {
 		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
 		st.Conditions = slices.Clone(f.stored().Conditions) // nothing came about that they could tell
+		st.HostIP, st.HostIPs, st.PodIP, st.PodIPs = "", nil, "", nil
+		st.AllocatedResources, st.Resources = nil, nil
 	}
 	return st
 }
