@@ -33,7 +33,7 @@ func TestLives(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	sum, err := stage.Run(t.Context(), Plan{Seed: 1, Pods: 40, Life: -1, Plain: true, Within: 2 * time.Minute})
+	sum, err := stage.Run(t.Context(), Plan{Seed: 1, Pods: 40, Plain: true, Again: true, Within: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,44 @@ type Difference struct {
 	Life         *Life
 	Seed         uint64   // of the history
 	Between      []string // its interludes
-	ended        bool     // the pod had, on both sides
+	scene        *scene   // what rules may ask for
+}
+
+// scene is what both sides look like when they differ.
+type scene struct {
+	looks [2]flat
+	told  [2][]string       // events
+	asked [2][]string       // calls to the runtime
+	spoke [2]map[string]int // how often, by type and reason of the event; "" for all
+}
+
+// ended reports whether the pod has, on both sides.
+func (d Difference) ended() bool {
+	for _, look := range d.scene.looks {
+		if !hasEnded(look) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasEnded(look flat) bool {
+	return look["status.phase"] == "Succeeded" || look["status.phase"] == "Failed"
 }
 
 func newDifference(l *Life, kind, at, where, ours, theirs string) Difference {
 	d := Difference{Kind: kind, At: at, Where: where, Ours: ours, Theirs: theirs, Life: l}
 	d.Signature = kind + " | " + general(l, inList.ReplaceAllString(where, "[*]")) + " | " + general(l, ours) + " | " + general(l, theirs)
 	return d
+}
+
+// moment is when a difference showed: at a rest or a step, or when the life was over.
+func (d Difference) moment() string {
+	switch d.Kind {
+	case "said", "event", "call", "order", "request":
+		return "in the end"
+	}
+	return d.At
 }
 
 // inList is the name of an element of a list.

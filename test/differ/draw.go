@@ -27,15 +27,17 @@ func Draw(seed uint64, n int, plain bool) *History {
 // draw is a life that is being drawn.
 type draw struct {
 	*rand.Rand
-	life *Life
-	pod  *corev1.Pod
-	able able
+	number int // of the life in its history
+	life   *Life
+	pod    *corev1.Pod
+	able   able
 
 	extra bool // it gets an ephemeral container
 }
 
 // able is what a pod that was drawn allows to be done with it.
 type able struct {
+	ports   []int32  // that containers listen on
 	running []string // containers that run until they are ended
 	probes  []string // container/kind
 	config  string   // names of its ConfigMap and Secret, if it has them
@@ -43,7 +45,7 @@ type able struct {
 }
 
 func drawLife(seed uint64, i int, plain bool) *Life {
-	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
 	d.life = &Life{Name: fmt.Sprintf("h%d-%d", seed, i), Programs: map[string][]string{}}
 	d.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: d.life.Name}}
 	d.life.Pod = d.pod
@@ -54,6 +56,13 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	}
 	d.drawPod()
 	d.drawDays()
+	if len(d.life.steps(killBox)) > 0 {
+		// Upstream's agent counts attempts of init containers anew in a new sandbox: what they
+		// do must not hang on it.
+		for _, c := range d.pod.Spec.InitContainers {
+			d.life.Programs[c.Name] = d.life.Programs[c.Name][len(d.life.Programs[c.Name])-1:]
+		}
+	}
 	return d.life
 }
 

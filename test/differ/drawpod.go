@@ -2,6 +2,7 @@ package differ
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -97,6 +98,9 @@ func (d *draw) drawFaults() {
 		Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "PullImage", "StopContainer", "StopPodSandbox"),
 		Skip:   d.IntN(2), Times: 1 + d.IntN(2),
 	}
+	if strings.HasPrefix(f.Method, "Stop") {
+		f.Skip = 0 // how often something is stopped is not the same on both sides
+	}
 	if d.one(3) {
 		f.DelayMS = 300 + d.IntN(2000)
 	} else {
@@ -154,6 +158,8 @@ func (d *draw) mainContainer(name string) corev1.Container {
 	if !ends {
 		d.able.running = append(d.able.running, name)
 	}
+	// Whatever restarts it, it does not crash for ever.
+	d.life.Programs[name] = append(d.life.Programs[name], forever)
 	return c
 }
 
@@ -191,7 +197,7 @@ func (d *draw) hooks(c *corev1.Container) {
 
 func (d *draw) container(name string) corev1.Container {
 	c := corev1.Container{
-		Name: name, Image: d.of("app:1", "app:1", "app:2", rootless, "pulled/"+d.life.Name+":1"),
+		Name: name, Image: d.of("app:1", "app:1", "app:2", rootless, "pulled/"+d.life.Name+"-"+name+":1"),
 		ImagePullPolicy:          corev1.PullPolicy(d.of("", "", "IfNotPresent", "Always", "Never")),
 		WorkingDir:               d.of("", "", "/work"),
 		Stdin:                    d.one(10),
@@ -200,13 +206,16 @@ func (d *draw) container(name string) corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
 	}
 	if c.ImagePullPolicy == corev1.PullNever {
-		c.Image = d.of("app:1", "app:2", "app:3", "missing/"+d.life.Name)
+		c.Image = d.of("app:1", "app:2", "app:3", "missing/"+d.life.Name+"-"+name)
 	}
 	if d.one(2) {
 		c.Command, c.Args = []string{"run", "$(ONE)", "$$(ONE)", "$(NONE)"}, []string{"$(POD_NAME)"}
 	}
 	if d.one(4) {
-		c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080 + int32(d.IntN(900))}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+		// On the host's network no two pods may want the same one.
+		port := 10000 + int32(d.number*20+len(d.able.ports))
+		d.able.ports = append(d.able.ports, port)
+		c.Ports = []corev1.ContainerPort{{Name: "web-" + name, ContainerPort: port}, {ContainerPort: port + 10000, Protocol: corev1.ProtocolUDP}}
 	}
 	c.Env, c.EnvFrom = d.env(name)
 	c.Resources = d.resources()

@@ -6,22 +6,30 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
-// compareFiles compares the files below the pod's directory.
-func (p *play) compareFiles(l *Life, at string) error {
-	var trees [2]flat
+// trees are the files below the pod's directory on both sides.
+func (p *play) trees(l *Life) (trees [2]flat, err error) {
 	for i, s := range p.sides {
-		var err error
 		if trees[i], err = s.files(l); err != nil {
-			return err
+			return trees, err
 		}
 	}
-	for _, path := range unlike(trees[0], trees[1]) {
-		p.differ(l, "file", at, path, trees[0].at(path), trees[1].at(path))
+	return trees, nil
+}
+
+// filesUnlike reports whether files differ that both sides are expected to have.
+func (p *play) filesUnlike(l *Life) bool {
+	if !p.settled(l) {
+		return false
 	}
-	return nil
+	trees, err := p.trees(l)
+	scene := p.scene(l)
+	return err == nil && slices.ContainsFunc(unlike(trees[0], trees[1]), func(path string) bool {
+		return ruleFor(Difference{Kind: "file", Where: path, Ours: trees[0].at(path), Theirs: trees[1].at(path), Life: l, scene: scene}) == nil
+	})
 }
 
 // files are what lies below a pod's directory: kind, mode, owner and content by path.

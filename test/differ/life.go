@@ -3,6 +3,7 @@ package differ
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,18 @@ func (s Step) String() string {
 		b.WriteString(" " + string(s.Patch))
 	}
 	return b.String()
+}
+
+// steps are the life's steps of a kind.
+func (l *Life) steps(verb string) (list []Step) {
+	for _, a := range l.Acts {
+		for _, s := range slices.Concat(a.Steps, a.Down) {
+			if s.Verb == verb {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
 }
 
 // program is what an attempt of a container runs.

@@ -96,31 +96,37 @@ func (r request) key() string {
 	return what
 }
 
+func (r request) kept() bool {
+	return r.Method != "RemoveContainer" && r.Method != "RemovePodSandbox" && r.Method != "ReopenContainerLog"
+}
+
 // kept are the calls that belong to a pod's life and not to collecting garbage.
 func (t *track) kept() (list []request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.calls {
-		if c.Method != "RemoveContainer" && c.Method != "RemovePodSandbox" && c.Method != "ReopenContainerLog" {
+		if c.kept() {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// asked are the calls for a life, each once, in no order.
+// asked are the calls for a life, each once, in order of their names.
 func (s *side) asked(l *Life) []string {
 	t := s.record.track(l.Name)
-	set := map[string]bool{}
-	for _, c := range t.kept() {
-		set[s.normal(c.key(), nil)] = true
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.asked)
+}
+
+// noteLocked adds a call to those that were asked for, and reports whether it is new.
+func (t *track) noteLocked(key string) bool {
+	i, known := slices.BinarySearch(t.asked, key)
+	if !known {
+		t.asked = slices.Insert(t.asked, i, key)
 	}
-	var list []string
-	for k := range set {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
+	return !known
 }
 
 // flatRequest is what a request says.
@@ -133,6 +139,7 @@ func (s *side) flatRequest(r request, uids []string) flat {
 	if err := json.Unmarshal(data, &v); err != nil {
 		panic(err)
 	}
+	sortOptions(v)
 	out := flat{}
 	out.add("", decode(v))
 	res := flat{}
@@ -143,6 +150,17 @@ func (s *side) flatRequest(r request, uids []string) flat {
 		res[s.normal(k, uids)] = s.normal(v, uids)
 	}
 	return res
+}
+
+// sortOptions puts the DNS options of a sandbox in order: upstream's agent merges them in
+// one of its own at each start.
+func sortOptions(v any) {
+	request, _ := v.(map[string]any)
+	config, _ := request["config"].(map[string]any)
+	dns, _ := config["dnsConfig"].(map[string]any)
+	if options, ok := dns["options"].([]any); ok {
+		slices.SortFunc(options, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
 }
 
 // decode makes text of the values of environment variables, which are bytes.

@@ -20,26 +20,54 @@ var (
 	logSuffix = regexp.MustCompile(`container\(([0-9a-f-]+|UID)\)`)
 )
 
-// normal replaces what differs between the sides, or from one run to another, by words.
+// normal replaces what differs between the sides, or from one run to another, by words. Most
+// texts are short words of the API: what they cannot contain is not looked for.
 func (s *side) normal(text string, uids []string) string {
-	var pairs []string
-	for _, u := range uids {
-		pairs = append(pairs, u, "UID")
+	if len(text) >= shortest {
+		for _, u := range uids {
+			text = strings.ReplaceAll(text, u, "UID")
+		}
+		text = s.words().Replace(text)
 	}
-	pairs = append(pairs, s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns, "NAMESPACE", s.rig.NodeIP(), "NODEIP")
-	text = strings.NewReplacer(pairs...).Replace(text)
-	text = times.ReplaceAllString(text, "TIME")
-	text = tokens.ReplaceAllString(text, "TOKEN")
-	text = ids.ReplaceAllString(text, "${1}ID")
-	text = bareIDs.ReplaceAllString(text, "${1}ID")
-	text = addresses.ReplaceAllString(text, "PODIP")
-	text = uuids.ReplaceAllString(text, "UUID")
-	text = versions.ReplaceAllString(text, "..VERSION")
-	text = pulls.ReplaceAllString(text, "in SOME TIME")
-	text = account.ReplaceAllString(text, "kube-api-access-RANDOM")
-	text = endings.ReplaceAllString(text, "${1}RANDOM")
-	text = logSuffix.ReplaceAllString(text, "container(UID)")
-	return md5s.ReplaceAllString(text, "MD5")
+	for _, n := range normals {
+		if strings.Contains(text, n.sign) && len(text) >= n.length {
+			text = n.pattern.ReplaceAllString(text, n.by)
+		}
+	}
+	return text
+}
+
+// shortest is the length of the shortest name that is a side's own.
+const shortest = 8
+
+// words replaces the names of a side. The agent's directory is known once it runs.
+func (s *side) words() *strings.Replacer {
+	s.once.Do(func() {
+		s.names = strings.NewReplacer(s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns, "NAMESPACE", s.rig.NodeIP(), "NODEIP")
+	})
+	return s.names
+}
+
+// normals are in the order in which they are applied. A text without the sign, or shorter,
+// cannot match.
+var normals = []struct {
+	sign    string
+	length  int
+	pattern *regexp.Regexp
+	by      string
+}{
+	{"T", 20, times, "TIME"},
+	{"eyJ", 0, tokens, "TOKEN"},
+	{"://", 64, ids, "${1}ID"},
+	{"", 64, bareIDs, "${1}ID"},
+	{"127.20", 0, addresses, "PODIP"},
+	{"-", 36, uuids, "UUID"},
+	{"..20", 0, versions, "..VERSION"},
+	{"including waiting", 0, pulls, "in SOME TIME"},
+	{"kube-api-access-", 0, account, "kube-api-access-RANDOM"},
+	{"containers/", 0, endings, "${1}RANDOM"},
+	{"container(", 0, logSuffix, "container(UID)"},
+	{"", 32, md5s, "MD5"},
 }
 
 var numbers = regexp.MustCompile(`\d+`)

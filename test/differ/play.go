@@ -16,6 +16,8 @@ type Played struct {
 	Ruled       map[*Rule]int // differences that a rule explains
 	Restless    int           // waits that ended because they took too long
 	Refused     int           // pods that the API server did not take
+	Followed    int           // differences of lives that had differed before
+	Differ      int           // lives that differed
 }
 
 // play is a history that is being lived.
@@ -24,13 +26,14 @@ type play struct {
 	history *History
 	found   sync.Mutex // guards what follows
 	result  Played
-	refused map[string]bool // lives whose pod was not taken
-	known   map[string]bool // signatures
+	refused map[string]bool   // lives whose pod was not taken
+	known   map[string]bool   // signatures
+	first   map[string]string // by life: the moment at which it differed first
 }
 
 // Play lives a history on both sides and compares.
 func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
-	p := &play{Stage: s, history: h, refused: map[string]bool{}, known: map[string]bool{}}
+	p := &play{Stage: s, history: h, refused: map[string]bool{}, known: map[string]bool{}, first: map[string]string{}}
 	p.result.Ruled = map[*Rule]int{}
 	s.enter(h.Lives)
 	defer s.leave(h.Lives)
@@ -124,6 +127,7 @@ func (p *play) step(ctx context.Context, l *Life, step Step) error {
 	for i, side := range p.sides {
 		wait.Go(func() {
 			results[i] = "done"
+			side.record.track(l.Name).tookStep(step.String())
 			if err := side.take(ctx, l, step); err != nil {
 				results[i] = side.normal(err.Error(), side.record.track(l.Name).knownUIDs())
 			}
@@ -172,6 +176,9 @@ func (p *play) end(ctx context.Context, l *Life) error {
 		return err
 	}
 	p.compareWhole(l)
+	if err := p.keep(l); err != nil {
+		return err
+	}
 	return p.dropObjects(ctx, l)
 }
 
@@ -247,20 +254,30 @@ func (s *side) back(ctx context.Context, kind string) error {
 	return nil
 }
 
-// differ notes a difference, unless a rule explains it.
+// differ notes a difference, unless a rule explains it. What differs after a life has
+// differed may come of that, and only counts.
 func (p *play) differ(l *Life, kind, at, where, ours, theirs string) {
 	d := newDifference(l, kind, at, where, ours, theirs)
-	d.ended = p.ended(l)
+	d.scene = p.scene(l)
+	d.Seed, d.Between = p.history.Seed, p.history.Between
 	p.found.Lock()
 	defer p.found.Unlock()
 	if r := ruleFor(d); r != nil {
 		p.result.Ruled[r]++
 		return
 	}
+	switch p.first[l.Name] {
+	case "":
+		p.first[l.Name] = d.moment()
+		p.result.Differ++
+	case d.moment():
+	default:
+		p.result.Followed++
+		return
+	}
 	if !p.known[d.Signature] { // so that a run that is broken off has shown it
 		p.known[d.Signature] = true
-		p.say("%s at %s of %s: ours %.150q, theirs %.150q", d.Kind, d.Where, l.Name, ours, theirs)
+		p.say("%s, %s: %s at %s: ours %.200q, theirs %.200q", l.Name, at, d.Kind, d.Where, ours, theirs)
 	}
-	d.Seed, d.Between = p.history.Seed, p.history.Between
 	p.result.Differences = append(p.result.Differences, d)
 }

@@ -3,6 +3,7 @@ package differ
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,10 @@ type track struct {
 	looks   flat
 	gone    bool // and not there again
 	events  map[string]*corev1.Event
+	told    []string // what the agent's events say, each once, in order
 	calls   []request
+	asked   []string // what kept calls do, each once, in order
+	steps   []taken
 	sick    map[string]int // by container/probe: how often it fails yet
 	changed time.Time
 	news    chan struct{} // closed and replaced whenever something changes
@@ -46,6 +50,12 @@ type track struct {
 type sighting struct {
 	*corev1.Pod
 	at time.Time
+}
+
+// taken is a step when it was taken.
+type taken struct {
+	at   time.Time
+	text string
 }
 
 // request is a call to the runtime that changes something.
@@ -75,6 +85,12 @@ func (r *record) forget(life string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tracks, life)
+}
+
+func (t *track) tookStep(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, taken{time.Now(), text})
 }
 
 func (t *track) changedLocked() {
@@ -133,8 +149,13 @@ func (r *record) call(c fakecri.Call, req, _ any) {
 	t := r.track(l.Name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls = append(t.calls, request{c, proto.Clone(msg)})
-	t.changedLocked()
+	asked := request{c, proto.Clone(msg)}
+	t.calls = append(t.calls, asked)
+	// What is asked for again and again, such as an image before each attempt that
+	// fails, is no news.
+	if !asked.kept() || t.noteLocked(r.side.normal(asked.key(), nil)) {
+		t.changedLocked()
+	}
 }
 
 // watch begins to follow the pods and events of the side's namespace.
@@ -188,6 +209,9 @@ func follow(ctx context.Context, open func(context.Context, metav1.ListOptions) 
 	}
 }
 
+// staticUID is the annotation of a mirror pod with the UID of its static pod.
+const staticUID = "kubernetes.io/config.hash"
+
 func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
 	l := r.side.lives.find(p.Name, r.side.node)
 	if l == nil {
@@ -201,6 +225,9 @@ func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
 	t.pod = p
 	if before == nil || before.UID != p.UID {
 		t.uids = append(t.uids, string(p.UID))
+		if hash := p.Annotations[staticUID]; hash != "" {
+			t.uids = append(t.uids, hash)
+		}
 	}
 	if before == nil || before.UID != p.UID || !equality.Semantic.DeepEqual(before.Status, p.Status) {
 		t.seen = append(t.seen, sighting{p, time.Now()})
@@ -217,4 +244,12 @@ func (r *record) seeEvent(e *corev1.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.events[e.Name] = e
+	if e.Source.Component != "kubelet" && e.ReportingController != "kubelet" {
+		return
+	}
+	text := r.side.normal(fmt.Sprintf("%s %s: %s, about %s %s, from %s/%s on %s", e.Type, e.Reason, e.Message,
+		e.InvolvedObject.Kind, e.InvolvedObject.FieldPath, e.Source.Component, e.ReportingController, e.Source.Host), t.uids)
+	if i, known := slices.BinarySearch(t.told, text); !known {
+		t.told = slices.Insert(t.told, i, text)
+	}
 }

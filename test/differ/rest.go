@@ -14,8 +14,8 @@ import (
 // and wait for nothing, and otherwise. The former is longer for lives with probes.
 const (
 	shortRest = 1500 * time.Millisecond
-	longRest  = 20 * time.Second // upstream's agent looks again after 15 s at the latest
-	restBound = 75 * time.Second
+	longRest  = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
+	restBound = 60 * time.Second
 )
 
 // rest waits until both sides have come to rest, and compares what they look like then.
@@ -23,14 +23,17 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	if p.isRefused(l) {
 		return nil
 	}
+	began := time.Now()
 	enough := shortRest + probing(l)
 	ok, err := p.wait(ctx, l, p.patience, func() (left time.Duration) {
-		quiet := p.quietFor(l)
-		need := longRest
-		if p.alike(l) && !p.busy(l) {
-			need = enough
+		quiet := min(p.quietFor(l), time.Since(began)) // what is done now may show later
+		if quiet < enough {
+			return enough - quiet
 		}
-		return need - quiet
+		if quiet < longRest && (!p.alike(l) || p.busy(l) || p.filesUnlike(l)) {
+			return min(longRest-quiet, time.Second)
+		}
+		return 0
 	})
 	if err != nil {
 		return err
@@ -40,8 +43,14 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		p.result.Restless++
 		p.found.Unlock()
 	}
+	if took := time.Since(began); took > slow {
+		p.say("%s, %s: took %d s; alike %v, busy %v, quiet for %d s", l.Name, at, int(took.Seconds()), p.alike(l), p.busy(l), int(p.quietFor(l).Seconds()))
+	}
 	return p.compareRest(l, at)
 }
+
+// slow is how long coming to rest takes when it is worth a line.
+const slow = 30 * time.Second
 
 // probing is how long it may take until probes have made up their mind.
 func probing(l *Life) (longest time.Duration) {
@@ -108,26 +117,36 @@ func (p *play) quietFor(l *Life) time.Duration {
 // alike reports whether both sides look the same, but for differences on purpose: the pod, and
 // what was asked of the runtime.
 func (p *play) alike(l *Life) bool {
-	if !slices.Equal(p.sides[0].asked(l), p.sides[1].asked(l)) {
-		return false
+	scene := p.scene(l)
+	ruled := func(kind, where, ours, theirs string) bool {
+		return ruleFor(Difference{Kind: kind, Where: where, Ours: ours, Theirs: theirs, Life: l, Between: p.history.Between, scene: scene}) != nil
 	}
-	ours, theirs := p.sides[0].look(l), p.sides[1].look(l)
-	for _, path := range unlike(ours, theirs) {
-		if ruleFor(Difference{Kind: "pod", Where: path, Ours: ours.at(path), Theirs: theirs.at(path), Life: l, ended: p.ended(l)}) == nil {
+	for i, list := range scene.asked {
+		for _, call := range list {
+			if _, both := slices.BinarySearch(scene.asked[1-i], call); both {
+				continue
+			}
+			if words := [2]string{call, absent}; !ruled("call", call, words[i], words[1-i]) {
+				return false
+			}
+		}
+	}
+	for _, d := range podsUnlike(scene.looks[0], scene.looks[1]) {
+		if !ruled("pod", d.where, d.ours, d.theirs) {
 			return false
 		}
 	}
 	return true
 }
 
-// ended reports whether the pod has, on both sides.
-func (p *play) ended(l *Life) bool {
-	for _, s := range p.sides {
-		if phase := s.look(l)["status.phase"]; phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed) {
-			return false
-		}
+// scene is what both sides look like now.
+func (p *play) scene(l *Life) *scene {
+	sc := &scene{}
+	for i, s := range p.sides {
+		sc.looks[i], sc.asked[i] = s.look(l), s.asked(l)
+		sc.told[i], sc.spoke[i] = s.told(l)
 	}
-	return true
+	return sc
 }
 
 // waiting are the reasons of containers that something will become of by itself.
@@ -145,7 +164,7 @@ func (p *play) busy(l *Life) bool {
 		if gone {
 			continue
 		}
-		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == "" {
+		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == "" || unseen(pod) {
 			return true
 		}
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
@@ -158,6 +177,13 @@ func (p *play) busy(l *Life) bool {
 		}
 	}
 	return false
+}
+
+// unseen reports whether the agent has yet to say that it knows the pod as it is.
+func unseen(p *corev1.Pod) bool {
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	_, static := p.Annotations[staticUID]
+	return !ended && !static && p.Status.ObservedGeneration < p.Generation
 }
 
 // works reports whether a container runs a program that will end by itself.

@@ -1,8 +1,10 @@
 package differ
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,24 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
 	{
+		Why: "decision 0005: images are fetched at once, beside the sandbox and each other",
+		is: func(d Difference) bool {
+			switch d.Kind {
+			case "order":
+				return strings.Contains(d.Where, "PullImage ")
+			case "call":
+				return strings.HasPrefix(d.Ours, "PullImage ")
+			case "event":
+				return ofImages.MatchString(d.Ours)
+			}
+			return false
+		},
+	},
+	{
+		Why: "decision 0005: a sandbox is made and images are fetched while volumes cannot be mounted",
+		is:  besideVolumes,
+	},
+	{
 		Why: "containers without an order among them are stopped at the same time",
 		is:  func(d Difference) bool { return d.Kind == "order" && stops.MatchString(d.Where) },
 	},
@@ -45,13 +65,91 @@ var Rules = []*Rule{
 	{
 		Why: "ours notes in observedGeneration also changes of a pod that has ended, upstream's no more",
 		is: func(d Difference) bool {
-			return d.Kind == "pod" && strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs && d.ended
+			return d.Kind == "pod" && strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs && d.ended()
 		},
 	},
 	{
 		Why: "on the way to running, statuses of any moment may be skipped",
 		is: func(d Difference) bool {
 			return d.Kind == "said" && (onTheWay.MatchString(d.Ours) || onTheWay.MatchString(d.Theirs))
+		},
+	},
+	{
+		Why: "decision 0128: in a new sandbox runs what has yet to run or is restarted by a policy of its own, and nothing else",
+		is:  otherwiseRestarted,
+	},
+	{
+		Why: "decision 0129: a container that could not be stopped is asked again before its sandbox is stopped",
+		is: func(d Difference) bool {
+			return d.Kind != "file" && slices.ContainsFunc(d.scene.asked[1], func(c string) bool {
+				return strings.HasPrefix(c, "StopContainer ") && strings.HasSuffix(c, " fails")
+			})
+		},
+	},
+	{
+		Why: "decision 0132: a pod that has ended is not resized",
+		is: func(d Difference) bool {
+			resized := d.Kind == "event" && ofResizes.MatchString(d.Theirs) || d.Kind == "pod" && strings.Contains(d.Where, "esources")
+			return resized && hasEnded(d.scene.looks[0])
+		},
+	},
+	{
+		Why: "decision 0137: a static pod that is refused has a mirror pod that says so",
+		is: func(d Difference) bool {
+			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) && len(d.scene.looks[1]) == 0
+		},
+	},
+	{
+		Why: "decision 0005: a resize does not wait for a container that is being stopped, nor for one to run",
+		is: func(d Difference) bool {
+			return len(d.Life.steps(resize)) > 0 && (strings.Contains(d.Where, "UpdateContainerResources") || strings.Contains(d.Where, "UpdatePodSandboxResources") ||
+				strings.HasPrefix(d.Where, "CreateContainer config.linux.resources."))
+		},
+	},
+	{
+		Why: "decision 0138: attempts of init containers count on in a new sandbox",
+		is:  ofInitAnew,
+	},
+	{
+		Why: "upstream forgets with a restart what it said of a static pod, as it keeps statuses in memory and at the API server's object of the same UID",
+		is: func(d Difference) bool {
+			forgotten := d.Theirs == absent || d.Theirs == "{}"
+			return d.Life.Static && d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where) &&
+				(slices.Contains(d.Between, restartAgent) || slices.Contains(d.Between, killAgent))
+		},
+	},
+	{
+		Why: "the grace period is what is left of it, in seconds, when a container is stopped",
+		is:  aboutAsLong,
+	},
+	{
+		Why: "of a pod that says much, each agent leaves out or combines events",
+		is: func(d Difference) bool {
+			if d.Kind != "event" {
+				return false
+			}
+			reason := subject(d.Ours)
+			if d.Ours == absent {
+				reason = subject(d.Theirs)
+			}
+			for _, spoke := range d.scene.spoke {
+				if spoke[""] >= 24 || spoke[reason] >= 9 {
+					return true
+				}
+			}
+			return false
+		},
+	},
+	{
+		Why: "a probe may be under way when its container ends",
+		is: func(d Difference) bool {
+			return d.Kind == "event" && strings.Contains(d.Ours+d.Theirs, "probe errored and resulted in unknown state")
+		},
+	},
+	{
+		Why: "upstream at times sets up a volume before it has made the pod's directory, with another mode",
+		is: func(d Difference) bool {
+			return d.Kind == "file" && (d.Where == "." || d.Where == "volumes") && d.Theirs == "drwxr-xr-x owner 0:0"
 		},
 	},
 }
@@ -61,8 +159,13 @@ var (
 	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
 	later          = regexp.MustCompile(`^(?:Create|Start|Stop)Container (\S+)#(\d+).* and (?:Create|Start|Stop)Container (\S+)#(\d+)`)
 	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
-	stops          = regexp.MustCompile(`^StopContainer .* and StopContainer `)
-	onTheWay       = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
+	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
+	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
+	stopWithin     = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
+	// What a status keeps of the one before.
+	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
+	ofResizes        = regexp.MustCompile(`^Normal Resize`)
+	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )
 
 // ruleFor is the rule that explains a difference, or nil.
@@ -73,6 +176,76 @@ func ruleFor(d Difference) *Rule {
 		}
 	}
 	return nil
+}
+
+// besideVolumes reports whether upstream's agent has no sandbox because volumes cannot be
+// mounted, and the difference is in what ours has done meanwhile. Theirs waits up to two
+// minutes for the volumes, and does not look at the pod before that.
+func besideVolumes(d Difference) bool {
+	failed := slices.ContainsFunc(d.scene.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
+	if !failed || slices.ContainsFunc(d.scene.asked[1], func(c string) bool { return strings.HasPrefix(c, "CreateContainer") }) {
+		return false
+	}
+	switch d.Kind {
+	case "pod":
+		return strings.HasPrefix(d.Where, "status.")
+	case "call", "event":
+		return d.Theirs == absent
+	case "order", "said", "step":
+		return true
+	}
+	return false
+}
+
+// otherwiseRestarted reports whether the sandbox has died, and upstream's agent made no new one
+// for a pod that is not restarted, or started a container again that never is.
+func otherwiseRestarted(d Difference) bool {
+	died := func(i int) bool {
+		return slices.ContainsFunc(d.scene.asked[i], func(c string) bool {
+			return strings.HasPrefix(c, "RunPodSandbox#") && !strings.HasPrefix(c, "RunPodSandbox#0")
+		})
+	}
+	spec := d.Life.Pod.Spec
+	if spec.RestartPolicy == corev1.RestartPolicyNever {
+		return died(0) && !died(1)
+	}
+	never := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyNever
+	})
+	return never && died(1)
+}
+
+// ofInitAnew reports whether a difference is about an init container of a pod whose sandbox was
+// made anew.
+func ofInitAnew(d Difference) bool {
+	if len(d.Life.Pod.Spec.InitContainers) < 2 || !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
+		return false
+	}
+	return slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool { return strings.Contains(d.Where+d.Ours+d.Theirs, c.Name) })
+}
+
+// aboutAsLong reports whether a container was asked to stop on both sides, with a second or two
+// more on one of them.
+func aboutAsLong(d Difference) bool {
+	call := d.Ours
+	other := 1
+	if d.Ours == absent {
+		call, other = d.Theirs, 0
+	}
+	m := stopWithin.FindStringSubmatch(call)
+	if d.Kind != "call" || m == nil {
+		return false
+	}
+	n, err := strconv.Atoi(m[2])
+	if err != nil {
+		return false
+	}
+	for _, off := range []int{-2, -1, 1, 2} {
+		if slices.Contains(d.scene.asked[other], fmt.Sprintf("%s within %d s%s", m[1], n+off, m[3])) {
+			return true
+		}
+	}
+	return false
 }
 
 // amountOfInit reports whether a request's difference is in a variable that is, in one of the

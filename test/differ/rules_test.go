@@ -27,7 +27,7 @@ func TestRuleForAmountsOfInitContainers(t *testing.T) {
 			InitContainers: []corev1.Container{{Name: "init", Env: []corev1.EnvVar{amount(tc.named)}}},
 			Containers:     []corev1.Container{{Name: "main"}},
 		}}
-		d := Difference{Kind: "request", Where: tc.where, Ours: "24", Theirs: tc.theirs, Life: &Life{Pod: p}}
+		d := Difference{Kind: "request", Where: tc.where, Ours: "24", Theirs: tc.theirs, Life: &Life{Pod: p}, scene: &scene{}}
 		if got := ruleFor(d) != nil; got != tc.ruled {
 			t.Errorf("%s: ruled %v, want %v", tc.what, got, tc.ruled)
 		}

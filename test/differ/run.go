@@ -14,8 +14,9 @@ const perHistory = 100
 type Plan struct {
 	Seed   uint64 // of the first history; the next one's is one more
 	Pods   int
-	Life   int           // of the first history alone; none if negative
+	Lives  []int         // of the first history these alone; all if empty
 	Within time.Duration // no history is begun after this long; no bound if 0
+	Again  bool          // live the lives of differences again
 	Shrink bool
 	Plain  bool // pods of few features
 }
@@ -25,6 +26,7 @@ type Sum struct {
 	Seed              uint64
 	Histories, Pods   int
 	Refused, Restless int
+	Differ, Followed  int // lives that differed, and differences after their first ones
 	Ruled             map[*Rule]int
 	Groups            []*Group // that showed again when their lives were lived again
 	Unsteady          []*Group // that did not
@@ -39,8 +41,11 @@ func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 			break
 		}
 		h := Draw(plan.Seed+uint64(sum.Histories), min(left, perHistory), plan.Plain)
-		if plan.Life >= 0 {
-			h.Lives = []*Life{drawLife(plan.Seed, plan.Life, plan.Plain)}
+		if len(plan.Lives) > 0 {
+			h.Lives = nil
+			for _, i := range plan.Lives {
+				h.Lives = append(h.Lives, drawLife(plan.Seed, i, plan.Plain))
+			}
 			left = 0
 		}
 		played, err := s.Play(ctx, h)
@@ -51,15 +56,18 @@ func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 		sum.Pods += len(h.Lives)
 		sum.Refused += played.Refused
 		sum.Restless += played.Restless
+		sum.Differ += played.Differ
+		sum.Followed += played.Followed
 		for r, n := range played.Ruled {
 			sum.Ruled[r] += n
 		}
 		all = append(all, played.Differences...)
-		s.say("seed %d: %d pods, %d refused, %d waits too long, %d differences in %d groups", h.Seed, len(h.Lives), played.Refused, played.Restless,
-			len(played.Differences), len(Groups(played.Differences)))
+		s.say("seed %d: %d pods, %d refused, %d differ, in %d ways; %d waits too long; CPU: %s", h.Seed, len(h.Lives), played.Refused, played.Differ,
+			len(Groups(played.Differences)), played.Restless, s.cost())
 	}
 	groups := Groups(all)
-	if len(groups) == 0 {
+	if len(groups) == 0 || !plan.Again {
+		sum.Groups = groups
 		return sum, nil
 	}
 	s.say("%d differences are looked at again", len(groups))
@@ -83,8 +91,8 @@ func (s *Sum) Print(out io.Writer) error {
 		fmt.Fprintf(out, "\nonce, and not again: %s\n  %d times, in %d lives, such as %s\n  ours:   %s\n  theirs: %s\n", g.Signature, g.Count, len(g.Lives),
 			g.Lives[0], g.First.Ours, g.First.Theirs)
 	}
-	fmt.Fprintf(out, "\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differences, %d more that did not show again\n",
-		s.Seed, s.Seed+uint64(max(s.Histories, 1))-1, s.Pods, s.Refused, len(s.Groups), len(s.Unsteady))
+	fmt.Fprintf(out, "\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differ, in %d ways and %d more that did not show again\n",
+		s.Seed, s.Seed+uint64(max(s.Histories, 1))-1, s.Pods, s.Refused, s.Differ, len(s.Groups), len(s.Unsteady))
 	for _, r := range Rules {
 		if n := s.Ruled[r]; n > 0 {
 			fmt.Fprintf(out, "%6d times by rule: %s\n", n, r.Why)

@@ -32,6 +32,9 @@ type side struct {
 	lives    *cast
 	record   *record
 
+	once  sync.Once
+	names *strings.Replacer // made once, when the agent runs
+
 	mu       sync.Mutex
 	faults   []*fakecri.Injection
 	pods     map[string][]fakecri.Pod // as read at podsRead, by namespace/name
@@ -101,7 +104,7 @@ func settings(k *kubeletconfig.KubeletConfiguration) {
 	k.KubeAPIQPS, k.KubeAPIBurst = new(int32(500)), 1000
 	k.EventRecordQPS, k.EventBurst = new(int32(500)), 1000
 	k.FileCheckFrequency = metav1.Duration{Duration: time.Second}
-	k.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
+	k.SyncFrequency = metav1.Duration{Duration: 5 * time.Second}
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
 	k.FeatureGates = map[string]bool{"KubeletCrashLoopBackOffMax": true}
 }

@@ -23,6 +23,7 @@ type Config struct {
 	Peer  string // the other agent's; upstream's if empty
 	Parts *parts.Builder
 	Out   io.Writer // progress
+	Keep  string    // directory for what lives that differ were like; none if empty
 	Log   *slog.Logger
 }
 

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,10 +28,12 @@ func main() {
 	flag.StringVar(&o.peer, "peer", "", "the other agent (default: upstream's)")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the first history; the next one's is one more")
 	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time")
-	flag.IntVar(&o.life, "life", -1, "live this life of the first history alone")
+	flag.Func("life", "of the first history live these lives alone: 3,17", o.add)
 	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
 	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
 	flag.BoolVar(&o.plain, "plain", false, "pods of few features")
+	flag.StringVar(&o.keep, "keep", "", "write lives that differ, with all that both sides did, to files in this directory")
+	flag.BoolVar(&o.again, "again", true, "live the lives of differences again, to tell steady differences from chance")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -41,16 +45,36 @@ func main() {
 
 type options struct {
 	kubelet, peer string
+	keep          string
+	again         bool
 	seed          uint64
-	pods, life    int
+	pods          int
+	lives         []int
 	within        time.Duration
 	shrink, plain bool
 }
 
+// add reads numbers of lives.
+func (o *options) add(list string) error {
+	for n := range strings.SplitSeq(list, ",") {
+		i, err := strconv.Atoi(n)
+		if err != nil || i < 0 {
+			return fmt.Errorf("%q is no number of a life", n)
+		}
+		o.lives = append(o.lives, i)
+	}
+	return nil
+}
+
 func run(ctx context.Context, o options) (err error) {
-	cfg := differ.Config{Peer: o.peer, Out: os.Stderr, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	cfg := differ.Config{Peer: o.peer, Out: os.Stderr, Keep: o.keep, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if cfg.Parts, err = parts.New(os.Stderr); err != nil {
 		return err
+	}
+	if o.keep != "" {
+		if err := os.MkdirAll(o.keep, 0o755); err != nil {
+			return err
+		}
 	}
 	// A copy: the original may be built anew while the run goes on.
 	dir, err := os.MkdirTemp("", "keelson-differ-")
@@ -71,7 +95,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
-	sum, err := stage.Run(ctx, differ.Plan{Seed: o.seed, Pods: o.pods, Life: o.life, Within: o.within, Shrink: o.shrink, Plain: o.plain})
+	sum, err := stage.Run(ctx, differ.Plan{Seed: o.seed, Pods: o.pods, Lives: o.lives, Within: o.within, Again: o.again, Shrink: o.shrink, Plain: o.plain})
 	if err != nil {
 		return err
 	}
