@@ -56,6 +56,9 @@ func (a *agent) buildPersistent(guard *mount.Guard) {
 		Recheck: k.SyncFrequency.Duration,
 		OnInUse: func() { a.node.Poke() },
 		Again:   func(uid types.UID) { a.volumes.Again(uid) },
+		Count: func(plugin string, migrated bool, operation string, took time.Duration, err error) {
+			a.volumes.Count(plugin, migrated, operation, took, err)
+		},
 	}
 	if a.api != nil {
 		cfg.API = claims{a.api}

@@ -33,7 +33,7 @@ func (levels) FileLabel(o *corev1.SELinuxOptions) (string, error) {
 // volume after the first one has gone. Without the gate, only volumes for one pod are
 // mounted so, and on a node without SELinux none is.
 func TestVolumesWithLabels(t *testing.T) {
-	parity.ProvesPart(t, 3, "VOL-11")
+	parity.ProvesPart(t, 4, "VOL-11")
 	parity.ProvesPart(t, 7, "VOL-20")
 	const first, second = `[context="u:r:files:s0:c1,c2"]`, `[context="u:r:files:s0:c3,c4"]`
 	for name, c := range map[string]struct {

@@ -87,7 +87,20 @@ type Ready struct {
 	// Migrated says in metrics that the volume was described as one of a cloud, and is
 	// served by a driver.
 	Migrated bool
+	// Did says in metrics what was done, also of a volume that could not be prepared.
+	Did Operation
 }
+
+// Operation is what an attempt at preparing a volume did.
+type Operation int
+
+// The operations.
+const (
+	Mounted Operation = iota
+	Mapped            // it is a block device
+	Resized           // the pod had it already
+	Nothing           // the pod had it already, and nothing was due
+)
 
 // Counted is a Kind whose volumes are counted under other names than its own.
 type Counted interface {

@@ -20,6 +20,9 @@ import (
 const (
 	opMount   = "volume_mount"
 	opUnmount = "volume_unmount"
+	opMap     = "map_volume" // of a block device
+	opUnmap   = "unmap_volume"
+	opResize  = "volume_fs_resize" // while a pod has the volume
 	// opAttached is the look whether the volume is attached; one that need not be is.
 	opAttached = "verify_controller_attached_volume"
 	// opOverall is from the first asking for a volume until it is there.
@@ -95,8 +98,26 @@ func (m *metrics) tried(v *vol, have Ready, left bool, took time.Duration, err e
 		}
 		fallthrough
 	case !early:
-		m.did(plugin, have.Migrated, opMount, took, err)
+		switch have.Did {
+		case Mounted:
+			m.did(plugin, have.Migrated, opMount, took, err)
+		case Mapped:
+			m.did(plugin, have.Migrated, opMap, took, err)
+		case Resized:
+			m.did(plugin, have.Migrated, opResize, took, err)
+		}
 	}
+}
+
+// Operations on a volume of the node, as their metrics call them: Count is called for them.
+const (
+	OpUnmountDevice = "unmount_device"
+	OpUnmapDevice   = "unmap_device"
+)
+
+// Count counts an operation on a volume of the node.
+func (m *Manager) Count(plugin string, migrated bool, operation string, took time.Duration, err error) {
+	m.metrics.did(plugin, migrated, operation, took, err)
 }
 
 func (m *metrics) arrived(plugin string, took time.Duration) {
@@ -238,6 +259,22 @@ func (m *Manager) countFound() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left = left
+}
+
+// wasMigrated reports whether a volume that this agent prepared was described as one of a cloud.
+func (m *Manager) wasMigrated(uid types.UID, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ps := m.pods[uid]
+	if ps == nil {
+		return false
+	}
+	for _, v := range ps.vols {
+		if v.have.Migrated && cmp.Or(v.have.Name, v.spec.Name) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // wasLeft reports whether an earlier agent left the volume.

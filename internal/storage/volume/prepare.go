@@ -95,7 +95,7 @@ func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, o outcome) {
 	v.err, v.waits, v.retry, v.counted = err, nil, time.Time{}, cmp.Or(have.Counted, v.counted)
 	switch {
 	case err == nil:
-		if !v.ready {
+		if !v.ready && have.Did == Mounted {
 			m.metrics.arrived(v.plugin(), time.Since(v.since))
 		}
 		v.ready, v.have, v.delay = true, have, 0

@@ -170,7 +170,11 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 				}
 				began := time.Now()
 				errs[i] = panics.Try(m.cfg.Log, "volumes", func() error { return f.kind.Release(ctx, f.place) })
-				m.metrics.did(plugin, false, opUnmount, time.Since(began), errs[i])
+				operation := opUnmount
+				if f.place.Block {
+					operation = opUnmap
+				}
+				m.metrics.did(plugin, m.wasMigrated(uid, f.place.Name), operation, time.Since(began), errs[i])
 			} else {
 				errs[i] = m.releaseUnknown(ctx, f.place)
 				m.metrics.counters.forced.Inc()

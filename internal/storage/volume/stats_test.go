@@ -237,7 +237,7 @@ func TestVolumesOfAnEarlierAgent(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	parity.ProvesPart(t, 3, "VOL-11")
+	parity.ProvesPart(t, 4, "VOL-11")
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a", "b")
 		p.Spec.Volumes[1].Ephemeral = &v1.EphemeralVolumeSource{} // served by the fake all the same

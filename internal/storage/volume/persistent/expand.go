@@ -121,11 +121,11 @@ func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r
 }
 
 // expandInUse expands a volume that the pod has, if it has grown since this node last
-// expanded it.
-func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) error {
+// expanded it, and tells whether it tried.
+func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) (volume.Operation, error) {
 	e, ok := plugin.(Expander)
 	if !ok || r.Claim == nil || r.ReadOnly {
-		return nil
+		return volume.Nothing, nil
 	}
 	want, known := r.PV.Spec.Capacity[v1.ResourceStorage], r.Claim.Status.Capacity[v1.ResourceStorage]
 	v.knowSize(d, known)
@@ -133,12 +133,12 @@ func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r R
 	has := d.growth
 	v.mu.Unlock()
 	if has.inUse || has.size.IsZero() || want.Cmp(has.size) <= 0 {
-		return nil
+		return volume.Nothing, nil
 	}
 	if err := v.grow(ctx, e, d, r, want); err != nil {
-		return &volume.Failure{Step: "NodeExpandVolume.NodeExpandVolume", Volume: r.Name, Reason: pod.EventResizeFailed, Err: err}
+		return volume.Resized, &volume.Failure{Step: "NodeExpandVolume.NodeExpandVolume", Volume: r.Name, Reason: pod.EventResizeFailed, Err: err}
 	}
-	return nil
+	return volume.Resized, nil
 }
 
 // knowSize notes the size that the volume has on the node, if none is known.

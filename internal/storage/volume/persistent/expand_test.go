@@ -202,7 +202,10 @@ func TestExpandOnTheNode(t *testing.T) {
 			d := &device{growth: c.has}
 			step := v.expandAtMount
 			if c.inUse {
-				step = v.expandInUse
+				step = func(ctx context.Context, plugin Plugin, d *device, r Request) error {
+					_, err := v.expandInUse(ctx, plugin, d, r)
+					return err
+				}
 			}
 			err := step(t.Context(), g, d, r)
 			said := ""

@@ -38,6 +38,9 @@ func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready
 		if plugin.Serves(s) {
 			out, err := v.prepare(ctx, p, s, plugin)
 			out.Counted, out.Migrated = countedAs(plugin, s), s.Migrated
+			if s.Block && out.Did == volume.Mounted {
+				out.Did = volume.Mapped
+			}
 			return out, err
 		}
 	}
@@ -48,6 +51,15 @@ func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready
 type counted interface {
 	CountedAs(s Spec) string
 	FoundAs(p volume.Place) string // what was published there
+	StagedAs(d Device) string
+}
+
+// stagedAs is what the plugin of a device is called in metrics.
+func stagedAs(p Plugin, d Device) string {
+	if c, ok := p.(counted); ok {
+		return c.StagedAs(d)
+	}
+	return p.Name()
 }
 
 // pluginKind serves volumes of a plugin that the pod names itself, and releases

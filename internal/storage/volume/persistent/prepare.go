@@ -88,15 +88,18 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		return volume.Ready{}, Failed(r, stepOnePod, errInUse)
 	}
 	out, ok := v.published(h)
+	did := volume.Mounted
 	if ok {
-		err = v.expandInUse(ctx, plugin, d, r)
+		did, err = v.expandInUse(ctx, plugin, d, r)
 	} else if out, err = v.mount(ctx, plugin, d, h, r); err == nil {
 		v.keep(h, out)
 	}
 	if err != nil {
-		return volume.Ready{}, err
+		return volume.Ready{Did: did}, err
 	}
-	return v.ready(out, s, plugin), nil
+	ready := v.ready(out, s, plugin)
+	ready.Did = did
+	return ready, nil
 }
 
 // mount publishes the volume and then expands it, if that is due. A pod does not get one
@@ -234,7 +237,7 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	}
 	v.mu.Lock()
 	staged, before := d.staged, d.maybe
-	d.maybe, d.has = true, d.label
+	d.maybe, d.has, d.migrated = true, d.label, r.Migrated
 	v.mu.Unlock()
 	if staged {
 		return nil

@@ -172,13 +172,22 @@ func (v *Volumes) tryEnd(ctx context.Context, d *device) (over bool, err error) 
 // unstage unstages the device if that may be needed. Whoever calls it has the turn.
 func (v *Volumes) unstage(ctx context.Context, d *device) error {
 	v.mu.Lock()
-	maybe, dev := d.staged || d.maybe, d.dev
+	maybe, dev, migrated := d.staged || d.maybe, d.dev, d.migrated
 	d.staged, d.maybe = false, maybe // whoever comes now stages it again
 	v.mu.Unlock()
 	if !maybe {
 		return nil
 	}
-	if err := d.plugin.Unstage(ctx, dev); err != nil {
+	began := time.Now()
+	err := d.plugin.Unstage(ctx, dev)
+	if v.cfg.Count != nil {
+		operation := volume.OpUnmountDevice
+		if dev.Block {
+			operation = volume.OpUnmapDevice
+		}
+		v.cfg.Count(stagedAs(d.plugin, dev), migrated, operation, time.Since(began), err)
+	}
+	if err != nil {
 		return err
 	}
 	v.mu.Lock()

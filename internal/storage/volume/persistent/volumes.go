@@ -54,6 +54,9 @@ type Config struct {
 	OnInUse func()
 	// Again has a pod's volumes that wait looked at. It must not block.
 	Again func(types.UID)
+	// Count is called after each attempt at unstaging, with names of metrics; nil: they are
+	// not counted. It must not block.
+	Count func(plugin string, migrated bool, operation string, took time.Duration, err error)
 	// Labels is the node's SELinux; nil: it has none.
 	Labels Labels
 	// LabelAll is whether all volumes are mounted with a label that can be, and not
@@ -97,6 +100,8 @@ type device struct {
 	counted bool                    // its label is
 	refused map[types.UID]bool      // who wanted another label
 	growth  growth
+
+	migrated bool // it was described as one of a cloud when it was staged
 }
 
 // hold is one volume of one pod.

@@ -67,6 +67,9 @@ func get[T any](a *testAPI, m map[string]T, resource, name string) (T, error) {
 }
 
 func (a *testAPI) Claim(_ context.Context, ns, name string) (*v1.PersistentVolumeClaim, error) {
+	a.mu.Lock()
+	a.looks["claim "+name]++
+	a.mu.Unlock()
 	return get(a, a.claims, "persistentvolumeclaims", name)
 }
 
@@ -81,7 +84,7 @@ func (a *testAPI) VolumeAttachment(_ context.Context, name string) (*storagev1.V
 	return get(a, a.attach, "volumeattachments", name)
 }
 
-// asked is how often an attachment was looked at.
+// asked is how often an attachment, or "claim " with its name, was looked at.
 func (a *testAPI) asked(name string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -276,6 +279,9 @@ func (n *testNode) open(log *slog.Logger) error {
 	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events, ClaimEvent: n.events.ofClaim,
 		Node: n.api.status, Attach: !n.alone, Labels: n.labels, LabelAll: n.all, Recheck: n.recheck, Log: log,
 		OnInUse: func() { n.report(); wake("") },
+		Count: func(plugin string, migrated bool, operation string, took time.Duration, err error) {
+			n.Count(plugin, migrated, operation, took, err)
+		},
 		Again: func(uid types.UID) {
 			n.api.change(func() { n.looked[uid]++ })
 			n.Again(uid)

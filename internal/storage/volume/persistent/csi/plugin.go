@@ -238,6 +238,15 @@ func (*Plugin) CountedAs(s persistent.Spec) string {
 	return PluginName
 }
 
+// StagedAs is the same of a volume that is staged.
+func (*Plugin) StagedAs(d persistent.Device) string {
+	s, err := splitName(d.ID)
+	if err != nil {
+		return PluginName
+	}
+	return PluginName + ":" + s.driver
+}
+
 // FoundAs is the same of a volume on the disk.
 func (p *Plugin) FoundAs(place volume.Place) string {
 	rec, err := p.recordOf(place)
