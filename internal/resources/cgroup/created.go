@@ -19,7 +19,7 @@ func (h Hierarchies) created(path string, by time.Time) time.Time {
 	look := func(name string) {
 		var st unix.Stat_t
 		if err := unix.Stat(name, &st); err != nil {
-			return // another look has found it
+			return // it is not there, and tells nothing
 		}
 		if at := time.Unix(st.Mtim.Unix()); at.Before(by) {
 			by = at

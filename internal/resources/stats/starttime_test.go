@@ -1,11 +1,13 @@
 package stats
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -68,8 +70,10 @@ func TestStartTimes(t *testing.T) {
 		oldest := map[bool]string{true: "cgroup.events", false: "cgroup.clone_children"}[v2]
 		g.write(strings.TrimPrefix(first, g.dir+"/")+"/"+oldest, "")
 		g.touch(filepath.Join(first, oldest), now.Add(-310*time.Second))
+		boot := now.Add(-1000 * time.Second).Truncate(time.Minute)
+		up := now.Sub(boot) - 30*time.Second // within that minute
+		g.cfg.Host.(fstest.MapFS)["proc/uptime"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%.2f 1.00\n", up.Seconds())}
 		text := expose(t, New(g.cfg).Containers())
-		boot := now.Add(-1000 * time.Second).Truncate(time.Minute) // as /proc/uptime says
 		for id, want := range map[string]time.Time{
 			"/":                      boot,
 			"/kubepods":              now.Add(-400 * time.Second),
