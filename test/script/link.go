@@ -32,6 +32,7 @@ type link struct {
 	// it had ended, while the agent was to run.
 	cancelled func(method string)
 	ending    atomic.Bool // the agent was asked to end, and may cancel what hangs
+	held      atomic.Bool // nothing passes any more, neither way; it is about to be cut
 
 	ctx context.Context // ends when the link is cut
 	cut context.CancelFunc
@@ -56,12 +57,24 @@ func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *li
 	return l
 }
 
+// hold keeps everything from passing, until the link is cut. What the agent writes down meanwhile it could have
+// written before it was killed: nobody hears of it, and it hears of nobody.
+func (l *link) hold() { l.held.Store(true) }
+
+// pass waits while the link is held.
+func (l *link) pass() {
+	if l.held.Load() {
+		<-l.ctx.Done()
+	}
+}
+
 // Invoke makes a runtime call.
 func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	agents := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
+	l.pass()
 	if l.ctx.Err() == nil {
 		err := l.runtime().Invoke(ctx, method, args, reply, opts...)
 		name := path.Base(method)
@@ -69,6 +82,7 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 			l.cancelled(name)
 		}
 		l.after(method)
+		l.pass()
 		if what, ok := strings.CutPrefix(status.Convert(err).Message(), "panic: "); ok {
 			panic(what)
 		}
@@ -81,6 +95,7 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 
 // NewStream opens a stream of the runtime's; it breaks when the link is cut.
 func (l *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	l.pass()
 	if l.ctx.Err() != nil {
 		return nil, status.Error(codes.Unavailable, errCut.Error())
 	}
@@ -107,11 +122,12 @@ func (l *link) sockets(s *sockets) *app.Sockets {
 			if l.ctx.Err() != nil {
 				return nil, errCut
 			}
-			conn, err := s.Dial(ctx, path)
-			if err == nil {
-				context.AfterFunc(l.ctx, func() { conn.Close() })
+			inner, err := s.Dial(ctx, path)
+			if err != nil {
+				return nil, err
 			}
-			return conn, err
+			context.AfterFunc(l.ctx, func() { inner.Close() })
+			return conn{inner, l}, nil
 		},
 	}
 }
@@ -123,21 +139,47 @@ type listener struct {
 }
 
 func (l listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		context.AfterFunc(l.link.ctx, func() { conn.Close() })
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	context.AfterFunc(l.link.ctx, func() { inner.Close() })
+	return conn{inner, l.link}, nil
+}
+
+// conn is a connection that is held and cut with the link.
+type conn struct {
+	net.Conn
+	link *link
+}
+
+func (c conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.link.pass()
+	if c.link.ctx.Err() != nil {
+		return 0, errCut
+	}
+	return n, err
+}
+
+func (c conn) Write(p []byte) (int, error) {
+	c.link.pass()
+	if c.link.ctx.Err() != nil {
+		return 0, errCut
+	}
+	return c.Conn.Write(p)
 }
 
 // RoundTrip makes a request to the API server.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.pass()
 	if l.ctx.Err() != nil {
 		return nil, errCut
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(l.ctx, cancel)
 	resp, err := l.api.RoundTrip(r.WithContext(ctx))
+	l.pass()
 	if err != nil {
 		stop()
 		cancel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -22,6 +23,23 @@ func (w *world) notes() (map[string][]byte, error) {
 		}
 	}
 	return files, nil
+}
+
+// steadyNotes reads the notes until two readings are the same: of files that are written one after the other, it does
+// not take the first as it was before and the last as it is then.
+func (w *world) steadyNotes() (map[string][]byte, error) {
+	before, err := w.notes()
+	for range 100 {
+		if err != nil {
+			return nil, err
+		}
+		now, nerr := w.notes()
+		if nerr == nil && maps.EqualFunc(before, now, bytes.Equal) {
+			return now, nil
+		}
+		before, err = now, nerr
+	}
+	return nil, errors.New("read notes: they do not stay the same")
 }
 
 func (w *world) notesOf(dir string, files map[string][]byte) error {

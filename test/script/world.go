@@ -333,7 +333,10 @@ func (w *world) cut(a *agent) {
 	if a.files != nil {
 		return // it was cut off before
 	}
-	files, err := w.notes()
+	// What gets out after the files were read could depend on what the agent has written down since: an agent that
+	// is killed cannot have made that known.
+	a.link.hold()
+	files, err := w.steadyNotes()
 	if err != nil {
 		w.t.Errorf("kill the agent: %v", err)
 	}
