@@ -25,7 +25,11 @@ func (w *worker) await(late pod.Late) {
 	}
 	w.mu.Unlock()
 	if late.Waits() && !said {
-		w.log.Info("pod waits for device plugins", "resources", late.Resources, "until", late.Until)
+		log := w.log.With("resources", late.Resources)
+		if !late.Until.IsZero() { // else it waits as long as it takes
+			log = log.With("until", late.Until)
+		}
+		log.Info("pod waits for device plugins")
 		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventDevicePluginLate, message)
 	}
 }

@@ -121,7 +121,15 @@ const (
 // New makes an Evictor; nothing is measured before Run.
 func New(cfg Config) (*Evictor, error) {
 	m, err := newMetrics(cfg.Registry)
-	return &Evictor{cfg: cfg, metrics: m, looked: make(chan struct{}), leaving: map[types.UID]bool{}, shunned: map[types.UID]time.Time{}, reported: map[string]bool{}}, err
+	e := &Evictor{
+		cfg:      cfg,
+		metrics:  m,
+		looked:   make(chan struct{}),
+		leaving:  map[types.UID]bool{},
+		shunned:  map[types.UID]time.Time{},
+		reported: map[string]bool{},
+	}
+	return e, err
 }
 
 // Run looks until ctx ends.

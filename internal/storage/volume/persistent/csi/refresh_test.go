@@ -94,7 +94,9 @@ func TestDriversAreAskedAgain(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
-		for name, want := range map[string]int{"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0, "panics": 20} {
+		for name, want := range map[string]int{
+			"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0, "panics": 20,
+		} {
 			if got := d.count(name); got != want {
 				t.Errorf("%s was asked %d times in ten minutes, want %d", name, got, want)
 			}
