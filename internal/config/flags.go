@@ -109,6 +109,8 @@ func (fs *flagSet) addLeftovers() {
 		switch v := value.(type) {
 		case bool:
 			fs.Bool(name, v, usage)
+		case int:
+			fs.Int(name, v, usage)
 		case int32:
 			fs.Int32(name, v, usage)
 		case time.Duration:
@@ -121,7 +123,7 @@ func (fs *flagSet) addLeftovers() {
 	leftover("maximum-dead-containers", int32(-1), useEviction)
 	leftover("experimental-mounter-path", "", "will be removed in 1.25 or later. in favor of using CSI.")
 	for name, value := range map[string]any{
-		"application-metrics-count-limit": int32(100), "boot-id-file": "/proc/sys/kernel/random/boot_id",
+		"application-metrics-count-limit": 100, "boot-id-file": "/proc/sys/kernel/random/boot_id",
 		"container-hints": "/etc/cadvisor/container_hints.json", "containerd": "/run/containerd/containerd.sock",
 		"containerd-namespace": "k8s.io", "enable-load-reader": false,
 		"event-storage-age-limit": "default=0", "event-storage-event-limit": "default=0",

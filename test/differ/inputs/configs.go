@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -337,6 +338,9 @@ func (c *Configs) try(k configCase) (*Difference, error) {
 
 // flagText is the value of a flag as a command line shows it.
 func flagText(v any) string {
+	if n, ok := v.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
 	m, ok := v.(map[string]any)
 	if !ok {
 		return fmt.Sprint(v)

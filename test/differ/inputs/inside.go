@@ -147,11 +147,11 @@ func loopbackUp() error {
 }
 
 // patience is how long a kubelet may take to serve or to end.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // watch starts the kubelet, asks it, and ends it.
 func watch(s Start) (seen Seen, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("neither served nor ended within 60 s"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("neither served nor ended within 30 s"))
 	defer cancel()
 	cmd := exec.Command(s.Binary, s.Args...)
 	var log bytes.Buffer
@@ -167,25 +167,27 @@ func watch(s Start) (seen Seen, err error) {
 		stop(cmd.Wait()) // nobody can be asked any more
 	}()
 	seen, err = ask(ctx, s.Pods)
-	if err == nil {
-		err = cmd.Process.Kill()
-		<-ended
-		return seen, err
-	}
 	select {
 	case <-ended:
 		return Seen{Ended: lastWords(log.String())}, nil
 	default:
-		return seen, errors.Join(fmt.Errorf("%w\n%s", err, lastWords(log.String())), cmd.Process.Kill())
 	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, lastWords(log.String()))
+	}
+	err = errors.Join(err, cmd.Process.Kill())
+	<-ended
+	return seen, err
 }
 
-// ask waits for the kubelet's server and, if any are expected, for its pods.
-func ask(ctx context.Context, pods int) (seen Seen, err error) {
+// ask waits for the kubelet's server and, if any are expected, for its pods: as many of them, or
+// those that there are when the time is over.
+func ask(ctx context.Context, pods int) (Seen, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the certificate is its own
 	}}
+	var seen Seen
 	for {
 		var shown struct {
 			Kubelet json.RawMessage `json:"kubeletconfig"`
@@ -197,14 +199,20 @@ func ask(ctx context.Context, pods int) (seen Seen, err error) {
 		if err == nil && pods > 0 {
 			err = get(ctx, client, "/pods", &list)
 		}
-		if err == nil && len(list.Items) >= pods {
-			return Seen{
+		if err == nil {
+			seen = Seen{
 				Configz: shown.Kubelet,
 				Pods:    list.Items,
-			}, nil
+			}
+		}
+		if err == nil && len(list.Items) >= pods {
+			return seen, nil
 		}
 		select {
 		case <-ctx.Done():
+			if seen.Configz != nil {
+				return seen, nil
+			}
 			return seen, errors.Join(context.Cause(ctx), err)
 		case <-time.After(20 * time.Millisecond): // nobody tells that a server listens
 		}
