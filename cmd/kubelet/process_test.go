@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -384,6 +385,43 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
+// TestTheServerIsWhereItIsConfigured, and only there, and nowhere if there is to be none.
+func TestTheServerIsWhereItIsConfigured(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-16")
+	parity.ProvesPart(t, 3, "CFG-22")
+	dir := t.TempDir()
+	served := strings.Replace(alone, "anonymous: {enabled: false}", "anonymous: {enabled: true}", 1)
+	for config, want := range map[string][2]bool{ // at 127.0.0.1, and at 127.0.0.2
+		"enableServer: true\naddress: 127.0.0.1":  {true, false},
+		"address: 127.0.0.2":                      {false, true}, // it serves by default
+		"enableServer: false\naddress: 127.0.0.1": {false, false},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		text := strings.Replace(served, "enableServer: false", fmt.Sprintf("%s\nport: %d", config, port), 1)
+		r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", text))
+		if want == [2]bool{} {
+			r.until(r.states, "READY=1")
+		} else {
+			r.until(r.log, "listening")
+		}
+		for i, host := range []string{"127.0.0.1", "127.0.0.2"} {
+			c, err := net.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+			if err == nil {
+				c.Close()
+			}
+			if (err == nil) != want[i] {
+				t.Errorf("%q: %s: %v", config, host, err)
+			}
+		}
+		r.signal(syscall.SIGTERM)
+	}
+}
+
 // TestConfigurationIsLoggedAtFive: for those who ask for much, without credentials.
 func TestConfigurationIsLogged(t *testing.T) {
 	parity.Proves(t, "CFG-14")
@@ -485,7 +523,7 @@ func TestUnprivileged(t *testing.T) {
 
 // TestEndpoints: images may be kept by another service than the one that runs pods.
 func TestEndpoints(t *testing.T) {
-	parity.Proves(t, "CFG-104")
+	parity.ProvesPart(t, 2, "CFG-104")
 	dir, err := os.MkdirTemp("", "images") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

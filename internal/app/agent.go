@@ -436,11 +436,14 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 		a.log.Warn("the kernel is too old for cgroup v2", "lacks", lack)
 	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
-	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: cmp.Or(k.CgroupRoot, "/"), Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
+	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: cgroupRoot(k), Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
 		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes(),
 		ExclusiveCPUs: a.hasOwnCPUs}})
 	return err
 }
+
+// cgroupRoot is the cgroup that holds those of the pods.
+func cgroupRoot(k *v1beta1.KubeletConfiguration) string { return cmp.Or(k.CgroupRoot, "/") }
 
 // cgroupDriver is who makes cgroups: what the runtime does goes, since both work in
 // the same tree, and the configuration counts for a runtime that does not say.

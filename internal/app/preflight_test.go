@@ -30,7 +30,9 @@ func configured(t *testing.T, text string, flags ...string) *config.Config {
 }
 
 func TestTheMachineMustSuit(t *testing.T) {
-	parity.Proves(t, "CFG-54", "CFG-79", "CFG-80", "CFG-105")
+	parity.Proves(t, "CFG-79", "CFG-105")
+	parity.ProvesPart(t, 2, "CFG-54")
+	parity.ProvesPart(t, 3, "CFG-80")
 	parity.ProvesPart(t, 2, "RES-22")
 	swapping, old := Host{Swap: []string{"/dev/sda2"}}, Host{CgroupV1: true}
 	for _, tc := range []struct {
@@ -80,6 +82,15 @@ func TestCgroupDriver(t *testing.T) {
 		k := configured(t, tc.text).Kubelet
 		if got := cgroupDriver(k.CgroupDriver, cri.Identity{CgroupDriver: tc.runtime}); string(got) != tc.want {
 			t.Errorf("%q over a runtime that says %q: %s, want %s", tc.text, tc.runtime, got, tc.want)
+		}
+	}
+}
+
+func TestCgroupRoot(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-51")
+	for text, want := range map[string]string{"": "/", "cgroupRoot: ''": "/", "cgroupRoot: /a/b": "/a/b", "cgroupRoot: /": "/"} {
+		if got := cgroupRoot(&configured(t, text).Kubelet); got != want {
+			t.Errorf("%q: pods are below %q, want %q", text, got, want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 // has moved them, and the kernel is told again to spare the agent.
 func TestPlacesAreLookedAfter(t *testing.T) {
 	parity.ProvesPart(t, 4, "RES-18")
+	parity.ProvesPart(t, 3, "CFG-41")
 	synctest.Test(t, func(t *testing.T) {
 		proc := t.TempDir()
 		if err := os.Mkdir(filepath.Join(proc, "self"), 0o755); err != nil {

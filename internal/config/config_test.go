@@ -76,7 +76,6 @@ func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 // The golden file is /configz of the upstream kubelet with a nearly empty
 // configuration file.
 func TestDefaultsAreUpstreams(t *testing.T) {
-	parity.Proves(t, "CFG-16", "CFG-22", "CFG-46", "CFG-60", "CFG-51")
 	text, err := os.ReadFile("testdata/configz.json")
 	if err != nil {
 		t.Fatal(err)
@@ -156,13 +155,19 @@ func TestDropInsWithoutAFileLieOnTheFlagDefaults(t *testing.T) {
 	parity.Proves(t, "CFG-10")
 	dir := write(t, map[string]string{"d/a.conf": head + "maxPods: 7\n"})
 	k := load(t, "--config-dir="+dir+"/d", "--port=1234").Kubelet
-	if !*k.Authentication.Anonymous.Enabled || k.ReadOnlyPort != 10255 || k.MaxPods != 7 || k.Port != 1234 {
-		t.Errorf("anonymous %v, read-only port %d, maxPods %d, port %d", *k.Authentication.Anonymous.Enabled, k.ReadOnlyPort, k.MaxPods, k.Port)
+	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled || k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
+		t.Errorf("anonymous %v, tokens %v, mode %s, read-only port %d",
+			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
+	}
+	if k.MaxPods != 7 || k.Port != 1234 {
+		t.Errorf("maxPods %d, port %d", k.MaxPods, k.Port)
 	}
 }
 
 func TestDependentDefaults(t *testing.T) {
-	parity.Proves(t, "CFG-45", "CFG-70", "CFG-72", "CFG-62")
+	parity.ProvesPart(t, 3, "CFG-70")
+	parity.ProvesPart(t, 2, "CFG-72")
+	parity.ProvesPart(t, 2, "CFG-62")
 	dir := write(t, map[string]string{"k.yaml": head + standaloneOK + "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 2\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -5\nmergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}\n"})
 	k := load(t, "--config="+dir+"/k.yaml").Kubelet
 	if k.NodeStatusReportFrequency.Duration != 7*time.Second || *k.SerializeImagePulls || k.EvictionPressureTransitionPeriod.Duration != 5*time.Minute || *k.PodPidsLimit != -1 {
@@ -198,7 +203,7 @@ func TestUnknownFieldsAreNamedBesideMisfits(t *testing.T) {
 }
 
 func TestLenientDecoding(t *testing.T) {
-	parity.Proves(t, "CFG-01")
+	parity.ProvesPart(t, 2, "CFG-01")
 	dir := write(t, map[string]string{"k.yaml": head + standaloneOK + "maxPods: 9\nmaxPodz: 3\nport: 1\nport: 2\n", "k.json": `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":8,"authentication":{"webhook":{"enabled":false}},"authorization":{"mode":"AlwaysAllow"}}`})
 	c := load(t, "--config="+dir+"/k.yaml")
 	if c.Kubelet.MaxPods != 9 {
@@ -214,7 +219,9 @@ func TestLenientDecoding(t *testing.T) {
 }
 
 func TestBadInputNamesFileFieldAndCause(t *testing.T) {
-	parity.Proves(t, "CFG-01", "CFG-08", "CFG-15")
+	parity.Proves(t, "CFG-08")
+	parity.ProvesPart(t, 2, "CFG-01")
+	parity.ProvesPart(t, 2, "CFG-78")
 	for _, tc := range []struct {
 		name, file string
 		dropIn     string
@@ -275,7 +282,6 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 var flagRow = regexp.MustCompile(`(?m)^\| --([a-z0-9, -]+) \|`)
 
 func TestEveryFlagOfTheInventoryExists(t *testing.T) {
-	parity.Proves(t, "CFG-121", "CFG-123", "CFG-125")
 	text, err := os.ReadFile("../../docs/parity/01b-flags-table.md")
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +334,8 @@ func TestFieldsWithoutAFlag(t *testing.T) {
 }
 
 func TestFlagsReachTheirFields(t *testing.T) {
-	parity.Proves(t, "CFG-13", "CFG-121", "CFG-122")
+	parity.Proves(t, "CFG-13")
+	parity.ProvesPart(t, 2, "CFG-121")
 	c := load(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%", "--eviction-soft=memory.available<2Gi", "--eviction-soft-grace-period=memory.available=1m",
 		"--register-with-taints=a=b:NoSchedule,c:NoExecute", "--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi", "--reserved-memory=1:memory=2Gi",
 		"--manifest-url-header=X-A:1,X-A:2", "--node_ip=10.0.0.1,fd00::1", "--node-labels=a=b,node.kubernetes.io/x=y", "--pod-max-pids=12", "--v=4",
@@ -400,18 +407,25 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// TestGates: those that are on and can be turned off are on by default.
 func TestGates(t *testing.T) {
-	parity.Proves(t, "CFG-78", "CFG-141", "CFG-147")
+	parity.Proves(t, "CFG-141", "CFG-147")
+	parity.ProvesPart(t, 2, "CFG-78")
 	g, ps := newGates(map[string]bool{"AllAlpha": true, "EventedPLEG": false, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true})
 	if len(ps) > 0 || !g.Enabled("MemoryQoS") || g.Enabled("EventedPLEG") {
 		t.Fatal(ps, g)
 	}
-	if g, ps = newGates(map[string]bool{"AllBeta": false, "EnvFiles": true, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true}); len(ps) > 0 {
+	if g, ps = newGates(map[string]bool{"AllBeta": false, "EnvFiles": true, "CustomCPUCFSQuotaPeriod": false, "DRAPrioritizedList": false, "SidecarContainers": true}); len(ps) > 0 {
 		t.Fatal(ps)
 	}
-	for name, want := range map[string]bool{"MemoryQoS": false, "EnvFiles": true, "PodLevelResources": false, "SidecarContainers": true, "CustomCPUCFSQuotaPeriod": false} {
+	for name, want := range map[string]bool{"MemoryQoS": false, "EnvFiles": true, "PodLevelResources": false, "SidecarContainers": true, "CustomCPUCFSQuotaPeriod": false, "DRAPrioritizedList": false} {
 		if g.Enabled(name) != want {
 			t.Errorf("%s = %v, want %v", name, g.Enabled(name), want)
+		}
+	}
+	for _, name := range []string{"CustomCPUCFSQuotaPeriod", "DRAPrioritizedList"} {
+		if !KnownGates().Enabled(name) {
+			t.Errorf("%s is off by default", name)
 		}
 	}
 	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
@@ -422,7 +436,7 @@ func TestGates(t *testing.T) {
 }
 
 func TestNodeName(t *testing.T) {
-	parity.Proves(t, "CFG-111")
+	parity.ProvesPart(t, 2, "CFG-111")
 	host := func() (string, error) { return " Machine.Example\n", nil }
 	if n, err := nodeName("", host); n != "machine.example" || err != nil {
 		t.Errorf("%q %v", n, err)
@@ -459,6 +473,7 @@ func TestNodeLabelsAreRestricted(t *testing.T) {
 }
 
 func TestParseNodeIPs(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-112")
 	for _, tc := range []struct {
 		in, want string
 		ignored  int
@@ -483,7 +498,7 @@ func TestParseNodeIPs(t *testing.T) {
 func TestValidate(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-34")
 	parity.ProvesPart(t, 3, "LIFE-48")
-	parity.Proves(t, "CFG-18", "CFG-48", "CFG-64", "CFG-65", "CFG-77", "CFG-81", "CFG-83", "CFG-86", "CFG-87", "CFG-94", "CFG-96", "CFG-41", "CFG-59")
+	parity.Proves(t, "CFG-64", "CFG-87")
 	for yaml, want := range map[string]string{
 		"podLogsDir: logs":                     "podLogsDir",
 		"podLogsDir: /var/lögs":                "podLogsDir",

@@ -144,6 +144,7 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 
 // TestSettingsThatNeedAGate are refused while it is off.
 func TestSettingsThatNeedAGate(t *testing.T) {
+	parity.ProvesPart(t, 3, "CFG-28")
 	for yaml, want := range map[string]string{
 		"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms":                                                              "cpuCFSQuotaPeriod: 50ms must be 100ms",
 		"featureGates: {KubeletCrashLoopBackOffMax: false}\ncrashLoopBackOff: {maxContainerRestartPeriod: 60s}":                                "crashLoopBackOff.maxContainerRestartPeriod: 1m0s must not be set",

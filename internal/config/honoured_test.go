@@ -107,8 +107,8 @@ func inspect(t *testing.T, visit func(ast.Node), dirs ...string) {
 func claimedRows(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	rows := map[string]bool{}
-	claim, row := regexp.MustCompile(`parity\.Proves\(t,([^)]*)\)`), regexp.MustCompile(`"([A-Z]+-\d+)"`)
-	head := regexp.MustCompile(`(?m)^rows: (.*)$`) // of a scenario of test/script
+	claim, row := regexp.MustCompile(`parity\.Proves(?:Part)?\(t,([^)]*)\)`), regexp.MustCompile(`"([A-Z]+-\d+)"`)
+	head := regexp.MustCompile(`(?m)^(?:rows|part): (.*)$`) // of a scenario of test/script
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		scenario := strings.HasSuffix(path, ".txt") && filepath.Base(filepath.Dir(path)) == "testdata"
 		if err != nil || !strings.HasSuffix(path, "_test.go") && !scenario {

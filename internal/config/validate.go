@@ -419,7 +419,7 @@ func (c *checker) logging(k *v1beta1.KubeletConfiguration, gates Gates) {
 // namespacedSysctls are the groups the kernel keeps apart for each pod.
 var namespacedSysctls = []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."}
 
-var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?\*?$`)
+var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
 
 func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.need(!k.RunOnce, "runOnce", true, "is not supported")
@@ -444,7 +444,7 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 
 	for i, s := range k.AllowedUnsafeSysctls {
 		group := slices.ContainsFunc(namespacedSysctls, func(p string) bool { return strings.HasPrefix(strings.ReplaceAll(s, "/", "."), p) })
-		c.need(group && sysctlPattern.MatchString(s), fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s, "must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *", strings.Join(namespacedSysctls, "*, "))
+		c.need(group && sysctlPattern.MatchString(s) && len(s) <= 253, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s, "must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *", strings.Join(namespacedSysctls, "*, "))
 	}
 	for i, t := range k.RegisterWithTaints {
 		at := fmt.Sprintf("registerWithTaints[%d]", i)

@@ -53,7 +53,8 @@ func (w *world) pulls(image string) int {
 
 // TestCredentialsForImagesOnTheNode: who may use what the node has without a pull.
 func TestCredentialsForImagesOnTheNode(t *testing.T) {
-	parity.Proves(t, "CFG-35", "CFG-36")
+	parity.Proves(t, "CFG-36")
+	parity.ProvesPart(t, 2, "CFG-35")
 	const policy = "imagePullCredentialsVerificationPolicy: "
 	for config, want := range map[string][2]int{ // pulls of an image that was there before, and of another such
 		"":                                      {0, 0},
@@ -97,6 +98,7 @@ func TestCredentialsForImagesOnTheNode(t *testing.T) {
 // and none stays beyond its greatest, however empty.
 func TestAgesOfImages(t *testing.T) {
 	parity.Proves(t, "CFG-47")
+	parity.ProvesPart(t, 3, "CFG-48")
 	for _, tc := range []struct {
 		config string
 		flags  []string
@@ -158,7 +160,7 @@ func TestLocalStorage(t *testing.T) {
 // TestEncoding: requests are written, and answers asked for, in the encoding of the
 // configuration; JSON is taken beside it.
 func TestEncoding(t *testing.T) {
-	parity.Proves(t, "CFG-68")
+	parity.ProvesPart(t, 2, "CFG-68")
 	for flag, want := range map[string][2]string{
 		"--kube-api-content-type=application/json":                    {"application/json", "application/json"},
 		"--kube-api-content-type=application/vnd.kubernetes.protobuf": {"application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"},
@@ -358,7 +360,8 @@ func (s *served) summary(t *testing.T) (out stats.Summary) {
 // TestSystemContainers: what the node's own programs use is told by the cgroups
 // that the configuration names.
 func TestSystemContainers(t *testing.T) {
-	parity.Proves(t, "CFG-50", "CFG-117")
+	parity.Proves(t, "CFG-117")
+	parity.ProvesPart(t, 3, "CFG-50")
 	parity.ProvesPart(t, 4, "RES-18")
 	parity.ProvesPart(t, 2, "SRV-38")
 	groups, err := cgroup.Detect()

@@ -14,6 +14,7 @@ import (
 
 // Logs may grow while the configuration says so, and no longer.
 func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
+	parity.ProvesPart(t, 3, "CFG-81")
 	var hangup chan os.Signal
 	settled(t, "containerLogMaxSize: '-1'\n", func(w *world) {
 		hangup = make(chan os.Signal) // of the bubble

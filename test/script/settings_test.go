@@ -83,7 +83,8 @@ func (w *world) asked(verb, resource string) []apiproxy.Request {
 }
 
 func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
-	parity.Proves(t, "CFG-44", "CFG-45")
+	parity.Proves(t, "CFG-45")
+	parity.ProvesPart(t, 2, "CFG-44")
 	for _, tc := range []struct {
 		config string
 		least  time.Duration
@@ -113,7 +114,11 @@ func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
 }
 
 func TestTheNodeIsAsConfigured(t *testing.T) {
-	parity.Proves(t, "CFG-66", "CFG-73", "CFG-90", "CFG-101")
+	parity.Proves(t, "CFG-73", "CFG-74", "CFG-90")
+	parity.ProvesPart(t, 2, "CFG-60")
+	parity.ProvesPart(t, 2, "CFG-111")
+	parity.ProvesPart(t, 2, "CFG-66")
+	parity.ProvesPart(t, 2, "CFG-101")
 	three := func(w *world) {
 		for i := range 3 {
 			w.runtime.AddImage(fakecri.Image{Name: fmt.Sprintf("more:%d", i), Size: uint64(i+2) << 20})
@@ -141,6 +146,19 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := r.nodeObject(); n != nil {
 			t.Errorf("registered: %v", n)
+		}
+	})
+	const attach = "volumes.kubernetes.io/controller-managed-attach-detach"
+	for config, want := range map[string]string{"": "true", "enableControllerAttachDetach: true\n": "true", "enableControllerAttachDetach: false\n": ""} {
+		settled(t, config, nil, func(t *testing.T, r *run) {
+			if got, there := r.nodeObject().Annotations[attach]; got != want || there != (want != "") {
+				t.Errorf("%q: %s is %q", config, attach, got)
+			}
+		})
+	}
+	settled(t, "", func(w *world) { w.flags = []string{"--hostname-override= My-Node "} }, func(t *testing.T, r *run) {
+		if n := r.server.Node("my-node"); n == nil || n.Labels["kubernetes.io/hostname"] != "my-node" {
+			t.Errorf("node %+v", n)
 		}
 	})
 	// A cloud's controller finds none of its addresses by a family, and reads no spaces.
@@ -192,7 +210,7 @@ func TestCloudProvidersAreNotBuiltIn(t *testing.T) {
 }
 
 func TestNodeIP(t *testing.T) {
-	parity.Proves(t, "CFG-112")
+	parity.ProvesPart(t, 2, "CFG-112")
 	own := someAddress()
 	if own == "" {
 		t.Skip("this machine has no address")
@@ -287,6 +305,7 @@ func TestStaticPodPath(t *testing.T) {
 }
 
 func TestFilesAreCheckedAsOftenAsConfigured(t *testing.T) {
+	parity.ProvesPart(t, 3, "CFG-20")
 	for _, every := range []time.Duration{7 * time.Second, 90 * time.Second} {
 		settled(t, fmt.Sprintf("fileCheckFrequency: %v\n", every), nil, func(t *testing.T, r *run) {
 			time.Sleep(every)
@@ -307,7 +326,7 @@ func TestFilesAreCheckedAsOftenAsConfigured(t *testing.T) {
 }
 
 func TestRuntimeCallsEndInTime(t *testing.T) {
-	parity.Proves(t, "CFG-58")
+	parity.ProvesPart(t, 2, "CFG-58")
 	settled(t, "runtimeRequestTimeout: 20s\n", nil, func(t *testing.T, r *run) {
 		r.runtime.Inject(fakecri.Fault{Method: "RunPodSandbox", Hang: true, Times: 1})
 		begin := time.Now()
@@ -357,7 +376,8 @@ func dns(t *testing.T, r *run, name string) *cri.DNSConfig {
 }
 
 func TestResolver(t *testing.T) {
-	parity.Proves(t, "CFG-42", "CFG-63")
+	parity.Proves(t, "CFG-42")
+	parity.ProvesPart(t, 2, "CFG-63")
 	host := t.TempDir() + "/resolv.conf"
 	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch example.org\noptions rotate\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -414,7 +434,8 @@ func TestSeccompDefault(t *testing.T) {
 }
 
 func TestRates(t *testing.T) {
-	parity.Proves(t, "CFG-34", "CFG-69")
+	parity.ProvesPart(t, 2, "CFG-34")
+	parity.ProvesPart(t, 2, "CFG-69")
 	several := func(t *testing.T, r *run, n int, image string) {
 		for i := range n {
 			r.pod(t, fmt.Sprintf("p%d", i), fmt.Sprintf("spec: {containers: [{name: main, image: '%s:%d'}]}\n", image, i))
@@ -475,7 +496,7 @@ func TestRates(t *testing.T) {
 }
 
 func TestEventRate(t *testing.T) {
-	parity.Proves(t, "CFG-37")
+	parity.ProvesPart(t, 2, "CFG-37")
 	for config, slow := range map[string]bool{"eventRecordQPS: 1\neventBurst: 1\n": true, "eventRecordQPS: 0\neventBurst: 1\n": false} {
 		settled(t, config, nil, func(t *testing.T, r *run) {
 			time.Sleep(time.Minute)
@@ -501,7 +522,7 @@ func TestEventRate(t *testing.T) {
 }
 
 func TestRootAndCertDirectories(t *testing.T) {
-	parity.Proves(t, "CFG-113")
+	parity.ProvesPart(t, 2, "CFG-113")
 	settled(t, "enableServer: true\nport: 1\n", func(w *world) {
 		// The server is built, with its certificate, and cannot listen: that is another test's.
 		w.config = ""
@@ -522,18 +543,26 @@ func TestRootAndCertDirectories(t *testing.T) {
 
 // TestHeartbeatsGiveUpInTime: a heartbeat that hangs makes room for the next one.
 func TestHeartbeatsGiveUpInTime(t *testing.T) {
-	settled(t, "nodeStatusUpdateFrequency: 4s\n", nil, func(t *testing.T, r *run) {
-		r.proxy.Inject(apiproxy.Fault{Verb: "patch", Resource: "nodes/status", Hang: true, Times: 1})
-		before := len(r.asked("patch", "nodes/status"))
-		time.Sleep(20 * time.Second)
-		list := r.asked("patch", "nodes/status")[before:]
-		if len(list) < 2 {
-			t.Fatalf("%d reports", len(list))
-		}
-		if gap := list[1].Start.Sub(list[0].Start); gap > 5*time.Second {
-			t.Errorf("the next report %v after one that hangs", gap)
-		}
-	})
+	parity.ProvesPart(t, 2, "CFG-137")
+	for _, config := range []string{
+		"nodeStatusUpdateFrequency: 4s\n",
+		"nodeStatusUpdateFrequency: 4s\nnodeLeaseDurationSeconds: 40\n",
+		"nodeStatusUpdateFrequency: 1m\nnodeLeaseDurationSeconds: 4\n",
+	} {
+		settled(t, config, nil, func(t *testing.T, r *run) {
+			time.Sleep(10 * time.Minute)
+			r.proxy.Inject(apiproxy.Fault{Verb: "patch", Resource: "nodes/status", Hang: true, Times: 1})
+			before := len(r.asked("patch", "nodes/status"))
+			time.Sleep(10 * time.Minute)
+			list := r.asked("patch", "nodes/status")[before:]
+			if len(list) < 2 {
+				t.Fatalf("%q: %d reports", config, len(list))
+			}
+			if gap := list[1].Start.Sub(list[0].Start); gap < 3900*time.Millisecond || gap > 5*time.Second {
+				t.Errorf("%q: the next report %v after one that hangs", config, gap)
+			}
+		})
+	}
 }
 
 // TestASetupThatFailsIsTold: the cluster hears why the agent ended before it began.

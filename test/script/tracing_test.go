@@ -22,7 +22,8 @@ import (
 // TestSpans has an agent send its spans to a collector, and follows a pod through
 // its life by them.
 func TestSpans(t *testing.T) {
-	parity.Proves(t, "CFG-102", "SRV-35")
+	parity.Proves(t, "SRV-35")
+	parity.ProvesPart(t, 2, "CFG-102")
 	r := otlp.Listen(t)
 	s := listening(t, fmt.Sprintf("tracing: {endpoint: %q, samplingRatePerMillion: 1000000}\nimageGCHighThresholdPercent: 99\n", r.Addr), rights)
 	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node,
@@ -87,7 +88,7 @@ func TestSpans(t *testing.T) {
 
 // TestNobodyIsSentSpansByDefault: there are none, and calls carry nothing.
 func TestNobodyIsSentSpansByDefault(t *testing.T) {
-	parity.Proves(t, "CFG-102")
+	parity.ProvesPart(t, 2, "CFG-102")
 	r := otlp.Listen(t)
 	s := listening(t, fmt.Sprintf("tracing: {endpoint: %q}\n", r.Addr), rights)
 	if code, _ := s.askTraced(t, "/pods", "good", ""); code != http.StatusOK {

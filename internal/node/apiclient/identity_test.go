@@ -61,7 +61,7 @@ func TestExecCredentials(t *testing.T) {
 // TestConnections: one for many requests by default, and DISABLE_HTTP2 for those
 // whose proxies cannot have that. Either way all are dropped on demand.
 func TestConnections(t *testing.T) {
-	parity.Proves(t, "CFG-136")
+	parity.ProvesPart(t, 2, "CFG-136")
 	for env, major := range map[string]int{"": 2, "1": 1} {
 		t.Setenv("DISABLE_HTTP2", env)
 		type visit struct {
@@ -102,7 +102,7 @@ func TestConnections(t *testing.T) {
 
 // TestSeparateRates: events, heartbeats and all else do not wait for each other.
 func TestSeparateRates(t *testing.T) {
-	parity.Proves(t, "CFG-137")
+	parity.ProvesPart(t, 2, "CFG-137")
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/nodes/hangs") {

@@ -60,7 +60,7 @@ func start(t *testing.T, a *authority, cfg Config) *started {
 }
 
 func TestRotation(t *testing.T) {
-	parity.Proves(t, "CFG-130")
+	parity.ProvesPart(t, 3, "CFG-130")
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, 10*time.Hour)
@@ -332,7 +332,7 @@ func TestPokesDoNotHasten(t *testing.T) {
 }
 
 func TestRefusedAndForgottenRequests(t *testing.T) {
-	parity.Proves(t, "CFG-135")
+	parity.ProvesPart(t, 2, "CFG-135")
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, time.Hour)
@@ -380,7 +380,8 @@ func TestRefusedAndForgottenRequests(t *testing.T) {
 }
 
 func TestServingCertificateFollowsTheAddresses(t *testing.T) {
-	parity.Proves(t, "CFG-28", "CFG-131", "CFG-132")
+	parity.Proves(t, "CFG-132")
+	parity.ProvesPart(t, 2, "CFG-131")
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, 10*time.Hour)
@@ -452,6 +453,7 @@ func TestServingCertificateFollowsTheAddresses(t *testing.T) {
 // TestTheEndOfAnAgentWithoutACertificate: it ends after five minutes without one,
 // but only if the API server answers.
 func TestTheEndOfAnAgentWithoutACertificate(t *testing.T) {
+	parity.ProvesPart(t, 3, "CFG-130")
 	for _, tc := range []struct {
 		name string
 		err  error

@@ -3,7 +3,10 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -35,7 +38,7 @@ func newestFirst(s *Store) ([]string, error) {
 }
 
 func TestStoreLayout(t *testing.T) {
-	parity.Proves(t, "CFG-129")
+	parity.ProvesPart(t, 3, "CFG-129")
 	a := newAuthority(t, time.Hour)
 	s := newStore(t, ClientPair)
 	s.cfg.Now = func() time.Time { return time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("far", 3600)) }
@@ -232,6 +235,8 @@ func flip(t *testing.T, file string, at int) {
 
 func TestBootstrap(t *testing.T) {
 	parity.Proves(t, "CFG-128")
+	parity.ProvesPart(t, 3, "CFG-129")
+	parity.ProvesPart(t, 2, "CFG-135")
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, time.Hour)
@@ -254,8 +259,10 @@ func TestBootstrap(t *testing.T) {
 		}
 		first := a.pending()
 		if r := parseRequest(t, first); !strings.HasPrefix(first.Name, "node-csr-") || first.Spec.SignerName != "kubernetes.io/kube-apiserver-client-kubelet" ||
-			r.Subject.String() != "CN=system:node:n1,O=system:nodes" || len(first.Spec.Usages) != 2 {
+			r.Subject.String() != "CN=system:node:n1,O=system:nodes" || fmt.Sprint(first.Spec.Usages) != "[digital signature client auth]" {
 			t.Errorf("request %s: %s %v %s", first.Name, first.Spec.SignerName, first.Spec.Usages, r.Subject)
+		} else if key, ok := r.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+			t.Errorf("a key of type %T", r.PublicKey)
 		}
 		// A whole hour is waited.
 		begin := time.Now()
@@ -319,7 +326,8 @@ func kubeconfig(t *testing.T, file string, cert, key []byte) string {
 }
 
 func TestResolve(t *testing.T) {
-	parity.Proves(t, "CFG-110", "CFG-127")
+	parity.Proves(t, "CFG-127")
+	parity.ProvesPart(t, 2, "CFG-110")
 	a := newAuthority(t, time.Hour)
 	cert, key := a.pair(ClientTemplate("n1"))
 	dir := t.TempDir()
@@ -363,7 +371,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestWriteKubeconfig(t *testing.T) {
-	parity.Proves(t, "CFG-129")
+	parity.ProvesPart(t, 3, "CFG-129")
 	dir := t.TempDir()
 	boot := kubeconfig(t, filepath.Join(dir, "boot", "bootstrap"), nil, nil)
 	s := newStore(t, ClientPair)

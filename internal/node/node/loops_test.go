@@ -342,6 +342,7 @@ func TestADeadServerIsSaidOnceAndWaitedFor(t *testing.T) {
 
 func TestTheLeaseOutlivesAPartition(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-42")
+	parity.ProvesPart(t, 2, "CFG-136")
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, nil)

@@ -83,7 +83,6 @@ func TestStandaloneTellsTheRuntimeItsPodCIDR(t *testing.T) {
 }
 
 func TestAttachingByTheNodeItself(t *testing.T) {
-	parity.Proves(t, "CFG-74")
 	const annotation = "volumes.kubernetes.io/controller-managed-attach-detach"
 	theirs, own := Identity{Name: "n"}, Identity{Name: "n", AttachesItself: true}
 	if theirs.object().Annotations[annotation] != "true" {

@@ -46,6 +46,7 @@ func TestListenFailureEndsRun(t *testing.T) {
 }
 
 func TestSecurePort(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-131")
 	parity.Proves(t, "SRV-04")
 	var issued *tls.Certificate
 	r := newRig(t, func(p *parts) {
@@ -139,7 +140,6 @@ func TestTimeouts(t *testing.T) {
 
 // Certificates and authorities replaced on disk count from the next handshake.
 func TestCertificatesReload(t *testing.T) {
-	parity.Proves(t, "CFG-133", "CFG-134")
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -46,6 +46,7 @@ func (m Manifest) File(path string, text []byte) (p *v1.Pod, unknown []string, e
 	if unknown, err = decode(asJSON, p); err != nil {
 		return nil, nil, err
 	}
+	p.TypeMeta = aPod
 	return p, unknown, m.adopt(p, origin{host: m.NodeName, file: path})
 }
 
@@ -64,6 +65,7 @@ func (m Manifest) URL(url string, text []byte) ([]*v1.Pod, error) {
 	switch head {
 	case aPod:
 		_, err = decode(asJSON, &list.Items[0])
+		list.Items[0].TypeMeta = aPod
 	case aList:
 		list.Items = nil
 		_, err = decode(asJSON, &list)
@@ -90,7 +92,8 @@ var (
 )
 
 // typeMeta reads what a document says that it is. Unlike those of all other
-// fields, the case of the two names does not matter.
+// fields, the case of the two names does not matter. The group of pods has no
+// name, so "/v1" is "v1".
 func typeMeta(asJSON []byte) (metav1.TypeMeta, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -99,7 +102,7 @@ func typeMeta(asJSON []byte) (metav1.TypeMeta, error) {
 	if err := json.Unmarshal(asJSON, &head); err != nil {
 		return metav1.TypeMeta{}, fmt.Errorf("malformed manifest: %w", err)
 	}
-	return metav1.TypeMeta{Kind: head.Kind, APIVersion: head.APIVersion}, nil
+	return metav1.TypeMeta{Kind: head.Kind, APIVersion: strings.TrimPrefix(head.APIVersion, "/")}, nil
 }
 
 // toJSON reads YAML. Text that begins like JSON has to be JSON.

@@ -93,6 +93,22 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestTheGroupOfPodsHasNoName: an apiVersion that says so is as good as one that does not.
+func TestTheGroupOfPodsHasNoName(t *testing.T) {
+	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n"
+	want := parse(t, "/m/a.yaml", plain)
+	p := parse(t, "/m/a.yaml", strings.Replace(plain, "apiVersion: v1", "apiVersion: /v1", 1))
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("pod %+v, want %+v", p, want)
+	}
+	for _, version := range []string{"//v1", "core/v1", "v1/", "v2", "/"} {
+		text := strings.Replace(plain, "apiVersion: v1", "apiVersion: "+version, 1)
+		if _, _, err := onNode1.File("/m/a.yaml", []byte(text)); err == nil {
+			t.Errorf("%s is accepted", version)
+		}
+	}
+}
+
 // TestTheUIDOfAManifestIsTheNameOfADirectory, and refused where it cannot be one.
 func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
 	parity.Differs(t, "SRC-58", "0116")

@@ -39,7 +39,7 @@ func (k *fakeKind) stall(name string, yes bool) {
 }
 
 func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
-	parity.Proves(t, "CFG-49")
+	parity.ProvesPart(t, 3, "CFG-49")
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a")
 		b.Want(p)
@@ -191,7 +191,7 @@ func TestReleaseWhileAMeasuringHangs(t *testing.T) {
 
 // TestStatsAreTurnedOff: a negative period has nothing measured.
 func TestStatsAreTurnedOff(t *testing.T) {
-	parity.Proves(t, "CFG-49")
+	parity.ProvesPart(t, 3, "CFG-49")
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.cfg.StatsPeriod = -time.Second
 		b.Want(testPod("u", "a"))

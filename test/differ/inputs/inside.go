@@ -163,8 +163,9 @@ func watch(s Start) (seen Seen, err error) {
 	ended := make(chan struct{})
 	ctx, stop := context.WithCancelCause(ctx)
 	go func() {
-		defer close(ended)
-		stop(cmd.Wait()) // nobody can be asked any more
+		err := cmd.Wait()
+		close(ended)
+		stop(err) // nobody can be asked any more
 	}()
 	seen, err = ask(ctx, s.Pods)
 	select {
@@ -242,5 +243,5 @@ func get(ctx context.Context, client *http.Client, path string, into any) error 
 // lastWords is the end of a log.
 func lastWords(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+	return strings.Join(lines[max(0, len(lines)-1000):], "\n")
 }

@@ -113,6 +113,7 @@ func (n *Node) Flags() []string {
 		"--cert-dir=/var/lib/kubelet/pki",
 		"--lock-file=",
 		"--exit-on-lock-contention=false",
+		"--cgroup-driver=cgroupfs", // the runtime says so
 		"--cpu-manager-policy=none",
 		"--memory-manager-policy=None",
 		"--hostname-override=" + nodeName,

@@ -113,7 +113,7 @@ func TestTokenAnswersAreRemembered(t *testing.T) {
 }
 
 func TestRightsAreRemembered(t *testing.T) {
-	parity.Proves(t, "CFG-33")
+	parity.ProvesPart(t, 3, "CFG-33")
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeReviews{}
 		a, err := NewAuthorizer(AuthorizerConfig{NodeName: "n", Reviews: f, AllowedTTL: 5 * time.Minute, DeniedTTL: 30 * time.Second})
