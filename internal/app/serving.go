@@ -221,6 +221,11 @@ func (l podLogs) ReadLogs(ctx context.Context, p *v1.Pod, name, id string, opts 
 		return fmt.Errorf("container %s (%s) is not there any more", name, id)
 	}
 	o := logs.Options{Root: l.cfg.Kubelet.PodLogsDir, Follow: opts.Follow, Timestamps: opts.Timestamps, TailLines: opts.TailLines, LimitBytes: opts.LimitBytes}
+	o.Opened = func() {
+		for _, w := range []io.Writer{stdout, stderr} {
+			_, _ = w.Write(nil) // a caller that has gone is noticed with the first line
+		}
+	}
 	if opts.Stream != nil && *opts.Stream != v1.LogStreamAll {
 		o.Stream = logs.Stream(strings.ToLower(*opts.Stream))
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -538,6 +539,31 @@ func TestPodsAreListed(t *testing.T) {
 	err := json.Unmarshal([]byte(text), &shown)
 	if err != nil || code != http.StatusOK || shown.Kubeletconfig["clusterDomain"] != "cluster.local" || shown.Kubeletconfig["maxPods"] != 110.0 {
 		t.Errorf("/configz: %d %v %.300s", code, err, text)
+	}
+}
+
+// TestAFollowerOfASilentContainerIsAnswered: it learns that its request was taken before the
+// first line comes, and of a log that cannot be read as ever.
+func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-25")
+	s := listening(t, open, nil)
+	s.runPod(t, "web", "spec: {containers: [{name: main, command: [sh, -c, 'sleep 3600']}]}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	url := s.url + "/containerLogs/" + namespace + "/web/main?follow=true"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ResponseHeaderTimeout: 10 * time.Second}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("answered %d, %v", resp.StatusCode, resp.Header)
 	}
 }
 

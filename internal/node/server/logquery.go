@@ -70,9 +70,9 @@ func queryInt(q url.Values, key string) (*int64, error) {
 	return &n, nil
 }
 
-// validLogOptions checks what the query asks for. Choosing a stream is behind a
-// gate, and cannot be combined with a number of lines, which counts both.
-func validLogOptions(o *v1.PodLogOptions, splitStreams bool) error {
+// validLogOptions checks what the query asks for. A stream cannot be combined with a number of
+// lines, which counts both.
+func validLogOptions(o *v1.PodLogOptions) error {
 	switch {
 	case o.TailLines != nil && *o.TailLines < 0:
 		return errors.New("tailLines must be greater than or equal to 0")
@@ -84,8 +84,6 @@ func validLogOptions(o *v1.PodLogOptions, splitStreams bool) error {
 		return errors.New("sinceSeconds must be greater than 0")
 	case o.Stream == nil:
 		return nil
-	case !splitStreams:
-		return errors.New("stream may not be specified")
 	case *o.Stream != v1.LogStreamAll && *o.Stream != v1.LogStreamStdout && *o.Stream != v1.LogStreamStderr:
 		return fmt.Errorf("stream %q is not one of All, Stdout, Stderr", *o.Stream)
 	case o.TailLines != nil && *o.Stream != v1.LogStreamAll:

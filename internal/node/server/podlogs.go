@@ -17,7 +17,8 @@ import (
 type logReader interface {
 	// ReadLogs writes the log of one container instance of the pod, until its
 	// end or, when following, until ctx ends or the container is done. The
-	// options are valid. An error may come after part of the log.
+	// options are valid. Once the log is open, an empty slice is written, so that a
+	// follower is answered before there is a line. An error may come after part of the log.
 	ReadLogs(ctx context.Context, p *v1.Pod, container, containerID string, opts *v1.PodLogOptions, stdout, stderr io.Writer) error
 }
 
@@ -33,7 +34,7 @@ func (s *Server) containerLogs() http.HandlerFunc {
 			writeText(w, http.StatusBadRequest, `{"message": "Unable to decode query."}`)
 			return
 		}
-		if err := validLogOptions(opts, s.cfg.SplitLogStreams); err != nil {
+		if err := validLogOptions(opts); err != nil {
 			s.cfg.Log.Debug("invalid log query", "err", err)
 			writeText(w, http.StatusUnprocessableEntity, `{"message": "Invalid request."}`)
 			return
@@ -45,6 +46,11 @@ func (s *Server) containerLogs() http.HandlerFunc {
 		}
 		if _, _, ok := pod.Find(p, container); !ok {
 			writeText(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", container, name))
+			return
+		}
+		if o := opts.Stream; !s.cfg.SplitLogStreams && o != nil && *o != v1.LogStreamAll {
+			writeText(w, http.StatusBadRequest, fmt.Sprintf("unable to return the given log stream: %q. "+
+				"Please enable PodLogsQuerySplitStreams feature gate in kubelet", *o))
 			return
 		}
 		id, err := instanceWithLog(p.Name, &p.Status, container, opts.Previous)

@@ -408,7 +408,7 @@ func TestMetricsFormats(t *testing.T) {
 }
 
 func TestContainerLogs(t *testing.T) {
-	parity.ProvesPart(t, 4, "SRV-25")
+	parity.ProvesPart(t, 5, "SRV-25")
 	parity.ProvesPart(t, 3, "SRV-24")
 	r := newRig(t)
 	for _, c := range []struct {
@@ -424,7 +424,14 @@ func TestContainerLogs(t *testing.T) {
 		{"default/web/main?tailLines=-1", 422, `{"message": "Invalid request."}`},
 		{"default/web/main?tail=-1", 422, `{"message": "Invalid request."}`},
 		{"default/web/main?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422, `{"message": "Invalid request."}`},
-		{"default/web/main?stream=Stdout", 422, `{"message": "Invalid request."}`},
+		{"default/web/main?stream=All", 200, "web/main id-main out\nid-main err\n"}, // as a newer API server asks
+		{"default/web/main?stream=Stdout", 400,
+			`unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet`},
+		{"default/other/main?stream=Stderr", 404, `pod "other" does not exist`},
+		{"default/web/main?stream=stdout", 422, `{"message": "Invalid request."}`},
+		{"default/web/main?stream=Stdout&tailLines=1", 422, `{"message": "Invalid request."}`},
+		{"default/web/main?limitBytes=0", 422, `{"message": "Invalid request."}`},
+		{"default/web/main?sinceSeconds=0", 422, `{"message": "Invalid request."}`},
 		{"default/other/main", 404, `pod "other" does not exist`},
 		{"default/web/other", 404, `container "other" not found in pod "web"`},
 		{"default/web/new", 400, `container "new" in pod "web" is waiting to start: ContainerCreating`},
@@ -438,7 +445,7 @@ func TestContainerLogs(t *testing.T) {
 }
 
 func TestLogStreamsApart(t *testing.T) {
-	parity.ProvesPart(t, 4, "SRV-25")
+	parity.ProvesPart(t, 5, "SRV-25")
 	r := newRig(t, func(p *parts) { p.server.SplitLogStreams = true })
 	for stream, want := range map[string]string{"Stdout": "web/main id-main out\n", "Stderr": "id-main err\n", "All": "web/main id-main out\nid-main err\n"} {
 		if got := r.as("may-proxy", "GET", "/containerLogs/default/web/main?stream="+stream); got.text != want {
@@ -449,7 +456,7 @@ func TestLogStreamsApart(t *testing.T) {
 
 // A follower gets each line at once, and the reader is told when it leaves.
 func TestFollowLogs(t *testing.T) {
-	parity.ProvesPart(t, 4, "SRV-25")
+	parity.ProvesPart(t, 5, "SRV-25")
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+r.addr[server.Secure]+"/containerLogs/default/web/main?follow=true", nil)

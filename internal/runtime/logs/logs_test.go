@@ -204,6 +204,18 @@ func TestReadLogs(t *testing.T) {
 	}
 }
 
+// TestAnOpenLogIsToldOf: a reader of a silent container learns that there is a log.
+func TestAnOpenLogIsToldOf(t *testing.T) {
+	told := 0
+	opts := Options{Opened: func() { told++ }}
+	if err := ReadLogs(t.Context(), newLog(t, ""), opts, nil, nil, nil); err != nil || told != 1 {
+		t.Errorf("told %d times, %v", told, err)
+	}
+	if err := ReadLogs(t.Context(), newLog(t, "")+".none", opts, nil, nil, nil); err == nil || told != 1 {
+		t.Errorf("without a log: told %d times, %v", told, err)
+	}
+}
+
 func TestReadLogsLeavesOutAbsurdLines(t *testing.T) {
 	p := newLog(t, criLine(1, "stdout", "F", strings.Repeat("x", maxLine+10))+criLine(2, "stdout", "F", strings.Repeat("y", block*3))+criLine(3, "stdout", "F", "end"))
 	var out bytes.Buffer

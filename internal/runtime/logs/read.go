@@ -42,6 +42,8 @@ type Options struct {
 	Since      time.Time // zero: from the beginning
 	Timestamps bool
 	Stream     Stream // empty: both
+	// Opened is called once the log is open, before anything of it is read. Optional.
+	Opened func()
 }
 
 // Since is the time from which lines are wanted, by either of the API's ways to
@@ -71,6 +73,9 @@ func ReadLogs(ctx context.Context, path string, opts Options, stdout, stderr io.
 	}
 	r := &reader{place: p, file: f, opts: opts, out: writer{opts: opts, stdout: stdout, stderr: stderr}, isRunning: isRunning}
 	defer func() { _ = r.file.Close() }()
+	if opts.Opened != nil {
+		opts.Opened()
+	}
 	err = r.run(ctx)
 	if errors.Is(err, errEnough) {
 		return nil
