@@ -2,6 +2,7 @@ package podplan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -169,6 +170,10 @@ func (d *decision) replaceSandbox(why string) {
 		d.plan.waitFor(WaitNetwork)
 		return
 	}
+	if !d.stopDeadSandboxes(why) {
+		d.plan.waitFor("the old sandbox to stop")
+		return
+	}
 	if d.waitForDevices() {
 		return
 	}
@@ -178,6 +183,23 @@ func (d *decision) replaceSandbox(why string) {
 	}
 	d.plan.waitFor(WaitSandbox)
 	d.act(Step{Verb: RunSandbox, Target: SandboxTarget, Attempt: attempt, Reason: why})
+}
+
+// stopDeadSandboxes stops the sandboxes that died by themselves, and reports whether that is done: until then the
+// runtime keeps their addresses and host ports.
+func (d *decision) stopDeadSandboxes(why string) bool {
+	done := true
+	for _, s := range d.in.Have.Sandboxes {
+		if s.Ready || d.in.SandboxStopped[s.ID] {
+			continue
+		}
+		done = false
+		removed := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Target == s.ID })
+		if !removed { // which stops it first
+			d.act(Step{Verb: StopSandbox, Target: s.ID, Reason: why})
+		}
+	}
+	return done
 }
 
 // waitForDevices reports whether what gives the pod its devices is waited for.

@@ -37,6 +37,9 @@ type Input struct {
 	// Replaced are the containers that this agent stopped to start them again, by ID, and when the instance before each
 	// of them ended; the zero time if the runtime held none.
 	Replaced map[string]time.Time
+	// SandboxStopped are the sandboxes that were stopped, by ID. One that died by itself is not ready either, and the
+	// runtime keeps its network until it is stopped.
+	SandboxStopped map[string]bool
 	// Resize names running containers that take the resources they were granted by a
 	// restart alone. While Resizing, the pod is not ready to take them yet: no regular
 	// container starts.
@@ -140,7 +143,7 @@ type Plan struct {
 	Waits []string
 	// Held are the containers that wait out a crash back-off, and until when.
 	Held map[string]time.Time
-	// Stopped says that nothing of the pod lives: no container, no ready sandbox.
+	// Stopped says that nothing of the pod lives: no container, no sandbox that is ready or has its network still.
 	Stopped bool
 }
 

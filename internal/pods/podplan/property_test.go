@@ -45,7 +45,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // memory is what an agent that has just been started remembers.
 func memory() Input {
-	return Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}, Announced: map[string]bool{}, Ran: map[string]int{}}
+	return Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}, Announced: map[string]bool{}, Ran: map[string]int{},
+		SandboxStopped: map[string]bool{}}
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -91,6 +92,11 @@ func (w *world) begin(s Step) {
 		}
 		if _, ok := w.have.ReadySandbox(); ok {
 			w.fail("a second ready sandbox")
+		}
+		for _, s := range w.have.Sandboxes {
+			if !w.in.SandboxStopped[s.ID] {
+				w.fail("a sandbox beside %s, which was not stopped", s.ID)
+			}
 		}
 	case Start:
 		if w.in.Going != nil {
@@ -221,6 +227,7 @@ func (w *world) effect(s Step) {
 		w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers), func(c pod.Container) bool { return c.ID == s.Target })
 	case StopSandbox:
 		w.killSandbox(s.Target)
+		w.in.SandboxStopped[s.Target] = true
 	case RemoveSandbox:
 		w.have.Sandboxes = slices.DeleteFunc(slices.Clone(w.have.Sandboxes), func(b pod.Sandbox) bool { return b.ID == s.Target })
 	}

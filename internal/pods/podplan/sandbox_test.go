@@ -3,6 +3,7 @@ package podplan
 import (
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -13,7 +14,7 @@ import (
 // Whatever is wrong with a sandbox, what runs in it is stopped, the sandbox is stopped, and the next one has the next
 // number.
 func TestSandboxesThatAreReplaced(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-34")
+	parity.ProvesPart(t, 3, "LIFE-34")
 	box := func(id string, attempt uint32, edit func(*pod.Sandbox)) pod.Sandbox {
 		s := pod.Sandbox{ID: id, Attempt: attempt, Ready: true, IPs: []string{"10.0.0.1"}}
 		if edit != nil {
@@ -34,29 +35,71 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := spec("a", v1.RestartPolicyAlways)
-			decide := func(c pod.Container, down bool) Plan {
+			decide := func(c pod.Container, down bool, stopped map[string]bool) Plan {
 				have := pod.Runtime{Sandboxes: append([]pod.Sandbox(nil), tc.sandboxes...), Containers: []pod.Container{c}}
 				for i := range have.Sandboxes {
 					have.Sandboxes[i].Ready = have.Sandboxes[i].Ready && !down
 				}
 				return Decide(Input{Now: now, Pod: p, NetworkReady: true, VolumesReady: true, Have: have,
-					Images: images(p, 1), Probes: started("a")})
+					Images: images(p, 1), Probes: started("a"), SandboxStopped: stopped})
 			}
-			if got := say(decide(running("a"), false)); got != "stop a-id" {
+			if got := say(decide(running("a"), false, nil)); got != "stop a-id" {
 				t.Errorf("with a container that runs: %s", got)
 			}
-			if got := say(decide(exited("a", 137), false)); tc.stops != "" && got != tc.stops {
+			if got := say(decide(exited("a", 137), false, nil)); tc.stops != "" && got != tc.stops {
 				t.Errorf("with its container down: %s, want %s", got, tc.stops)
 			}
-			steps := slices.DeleteFunc(decide(exited("a", 137), true).Steps, func(s Step) bool { return s.Verb == RemoveSandbox })
+			replaced := func(stopped map[string]bool) []Step {
+				plan := decide(exited("a", 137), true, stopped)
+				return slices.DeleteFunc(plan.Steps, func(s Step) bool { return s.Verb == RemoveSandbox })
+			}
+			if steps := replaced(nil); len(steps) == 0 || steps[0].Verb != StopSandbox || steps[0].Target != "s0" {
+				t.Errorf("with its sandbox down: %+v, want it stopped", steps)
+			}
+			steps := replaced(map[string]bool{"s0": true, "old": true})
 			if len(steps) != 1 || steps[0].Verb != RunSandbox || steps[0].Attempt != tc.attempt {
-				t.Errorf("with its sandbox down: %+v, want a sandbox %d", steps, tc.attempt)
+				t.Errorf("with its sandbox stopped: %+v, want a sandbox %d", steps, tc.attempt)
 			}
 		})
 	}
 	plan := Decide(Input{Now: now, Pod: spec("a", v1.RestartPolicyAlways), NetworkReady: true, VolumesReady: true})
 	if len(plan.Steps) == 0 || plan.Steps[0].Verb != RunSandbox || plan.Steps[0].Attempt != 0 {
 		t.Errorf("without a sandbox: %+v, want the first", plan.Steps)
+	}
+}
+
+// A sandbox that died is stopped once, before the next one is run and when its pod ends: its network is held until then.
+func TestSandboxesThatDiedAreStopped(t *testing.T) {
+	dead := have(false, exited("a", 1))
+	gone := &Going{Deadline: now.Add(30 * time.Second)}
+	for _, tc := range []struct {
+		name    string
+		in      Input
+		want    string
+		stopped bool
+	}{
+		{"the pod goes on", Input{NetworkReady: true}, "stop sandbox s0", false},
+		{"it was stopped", Input{NetworkReady: true, SandboxStopped: map[string]bool{"s0": true}}, "run sandbox /sandbox", false},
+		{"it is being stopped", Input{NetworkReady: true, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
+		{"it could not be stopped", Input{NetworkReady: true, RetryAt: map[string]time.Time{"s0": now.Add(time.Second)}}, "", false},
+		{"there is no network yet", Input{}, "", false},
+		{"device plugins have yet to come", Input{NetworkReady: true, DevicesPending: true}, "stop sandbox s0", false},
+		{"the pod ends", Input{Going: gone}, "stop sandbox s0", false},
+		{"the pod ends, and it is being stopped", Input{Going: gone, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
+		{"the pod ends, and it was stopped", Input{Going: gone, SandboxStopped: map[string]bool{"s0": true}}, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := tc.in
+			in.Now, in.Pod, in.Have = now, spec("a", v1.RestartPolicyAlways), dead
+			plan := Decide(in)
+			if got := say(plan); got != tc.want || plan.Stopped != tc.stopped {
+				t.Errorf("%q, stopped: %v; want %q, %v", got, plan.Stopped, tc.want, tc.stopped)
+			}
+		})
+	}
+	// Of a forgotten pod all is removed, and a sandbox that is removed is stopped before.
+	if got := say(Decide(Input{Now: now, Have: dead, Forgotten: true})); got != "remove a-id" {
+		t.Errorf("of a forgotten pod: %q, want its container removed", got)
 	}
 }
 

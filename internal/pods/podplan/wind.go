@@ -25,6 +25,9 @@ func (d *decision) wind() {
 			d.act(Step{Verb: StopSandbox, Target: s.ID, Reason: "pod is going"})
 		}
 	}
+	if !in.Forgotten && !d.stopDeadSandboxes("pod is going") { // those of a forgotten pod are stopped when they are removed
+		stopping = true
+	}
 	// A sandbox that is being made will be there when its maker is done.
 	if _, making := in.Busy[SandboxTarget]; making || stopping {
 		d.plan.waitFor("sandbox to stop")

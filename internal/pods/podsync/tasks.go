@@ -257,13 +257,16 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 		return func(ctx context.Context) (pod.Effect, error) {
 			err := cfg.Containers.StopSandbox(ctx, id)
 			w.killFailed(ctx, spec, "KillPodSandbox", string(w.uid), err)
+			w.sandboxStopped(id, err)
 			return pod.Effect{Sandbox: id, State: pod.StateExited}, err
 		}
 	case podplan.RemoveSandbox:
 		return func(ctx context.Context) (pod.Effect, error) {
 			// One that is not ready may have died by itself: only a stop gives its
 			// network back.
-			if err := cfg.Containers.StopSandbox(ctx, id); err != nil {
+			err := cfg.Containers.StopSandbox(ctx, id)
+			w.sandboxStopped(id, err)
+			if err != nil {
 				return pod.Effect{}, err
 			}
 			return pod.Effect{Sandbox: id, Gone: true}, cfg.Containers.RemoveSandbox(ctx, id)

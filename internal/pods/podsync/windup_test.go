@@ -189,15 +189,31 @@ func TestAPodWhoseVolumesStayIsLeftWithTheLeast(t *testing.T) {
 }
 
 // The scheduler sends another pod as soon as it sees that one has ended: it has not while
-// its sandbox holds an address and ports of the node.
+// its sandbox holds an address and ports of the node, as one that died does until it is stopped.
 func TestAPodIsDownWhenItsSandboxIs(t *testing.T) {
-	for ready, want := range map[bool]string{true: "lives", false: "status"} {
+	for _, tc := range []struct {
+		name           string
+		ready, stopped bool
+		phase          v1.PodPhase
+		want           string
+	}{
+		{"it runs", true, false, v1.PodRunning, "lives"},
+		{"it died", false, false, v1.PodRunning, "lives"},
+		{"it was stopped", false, true, v1.PodRunning, "status"},
+		{"it was stopped by an agent before this one", false, false, v1.PodFailed, "status"},
+	} {
 		m, h := newMeasured(t), &holder{}
 		w := m.holding(h, podNamed("u", pod.SourceAPI))
 		w.end(m.now, time.Second, nil, "done")
-		w.publish(pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: ready}}}, nil, false)
-		if !slices.Equal(h.said, []string{want}) {
-			t.Errorf("sandbox ready %t: %q, want %q", ready, h.said, want)
+		w.spec.Status.Phase = tc.phase
+		if tc.stopped {
+			w.sandboxStopped("s", nil)
+		}
+		have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: tc.ready}}}
+		w.keepStopped(have)
+		w.publish(have, nil, false)
+		if !slices.Equal(h.said, []string{tc.want}) {
+			t.Errorf("%s: %q, want %q", tc.name, h.said, tc.want)
 		}
 	}
 }

@@ -93,6 +93,7 @@ type worker struct {
 	atOnce      bool                 // containers are killed, and not asked to stop
 	recalled    map[string]bool      // containers that were stopped to be started anew, by ID
 	replaced    map[string]time.Time // see [podplan.Input]
+	boxes       map[string]bool      // sandboxes that were stopped, by ID
 	sized       *v1.Pod              // whose resources the pod's cgroup is known to have; nil: not known
 	uprooted    string               // the sandbox whose containers run, and the pod's cgroup is gone
 }
@@ -120,6 +121,7 @@ func newWorker(s *Syncer, uid types.UID) *worker {
 
 		ran:       map[string]int{},
 		replaced:  map[string]time.Time{},
+		boxes:     map[string]bool{},
 		announced: map[string]bool{},
 	}
 }
@@ -201,6 +203,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	have.UID = w.uid
 	w.takeUpRestarts(have)
 	have = w.markUprooted(w.markRecalled(have))
+	w.keepStopped(have)
 	w.adopted = w.adopted || w.spec == nil && !have.Empty()
 	if w.spec == nil && have.Source() != pod.SourceAPI {
 		w.namesake = have.FullName()
@@ -394,7 +397,7 @@ func (w *worker) input(now time.Time, have pod.Runtime, busy map[string]podplan.
 		_, held := have.ByID(id)
 		return !held
 	})
-	in.Replaced = maps.Clone(w.replaced)
+	in.Replaced, in.SandboxStopped = maps.Clone(w.replaced), maps.Clone(w.boxes)
 	in.Backoff, in.Announced, in.Ran = maps.Clone(w.backoff), maps.Clone(w.announced), maps.Clone(w.ran)
 	return in
 }
