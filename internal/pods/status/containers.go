@@ -19,6 +19,9 @@ import (
 func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for kind, spec := range pod.Containers(f.Pod) {
 		before := shownBefore(prev, spec.Name)
+		if kind == pod.Ephemeral && before.Name == "" && f.Going && !seen(f, spec.Name) {
+			continue // it came too late, and will never be
+		}
 		cs := remembering(containerStatus(n, f, kind, spec), before)
 		if cs.State.Terminated != nil && cs.AllocatedResourcesStatus == nil {
 			cs.AllocatedResourcesStatus = before.AllocatedResourcesStatus // it has given them back
@@ -82,7 +85,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 				cs.State = anew.State
 			}
 		}
-		if f.Going && f.Down && ended(st(f)) {
+		if f.Going && f.Down && ended(st(f)) && kind != pod.Ephemeral {
 			// Nobody will ever know more of it.
 			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
 				Message: "The container could not be located when the pod was terminated"}}
@@ -141,6 +144,12 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		}
 	}
 	return cs
+}
+
+// seen reports whether there is, or was, a container of that name.
+func seen(f Facts, name string) bool {
+	_, ok := podplan.Instance(f.Pod, f.Have, name)
+	return ok
 }
 
 func st(f Facts) v1.PodPhase {
