@@ -144,7 +144,7 @@ func TestAgesOfImages(t *testing.T) {
 
 // TestLocalStorage: a node that does not keep pods' storage apart shows none.
 func TestLocalStorage(t *testing.T) {
-	parity.Proves(t, "CFG-103")
+	parity.ProvesPart(t, 2, "CFG-103")
 	for config, want := range map[string]bool{"": true, "localStorageCapacityIsolation: false\n": false} {
 		settled(t, config, nil, func(t *testing.T, r *run) {
 			n := r.nodeObject()
