@@ -33,10 +33,10 @@ type verdict struct {
 	event           string // told when the status changes
 }
 
-// readiness is the Ready condition. problems are those of other parts, in their
-// own words.
-func readiness(h Health, problems []error, capacity v1.ResourceList, storage bool, now time.Time) verdict {
-	errs := append(runtimeProblems(h, now), problems...)
+// readiness is the Ready condition. ill are the checks that fail, and problems those of
+// other parts, in their own words. The order is upstream's.
+func readiness(h Health, ill, problems []error, capacity v1.ResourceList, storage bool, now time.Time) verdict {
+	errs := slices.Concat(contact(h, now), ill, runtimeProblems(h), problems)
 	if missing := missingCapacity(capacity, storage); len(missing) > 0 {
 		errs = append(errs, fmt.Errorf("missing node capacity for resources: %s", strings.Join(missing, ", ")))
 	}
@@ -46,14 +46,23 @@ func readiness(h Health, problems []error, capacity v1.ResourceList, storage boo
 	return verdict{v1.NodeReady, v1.ConditionTrue, "KubeletReady", "kubelet is posting ready status", EventReady}
 }
 
-func runtimeProblems(h Health, now time.Time) []error {
-	if h.Seen.IsZero() {
+// contact says whether the runtime answers.
+func contact(h Health, now time.Time) []error {
+	switch {
+	case h.Seen.IsZero():
 		return []error{errors.New("container runtime status check may not have completed yet")}
+	case now.Sub(h.Seen) > runtimeStale:
+		return []error{errors.New("container runtime is down")}
+	}
+	return nil
+}
+
+// runtimeProblems are those that the runtime has told of.
+func runtimeProblems(h Health) []error {
+	if h.Seen.IsZero() {
+		return nil
 	}
 	var errs []error
-	if now.Sub(h.Seen) > runtimeStale {
-		errs = append(errs, errors.New("container runtime is down"))
-	}
 	if c := h.Status.Runtime; !c.OK {
 		errs = append(errs, fmt.Errorf("container runtime not ready: %s", describe(runtimeapi.RuntimeReady, c)))
 	}

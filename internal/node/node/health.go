@@ -78,9 +78,9 @@ func (n *Node) RuntimeUp() <-chan struct{} { return n.up }
 // checkReady computes the Ready condition and wakes the status loop if it turned.
 // Another message alone can wait: it may tell the time.
 func (n *Node) checkReady() bool {
-	problems := n.problems()
+	ill, problems := n.ill(), n.problems()
 	n.mu.Lock()
-	v := readiness(n.health, problems, n.capacity, n.cfg.Storage, time.Now())
+	v := readiness(n.health, ill, problems, n.capacity, n.cfg.Storage, time.Now())
 	news := v.status != condition(n.status, v1.NodeReady).Status
 	n.mu.Unlock()
 	if news {
@@ -89,18 +89,23 @@ func (n *Node) checkReady() bool {
 	return v.status == v1.ConditionTrue
 }
 
-// problems are the reasons of other parts not to be ready.
-func (n *Node) problems() []error {
+// ill are the checks that fail.
+func (n *Node) ill() []error {
 	var errs []error
 	for _, c := range n.cfg.Checks {
 		if err := c.Healthy(); err != nil {
 			errs = append(errs, fmt.Errorf("%s is not healthy: %w", c.Name, err))
 		}
 	}
-	if n.cfg.Problems != nil {
-		errs = append(errs, n.cfg.Problems()...)
-	}
 	return errs
+}
+
+// problems are the reasons of other parts not to be ready.
+func (n *Node) problems() []error {
+	if n.cfg.Problems == nil {
+		return nil
+	}
+	return n.cfg.Problems()
 }
 
 func (n *Node) startedAt() time.Time {

@@ -34,6 +34,7 @@ type Input struct {
 	RuntimeName    string // containerd
 	RuntimeVersion string // as the runtime says it
 	Health         Health
+	Ill            []error // checks that fail
 	Problems       []error // of other parts
 	Pressure       map[v1.NodeConditionType]bool
 	Images         []*runtimeapi.Image
@@ -78,7 +79,7 @@ func Project(in Input) (v1.NodeStatus, []string) {
 	st.DeclaredFeatures = in.DeclaredFeatures
 	st.VolumesInUse = in.VolumesInUse
 
-	vs := append(pressureVerdicts(in.Pressure), readiness(in.Health, in.Problems, st.Capacity, in.Storage, in.Now))
+	vs := append(pressureVerdicts(in.Pressure), readiness(in.Health, in.Ill, in.Problems, st.Capacity, in.Storage, in.Now))
 	var events []string
 	st.Conditions, events = conditions(in.Prev.Conditions, vs, in.Now)
 	return st, events

@@ -205,21 +205,25 @@ func TestReadiness(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		health   Health
+		ill      []error
 		problems []error
 		capacity v1.ResourceList
 		want     string
 	}{
-		{"all is well", healthy(now), nil, whole, "True KubeletReady kubelet is posting ready status"},
-		{"nothing known yet", Health{}, nil, whole, "False KubeletNotReady container runtime status check may not have completed yet"},
-		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, whole, "False KubeletNotReady container runtime is down"},
-		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, whole, "True KubeletReady kubelet is posting ready status"},
-		{"no network", noNet, nil, whole,
+		{"all is well", healthy(now), nil, nil, whole, "True KubeletReady kubelet is posting ready status"},
+		{"nothing known yet", Health{}, nil, nil, whole, "False KubeletNotReady container runtime status check may not have completed yet"},
+		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, nil, whole, "False KubeletNotReady container runtime is down"},
+		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, nil, whole, "True KubeletReady kubelet is posting ready status"},
+		{"no network", noNet, nil, nil, whole,
 			"False KubeletNotReady container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"},
-		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x"), errors.New("node is shutting down")}, list("cpu", "1"),
+		{"the order of upstream", noNet, []error{errors.New("PLEG is not healthy: x")}, []error{errors.New("CSINode is not yet initialized")}, whole,
+			"False KubeletNotReady [PLEG is not healthy: x, container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady " +
+				"message:cni plugin not initialized, CSINode is not yet initialized]"},
+		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x")}, []error{errors.New("node is shutting down")}, list("cpu", "1"),
 			"False KubeletNotReady [container runtime status check may not have completed yet, PLEG is not healthy: x, node is shutting down, missing node capacity for resources: memory, pods, ephemeral-storage]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := readiness(tc.health, tc.problems, tc.capacity, true, now)
+			v := readiness(tc.health, tc.ill, tc.problems, tc.capacity, true, now)
 			if got := fmt.Sprintf("%s %s %s", v.status, v.reason, v.message); got != tc.want {
 				t.Errorf("readiness = %s\nwant %s", got, tc.want)
 			}
@@ -233,7 +237,7 @@ func TestConditionsTurn(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-19")
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	t1 := t0.Add(time.Minute)
-	calm := append(pressureVerdicts(nil), readiness(healthy(t0), nil, list("cpu", "1", "memory", "1", "pods", "1"), false, t0))
+	calm := append(pressureVerdicts(nil), readiness(healthy(t0), nil, nil, list("cpu", "1", "memory", "1", "pods", "1"), false, t0))
 
 	first, events := conditions(nil, calm, t0)
 	if got := fmt.Sprint(events); got != "[NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID]" {
@@ -250,7 +254,7 @@ func TestConditionsTurn(t *testing.T) {
 		}
 	}
 	bad := append(pressureVerdicts(map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true, v1.NodeDiskPressure: true, v1.NodePIDPressure: true}),
-		readiness(Health{}, nil, nil, false, t1))
+		readiness(Health{}, nil, nil, nil, false, t1))
 	turned, events := conditions(again, bad, t1)
 	if got := fmt.Sprint(events); got != "[NodeHasInsufficientMemory NodeHasDiskPressure NodeHasInsufficientPID NodeNotReady]" {
 		t.Errorf("events = %s", got)
@@ -268,10 +272,11 @@ func TestImages(t *testing.T) {
 	got := images([]*runtimeapi.Image{
 		{Size: 1, RepoTags: []string{"a"}},
 		{Size: 3, RepoTags: []string{"t1", "t2", "t3"}, RepoDigests: []string{"d1", "d2", "d3"}},
-		{Size: 2},
-		{Size: 2, RepoTags: []string{"b"}},
+		{Size: 2, Id: "sha256:a"},
+		{Size: 2, Id: "sha256:c", RepoTags: []string{"b"}},
 	}, 3)
-	if want := "[{[d1 d2 d3 t1 t2] 3} {[] 2} {[b] 2}]"; fmt.Sprint(got) != want {
+	// Of one size, by their ids from the last.
+	if want := "[{[d1 d2 d3 t1 t2] 3} {[b] 2} {[] 2}]"; fmt.Sprint(got) != want {
 		t.Errorf("images = %v, want %s", got, want)
 	}
 	if got := images(make([]*runtimeapi.Image, 60), -1); len(got) != 60 {
