@@ -23,7 +23,7 @@ import (
 // of them has ended, before it is shown as such.
 func TestClaimedDevices(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "RES-60", "PLUG-29", "LIFE-08")
+	parity.Proves(t, "RES-60", "PLUG-29")
 	s := shared(t).namespace(t)
 	c := s.claims()
 	c.claim("one", "r")

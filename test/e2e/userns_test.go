@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"keelson/test/kit/parity"
 )
 
 // ownUsers gives the pod users that are nobody on the node.
@@ -23,7 +21,6 @@ func ownUsers(p *corev1.Pod) { p.Spec.HostUsers = ptr(false) }
 // own.
 func TestUserNamespaces(t *testing.T) {
 	t.Parallel()
-	parity.ProvesPart(t, 4, "LIFE-116")
 	s := shared(t).namespace(t)
 	supported := false
 	for _, h := range s.nodeObject().Status.RuntimeHandlers {

@@ -209,7 +209,7 @@ func TestEncoding(t *testing.T) {
 // TestUsersOfPods: each pod has as many IDs as configured, and none of another's.
 func TestUsersOfPods(t *testing.T) {
 	parity.Proves(t, "CFG-106")
-	parity.ProvesPart(t, 4, "LIFE-116")
+	parity.ProvesPart(t, 5, "LIFE-116")
 	for config, want := range map[string]uint32{"": 65536, "userNamespaces: {}\n": 65536, "userNamespaces: {idsPerPod: 131072}\n": 131072} {
 		settled(t, config, nil, func(t *testing.T, r *run) {
 			var firsts []uint32

@@ -3,12 +3,15 @@ package desired
 import (
 	"strings"
 	"testing"
+
+	"keelson/test/kit/parity"
 )
 
 // TestManifestsThatUpstreamRefuses has one manifest for each kind of mistake that
 // went unnoticed until manifests were compared with upstream's kubelet by the
 // thousand (test/differ/inputs). The errors are upstream's.
 func TestManifestsThatUpstreamRefuses(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-67")
 	for _, tc := range []struct{ name, meta, spec, container, want string }{
 		{name: "a UID that is a path", meta: "uid: ../../etc", want: "metadata.uid: Invalid value"},
 		{name: "a UID of two dots", meta: "uid: ..", want: "metadata.uid: Invalid value"},

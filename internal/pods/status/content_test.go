@@ -100,6 +100,30 @@ func TestContentOfAContainerStatus(t *testing.T) {
 	}
 }
 
+// A status, and each condition that the agent sets, says of which version of the specification it is.
+func TestGenerationsInAStatus(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-13")
+	for _, generation := range []int64{1, 2, 17} {
+		f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+		f.Pod.Generation = generation
+		gate := v1.PodCondition{Type: "example.com/gate", Status: v1.ConditionTrue, ObservedGeneration: 5}
+		f.Pod.Status.Conditions = []v1.PodCondition{gate}
+		st := Project(Node{}, f, v1.PodStatus{}, at)
+		if st.ObservedGeneration != generation || len(st.Conditions) != 6 {
+			t.Errorf("generation %d: the status is of %d, with %d conditions", generation, st.ObservedGeneration, len(st.Conditions))
+		}
+		for _, c := range st.Conditions {
+			want := generation
+			if c.Type == gate.Type {
+				want = gate.ObservedGeneration // it is another's
+			}
+			if c.ObservedGeneration != want {
+				t.Errorf("generation %d: %s is of %d", generation, c.Type, c.ObservedGeneration)
+			}
+		}
+	}
+}
+
 func TestAddressesInAStatus(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-27")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})

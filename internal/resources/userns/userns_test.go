@@ -135,6 +135,7 @@ func TestRangesAreGivenInTurn(t *testing.T) {
 }
 
 func TestTheRecordIsUpstreams(t *testing.T) {
+	parity.ProvesPart(t, 5, "LIFE-116")
 	dir := t.TempDir()
 	make1(t, dir, "u")
 	if _, err := allocator(t, dir, 1).Of("u"); err != nil {
@@ -194,7 +195,7 @@ func TestNoRangeWithoutARecord(t *testing.T) {
 // there must be enough for as many pods as there may be; where it sets none aside, those
 // from 65536 on.
 func TestIDsOfTheNode(t *testing.T) {
-	parity.ProvesPart(t, 4, "LIFE-116")
+	parity.ProvesPart(t, 5, "LIFE-116")
 	const none = "exit 1"
 	for _, tc := range []struct {
 		name, users, groups string

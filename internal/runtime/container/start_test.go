@@ -391,6 +391,7 @@ func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
 }
 
 func TestUsersOfItsOwn(t *testing.T) {
+	parity.ProvesPart(t, 5, "LIFE-116")
 	ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
 	b := newBench(t, func(c *Config) {
 		c.UserNamespace = func(*v1.Pod) (*runtimeapi.UserNamespace, error) {

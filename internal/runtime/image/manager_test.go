@@ -320,7 +320,6 @@ func TestContainersOfAPodShareTheBackoffOfAnImage(t *testing.T) {
 }
 
 func TestPullsAtATime(t *testing.T) {
-	parity.Proves(t, "LIFE-98")
 	for _, tc := range []struct {
 		parallel, most int
 		took           time.Duration
