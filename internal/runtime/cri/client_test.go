@@ -381,16 +381,23 @@ func TestHandshakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// The names are upstream's for all calls of both services. What a stream lists is counted as the list.
 func TestOperationType(t *testing.T) {
+	parity.ProvesPart(t, 2, "RT-19")
 	for method, want := range map[string]string{
-		"CreateContainer":          "create_container",
-		"RunPodSandbox":            "run_podsandbox",
-		"PodSandboxStatus":         "podsandbox_status",
-		"ListPodSandboxStats":      "list_podsandbox_stats",
-		"ImageFsInfo":              "image_fs_info",
-		"PullImage":                "pull_image",
-		"UpdateContainerResources": "update_container",
-		"Status":                   "status",
+		"Version": "version", "Status": "status", "RuntimeConfig": "runtime_config", "UpdateRuntimeConfig": "update_runtime_config",
+		"RunPodSandbox": "run_podsandbox", "StopPodSandbox": "stop_podsandbox", "RemovePodSandbox": "remove_podsandbox",
+		"PodSandboxStatus": "podsandbox_status", "ListPodSandbox": "list_podsandbox", "StreamPodSandboxes": "list_podsandbox",
+		"PodSandboxStats": "podsandbox_stats", "ListPodSandboxStats": "list_podsandbox_stats", "StreamPodSandboxStats": "list_podsandbox_stats",
+		"ListPodSandboxMetrics": "list_podsandbox_metrics", "StreamPodSandboxMetrics": "list_podsandbox_metrics", "ListMetricDescriptors": "list_metric_descriptors",
+		"UpdatePodSandboxResources": "update_podsandbox_resources", "PortForward": "port_forward",
+		"CreateContainer": "create_container", "StartContainer": "start_container", "StopContainer": "stop_container", "RemoveContainer": "remove_container",
+		"ListContainers": "list_containers", "StreamContainers": "list_containers", "ContainerStatus": "container_status",
+		"UpdateContainerResources": "update_container", "ReopenContainerLog": "reopen_container_log", "ExecSync": "exec_sync", "Exec": "exec", "Attach": "attach",
+		"ContainerStats": "container_stats", "ListContainerStats": "list_container_stats", "StreamContainerStats": "list_container_stats",
+		"CheckpointContainer": "checkpoint_container", "GetContainerEvents": "get_container_events",
+		"ListImages": "list_images", "StreamImages": "list_images", "ImageStatus": "image_status", "PullImage": "pull_image", "RemoveImage": "remove_image",
+		"ImageFsInfo": "image_fs_info",
 	} {
 		if got := OperationType(method); got != want {
 			t.Errorf("OperationType(%s) = %s, want %s", method, got, want)

@@ -17,7 +17,12 @@ const (
 // snake case.
 var operations = map[string]string{
 	"UpdateContainerResources": "update_container",
-	"GetContainerEvents":       "container_events",
+	"StreamPodSandboxes":       "list_podsandbox",
+	"StreamContainers":         "list_containers",
+	"StreamImages":             "list_images",
+	"StreamContainerStats":     "list_container_stats",
+	"StreamPodSandboxStats":    "list_podsandbox_stats",
+	"StreamPodSandboxMetrics":  "list_podsandbox_metrics",
 }
 
 // OperationType is the value of the label operation_type under which metrics
