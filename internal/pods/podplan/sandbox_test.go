@@ -135,3 +135,34 @@ func TestOrderOfStarts(t *testing.T) {
 		have.Containers = append(have.Containers, c)
 	}
 }
+
+// What cannot be stopped is stopped with its sandbox, but not before the grace period is over.
+func TestContainersThatCannotBeStopped(t *testing.T) {
+	later, over := now.Add(time.Second), &Going{Deadline: now}
+	for _, tc := range []struct {
+		name  string
+		going *Going
+		retry map[string]time.Time
+		busy  map[string]Task
+		want  string
+	}{
+		{"they have time", &Going{Deadline: later}, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
+		{"one has yet to be asked", over, map[string]time.Time{"a-id": later}, nil, "stop b-id"},
+		{"none of them can be stopped", over, map[string]time.Time{"a-id": later, "b-id": later}, nil, "stop sandbox s0"},
+		{"one is being stopped", over, map[string]time.Time{"a-id": later}, map[string]Task{"b-id": {Verb: Stop, Deadline: now}}, ""},
+		{"they are tried again first", over, map[string]time.Time{"a-id": now, "b-id": now}, nil, "stop a-id, stop b-id"},
+		{"the sandbox cannot be stopped either", over, map[string]time.Time{"a-id": later, "b-id": later, "s0": later}, nil, ""},
+		{"nobody knows the pod, nor its grace period", nil, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := Input{Now: now, Pod: spec("a b", v1.RestartPolicyAlways), Have: have(true, running("a"), running("b")), Going: tc.going,
+				RetryAt: tc.retry, Busy: tc.busy}
+			if tc.going == nil {
+				in.Pod = nil
+			}
+			if got := say(Decide(in)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package podplan
 
 import (
+	"slices"
 	"time"
 
 	"keelson/internal/pods/pod"
@@ -16,15 +17,12 @@ func (d *decision) wind() {
 	}
 	if d.stopContainers() {
 		d.plan.waitFor("containers to stop")
+		if d.unstoppable() {
+			d.stopReadySandboxes("grace period is over, and its containers cannot be stopped")
+		}
 		return
 	}
-	stopping := false
-	for _, s := range in.Have.Sandboxes {
-		if s.Ready {
-			stopping = true
-			d.act(Step{Verb: StopSandbox, Target: s.ID, Reason: "pod is going"})
-		}
-	}
+	stopping := d.stopReadySandboxes("pod is going")
 	if !in.Forgotten && !d.stopDeadSandboxes("pod is going") { // those of a forgotten pod are stopped when they are removed
 		stopping = true
 	}
@@ -65,6 +63,31 @@ func (d *decision) stopContainers() bool {
 	}
 	// A container that is being started will be seen when its maker is done.
 	return d.starting || len(first)+len(sidecars) > 0
+}
+
+// stopReadySandboxes reports whether there is any.
+func (d *decision) stopReadySandboxes(why string) bool {
+	ready := false
+	for _, s := range d.in.Have.Sandboxes {
+		if s.Ready {
+			ready = true
+			d.act(Step{Verb: StopSandbox, Target: s.ID, Reason: why})
+		}
+	}
+	return ready
+}
+
+// unstoppable reports whether the grace period is over and the stop of every container that is left has failed. Such a
+// container dies with its sandbox, for which the runtime asks nobody to end.
+func (d *decision) unstoppable() bool {
+	in := &d.in
+	if in.Going == nil || in.Now.Before(in.Going.Deadline) || d.starting {
+		return false
+	}
+	return !slices.ContainsFunc(in.Have.Containers, func(c pod.Container) bool {
+		_, busy := in.Busy[c.ID]
+		return alive(c) && (busy || !in.Now.Before(in.RetryAt[c.ID]))
+	})
 }
 
 // alive are the containers that are to be stopped: those that stop first, in no
