@@ -314,7 +314,7 @@ func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 }
 
 func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
-	parity.ProvesPart(t, 2, "EVIC-24")
+	parity.ProvesPart(t, 3, "EVIC-24")
 	s := newStage(t)
 	a, b := asking("a", "2"), asking("b", "2")
 	s.admit(a, b)

@@ -85,7 +85,7 @@ func (w *diskWatch) look(ctx context.Context) time.Duration {
 	if w.reclaim(ctx, m, disks) {
 		return wait
 	}
-	if ctx.Err() == nil && e.relieve(ctx, m, disks, false) {
+	if ctx.Err() == nil && e.relieve(ctx, m, f.Act, disks, false) {
 		return 0
 	}
 	return wait

@@ -211,9 +211,9 @@ func (e *Evictor) candidates(uses map[types.UID]Use) []Candidate {
 	return Candidates(pods, uses, leaving)
 }
 
-// relieve ends the pod that has to make room, and waits for that. It reports whether
-// there was one.
-func (e *Evictor) relieve(ctx context.Context, m Met, d Disks, atOnce bool) bool {
+// relieve evicts a pod for one of the thresholds that are met, and waits for that. It
+// reports whether there was one.
+func (e *Evictor) relieve(ctx context.Context, m Met, met []Met, d Disks, atOnce bool) bool {
 	depth := DisksNow
 	if m.Signal.memory() {
 		depth = MemoryNow
@@ -228,7 +228,9 @@ func (e *Evictor) relieve(ctx context.Context, m Met, d Disks, atOnce bool) bool
 	}
 	e.complain("use", "", nil)
 	now := e.cfg.Now()
-	e.metrics.age(m.Signal, now.Sub(m.At))
+	for _, each := range met {
+		e.metrics.age(each.Signal, now.Sub(each.At))
+	}
 	var sound []Candidate
 	e.each(e.candidates(uses), func(c Candidate) {
 		Choose(m, []Candidate{c}, d, now)

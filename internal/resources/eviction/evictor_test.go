@@ -254,7 +254,7 @@ var oneGi = Settings{Hard: map[string]string{"memory.available": "1Gi"}}
 func TestOnePodEndsAtATime(t *testing.T) {
 	parity.Proves(t, "EVIC-14")
 	parity.ProvesPart(t, 6, "EVIC-21")
-	parity.ProvesPart(t, 2, "EVIC-24")
+	parity.ProvesPart(t, 3, "EVIC-24")
 	virtually(t, func(t *testing.T, s *stage) {
 		s.left[MemoryAvailable] = 7 * gi
 		for i, n := range []uint64{2, 3, 4} {
@@ -455,6 +455,27 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 		if got := s.told(); !strings.HasPrefix(got, "0s Warning EvictionThresholdMet: Attempting to reclaim ephemeral-storage\n0s remove ended\n0s remove images\n0s evict p 1s\n0s p Warning Evicted") ||
 			strings.Count(got, "evict ") != 1 {
 			t.Errorf("told:\n%s", got)
+		}
+	})
+}
+
+// TestTheAgeOfEveryMeasurementCounts: of all thresholds that are met when a pod is evicted.
+func TestTheAgeOfEveryMeasurementCounts(t *testing.T) {
+	parity.ProvesPart(t, 3, "EVIC-24")
+	virtually(t, func(t *testing.T, s *stage) {
+		s.left[NodeFSAvailable], s.left[ImageFSAvailable] = gi, gi
+		s.add(onStage{pod: asks("p", 0, v1.ResourceMemory, ""), layer: gi})
+		settings := Settings{Hard: map[string]string{"nodefs.available": "512Mi", "imagefs.available": "256Mi"}}
+		_, reg := s.play(t, settings, nil, 5*time.Second)
+		m := scrape.Of(t, reg)
+		for _, signal := range []string{"nodefs.available", "imagefs.available"} {
+			if n := m["kubelet_eviction_stats_age_seconds{eviction_signal="+signal+"}"]; n != 1 {
+				t.Errorf("%s: %v measurements", signal, n)
+			}
+		}
+		evictions := m["kubelet_evictions{eviction_signal=nodefs.available}"] + m["kubelet_evictions{eviction_signal=imagefs.available}"]
+		if evictions != 1 {
+			t.Errorf("evictions %v", m)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func (w *memoryWatch) look(ctx context.Context) time.Duration {
 		w.announce(m, now)
 	}
 	switch {
-	case act && e.relieve(ctx, m, Disks{}, m.Hard() && left > 0 && left < hurry):
+	case act && e.relieve(ctx, m, f.Act, Disks{}, m.Hard() && left > 0 && left < hurry):
 		return 0
 	case short:
 		return fruitless
