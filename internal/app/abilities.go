@@ -64,7 +64,8 @@ func (a *agent) recursiveReadOnly(p *v1.Pod) bool {
 func (a *agent) shownNode() status.Node {
 	return status.Node{
 		RuntimeName: a.identity.Name, RecursiveReadOnly: a.shownRecursive,
-		StopSignals: a.cfg.Gates.Enabled("ContainerStopSignals"),
+		StopSignals:   a.cfg.Gates.Enabled("ContainerStopSignals"),
+		HideResources: !a.cfg.Gates.Enabled("InPlacePodLevelResourcesVerticalScaling"),
 	}
 }
 

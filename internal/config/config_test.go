@@ -639,6 +639,9 @@ func TestGatesThatBuildOnOthers(t *testing.T) {
 	if want := "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: [PodLevelResources]"; len(ps) != 1 || ps[0].Why != want {
 		t.Errorf("problems = %v, want %s", ps, want)
 	}
+	if _, ps := newGates(map[string]bool{"AtomicFIFO": false}); len(ps) != 4 {
+		t.Errorf("without what four controllers need: %v", ps)
+	}
 	if _, ps := newGates(map[string]bool{"PodLevelResources": false, "InPlacePodLevelResourcesVerticalScaling": false}); len(ps) > 0 {
 		t.Errorf("both off: %v", ps)
 	}

@@ -131,6 +131,10 @@ const gateNeeds = `
 	ResourceHealthStatusMessage: ResourceHealthStatus
 	RestartAllContainersOnContainerExits: ContainerRestartRules NodeDeclaredFeatures
 	ServiceAccountTokenNodeBinding: ServiceAccountTokenNodeBindingValidation
+	StaleControllerConsistencyDaemonSet: AtomicFIFO
+	StaleControllerConsistencyJob: AtomicFIFO
+	StaleControllerConsistencyReplicaSet: AtomicFIFO
+	StaleControllerConsistencyStatefulSet: AtomicFIFO
 	StorageVersionAPI: APIServerIdentity
 	StructuredAuthenticationConfigurationEgressSelector: StructuredAuthenticationConfiguration
 	StructuredAuthenticationConfigurationJWKSMetrics: StructuredAuthenticationConfiguration

@@ -5,8 +5,28 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"keelson/test/kit/parity"
 )
+
+// TestResourcesOfAPodAreShownByTheirGate: those of its containers are shown either way.
+func TestResourcesOfAPodAreShownByTheirGate(t *testing.T) {
+	for gates, want := range map[string]bool{"": true, "featureGates: {InPlacePodLevelResourcesVerticalScaling: false}\n": false} {
+		settled(t, gates, nil, func(t *testing.T, r *run) {
+			r.pod(t, "app", "spec: {containers: [{name: main, resources: {requests: {cpu: 10m}}}]}\n")
+			r.must(t, "wait", "app", "Ready")
+			p, err := r.api.CoreV1().Pods(namespace).Get(t.Context(), "app", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := p.Status
+			if (st.Resources != nil) != want || (st.AllocatedResources != nil) != want || st.ContainerStatuses[0].AllocatedResources.Cpu().String() != "10m" {
+				t.Errorf("%q: pod %v, granted %v, container granted %v", gates, st.Resources, st.AllocatedResources, st.ContainerStatuses[0].AllocatedResources)
+			}
+		})
+	}
+}
 
 // A resize that needs a feature which the node does not have is told of, once, and the
 // pod goes on as it was.

@@ -22,6 +22,7 @@ type Node struct {
 	// this pod where it is asked to if it can; nil for never.
 	RecursiveReadOnly func(p *v1.Pod) bool
 	StopSignals       bool // the signals that stop containers are shown
+	HideResources     bool // what the pod as a whole was granted is not
 }
 
 // Project makes the status of a pod. prev is the status it had before: the one
@@ -54,7 +55,9 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	}
 	addresses(&st, f, prev)
 	containers(n, &st, f, prev)
-	resources(&st, p, f.inForce())
+	if !n.HideResources {
+		resources(&st, p, f.inForce())
+	}
 	conditions(&st, f, prev, now)
 	if neverRan(f, prev) {
 		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil

@@ -295,6 +295,11 @@ func (c *Configs) try(k configCase) (*Difference, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.compare(args, did, input)
+}
+
+// compare asks both kubelets about a command line; the files that it names are there.
+func (c *Configs) compare(args, did []string, input string) (*Difference, error) {
 	theirs, err := c.oracle.Ask(Question{Config: &ConfigQuestion{Args: args}})
 	if err != nil {
 		return nil, err

@@ -2,11 +2,13 @@ package inputs
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"testing"
 	"time"
 
+	"keelson/internal/config"
 	"keelson/test/parts"
 )
 
@@ -121,6 +123,14 @@ func TestConfigurations(t *testing.T) {
 	for i, b := range c.bases {
 		if d, err := c.try(configCase{base: i}); err != nil || d != nil {
 			t.Errorf("%s as it is: %v, %v", b.name, d, err)
+		}
+	}
+	for _, g := range config.KnownGates().Sorted() {
+		for _, on := range []bool{true, false} {
+			arg := fmt.Sprintf("--feature-gates=%s=%v", g.Name, on)
+			if d, err := c.compare([]string{arg}, []string{arg}, ""); err != nil || d != nil {
+				t.Errorf("%v, %v", d, err)
+			}
 		}
 	}
 	run(t, s, *configs, o, c.Try)
