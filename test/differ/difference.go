@@ -22,23 +22,13 @@ type Difference struct {
 type scene struct {
 	looks [2]flat
 	told  [2][]string       // events
+	ended [2]bool           // without having been deleted
 	asked [2][]string       // calls to the runtime
 	spoke [2]map[string]int // how often, by type and reason of the event; "" for all
 }
 
 // ended reports whether the pod has, on both sides.
-func (d Difference) ended() bool {
-	for _, look := range d.scene.looks {
-		if !hasEnded(look) {
-			return false
-		}
-	}
-	return true
-}
-
-func hasEnded(look flat) bool {
-	return look["status.phase"] == "Succeeded" || look["status.phase"] == "Failed"
-}
+func (d Difference) ended() bool { return d.scene.ended[0] && d.scene.ended[1] }
 
 func newDifference(l *Life, kind, at, where, ours, theirs string) Difference {
 	d := Difference{Kind: kind, At: at, Where: where, Ours: ours, Theirs: theirs, Life: l}

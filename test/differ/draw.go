@@ -63,6 +63,12 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 			d.life.Programs[c.Name] = d.life.Programs[c.Name][len(d.life.Programs[c.Name])-1:]
 		}
 	}
+	if deadline := d.pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline < 60 {
+		// What comes first, the deadline or the end, would be chance.
+		for _, c := range d.pod.Spec.Containers {
+			d.life.Programs[c.Name] = []string{forever}
+		}
+	}
 	return d.life
 }
 

@@ -87,6 +87,15 @@ func (r *record) forget(life string) {
 	delete(r.tracks, life)
 }
 
+// ended reports whether the pod has, without having been deleted.
+func (t *track) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.seen, func(s sighting) bool {
+		return s.DeletionTimestamp == nil && (s.Status.Phase == corev1.PodSucceeded || s.Status.Phase == corev1.PodFailed)
+	})
+}
+
 func (t *track) tookStep(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

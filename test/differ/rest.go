@@ -15,7 +15,7 @@ import (
 const (
 	shortRest = 1500 * time.Millisecond
 	longRest  = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
-	restBound = 60 * time.Second
+	restBound = 45 * time.Second
 )
 
 // rest waits until both sides have come to rest, and compares what they look like then.
@@ -30,8 +30,8 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		if quiet < enough {
 			return enough - quiet
 		}
-		if quiet < longRest && (!p.alike(l) || p.busy(l) || p.filesUnlike(l)) {
-			return min(longRest-quiet, time.Second)
+		if p.unfinished(l) || quiet < longRest && (!p.alike(l) || p.waits(l) || p.filesUnlike(l)) {
+			return time.Second
 		}
 		return 0
 	})
@@ -44,7 +44,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		p.found.Unlock()
 	}
 	if took := time.Since(began); took > slow {
-		p.say("%s, %s: took %d s; alike %v, busy %v, quiet for %d s", l.Name, at, int(took.Seconds()), p.alike(l), p.busy(l), int(p.quietFor(l).Seconds()))
+		p.say("%s, %s: took %d s; alike %v, unfinished %v, quiet for %d s", l.Name, at, int(took.Seconds()), p.alike(l), p.unfinished(l), int(p.quietFor(l).Seconds()))
 	}
 	return p.compareRest(l, at)
 }
@@ -145,6 +145,7 @@ func (p *play) scene(l *Life) *scene {
 	for i, s := range p.sides {
 		sc.looks[i], sc.asked[i] = s.look(l), s.asked(l)
 		sc.told[i], sc.spoke[i] = s.told(l)
+		sc.ended[i] = s.record.track(l.Name).ended()
 	}
 	return sc
 }
@@ -152,31 +153,55 @@ func (p *play) scene(l *Life) *scene {
 // waiting are the reasons of containers that something will become of by itself.
 var waiting = []string{"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "ContainerCreating", "PodInitializing", "CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 
-// busy reports whether something is known to come without any doing: of a pod that is not
-// there yet or being deleted, of one whose containers wait, or of one whose containers run a
-// program that ends.
-func (p *play) busy(l *Life) bool {
+// waits reports whether something may come without any doing, of a container that waits.
+func (p *play) waits(l *Life) bool {
 	for _, s := range p.sides {
-		t := s.record.track(l.Name)
-		t.mu.Lock()
-		pod, gone := t.pod, t.gone
-		t.mu.Unlock()
-		if gone {
+		pod := s.record.track(l.Name).there()
+		if pod == nil {
 			continue
-		}
-		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == "" || unseen(pod) {
-			return true
 		}
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 			if w := c.State.Waiting; w != nil && slices.Contains(waiting, w.Reason) {
 				return true
 			}
 		}
-		if s.works(l) {
+	}
+	return false
+}
+
+// unfinished reports whether something is known to come without any doing: of a pod that is
+// not there yet, of which the agent has said nothing or not said that it knows it as it is, that
+// is being deleted, or whose containers run a program that ends.
+func (p *play) unfinished(l *Life) bool {
+	for _, s := range p.sides {
+		t := s.record.track(l.Name)
+		pod := t.there()
+		switch {
+		case pod == nil:
+			if !t.went() && !l.Static { // a static pod may not be shown at all
+				return true
+			}
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l):
 			return true
 		}
 	}
 	return false
+}
+
+// there is the pod, or nil if it is not there.
+func (t *track) there() *corev1.Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone {
+		return nil
+	}
+	return t.pod
+}
+
+func (t *track) went() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
 }
 
 // unseen reports whether the agent has yet to say that it knows the pod as it is.

@@ -39,7 +39,9 @@ var Rules = []*Rule{
 			case "call":
 				return strings.HasPrefix(d.Ours, "PullImage ")
 			case "event":
-				return ofImages.MatchString(d.Ours)
+				return ofImages.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Pulled: ")
+			case "pod":
+				return strings.HasSuffix(d.Where, ".state") && ofAnImage.MatchString(d.Ours) && toBegin.MatchString(d.Theirs)
 			}
 			return false
 		},
@@ -90,7 +92,7 @@ var Rules = []*Rule{
 		Why: "decision 0132: a pod that has ended is not resized",
 		is: func(d Difference) bool {
 			resized := d.Kind == "event" && ofResizes.MatchString(d.Theirs) || d.Kind == "pod" && strings.Contains(d.Where, "esources")
-			return resized && hasEnded(d.scene.looks[0])
+			return resized && d.scene.ended[0]
 		},
 	},
 	{
@@ -164,6 +166,8 @@ var (
 	stopWithin     = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
+	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
+	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
 	ofResizes        = regexp.MustCompile(`^Normal Resize`)
 	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )
