@@ -43,7 +43,11 @@ func (d *draw) step() (Step, bool) {
 		return meta(d.of("labels", "annotations")), !d.life.Static
 	case 7:
 		c := pick(d, d.pod.Spec.Containers)
-		return Step{Verb: patch, Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "image": d.of("app:2", "app:3")}}}})}, !d.life.Static
+		image := d.of("app:2", "app:3")
+		if c.ImagePullPolicy == corev1.PullAlways {
+			image = "pulled/" + d.life.Name + "-" + c.Name + ":2"
+		}
+		return Step{Verb: patch, Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "image": image}}}})}, !d.life.Static
 	case 8:
 		if d.one(2) {
 			return Step{Verb: remove, Grace: []int64{-1, 0, 1, 3}[d.IntN(4)]}, true

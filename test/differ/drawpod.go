@@ -205,6 +205,11 @@ func (d *draw) container(name string) corev1.Container {
 		TerminationMessagePath:   d.of("", "", "/dev/other-log"),
 		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
 	}
+	if c.ImagePullPolicy == corev1.PullAlways {
+		// An image that another pod is pulling is pulled, too, whatever the policy: which
+		// of them share one at that moment would be chance.
+		c.Image = "pulled/" + d.life.Name + "-" + name + ":1"
+	}
 	if c.ImagePullPolicy == corev1.PullNever {
 		c.Image = d.of("app:1", "app:2", "app:3", "missing/"+d.life.Name+"-"+name)
 	}

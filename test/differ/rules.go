@@ -42,6 +42,8 @@ var Rules = []*Rule{
 				return ofImages.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Pulled: ")
 			case "pod":
 				return strings.HasSuffix(d.Where, ".state") && ofAnImage.MatchString(d.Ours) && toBegin.MatchString(d.Theirs)
+			case "said":
+				return saidOfAnImage.MatchString(d.Ours)
 			}
 			return false
 		},
@@ -65,9 +67,10 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "ours notes in observedGeneration also changes of a pod that has ended, upstream's no more",
+		Why: "ours notes also changes of a pod that has ended, upstream's no more",
 		is: func(d Difference) bool {
-			return d.Kind == "pod" && strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs && d.ended()
+			generation := strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs
+			return d.Kind == "pod" && d.ended() && (generation || len(d.Life.steps(patch)) > 0 && strings.HasSuffix(d.Where, ".image"))
 		},
 	},
 	{
@@ -106,6 +109,20 @@ var Rules = []*Rule{
 		is: func(d Difference) bool {
 			return len(d.Life.steps(resize)) > 0 && (strings.Contains(d.Where, "UpdateContainerResources") || strings.Contains(d.Where, "UpdatePodSandboxResources") ||
 				strings.HasPrefix(d.Where, "CreateContainer config.linux.resources."))
+		},
+	},
+	{
+		Why: "decision 0139: of a pod that was rejected nothing more is said when it changes",
+		is: func(d Difference) bool {
+			return d.ended() && len(d.scene.asked[0])+len(d.scene.asked[1]) == 0 && d.scene.looks[0]["status.reason"] != "" &&
+				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status."))
+		},
+	},
+	{
+		Why: "decision 0153: a container that is killed for a probe is said to be, also when the pod ends with it",
+		is: func(d Difference) bool {
+			return d.Kind == "event" && (killedForAProbe.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")) &&
+				slices.ContainsFunc(d.scene.told[0], killedForAProbe.MatchString)
 		},
 	},
 	{
@@ -157,16 +174,18 @@ var Rules = []*Rule{
 }
 
 var (
-	podResources   = regexp.MustCompile(`^status\.resources(\.|$)`)
-	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
-	later          = regexp.MustCompile(`^(?:Create|Start|Stop)Container (\S+)#(\d+).* and (?:Create|Start|Stop)Container (\S+)#(\d+)`)
-	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
-	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
-	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
-	stopWithin     = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
+	podResources    = regexp.MustCompile(`^status\.resources(\.|$)`)
+	containerEnded  = regexp.MustCompile(`^container \S+: terminated `)
+	later           = regexp.MustCompile(`^(?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+).* and (?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+)`)
+	variable        = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
+	stops           = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
+	ofImages        = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
+	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
+	stopWithin      = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
 	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
+	saidOfAnImage    = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
 	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
 	ofResizes        = regexp.MustCompile(`^Normal Resize`)
 	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
