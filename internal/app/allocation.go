@@ -40,7 +40,7 @@ func (a *agent) buildAllocation() {
 		Arrivals: a.arrivals,
 		Unheard:  a.unheard,
 		Vacate: func() {
-			if a.desired.Ready() { // a pod of which nothing runs may belong to a source that has not spoken
+			if a.desired.Ready() { // else a pod without containers may be of a source that is not ready yet
 				a.resources.Prune(a.takesUp)
 			}
 		},

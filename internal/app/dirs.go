@@ -244,8 +244,8 @@ func (d podDirs) logDirs(uid types.UID) ([]string, error) {
 	return dirs, nil
 }
 
-// Logged are the pods that nobody knows and that have a log directory. What is not named
-// like one of a pod is somebody else's.
+// Logged lists the UIDs of unknown pods that have a log directory. A directory that is not named like one of
+// a pod is skipped.
 func (d podDirs) Logged(knows func(types.UID) bool) ([]types.UID, error) {
 	entries, err := os.ReadDir(d.logRoot)
 	if errors.Is(err, fs.ErrNotExist) {

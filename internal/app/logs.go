@@ -38,7 +38,7 @@ func maxLogSize(k *v1beta1.KubeletConfiguration) (int64, error) {
 	return max(size.Value(), 1), nil
 }
 
-// liveLogs tells the logs of containers that have not ended.
+// liveLogs lists the logs of containers that have not ended.
 func (a *agent) liveLogs() func(log string) bool {
 	live := map[string]bool{}
 	for _, uid := range a.observed.UIDs() {

@@ -62,7 +62,7 @@ func (a *agent) unusable(err error) {
 	a.events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 }
 
-// noUserNamespaces tells a pod that wants users of its own why it cannot have them.
+// noUserNamespaces is the error for a pod that asks for a user namespace where there can be none.
 func (a *agent) noUserNamespaces(handler string) string {
 	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 	if handler != "" {

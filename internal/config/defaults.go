@@ -17,7 +17,7 @@ func setDefaults(k *v1beta1.KubeletConfiguration, flags map[string]bool) {
 		set = map[string]bool{}
 	}
 	maps.Copy(set, k.FeatureGates)
-	gates, _ := newGates(set) // what is wrong with them is said when all is checked
+	gates, _ := newGates(set) // validation reports what is wrong with them
 	k.APIVersion, k.Kind = APIVersion, Kind
 
 	// Depends on whether another field was set, so it goes first.

@@ -84,7 +84,7 @@ func (c *Config) loadFiles() error {
 }
 
 // fillEvictionHard adds the default thresholds to the configuration file, all of them if it names none, those that
-// it does not name if it asks for that. What drop-ins and flags say of thresholds comes after it.
+// it does not name if it asks for that. Thresholds of drop-ins and flags are applied after it.
 func fillEvictionHard(doc map[string]any) {
 	hard, named := doc["evictionHard"].(map[string]any)
 	if doc["evictionHard"] == nil {
@@ -256,7 +256,7 @@ func documents(text []byte) (n int, err error) {
 	}
 }
 
-// checkKind reads what a document says that it is. Unlike those of all other
+// checkKind reads the apiVersion and kind of a document. Unlike those of all other
 // fields, the case of the two names does not matter.
 func checkKind(doc map[string]any) Problems {
 	var ps Problems

@@ -41,7 +41,7 @@ func (o *Own) set(doc map[string]any) (ps Problems) {
 	return ps
 }
 
-// document is the settings as they stand in a configuration file.
+// document is the settings as a configuration file has them.
 func (o Own) document() map[string]any {
 	return map[string]any{fieldPluginTimeout: o.DevicePluginRegistrationTimeout.String()}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // addresses are what the node shows. Where a cloud's controller sets them, they are
-// its own as soon as there are any. Until then there is only what --node-ip says, for
-// nobody knows here which address the cloud will take. While no address can be found, as
+// its own as soon as there are any. Until then there is only the value of --node-ip,
+// since the address that the cloud will choose is unknown. While no address can be found, as
 // before the network is up, the node keeps those that it has.
 func addresses(in Input) []v1.NodeAddress {
 	var out []v1.NodeAddress

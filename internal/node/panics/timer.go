@@ -35,7 +35,7 @@ func Again(log *slog.Logger, part string, d time.Duration, f func()) *time.Timer
 	return timer
 }
 
-// pauseAfter is how long f is left alone after its nth panic.
+// pauseAfter is the pause after the nth panic of f.
 func pauseAfter(n int64) time.Duration { return min(firstPause<<min(n-1, 16), maxPause) }
 
 func tryAll(log *slog.Logger, part string, f func()) error {

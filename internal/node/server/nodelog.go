@@ -270,7 +270,7 @@ func journalUnits(ctx context.Context) (map[string]bool, error) {
 }
 
 // copyJournal writes what journalctl prints, its complaints included: they are about what the
-// caller has asked for. An exit status says no more than these.
+// caller has asked for. An exit status alone has less information.
 func copyJournal(ctx context.Context, to io.Writer, args []string) error {
 	cmd := journal(ctx, args...)
 	cmd.Stdout, cmd.Stderr = to, to

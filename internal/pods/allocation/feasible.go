@@ -27,10 +27,10 @@ type refusal struct {
 	detail  string // for the metric
 }
 
-// saysNotFor begins what is said of a resize that a manager keeps from a pod.
+// saysNotFor is the start of the message for a resize that a resource manager does not allow.
 const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
 
-// feasible says why a resize can never be allocated. Whether the node has enough is left to admission, which
+// feasible is the reason why a resize can never be allocated. Whether the node has enough is left to admission, which
 // defers a resize, also one above the node's allocatable.
 func (r Rules) feasible(want *v1.Pod, granted Resources) refusal {
 	if !r.InPlace {

@@ -97,7 +97,7 @@ func effective(c v1.ResourceRequirements, whole *v1.ResourceRequirements, name v
 // Size is what a pod's cgroup allows, in the kernel's units.
 type Size struct {
 	Weight int64 // of its CPU among others
-	Shares int64 // the weight as runtimes are told it
+	Shares int64 // the weight as cpu.shares, which CRI requests have
 	Quota  int64 // µs of CPU a period, or Unlimited
 	Period int64 // µs
 	Memory int64 // bytes, or Unlimited

@@ -71,7 +71,7 @@ type Config struct {
 	Unheard  func(types.UID) bool
 	Rules    Rules
 	Events   pod.Events
-	OnChange func(types.UID) // the pod is to be looked at
+	OnChange func(types.UID) // the pod is to be synced
 	Log      *slog.Logger
 	Now      func() time.Time
 }

@@ -80,7 +80,7 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 // requestLimits asks for as much as a limit where there is no request.
 func requestLimits(r *v1.ResourceRequirements) {
 	if r.Limits != nil && r.Requests == nil {
-		r.Requests = v1.ResourceList{} // the UID tells an empty list from none
+		r.Requests = v1.ResourceList{} // the UID of a static pod differs between an empty list and none
 	}
 	for name, limit := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {

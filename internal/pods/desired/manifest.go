@@ -24,7 +24,7 @@ type Manifest struct {
 	// AllowAPIReferences lets static pods refer to objects of the API server,
 	// which is the gate PreventStaticPodAPIReferences turned off.
 	AllowAPIReferences bool
-	// MountSELinux says that volumes are labelled when they are mounted, which
+	// MountSELinux is set if volumes are labelled when they are mounted, which
 	// is the gate SELinuxMount.
 	MountSELinux bool
 }
@@ -51,7 +51,7 @@ func (m Manifest) File(path string, text []byte) (p *v1.Pod, unknown []string, e
 }
 
 // URL reads the answer of a server: a pod or a list of them. The list's items
-// are pods whatever they say of their kind.
+// are pods whatever their kind is.
 func (m Manifest) URL(url string, text []byte) ([]*v1.Pod, error) {
 	asJSON, err := toJSON(text)
 	if err != nil {
@@ -91,7 +91,7 @@ var (
 	aList = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
 )
 
-// typeMeta reads what a document says that it is. Unlike those of all other
+// typeMeta reads the apiVersion and kind of a document. Unlike those of all other
 // fields, the case of the two names does not matter. The group of pods has no
 // name, so "/v1" is "v1".
 func typeMeta(asJSON []byte) (metav1.TypeMeta, error) {
@@ -131,7 +131,7 @@ func decode(asJSON []byte, into any) (unknown []string, err error) {
 }
 
 // adopt gives a pod from outside its identity on this node and the defaults,
-// and checks it. What only the API server may say of a pod is dropped
+// and checks it. Fields that only the API server may set are dropped
 // (docs/decisions/0115).
 func (m Manifest) adopt(p *v1.Pod, from origin) error {
 	if p.Name == "" {

@@ -354,8 +354,8 @@ func (s *Store) delivered(source pod.Source) {
 
 // markLocked puts the agent's own annotations on a pod: where it came from and when it
 // was first seen. Whatever the pod brings under these names does not count. No two
-// arrivals have the same time: who knows it of a pod can tell that the pod was removed
-// meanwhile and has come back.
+// arrivals have the same time: a different time shows that the pod was removed and
+// added again in between.
 func (s *Store) markLocked(p, old *v1.Pod, source pod.Source) *v1.Pod {
 	var seen string
 	if old != nil {

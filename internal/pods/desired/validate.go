@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validate finds what upstream's kubelet would refuse in a manifest, and with it
+// validate finds what upstream's kubelet would refuse in a manifest, and also
 // nearly all that the API server would refuse in the mirror pod, in their words.
 // Defaults have been set.
 func (m Manifest) validate(p *v1.Pod) field.ErrorList {

@@ -159,7 +159,7 @@ func validateWindowsOptions(o *v1.WindowsSecurityContextOptions, at *field.Path)
 	return errs
 }
 
-// badUserName says what is wrong with the name of a Windows user, which may have
+// badUserName is what is wrong with the name of a Windows user, which may have
 // a domain before it.
 func badUserName(name string) (why []string) {
 	domain, user, hasDomain := strings.Cut(name, `\`)

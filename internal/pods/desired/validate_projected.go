@@ -113,7 +113,7 @@ func (c *projection) trustBundle(b *v1.ClusterTrustBundleProjection, at *field.P
 	c.takes(b.Path)
 }
 
-// badBundleName says what is wrong with the name of a trust bundle. One of a
+// badBundleName is what is wrong with the name of a trust bundle. One of a
 // signer begins with the signer's name, in which colons stand for slashes.
 func badBundleName(name string) []string {
 	at := strings.LastIndex(name, ":")

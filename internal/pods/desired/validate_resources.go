@@ -15,7 +15,7 @@ import (
 )
 
 // validateResources checks amounts, and that no request is above its limit.
-// badName says what is wrong with the name of a resource.
+// badName is what is wrong with the name of a resource.
 func validateResources(r v1.ResourceRequirements, claims []v1.PodResourceClaim, badName resourceCheck, at *field.Path) (errs field.ErrorList) {
 	compute, huge := false, false
 	for list, amounts := range map[string]v1.ResourceList{"limits": r.Limits, "requests": r.Requests} {
@@ -87,7 +87,7 @@ var quotaResources = strings.Fields(`
 	limits.ephemeral-storage pods resourcequotas services replicationcontrollers secrets configmaps
 	persistentvolumeclaims storage requests.storage services.nodeports services.loadbalancers`)
 
-// resourceCheck says what is wrong with the name of a resource.
+// resourceCheck returns what is wrong with the name of a resource.
 type resourceCheck func(v1.ResourceName, *field.Path) field.ErrorList
 
 func badResourceName(name v1.ResourceName, at *field.Path) field.ErrorList {
@@ -154,8 +154,8 @@ func wholeOnly(name v1.ResourceName) bool {
 	return extendedResource(name)
 }
 
-// ofWholePages reports whether an amount is a number of huge pages of the size
-// that the resource's name tells.
+// ofWholePages reports whether a quantity is a multiple of the huge page size in
+// the resource's name.
 func ofWholePages(name v1.ResourceName, q apiresource.Quantity) bool {
 	size, err := apiresource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0

@@ -13,7 +13,7 @@ import (
 )
 
 // validatePodSecurity checks what holds for all of a pod's processes. mounted
-// says that the node labels volumes when it mounts them (the gate SELinuxMount).
+// is set if the node labels volumes when it mounts them (the gate SELinuxMount).
 func validatePodSecurity(s *v1.PodSpec, mounted bool, spec *field.Path) (errs field.ErrorList) {
 	sc, at := s.SecurityContext, spec.Child("securityContext")
 	if s.HostPID && s.ShareProcessNamespace != nil && *s.ShareProcessNamespace {
@@ -150,7 +150,7 @@ func validateAppArmor(p *v1.AppArmorProfile, at *field.Path) field.ErrorList {
 }
 
 // validateSecurity checks what holds for the processes of one container.
-// ownUsers says that its pod has users of its own.
+// ownUsers is set if the pod has a user namespace of its own.
 func validateSecurity(sc *v1.SecurityContext, ownUsers bool, at *field.Path) (errs field.ErrorList) {
 	if sc == nil {
 		return nil
@@ -175,7 +175,7 @@ func validateSecurity(sc *v1.SecurityContext, ownUsers bool, at *field.Path) (er
 }
 
 // validateConfinement checks the annotations that confined containers before
-// there were fields, and that they say the same as the fields.
+// there were fields, and that they have the same values as the fields.
 func validateConfinement(p *v1.Pod) (errs field.ErrorList) {
 	meta, spec := field.NewPath("metadata", "annotations"), field.NewPath("spec")
 	containers := map[string]bool{}
@@ -232,7 +232,7 @@ func validateSeccompAnnotation(value string, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, value, "must be a valid seccomp profile")}
 }
 
-// seccompDiffers reports whether an annotation says other than a field.
+// seccompDiffers reports whether an annotation has another value than the field.
 func seccompDiffers(annotation string, p *v1.SeccompProfile) bool {
 	if p == nil {
 		return false
@@ -248,7 +248,7 @@ func seccompDiffers(annotation string, p *v1.SeccompProfile) bool {
 	return false
 }
 
-// appArmorDiffers reports whether an annotation says other than a field.
+// appArmorDiffers reports whether an annotation has another value than the field.
 func appArmorDiffers(annotation string, p *v1.AppArmorProfile) bool {
 	if p == nil {
 		return false

@@ -15,7 +15,7 @@ type Late struct {
 // Waits reports whether there is anything to wait for.
 func (l Late) Waits() bool { return len(l.Resources) > 0 }
 
-// String says what is waited for.
+// String names what the pod waits for.
 func (l Late) String() string {
 	if len(l.Resources) == 1 {
 		return "the device plugin of " + l.Resources[0] + " to register"

@@ -25,7 +25,7 @@ type Input struct {
 	// ClaimsPending says that drivers have yet to prepare what the pod claims: neither
 	// its sandbox nor a container starts before.
 	ClaimsPending bool
-	// DevicesPending says that the device plugins that are to give the pod its devices have yet to register: neither
+	// DevicesPending is set while device plugins that the pod needs have not registered: neither
 	// its sandbox nor a container starts before.
 	DevicesPending bool
 	Busy           map[string]Task      // what is under way, by step target
@@ -33,7 +33,7 @@ type Input struct {
 	Probes         map[string]Probe     // by container ID
 	Backoff        map[string]Backoff   // crash back-off, by container name
 	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
-	Announced      map[string]bool      // containers that were told that they will be stopped, by ID
+	Announced      map[string]bool      // containers whose stop was announced by a Killing event, by ID
 	// Replaced are the containers that this agent stopped to start them again, by ID, and when the instance before each
 	// of them ended; the zero time if the runtime held none.
 	Replaced map[string]time.Time

@@ -46,7 +46,7 @@ func (w *worker) safeTurn(ctx context.Context, tasks *sync.WaitGroup) (next time
 	return w.heldUntil, false
 }
 
-// safeExplain is explain, which says of itself when it panicked.
+// safeExplain is explain; a panic in it becomes part of the explanation.
 func (w *worker) safeExplain() (p explain.Pod) {
 	err := w.contain(nil, "explain the pod", func() error {
 		p = w.explain()

@@ -7,8 +7,8 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// killing is what the Killing event says of a container that is stopped for a cause, in upstream's words; empty
-// for the usual words. Whether the container is restarted is said of regular containers only.
+// killing is the message of the Killing event for a container that is stopped for a cause, as upstream's; empty for
+// the default message. Only messages of regular containers name whether the container is restarted.
 func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 	kind, spec, known := pod.Kind(0), (*v1.Container)(nil), false
 	if p != nil {

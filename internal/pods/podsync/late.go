@@ -10,7 +10,7 @@ import (
 	"keelson/internal/pods/status"
 )
 
-// await shows for which device plugins the pod waits. An event tells of each new set of them.
+// await shows for which device plugins the pod waits. Each new set of them is recorded in an event.
 func (w *worker) await(late pod.Late) {
 	if !late.Waits() && !w.late.Waits() {
 		return
@@ -34,7 +34,7 @@ func (w *worker) await(late pod.Late) {
 	}
 }
 
-// awaited says what a pod waits for, and what becomes of it if that does not come.
+// awaited is what a pod waits for, with the time at which it is rejected.
 func awaited(late pod.Late) string {
 	if late.Until.IsZero() {
 		return late.String()

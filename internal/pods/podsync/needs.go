@@ -61,8 +61,8 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
 	// UpdateResources gives a running container what p says it may use.
 	UpdateResources(ctx context.Context, p *v1.Pod, name, id string) error
-	// UpdateSandbox tells the runtime what the pod's cgroup is about to allow. It
-	// fails where the runtime objects.
+	// UpdateSandbox sends the runtime the limits that the pod's cgroup is about to have.
+	// It fails where the runtime rejects them.
 	UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s container.PodSize) error
 	MemoryUsage(ctx context.Context, id string) (int64, error)
 	// LinkLogs completes the names of logs of containers that an earlier agent
@@ -197,7 +197,7 @@ type Resources interface {
 	// there is nothing to make good.
 	Confirmed(*v1.Pod) bool
 	Confirm(ctx context.Context, p *v1.Pod) *pod.Refusal
-	// Late tells for which device plugins a pod that was admitted has to wait before its containers start. The pod is
+	// Late returns for which device plugins a pod that was admitted has to wait before its containers start. The pod is
 	// woken when one registers.
 	Late(*v1.Pod) pod.Late
 	// Health tells how well it is, by container.

@@ -173,9 +173,9 @@ func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
 // described is how upstream names a pod in the reasons why a resize failed.
 func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
 
-// resizeWhole writes one value of the pod's cgroup, which the runtime hears of
-// before: whoever sizes machines or other things by it may object. What the cgroup
-// has then is returned.
+// resizeWhole writes one value of the pod's cgroup. The runtime gets it first and may
+// reject it, as runtimes do that size virtual machines by it. The size of the cgroup
+// after that is returned.
 func (w *worker) resizeWhole(ctx context.Context, r toResize, now, next allocation.Size, s allocation.Step) (allocation.Size, error) {
 	cfg := &w.s.cfg
 	if err := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(next)); err != nil {
@@ -192,7 +192,7 @@ func (w *worker) resizeWhole(ctx context.Context, r toResize, now, next allocati
 	return next, nil
 }
 
-// podSize is the size of a pod's cgroup as the runtime is told it.
+// podSize is the size of a pod's cgroup as CRI requests have it.
 func podSize(s allocation.Size) container.PodSize {
 	or := func(limit int64) int64 {
 		if limit == allocation.Unlimited {

@@ -415,7 +415,7 @@ func (w *worker) notConfigured(ctx context.Context, p *v1.Pod, kind pod.Kind, na
 	const reason = pod.ReasonCreateContainerConfig
 	text, ok := pod.ShownText(err)
 	if !ok {
-		text = err.Error() // of a plugin, say, and not of the container runtime
+		text = err.Error() // of a plugin for example, and not of the container runtime
 	}
 	if ctx.Err() == nil {
 		w.s.cfg.Events.Pod(p, name, v1.EventTypeWarning, pod.EventFailed, "Error: "+text)

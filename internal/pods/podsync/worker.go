@@ -91,7 +91,7 @@ type worker struct {
 	place       place // as metrics show it
 	dirsGone    bool
 	atOnce      bool                 // containers are killed, and not asked to stop
-	recalled    map[string]bool      // containers that were stopped to be started anew, by ID
+	recalled    map[string]bool      // containers that were stopped in order to be restarted, by ID
 	replaced    map[string]time.Time // see [podplan.Input]
 	boxes       map[string]bool      // sandboxes that were stopped, by ID
 	sized       *v1.Pod              // whose resources the pod's cgroup is known to have; nil: not known
@@ -263,7 +263,7 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	return earlier(next, earlier(plan.Wake, w.nextRetry(now))), false
 }
 
-// cameBack reports whether a static pod was removed since it was last looked at, and has
+// cameBack reports whether a static pod was removed since it was last synced, and has
 // come back under the same UID. That is a pod of its own, which waits for this one to end.
 func (w *worker) cameBack(spec *v1.Pod) bool {
 	return w.desired != nil && pod.IsStatic(spec) &&

@@ -30,7 +30,7 @@ func newMetrics() metrics {
 	}
 }
 
-// ran counts a run that has found something out. Only how long a container took to say that it is well is told.
+// ran counts a probe with a result. The duration is observed for successful probes only.
 func (m *metrics) ran(spec *v1.Pod, k *check, o outcome, took time.Duration) {
 	if o == errored {
 		return

@@ -100,7 +100,7 @@ func New(cfg Config) *Prober {
 // Sync tells which containers of the pod there are now. Probes of containers
 // that are gone or not running end; those of new ones begin. While the pod is
 // going, regular containers are probed for readiness alone. Those of sidecars go on,
-// and their failures are told; nothing is restarted for them.
+// and their failures are recorded in events; nothing is restarted for them.
 func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -102,7 +102,7 @@ func restartingAll(st *v1.PodStatus, f Facts) verdict {
 	return verdict{status: v1.ConditionFalse}
 }
 
-// initialized is not taken back: init containers run again in a new sandbox, and when all containers are restarted.
+// initialized stays true: init containers run again in a new sandbox, and when all containers are restarted.
 func initialized(st *v1.PodStatus, p *v1.Pod, prev v1.PodStatus) verdict {
 	var unknown, incomplete []string
 	for i := range p.Spec.InitContainers {

@@ -41,7 +41,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	}
 	switch {
 	case ended(f.stored().Phase) && !ended(prev.Phase) && !pod.IsStatic(p):
-		st.Reason, st.Message = f.stored().Reason, f.stored().Message // whoever ended it says why
+		st.Reason, st.Message = f.stored().Reason, f.stored().Message // set by the part that ended the pod
 	case f.Override == nil:
 		st.Reason, st.Message = prev.Reason, prev.Message
 	case f.Down && !f.forgiven():
@@ -87,7 +87,7 @@ func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
 	case ended(prev.Phase):
 		return prev.Phase
 	case ended(f.stored().Phase) && !pod.IsStatic(f.Pod):
-		return f.stored().Phase // another client has said so; there is no way back
+		return f.stored().Phase // set by another client; the phase is final
 	case ended(next) && !f.Down:
 		if prev.Phase != "" {
 			return prev.Phase

@@ -29,13 +29,13 @@ func (e *entry) seeLocked(o *v1.Pod) {
 //
 // The answer to a PATCH carries the version of the object after it. What the watch
 // shows of an older version is from before that PATCH. While a PATCH is under way
-// nothing can be said: its own effect may be seen before its answer.
+// nothing is decided: the watch may show its effect before its answer arrives.
 func (w *Writer) reconcileLocked(e *entry) {
 	if w.cfg.API == nil || e.seen == nil || e.busy || e.removed || e.gone || !newer(e.seen.ResourceVersion, e.version) {
 		return
 	}
 	if sameOwn(e.seen.Status, e.told) {
-		e.told = e.seen.Status // the store of pods keeps it, too: one copy is enough
+		e.told = e.seen.Status // the store of pods has the same object: one copy is enough
 		e.urgent = false
 		return
 	}
@@ -66,7 +66,7 @@ func newer(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// sameOwn reports whether got says what the node agent wrote in want, and nothing else
+// sameOwn reports whether got has what the node agent wrote in want, and nothing else
 // in its place. Times and generations of conditions follow the rest.
 func sameOwn(want, got v1.PodStatus) bool {
 	for _, c := range want.Conditions {

@@ -59,7 +59,7 @@ type entry struct {
 	pod     *v1.Pod // as its status was last made
 	ref     pod.Ref // of the API object; zero when there is none
 	status  v1.PodStatus
-	told    v1.PodStatus // the last of our own that the API server took, as it answered
+	told    v1.PodStatus // the last status that this agent wrote, as in the API server's answer
 	version string       // the resource version of told
 	sent    bool         // the API server has status
 	since   time.Time    // when the oldest change that is not under way was seen; zero: there is none
@@ -76,7 +76,7 @@ type entry struct {
 	gone    bool
 
 	seen     *v1.Pod     // the object as the watch showed it last; nil: not since ref is what it is
-	urgent   bool        // another client's words stand in place of told
+	urgent   bool        // another client has overwritten told
 	repaired time.Time   // when that was last to be put right
 	recheck  *time.Timer // runs until it may be put right once more; nil: that is not waited for
 }
@@ -298,7 +298,7 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	w.tellPanic(e, err)
 }
 
-// tellPanic has an event of the pod say that the agent panicked at its status.
+// tellPanic records an event of the pod about a panic at its status.
 func (w *Writer) tellPanic(e *entry, err error) {
 	var panicked *panics.Error
 	if w.cfg.Events == nil || !errors.As(err, &panicked) {
@@ -388,6 +388,6 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		})
 		return
 	}
-	w.reconcileLocked(e) // what the watch showed meanwhile can be judged now
+	w.reconcileLocked(e) // what the watch showed during the PATCH can be compared now
 	w.enqueueLocked(e)
 }

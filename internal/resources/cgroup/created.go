@@ -13,13 +13,13 @@ var startControllers = []string{"blkio", "cpu", "cpuacct", "devices", "memory", 
 // created is when the cgroup at path was made: the earliest modification time of its directories and of a file in each
 // that is not written to. It is before by.
 //
-// The kernel keeps these times with the inodes it has in memory. It may drop an inode that nobody uses, and the next
-// look makes another with the time of the look. So the result may be too late; it is never too early.
+// The kernel keeps these times with the inodes it has in memory. It may drop an inode that is not in use, and the next
+// lookup makes another with the time of that lookup. So the result may be too late; it is never too early.
 func (h Hierarchies) created(path string, by time.Time) time.Time {
 	look := func(name string) {
 		var st unix.Stat_t
 		if err := unix.Stat(name, &st); err != nil {
-			return // it is not there, and tells nothing
+			return // it does not exist
 		}
 		if at := time.Unix(st.Mtim.Unix()); at.Before(by) {
 			by = at

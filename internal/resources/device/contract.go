@@ -37,7 +37,7 @@ const (
 	stopGrace = 5 * time.Minute
 	// again is how long after a failure the socket is tried again.
 	again = 5 * time.Second
-	// minFollow and maxFollow bound how long a plugin is left alone whose answer the agent panicked at.
+	// minFollow and maxFollow bound the pause before the list of a plugin that caused a panic is read again.
 	minFollow = time.Second
 	maxFollow = time.Minute
 	// pace is the least time between two reactions to what plugins tell.

@@ -27,8 +27,8 @@ func newLateness(resources map[string]*resource, now time.Time, wait time.Durati
 	return l
 }
 
-// Late tells for which device plugins the pod has to wait; admitted
-// says that an earlier agent has admitted the pod: it waits as long as it takes.
+// Late returns for which device plugins the pod has to wait. With admitted an earlier
+// agent has admitted the pod: then the wait has no end time.
 func (p *Pool) Late(po *v1.Pod, admitted bool) pod.Late {
 	return p.late(po, admitted, func(*v1.Container, string) bool { return true })
 }
@@ -68,7 +68,7 @@ func (p *Pool) late(po *v1.Pod, admitted bool, asks func(*v1.Container, string) 
 	return l
 }
 
-// cameLocked notes that the plugin of a resource has told of its devices. It reports whether pods may wait for it.
+// cameLocked notes that the plugin of a resource has listed its devices. It reports whether pods may wait for it.
 func (l *lateness) cameLocked(name string) bool {
 	late := l.resources[name]
 	delete(l.resources, name)

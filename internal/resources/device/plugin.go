@@ -88,7 +88,7 @@ func (p *Pool) follow(pl *plugin) {
 	err := p.contain(func() error { return p.watch(pl) })
 	var panicked *panics.Error
 	for pause := minFollow; errors.As(err, &panicked); pause = min(2*pause, maxFollow) {
-		p.cfg.Log.Error("cannot take what a device plugin tells; it counts as ended meanwhile",
+		p.cfg.Log.Error("cannot process the list of a device plugin; its devices are unhealthy until it is processed",
 			"resource", pl.resource, "socket", pl.path, "again_in", pause, "err", err)
 		p.stopped(pl)
 		sleep(pl.life, pause)
@@ -151,7 +151,7 @@ func (p *Pool) listed(pl *plugin, now map[string]Device) {
 	}
 }
 
-// keepList notes what a plugin has told. It returns the pods for which that is news, and whether
+// keepList stores the devices that a plugin has listed. It returns the pods for which that is a change, and whether
 // pods have waited for the plugin.
 func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
 	p.mu.Lock()
@@ -177,7 +177,7 @@ func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, la
 
 // stopped notes that a plugin does not serve, unless another has taken its place.
 func (p *Pool) stopped(pl *plugin) {
-	_ = p.contain(func() error { // logged and counted; there is nobody else to tell
+	_ = p.contain(func() error { // logged and counted; no caller waits for the result
 		p.wake(p.keepStopped(pl))
 		return nil
 	})

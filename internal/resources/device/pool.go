@@ -189,7 +189,7 @@ func (p *Pool) expire(now time.Time) (next time.Time) {
 	return next
 }
 
-// drop does what expire says; ended: the wait for plugins has just ended.
+// drop removes what expire found; ended: the wait for plugins has just ended.
 func (p *Pool) drop(now time.Time) (next time.Time, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

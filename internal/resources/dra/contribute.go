@@ -88,8 +88,8 @@ func (s *Store) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	return out
 }
 
-// healthOf tells how well the devices are that the container has of its pod's claims. A device is named by the
-// first name that the runtime knows it by, or by its driver, pool and own name, and each name is told once.
+// healthOf is the health of the devices that the container has of its pod's claims. A device is named by its first
+// CDI ID, or else by its driver, pool and name. Each name is listed once.
 func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 	var out []v1.ResourceStatus
 	for _, r := range c.Resources.Claims {

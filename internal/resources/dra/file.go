@@ -80,7 +80,7 @@ func (s *Store) save() error {
 	s.mu.Unlock()
 	text, err := checkpoint.EncodeClaims(list)
 	if err == nil {
-		// Without the record, after a power cut, nobody would take back what the driver was asked for.
+		// Without the record the claim would stay prepared for ever after a power cut.
 		err = checkpoint.Put(s.cfg.Path, text, checkpoint.How{Sync: true})
 	}
 	if err != nil {

@@ -190,7 +190,7 @@ func (h *Health) heard(driver string, list []*healthapi.DeviceHealth, now time.T
 	h.tell(driver, h.keep(driver, list, now))
 }
 
-// keep notes what a driver has told of all its devices, and reports whether that is news.
+// keep stores the health of all devices of a driver, and reports whether it has changed.
 func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +227,7 @@ func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Ti
 	return news
 }
 
-// lapseLocked waits for the next of a driver's devices not to be heard of for too long.
+// lapseLocked sets the timer for the next device of a driver whose health expires.
 func (h *Health) lapseLocked(driver string, now time.Time) {
 	if t := h.lapsing[driver]; t != nil {
 		t.Stop()
@@ -245,13 +245,13 @@ func (h *Health) lapseLocked(driver string, now time.Time) {
 	h.lapsing[driver] = panics.After(h.cfg.Log, part, next.Sub(now), func() { h.lapse(driver) })
 }
 
-// lapse has those looked at that have devices of the driver: one is not heard of any more.
+// lapse has the pods with devices of the driver synced: the health of one of these has expired.
 func (h *Health) lapse(driver string) {
 	h.lookOut(driver)
 	h.cfg.OnNews(driver)
 }
 
-// lookOut waits for the next of a driver's devices not to be heard of for too long.
+// lookOut sets the timer for the next device of a driver whose health expires.
 func (h *Health) lookOut(driver string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

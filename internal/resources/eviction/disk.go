@@ -98,8 +98,8 @@ func (e *Evictor) memoryShort() (looked, short bool) {
 	return e.first[memoryLane], e.short
 }
 
-// reclaim removes what nobody needs. It reports whether that was enough for the threshold, and
-// for what has to be had beyond it.
+// reclaim removes ended containers and unused images. It reports whether that was enough for the threshold and
+// its minimum reclaim.
 func (w *diskWatch) reclaim(ctx context.Context, m Met, disks Disks) bool {
 	for _, what := range reclaims(m.Signal, disks) {
 		remove := w.e.cfg.RemoveEnded

@@ -22,7 +22,7 @@ const (
 	period = 10 * time.Second
 	// patience is how long a pod that was ended is waited for before the next one.
 	patience = 30 * time.Second
-	// shunFor is how long a pod is left alone that the agent panicked at.
+	// shunFor is how long a pod is not a candidate after a panic at it.
 	shunFor = 5 * time.Minute
 	// firstLook is how long those who ask for pressures wait for the first look.
 	firstLook = 3 * time.Second
@@ -104,7 +104,7 @@ type Evictor struct {
 
 	mu      sync.Mutex
 	leaving map[types.UID]bool // ended here, and still there
-	// shunned are pods that the agent panicked at, and until when they are left alone.
+	// shunned are pods that caused a panic, and until when they are no candidates.
 	shunned  map[types.UID]time.Time
 	lanes    [2][]v1.NodeConditionType
 	first    [2]bool
@@ -266,7 +266,7 @@ func (e *Evictor) each(from []Candidate, judge func(Candidate)) {
 	}
 }
 
-// shun leaves a pod alone for a while that the agent panicked at.
+// shun removes a pod from the candidates for shunFor, after a panic at it.
 func (e *Evictor) shun(p *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -200,7 +200,7 @@ func (m *Manager) Contribution(ctx context.Context, p *v1.Pod, c *v1.Container) 
 	return all, nil
 }
 
-// Late tells for which device plugins a pod that was admitted has to wait before its containers start.
+// Late returns for which device plugins a pod that was admitted has to wait before its containers start.
 func (m *Manager) Late(p *v1.Pod) pod.Late {
 	for _, by := range m.cfg.Providers {
 		if a, awaits := by.(Awaiter); awaits {

@@ -37,9 +37,9 @@ type Teller interface {
 	ResourceHealth(uid types.UID, container string) []v1.ResourceStatus
 }
 
-// Awaiter is a Provider that may have yet to hear of what it hands out.
+// Awaiter is a Provider that may not know yet what it can allocate.
 type Awaiter interface {
-	// LateForRunning tells what a pod that the runtime holds something of has to wait for before its containers start.
+	// LateForRunning returns what a pod with a sandbox or containers has to wait for before its containers start.
 	LateForRunning(*v1.Pod) pod.Late
 }
 

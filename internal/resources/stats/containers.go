@@ -179,7 +179,7 @@ func (e *exposer) pod(p *podReading, images map[string]string) {
 	}
 }
 
-// group adds the series of a group. started is when the runtime says it was started; zero: it does not say.
+// group adds the series of a group. started is its start time by the runtime; zero: there is none.
 func (e *exposer) group(g *group, id identity, started time.Time) {
 	id.id = g.path
 	l, f, at, use := id.labels(), e.f, g.use.At, &g.use

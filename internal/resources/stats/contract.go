@@ -11,8 +11,8 @@ const (
 	// of writable layers: it measures them no more often itself.
 	layersEvery = 10 * time.Second
 
-	// forgotten is how much later than the runtime started it a group can have been made: a runtime tells of a sandbox
-	// when it begins to make it. What the kernel says after that is not when it made the group.
+	// forgotten is how much later than the start of its sandbox or container a cgroup can have been made: the start time
+	// of a sandbox is when the runtime began to make it. A later time of the kernel's is not that of the creation.
 	forgotten = time.Minute
 
 	// The network interface that stands for the whole.

@@ -20,7 +20,7 @@ type nodeFilesystem struct {
 }
 
 // shownTypes are the types of file systems that are shown, besides those that begin with ext. File systems of other
-// machines are not among them: a server that does not answer would hold up the scrape.
+// machines are not among them: a server that does not answer would block the scrape.
 var shownTypes = strings.Fields(`
 	btrfs exfat f2fs fat hfs hfsplus iso9660 jfs msdos ntfs overlay reiserfs squashfs tmpfs udf vfat xfs zfs
 `)

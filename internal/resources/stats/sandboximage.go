@@ -16,9 +16,9 @@ const sandboxImageLimit = time.Second
 // sandboxImages are the images that sandboxes were made of, by their IDs. Dashboards take series without an image for
 // those of groups that are no containers, and pods have their network in their sandbox.
 //
-// containerd tells the image of a sandbox in its verbose status alone. It makes all sandboxes of one image, which
-// changes with its configuration only: of sandboxes that are new one is asked about, and the others only if that one
-// was made of another image than the last one before.
+// containerd has the image of a sandbox in the verbose status alone. All sandboxes have the same image, which
+// changes with the configuration of containerd only: one new sandbox is queried, and the others only if its image
+// differs from the last one.
 type sandboxImages struct {
 	mu    sync.Mutex
 	known map[string]string
@@ -56,7 +56,7 @@ func (s *sandboxImages) learn(ctx context.Context, ask runtime, ids []string) (m
 	return maps.Clone(known), nil
 }
 
-// sandboxImage is the image that the runtime says a sandbox was made of; empty if it does not say.
+// sandboxImage is the image of a sandbox by its verbose status; empty if the status has none.
 func sandboxImage(ctx context.Context, ask runtime, id string) (string, error) {
 	resp, err := ask.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {

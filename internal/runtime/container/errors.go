@@ -7,7 +7,7 @@ import "keelson/internal/runtime/cri"
 type StartError struct {
 	Reason  string
 	Message string
-	Err     error // the cause, for the log; the message may be shorter or say more
+	Err     error // the cause, for the log; the message may have less or more of it
 }
 
 func (e *StartError) Error() string {

@@ -31,7 +31,7 @@ type hookRun struct {
 }
 
 // stops are the containers whose stop has been announced, by ID. A container stays until it is removed, or a stop of
-// it fails: the stop after that announces it anew.
+// it fails: the next stop announces it again.
 type stops struct {
 	mu    sync.Mutex
 	hooks map[string]*hookRun

@@ -34,8 +34,8 @@ type PodSize struct {
 	Shares, Quota, Period, Memory int64
 }
 
-// UpdateSandbox tells the runtime what p's cgroup is about to allow: the runtime may object. One that does not have
-// the call need not know.
+// UpdateSandbox sends the runtime the limits that p's cgroup is about to have; the runtime may reject them. A runtime
+// without the call is not asked.
 func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s PodSize) error {
 	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: id,
@@ -48,7 +48,7 @@ func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s PodS
 	return err
 }
 
-// without takes off the overhead, which the runtime is told apart. What has no limit has none then either.
+// without subtracts the overhead, which requests have in a field of its own. No limit stays no limit.
 func (s PodSize) without(overhead v1.ResourceList) PodSize {
 	if cpu := milli(get(overhead, v1.ResourceCPU)); cpu > 0 {
 		if s.Quota > 0 {
@@ -62,7 +62,7 @@ func (s PodSize) without(overhead v1.ResourceList) PodSize {
 	return s
 }
 
-// told is the size in the runtime's words. No limit of memory is the number that the kernel shows for it on v1, and
+// told is the size as CRI requests have it. No limit of memory is the number that the kernel shows for it on v1, and
 // -1 on v2.
 func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
 	if s.Memory < 0 && !v2 {
@@ -77,7 +77,7 @@ func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
 	}
 }
 
-// lacksCall reports whether the runtime does not have the call. containerd 2.2 says so with the code Unknown
+// lacksCall reports whether the runtime does not have the call. containerd 2.2 answers with the code Unknown
 // (containerd pull request 13023).
 func lacksCall(err error) bool {
 	switch status.Code(err) {

@@ -94,8 +94,8 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// outOfTime has a call that ran out of time end in the same words whoever noticed
-// first: the runtime resets the stream when the time that it was given is over.
+// outOfTime gives a call that exceeded its deadline the same error whether this side or
+// the runtime noticed it first: the runtime resets the stream at the deadline.
 func outOfTime(err error) error {
 	if s, ok := status.FromError(err); ok && s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "RST_STREAM") {
 		return status.FromContextError(context.DeadlineExceeded).Err()

@@ -115,7 +115,7 @@ func (b backoff) waiting(image string) *Error {
 
 func backoffMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
-// presentMessage tells of an image that is not pulled. Whether the pod may have it is looked at where pulls are recorded.
+// presentMessage is the message for an image that need not be pulled. With recorded the pull records were checked.
 func presentMessage(image string, recorded bool) string {
 	msg := fmt.Sprintf("Container image %q already present on machine", image)
 	if recorded {

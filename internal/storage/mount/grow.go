@@ -8,7 +8,7 @@ import (
 )
 
 // GrowDisk has the file system on a disk, mounted at a place, take all of the disk. A
-// disk without one is left alone: it is given one of the full size.
+// disk without one is not changed: it is formatted in full when it is mounted.
 func (t Tools) GrowDisk(ctx context.Context, disk, at string) error {
 	kind, err := t.contentOf(ctx, disk)
 	if err != nil {

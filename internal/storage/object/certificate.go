@@ -269,7 +269,7 @@ func (c *Certificates) takeLocked(h *certificate, r *certv1beta1.PodCertificateR
 	return false
 }
 
-// permanently is why a volume has no certificate, once the signer has spoken.
+// permanently is why a volume has no certificate, once the signer has answered.
 func permanently(what string, cond metav1.Condition) error {
 	return fmt.Errorf("PodCertificateRequest was permanently %s: reason=%q message=%q", what, cond.Reason, cond.Message)
 }

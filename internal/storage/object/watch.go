@@ -60,8 +60,8 @@ func (s *Store) follow(ctx context.Context, e *entry) {
 	}
 }
 
-// contain runs what keeps one object current. A panic in it is a failure to read that object: the
-// next answer is news, since this one may not have been told to all.
+// contain runs what keeps one object current. A panic in it is a failure to read that object. The next answer
+// counts as a change, since not all users of the object may have seen this one.
 func (s *Store) contain(e *entry, f func() (final bool, err error)) (final bool, err error) {
 	err = panics.Try(s.cfg.Log, "objects", func() (err error) {
 		final, err = f()

@@ -66,7 +66,7 @@ func (l *AttachLimit) Error() string {
 // reasonAttachLimit is the reason of a pod that ended because of an AttachLimit.
 const reasonAttachLimit = "VolumeAttachmentLimitExceeded"
 
-// refusal is the verdict on a pod that waits for a volume which cannot be attached.
+// refusal is the rejection of a pod that waits for a volume which cannot be attached.
 func (ps *volumes) refusal(v *vol, l *AttachLimit) *pod.Refusal {
 	unmounted, unattached, failed := ps.missing()
 	if !slices.Contains(unattached, v.spec.Name) {

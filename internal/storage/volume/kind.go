@@ -87,7 +87,7 @@ type Ready struct {
 	// Migrated says in metrics that the volume was described as one of a cloud, and is
 	// served by a driver.
 	Migrated bool
-	// Did says in metrics what was done, also of a volume that could not be prepared.
+	// Did is the operation in metrics, also of a volume that could not be prepared.
 	Did Operation
 }
 

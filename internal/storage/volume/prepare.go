@@ -66,7 +66,7 @@ func (m *Manager) requestLocked(uid types.UID, ps *volumes, v *vol) Request {
 	return Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
 }
 
-// outcome is what an attempt came to.
+// outcome is the result of an attempt.
 type outcome struct {
 	pod  *v1.Pod
 	have Ready

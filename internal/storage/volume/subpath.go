@@ -62,8 +62,8 @@ type notMade struct{ err error }
 func (n *notMade) Error() string { return n.err.Error() }
 func (n *notMade) Unwrap() error { return n.err }
 
-// subPathFailed is why a sub-path could not be mounted. Users are not shown the cause, which would tell a
-// pod about files of the node.
+// subPathFailed is why a sub-path could not be mounted. Users are not shown the cause, which names files of the
+// node.
 func subPathFailed(volume, container string, err error) error {
 	step := "prepare subPath"
 	if n := (*notMade)(nil); errors.As(err, &n) {

@@ -24,12 +24,12 @@ func setResizeStatus(c *v1.PersistentVolumeClaim, s v1.ClaimResourceStatus) {
 	c.Status.AllocatedResourceStatuses[v1.ResourceStorage] = s
 }
 
-// inProgress says that the node has begun.
+// inProgress is the status of a claim whose volume the node is expanding.
 func inProgress(c *v1.PersistentVolumeClaim) {
 	setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInProgress)
 }
 
-// failing says why it does not go on. A reason that stands there already is kept.
+// failing adds the condition with the reason of the failure. A reason that the claim has already is kept.
 func failing(err error, infeasible bool) func(*v1.PersistentVolumeClaim) {
 	return func(c *v1.PersistentVolumeClaim) {
 		if infeasible {
@@ -49,7 +49,7 @@ func failing(err error, infeasible bool) func(*v1.PersistentVolumeClaim) {
 	}
 }
 
-// finished says that all of the size can be used.
+// finished is the status of a claim after the expansion.
 func finished(c *v1.PersistentVolumeClaim, size resource.Quantity) {
 	if c.Status.Capacity == nil {
 		c.Status.Capacity = v1.ResourceList{}

@@ -15,7 +15,7 @@ import (
 
 // An Expander is a Plugin whose volumes can grow while they are published.
 type Expander interface {
-	// Expand makes the node see the size. It says of its error what kind it is, by an
+	// Expand makes the node see the size. The kind of the failure is given by an
 	// ExpandError, if that matters.
 	Expand(ctx context.Context, r Request, size resource.Quantity) error
 }
@@ -67,7 +67,7 @@ const (
 	expandNow                    // the node's turn has come
 )
 
-// permissionOf tells what the node may do by the status of the claim.
+// permissionOf is what the status of the claim permits the node to do.
 func permissionOf(c *v1.PersistentVolumeClaim, size resource.Quantity) permission {
 	known := c.Status.Capacity[v1.ResourceStorage]
 	switch resizeStatus(c) {
@@ -121,7 +121,7 @@ func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r
 }
 
 // expandInUse expands a volume that the pod has, if it has grown since this node last
-// expanded it, and tells whether it tried.
+// expanded it. It returns the operation if one was tried.
 func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) (volume.Operation, error) {
 	e, ok := plugin.(Expander)
 	if !ok || r.Claim == nil || r.ReadOnly {

@@ -79,7 +79,7 @@ type Volumes struct {
 	have    map[hold]Published // by this agent, of volumes with a device
 	settled bool               // it is known which pods are wanted
 	partial bool               // the disk could not be read in full
-	came    chan struct{}      // closed, and made anew, when a driver registers
+	came    chan struct{}      // closed and replaced when a driver registers
 }
 
 // device is one volume of the node.

@@ -39,7 +39,7 @@ type Drivers struct {
 
 	mu      sync.Mutex
 	byName  map[string]*driver
-	changed func()            // nil: nobody wants to know
+	changed func()            // nil: not called
 	came    func(name string) // likewise
 }
 

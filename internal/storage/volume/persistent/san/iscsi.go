@@ -137,7 +137,7 @@ func (n iscsi) attach(ctx context.Context, r record, secret map[string]string) e
 	return ctx.Err()
 }
 
-// noPath is the error for a disk that came by no portal. Events show the last of the errors, as upstream's do.
+// noPath is the error for a disk without a path. Events show the last of the errors, as upstream's do.
 func noPath(errs []error) error {
 	if len(errs) == 0 {
 		return nil
