@@ -3,10 +3,12 @@ package desired
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -370,4 +372,23 @@ func FuzzManifest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTheUIDOfAManifestWithATime is the same whether or not this program has had anything to do with times before:
+// upstream's has the zone in it, which a program knows once it has asked for it.
+func TestTheUIDOfAManifestWithATime(t *testing.T) {
+	const env = "KEELSON_TEST_UID_OF_A_TIME"
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {containers: [{name: a, image: b}]}\n"
+	if os.Getenv(env) != "" {
+		fmt.Printf("UID %s.\n", parse(t, "/m/a.yaml", text).UID)
+		return
+	}
+	_ = time.Now().Local().String()
+	want := fmt.Sprintf("UID %s.\n", parse(t, "/m/a.yaml", text).UID)
+	fresh := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestTheUIDOfAManifestWithATime$")
+	fresh.Env = append(os.Environ(), env+"=1")
+	out, err := fresh.Output()
+	if err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("a program that has just begun says %q (%v), want %q", out, err, want)
+	}
 }

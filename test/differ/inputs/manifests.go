@@ -8,7 +8,6 @@ import (
 	"path"
 	"reflect"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -234,8 +233,6 @@ func ours(q ManifestQuestion, refs bool) (pods []*v1.Pod, err error) {
 		NodeName:           q.Node,
 		AllowAPIReferences: refs,
 	}
-	// A UID made of a manifest with a time has the zone in it, as far as it is known.
-	_ = time.Now().Local().String()
 	if q.URL != "" {
 		return m.URL(q.URL, q.Text)
 	}
