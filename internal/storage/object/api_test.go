@@ -13,8 +13,10 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 )
@@ -32,6 +34,10 @@ type fakeAPI struct {
 	watchers map[chan string]string // to path
 	refuse   int                    // that many watches are refused
 	lag      int                    // token requests to be forbidden, as by a server that has not heard of the pod
+	absent   struct {               // token requests to be answered with that there is no such object
+		times      int
+		kind, name string
+	}
 	behind   map[string]object      // what new watches are shown instead
 	requests []string               // verb and path
 	asked    []*authv1.TokenRequest // token requests
@@ -156,6 +162,17 @@ func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 	}
 }
 
+// notFound answers as the server does that lacks the object.
+func notFound(w http.ResponseWriter, kind, name string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	err := apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
+	err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	if err := json.NewEncoder(w).Encode(err.ErrStatus); err != nil {
+		panic(err)
+	}
+}
+
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/token") {
 		f.token(w, r)
@@ -234,6 +251,11 @@ func (f *fakeAPI) token(w http.ResponseWriter, r *http.Request) {
 	if f.lag > 0 {
 		f.lag--
 		status(w, 403, metav1.StatusReasonForbidden, "node requested token bound to a pod scheduled on a different node")
+		return
+	}
+	if f.absent.times > 0 {
+		f.absent.times--
+		notFound(w, f.absent.kind, f.absent.name)
 		return
 	}
 	life := int64(f.life / time.Second)

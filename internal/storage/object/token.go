@@ -3,6 +3,7 @@ package object
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -149,11 +150,12 @@ func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, sec
 
 // patiently asks for something that a pod has a right to. A server that has just
 // bound the pod to this node may not know that yet where it judges the request, and
-// refuses it: it is given a moment before the refusal counts.
+// refuses it, or says that there is no such pod: it is given a moment before the
+// refusal counts.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for pause := firstRefusalPause; ; pause *= 2 {
 		got, err := ask()
-		if !apierrors.IsForbidden(err) || pause > lastRefusalPause {
+		if !apierrors.IsForbidden(err) && !lacksPod(err) || pause > lastRefusalPause {
 			return got, err
 		}
 		select {
@@ -162,6 +164,17 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// lacksPod reports whether the server answered that it has no such pod. The plugin that judges requests of nodes
+// calls the resource by its singular.
+func lacksPod(err error) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details != nil && (details.Kind == "pod" || details.Kind == "pods")
 }
 
 // ask makes one request. The body is JSON by hand because the client's codec is

@@ -89,6 +89,15 @@ func TestTokenOfAPodTheServerHasNotHeardOf(t *testing.T) {
 	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err == nil || !strings.Contains(err.Error(), "different node") {
 		t.Errorf("err = %v, want the refusal that lasts", err)
 	}
+	f.lag, p.UID = 0, "u3"
+	f.absent.times, f.absent.kind, f.absent.name = 3, "pod", "web" // so says who judges requests of nodes
+	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err != nil {
+		t.Errorf("err = %v, want a token after three refusals", err)
+	}
+	p.UID, f.absent.times, f.absent.kind, f.absent.name = "u4", 1, "serviceaccounts", "robot"
+	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err == nil || !strings.Contains(err.Error(), `serviceaccounts "robot" not found`) {
+		t.Errorf("err = %v, want to hear at once that there is no such account", err)
+	}
 }
 
 func TestRenewAt(t *testing.T) {
