@@ -76,8 +76,8 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// counted are the reasons that the metric names: those of upstream's set, which lacks the predicates for nodes, ports and
-// taints. All others share a label.
+// counted are the reasons that the metric has as labels: those of upstream's set, which lacks the predicates for nodes,
+// ports and taints. All others share a label.
 var counted = map[string]bool{
 	"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true, "InvalidNodeInfo": true,
 	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true, ReasonUnexpected: true,

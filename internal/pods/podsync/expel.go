@@ -76,7 +76,7 @@ func (w *worker) carryOut(ctx context.Context, tasks *sync.WaitGroup, now time.T
 				err = w.s.cfg.Dirs.NoteEnd(w.uid, note)
 			}
 			if err != nil {
-				w.log.Warn("cannot write down that the pod has to go; an agent after this one will not know", "err", err)
+				w.log.Warn("cannot record the eviction of the pod; a restarted agent will not know of it", "err", err)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *worker) carryOut(ctx context.Context, tasks *sync.WaitGroup, now time.T
 		if now.Before(until) {
 			return until
 		}
-		w.log.Warn("putting the pod out before that is written down: the disk takes too long", "waited", verdictPatience)
+		w.log.Warn("evicting the pod before its eviction is recorded: the disk is slow", "waited", verdictPatience)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

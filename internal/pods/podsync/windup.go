@@ -12,7 +12,7 @@ import (
 // first are of a pod's end.
 const (
 	confirmResources podplan.Verb = "ask for resources"
-	noteVerdict      podplan.Verb = "note verdict"
+	noteVerdict      podplan.Verb = "record eviction"
 
 	reduceCgroup podplan.Verb = "reduce cgroup"
 	removeCgroup podplan.Verb = "remove cgroup"

@@ -52,7 +52,7 @@ func (w *Writer) reconcileLocked(e *entry) {
 		}
 		return
 	}
-	w.cfg.Log.Info("pod status was written over by another client; writing it again",
+	w.cfg.Log.Info("pod status was overwritten by another client; writing it again",
 		"pod", e.ref.Namespace+"/"+e.ref.Name, "podUID", e.uid)
 	e.urgent, e.sent, e.repaired = true, false, w.cfg.Now()
 	if e.since.IsZero() {

@@ -245,7 +245,7 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	}
 }
 
-// start is when the kernel made a group. It may have forgotten: then it is when the runtime started what is in the group.
+// start is when the kernel made a group. Without that time it is when the runtime started the container or sandbox.
 // A clock that was wrong before the machine had the time does not count.
 func (e *exposer) start(g *group, started time.Time) time.Time {
 	made := g.use.Created

@@ -41,8 +41,8 @@ type Unresolved struct{ Err error }
 func (u *Unresolved) Error() string { return u.Err.Error() }
 func (u *Unresolved) Unwrap() error { return u.Err }
 
-// NoDriver is why nothing can be done with a volume: its driver has not registered with the node. Whoever returns it has
-// [Manager.DriverCame] called when it has.
+// NoDriver is the error for a volume whose driver has not registered with the node. A kind that returns it has
+// [Manager.DriverCame] called when the driver has registered.
 type NoDriver struct{ Name string }
 
 func (n *NoDriver) Error() string {

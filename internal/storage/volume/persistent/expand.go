@@ -244,7 +244,7 @@ func (v *Volumes) noteFailure(ctx context.Context, d *device, claim *v1.Persiste
 	asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
 	infeasible := isExpandError(err, Infeasible) || before && asked.Cmp(size) != 0
 	if _, perr := v.patchClaim(ctx, claim, false, failing(err, infeasible)); perr != nil {
-		v.cfg.Log.Error("cannot note that the expansion of a volume failed", "claim", claim.Namespace+"/"+claim.Name, "err", perr)
+		v.cfg.Log.Error("cannot record in the claim that its expansion failed", "claim", claim.Namespace+"/"+claim.Name, "err", perr)
 	}
 }
 
