@@ -2,6 +2,7 @@ package differ
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,22 +85,34 @@ func (d *draw) drawNode() {
 			s.SecurityContext.SupplementalGroups = []int64{5, 4000}
 		}
 		if d.one(6) {
-			s.SecurityContext.Sysctls = []corev1.Sysctl{{Name: d.of("net.ipv4.ip_unprivileged_port_start", "kernel.shm_rmid_forced", "kernel.msgmax"), Value: "1"}}
+			s.SecurityContext.Sysctls = []corev1.Sysctl{{Name: d.of("net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "kernel.msgmax"), Value: "1"}}
 		}
 	}
 }
 
-// drawFaults draws calls to the runtime that fail or take long.
+// drawFaults draws calls to the runtime that fail or take long. Which of several containers one
+// hits must not be chance.
 func (d *draw) drawFaults() {
 	if !d.one(5) {
 		return
 	}
 	f := Fault{
 		Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "PullImage", "StopContainer", "StopPodSandbox"),
-		Skip:   d.IntN(2), Times: 1 + d.IntN(2),
+		Times:  1 + d.IntN(2),
 	}
-	if strings.HasPrefix(f.Method, "Stop") {
-		f.Skip = 0 // how often something is stopped is not the same on both sides
+	c := pick(d, slices.Concat(d.pod.Spec.InitContainers, d.pod.Spec.Containers))
+	switch f.Method {
+	case "RunPodSandbox":
+		f.Skip = d.IntN(2)
+	case "CreateContainer", "StartContainer":
+		f.Skip, f.Container = d.IntN(2), c.Name
+	case "PullImage":
+		if !strings.HasPrefix(c.Image, "pulled/") {
+			return
+		}
+		f.Image = c.Image
+	case "StopContainer":
+		f.Container = c.Name
 	}
 	if d.one(3) {
 		f.DelayMS = 300 + d.IntN(2000)

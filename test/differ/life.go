@@ -55,6 +55,7 @@ type Object struct {
 // Fault makes calls to the runtime for the pod fail or take long.
 type Fault struct {
 	Method, Container string
+	Image             string // of a pull
 	Skip, Times       int
 	DelayMS           int
 	Message           string // of the failure; none if empty

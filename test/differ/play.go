@@ -18,6 +18,7 @@ type Played struct {
 	Refused     int           // pods that the API server did not take
 	Followed    int           // differences of lives that had differed before
 	Differ      int           // lives that differed
+	Left        [2][]string   // what was not taken away, ours and theirs
 }
 
 // play is a history that is being lived.
@@ -49,6 +50,9 @@ func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 		}
 	}
 	if err := p.each(ctx, p.end); err != nil {
+		return nil, err
+	}
+	if err := p.left(ctx); err != nil {
 		return nil, err
 	}
 	return &p.result, nil

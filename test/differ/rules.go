@@ -126,6 +126,14 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "decision 0153: the event of a resize that is done shows what was asked for, also of containers that have ended",
+		is: func(d Difference) bool {
+			done := func(e string) bool { return strings.HasPrefix(e, "Normal ResizeCompleted: ") }
+			return d.Kind == "event" && (done(d.Ours) || done(d.Theirs)) &&
+				slices.ContainsFunc(d.scene.told[0], done) && slices.ContainsFunc(d.scene.told[1], done)
+		},
+	},
+	{
 		Why: "decision 0138: attempts of init containers count on in a new sandbox",
 		is:  ofInitAnew,
 	},

@@ -26,7 +26,8 @@ type Sum struct {
 	Seed              uint64
 	Histories, Pods   int
 	Refused, Restless int
-	Differ, Followed  int // lives that differed, and differences after their first ones
+	Differ, Followed  int         // lives that differed, and differences after their first ones
+	Left              [2][]string // what was not taken away, ours and theirs
 	Ruled             map[*Rule]int
 	Groups            []*Group // that showed again when their lives were lived again
 	Unsteady          []*Group // that did not
@@ -58,6 +59,9 @@ func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 		sum.Restless += played.Restless
 		sum.Differ += played.Differ
 		sum.Followed += played.Followed
+		for i := range sum.Left {
+			sum.Left[i] = append(sum.Left[i], played.Left[i]...)
+		}
 		for r, n := range played.Ruled {
 			sum.Ruled[r] += n
 		}
@@ -93,6 +97,10 @@ func (s *Sum) Print(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differ, in %d ways and %d more that did not show again\n",
 		s.Seed, s.Seed+uint64(max(s.Histories, 1))-1, s.Pods, s.Refused, s.Differ, len(s.Groups), len(s.Unsteady))
+	fmt.Fprintf(out, "left behind when all pods were gone: %d by ours, %d by theirs\n", len(s.Left[0]), len(s.Left[1]))
+	for _, what := range s.Left[0] {
+		fmt.Fprintf(out, "  ours: %s\n", what)
+	}
 	for _, r := range Rules {
 		if n := s.Ruled[r]; n > 0 {
 			fmt.Fprintf(out, "%6d times by rule: %s\n", n, r.Why)

@@ -165,7 +165,7 @@ func (s *side) inject(l *Life) {
 	pod := s.ns + "/" + s.podName(l)
 	for _, f := range l.Faults {
 		fault := fakecri.Fault{
-			Method: f.Method, Pod: pod, Container: f.Container, Skip: f.Skip, Times: f.Times,
+			Method: f.Method, Pod: pod, Container: f.Container, Image: f.Image, Skip: f.Skip, Times: f.Times,
 			Delay: time.Duration(f.DelayMS) * time.Millisecond,
 		}
 		if f.Message != "" {

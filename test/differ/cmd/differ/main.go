@@ -102,6 +102,9 @@ func run(ctx context.Context, o options) (err error) {
 	if err := sum.Print(os.Stdout); err != nil {
 		return err
 	}
+	if len(sum.Left[0]) > 0 {
+		return fmt.Errorf("%d things were left behind", len(sum.Left[0]))
+	}
 	if len(sum.Groups) > 0 {
 		return fmt.Errorf("%d differences", len(sum.Groups))
 	}
