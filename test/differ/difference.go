@@ -30,6 +30,11 @@ type scene struct {
 // ended reports whether the pod has, on both sides.
 func (d Difference) ended() bool { return d.scene.ended[0] && d.scene.ended[1] }
 
+// restarted reports whether the agent is restarted in the course of the history.
+func (d Difference) restarted() bool {
+	return slices.Contains(d.Between, restartAgent) || slices.Contains(d.Between, killAgent)
+}
+
 func newDifference(l *Life, kind, at, where, ours, theirs string) Difference {
 	d := Difference{Kind: kind, At: at, Where: where, Ours: ours, Theirs: theirs, Life: l}
 	d.Signature = kind + " | " + general(l, inList.ReplaceAllString(where, "[*]")) + " | " + general(l, ours) + " | " + general(l, theirs)

@@ -140,9 +140,31 @@ var Rules = []*Rule{
 	{
 		Why: "upstream forgets with a restart what it said of a static pod, as it keeps statuses in memory and at the API server's object of the same UID",
 		is: func(d Difference) bool {
+			if !d.Life.Static || !d.restarted() {
+				return false
+			}
 			forgotten := d.Theirs == absent || d.Theirs == "{}"
-			return d.Life.Static && d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where) &&
-				(slices.Contains(d.Between, restartAgent) || slices.Contains(d.Between, killAgent))
+			// One that has ended runs again.
+			return d.scene.ended[0] && d.scene.ended[1] || d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where)
+		},
+	},
+	{
+		Why: "decision 0140: what is said of a pod that has ended stays, also over a restart of the agent",
+		is:  func(d Difference) bool { return d.ended() && d.restarted() && (d.Kind == "pod" || d.Kind == "said") },
+	},
+	{
+		Why: "decision 0133: a container that could not be started is not one that was restarted",
+		is: func(d Difference) bool {
+			return slices.ContainsFunc(d.scene.asked[1], func(c string) bool {
+				return strings.HasPrefix(c, "StartContainer ") && strings.HasSuffix(c, " fails")
+			})
+		},
+	},
+	{
+		Why: "upstream acts on a resize that was made while it was away when it looks at the pod again, up to half a minute later",
+		is: func(d Difference) bool {
+			return d.Kind == "pod" && strings.Contains(d.Where, "esources") && d.restarted() &&
+				slices.ContainsFunc(d.Life.Acts, func(a Act) bool { return slices.ContainsFunc(a.Down, func(s Step) bool { return s.Verb == resize }) })
 		},
 	},
 	{

@@ -86,11 +86,10 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 			}
 		}
 		if f.Going && f.Down && ended(st(f)) && kind != pod.Ephemeral {
-			// Nobody will ever know more of it.
-			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
-				Message: "The container could not be located when the pod was terminated"}}
-			if !podplan.Initialized(f.Pod, f.Have) {
-				cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
+			cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
+			if hadItsTurn(f, kind, spec.Name) { // nobody will ever know more of it
+				cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
+					Message: "The container could not be located when the pod was terminated"}}
 			}
 		}
 		return cs
@@ -150,6 +149,34 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 func seen(f Facts, name string) bool {
 	_, ok := podplan.Instance(f.Pod, f.Have, name)
 	return ok
+}
+
+// hadItsTurn reports whether a container that the runtime does not know could have been made:
+// the first init container and those before one that was, and regular ones once the pod was
+// initialized.
+func hadItsTurn(f Facts, kind pod.Kind, name string) bool {
+	if kind == pod.Regular {
+		return podplan.Initialized(f.Pod, f.Have) || lastInitSucceeded(f)
+	}
+	for i, later := range f.Pod.Spec.InitContainers {
+		if later.Name == name {
+			return i == 0 || slices.ContainsFunc(f.Pod.Spec.InitContainers[i+1:], func(c v1.Container) bool {
+				_, made := podplan.Instance(f.Pod, f.Have, c.Name)
+				return made
+			})
+		}
+	}
+	return false
+}
+
+// lastInitSucceeded reports whether the last init container has, whatever became of those before it.
+func lastInitSucceeded(f Facts) bool {
+	inits := f.Pod.Spec.InitContainers
+	if len(inits) == 0 {
+		return true
+	}
+	c, made := podplan.Instance(f.Pod, f.Have, inits[len(inits)-1].Name)
+	return made && c.State == pod.StateExited && podplan.Succeeded(pod.Init, c)
 }
 
 func st(f Facts) v1.PodPhase {
