@@ -9,7 +9,7 @@ import (
 )
 
 // An agent that comes when the pod's sandbox has stopped does not see its address. What
-// was told of a pod that has ended is not taken back; one that lives gets another.
+// was told of a pod that has ended is not taken back; one that lives gets another (decision 0134).
 func TestAPodThatHasEndedKeepsItsAddress(t *testing.T) {
 	for _, going := range []bool{true, false} {
 		f := simple(v1.RestartPolicyNever, pod.Container{ID: "1", State: pod.StateExited})
