@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // drawPod draws the pod.
@@ -182,30 +183,69 @@ func (d *draw) probes(c *corev1.Container) {
 		if !d.one(4) {
 			return nil
 		}
-		d.able.probes = append(d.able.probes, c.Name+"/"+kind)
-		return &corev1.Probe{
-			ProbeHandler:        corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"probe", kind}}},
+		p := &corev1.Probe{
+			ProbeHandler:        d.prober(c.Name + "/" + kind),
 			InitialDelaySeconds: int32(d.IntN(2)), PeriodSeconds: 1, FailureThreshold: int32(1 + d.IntN(2)), TimeoutSeconds: 1,
 		}
+		if p.TCPSocket == nil {
+			d.able.probes = append(d.able.probes, c.Name+"/"+kind)
+		}
+		if p.Exec == nil {
+			p.TimeoutSeconds = 5 // they take a connection each, on a machine that may be busy
+		}
+		return p
 	}
 	c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = probe("readiness"), probe("liveness"), probe("startup")
 }
 
 func (d *draw) hooks(c *corev1.Container) {
 	hook := func() *corev1.LifecycleHandler {
-		if d.one(3) {
+		switch {
+		case d.one(3):
 			return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
+		case d.one(4) && !d.pod.Spec.HostNetwork:
+			return webHook(d.of("/hook/0", "/hook/1"))
 		}
 		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"), d.of("0s", "500ms", "3s")}}}
 	}
 	if d.one(5) {
 		c.Lifecycle = &corev1.Lifecycle{}
-		if d.one(2) {
+		switch {
+		case d.one(2):
 			c.Lifecycle.PreStop = hook()
-		} else {
+		case d.one(3) && !d.pod.Spec.HostNetwork:
+			c.Lifecycle.PostStart = webHook("/hook/0")
+		default:
 			c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", "0", "500ms"}}}
 		}
 	}
+}
+
+func webHook(path string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(httpPort)}}
+}
+
+// prober draws how a probe asks. Those that go to the pod's address are answered there.
+func (d *draw) prober(probe string) corev1.ProbeHandler {
+	n := 8
+	if d.pod.Spec.HostNetwork {
+		n = 4 // its address is the node's
+	}
+	switch d.IntN(n) {
+	case 4, 5:
+		get := &corev1.HTTPGetAction{Path: "/" + probe, Port: intstr.FromInt32(httpPort)}
+		if d.one(3) {
+			get.Path += "?own"
+			get.HTTPHeaders = []corev1.HTTPHeader{{Name: "X-Own", Value: "drawn"}, {Name: "Host", Value: "own.example"}}
+		}
+		return corev1.ProbeHandler{HTTPGet: get}
+	case 6:
+		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(httpPort)}}
+	case 7:
+		return corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpcPort, Service: new(probe)}}
+	}
+	_, kind, _ := strings.Cut(probe, "/")
+	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"probe", kind}}}
 }
 
 func (d *draw) container(name string) corev1.Container {

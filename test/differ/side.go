@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,6 +31,7 @@ type side struct {
 	kubelet  *rig.Kubelet
 	client   kubernetes.Interface
 	lives    *cast
+	bind     func(*corev1.Pod) // gives probes and hooks ports that are served
 	record   *record
 
 	once  sync.Once

@@ -32,6 +32,7 @@ type Stage struct {
 	cfg    Config
 	sides  [2]*side // ours, theirs
 	client kubernetes.Interface
+	server *server
 	start  time.Time
 	lives  *cast
 	named  int // lives that were lived again
@@ -67,6 +68,12 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 	s.sides[1].rig.Join(cluster)
 	if err := s.namespaces(ctx); err != nil {
 		return s, err
+	}
+	if s.server, err = serve(ctx, s.sides); err != nil {
+		return s, err
+	}
+	for _, side := range s.sides {
+		side.bind = s.server.bind
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	for _, side := range s.sides {
@@ -105,10 +112,15 @@ func (s *Stage) namespaces(ctx context.Context) error {
 }
 
 // Close takes everything away.
-func (s *Stage) Close() error {
+func (s *Stage) Close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var errs []error
+	defer func() { // agents may probe to their end
+		if s.server != nil {
+			err = errors.Join(err, s.server.close())
+		}
+	}()
 	for _, i := range []int{1, 0} { // the one with the cluster last
 		if s.sides[i] != nil {
 			errs = append(errs, s.sides[i].close(ctx))

@@ -67,6 +67,7 @@ func (s *side) create(ctx context.Context, l *Life) error {
 	}
 	p := l.Pod.DeepCopy()
 	p.Name, p.Namespace = l.Name, s.ns
+	s.bind(p)
 	if !l.Static {
 		p.Spec.NodeName = s.node
 		_, err := s.client.CoreV1().Pods(s.ns).Create(ctx, p, metav1.CreateOptions{})

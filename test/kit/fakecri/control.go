@@ -2,6 +2,7 @@ package fakecri
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -65,6 +66,18 @@ func (r *Runtime) findLocked(pod, name string) (*container, error) {
 
 func named(s *sandbox, pod string) bool {
 	return s != nil && (s.key() == pod || s.config.GetMetadata().GetName() == pod)
+}
+
+// PodAt is the pod, as namespace/name, whose sandbox has an address; empty if none has.
+func (r *Runtime) PodAt(addr netip.Addr) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sandboxes {
+		if s.addr == addr && addr.IsValid() {
+			return s.key()
+		}
+	}
+	return ""
 }
 
 // Pod is a pod as the runtime holds it: one sandbox and its containers.
