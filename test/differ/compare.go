@@ -100,7 +100,7 @@ func (s *side) sayings(l *Life) map[string]time.Duration {
 	}
 	for text, began := range since { // said at last
 		if t.gone {
-			stood[text] = max(stood[text], t.changed.Sub(began))
+			stood[text] = max(stood[text], t.goneAt.Sub(began))
 		} else {
 			stood[text] = time.Hour
 		}

@@ -68,6 +68,7 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 		for _, c := range d.pod.Spec.Containers {
 			d.life.Programs[c.Name] = []string{forever}
 		}
+		d.life.Faults = nil
 	}
 	return d.life
 }

@@ -36,6 +36,7 @@ type track struct {
 	looked  *corev1.Pod // of which looks was made
 	looks   flat
 	gone    bool // and not there again
+	goneAt  time.Time
 	events  map[string]*corev1.Event
 	told    []string // what the agent's events say, each once, in order
 	calls   []request
@@ -230,7 +231,9 @@ func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.pod
-	t.gone = kind == watch.Deleted
+	if t.gone = kind == watch.Deleted; t.gone {
+		t.goneAt = time.Now()
+	}
 	t.pod = p
 	if before == nil || before.UID != p.UID {
 		t.uids = append(t.uids, string(p.UID))

@@ -190,6 +190,18 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "upstream's agent tries to mount before its caches know the pod's objects, or the API server's its pod, and says so",
+		is: func(d Difference) bool {
+			return (d.Kind == "event" || d.Kind == "said") && d.Ours == absent && beforeItKnows.MatchString(d.Theirs)
+		},
+	},
+	{
+		Why: "what is under way when the runtime goes away is chance",
+		is: func(d Difference) bool {
+			return d.Kind == "event" && slices.Contains(d.Between, restartRuntime) && strings.Contains(d.Ours+d.Theirs, "code = Unavailable")
+		},
+	},
+	{
 		Why: "a probe may be under way when its container ends",
 		is: func(d Difference) bool {
 			return d.Kind == "event" && strings.Contains(d.Ours+d.Theirs, "probe errored and resulted in unknown state")
@@ -211,6 +223,7 @@ var (
 	stops           = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
 	ofImages        = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
+	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|failed to fetch token: pod \S+ not found`)
 	stopWithin      = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
