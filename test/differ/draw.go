@@ -16,7 +16,8 @@ func Draw(seed uint64, n int, plain bool) *History {
 	h := &History{Seed: seed}
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
 	for range 2 {
-		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents))
+		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents,
+			taintNode, cordonNode, cutOff, cutOffLong))
 	}
 	for i := range n {
 		h.Lives = append(h.Lives, drawLife(seed, i, plain))

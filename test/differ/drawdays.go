@@ -26,7 +26,7 @@ func (d *draw) step() (Step, bool) {
 	meta := func(kind string) Step {
 		return Step{Verb: patch, Patch: raw(object{"metadata": object{kind: object{"changed": d.of("a", "b", "c")}}})}
 	}
-	switch d.IntN(14) {
+	switch d.IntN(15) {
 	case 0, 1:
 		if len(d.able.running) > 0 {
 			return Step{Verb: exit, Container: pick(d, d.able.running), Code: int32(d.IntN(5))}, true
@@ -82,6 +82,8 @@ func (d *draw) step() (Step, bool) {
 			d.life.Programs["extra"] = []string{forever}
 			return Step{Verb: ephemeral, Patch: raw(object{"spec": object{"ephemeralContainers": []object{{"name": "extra", "image": "app:1"}}}})}, true
 		}
+	case 14:
+		return Step{Verb: evict, Grace: []int64{-1, 1, 3}[d.IntN(3)]}, !d.life.Static && d.one(3)
 	}
 	return Step{}, false
 }

@@ -25,6 +25,12 @@ func TestEveryKindIsDrawn(t *testing.T) {
 			})
 		}
 	}
+	step := func(verb string) func(*Life) bool { return func(l *Life) bool { return len(l.steps(verb)) > 0 } }
+	tolerates := func(is func(*int64) bool) func(*Life) bool {
+		return func(l *Life) bool {
+			return slices.ContainsFunc(l.Pod.Spec.Tolerations, func(t corev1.Toleration) bool { return is(t.TolerationSeconds) })
+		}
+	}
 	h := Draw(1, 300, false)
 	for _, kind := range []struct {
 		what string
@@ -37,9 +43,31 @@ func TestEveryKindIsDrawn(t *testing.T) {
 		{"gRPC probe", probe(func(p corev1.ProbeHandler) bool { return p.GRPC != nil })},
 		{"HTTP PreStop hook", hook(func(l *corev1.Lifecycle) *corev1.LifecycleHandler { return l.PreStop })},
 		{"HTTP PostStart hook", hook(func(l *corev1.Lifecycle) *corev1.LifecycleHandler { return l.PostStart })},
+		{"eviction", step(evict)},
+		{"pod without tolerations", func(l *Life) bool { return len(l.Pod.Spec.Tolerations) == 0 }},
+		{"pod that tolerates for ever", tolerates(func(s *int64) bool { return s == nil })},
+		{"pod that tolerates for 2 s", tolerates(func(s *int64) bool { return s != nil && *s == 2 })},
 	} {
 		if !slices.ContainsFunc(h.Lives, kind.in) {
 			t.Errorf("no %s is drawn in 300 lives", kind.what)
+		}
+	}
+}
+
+// TestEveryInterludeIsDrawn looks in 100 histories for each kind of interlude.
+func TestEveryInterludeIsDrawn(t *testing.T) {
+	drawn := map[string]bool{}
+	for seed := range uint64(100) {
+		for _, kind := range Draw(seed, 0, false).Between {
+			drawn[kind] = true
+		}
+	}
+	for _, kind := range []string{
+		"nothing", "restart agent", "kill agent", "freeze agent", "restart runtime", "lose events",
+		"taint node", "cordon node", "cut off", "cut off, given up",
+	} {
+		if !drawn[kind] {
+			t.Errorf("%q is not drawn in 100 histories", kind)
 		}
 	}
 }

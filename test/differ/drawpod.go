@@ -65,6 +65,11 @@ func (d *draw) drawNode() {
 			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}, {Name: "edns0"}},
 		}
 	}
+	if !d.one(3) {
+		s.Tolerations = []corev1.Toleration{{
+			Key: drawnTaint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: maybe(d, 2, int64(2), 3600),
+		}}
+	}
 	if d.one(6) {
 		s.HostAliases = []corev1.HostAlias{{IP: "192.0.2.7", Hostnames: []string{"foo", "bar.example"}}}
 	}

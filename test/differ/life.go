@@ -25,6 +25,10 @@ const (
 	freezeAgent    = "freeze agent"    // SIGSTOP, steps of Down, SIGCONT
 	restartRuntime = "restart runtime" // connections drop, the socket comes back
 	loseEvents     = "lose events"     // of the runtime
+	taintNode      = "taint node"      // NoExecute; what does not tolerate it goes, then it is taken away
+	cordonNode     = "cordon node"
+	cutOff         = "cut off"           // from the API server, for the steps of Down
+	cutOffLong     = "cut off, given up" // until the node controller has given the node up
 )
 
 // Life is a pod and all that happens to it.
@@ -75,6 +79,7 @@ type Step struct {
 const (
 	create    = "create"
 	remove    = "delete"      // with Grace; -1: the pod's own
+	evict     = "evict"       // by the API, as a drain does; with Grace
 	exit      = "exit"        // Container, Code
 	oom       = "oom"         // Container
 	killBox   = "killsandbox" // the pause process dies
@@ -97,7 +102,7 @@ func (s Step) String() string {
 	switch s.Verb {
 	case exit:
 		fmt.Fprintf(&b, " with %d", s.Code)
-	case remove:
+	case remove, evict:
 		fmt.Fprintf(&b, " within %d s", s.Grace)
 	}
 	if s.Object != nil {

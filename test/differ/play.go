@@ -195,7 +195,7 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	p.say("between act %d and %d: %s", n+1, n+2, kind)
 	var g errgroup.Group
 	for _, side := range p.sides {
-		g.Go(func() error { return side.away(kind) })
+		g.Go(func() error { return side.away(ctx, kind) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -214,6 +214,9 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+	if err := p.meanwhile(ctx, n, kind); err != nil {
+		return err
+	}
 	var back errgroup.Group
 	for _, side := range p.sides {
 		back.Go(func() error { return side.back(ctx, kind) })
@@ -226,8 +229,26 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	})
 }
 
+// meanwhile waits in an interlude for what others make of it.
+func (p *play) meanwhile(ctx context.Context, n int, kind string) error {
+	switch kind {
+	case taintNode:
+		return p.each(ctx, func(ctx context.Context, l *Life) error {
+			return p.untilEvicted(ctx, l, fmt.Sprintf("after act %d: tainted", n+1))
+		})
+	case cutOffLong:
+		for _, side := range p.sides {
+			if err := side.untilLost(ctx); err != nil {
+				return err
+			}
+		}
+		return p.each(ctx, p.untilUnready)
+	}
+	return nil
+}
+
 // away begins an interlude on one side.
-func (s *side) away(kind string) error {
+func (s *side) away(ctx context.Context, kind string) error {
 	switch kind {
 	case restartAgent:
 		s.kubelet.Stop()
@@ -239,6 +260,12 @@ func (s *side) away(kind string) error {
 		s.runtime.Disconnect()
 	case loseEvents:
 		s.runtime.LoseEvents()
+	case taintNode:
+		return s.setTaint(ctx, true)
+	case cordonNode:
+		return s.cordon(ctx, true)
+	case cutOff, cutOffLong:
+		s.link.cut()
 	default:
 		return fmt.Errorf("no interlude is called %q", kind)
 	}
@@ -254,6 +281,13 @@ func (s *side) back(ctx context.Context, kind string) error {
 		s.kubelet.Thaw()
 	case restartRuntime:
 		return s.runtime.Listen(s.socket)
+	case taintNode:
+		return s.setTaint(ctx, false)
+	case cordonNode:
+		return s.cordon(ctx, false)
+	case cutOff, cutOffLong:
+		s.link.mend()
+		return s.kubelet.WaitReady(ctx)
 	}
 	return nil
 }

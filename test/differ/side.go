@@ -2,6 +2,7 @@ package differ
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,7 @@ type side struct {
 	rig      *rig.Rig
 	runtime  *fakecri.Runtime
 	kubelet  *rig.Kubelet
+	link     *link
 	client   kubernetes.Interface
 	lives    *cast
 	bind     func(*corev1.Pod) // gives probes and hooks ports that are served
@@ -93,8 +95,11 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 	if err := s.runtime.Listen(s.socket); err != nil {
 		return err
 	}
+	if s.link, err = newLink(ctx, s.rig.Cluster.URL); err != nil {
+		return err
+	}
 	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{
-		Binary: s.binary, Node: s.node, Endpoint: "unix://" + s.socket, Edit: settings,
+		Binary: s.binary, Node: s.node, Endpoint: "unix://" + s.socket, APIServer: s.link.url, Edit: settings,
 	})
 	return err
 }
@@ -107,18 +112,22 @@ func settings(k *kubeletconfig.KubeletConfiguration) {
 	k.EventRecordQPS, k.EventBurst = new(int32(500)), 1000
 	k.FileCheckFrequency = metav1.Duration{Duration: time.Second}
 	k.SyncFrequency = metav1.Duration{Duration: 5 * time.Second}
+	k.NodeLeaseDurationSeconds = 16
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
 	k.FeatureGates = map[string]bool{"KubeletCrashLoopBackOffMax": true}
 }
 
-func (s *side) close(ctx context.Context) error {
+func (s *side) close(ctx context.Context) (err error) {
 	s.record.stop()
 	if s.kubelet != nil {
 		s.kubelet.Thaw()
 		s.kubelet.Stop()
 	}
 	s.runtime.Close()
-	return s.rig.Close(ctx)
+	if s.link != nil {
+		err = s.link.close()
+	}
+	return errors.Join(err, s.rig.Close(ctx))
 }
 
 // script has a container run what its life says.

@@ -60,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 		}
 		s.sides[i] = newSide(i, c.node, c.binary, r, s.lives)
 	}
-	cluster, err := s.sides[0].rig.StartCluster(ctx, rig.ClusterConfig{})
+	cluster, err := s.sides[0].rig.StartCluster(ctx, rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=30s", "--node-monitor-period=1s"}})
 	if err != nil {
 		return s, err
 	}

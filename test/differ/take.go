@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,12 @@ func (s *side) take(ctx context.Context, l *Life, step Step) error {
 			o.GracePeriodSeconds = &step.Grace
 		}
 		return pods.Delete(ctx, name, o)
+	case evict:
+		o := &metav1.DeleteOptions{}
+		if step.Grace >= 0 {
+			o.GracePeriodSeconds = &step.Grace
+		}
+		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: o})
 	case exit:
 		return s.runtime.Exit(s.ns+"/"+name, step.Container, step.Code)
 	case oom:

@@ -28,6 +28,8 @@ type KubeletConfig struct {
 	// BootstrapToken has the kubelet begin with this token and nothing else,
 	// instead of the node's certificate.
 	BootstrapToken string
+	// APIServer is where the kubelet finds the cluster's API server; the cluster's own URL if empty.
+	APIServer string
 	// Standalone leaves the control plane out even if the rig has one.
 	Standalone bool
 	Edit       func(*kubeletconfig.KubeletConfiguration)
@@ -101,7 +103,11 @@ func (k *Kubelet) credentials() error {
 		}
 	} else if c != nil && !k.cfg.Standalone {
 		var err error
-		k.Kubeconfig, err = pki.kubeconfig(c.URL, subject{file: "node-" + k.Node, name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
+		server := c.URL
+		if k.cfg.APIServer != "" {
+			server = k.cfg.APIServer
+		}
+		k.Kubeconfig, err = pki.kubeconfig(server, subject{file: "node-" + k.Node, name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
 		if err != nil {
 			return err
 		}

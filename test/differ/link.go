@@ -1,0 +1,116 @@
+package differ
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+)
+
+// link is a side's connection to the API server, which can be cut: what is open then breaks
+// off, and nothing can be opened until it is mended. A server that does not answer looks alike
+// to an agent, but for the time that each of its requests takes.
+type link struct {
+	url    string // where the agent finds the API server
+	target string
+	socket net.Listener
+
+	mu    sync.Mutex
+	isCut bool
+	open  map[net.Conn]bool
+}
+
+// newLink makes a connection to an API server, at its own address, for which its certificate is.
+func newLink(ctx context.Context, server string) (*link, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("make link: %w", err)
+	}
+	var config net.ListenConfig
+	l := &link{target: u.Host, open: map[net.Conn]bool{}}
+	if l.socket, err = config.Listen(ctx, "tcp", net.JoinHostPort(u.Hostname(), "0")); err != nil {
+		return nil, fmt.Errorf("make link: %w", err)
+	}
+	u.Host = l.socket.Addr().String()
+	l.url = u.String()
+	go l.accept()
+	return l, nil
+}
+
+func (l *link) accept() {
+	for {
+		c, err := l.socket.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			go l.carry(c)
+		}
+	}
+}
+
+// carry passes on what both ends of a connection say, until one of them ends it.
+func (l *link) carry(c net.Conn) {
+	defer c.Close()
+	if !l.keep(c) {
+		return
+	}
+	defer l.forget(c)
+	s, err := net.Dial("tcp", l.target)
+	if err != nil {
+		return // as if the server itself had refused
+	}
+	defer s.Close()
+	if !l.keep(s) {
+		return
+	}
+	defer l.forget(s)
+	var ends sync.WaitGroup
+	for _, way := range [][2]net.Conn{{c, s}, {s, c}} {
+		ends.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // however it ends, both ends are told
+			way[0].Close()
+			way[1].Close()
+		})
+	}
+	ends.Wait()
+}
+
+// keep notes a connection, unless the link is cut.
+func (l *link) keep(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isCut {
+		l.open[c] = true
+	}
+	return !l.isCut
+}
+
+func (l *link) forget(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+}
+
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for c := range l.open {
+		c.Close()
+	}
+}
+
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
+}
+
+func (l *link) close() error {
+	l.cut()
+	return l.socket.Close()
+}
