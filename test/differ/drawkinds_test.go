@@ -2,6 +2,7 @@ package differ
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,20 @@ func TestEveryKindIsDrawn(t *testing.T) {
 		{"pod without tolerations", func(l *Life) bool { return len(l.Pod.Spec.Tolerations) == 0 }},
 		{"pod that tolerates for ever", tolerates(func(s *int64) bool { return s == nil })},
 		{"pod that tolerates for 2 s", tolerates(func(s *int64) bool { return s != nil && *s == 2 })},
+		{"static pod", func(l *Life) bool { return l.Static && len(l.Pod.Spec.Tolerations) == 0 }},
+		{"call that hangs", func(l *Life) bool {
+			return slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.DelayMS >= 8000 && f.DelayMS < 20000 })
+		}},
+		{"init container out of memory", func(l *Life) bool {
+			return slices.ContainsFunc(l.Pod.Spec.InitContainers, func(c corev1.Container) bool {
+				return c.RestartPolicy == nil && strings.Contains(l.program(c.Name, 0), "oom")
+			})
+		}},
+		{"sidecar out of memory", func(l *Life) bool {
+			return slices.ContainsFunc(l.Pod.Spec.InitContainers, func(c corev1.Container) bool {
+				return c.RestartPolicy != nil && strings.Contains(l.program(c.Name, 0), "oom")
+			})
+		}},
 	} {
 		if !slices.ContainsFunc(h.Lives, kind.in) {
 			t.Errorf("no %s is drawn in 300 lives", kind.what)

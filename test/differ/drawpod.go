@@ -65,7 +65,8 @@ func (d *draw) drawNode() {
 			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}, {Name: "edns0"}},
 		}
 	}
-	if !d.one(3) {
+	// A mirror pod that does not tolerate the taint for ever would be deleted again and again.
+	if !d.one(3) && !d.life.Static {
 		s.Tolerations = []corev1.Toleration{{
 			Key: drawnTaint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: maybe(d, 2, int64(2), 3600),
 		}}
@@ -99,6 +100,14 @@ func (d *draw) drawNode() {
 // drawFaults draws calls to the runtime that fail or take long. Which of several containers one
 // hits must not be chance.
 func (d *draw) drawFaults() {
+	if d.one(25) {
+		// Not PullImage: upstream's agent pulls one image at a time, for all pods.
+		d.life.Faults = append(d.life.Faults, Fault{
+			Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox"),
+			Times:  1, DelayMS: 8000 + d.IntN(12000),
+		})
+		return
+	}
 	if !d.one(5) {
 		return
 	}
@@ -135,11 +144,14 @@ func (d *draw) initContainer(name string) corev1.Container {
 	case d.one(4):
 		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		d.life.Programs[name] = []string{forever}
+		if d.one(4) {
+			d.life.Programs[name] = []string{d.of("sleep 6; oom", "sleep 6; exit 5"), forever}
+		}
 		d.probes(&c)
 		d.hooks(&c)
 		d.able.running = append(d.able.running, name)
 	case d.one(6):
-		d.life.Programs[name] = []string{"sleep 0.3; exit 4", "sleep 0.3; exit 0"}
+		d.life.Programs[name] = []string{d.of("sleep 0.3; exit 4", "sleep 0.3; oom"), "sleep 0.3; exit 0"}
 	}
 	return c
 }

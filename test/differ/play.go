@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,22 +201,16 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	err := p.each(ctx, func(ctx context.Context, l *Life) error {
-		if n >= len(l.Acts) {
-			return nil
-		}
-		for _, step := range l.Acts[n].Down {
-			if err := p.step(ctx, l, step); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	// What happens while pods are evicted would be chance; what happens while nodes are cut off
+	// is to be there before they are given up.
+	order := []func() error{func() error { return p.down(ctx, n) }, func() error { return p.meanwhile(ctx, n, kind) }}
+	if kind == taintNode {
+		slices.Reverse(order)
 	}
-	if err := p.meanwhile(ctx, n, kind); err != nil {
-		return err
+	for _, do := range order {
+		if err := do(); err != nil {
+			return err
+		}
 	}
 	var back errgroup.Group
 	for _, side := range p.sides {
@@ -226,6 +221,21 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	}
 	return p.each(ctx, func(ctx context.Context, l *Life) error {
 		return p.rest(ctx, l, fmt.Sprintf("after act %d: %s", n+1, kind))
+	})
+}
+
+// down takes the steps of lives that belong into an interlude.
+func (p *play) down(ctx context.Context, n int) error {
+	return p.each(ctx, func(ctx context.Context, l *Life) error {
+		if n >= len(l.Acts) {
+			return nil
+		}
+		for _, step := range l.Acts[n].Down {
+			if err := p.step(ctx, l, step); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -171,7 +171,7 @@ func (p *play) waits(l *Life) bool {
 
 // unfinished reports whether something is known to come without any doing: of a pod that is
 // not there yet, of which the agent has said nothing or not said that it knows it as it is, that
-// is being deleted, or whose containers run a program that ends.
+// is being deleted, or whose containers run a program that ends, or for which a call to the runtime hangs.
 func (p *play) unfinished(l *Life) bool {
 	for _, s := range p.sides {
 		t := s.record.track(l.Name)
@@ -181,7 +181,7 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l):
 			return true
 		}
 	}

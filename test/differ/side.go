@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +41,8 @@ type side struct {
 	names *strings.Replacer // made once, when the agent runs
 
 	mu       sync.Mutex
-	faults   []*fakecri.Injection
-	pods     map[string][]fakecri.Pod // as read at podsRead, by namespace/name
+	faults   map[string][]*fakecri.Injection // by life
+	pods     map[string][]fakecri.Pod        // as read at podsRead, by namespace/name
 	podsRead time.Time
 }
 
@@ -61,7 +62,7 @@ func (c *cast) find(pod, node string) *Life {
 
 func newSide(index int, node, binary string, r *rig.Rig, lives *cast) *side {
 	s := &side{
-		index: index, node: node, binary: binary, rig: r, lives: lives,
+		index: index, node: node, binary: binary, rig: r, lives: lives, faults: map[string][]*fakecri.Injection{},
 		ns:     []string{"side-our", "side-ups"}[index],
 		cidr:   []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
 		socket: filepath.Join(r.Dir, "fake.sock"),
@@ -184,9 +185,16 @@ func (s *side) inject(l *Life) {
 		}
 		in := s.runtime.Inject(fault)
 		s.mu.Lock()
-		s.faults = append(s.faults, in)
+		s.faults[l.Name] = append(s.faults[l.Name], in)
 		s.mu.Unlock()
 	}
+}
+
+// hangs reports whether a call to the runtime for a life's pod is being delayed.
+func (s *side) hangs(l *Life) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.faults[l.Name], func(in *fakecri.Injection) bool { return in.Waiting() > 0 })
 }
 
 // podName is the name of a life's pod in the cluster and at the runtime.
@@ -207,8 +215,10 @@ func (s *side) podDir(uid string) string { return filepath.Join(s.kubelet.Root, 
 func (s *side) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, in := range s.faults {
-		in.Release()
+	for _, list := range s.faults {
+		for _, in := range list {
+			in.Release()
+		}
 	}
-	s.faults = nil
+	clear(s.faults)
 }

@@ -110,7 +110,7 @@ func (in *Injection) Last() Call {
 	return in.last
 }
 
-// Waiting counts the calls that hang now.
+// Waiting counts the calls that hang now, or that the fault delays.
 func (in *Injection) Waiting() int {
 	in.owner.mu.Lock()
 	defer in.owner.mu.Unlock()
@@ -236,16 +236,8 @@ type met []*Injection
 
 func (list met) after(ctx context.Context) error {
 	for _, in := range list {
-		if in.fault.Delay > 0 {
-			t := time.NewTimer(in.fault.Delay)
-			select {
-			case <-t.C:
-			case <-in.release:
-				t.Stop()
-			case <-ctx.Done():
-				t.Stop()
-				return status.FromContextError(ctx.Err()).Err()
-			}
+		if err := in.delay(ctx); err != nil {
+			return err
 		}
 		if in.fault.Hang {
 			if err := in.hang(ctx); err != nil {
@@ -264,14 +256,34 @@ func (list met) after(ctx context.Context) error {
 	return nil
 }
 
-func (in *Injection) hang(ctx context.Context) error {
-	count := func(n int) {
-		in.owner.mu.Lock()
-		defer in.owner.mu.Unlock()
-		in.waiting += n
+// delay lets the fault's delay pass.
+func (in *Injection) delay(ctx context.Context) error {
+	if in.fault.Delay == 0 {
+		return nil
 	}
-	count(1)
-	defer count(-1)
+	in.count(1)
+	defer in.count(-1)
+	t := time.NewTimer(in.fault.Delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-in.release:
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return nil
+}
+
+// count adds to the calls that wait.
+func (in *Injection) count(n int) {
+	in.owner.mu.Lock()
+	defer in.owner.mu.Unlock()
+	in.waiting += n
+}
+
+func (in *Injection) hang(ctx context.Context) error {
+	in.count(1)
+	defer in.count(-1)
 	select {
 	case <-in.release:
 		return nil
