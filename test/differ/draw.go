@@ -57,6 +57,7 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	}
 	d.drawPod()
 	d.drawDays()
+	d.late()
 	if len(d.life.steps(killBox)) > 0 {
 		// Upstream's agent counts attempts of init containers anew in a new sandbox: what they
 		// do must not hang on it.

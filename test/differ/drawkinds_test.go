@@ -32,6 +32,9 @@ func TestEveryKindIsDrawn(t *testing.T) {
 			return slices.ContainsFunc(l.Pod.Spec.Tolerations, func(t corev1.Toleration) bool { return is(t.TolerationSeconds) })
 		}
 	}
+	has := func(is func(corev1.Container) bool) func(*Life) bool {
+		return func(l *Life) bool { return slices.ContainsFunc(containers(l.Pod), is) }
+	}
 	h := Draw(1, 300, false)
 	for _, kind := range []struct {
 		what string
@@ -49,6 +52,27 @@ func TestEveryKindIsDrawn(t *testing.T) {
 		{"pod that tolerates for ever", tolerates(func(s *int64) bool { return s == nil })},
 		{"pod that tolerates for 2 s", tolerates(func(s *int64) bool { return s != nil && *s == 2 })},
 		{"static pod", func(l *Life) bool { return l.Static && len(l.Pod.Spec.Tolerations) == 0 }},
+		{"user namespace", func(l *Life) bool { return l.Pod.Spec.HostUsers != nil && !*l.Pod.Spec.HostUsers }},
+		{"pod-level requests", func(l *Life) bool { return l.Pod.Spec.Resources != nil && l.Pod.Spec.Resources.Limits == nil }},
+		{"pod-level limits", func(l *Life) bool { return l.Pod.Spec.Resources != nil && l.Pod.Spec.Resources.Limits != nil }},
+		{"huge pages", has(func(c corev1.Container) bool { _, ok := c.Resources.Requests["hugepages-2Mi"]; return ok })},
+		{"host port", has(func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+		})},
+		{"variable of a file", has(func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil })
+		})},
+		{"mounted file of a ConfigMap", func(l *Life) bool {
+			return has(func(c corev1.Container) bool {
+				return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+					return m.SubPath != "" && slices.ContainsFunc(l.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.ConfigMap != nil })
+				})
+			})(l)
+		}},
+		{"rule that restarts all containers", has(func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
+		})},
+		{"object that comes late", func(l *Life) bool { return len(l.lateObjects()) > 0 }},
 		{"call that hangs", func(l *Life) bool {
 			return slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.DelayMS >= 8000 && f.DelayMS < 20000 })
 		}},

@@ -23,6 +23,7 @@ func (d *draw) drawPod() {
 		s.AutomountServiceAccountToken = maybe(d, 3, false)
 	}
 	d.drawNode()
+	d.drawWhole()
 	s.Volumes = append(s.Volumes, d.volumes()...)
 	for i := range d.IntN(3) {
 		c := d.initContainer(fmt.Sprintf("init%d", i))
@@ -184,6 +185,9 @@ func (d *draw) mainContainer(name string) corev1.Container {
 				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
 			}}
 			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+			if d.one(2) {
+				c.RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestartAllContainers
+			}
 		}
 	}
 	if !ends {
@@ -215,6 +219,7 @@ func (d *draw) probes(c *corev1.Container) {
 	c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = probe("readiness"), probe("liveness"), probe("startup")
 }
 
+// hooks draws hooks. A command takes no time that is just a grace period of those that are drawn.
 func (d *draw) hooks(c *corev1.Container) {
 	hook := func() *corev1.LifecycleHandler {
 		switch {
@@ -223,7 +228,7 @@ func (d *draw) hooks(c *corev1.Container) {
 		case d.one(4) && !d.pod.Spec.HostNetwork:
 			return webHook(d.of("/hook/0", "/hook/1"))
 		}
-		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"), d.of("0s", "500ms", "3s")}}}
+		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"), d.of("0s", "500ms", "4s")}}}
 	}
 	if d.one(5) {
 		c.Lifecycle = &corev1.Lifecycle{}
@@ -291,9 +296,16 @@ func (d *draw) container(name string) corev1.Container {
 		port := 10000 + int32(d.number*20+len(d.able.ports))
 		d.able.ports = append(d.able.ports, port)
 		c.Ports = []corev1.ContainerPort{{Name: "web-" + name, ContainerPort: port}, {ContainerPort: port + 10000, Protocol: corev1.ProtocolUDP}}
+		if d.one(4) {
+			c.Ports[0].HostPort = port
+		}
 	}
 	c.Env, c.EnvFrom = d.env(name)
+	if c.Env != nil {
+		c.Env = append(c.Env, d.fileVariable()...)
+	}
 	c.Resources = d.resources()
+	d.hugePages(&c.Resources)
 	d.mounts(&c)
 	if d.one(3) {
 		c.SecurityContext = &corev1.SecurityContext{

@@ -69,10 +69,15 @@ func (d *draw) mounts(c *corev1.Container) {
 		if m.SubPath == "" && v.EmptyDir != nil && d.one(6) && c.Env != nil {
 			m.SubPathExpr = "expr/$(ONE)"
 		}
+		if d.one(5) {
+			if sub := d.subPathOf(v); sub != "" {
+				m.SubPath = sub
+			}
+		}
 		if m.ReadOnly && d.one(3) {
 			m.RecursiveReadOnly = new(corev1.RecursiveReadOnlyIfPossible)
 		}
-		if d.one(3) {
+		if d.one(3) && (m.SubPath == "" || v.EmptyDir != nil) {
 			at = m.MountPath
 		}
 		c.VolumeMounts = append(c.VolumeMounts, m)

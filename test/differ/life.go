@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,6 +127,16 @@ func (l *Life) steps(verb string) (list []Step) {
 	return list
 }
 
+// lateObjects are those that steps make and that are not there before the pod.
+func (l *Life) lateObjects() (list []Object) {
+	for _, s := range l.steps(putObject) {
+		if !slices.ContainsFunc(l.Objects, func(o Object) bool { return o.Name == s.Object.Name }) {
+			list = append(list, *s.Object)
+		}
+	}
+	return list
+}
+
 // program is what an attempt of a container runs.
 func (l *Life) program(container string, attempt uint32) string {
 	list := l.Programs[container]
@@ -150,7 +161,29 @@ func (l *Life) copy(name string) *Life {
 	if err := json.Unmarshal([]byte(text), out); err != nil {
 		panic(err)
 	}
+	// What is lived again is lived beside others of the same ports.
+	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
+		for _, c := range list {
+			for i := range c.Ports {
+				c.Ports[i].ContainerPort += portsOf(name)
+				if c.Ports[i].HostPort != 0 {
+					c.Ports[i].HostPort += portsOf(name)
+				}
+			}
+		}
+	}
 	return out
+}
+
+// portsOf is by how much the ports of a copy differ from those that are drawn for the first
+// perHistory lives, of which each may have 20.
+func portsOf(name string) int32 {
+	_, digits, _ := strings.Cut(name, "-")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return int32(20 * (perHistory + n%300))
 }
 
 // containers are all containers of the pod's, of any kind.

@@ -181,11 +181,24 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l), t.lacked(l):
 			return true
 		}
 	}
 	return false
+}
+
+// lacked reports whether a pod waits for an object that has come: upstream's agent looks again
+// after a time that grows.
+func (t *track) lacked(l *Life) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone || t.pod == nil || t.pod.Status.Phase != corev1.PodPending {
+		return false
+	}
+	return slices.ContainsFunc(t.steps, func(s taken) bool {
+		return slices.ContainsFunc(l.lateObjects(), func(o Object) bool { return strings.HasPrefix(s.text, putObject+" "+o.Name) })
+	})
 }
 
 // there is the pod, or nil if it is not there.

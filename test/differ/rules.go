@@ -208,6 +208,13 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "which IDs of the node a user namespace has is each agent's choice",
+		is: func(d Difference) bool {
+			users := d.Life.Pod.Spec.HostUsers
+			return users != nil && !*users && (d.Kind == "file" && d.Where == "userns" || d.Kind == "request" && hostIDs.MatchString(d.Where))
+		},
+	},
+	{
 		Why: "upstream at times sets up a volume before it has made the pod's directory, with another mode",
 		is: func(d Difference) bool {
 			return d.Kind == "file" && (d.Where == "." || d.Where == "volumes") && d.Theirs == "drwxr-xr-x owner 0:0"
@@ -229,6 +236,7 @@ var (
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
 	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
 	saidOfAnImage    = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
+	hostIDs          = regexp.MustCompile(`\.hostId$`)
 	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
 	ofResizes        = regexp.MustCompile(`^Normal Resize`)
 	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)

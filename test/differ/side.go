@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,7 +139,29 @@ func (s *side) script(box *cri.PodSandboxConfig, c *cri.ContainerConfig) {
 		return
 	}
 	m := c.GetMetadata()
+	s.writeEnvFiles(l, m.GetName(), c.GetMounts())
 	c.Command, c.Args = []string{"sh", "-c", l.program(m.GetName(), m.GetAttempt())}, nil
+}
+
+// writeEnvFiles has an init container write the files that variables are read from. It does so
+// when it is created: the runtime's containers have no files of their own.
+func (s *side) writeEnvFiles(l *Life, container string, mounts []*cri.Mount) {
+	for _, c := range l.Pod.Spec.InitContainers {
+		if c.Name != container {
+			continue
+		}
+		for _, volume := range written(l.Pod, c) {
+			i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+			for _, m := range mounts {
+				if m.GetContainerPath() != c.VolumeMounts[i].MountPath {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(m.GetHostPath(), envFile), []byte("# written\nONE='1 of a file'\n"), 0o644); err != nil {
+					panic(fmt.Errorf("write env file: %w", err)) // what is compared after this means nothing
+				}
+			}
+		}
+	}
 }
 
 // exec answers probes and hooks: `probe KIND` is as the life's steps have it, and
