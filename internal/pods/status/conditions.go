@@ -53,6 +53,7 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	set(v1.PodScheduled, yes)
 	if podplan.CanRestartAll(f.Pod) {
 		set(v1.AllContainersRestarting, restartingAll(st, f))
+		st.Conditions[len(st.Conditions)-1].ObservedGeneration = 0 // upstream leaves it out of this one
 	}
 	if o := f.Override; o != nil && o.Disruption != "" && f.Down {
 		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})

@@ -124,6 +124,22 @@ func TestGenerationsInAStatus(t *testing.T) {
 	}
 }
 
+// The condition of a restart of all containers does not say so: upstream sets it without.
+func TestRestartOfAllHasNoGeneration(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	f.Pod.Generation = 3
+	f.Pod.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+	f.Pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
+	}}
+	st := Project(Node{}, f, v1.PodStatus{}, at)
+	c := find(st.Conditions, v1.AllContainersRestarting)
+	if c == nil || c.Status != v1.ConditionFalse || c.ObservedGeneration != 0 {
+		t.Errorf("the condition is %+v, want False, of no generation", c)
+	}
+}
+
 func TestAddressesInAStatus(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-27")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
