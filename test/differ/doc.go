@@ -15,6 +15,10 @@
 // the side's node. A step is taken on both sides, then the life waits until both sides are at
 // rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different.
 //
+// Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses
+// of the pods. An agent's connection to the API server can be cut (link.go), its node tainted
+// and cordoned (nodes.go).
+//
 // What is compared (compare*.go), after ids, times, and names of the sides are replaced
 // (normal.go): the pod at every rest, all that its statuses ever said, the requests to the
 // runtime, the order of calls that did not overlap, events, the files below the pod's
