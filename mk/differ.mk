@@ -3,7 +3,8 @@
 SEED ?= 1
 N    ?= 100
 LIFE ?=
+KEEP ?=
 
 .PHONY: differ
-differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=number)
-	@go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE))
+differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=3,17 KEEP=folder)
+	@go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE)) $(if $(KEEP),-keep $(KEEP))

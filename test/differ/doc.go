@@ -3,7 +3,8 @@
 // reports everything in which they differ.
 //
 //	make differ SEED=7 N=300        three histories of 100 pods, from seeds 7, 8 and 9
-//	make differ SEED=7 N=100 LIFE=12   the twelfth pod of the first history alone
+//	make differ SEED=7 N=100 LIFE=12,17   two pods of the first history alone
+//	make differ KEEP=lives             each life that differs, with what both sides did, in a file
 //
 // A History is 100 lives (life.go) and what happens to the whole node between their acts. A
 // Life is a pod, the objects it refers to, what its containers do (programs of the fake
@@ -19,7 +20,7 @@
 // of the pods. An agent's connection to the API server can be cut (link.go), its node tainted
 // and cordoned (nodes.go).
 //
-// What is compared (compare*.go), after ids, times, and names of the sides are replaced
+// What is compared (compare.go), after ids, times, and names of the sides are replaced
 // (normal.go): the pod at every rest, all that its statuses ever said, the requests to the
 // runtime, the order of calls that did not overlap, events, the files below the pod's
 // directory, and what is left in the end.

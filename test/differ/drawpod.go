@@ -92,7 +92,7 @@ func (d *draw) drawNode() {
 		if d.one(4) {
 			s.SecurityContext.SupplementalGroups = []int64{5, 4000}
 		}
-		if d.one(6) {
+		if d.one(6) && !s.HostNetwork && !s.HostIPC { // the API server refuses those of the host
 			s.SecurityContext.Sysctls = []corev1.Sysctl{{Name: d.of("net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "kernel.msgmax"), Value: "1"}}
 		}
 	}

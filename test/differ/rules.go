@@ -192,7 +192,7 @@ var Rules = []*Rule{
 	{
 		Why: "upstream's agent tries to mount before its caches know the pod's objects, or the API server's its pod, and says so",
 		is: func(d Difference) bool {
-			return (d.Kind == "event" || d.Kind == "said") && d.Ours == absent && beforeItKnows.MatchString(d.Theirs)
+			return (d.Kind == "event" || d.Kind == "said") && (d.Ours == absent && beforeItKnows.MatchString(d.Theirs) || tokenOfNone.MatchString(d.Ours))
 		},
 	},
 	{
@@ -230,6 +230,7 @@ var (
 	stops           = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
 	ofImages        = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
+	tokenOfNone     = regexp.MustCompile(`failed to fetch token: pod \S+ not found`) // of a pod that is deleted meanwhile
 	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|failed to fetch token: pod \S+ not found`)
 	stopWithin      = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
