@@ -144,6 +144,21 @@ type unknown struct{ err error }
 func (u *unknown) Error() string { return u.err.Error() }
 func (u *unknown) Unwrap() error { return u.err }
 
+// NotStaged marks the error of a Publish that found that the device which Stage
+// brought is no longer on the node. The next attempt stages the volume again.
+func NotStaged(err error) error { return &notStaged{err} }
+
+type notStaged struct{ err error }
+
+func (n *notStaged) Error() string { return n.err.Error() }
+func (n *notStaged) Unwrap() error { return n.err }
+
+// isNotStaged reports whether the volume must be staged again.
+func isNotStaged(err error) bool {
+	var n *notStaged
+	return errors.As(err, &n)
+}
+
 // Undone is the error of a step that failed, and was undone with the given outcome:
 // what could not be undone may be there. Events show the first of the errors alone.
 func Undone(failed, undoing error) error {

@@ -107,6 +107,9 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 func (v *Volumes) mount(ctx context.Context, plugin Plugin, d *device, h hold, r Request) (Published, error) {
 	out, err := v.publish(ctx, plugin, r)
 	if err != nil {
+		if isNotStaged(err) {
+			v.stageAgain(d)
+		}
 		if !IsUnknown(err) {
 			v.unpublished(d, h)
 		}
@@ -260,6 +263,13 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 		v.cfg.VolumeEvent(r.PV, v1.EventTypeWarning, pod.EventOtherFS, message)
 	}
 	return err
+}
+
+// stageAgain notes that the volume was staged and its device is gone since.
+func (v *Volumes) stageAgain(d *device) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.staged = false // and may be in part
 }
 
 // claimPod notes that the pod may have the volume from now on. It refuses a

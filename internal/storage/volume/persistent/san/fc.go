@@ -117,7 +117,7 @@ func (n fc) paths(r record) ([]string, error) {
 			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
-	return out, nil
+	return present(out)
 }
 
 // detach has the kernel forget the disk.

@@ -266,7 +266,7 @@ func (n iscsi) paths(r record) ([]string, error) {
 			}
 		}
 	}
-	return out, nil
+	return present(out)
 }
 
 // detach takes the disk away, and ends the session unless another disk needs it.

@@ -52,6 +52,21 @@ func await[T any](ctx context.Context, limit time.Duration, find func() ([]T, er
 	}
 }
 
+// present are those of the links whose device is on the node. The kernel removes a
+// device at once and udev the links to it a while later.
+func present(links []string) ([]string, error) {
+	var out []string
+	for _, link := range links {
+		switch _, err := os.Stat(link); {
+		case err == nil:
+			out = append(out, link)
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // kernelName is what the kernel calls the device that a path leads to: sda.
 func kernelName(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)

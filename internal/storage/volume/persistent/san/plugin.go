@@ -174,7 +174,7 @@ func (p *Plugin) device(ctx context.Context, r record) (string, error) {
 		return "", err
 	}
 	if len(paths) == 0 {
-		return "", fmt.Errorf("no device of volume %s is on this node", r.Name)
+		return "", persistent.NotStaged(fmt.Errorf("no device of volume %s is on this node", r.Name))
 	}
 	return p.node.multipath(ctx, paths)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ import (
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/volumenode"
 )
 
 const iqn = "iqn.2001-04.com.example:disk"
@@ -703,13 +705,16 @@ func TestFC(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/scsi_host/host3"), 0o755))
 			scan := filepath.Join(m.dir, "sys/class/scsi_host/host3/scan")
 			must(t, syscall.Mkfifo(scan, 0o600))
+			// udev has not yet removed the link to the disk as it was attached before.
+			link := filepath.Join(m.dir, "dev/disk", tc.link)
+			must(t, os.Symlink(filepath.Join(m.dir, "dev/sdx"), link))
 			came := make(chan error, 1)
 			go func() {
 				asked, err := os.ReadFile(scan)
 				if err == nil && string(asked) != "- - -" {
 					err = fmt.Errorf("the adapter was told %q", asked)
 				}
-				came <- errors.Join(err, os.Symlink(m.disk, filepath.Join(m.dir, "dev/disk", tc.link)))
+				came <- errors.Join(err, os.Remove(link), os.Symlink(m.disk, link))
 			}()
 			must(t, p.Stage(t.Context(), r))
 			must(t, <-came)
@@ -733,10 +738,61 @@ func TestFC(t *testing.T) {
 					t.Errorf("%s was not given up: %q, %v", d, got, err)
 				}
 			}
-			must(t, os.Remove(filepath.Join(m.dir, "dev/disk", tc.link)))
+			must(t, os.Remove(link))
 			m.clean(p)
 		})
 	}
+}
+
+// A device that goes between staging and mapping is brought again by the next
+// attempt.
+func TestADeviceThatGoesBeforeItIsMapped(t *testing.T) {
+	m := newMachine(t)
+	raw := filepath.Join(m.dir, "dev/disk", fcLinks[1])
+	must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/fc_host/host3"), 0o755))
+	m.write("sys/class/scsi_host/host3/scan", "")
+	must(t, os.Symlink(m.disk, raw))
+	var p *losing
+	n := volumenode.Start(volumenode.Config{Root: m.root,
+		Plugins: func(guard *mount.Guard, events pod.Events) []persistent.Plugin {
+			cfg := m.config()
+			cfg.Guard, cfg.Sharing = guard, volume.Sharing{Guard: guard, Events: events}
+			p = &losing{Plugin: NewFC(cfg), link: raw}
+			return []persistent.Plugin{p}
+		},
+		Claims: map[string]volumenode.Claim{"raw": {Source: networks[1].raw, Block: true}},
+		Pods:   map[string][]string{"a": {"raw"}},
+	})
+	defer n.Stop()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	must(t, n.Bring(ctx))
+	must(t, n.Take(ctx))
+	must(t, n.Empty(ctx))
+	if got := p.stagings.Load(); got != 2 {
+		t.Errorf("staged %d times", got)
+	}
+}
+
+// losing is a plugin whose disk goes once it was staged for the first time, and is
+// back when it is staged again.
+type losing struct {
+	*Plugin
+	link     string
+	stagings atomic.Int32
+}
+
+func (l *losing) Stage(ctx context.Context, r persistent.Request) error {
+	away := l.link + "-away"
+	if l.stagings.Load() == 1 {
+		if err := os.Rename(away, l.link); err != nil {
+			return err
+		}
+	}
+	if err := l.Plugin.Stage(ctx, r); err != nil || l.stagings.Add(1) > 1 {
+		return err
+	}
+	return os.Rename(l.link, away)
 }
 
 // A disk that takes long to be given a file system is not begun anew by each attempt.
