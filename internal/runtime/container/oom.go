@@ -2,6 +2,7 @@ package container
 
 import (
 	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"keelson/internal/pods/pod"
 )
@@ -12,9 +13,9 @@ const (
 	oomBestEffort = 1000
 )
 
-// oomScore spreads burstable containers between the classes: the larger the
-// part of the machine's memory a container asked for, the later it goes. A
-// sidecar goes no earlier than the first of the containers that it serves.
+// oomScore is the oom_score_adj of a container: for burstable pods, the larger the
+// part of the machine's memory that it requests, the lower. A sidecar's is no higher
+// than that of the regular container that requests least (KEP-753).
 func oomScore(p *v1.Pod, c *v1.Container, kind pod.Kind, memory int64) int64 {
 	switch {
 	case pod.IsNodeCritical(p) || pod.QOS(p) == v1.PodQOSGuaranteed:
@@ -25,10 +26,12 @@ func oomScore(p *v1.Pod, c *v1.Container, kind pod.Kind, memory int64) int64 {
 	extra := podMemoryPerContainer(p)
 	score := burstableScore(value(get(c.Resources.Requests, v1.ResourceMemory))+extra, memory)
 	if kind == pod.Sidecar {
+		regular := int64(0)
 		for i := range p.Spec.Containers {
 			req := value(get(p.Spec.Containers[i].Resources.Requests, v1.ResourceMemory))
-			score = min(score, burstableScore(req+extra, memory))
+			regular = max(regular, burstableScore(req+extra, memory))
 		}
+		score = min(score, regular)
 	}
 	return score
 }
@@ -41,22 +44,14 @@ func burstableScore(request, memory int64) int64 {
 	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
 }
 
-// podMemoryPerContainer shares what the pod as a whole asks for and no
-// container does between the containers that run for its whole life.
+// podMemoryPerContainer is what the pod requests beyond its containers, in equal
+// parts for all regular and init containers (KEP-2837). What init containers request
+// while no other container runs counts as in the pod's sum.
 func podMemoryPerContainer(p *v1.Pod) int64 {
-	if p.Spec.Resources == nil {
+	if p.Spec.Resources == nil || p.Spec.Resources.Requests.Memory().IsZero() {
 		return 0
 	}
-	left := value(get(p.Spec.Resources.Requests, v1.ResourceMemory))
-	n := int64(0)
-	for kind, c := range pod.Containers(p) {
-		if kind == pod.Regular || kind == pod.Sidecar {
-			left -= value(get(c.Resources.Requests, v1.ResourceMemory))
-			n++
-		}
-	}
-	if left <= 0 || n == 0 {
-		return 0
-	}
-	return left / n
+	requested := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	left := p.Spec.Resources.Requests.Memory().Value() - requested.Memory().Value()
+	return left / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }

@@ -134,10 +134,23 @@ func TestOOMScore(t *testing.T) {
 		{"a tenth of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "memory", "1Gi")}}, "a", 900},
 		{"none of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "cpu", "1")}}, "a", 999},
 		{"all of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "memory", "10Gi")}}, "a", 3},
-		{"a sidecar is no worse than what it serves", v1.PodSpec{InitContainers: []v1.Container{sidecar(c("s"))}, Containers: []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "2Gi")}}, "s", 800},
+		{"a sidecar scores no higher than the regular container that requests least", v1.PodSpec{
+			InitContainers: []v1.Container{sidecar(c("s"))},
+			Containers:     []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "2Gi")},
+		}, "s", 900},
 		{"but may be better", v1.PodSpec{InitContainers: []v1.Container{sidecar(c("s", "memory", "5Gi"))}, Containers: []v1.Container{c("a", "memory", "1Gi")}}, "s", 500},
 		{"an init container is on its own", v1.PodSpec{InitContainers: []v1.Container{c("i")}, Containers: []v1.Container{c("a", "memory", "1Gi")}}, "i", 999},
 		{"what the pod asks for beyond its containers is shared", v1.PodSpec{Resources: whole, Containers: []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "1Gi")}}, "a", 800},
+		{"also with init containers", v1.PodSpec{
+			Resources:      whole,
+			InitContainers: []v1.Container{c("i", "memory", "1Gi")},
+			Containers:     []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "1Gi")},
+		}, "a", 834},
+		{"and the init container has its part", v1.PodSpec{
+			Resources:      whole,
+			InitContainers: []v1.Container{c("i")},
+			Containers:     []v1.Container{c("a", "memory", "1Gi")},
+		}, "i", 850},
 		{"also with sidecars", v1.PodSpec{Resources: whole, InitContainers: []v1.Container{sidecar(c("s"))}, Containers: []v1.Container{c("a")}}, "a", 800},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
