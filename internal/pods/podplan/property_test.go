@@ -352,7 +352,7 @@ func (w *world) tell() {
 		}
 		*list = append(*list, s)
 	}
-	if _, restarting := RestartingAll(p, w.have); restarting && w.in.Going == nil {
+	if _, restarting := Trigger(p, w.have); restarting && w.in.Going == nil {
 		st.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}}
 	}
 	p = w.pod.DeepCopy()

@@ -2,7 +2,6 @@ package podplan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -69,15 +68,6 @@ func Trigger(p *v1.Pod, have pod.Runtime) (pod.Container, bool) {
 		}
 	}
 	return pod.Container{}, false
-}
-
-// RestartingAll is the condition that tells of such a restart.
-func RestartingAll(p *v1.Pod, have pod.Runtime) (message string, ok bool) {
-	c, ok := Trigger(p, have)
-	if !ok {
-		return "", false
-	}
-	return fmt.Sprintf("Container %s exited with code %d, triggering pod restart", c.Name, c.ExitCode), true
 }
 
 // Told reports whether the pod's stored status says that all of its containers

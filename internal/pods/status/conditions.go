@@ -97,8 +97,8 @@ func restartingAll(st *v1.PodStatus, f Facts) verdict {
 	case v1.PodFailed:
 		return verdict{v1.ConditionFalse, "PodFailed", ""}
 	}
-	if message, ok := podplan.RestartingAll(f.Pod, f.Have); ok && !f.Going {
-		return verdict{v1.ConditionTrue, "ContainerExited", message}
+	if _, ok := podplan.Trigger(f.Pod, f.Have); ok && !f.Going {
+		return verdict{v1.ConditionTrue, "RestartAllContainersStarted", "container exited with restart policy rule"}
 	}
 	return verdict{status: v1.ConditionFalse}
 }
