@@ -33,3 +33,6 @@ const (
 	metricStood             = "kubelet_evented_pleg_connection_success_count"
 	metricBroken            = "kubelet_evented_pleg_connection_error_count"
 )
+
+// reasonCannotRun is a runtime's reason for the end of a container that did not begin: it has no log.
+const reasonCannotRun = "ContainerCannotRun"

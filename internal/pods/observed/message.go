@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,17 +18,19 @@ import (
 
 // terminationMessage is what an ended container left to say: the end of its
 // message file or, if it failed and left none and the pod asks for it, the end
-// of its log. An error is told in the message's place, where the pod's owner
-// looks.
+// of its log. A file that is gone is one without a message; any other error is told
+// in the message's place, where the pod's owner looks.
 func terminationMessage(ctx context.Context, c pod.Container) string {
-	fallback := c.ExitCode != 0 && v1.TerminationMessagePolicy(c.Annotations[pod.AnnotationTerminationMessagePolicy]) == v1.TerminationMessageFallbackToLogsOnError
+	policy := v1.TerminationMessagePolicy(c.Annotations[pod.AnnotationTerminationMessagePolicy])
+	fallback := policy == v1.TerminationMessageFallbackToLogsOnError && c.ExitCode != 0 && c.Reason != reasonCannotRun
 	if path := c.Annotations[pod.AnnotationTerminationMessagePath]; path != "" {
+		path = filepath.Clean("/" + path)
 		for _, m := range c.Mounts {
-			if m.ContainerPath != path {
+			if filepath.Clean("/"+m.ContainerPath) != path {
 				continue
 			}
 			b, err := readMessage(m.HostPath)
-			if err != nil && !(fallback && errors.Is(err, fs.ErrNotExist)) {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Sprintf("Error on reading termination log %s: %v", m.HostPath, err)
 			}
 			if len(b) > 0 || !fallback {

@@ -679,6 +679,8 @@ func TestTerminationMessage(t *testing.T) {
 		file   string
 		policy v1.TerminationMessagePolicy
 		exit   int32
+		reason string
+		path   string // in the container; empty: /msg
 		log    string // empty: 100 short lines
 		want   string
 		like   string
@@ -692,14 +694,16 @@ func TestTerminationMessage(t *testing.T) {
 		{name: "no log when there is a message", file: write("e", "oops"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: "oops"},
 		{name: "no log of a container that succeeded", file: write("f", ""), policy: v1.TerminationMessageFallbackToLogsOnError},
 		{name: "the log when the file is gone", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 2, want: tail.String()},
-		{name: "a missing file is told", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageReadFile, like: "Error on reading termination log " + dir + "/none: "},
+		{name: "no log of a container that could not run", file: write("h", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 127, reason: "ContainerCannotRun"},
+		{name: "a path that does not begin at the root", file: write("i", "bye"), policy: v1.TerminationMessageReadFile, path: "x/../msg", want: "bye"},
+		{name: "a file that is gone says nothing", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageReadFile, exit: 1},
 		{name: "a link is not followed", file: link, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
 		{name: "a pipe is not waited for", file: pipe, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := terminationMessage(t.Context(), pod.Container{
-				State: pod.StateExited, ExitCode: tc.exit, LogPath: cmp.Or(tc.log, logFile),
-				Annotations: map[string]string{pod.AnnotationTerminationMessagePath: "/msg", pod.AnnotationTerminationMessagePolicy: string(tc.policy)},
+				State: pod.StateExited, ExitCode: tc.exit, Reason: tc.reason, LogPath: cmp.Or(tc.log, logFile),
+				Annotations: map[string]string{pod.AnnotationTerminationMessagePath: cmp.Or(tc.path, "/msg"), pod.AnnotationTerminationMessagePolicy: string(tc.policy)},
 				Mounts:      []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
 			})
 			if tc.like != "" && !strings.HasPrefix(got, tc.like) || tc.like == "" && got != tc.want {

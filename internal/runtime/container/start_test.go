@@ -152,6 +152,16 @@ func TestTerminationLogCannotBeMade(t *testing.T) {
 	}
 }
 
+// TestTerminationLogBelowTheRoot: a path that is not absolute, or not clean, is one below the container's root.
+func TestTerminationLogBelowTheRoot(t *testing.T) {
+	b := newBench(t, nil)
+	p := simplePod(func(c *v1.Container) { c.TerminationMessagePath = "tmp/./msg" })
+	mounted := startMounts(t, b, b.startOf(p, b.run(t, p)))
+	if files := terminationFiles(t, b, p); len(files) != 1 || mounted["/tmp/msg"] != files[0] {
+		t.Errorf("mounted are %v, want %v at /tmp/msg", mounted, files)
+	}
+}
+
 // terminationFiles are the files that containers of the pod named main leave their
 // last words in.
 func terminationFiles(t *testing.T, b bench, p *v1.Pod) []string {

@@ -29,7 +29,9 @@ func (r *Runner) makeTerminationLog(p *v1.Pod, c *v1.Container) (pod.Mount, erro
 	if err := writeFile(file, "", 0o666); err != nil {
 		return pod.Mount{}, fmt.Errorf("make the termination log of container %s: %w", c.Name, err)
 	}
-	return pod.Mount{HostPath: file, ContainerPath: c.TerminationMessagePath, SELinuxRelabel: true}, nil
+	// A path without a slash before it is below the root, too.
+	at := filepath.Clean("/" + c.TerminationMessagePath)
+	return pod.Mount{HostPath: file, ContainerPath: at, SELinuxRelabel: true}, nil
 }
 
 // removeTerminationLogs removes the files that a container of that name was given to
