@@ -28,7 +28,8 @@ func (l *Ledger) Consider(p *v1.Pod) *v1.Pod {
 		return p
 	}
 	var woken []types.UID
-	if _, active := l.account[p.UID]; active {
+	// A stand-in may be of a pod that has ended; whoever judges the pod puts it in its place.
+	if a, active := l.account[p.UID]; active && !pod.IsStandIn(a) {
 		if w := l.wishes[p.UID]; w == nil || !w.want.Equal(want) || w.pod.Generation != p.Generation {
 			l.wishLocked(p, want, granted)
 			woken = l.retryLocked(triggerUpdated)
