@@ -34,7 +34,7 @@ func (s *Server) checkpoint() http.HandlerFunc {
 			writeText(w, http.StatusNotFound, fmt.Sprintf("container %v does not exist", container))
 			return
 		}
-		timeout, ok := checkpointTimeout(r.URL.Query().Get("timeout"))
+		timeout, ok := checkpointTimeout(r.URL.Query()["timeout"])
 		if !ok {
 			writeText(w, http.StatusNotFound, "cannot parse value of timeout parameter")
 			return
@@ -51,11 +51,11 @@ func (s *Server) checkpoint() http.HandlerFunc {
 	}
 }
 
-// checkpointTimeout reads a number of seconds; none is zero.
-func checkpointTimeout(seconds string) (time.Duration, bool) {
-	if seconds == "" {
+// checkpointTimeout reads the last of the values, a number of seconds; none is zero.
+func checkpointTimeout(values []string) (time.Duration, bool) {
+	if len(values) == 0 {
 		return 0, true
 	}
-	n, err := strconv.ParseInt(seconds, 10, 32)
+	n, err := strconv.ParseInt(values[len(values)-1], 10, 32)
 	return pod.Seconds(n), err == nil && n >= 0
 }

@@ -38,6 +38,7 @@ func TestCheckpoint(t *testing.T) {
 		"/checkpoint/default/web/main?timeout=soon":        {code: 404, text: "cannot parse value of timeout parameter"},
 		"/checkpoint/default/web/main?timeout=-1":          {code: 404, text: "cannot parse value of timeout parameter"},
 		"/checkpoint/default/web/main?timeout=99999999999": {code: 404, text: "cannot parse value of timeout parameter"},
+		"/checkpoint/default/web/main?timeout=":            {code: 404, text: "cannot parse value of timeout parameter"},
 		"/checkpoint/default/other/main":                   {code: 404, text: "pod does not exist"},
 		"/checkpoint/default/web/other":                    {code: 404, text: "container other does not exist"},
 		"/checkpoint/default/web/broken":                   {code: 500, text: "checkpointing of default/web/broken failed (method CheckpointContainer not implemented)"},
@@ -45,6 +46,9 @@ func TestCheckpoint(t *testing.T) {
 		if got := r.as("may-checkpoint", "POST", path); got.code != want.code || got.text != want.text {
 			t.Errorf("%s: %d %q, want %d %q", path, got.code, got.text, want.code, want.text)
 		}
+	}
+	if got := r.as("may-checkpoint", "POST", "/checkpoint/default/web/main?timeout=7&timeout=8"); !strings.HasSuffix(got.text, "/web/main/8s\"]}\n") {
+		t.Errorf("of two timeouts: %q, want the last", got.text)
 	}
 	if got := r.as("admin", "GET", "/checkpoint/default/web/main"); got.code != 405 {
 		t.Errorf("GET: %d %q, want 405", got.code, got.text)
