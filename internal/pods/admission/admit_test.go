@@ -91,7 +91,7 @@ func TestAdmit(t *testing.T) {
 		says   string
 	}{
 		{name: "a plain pod", pod: asks()},
-		{name: "without a node", pod: asks(), absent: true, reason: "InvalidNodeInfo"},
+		{name: "without a node", pod: asks(), absent: true, reason: "InvalidNodeInfo", says: "Kubelet cannot get node info."},
 
 		{name: "a safe sysctl", pod: sysctls("net.ipv4.tcp_syncookies", nil)},
 		{name: "a safe one with slashes", pod: sysctls("net/ipv4/ip_local_port_range", nil)},

@@ -328,6 +328,9 @@ func TestPhase(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-18")
 	parity.ProvesPart(t, 2, "LIFE-19")
 	always, onFailure, never := v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever
+	anew, first := renewed("a"), running("i")
+	first.SandboxID = anew.Sandboxes[0].ID
+	anew.Containers = append(anew.Containers, first)
 	for _, tc := range []struct {
 		name  string
 		pod   *v1.Pod
@@ -337,6 +340,7 @@ func TestPhase(t *testing.T) {
 	}{
 		{"nothing yet", spec("a", always), pod.Runtime{}, false, v1.PodPending},
 		{"an init container runs", spec("i : a", always), have(true, running("i")), false, v1.PodPending},
+		{"an init container runs again in a new sandbox", spec("i : a", always), anew, false, v1.PodPending},
 		{"one of two runs", spec("a b", always), have(true, running("a")), false, v1.PodPending},
 		{"one runs, the state of the other is unknown", spec("a b", always), have(true, running("a"), instance("b", pod.StateUnknown)), false, v1.PodPending},
 		{"all run", spec("a b", always), have(true, running("a"), running("b")), false, v1.PodRunning},

@@ -413,12 +413,12 @@ func wellbeing(t *testing.T) (*agents, int32) {
 	h.SetServingStatus("sick", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	h.SetServingStatus("unsure", grpc_health_v1.HealthCheckResponse_UNKNOWN)
 	a := &agents{HealthServer: h}
-	return a, serveGRPC(t, func(s *grpc.Server) { grpc_health_v1.RegisterHealthServer(s, a) })
+	return a, serveGRPC(t, local, func(s *grpc.Server) { grpc_health_v1.RegisterHealthServer(s, a) })
 }
 
-func serveGRPC(t *testing.T, register func(*grpc.Server)) (port int32) {
+func serveGRPC(t *testing.T, ip string, register func(*grpc.Server)) (port int32) {
 	t.Helper()
-	l, err := net.Listen("tcp4", local+":0")
+	l, err := net.Listen("tcp4", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,9 +436,9 @@ func serveGRPC(t *testing.T, register func(*grpc.Server)) (port int32) {
 }
 
 func TestGRPC(t *testing.T) {
-	parity.Proves(t, "PROBE-25")
+	parity.ProvesPart(t, 2, "PROBE-25")
 	server, port := wellbeing(t)
-	bare := serveGRPC(t, func(*grpc.Server) {})
+	bare := serveGRPC(t, local, func(*grpc.Server) {})
 	for _, tc := range []struct {
 		service *string
 		port    int32
@@ -466,6 +466,20 @@ func TestGRPC(t *testing.T) {
 	if agent, _ := server.seen.Load().(string); !strings.HasPrefix(agent, "kube-probe/1.36 ") {
 		t.Errorf("asked as %q, want kube-probe/1.36", agent)
 	}
+}
+
+// TestGRPCGoesToTheAddressOfThePod: to its first one, and no other.
+func TestGRPCGoesToTheAddressOfThePod(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-25")
+	const first, second = "127.0.0.8", "127.0.0.9"
+	port := serveGRPC(t, first, func(s *grpc.Server) { grpc_health_v1.RegisterHealthServer(s, health.NewServer()) })
+	spec, have := podWith(v1.Container{ReadinessProbe: &v1.Probe{
+		ProbeHandler:  v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: port}},
+		PeriodSeconds: 1,
+	}}), seen("1", time.Now())
+	p := running(t, Config{Exec: two{}, Events: &noted{}})
+	p.Sync(spec, have, []string{first, second}, false)
+	await(t, "an answer", func() bool { return p.Result(spec, have.Containers[0]).Ready })
 }
 
 func text(s string) *string { return &s }

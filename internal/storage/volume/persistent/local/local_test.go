@@ -351,10 +351,18 @@ func loopDisk(t *testing.T) string {
 	return dev
 }
 
+// onDisk is the file system that a disk holds.
+func onDisk(t *testing.T, disk string) string {
+	t.Helper()
+	out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output()
+	must(t, err)
+	return strings.TrimSpace(string(out))
+}
+
 func TestDisk(t *testing.T) {
 	n := newTestNode(t)
 	disk := loopDisk(t)
-	n.volume("pv1", disk, nil)
+	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.Local.FSType = ptr.To("ext3") })
 	a, b := podWith("a", "pv1", nil), podWith("b", "pv1", nil)
 	at := n.ready(a)
 	must(t, os.WriteFile(filepath.Join(at, "f"), []byte("kept"), 0o600))
@@ -374,6 +382,9 @@ func TestDisk(t *testing.T) {
 		_, err := os.Lstat(filepath.Join(n.root, global))
 		return errors.Is(err, os.ErrNotExist)
 	})
+	if kind := onDisk(t, disk); kind != "ext3" {
+		t.Errorf("the empty disk was given %q, want the volume's ext3", kind)
+	}
 	// What is on the disk is not overwritten the second time.
 	at = n.ready(a)
 	if got, err := os.ReadFile(filepath.Join(at, "f")); err != nil || string(got) != "kept" {
@@ -473,8 +484,8 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 			foreign(disk))
 	})
 	n.release(p)
-	if out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output(); err != nil || strings.TrimSpace(string(out)) != "ext4" {
-		t.Errorf("the disk holds %q, %v", out, err)
+	if kind := onDisk(t, disk); kind != "ext4" {
+		t.Errorf("the disk holds %q", kind)
 	}
 	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
 }
