@@ -1,5 +1,5 @@
-// Package oom tells of processes of the system itself that the kernel killed because
-// the whole machine ran out of memory.
+// Package oom tells of processes, of pods or of the system itself, that the kernel
+// killed because the whole machine ran out of memory.
 //
 // It reads the kernel's log from the moment it starts, and owns nothing. Containers
 // that were killed for their own limit are the runtime's to tell of.

@@ -11,11 +11,13 @@ type Kill struct {
 	Process string
 	PID     int
 	Cgroup  string // that it was in
+	Machine bool   // the whole machine was out of memory, and not a cgroup at its limit
 }
 
 // line is what kernels since 5.0 say of it. The name of the process is its own to
 // choose, so all that comes before is looked for first, and what comes after last.
-var line = regexp.MustCompile(`^oom-kill:constraint=.*?,task_memcg=(.*?),task=(.*),pid=(\d+),uid=\d+$`)
+var line = regexp.MustCompile(`^oom-kill:constraint=.*?,` +
+	`(global_oom|oom_memcg=.*?),task_memcg=(.*?),task=(.*),pid=(\d+),uid=\d+$`)
 
 // kernel is the facility of the kernel's own messages. Programs that write to the log
 // cannot use it.
@@ -35,9 +37,9 @@ func Parse(record string) (Kill, bool) {
 	if m == nil {
 		return Kill{}, false
 	}
-	pid, err := strconv.Atoi(m[3])
+	pid, err := strconv.Atoi(m[4])
 	if err != nil {
 		return Kill{}, false
 	}
-	return Kill{Process: m[2], PID: pid, Cgroup: m[1]}, true
+	return Kill{Process: m[3], PID: pid, Cgroup: m[2], Machine: m[1] == "global_oom"}, true
 }

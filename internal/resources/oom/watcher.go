@@ -77,10 +77,11 @@ type events interface {
 	Node(eventType, reason, message string)
 }
 
-// Tell makes an OnKill that records an event for processes of the system itself.
+// Tell makes an OnKill that records an event where the whole machine was out of memory,
+// whichever process was killed.
 func Tell(e events) func(Kill) {
 	return func(k Kill) {
-		if k.Cgroup == root {
+		if k.Machine {
 			e.Node(v1.EventTypeWarning, EventSystemOOM, fmt.Sprintf(says, k.Process, k.PID))
 		}
 	}

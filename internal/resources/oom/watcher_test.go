@@ -21,14 +21,18 @@ import (
 
 func TestParse(t *testing.T) {
 	const memcg = "3,1000,5,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c,task=stress,pid=77,uid=0"
+	// Of the whole machine, whatever cgroup the process was in.
+	const pod = "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/kubepods/pod1/c,task=java,pid=78,uid=0"
 	global := func(task string) string {
 		return "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=" + task + ",pid=1234,uid=1000\n SUBSYSTEM=x\n"
 	}
 	for record, want := range map[string]Kill{
-		memcg:                             {"stress", 77, "/kubepods/pod1/c"},
-		global("tail"):                    {"tail", 1234, "/"},
-		global("a b,pid=1"):               {"a b,pid=1", 1234, "/"},
-		global("x,task=y"):                {"x,task=y", 1234, "/"},
+		memcg:                             {"stress", 77, "/kubepods/pod1/c", false},
+		pod:                               {"java", 78, "/kubepods/pod1/c", true},
+		global("tail"):                    {"tail", 1234, "/", true},
+		global("a b,pid=1"):               {"a b,pid=1", 1234, "/", true},
+		global("x,task=y"):                {"x,task=y", 1234, "/", true},
+		global("x,oom_memcg=/,task=y"):    {"x,oom_memcg=/,task=y", 1234, "/", true},
 		"14" + global("tail")[1:]:         {}, // a program pretends to be the kernel
 		"6,1,2,-;Killed process 5 (tail)": {},
 		"oom-kill:constraint=x":           {},
@@ -79,18 +83,20 @@ type heard chan string
 
 func (h heard) Node(kind, reason, message string) { h <- kind + " " + reason + ": " + message }
 
-func TestProcessesOfTheSystemAreToldOf(t *testing.T) {
+func TestAMachineWithoutMemoryIsToldOf(t *testing.T) {
 	parity.Proves(t, "EVIC-30")
-	kill := func(cgroup, task string) string {
-		return fmt.Sprintf("6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=%s,task=%s,pid=9,uid=0", cgroup, task)
+	kill := func(scope, cgroup, task string) string {
+		return fmt.Sprintf("6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),%s,task_memcg=%s,task=%s,pid=9,uid=0", scope, cgroup, task)
 	}
-	log := &records{closed: make(chan struct{}), left: []any{"6,1,1,-;hello", kill("/kubepods/x", "not-this"), error(&os.PathError{Op: "read", Err: unix.EPIPE}), kill("/", "first"), kill("/system.slice/x", "nor-this"), kill("/", "second")}}
+	const machine, pod = "global_oom", "oom_memcg=/kubepods/x"
+	log := &records{closed: make(chan struct{}), left: []any{"6,1,1,-;hello", kill(pod, "/kubepods/x/c", "not-this"), error(&os.PathError{Op: "read", Err: unix.EPIPE}),
+		kill(machine, "/", "first"), kill(machine, "/system.slice/x", "second"), kill(pod, "/kubepods/x", "nor-this"), kill(machine, "/kubepods/x/c", "third")}}
 	h := make(heard, 10)
 	w := New(Config{Open: func() (io.ReadCloser, error) { return log, nil }, OnKill: Tell(h), Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	for _, name := range []string{"first", "second"} {
+	for _, name := range []string{"first", "second", "third"} {
 		if got, want := <-h, "Warning SystemOOM: System OOM encountered, victim process: "+name+", pid: 9"; got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
