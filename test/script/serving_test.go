@@ -16,7 +16,9 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -545,7 +547,7 @@ func TestPodsAreListed(t *testing.T) {
 // TestAFollowerOfASilentContainerIsAnswered: it learns that its request was taken before the
 // first line comes, and of a log that cannot be read as ever.
 func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-25")
+	parity.ProvesPart(t, 6, "SRV-25")
 	s := listening(t, open, nil)
 	s.runPod(t, "web", "spec: {containers: [{name: main, command: [sh, -c, 'sleep 3600']}]}\n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -564,6 +566,41 @@ func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("answered %d, %v", resp.StatusCode, resp.Header)
+	}
+	if !slices.Equal(resp.TransferEncoding, []string{"chunked"}) {
+		t.Errorf("transfer encoding %q", resp.TransferEncoding)
+	}
+}
+
+// TestLogsAreReadAsAsked has the whole agent read a log by each option of the request.
+func TestLogsAreReadAsAsked(t *testing.T) {
+	parity.ProvesPart(t, 6, "SRV-25")
+	s := listening(t, "featureGates: {PodLogsQuerySplitStreams: true}\n"+open, nil)
+	s.runPod(t, "talk", "spec: {containers: [{name: main, command: [sh, -c, 'echo one; echo two; echo three >&2; sleep 3600']}]}\n")
+	log := "/containerLogs/" + namespace + "/talk/main"
+	eventually(t, "the log", func() (string, bool) {
+		_, text := s.ask(t, log, "", nil)
+		return text, text == "one\ntwo\nthree\n"
+	})
+	later := url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339))
+	for _, c := range []struct{ query, want string }{
+		{"tailLines=1", "three\n"},
+		{"tail=2", "two\nthree\n"},
+		{"limitBytes=5", "one\nt"},
+		{"sinceTime=" + later, ""},
+		{"sinceTime=2001-01-01T00:00:00Z&tailLines=1", "three\n"},
+		{"sinceSeconds=3600&limitBytes=4", "one\n"},
+		{"stream=Stdout", "one\ntwo\n"},
+		{"stream=Stderr", "three\n"},
+	} {
+		if code, text := s.ask(t, log+"?"+c.query, "", nil); code != http.StatusOK || text != c.want {
+			t.Errorf("%s: %d %q, want %q", c.query, code, text, c.want)
+		}
+	}
+	_, stamped := s.ask(t, log+"?timestamps=true&tailLines=1", "", nil)
+	stamp, line, _ := strings.Cut(stamped, " ")
+	if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil || line != "three\n" {
+		t.Errorf("with a time: %q", stamped)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestLogOptions(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-25")
+	parity.ProvesPart(t, 6, "SRV-25")
 	for query, want := range map[string]string{
 		"":                                  `{}`,
 		"follow=true&previous=1&timestamps": `{"follow":true,"previous":true,"timestamps":true}`,

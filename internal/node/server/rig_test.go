@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,7 +177,11 @@ func (f fakeLogs) ReadLogs(ctx context.Context, p *v1.Pod, container, id string,
 	if container == "broken" {
 		return errors.New("log file is gone")
 	}
-	fmt.Fprintf(stdout, "%s/%s %s out\n", p.Name, container, id)
+	asked := ""
+	if b, err := json.Marshal(o); err == nil && o.Stream == nil && !o.Follow && string(b) != "{}" {
+		asked = " " + string(b)
+	}
+	fmt.Fprintf(stdout, "%s/%s %s out%s\n", p.Name, container, id, asked)
 	fmt.Fprintf(stderr, "%s err\n", id)
 	if o.Follow {
 		<-ctx.Done()

@@ -408,7 +408,7 @@ func TestMetricsFormats(t *testing.T) {
 }
 
 func TestContainerLogs(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-25")
+	parity.ProvesPart(t, 6, "SRV-25")
 	parity.ProvesPart(t, 3, "SRV-24")
 	r := newRig(t)
 	for _, c := range []struct {
@@ -417,7 +417,8 @@ func TestContainerLogs(t *testing.T) {
 		text string
 	}{
 		{"default/web/main", 200, "web/main id-main out\nid-main err\n"},
-		{"default/web/main?tailLines=3&timestamps=true&sinceSeconds=5&limitBytes=1", 200, "web/main id-main out\nid-main err\n"},
+		{"default/web/main?tailLines=3&timestamps=true&sinceSeconds=5&limitBytes=1", 200,
+			`web/main id-main out {"sinceSeconds":5,"timestamps":true,"tailLines":3,"limitBytes":1}` + "\nid-main err\n"},
 		{"default/web/main?tail=all", 200, "web/main id-main out\nid-main err\n"},
 		{"default/web/main?tailLines=some", 400, `{"message": "Unable to decode query."}`},
 		{"default/web/main?sinceTime=yesterday", 400, `{"message": "Unable to decode query."}`},
@@ -445,7 +446,7 @@ func TestContainerLogs(t *testing.T) {
 }
 
 func TestLogStreamsApart(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-25")
+	parity.ProvesPart(t, 6, "SRV-25")
 	r := newRig(t, func(p *parts) { p.server.SplitLogStreams = true })
 	for stream, want := range map[string]string{"Stdout": "web/main id-main out\n", "Stderr": "id-main err\n", "All": "web/main id-main out\nid-main err\n"} {
 		if got := r.as("may-proxy", "GET", "/containerLogs/default/web/main?stream="+stream); got.text != want {
@@ -456,7 +457,7 @@ func TestLogStreamsApart(t *testing.T) {
 
 // A follower gets each line at once, and the reader is told when it leaves.
 func TestFollowLogs(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-25")
+	parity.ProvesPart(t, 6, "SRV-25")
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "GET", "https://"+r.addr[server.Secure]+"/containerLogs/default/web/main?follow=true", nil)

@@ -32,7 +32,9 @@ func ParseOptions(given map[string]string) (Options, error) {
 		case optionClosest:
 			o.Closest, err = strconv.ParseBool(given[name])
 		case optionNodes:
-			o.MostNodes, err = strconv.Atoi(given[name])
+			if o.MostNodes, err = strconv.Atoi(given[name]); err != nil {
+				return o, fmt.Errorf("unable to convert policy option to integer %q: %w", name, err)
+			}
 		default:
 			return o, fmt.Errorf("unknown Topology Manager Policy option: %q", name)
 		}
