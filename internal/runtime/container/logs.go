@@ -49,12 +49,12 @@ func (r *Runner) NextAttempt(ref pod.Ref, container string) (int, error) {
 }
 
 // nextAttempt is one more than the highest attempt that left a log, rotated
-// (3.log.20260102-030405) or not.
+// (3.log.20260102-030405, by others than this agent 3.log-20260102) or not.
 func nextAttempt(files []string) int {
 	next := 0
 	for _, f := range files {
-		number, rest, ok := strings.Cut(f, ".log")
-		if !ok || rest != "" && rest[0] != '.' {
+		number, _, ok := strings.Cut(f, ".log")
+		if !ok {
 			continue
 		}
 		if n, err := strconv.ParseUint(number, 10, 31); err == nil {

@@ -22,7 +22,8 @@ func TestNextAttempt(t *testing.T) {
 		{"one log", []string{"0.log"}, 1},
 		{"the highest, by number", []string{"9.log", "10.log", "2.log"}, 11},
 		{"rotated logs count", []string{"0.log", "3.log.20260102-030405", "2.log.20260102-030405.gz"}, 4},
-		{"other files do not", []string{"7.txt", "x8.log", "9.logs", "-1.log", "+5.log", "0.log", "99999999999999.log"}, 1},
+		{"logs that others rotate count", []string{"2.log", "5.log-20260102", "6.log~"}, 7},
+		{"other files do not", []string{"7.txt", "x8.log", "9.lo", "-1.log", "+5.log", "0.log", "99999999999999.log"}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := nextAttempt(tc.files); got != tc.want {
