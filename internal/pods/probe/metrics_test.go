@@ -58,8 +58,15 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 	for _, tc := range []struct {
 		policy v1.RestartPolicy
 		code   int32
+		all    bool // another container's end restarts all of them
 		left   int
-	}{{v1.RestartPolicyNever, 1, 2}, {v1.RestartPolicyOnFailure, 0, 2}, {v1.RestartPolicyOnFailure, 1, 4}, {v1.RestartPolicyAlways, 0, 4}} {
+	}{
+		{v1.RestartPolicyNever, 1, false, 2},
+		{v1.RestartPolicyOnFailure, 0, false, 2},
+		{v1.RestartPolicyOnFailure, 1, false, 4},
+		{v1.RestartPolicyAlways, 0, false, 4},
+		{v1.RestartPolicyNever, 137, true, 4},
+	} {
 		clinic(t, func(p *Prober, _ *patient, _ *noted) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			spec.Spec.RestartPolicy = tc.policy
@@ -74,6 +81,13 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 				t.Fatalf("metrics are %v, want those of two probes", got)
 			}
 			have.Containers[0].State, have.Containers[0].ExitCode = pod.StateExited, tc.code
+			if tc.all {
+				spec.Spec.Containers[1].RestartPolicyRules = []v1.ContainerRestartRule{{
+					Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+					ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
+				}}
+				have.Containers[1].State, have.Containers[1].ExitCode = pod.StateExited, 88
+			}
 			p.Sync(spec, have, nil, false)
 			if p.Result(spec, have.Containers[0]).Ready {
 				t.Error("an ended container is ready")

@@ -106,12 +106,13 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 	defer p.mu.Unlock()
 	targets := p.pods[spec.UID]
 	keep := map[string]bool{}
+	_, anew := podplan.Trigger(spec, have) // all containers are restarted
 	for kind, c := range pod.Containers(spec) {
 		if kind == pod.Init || kind == pod.Ephemeral || c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil {
 			continue
 		}
 		seen, ok := have.Latest(c.Name)
-		if ok && seen.State == pod.StateExited && !podplan.Restarts(spec, kind, c, seen) {
+		if ok && seen.State == pod.StateExited && !anew && !podplan.Restarts(spec, kind, c, seen) {
 			p.metrics.forgetContainer(spec.UID, c.Name)
 		}
 		if !ok || seen.State != pod.StateRunning {
