@@ -30,7 +30,8 @@ func configured(t *testing.T, text string, flags ...string) *config.Config {
 }
 
 func TestTheMachineMustSuit(t *testing.T) {
-	parity.Proves(t, "CFG-79", "CFG-105")
+	parity.Proves(t, "CFG-79")
+	parity.ProvesPart(t, 2, "CFG-105")
 	parity.ProvesPart(t, 2, "CFG-54")
 	parity.ProvesPart(t, 3, "CFG-80")
 	parity.ProvesPart(t, 2, "RES-22")
@@ -68,6 +69,18 @@ func TestTheMachineMustSuit(t *testing.T) {
 	}
 	if got := swapsIn("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"); len(got) != 0 {
 		t.Errorf("an empty table holds %v", got)
+	}
+}
+
+// TestThisHostHasCgroupV1, unless what is mounted for cgroups is version 2 itself: with both it has version 1.
+func TestThisHostHasCgroupV1(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-105")
+	var st unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
+		t.Skip(err)
+	}
+	if got, want := ThisHost().CgroupV1, st.Type != unix.CGROUP2_SUPER_MAGIC; got != want {
+		t.Errorf("cgroup v1: %v, want %v with file system %#x", got, want, st.Type)
 	}
 }
 
