@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -152,9 +153,14 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 			op.Contended = contended
 		}
 	}
-	return RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg,
+	err := RunOver(ctx, cfg, log, Links{Operator: op, Netfilter: netfilter.Exec, Kmsg: oom.Kmsg,
 		Processors: func() (idle, all time.Duration, err error) { return machine.ReadIdleTime(machine.Host()) },
 		KeepPlace:  keepPlace(&cfg.Kubelet, "/proc", settleCgroups, log)})
+	if errors.Is(err, errContended) {
+		log.Info("another process wants the lock file: making room for it", "file", cfg.Flags.LockFile)
+		return nil
+	}
+	return err
 }
 
 // RunOver is Run over ways to the outside that the caller brings.

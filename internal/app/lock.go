@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errContended ends an agent that is to make room for another one.
+// errContended ends an agent that is to make room for another one. It has done what it
+// was told to, and ends without an error.
 var errContended = errors.New("another process wants the lock file")
 
 // holdLock waits until no other agent holds the lock of a file, and keeps it for as
@@ -49,8 +50,12 @@ func holdLock(ctx context.Context, path string, contended chan<- error, log *slo
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
-			if n > 0 || err != nil {
-				contended <- errors.Join(fmt.Errorf("%w: %s", errContended, path), err)
+			switch {
+			case n > 0:
+				contended <- errContended
+				return
+			case err != nil:
+				contended <- fmt.Errorf("watch lock file %s: %w", path, err)
 				return
 			}
 		}
