@@ -7,14 +7,16 @@ import (
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
 
 // AttachFailure looks at the volume's attachment. That the node has no room for
-// another volume does not change by waiting: the pod has to go elsewhere
-// (KEP-4876).
+// another volume does not change by waiting: the pod has to go elsewhere, if the
+// driver's object has the node ask again how many it can have (KEP-4876). Of others the
+// scheduler would not learn that there is no room, and send the next pod here as well.
 func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
 	if p.cfg.API == nil || s.PV == nil {
 		return nil
@@ -28,6 +30,9 @@ func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
 		return fmt.Errorf("read attachment of volume %s: %w", s.Name, err)
 	case !exhausted(a):
 		return nil
+	}
+	if d, err := p.driver(ctx, src.Driver); err != nil || d == nil || ptr.Deref(d.Spec.NodeAllocatableUpdatePeriodSeconds, 0) == 0 {
+		return err
 	}
 	p.cfg.Exhausted(src.Driver)
 	return &volume.AttachLimit{Cause: a.Status.AttachError.Message}

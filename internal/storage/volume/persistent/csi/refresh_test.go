@@ -170,8 +170,8 @@ func TestAllocatableIsKeptTrue(t *testing.T) {
 	n.until("no number", func() bool { return shown() == -1 })
 }
 
-// A pod whose volume the node has no room for is refused; other troubles of the
-// attacher are waited out.
+// A pod whose volume the node has no room for is refused, if the driver has the node
+// asked again how many it can have; other troubles of the attacher are waited out.
 func TestNodeIsFullOfVolumes(t *testing.T) {
 	parity.Proves(t, "SRC-50")
 	n := newTestNode(t, nil)
@@ -193,6 +193,17 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 	fails(nil)
 	n.Again(p.UID)
 	fails(ptr.To(int32(codes.ResourceExhausted)))
+	looks := n.api.asked(name)
+	n.until("a look at the attachment of a driver that is asked only once", func() bool { n.Again(p.UID); return n.api.asked(name) > looks })
+	n.driverObject(func(d *storagev1.CSIDriverSpec) { d.AttachRequired = nil })
+	looks = n.api.asked(name)
+	n.until("a look at it with the driver's object", func() bool { n.Again(p.UID); return n.api.asked(name) > looks+1 })
+	if s := n.State(p.UID); s.Err != nil || n.exhausted.Load() > 0 {
+		t.Errorf("a driver that is asked only once: %+v, said to be exhausted %d times", s, n.exhausted.Load())
+	}
+	n.driverObject(func(d *storagev1.CSIDriverSpec) {
+		d.AttachRequired, d.NodeAllocatableUpdatePeriodSeconds = nil, ptr.To[int64](60)
+	})
 	n.until("the refusal", func() bool { n.Again(p.UID); return n.State(p.UID).Err != nil })
 	var no *pod.Refusal
 	err := n.State(p.UID).Err
