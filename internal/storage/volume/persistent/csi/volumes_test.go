@@ -270,6 +270,8 @@ func TestOutcomes(t *testing.T) {
 		{"staging refused", "NodeStageVolume", codes.InvalidArgument, nil},
 		{"staging open", "NodeStageVolume", codes.DeadlineExceeded, []string{"NodeUnstageVolume"}},
 		{"staging under way", "NodeStageVolume", codes.Aborted, []string{"NodeUnstageVolume"}},
+		{"staging called off", "NodeStageVolume", codes.Canceled, []string{"NodeUnstageVolume"}},
+		{"staging short of something", "NodeStageVolume", codes.ResourceExhausted, []string{"NodeUnstageVolume"}},
 		{"publishing refused", "NodePublishVolume", codes.Internal, []string{"NodeUnstageVolume"}},
 		{"publishing open", "NodePublishVolume", codes.Unavailable, []string{"NodeUnpublishVolume", "NodeUnstageVolume"}},
 	} {
