@@ -38,7 +38,7 @@ spec:
 // TestLogsAndMeasures follows a log over rotations on a real runtime, without a
 // control plane, and looks at what the node tells about itself meanwhile.
 func TestLogsAndMeasures(t *testing.T) {
-	parity.ProvesPart(t, 3, "RT-44")
+	parity.ProvesPart(t, 4, "RT-44")
 	binary, err := rig.OurKubelet(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
