@@ -55,6 +55,8 @@ func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
 	use := func(p *v1.Pod, n uint64) Candidate { return Candidate{p, Use{At: now, Memory: mi(n)}} }
 	heavy := asks("overhead", 0, v1.ResourceMemory, "100Mi")
 	heavy.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: amount("400Mi")}
+	bare := asks("overhead-alone", 0, v1.ResourceMemory, "")
+	bare.Spec.Overhead = heavy.Spec.Overhead
 	whole := asks("as-a-pod", 0, "", "")
 	whole.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("350Mi")}}
 	pods := []Candidate{
@@ -64,9 +66,10 @@ func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
 		use(asks("over-by-350", 0, v1.ResourceMemory, ""), 350),
 		use(asks("within", 0, v1.ResourceMemory, "500Mi"), 499),
 		use(heavy, 450), // within, by what its sandbox takes
+		use(bare, 320),  // over by all of it: what its sandbox takes counts for those that ask for something
 		use(whole, 400), // over by 50
 	}
-	if got, want := order(MemoryAvailable, Disks{}, pods), "over-by-350 over-by-300 as-a-pod over-high within-low within overhead"; got != want {
+	if got, want := order(MemoryAvailable, Disks{}, pods), "over-by-350 overhead-alone over-by-300 as-a-pod over-high within-low within overhead"; got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}
 	if order(AllocatableMemory, Disks{}, pods) != order(MemoryAvailable, Disks{}, pods) {

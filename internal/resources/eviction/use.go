@@ -89,8 +89,13 @@ func (u Use) space(p place) Space {
 	return sum
 }
 
-// requested is how much of a resource the pod has asked for, its overhead included.
+// requested is how much of a resource the pod has asked for. Its overhead counts for those
+// that ask for some, as upstream has it.
 func requested(p *v1.Pod, name v1.ResourceName) int64 {
-	q := resource.PodRequests(p, resource.PodResourcesOptions{})[name]
-	return q.Value()
+	asked := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true})[name]
+	total := asked.Value()
+	if overhead := p.Spec.Overhead[name]; total != 0 {
+		total += overhead.Value()
+	}
+	return total
 }
