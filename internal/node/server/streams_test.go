@@ -58,7 +58,7 @@ func (o *oneSize) Next() *remotecommand.TerminalSize {
 
 func TestExec(t *testing.T) {
 	parity.Proves(t, "SRV-19")
-	parity.ProvesPart(t, 4, "SRV-22")
+	parity.ProvesPart(t, 5, "SRV-22")
 	parity.ProvesPart(t, 2, "SRV-23")
 	r := newRig(t)
 	const path = "/exec/default/web/main"
@@ -109,7 +109,7 @@ func TestAttach(t *testing.T) {
 
 // An older WebSocket protocol is the runtime's own business.
 func TestExecOverOlderWebSocket(t *testing.T) {
-	parity.ProvesPart(t, 4, "SRV-22")
+	parity.ProvesPart(t, 5, "SRV-22")
 	r := newRig(t)
 	c := r.websocket("/exec/default/web/main?command=cat&input=1&output=1", "v4.channel.k8s.io")
 	if c.Subprotocol() != "v4.channel.k8s.io" {
@@ -139,10 +139,47 @@ func TestExecOverOlderWebSocket(t *testing.T) {
 	}
 }
 
+// TestWhoTranslatesWebSockets: the server itself speaks the newest WebSocket protocol and the
+// runtime is spoken to in SPDY; with the gate off it is the runtime's business.
+func TestWhoTranslatesWebSockets(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-22")
+	for translates, want := range map[bool][2]string{true: {"SPDY/3.1", "1"}, false: {"websocket", "0"}} {
+		r := newRig(t, func(p *parts) { p.server.ExtendWebSockets = translates })
+		url := "https://" + r.addr[server.Secure] + "/exec/default/web/main?command=cat&input=1&output=1"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{
+			"Authorization": "Bearer token-admin", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13",
+			"Sec-Websocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-Websocket-Protocol": "v5.channel.k8s.io",
+		} {
+			req.Header.Set(k, v)
+		}
+		resp, err := r.http1().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := resp.Header.Get("Sec-Websocket-Protocol"); translates && (resp.StatusCode != 101 || got != "v5.channel.k8s.io") {
+			t.Errorf("answered %d in %q", resp.StatusCode, got)
+		}
+		resp.Body.Close()
+		r.rt.mu.Lock()
+		if len(r.rt.headers) != 1 || r.rt.headers[0].Get("Upgrade") != want[0] {
+			t.Errorf("translated %t: the runtime was asked %v, want %s", translates, r.rt.headers, want[0])
+		}
+		r.rt.mu.Unlock()
+		counted := `kubelet_websocket_streaming_requests_total{subresource="exec"} ` + want[1]
+		if got := r.as("admin", "GET", "/metrics"); strings.Contains(got.text, counted) != translates {
+			t.Errorf("translated %t: counted otherwise", translates)
+		}
+	}
+}
+
 // TestEveryVersionOfSPDYStreams: clients of any age are spoken to in the newest version that
 // they know.
 func TestEveryVersionOfSPDYStreams(t *testing.T) {
-	parity.ProvesPart(t, 4, "SRV-22")
+	parity.ProvesPart(t, 5, "SRV-22")
 	r := newRig(t)
 	for offers, want := range map[string]string{
 		"v4.channel.k8s.io": "v4.channel.k8s.io",
@@ -208,7 +245,7 @@ func TestTokenAmongSubprotocols(t *testing.T) {
 
 func TestPortForward(t *testing.T) {
 	parity.Proves(t, "SRV-21")
-	parity.ProvesPart(t, 4, "SRV-22")
+	parity.ProvesPart(t, 5, "SRV-22")
 	r := newRig(t)
 	u := &url.URL{Scheme: "https", Host: r.addr[server.Secure], Path: "/portForward/default/web/uid-web"}
 	tr, up, err := spdy.RoundTripperFor(r.restConfig())

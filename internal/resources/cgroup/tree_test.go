@@ -167,8 +167,20 @@ func testLife(t *testing.T, h Hierarchies) {
 			t.Fatal(err)
 		}
 	}
+	shares := func() string {
+		if h.V1["cpu"] == "" {
+			return "2" // of this machine's cgroup v2, that has no cpu controller
+		}
+		return read(t, filepath.Join(h.V1["cpu"], tree.Parent(p), "cpu.shares"))
+	}
+	if got := shares(); got == "2" && h.V1["cpu"] != "" {
+		t.Error("the pod begins with the least CPU")
+	}
 	if err := tree.ReducePod(p.UID); err != nil {
 		t.Fatal(err)
+	}
+	if got := shares(); got != "2" {
+		t.Errorf("a pod that is over has %s CPU shares, want 2", got)
 	}
 	if uids, err := tree.List(); err != nil || len(uids) != 1 || uids[0] != p.UID {
 		t.Errorf("List = %v, %v", uids, err)

@@ -204,16 +204,24 @@ func TestServiceEnv(t *testing.T) {
 		services []*v1.Service
 		links    *bool
 		env      []v1.EnvVar
+		from     map[string]string
 		want     string
 	}{
 		{name: "those of the namespace, and the API server's", services: all, want: kubernetes + " " + db},
 		{name: "only the API server's", services: all, links: ptr.To(false), want: kubernetes},
 		{name: "the namespace's own of that name", services: []*v1.Service{api, own}, want: "KUBERNETES_SERVICE_HOST=10.96.0.9 KUBERNETES_SERVICE_PORT=80 KUBERNETES_PORT=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP_PROTO=tcp KUBERNETES_PORT_80_TCP_PORT=80 KUBERNETES_PORT_80_TCP_ADDR=10.96.0.9"},
 		{name: "the container's word counts", services: all, links: ptr.To(false), env: []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}}, want: strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=mine", 1)},
+		{
+			name: "and that of what it takes whole", services: all, links: ptr.To(false), from: map[string]string{"KUBERNETES_SERVICE_HOST": "its"},
+			want: strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=its", 1),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, func(c *Config) { c.Services = fakeServices{all: tc.services} })
-			p := simplePod(func(c *v1.Container) { c.Env = tc.env })
+			b := newBench(t, func(c *Config) {
+				c.Services = fakeServices{all: tc.services}
+				c.Objects = fakeObjects{maps: map[string]map[string]string{"ns/cm": tc.from}}
+			})
+			p := simplePod(func(c *v1.Container) { c.Env, c.EnvFrom = tc.env, []v1.EnvFromSource{fromMap("cm", "", false)} })
 			p.Spec.EnableServiceLinks = tc.links
 			env, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{}))
 			if got := join(env); err != nil || got != tc.want {

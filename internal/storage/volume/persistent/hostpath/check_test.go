@@ -70,7 +70,29 @@ func TestHostPathTypes(t *testing.T) {
 			t.Errorf("%s was made", unmade)
 		}
 	}
-	parity.ProvesPart(t, 3, "VOL-42")
+	parity.ProvesPart(t, 4, "VOL-42")
+}
+
+// A block device passes for nothing else, and only a superuser can make one.
+func TestHostPathTypeOfABlockDevice(t *testing.T) {
+	parity.ProvesPart(t, 4, "VOL-42")
+	if os.Geteuid() != 0 {
+		t.Skip("a block device needs root")
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := unix.Mknod(disk, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 255))); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkType(disk, v1.HostPathBlockDev); err != nil {
+		t.Error(err)
+	}
+	want := "hostPath type check failed: " + disk + " is not a character device"
+	if err := checkType(disk, v1.HostPathCharDev); err == nil || err.Error() != want {
+		t.Errorf("as a character device: %v, want %q", err, want)
+	}
+	if err := checkType("/dev/null", v1.HostPathFile); err == nil {
+		t.Error("a character device passes for a file")
+	}
 }
 
 // hostPath types are checked through symlinks, as they are mounted through them:

@@ -15,7 +15,7 @@ import (
 
 // A path without a type is taken as it is, whether or not it exists.
 func TestPublish(t *testing.T) {
-	parity.ProvesPart(t, 3, "VOL-42")
+	parity.ProvesPart(t, 4, "VOL-42")
 	missing := filepath.Join(t.TempDir(), "missing")
 	p := New(mount.NewGuard())
 	for _, tc := range []struct {
