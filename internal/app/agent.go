@@ -530,8 +530,11 @@ func (a *agent) buildNode(context.Context) error {
 	if a.api != nil {
 		cfg.API = &node.API{Nodes: a.api.Nodes, Leases: a.api.Leases, CloseConnections: a.api.CloseConnections}
 	}
+	// Whether or not pods have cgroups of their own: their containers have some.
+	if groups, err := cgroup.Detect(); err == nil {
+		cfg.CgroupV1 = !groups.V2()
+	}
 	if a.cgroups != nil {
-		cfg.CgroupV1 = !a.hierarchiesV2()
 		cfg.Enforce, cfg.AllPods = a.enforce, a.cgroups.AllPods()
 	}
 	var err error

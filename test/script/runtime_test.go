@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"keelson/internal/resources/cgroup"
 	"keelson/test/kit/parity"
 )
 
@@ -36,6 +37,25 @@ func TestTheHostsResolverIsCheckedOnce(t *testing.T) {
 		want := []string{"Resolv.conf file '" + file + "' contains search line consisting of more than 29 domains!"}
 		if got := r.told("CheckLimitsForResolvConf"); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+// TestTheAgeOfCgroupsIsTold: of a machine with cgroup v1, once per start, whether or not pods have cgroups of their own.
+func TestTheAgeOfCgroupsIsTold(t *testing.T) {
+	parity.ProvesPart(t, 2, "NODE-24")
+	groups, err := cgroup.Detect()
+	if err != nil {
+		t.Skipf("which cgroups this machine has is not known: %v", err)
+	}
+	settled(t, "cgroupsPerQOS: false\n", nil, func(t *testing.T, r *run) {
+		time.Sleep(10 * time.Minute)
+		want := 1
+		if groups.V2() {
+			want = 0
+		}
+		if got := r.told("CgroupV1"); len(got) != want {
+			t.Errorf("told %q, want %d", got, want)
 		}
 	})
 }

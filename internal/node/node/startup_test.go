@@ -100,7 +100,7 @@ func TestAttachingByTheNodeItself(t *testing.T) {
 }
 
 func TestCgroupV1IsSaid(t *testing.T) {
-	parity.Proves(t, "NODE-24")
+	parity.ProvesPart(t, 2, "NODE-24")
 	for old, want := range map[bool]int{true: 1, false: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, newServer(), func(c *Config, _ *rig) { c.CgroupV1 = old })
