@@ -165,7 +165,7 @@ func (s *space) lists(out string, want map[string]string) {
 // TestVolumeOwnership gives volumes to a group and a user that is not root.
 func TestVolumeOwnership(t *testing.T) {
 	t.Parallel()
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	s := shared(t).namespace(t)
 	s.secret("hidden", map[string]string{"word": "sesame"})
 	out := s.says(s.demo("owned", []string{"ls", "/empty", "/hidden/..data/word", "/var/run/secrets/kubernetes.io/serviceaccount/..data/token"},

@@ -712,4 +712,13 @@ func TestLogsOfTheMachineAreThoseOfItsUsualDirectory(t *testing.T) {
 			t.Errorf("%d: %s is not shown in %q", code, e.Name(), text)
 		}
 	}
+	// A query is one where the configuration allows it, and a listing where not.
+	const query, missing = "/logs/?query=no-such-service-here", "\nlog not found for no-such-service-here\n"
+	if code, text := s.ask(t, query, "", nil); code != http.StatusOK || text == missing {
+		t.Errorf("a query by default: %d %q", code, text)
+	}
+	s = listening(t, "enableSystemLogQuery: true\n"+open, nil)
+	if code, text := s.ask(t, query, "", nil); code != http.StatusOK || text != missing {
+		t.Errorf("a query: %d %q", code, text)
+	}
 }

@@ -68,6 +68,7 @@ func TestNodeLogQuery(t *testing.T) {
 		"query=":               {code: 400, text: `query: Invalid value: [""]: may not be empty` + "\n"},
 		"query=nosuch":         {code: 200, text: "\nlog not found for nosuch\n"},
 		"query=-x":             {code: 200, text: "\nlog not found for -x\n"},
+		"query=aZ_0.9:b@c-d":   {code: 200, text: "\nlog not found for aZ_0.9:b@c-d\n"},
 		"query=kubelet":        {code: 200, text: kubelet},
 		"query=%20":            {code: 400, text: `query: Invalid value: [" "]: may not be empty` + "\n"},
 		"query=&query=kubelet": {code: 200, text: kubelet},

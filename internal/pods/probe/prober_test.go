@@ -26,6 +26,7 @@ type patient struct {
 	mu    sync.Mutex
 	code  int32
 	err   error
+	once  bool // the error goes when it was met
 	hang  bool
 	times []time.Time
 }
@@ -46,6 +47,9 @@ func (p *patient) Exec(ctx context.Context, _ string, _ []string, timeout time.D
 	p.mu.Lock()
 	p.times = append(p.times, time.Now())
 	code, err, hang := p.code, p.err, p.hang
+	if p.once {
+		p.err = nil
+	}
 	p.mu.Unlock()
 	if hang {
 		select {
@@ -234,6 +238,20 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 			t.Error("three failures with an error between them did not fail the container")
 		}
 	})
+	// A try that ends without an error is the last of its probe.
+	for code, ready := range map[int32]bool{0: true, 1: false} {
+		clinic(t, func(p *Prober, c *patient, _ *noted) {
+			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+			have := seen("1", time.Now())
+			c.set(code, errors.New("not now"))
+			c.once = true
+			p.Sync(spec, have, nil, false)
+			synctest.Wait()
+			if got := len(c.asked()); got != 2 || p.Result(spec, have.Containers[0]).Ready != ready {
+				t.Errorf("code %d after an error: asked %d times, want 2, and ready is to be %v", code, got, ready)
+			}
+		})
+	}
 }
 
 // A result moves only when as many outcomes as the threshold follow each other.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTidy(t *testing.T) {
-	parity.ProvesPart(t, 2, "RT-45")
+	parity.ProvesPart(t, 3, "RT-45")
 	const (
 		a = "0.log.20260102-010000"
 		b = "0.log.20260102-020000"

@@ -136,7 +136,7 @@ func wantFiles(t *testing.T, got, want map[string]string) {
 
 func TestALogIsRotatedWhenItIsLongEnough(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
-	parity.ProvesPart(t, 2, "RT-45")
+	parity.ProvesPart(t, 3, "RT-45")
 	r := newRig(t)
 	r.runtime.write(t, "123456789")
 	r.round(t)
@@ -245,6 +245,30 @@ func TestARotationLeavesWhatHasItsName(t *testing.T) {
 		t.Errorf("turn = %v, want that the name is taken", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890", "0.log.20260102-030405": "of this second"})
+}
+
+// TestACompressedLogIsThereOnlyWhole: it is written under another name first.
+func TestACompressedLogIsThereOnlyWhole(t *testing.T) {
+	parity.ProvesPart(t, 3, "RT-45")
+	r := newRig(t)
+	const name = "0.log.20260102-030405"
+	path := filepath.Join(filepath.Dir(r.log.Path), name)
+	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o640), os.WriteFile(path+".tmp", nil, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(r.cfg.Root, r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	if err := d.compress(t.Context(), name, 1<<20); !errors.Is(err, os.ErrExist) {
+		t.Errorf("with another's %s.tmp: %v", name, err)
+	}
+	wantFiles(t, r.files(t), map[string]string{"0.log": "", name: "old", name + ".tmp": ""})
+	if err := errors.Join(os.Remove(path+".tmp"), d.compress(t.Context(), name, 1<<20)); err != nil {
+		t.Error(err)
+	}
+	wantFiles(t, r.files(t), map[string]string{"0.log": "", name + ".gz": "old"})
 }
 
 func TestANewAgentCleansWhatADeadOneLeft(t *testing.T) {

@@ -387,7 +387,7 @@ func TestRemoveTreeRemovesWhatContainersMake(t *testing.T) {
 }
 
 func TestSetGroup(t *testing.T) {
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	dir := room(t)
 	defer syscall.Umask(syscall.Umask(0o022))
 	build := func(name string) string {

@@ -81,7 +81,7 @@ func TestSameFilesAsUpstream(t *testing.T) {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 	parity.Proves(t, "VOL-08", "VOL-40", "VOL-43")
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	parity.ProvesPart(t, 3, "VOL-33")
 	parity.ProvesPart(t, 3, "VOL-45")
 	parity.ProvesPart(t, 2, "VOL-47")

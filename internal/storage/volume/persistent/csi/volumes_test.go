@@ -484,7 +484,7 @@ func TestInlineVolumes(t *testing.T) {
 
 func TestGroups(t *testing.T) {
 	parity.Proves(t, "VOL-68")
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	type spec = storagev1.CSIDriverSpec
 	for name, c := range map[string]struct {
 		policy *storagev1.FSGroupPolicy

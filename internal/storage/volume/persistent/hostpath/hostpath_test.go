@@ -52,7 +52,7 @@ func TestPublish(t *testing.T) {
 
 // A directory of the node keeps its owner, whatever group its pod gives its volumes to.
 func TestGroupOfThePodIsNotGiven(t *testing.T) {
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	dir := t.TempDir()
 	before := statOf(t, dir)
 	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{FSGroup: ptr.To[int64](4321)}}}

@@ -225,6 +225,7 @@ func group(t *testing.T, path string) int {
 func TestDirectory(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-53")
 	parity.ProvesPart(t, 10, "VOL-10")
+	parity.ProvesPart(t, 8, "VOL-17")
 	parity.ProvesPart(t, 3, "VOL-27")
 	n := newTestNode(t)
 	disk := filepath.Join(t.TempDir(), "disk")

@@ -129,7 +129,7 @@ func TestGroupOfThePodIsNotGiven(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	parity.ProvesPart(t, 6, "VOL-17")
+	parity.ProvesPart(t, 8, "VOL-17")
 	p := New(Config{Guard: mount.NewGuard(), Tools: programs(t, "mount", "mount.nfs")})
 	r := request(t, "files", nil)
 	r.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](4321)}

@@ -182,9 +182,11 @@ func (m *machine) clean(p *Plugin) {
 
 func TestISCSI(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-51")
+	parity.ProvesPart(t, 8, "VOL-17")
 	m := newMachine(t)
 	p := NewISCSI(m.config())
 	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
+	r.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](3000)}
 	traits, err := p.Describe(t.Context(), r.Spec)
 	if err != nil || traits.ID != "kubernetes.io/iscsi/192.0.2.1:"+iqn+":0" || !traits.Attach || !p.Serves(r.Spec) {
 		t.Fatalf("it is %+v, %v", traits, err)
@@ -203,6 +205,9 @@ func TestISCSI(t *testing.T) {
 	}
 	out, err := p.Publish(t.Context(), r)
 	must(t, err)
+	if has, err := mount.HasGroup(out.Path, 3000, false); err != nil || !has {
+		t.Errorf("the pod's group has the disk: %v, %v", has, err)
+	}
 	must(t, os.WriteFile(filepath.Join(out.Path, "f"), []byte("kept"), 0o600))
 	// The next agent finds it, and stages it again before it is used.
 	p = NewISCSI(m.config())
