@@ -416,6 +416,15 @@ func TestCostFollowsScrapes(t *testing.T) {
 	if g.asked != 1 {
 		t.Errorf("the runtime was asked %d times for what it has nothing to say about", g.asked)
 	}
+	for _, step := range []struct {
+		age  time.Duration
+		anew bool
+	}{{500 * time.Millisecond, false}, {time.Second, true}} {
+		first.at = time.Now().Add(-step.age)
+		if _, err := c.Summary(t.Context(), false); err != nil || (c.last != first) != step.anew {
+			t.Errorf("after %v there was another reading: %t, %v", step.age, c.last != first, err)
+		}
+	}
 }
 
 func TestRates(t *testing.T) {
