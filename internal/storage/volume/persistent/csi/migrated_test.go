@@ -31,6 +31,7 @@ func (n *testNode) register(name string) {
 // took over is refused by name.
 func TestVolumesOfClouds(t *testing.T) {
 	parity.Proves(t, "VOL-57")
+	parity.Differs(t, "VOL-56", "0078")
 	parity.ProvesPart(t, 2, "PLUG-19")
 	n := newTestNode(t, nil)
 	n.stop()
