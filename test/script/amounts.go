@@ -11,29 +11,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// resize changes what a container of a pod asks for, as a user does.
+// wholePod stands in the place of a container's name for what its pod has together.
+const wholePod = "-"
+
+// resize changes what a container of a pod asks for, or the pod as a whole, as a user does.
 func (r *run) resize(args []string) error {
 	pods := r.api.CoreV1().Pods(namespace)
 	p, err := pods.Get(context.Background(), args[0], metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	var c *corev1.Container
+	var asks *corev1.ResourceRequirements
+	if args[1] == wholePod {
+		asks = p.Spec.Resources
+	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if list[i].Name == args[1] {
-				c = &list[i]
+				asks = &list[i].Resources
 			}
 		}
 	}
-	if c == nil {
+	if asks == nil {
 		return fmt.Errorf("there is no container %s", args[1])
 	}
 	for _, a := range args[2:] {
 		name, amount, _ := strings.Cut(a, "=")
-		list := &c.Resources.Requests
+		list := &asks.Requests
 		if limit, ok := strings.CutPrefix(name, "limits."); ok {
-			name, list = limit, &c.Resources.Limits
+			name, list = limit, &asks.Limits
 		}
 		q, err := resource.ParseQuantity(amount)
 		if err != nil {

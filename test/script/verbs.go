@@ -50,7 +50,7 @@ func init() { // the verbs refer to the table when one is unknown
 
 		"apply":    {"FILE...", false, quiet((*run).apply)},
 		"delete":   {"POD [grace=SECONDS|force]", false, quiet((*run).delete)},
-		"resize":   {"POD CONTAINER [limits.]RESOURCE=AMOUNT...", false, quiet((*run).resize)},
+		"resize":   {"POD CONTAINER|- [limits.]RESOURCE=AMOUNT...", false, quiet((*run).resize)},
 		"label":    {"KEY=VALUE", false, quiet((*run).label)},
 		"gate":     {"POD CONDITION True|False", false, quiet((*run).gate)},
 		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*run).class)},

@@ -41,8 +41,10 @@ const Unlimited = math.MaxInt64
 
 // gap compares what is in force with what p, with what it was granted, names.
 // Containers that do not run take what is granted when they start. A container
-// without a limit of its own is held to the pod's.
-func gap(p *v1.Pod, have pod.Runtime, force Resources) Gap {
+// without a limit of its own is held to the pod's, and restarted for it where it says
+// so; not for one that could not be put in force, for it would be restarted again and
+// again.
+func gap(p *v1.Pod, have pod.Runtime, force Resources, failing bool) Gap {
 	var g Gap
 	for kind, c := range pod.Containers(p) {
 		inst, ok := have.Latest(c.Name)
@@ -59,7 +61,7 @@ func gap(p *v1.Pod, have pod.Runtime, force Resources) Gap {
 			wasLimit, limit := effective(now, force.Pod, res), effective(c.Resources, p.Spec.Resources, res)
 			was, next := amount(now.Requests, res), amount(c.Resources.Requests, res)
 			ownLimit := amount(now.Limits, res) != amount(c.Resources.Limits, res)
-			if (ownLimit || was != next) && restartsFor(c, res) {
+			if (wasLimit != limit && (ownLimit || !failing) || was != next) && restartsFor(c, res) {
 				restart = true
 			}
 			switch {

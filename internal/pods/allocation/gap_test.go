@@ -28,6 +28,7 @@ func running(names ...string) pod.Runtime {
 }
 
 func TestGap(t *testing.T) {
+	parity.ProvesPart(t, 5, "LIFE-123")
 	base := with(amounts("cpu", "1", "memory", "1Gi"), amounts("cpu", "2", "memory", "2Gi"))
 	for _, tc := range []struct {
 		name          string
@@ -36,6 +37,7 @@ func TestGap(t *testing.T) {
 		nowPod, whole *v1.ResourceRequirements
 		policy        []v1.ContainerResizePolicy
 		stopped       bool
+		failing       bool
 		update        string
 		restart, pod  bool
 	}{
@@ -51,6 +53,27 @@ func TestGap(t *testing.T) {
 		{name: "one that takes it as it runs by name", now: base, granted: with(amounts("cpu", "2", "memory", "1Gi"), base.Limits), policy: []v1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: v1.NotRequired}}, update: "main cpu request 1000→2000"},
 		{name: "what does not run", now: base, granted: with(base.Requests, amounts("cpu", "3")), stopped: true},
 		{name: "the limit of the pod, of a container without one", now: with(nil, nil), granted: with(nil, nil), nowPod: ptr.To(with(nil, amounts("memory", "1Gi"))), whole: ptr.To(with(nil, amounts("memory", "2Gi"))), update: "main memory limit 1073741824→2147483648", pod: true},
+		{
+			name:    "the limit of the pod, of a container without one that wants a restart for memory",
+			now:     with(nil, nil),
+			granted: with(nil, nil),
+			nowPod:  ptr.To(with(nil, amounts("memory", "1Gi"))),
+			whole:   ptr.To(with(nil, amounts("memory", "2Gi"))),
+			policy:  []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}},
+			restart: true,
+			pod:     true,
+		},
+		{
+			name:    "the same, which could not be put in force",
+			now:     with(nil, nil),
+			granted: with(nil, nil),
+			nowPod:  ptr.To(with(nil, amounts("memory", "1Gi"))),
+			whole:   ptr.To(with(nil, amounts("memory", "2Gi"))),
+			policy:  []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}},
+			failing: true,
+			update:  "main memory limit 1073741824→2147483648",
+			pod:     true,
+		},
 		{name: "the limit of the pod, of a container with its own", now: base, granted: base, nowPod: ptr.To(with(nil, amounts("memory", "3Gi"))), whole: ptr.To(with(nil, amounts("memory", "4Gi"))), pod: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -59,7 +82,7 @@ func TestGap(t *testing.T) {
 			if tc.stopped {
 				have.Containers[0].State = pod.StateExited
 			}
-			g := gap(p, have, Resources{Containers: map[string]v1.ResourceRequirements{"main": tc.now}, Pod: tc.nowPod})
+			g := gap(p, have, Resources{Containers: map[string]v1.ResourceRequirements{"main": tc.now}, Pod: tc.nowPod}, tc.failing)
 			var said []string
 			for _, c := range g.Update {
 				what := "request"
@@ -76,7 +99,7 @@ func TestGap(t *testing.T) {
 }
 
 func TestPlanGivesBeforeItTakes(t *testing.T) {
-	parity.ProvesPart(t, 4, "LIFE-123")
+	parity.ProvesPart(t, 5, "LIFE-123")
 	small, large := Size{Weight: 10, Quota: 1000, Memory: 100}, Size{Weight: 20, Quota: 2000, Memory: 200}
 	up := func(c string, r v1.ResourceName) Change { return Change{Container: c, Resource: r, Now: 1, Next: 2} }
 	down := func(c string, r v1.ResourceName) Change { return Change{Container: c, Resource: r, Now: 2, Next: 1} }
@@ -113,7 +136,7 @@ func TestPlanGivesBeforeItTakes(t *testing.T) {
 }
 
 func TestMemoryIsNotLimitedBelowItsUse(t *testing.T) {
-	parity.ProvesPart(t, 4, "LIFE-123")
+	parity.ProvesPart(t, 5, "LIFE-123")
 	used := func(id string) (int64, error) {
 		if id == "lost" {
 			return 0, errors.New("not found")

@@ -151,7 +151,8 @@ func (l *Ledger) Gap(p *v1.Pod, have pod.Runtime) Gap {
 		l.enforcedLocked(p, c.Name, stored(p).Containers[c.Name])
 		force = l.force[p.UID]
 	}
-	return gap(p, have, force)
+	at := l.progress[p.UID]
+	return gap(p, have, force, at != nil && at.problem != "")
 }
 
 // Starting notes what a container that does not run is about to be started with,
@@ -187,23 +188,29 @@ func (l *Ledger) enforcedLocked(p *v1.Pod, container string, r v1.ResourceRequir
 	}
 	next := now.with(container, r)
 	if !known {
-		next.Pod = p.Spec.Resources
+		next.Pod = stored(p).Pod
 	}
 	l.force[p.UID] = next
 	l.writeLocked()
 }
 
-// EnforcedPod notes that the pod as a whole has what p names.
+// EnforcedPod notes that the pod as a whole has what p names. It returns once that is
+// written down: containers that were stopped for it are started next, and an agent
+// after this one would restart them once more.
 func (l *Ledger) EnforcedPod(p *v1.Pod) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	now, known := l.force[p.UID]
 	if !known || samePod(now.Pod, p.Spec.Resources) {
+		l.mu.Unlock()
 		return
 	}
 	now.Pod = p.Spec.Resources
 	l.force[p.UID] = now
-	l.writeLocked()
+	l.mu.Unlock()
+	if !l.write() {
+		l.cfg.Log.Warn("containers may be restarted once too often if this agent dies now",
+			"pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	}
 }
 
 // InForce is the pod with what it has in force; where nothing is known, with what
