@@ -99,6 +99,17 @@ func (n *nodeLogQuery) hasOptions() bool {
 // validate checks what is asked for. stat tells whether a file is there to read.
 func (n *nodeLogQuery) validate(stat func(file string) error) (errs field.ErrorList) {
 	query := field.NewPath("query")
+	for _, s := range n.services {
+		switch {
+		case len(s) > maxServiceName:
+			errs = append(errs, field.Invalid(query, s, fmt.Sprintf("length must be less than %d", maxServiceName)))
+		case !serviceName.MatchString(s):
+			errs = append(errs, field.Invalid(query, s, "input contains unsupported characters"))
+		}
+	}
+	if len(n.services) > maxLogServices {
+		errs = append(errs, field.TooMany(query, len(n.services), maxLogServices))
+	}
 	switch {
 	case len(n.services)+len(n.files) == 0:
 		errs = append(errs, field.Required(query, "cannot be empty with options"))
@@ -113,19 +124,8 @@ func (n *nodeLogQuery) validate(stat func(file string) error) (errs field.ErrorL
 			errs = append(errs, field.Invalid(query, n.files, err.Error()))
 		}
 	}
-	if len(n.services) > maxLogServices {
-		errs = append(errs, field.TooMany(query, len(n.services), maxLogServices))
-	}
-	for _, s := range n.services {
-		switch {
-		case len(s) > maxServiceName:
-			errs = append(errs, field.Invalid(query, s, fmt.Sprintf("length must be less than %d", maxServiceName)))
-		case !serviceName.MatchString(s):
-			errs = append(errs, field.Invalid(query, s, "input contains unsupported characters"))
-		}
-	}
 	if n.since != nil && n.until != nil && n.since.After(*n.until) {
-		errs = append(errs, field.Invalid(field.NewPath("untilTime"), n.until.Format(time.RFC3339), "must be after `sinceTime`"))
+		errs = append(errs, field.Invalid(field.NewPath("untilTime"), n.until, "must be after `sinceTime`"))
 	}
 	if n.tail != nil && (*n.tail < 0 || *n.tail > maxTailLines) {
 		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *n.tail, fmt.Sprintf("must be between 0 and %d, inclusive", maxTailLines)))
