@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,6 +115,10 @@ func (a *agent) topologyRules(layout machine.Layout) (topology.Rules, error) {
 	options, err := topology.ParseOptions(k.TopologyManagerPolicyOptions)
 	if err != nil {
 		return rules, err
+	}
+	unknown := func(n machine.Node) bool { return len(n.Distances) == 0 }
+	if options.Closest && slices.ContainsFunc(layout.Nodes, unknown) {
+		return rules, errors.New("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
 	}
 	if n := len(layout.Nodes); n > options.MostNodes {
 		return rules, fmt.Errorf("unsupported on machines with more than %d NUMA Nodes", options.MostNodes)

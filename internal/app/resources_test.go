@@ -19,7 +19,7 @@ import (
 // TestMachinesThatAreRefusedAreUpstreams compares with what was recorded of upstream's
 // agent on machines of many nodes, and with CPUs that are not there.
 func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
-	parity.ProvesPart(t, 2, "RES-41")
+	parity.ProvesPart(t, 3, "RES-41")
 	parity.ProvesPart(t, 3, "RES-25")
 	scenes, err := placement.Load("../../test/kit/placement/testdata")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestOptions(t *testing.T) {
-	parity.ProvesPart(t, 2, "RES-41")
+	parity.ProvesPart(t, 3, "RES-41")
 	for _, c := range []struct {
 		given map[string]string
 		want  Options

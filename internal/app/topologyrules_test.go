@@ -1,0 +1,37 @@
+package app
+
+import (
+	"testing"
+
+	"keelson/internal/resources/machine"
+	"keelson/test/kit/parity"
+)
+
+// TestClosestNodesAreThoseOfTheMachine: the option takes the distances that the machine tells,
+// and no machine that tells none.
+func TestClosestNodesAreThoseOfTheMachine(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-41")
+	const config = "topologyManagerPolicy: best-effort\n"
+	const closest = config + "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}\n"
+	told := machine.Layout{Nodes: []machine.Node{
+		{ID: 0, Distances: []int{10, 21}},
+		{ID: 1, Distances: []int{31, 10}},
+	}}
+	a := &agent{cfg: configured(t, closest)}
+	rules, err := a.topologyRules(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, back := rules.Distance(0, 1), rules.Distance(1, 0); there != 21 || back != 31 {
+		t.Errorf("from node 0 to 1 it is %d, and back %d, want 21 and 31", there, back)
+	}
+	untold := machine.Layout{Nodes: []machine.Node{{ID: 0}, {ID: 1}}}
+	const want = "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
+	if _, err := a.topologyRules(untold); err == nil || err.Error() != want {
+		t.Errorf("without distances: %v, want %s", err, want)
+	}
+	a.cfg = configured(t, config)
+	if rules, err := a.topologyRules(untold); err != nil || rules.Distance != nil {
+		t.Errorf("without the option: %v", err)
+	}
+}
