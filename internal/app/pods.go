@@ -108,7 +108,7 @@ func (a *agent) buildDesired() {
 			Period: k.HTTPCheckFrequency.Duration, Manifest: manifest, Log: a.log}))
 	}
 	cfg := desired.Config{NodeName: a.cfg.NodeName, Events: a.events, OnChange: func(uid types.UID) { a.tellOfPod(uid); a.wake(uid) }, OnUpdate: a.tellOfLack,
-		OnHeard: func() { a.syncer.WakeAll() }, Log: a.log}
+		OnForced: func(uid types.UID) { a.syncer.Force(uid) }, OnHeard: func() { a.syncer.WakeAll() }, Log: a.log}
 	if a.api != nil {
 		mine := fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName)
 		sources = append(sources, desired.NewAPI(desired.APIConfig{Pods: a.api.Pods.ListWatch("", mine), After: a.node.Registered(), Log: a.log}))

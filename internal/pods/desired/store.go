@@ -48,6 +48,9 @@ type Config struct {
 	Sources  []Source
 	Events   pod.Events
 	OnChange func(types.UID) // called after each change of a pod or its mirror; must not block
+	// OnForced, if not nil, is called before OnChange when the API server no longer has
+	// a pod that was being deleted. It must not block.
+	OnForced func(types.UID)
 	// OnUpdate, if not nil, is told of what a pod was and what it is to be now. It must
 	// not block.
 	OnUpdate func(old, p *v1.Pod)
@@ -307,6 +310,9 @@ func (k *sink) Remove(uid types.UID) {
 	delete(s.pods[k.name], uid)
 	s.mu.Unlock()
 	if ok {
+		if k.name == pod.SourceAPI && p.DeletionTimestamp != nil && s.cfg.OnForced != nil {
+			s.cfg.OnForced(uid)
+		}
 		s.changed(changeRemove, k.name, p)
 	}
 }

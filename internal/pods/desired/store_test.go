@@ -59,7 +59,16 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRC-08")
 	r, api := newRecorder(), newScript(pod.SourceAPI)
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	s := start(t, Config{NodeName: "node1", Sources: []Source{api}, Events: r, OnChange: r.changed, Log: r.logger(), Now: func() time.Time { return seen }})
+	var forced []types.UID
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{api},
+		Events:   r,
+		OnChange: r.changed,
+		OnForced: func(uid types.UID) { forced = append(forced, uid) },
+		Log:      r.logger(),
+		Now:      func() time.Time { return seen },
+	})
 	edit := func(f func(*v1.Pod)) *v1.Pod {
 		p := apiPod("a", "1")
 		p.Annotations = map[string]string{"kubernetes.io/config.source": "file", "mine": "1"}
@@ -103,6 +112,12 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	api.deliver(func(to Sink) { to.Remove("1") })
 	if _, _, ok := s.Get("1"); ok || r.logged("SyncLoop REMOVE") != 1 || len(r.takeChanges()) != 1 {
 		t.Errorf("removal: still there %v, log:\n%s", ok, r.log.String())
+	}
+	// One that nobody deletes is not forced: it is bound to another node, say.
+	set(apiPod("b", "2"))
+	api.deliver(func(to Sink) { to.Remove("2") })
+	if !slices.Equal(forced, []types.UID{"1"}) {
+		t.Errorf("forced to go: %v", forced)
 	}
 }
 

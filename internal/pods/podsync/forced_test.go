@@ -34,6 +34,16 @@ func TestAPodThatIsForcedToGoHasNoTimeLeft(t *testing.T) {
 		t.Errorf("when it was forced to go it has %v", got)
 	}
 
+	// Its object was gone before the worker saw it being deleted.
+	w = m.worker("f", podNamed("f", pod.SourceAPI))
+	w.spec.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30))
+	w.known = false
+	w.s.workers["f"] = w
+	w.s.Force("f")
+	if got := left(); got > time.Second {
+		t.Errorf("when its object was gone at once it has %v", got)
+	}
+
 	// One that nobody has asked to go has the time that it wants.
 	w = m.worker("v", podNamed("v", pod.SourceAPI))
 	w.spec.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30))

@@ -37,9 +37,9 @@ func (w *worker) judge(ctx context.Context, tasks *sync.WaitGroup, now time.Time
 func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
 	p := w.spec
 	switch {
-	case !w.known && p.DeletionTimestamp != nil:
+	case !w.known && (p.DeletionTimestamp != nil || w.forced.Load()):
 		// Its object went before it had ended, so somebody has forced it to. That they
-		// left it no time was said a moment before, and may not have been heard.
+		// left it no time was said a moment before, and the worker may not have seen it.
 		w.end(now, time.Second, nil, "forced to go")
 		return time.Time{}, false
 	case !w.known:

@@ -98,6 +98,16 @@ func (s *Syncer) Run(ctx context.Context) error {
 // Wake has the pod looked at. It never blocks.
 func (s *Syncer) Wake(uid types.UID) { s.wake(uid, false) }
 
+// Force notes that the pod's object was removed from the API server while the pod was
+// being deleted: the pod has no grace period left.
+func (s *Syncer) Force(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.workers[uid]; ok {
+		w.forced.Store(true)
+	}
+}
+
 // Adopt has pods looked after of which only traces on the node tell, such as a
 // directory or a cgroup: unless a source knows them, all of it is released.
 func (s *Syncer) Adopt(uids []types.UID) {

@@ -30,6 +30,7 @@ type worker struct {
 	turning atomic.Pointer[time.Time] // since when it is in a turn; nil: it is not
 
 	discard atomic.Bool // what is left of the pod in the runtime is not wanted any more
+	forced  atomic.Bool // see Syncer.Force
 	// released is closed when nothing of the pod takes up the node, emptied when
 	// the runtime holds nothing of it either.
 	released, emptied      chan struct{}

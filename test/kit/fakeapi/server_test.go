@@ -228,6 +228,9 @@ func TestWatch(t *testing.T) {
 		if err := c.CoreV1().Pods("default").Delete(t.Context(), "mine", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 			t.Fatal(err)
 		}
+		if p := next(watch.Modified, "mine"); *p.DeletionGracePeriodSeconds != 0 {
+			t.Errorf("%d s are left", *p.DeletionGracePeriodSeconds)
+		}
 		next(watch.Deleted, "mine")
 
 		s.Compact()

@@ -337,13 +337,17 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 		}
 	}
 	var grace int64
-	if pod, ok := have.(*corev1.Pod); ok {
+	pod, graceful := have.(*corev1.Pod)
+	if graceful {
 		grace = graceOf(pod, opts)
 	}
-	if grace == 0 && len(m.GetFinalizers()) == 0 {
+	old := m.GetDeletionGracePeriodSeconds()
+	drop := grace == 0 && len(m.GetFinalizers()) == 0
+	// A watch shows that a pod has no grace period left before it shows that the pod is gone.
+	if drop && (!graceful || old != nil && *old == 0) {
 		return s.dropLocked(res, have), nil
 	}
-	if old := m.GetDeletionGracePeriodSeconds(); old != nil && *old <= grace {
+	if old != nil && *old <= grace {
 		return have, nil // a deletion under way can only be made shorter
 	}
 	next := have.DeepCopyObject()
@@ -355,10 +359,13 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 	end := metav1.NewTime(at.Add(time.Duration(grace) * time.Second).Truncate(time.Second))
 	nm.SetDeletionTimestamp(&end)
 	nm.SetDeletionGracePeriodSeconds(&grace)
-	if res.generation {
+	if res.generation && m.GetDeletionTimestamp() == nil {
 		nm.SetGeneration(nm.GetGeneration() + 1)
 	}
 	s.putLocked(res, have, next)
+	if drop {
+		return s.dropLocked(res, next), nil
+	}
 	return next, nil
 }
 
