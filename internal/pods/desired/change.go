@@ -13,18 +13,17 @@ import (
 // classify names the change from one version of a pod to the next; "" when
 // nothing differs that anybody here acts on.
 func classify(old, p *v1.Pod) string {
+	same := apiequality.Semantic.DeepEqual(old.Spec, p.Spec) && maps.Equal(old.Labels, p.Labels) &&
+		maps.Equal(foreign(old.Annotations), foreign(p.Annotations)) && sameDeletion(old, p)
 	switch {
-	case p.DeletionTimestamp != nil && !sameDeletion(old, p):
-		return changeDelete
-	case !apiequality.Semantic.DeepEqual(old.Spec, p.Spec),
-		!maps.Equal(old.Labels, p.Labels),
-		!maps.Equal(foreign(old.Annotations), foreign(p.Annotations)),
-		!sameDeletion(old, p):
-		return changeUpdate
-	case !apiequality.Semantic.DeepEqual(old.Status, p.Status):
+	case same && apiequality.Semantic.DeepEqual(old.Status, p.Status):
+		return ""
+	case same:
 		return changeReconcile
+	case p.DeletionTimestamp != nil:
+		return changeDelete
 	}
-	return ""
+	return changeUpdate
 }
 
 func sameDeletion(a, b *v1.Pod) bool {

@@ -290,7 +290,7 @@ func (k *sink) Set(p *v1.Pod) {
 	if change == "" {
 		return
 	}
-	if change == changeUpdate && s.cfg.OnUpdate != nil {
+	if (change == changeUpdate || change == changeDelete) && s.cfg.OnUpdate != nil {
 		s.cfg.OnUpdate(old, p)
 	}
 	s.changed(change, k.name, p)

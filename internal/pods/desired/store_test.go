@@ -60,12 +60,14 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	r, api := newRecorder(), newScript(pod.SourceAPI)
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	var forced []types.UID
+	updates := 0
 	s := start(t, Config{
 		NodeName: "node1",
 		Sources:  []Source{api},
 		Events:   r,
 		OnChange: r.changed,
 		OnForced: func(uid types.UID) { forced = append(forced, uid) },
+		OnUpdate: func(old, p *v1.Pod) { updates++ },
 		Log:      r.logger(),
 		Now:      func() time.Time { return seen },
 	})
@@ -91,9 +93,20 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 		{"status", "SyncLoop RECONCILE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
 		{"deletion", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
 		{"shorter grace", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
+		{"labels of a pod that is being deleted", "SyncLoop DELETE", edit(func(p *v1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Labels = &now, ptr.To[int64](5), map[string]string{"a": "c"}
+		})},
+		{"its status", "SyncLoop RECONCILE", edit(func(p *v1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Labels = &now, ptr.To[int64](5), map[string]string{"a": "c"}
+			p.Status.Phase = v1.PodFailed
+		})},
 	} {
 		r.log.Reset()
+		updates = 0
 		set(step.pod)
+		if want := step.log == "SyncLoop UPDATE" || step.log == "SyncLoop DELETE"; (updates == 1) != want {
+			t.Errorf("%s: told of %d updates", step.name, updates)
+		}
 		if changes := r.takeChanges(); (len(changes) > 0) != (step.log != "") {
 			t.Errorf("%s: woke %v", step.name, changes)
 		}
@@ -103,6 +116,9 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 		got, mirror, ok := s.Get("1")
 		if !ok || mirror != nil || got.Annotations["kubernetes.io/config.source"] != "api" || got.Annotations["kubernetes.io/config.seen"] != "2026-01-02T03:04:05.000000006Z" {
 			t.Errorf("%s: annotations %v", step.name, got.Annotations)
+		}
+		if hash, has := got.Annotations["kubernetes.io/config.hash"]; has {
+			t.Errorf("%s: a pod of the API server has the hash %q of a static one", step.name, hash)
 		}
 		if step.pod.ResourceVersion != got.ResourceVersion {
 			t.Errorf("%s: version %s is not kept", step.name, step.pod.ResourceVersion)
