@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"net"
 	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	netutils "k8s.io/utils/net"
 
 	"keelson/internal/pods/desired"
 	"keelson/internal/pods/observed"
@@ -197,11 +197,12 @@ func (a *agent) nodeFacts() container.NodeFacts {
 func (a *agent) clusterDNS() []string {
 	var out []string
 	for _, text := range a.cfg.Kubelet.ClusterDNS {
-		if net.ParseIP(text) == nil {
+		ip := netutils.ParseIPSloppy(text) // with leading zeros too, as the API takes them
+		if ip == nil {
 			a.log.Warn("invalid clusterDNS ip, it is ignored", "ip", text)
 			continue
 		}
-		out = append(out, text)
+		out = append(out, ip.String())
 	}
 	return out
 }

@@ -30,6 +30,7 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-37")
 	parity.ProvesPart(t, 2, "CFG-40")
 	parity.ProvesPart(t, 3, "CFG-41")
+	parity.ProvesPart(t, 2, "CFG-42")
 	parity.ProvesPart(t, 2, "CFG-44")
 	parity.ProvesPart(t, 2, "CFG-46")
 	parity.ProvesPart(t, 3, "CFG-48")
@@ -107,6 +108,8 @@ func TestDefaultsOfTheRows(t *testing.T) {
 		"maxPods":                                    110.0,
 		"podPidsLimit":                               -1.0,
 		"resolvConf":                                 "/etc/resolv.conf",
+		"clusterDomain":                              nil, // "" is not written
+		"clusterDNS":                                 nil,
 		"cpuCFSQuota":                                true,
 		"cpuCFSQuotaPeriod":                          "100ms",
 		"nodeStatusMaxImages":                        50.0,

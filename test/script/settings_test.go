@@ -376,7 +376,7 @@ func dns(t *testing.T, r *run, name string) *cri.DNSConfig {
 }
 
 func TestResolver(t *testing.T) {
-	parity.Proves(t, "CFG-42")
+	parity.ProvesPart(t, 2, "CFG-42")
 	parity.ProvesPart(t, 2, "CFG-63")
 	host := t.TempDir() + "/resolv.conf"
 	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch example.org\noptions rotate\n"), 0o644); err != nil {
@@ -389,9 +389,9 @@ func TestResolver(t *testing.T) {
 		r.must(t, "wait", "node", "Ready")
 		return dns(t, r, "cluster"), dns(t, r, "node")
 	}
-	settled(t, "clusterDNS: [nonsense, 10.0.0.53]\nclusterDomain: my.cluster\nresolvConf: "+host+"\n", nil, func(t *testing.T, r *run) {
+	settled(t, "clusterDNS: [nonsense, 10.0.0.53, 010.0.0.054]\nclusterDomain: my.cluster\nresolvConf: "+host+"\n", nil, func(t *testing.T, r *run) {
 		c, n := both(t, r)
-		if got := fmt.Sprint(c.Servers, c.Searches, c.Options); got != "[10.0.0.53] [default.svc.my.cluster svc.my.cluster my.cluster example.org] [ndots:5]" {
+		if got := fmt.Sprint(c.Servers, c.Searches, c.Options); got != "[10.0.0.53 10.0.0.54] [default.svc.my.cluster svc.my.cluster my.cluster example.org] [ndots:5]" {
 			t.Errorf("ClusterFirst: %s", got)
 		}
 		if got := fmt.Sprint(n.Servers, n.Searches, n.Options); got != "[192.0.2.53] [example.org] [rotate]" {
@@ -401,9 +401,13 @@ func TestResolver(t *testing.T) {
 			t.Error("nothing is said about the address that is none")
 		}
 	})
-	settled(t, "resolvConf: \"\"\n", nil, func(t *testing.T, r *run) {
-		if _, n := both(t, r); fmt.Sprint(n.Servers, n.Searches) != "[127.0.0.1] [.]" {
-			t.Errorf("Default, without a file: %v %v", n.Servers, n.Searches)
+	settled(t, "resolvConf: \"\"\nclusterDNS: []\n", nil, func(t *testing.T, r *run) {
+		c, n := both(t, r)
+		if got := fmt.Sprint(n.Servers, n.Searches); got != "[127.0.0.1] [.]" {
+			t.Errorf("Default, without a file: %s", got)
+		}
+		if got := fmt.Sprint(c.Servers, c.Searches); got != "[127.0.0.1] [.]" {
+			t.Errorf("ClusterFirst, without resolvers of the cluster: %s", got)
 		}
 	})
 }
