@@ -133,6 +133,7 @@ func shareMounts(root string) error {
 type podDirs struct {
 	root    string
 	logRoot string
+	links   string // the directory of the flat names of logs
 	// removeDir removes the pod's directory; it stops at mounts, because the data
 	// behind them is somebody's.
 	removeDir func(ctx context.Context, uid types.UID) error
@@ -162,8 +163,31 @@ func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove log directory %s: %w", dir, err)
 		}
+		if err := d.unlink(dir); err != nil {
+			return fmt.Errorf("remove links to %s: %w", dir, err)
+		}
 	}
 	return d.removeDir(ctx, ref.UID)
+}
+
+// unlink removes the flat names of logs in a pod's directory: a container leaves its own
+// where it was removed and its logs were kept.
+func (d podDirs) unlink(logDir string) error {
+	entries, err := os.ReadDir(d.links)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		link := filepath.Join(d.links, e.Name())
+		if log, err := os.Readlink(link); err != nil || !strings.HasPrefix(log, logDir+"/") {
+			continue // another pod's
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // restartsFile is the file in a pod's directory that tells which restarts of its

@@ -41,8 +41,15 @@ func TestDirectoriesOfAPod(t *testing.T) {
 // finds it by.
 func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-32")
-	d := podDirs{root: t.TempDir(), logRoot: t.TempDir()}
+	d := podDirs{root: t.TempDir(), logRoot: t.TempDir(), links: t.TempDir()}
 	logs := filepath.Join(d.logRoot, "ns_web_some-uid", "main")
+	link := func(name, to string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(d.links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("web_ns_main-other.log", filepath.Join(d.logRoot, "ns_web_some-uid-2", "main", "0.log"))
 	d.removeDir = func(context.Context, types.UID) error {
 		if _, err := os.Stat(logs); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the directory goes while there are logs: %v", err)
@@ -53,8 +60,13 @@ func TestWhatIsLeftOfAPodIsFoundAgain(t *testing.T) {
 		if err := os.MkdirAll(logs, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		link("web_ns_main-kept.log", filepath.Join(logs, "0.log"))
 		if err := d.Remove(t.Context(), ref); err != nil {
 			t.Fatal(err)
+		}
+		left, err := os.ReadDir(d.links)
+		if err != nil || len(left) != 1 || left[0].Name() != "web_ns_main-other.log" {
+			t.Errorf("left are the links %v, %v; want the other pod's", left, err)
 		}
 		if left, err := os.ReadDir(d.logRoot); err != nil || len(left) != 0 {
 			t.Errorf("left are %v, %v", left, err)

@@ -208,5 +208,10 @@ func (a *agent) clusterDNS() []string {
 }
 
 func (a *agent) podDirs() podDirs {
-	return podDirs{root: a.cfg.Flags.RootDir, logRoot: a.cfg.Kubelet.PodLogsDir, removeDir: a.volumes.RemoveDir}
+	return podDirs{
+		root:      a.cfg.Flags.RootDir,
+		logRoot:   a.cfg.Kubelet.PodLogsDir,
+		links:     a.containerLogsDir(),
+		removeDir: a.volumes.RemoveDir,
+	}
 }

@@ -96,3 +96,36 @@ func TestLinksToLogsOverACrash(t *testing.T) {
 		}
 	})
 }
+
+// The log of a container that had all of its pod's restarted tells why it did: it stays, with the name by which
+// collectors read it, until the pod is gone.
+func TestLogsOutliveARestartOfAllContainers(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-45")
+	const gang = "spec: {restartPolicy: Never, containers: [{name: other}, {name: main, restartPolicyRules: " +
+		"[{action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}]}]}\n"
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		r.pod(t, "gang", gang)
+		r.must(t, "wait", "gang", "Ready")
+		r.must(t, "exit", "gang", "main", "88")
+		r.must(t, "wait", "gang", "main#1", "other#1")
+		for _, name := range []string{"main", "other"} {
+			logs, err := filepath.Glob(filepath.Join(r.path("logs"), "default_gang_*", name, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(logs) != 2 || filepath.Base(logs[0]) != "0.log" || filepath.Base(logs[1]) != "1.log" {
+				t.Errorf("the logs of %s are %v, want those of both instances", name, logs)
+			}
+			links, err := filepath.Glob(filepath.Join(r.path("containers"), "gang_default_"+name+"-*.log"))
+			if err != nil || len(links) != 2 {
+				t.Errorf("the links to the logs of %s are %v, %v; want two", name, links, err)
+			}
+		}
+		r.must(t, "delete", "gang", "grace=1")
+		r.must(t, "wait", "gang", "gone")
+		time.Sleep(time.Minute)
+		if left := r.must(t, "left"); left != "nothing\n" {
+			t.Errorf("with the pod gone there is left: %s", left)
+		}
+	})
+}

@@ -58,7 +58,7 @@ type Containers interface {
 	// AnnounceStop does what is to be done long before a container stops.
 	AnnounceStop(ctx context.Context, s container.Stop)
 	StopContainer(ctx context.Context, s container.Stop) error
-	RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error
+	RemoveContainer(ctx context.Context, r container.Removal) error
 	// UpdateResources gives a running container what p says it may use.
 	UpdateResources(ctx context.Context, p *v1.Pod, name, id string) error
 	// UpdateSandbox sends the runtime the limits that the pod's cgroup is about to have.

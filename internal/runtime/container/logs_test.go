@@ -98,7 +98,7 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: c}); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -118,7 +118,7 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	if n := len(b.runtime.Pods()[0].Containers); n != 0 {
 		t.Errorf("%d containers are left", n)
 	}
-	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: c}); err != nil {
 		t.Errorf("removing it again: %v", err)
 	}
 }

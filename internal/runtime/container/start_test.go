@@ -197,7 +197,7 @@ func TestLastWordsGoWithTheirContainer(t *testing.T) {
 	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), c); err != nil {
+	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: c}); err != nil {
 		t.Fatal(err)
 	}
 	if left := terminationFiles(t, b, p); len(left) != 1 || left[0] == mounted["/dev/termination-log"] {

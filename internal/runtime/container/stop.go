@@ -103,11 +103,22 @@ func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
 	return r.cfg.Log.With("pod", p.Namespace+"/"+p.Name, "uid", p.UID, "container", container)
 }
 
-// RemoveContainer removes a container that does not run, its logs, and the file that
+// Removal is the removal of a container that does not run.
+type Removal struct {
+	Ref       pod.Ref
+	Container pod.Container
+	// KeepLogs leaves the logs and their flat name for as long as the pod is there.
+	KeepLogs bool
+}
+
+// RemoveContainer removes a container, its logs unless they are kept, and the file that
 // it left its last words in, which were read when it ended.
-func (r *Runner) RemoveContainer(ctx context.Context, ref pod.Ref, c pod.Container) error {
-	if err := r.removeLogs(ref, c); err != nil {
-		return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
+func (r *Runner) RemoveContainer(ctx context.Context, m Removal) error {
+	ref, c := m.Ref, m.Container
+	if !m.KeepLogs {
+		if err := r.removeLogs(ref, c); err != nil {
+			return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
+		}
 	}
 	_, err := inTurn(ctx, r.turns, removeContainer, removing, func() (*runtimeapi.RemoveContainerResponse, error) {
 		return r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})

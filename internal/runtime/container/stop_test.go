@@ -184,7 +184,8 @@ func TestStoppingWhatIsGone(t *testing.T) {
 	if err := b.StopContainer(t.Context(), Stop{Pod: p, Container: pod.Container{ID: "nobody", Name: "main"}, Grace: time.Second}); err != nil {
 		t.Error(err)
 	}
-	if err := b.RemoveContainer(t.Context(), pod.RefOf(p), pod.Container{ID: "nobody", Name: "main", LogPath: "/nonexistent/0.log"}); err != nil {
+	gone := pod.Container{ID: "nobody", Name: "main", LogPath: "/nonexistent/0.log"}
+	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: gone}); err != nil {
 		t.Error(err)
 	}
 }
