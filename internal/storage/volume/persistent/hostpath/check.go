@@ -7,20 +7,19 @@ import (
 	"os"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // checkType makes what is missing and may be made, then looks whether path
 // is what it should be, following symlinks.
 func checkType(path string, want v1.HostPathType) error {
 	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil { // of a path below a file, too: nothing can be there
 		if err := makeMissing(path, want); err != nil {
 			return err
 		}
 		st, err = os.Stat(path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	var mode fs.FileMode = fs.ModeIrregular // of what does not exist
 	if err == nil {
@@ -42,10 +41,14 @@ func checkType(path string, want v1.HostPathType) error {
 	default:
 		return fmt.Errorf("%s is an invalid volume type", want)
 	}
-	if !ok {
-		return fmt.Errorf("hostPath type check failed: %s is not %s", path, name)
+	if ok {
+		return nil
 	}
-	return nil
+	failed := fmt.Errorf("hostPath type check failed: %s is not %s", path, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return pod.ShowAs(failed.Error(), fmt.Errorf("%w: %w", failed, err))
+	}
+	return failed
 }
 
 // makeMissing makes what a type ending in OrCreate asks for. The directory of

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
@@ -49,10 +50,15 @@ func TestHostPathTypes(t *testing.T) {
 		{"/dev/null", v1.HostPathCharDev, ""},
 		{at("file"), v1.HostPathCharDev, failed + at("file") + " is not a character device"},
 		{"/dev/null", v1.HostPathBlockDev, failed + "/dev/null is not a block device"},
+		// A path below a file is not there either.
+		{at("file/x"), v1.HostPathDirectory, failed + at("file/x") + " is not a directory"},
+		{at("file/x"), v1.HostPathFile, failed + at("file/x") + " is not a file"},
+		{at("file/x"), v1.HostPathDirectoryOrCreate, "mkdir " + at("file") + ": not a directory"},
+		{at("file/x"), v1.HostPathFileOrCreate, "open " + at("file/x") + ": not a directory"},
 		{at("dir"), "Nonsense", "invalid volume type"},
 	} {
 		err := checkType(tc.path, tc.kind)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(pod.TextOf(err), tc.want) {
 			t.Errorf("%s as %s: %v, want %q", tc.path, tc.kind, err, tc.want)
 		}
 	}
