@@ -572,6 +572,40 @@ func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
 	}
 }
 
+// TestWebSocketsAreTranslatedByDefault: the server does it unless the gate is off.
+func TestWebSocketsAreTranslatedByDefault(t *testing.T) {
+	parity.ProvesPart(t, 6, "SRV-22")
+	for config, want := range map[string]bool{"": true, "featureGates: {ExtendWebSocketsToKubelet: false}\n": false} {
+		s := listening(t, config+open, nil)
+		s.runPod(t, "web", "spec: {containers: [{name: main, command: [sh, -c, 'sleep 3600']}]}\n")
+		at := s.url + "/exec/" + namespace + "/web/main?command=true&output=1"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{
+			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13",
+			"Sec-Websocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-Websocket-Protocol": "v5.channel.k8s.io",
+		} {
+			req.Header.Set(k, v)
+		}
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		tr.CloseIdleConnections()
+		if want && (resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io") {
+			t.Errorf("by default: %d %v", resp.StatusCode, resp.Header)
+		}
+		_, text := s.ask(t, "/metrics", "", nil)
+		if strings.Contains(text, `kubelet_websocket_streaming_requests_total{subresource="exec"} 1`) != want {
+			t.Errorf("%q: translated is not %t", config, want)
+		}
+	}
+}
+
 // TestLogsAreReadAsAsked has the whole agent read a log by each option of the request.
 func TestLogsAreReadAsAsked(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-25")

@@ -58,7 +58,7 @@ func (o *oneSize) Next() *remotecommand.TerminalSize {
 
 func TestExec(t *testing.T) {
 	parity.Proves(t, "SRV-19")
-	parity.ProvesPart(t, 5, "SRV-22")
+	parity.ProvesPart(t, 6, "SRV-22")
 	parity.ProvesPart(t, 2, "SRV-23")
 	r := newRig(t)
 	const path = "/exec/default/web/main"
@@ -109,7 +109,7 @@ func TestAttach(t *testing.T) {
 
 // An older WebSocket protocol is the runtime's own business.
 func TestExecOverOlderWebSocket(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-22")
+	parity.ProvesPart(t, 6, "SRV-22")
 	r := newRig(t)
 	c := r.websocket("/exec/default/web/main?command=cat&input=1&output=1", "v4.channel.k8s.io")
 	if c.Subprotocol() != "v4.channel.k8s.io" {
@@ -142,7 +142,7 @@ func TestExecOverOlderWebSocket(t *testing.T) {
 // TestWhoTranslatesWebSockets: the server itself speaks the newest WebSocket protocol and the
 // runtime is spoken to in SPDY; with the gate off it is the runtime's business.
 func TestWhoTranslatesWebSockets(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-22")
+	parity.ProvesPart(t, 6, "SRV-22")
 	for translates, want := range map[bool][2]string{true: {"SPDY/3.1", "1"}, false: {"websocket", "0"}} {
 		r := newRig(t, func(p *parts) { p.server.ExtendWebSockets = translates })
 		url := "https://" + r.addr[server.Secure] + "/exec/default/web/main?command=cat&input=1&output=1"
@@ -179,7 +179,7 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 // TestEveryVersionOfSPDYStreams: clients of any age are spoken to in the newest version that
 // they know.
 func TestEveryVersionOfSPDYStreams(t *testing.T) {
-	parity.ProvesPart(t, 5, "SRV-22")
+	parity.ProvesPart(t, 6, "SRV-22")
 	r := newRig(t)
 	for offers, want := range map[string]string{
 		"v4.channel.k8s.io": "v4.channel.k8s.io",
@@ -245,7 +245,7 @@ func TestTokenAmongSubprotocols(t *testing.T) {
 
 func TestPortForward(t *testing.T) {
 	parity.Proves(t, "SRV-21")
-	parity.ProvesPart(t, 5, "SRV-22")
+	parity.ProvesPart(t, 6, "SRV-22")
 	r := newRig(t)
 	u := &url.URL{Scheme: "https", Host: r.addr[server.Secure], Path: "/portForward/default/web/uid-web"}
 	tr, up, err := spdy.RoundTripperFor(r.restConfig())
