@@ -331,6 +331,9 @@ func TestPhase(t *testing.T) {
 	anew, first := renewed("a"), running("i")
 	first.SandboxID = anew.Sandboxes[0].ID
 	anew.Containers = append(anew.Containers, first)
+	failing, failed := renewed("a"), exited("i", 1)
+	failed.SandboxID = failing.Sandboxes[0].ID
+	failing.Containers = append(failing.Containers, failed)
 	for _, tc := range []struct {
 		name  string
 		pod   *v1.Pod
@@ -341,6 +344,7 @@ func TestPhase(t *testing.T) {
 		{"nothing yet", spec("a", always), pod.Runtime{}, false, v1.PodPending},
 		{"an init container runs", spec("i : a", always), have(true, running("i")), false, v1.PodPending},
 		{"an init container runs again in a new sandbox", spec("i : a", always), anew, false, v1.PodPending},
+		{"one that fails there is tried again, as are those after it", spec("i : a", always), failing, false, v1.PodRunning},
 		{"one of two runs", spec("a b", always), have(true, running("a")), false, v1.PodPending},
 		{"one runs, the state of the other is unknown", spec("a b", always), have(true, running("a"), instance("b", pod.StateUnknown)), false, v1.PodPending},
 		{"all run", spec("a b", always), have(true, running("a"), running("b")), false, v1.PodRunning},

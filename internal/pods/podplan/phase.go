@@ -127,9 +127,6 @@ func phase(p *v1.Pod, have pod.Runtime, going bool) v1.PodPhase {
 				if !Restarts(p, kind, spec, c) {
 					return v1.PodFailed
 				}
-				if !Initialized(p, have) {
-					waiting++
-				}
 			}
 		case pod.Regular:
 			switch {
