@@ -77,6 +77,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),
 		KeepEnded:    int(a.cfg.Flags.EndedInstances),
+		Leaving:      func() bool { return a.leaving.Resumed() },
 		TurnPatience: turnPatience(a.cfg.Kubelet.SyncFrequency.Duration),
 		OnNameFree:   a.desired.PokeMirrors, Tracer: a.tracer(), Log: a.log, Now: time.Now,
 	})

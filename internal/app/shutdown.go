@@ -21,7 +21,13 @@ func (a *agent) buildShutdown() {
 		End: func(uid types.UID, grace time.Duration) <-chan struct{} {
 			return a.syncer.SendAway(uid, grace, shutdown.ReasonTerminated, shutdown.MessageEnded)
 		},
-		Events: a.events, Dir: a.cfg.Flags.RootDir, OnChange: a.node.Poke, Log: a.log, Now: time.Now,
+		Events: a.events, Dir: a.cfg.Flags.RootDir, Log: a.log, Now: time.Now,
+		OnChange: func() {
+			a.node.Poke()
+			if !a.leaving.Leaving() {
+				a.syncer.WakeAll() // it may have to start what it did not while the machine was leaving
+			}
+		},
 	})
 	a.metrics.MustRegister(a.leaving)
 }

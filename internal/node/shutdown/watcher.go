@@ -64,6 +64,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	leaving bool
+	resumed bool // the shutdown had begun before this agent looked
 	state   state
 	lock    io.Closer // nil: none is held
 }
@@ -79,6 +80,13 @@ func (w *Watcher) Leaving() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.leaving
+}
+
+// Resumed reports whether the machine is shutting down, and was when this agent came up.
+func (w *Watcher) Resumed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resumed
 }
 
 // Poke says that there may be other pods now. It never blocks.
@@ -194,7 +202,7 @@ func (w *Watcher) turn(ctx context.Context, s Session, leaving bool) error {
 
 // leave begins to end the pods.
 func (w *Watcher) leave(ctx context.Context) {
-	w.setLeaving(true)
+	w.setLeaving(true, !w.stayed)
 	w.cfg.Log.Info("the machine shuts down: pods are ended", "mayTake", Total(w.cfg.Periods))
 	w.cfg.Events.Node(v1.EventTypeNormal, EventShutdown, saysShutdown)
 	w.mu.Lock()
@@ -227,7 +235,7 @@ func (w *Watcher) stay() {
 	w.finish()
 	w.cfg.Log.Info("the machine does not shut down after all")
 	w.cfg.Events.Node(v1.EventTypeNormal, EventShutdown, saysCancelled)
-	w.setLeaving(false)
+	w.setLeaving(false, false)
 }
 
 // finish writes down that the shutdown is over, as far as pods go.
@@ -241,9 +249,9 @@ func (w *Watcher) finish() {
 	}
 }
 
-func (w *Watcher) setLeaving(leaving bool) {
+func (w *Watcher) setLeaving(leaving, resumed bool) {
 	w.mu.Lock()
-	w.leaving = leaving
+	w.leaving, w.resumed = leaving, resumed
 	w.mu.Unlock()
 	w.cfg.OnChange()
 }

@@ -51,6 +51,9 @@ func (w *worker) do(ctx context.Context, tasks *sync.WaitGroup, plan podplan.Pla
 		if step.Verb == podplan.FetchImage {
 			continue // asked for already
 		}
+		if (step.Verb == podplan.RunSandbox || step.Verb == podplan.Start) && w.s.cfg.Leaving != nil && w.s.cfg.Leaving() {
+			continue
+		}
 		if run := w.effect(step, have); run != nil {
 			w.spawn(ctx, tasks, step.Target, task{verb: step.Verb, attempt: step.Attempt, why: step.Reason, deadline: step.Deadline}, run)
 		}
