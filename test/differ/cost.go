@@ -2,6 +2,7 @@ package differ
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,8 +40,11 @@ func (s *Stage) cost() string {
 		case strconv.Itoa(s.sides[1].kubelet.Pid()):
 			name = "theirs"
 		}
-		user, _ := strconv.Atoi(f[11])
-		system, _ := strconv.Atoi(f[12])
+		user, err := strconv.Atoi(f[11])
+		system, err2 := strconv.Atoi(f[12])
+		if err = errors.Join(err, err2); err != nil {
+			return err.Error()
+		}
 		list = append(list, fmt.Sprintf("%s %d s", name, (user+system)/ticks))
 	}
 	slices.Sort(list)

@@ -3,6 +3,7 @@ package differ
 import (
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Difference is one thing that is not the same on both sides.
@@ -26,6 +27,28 @@ type scene struct {
 	asked [2][]string       // calls to the runtime
 	spoke [2]map[string]int // how often, by type and reason of the event; "" for all
 }
+
+// has reports whether a call that begins so was made on a side.
+func (sc *scene) has(side int, call string) bool {
+	return slices.ContainsFunc(sc.asked[side], func(c string) bool { return strings.HasPrefix(c, call) })
+}
+
+// failed reports whether one was made and failed.
+func (sc *scene) failed(side int, call string) bool {
+	return slices.ContainsFunc(sc.asked[side], func(c string) bool {
+		return strings.HasPrefix(c, call) && strings.HasSuffix(c, " fails")
+	})
+}
+
+// ranAgain reports whether the pod has had more than one sandbox on a side.
+func (sc *scene) ranAgain(side int) bool {
+	return slices.ContainsFunc(sc.asked[side], func(c string) bool {
+		return strings.HasPrefix(c, "RunPodSandbox#") && !strings.HasPrefix(c, "RunPodSandbox#0")
+	})
+}
+
+// nothingAsked reports whether neither side has asked anything of the runtime.
+func (sc *scene) nothingAsked() bool { return len(sc.asked[0])+len(sc.asked[1]) == 0 }
 
 // ended reports whether the pod has, on both sides.
 func (d Difference) ended() bool { return d.scene.ended[0] && d.scene.ended[1] }

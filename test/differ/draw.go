@@ -58,11 +58,17 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	d.drawPod()
 	d.drawDays()
 	d.late()
+	for _, f := range d.life.Faults {
+		if f.Method == "StartContainer" {
+			// Upstream's agent counts a start that failed as an attempt: what comes next must not hang on it.
+			d.life.alwaysTheSame(f.Container)
+		}
+	}
 	if len(d.life.steps(killBox)) > 0 {
 		// Upstream's agent counts attempts of init containers anew in a new sandbox: what they
 		// do must not hang on it.
 		for _, c := range d.pod.Spec.InitContainers {
-			d.life.Programs[c.Name] = d.life.Programs[c.Name][len(d.life.Programs[c.Name])-1:]
+			d.life.alwaysTheSame(c.Name)
 		}
 	}
 	if deadline := d.pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline < 60 {

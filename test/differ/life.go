@@ -146,6 +146,13 @@ func (l *Life) program(container string, attempt uint32) string {
 	return list[min(int(attempt), len(list)-1)]
 }
 
+// alwaysTheSame has all attempts of a container run what the last one would.
+func (l *Life) alwaysTheSame(container string) {
+	if n := len(l.Programs[container]); n > 0 {
+		l.Programs[container] = l.Programs[container][n-1:]
+	}
+}
+
 // forever is a program that ends when it is asked to.
 const forever = "sleep infinity"
 

@@ -39,7 +39,7 @@ var Rules = []*Rule{
 			case "call":
 				return strings.HasPrefix(d.Ours, "PullImage ")
 			case "event":
-				return ofImages.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Pulled: ")
+				return ofImages.MatchString(d.Ours) || pulledBefore.MatchString(d.Theirs)
 			case "pod":
 				return strings.HasSuffix(d.Where, ".state") && ofAnImage.MatchString(d.Ours) && toBegin.MatchString(d.Theirs)
 			case "said":
@@ -61,7 +61,7 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "order" && restarts(d) },
 	},
 	{
-		Why: "upstream shows a container that ended as terminated until its next sync, and then as waiting for its back-off; ours at once as waiting",
+		Why: "upstream shows a container that ended as terminated until its next sync, ours at once as waiting for its back-off",
 		is: func(d Difference) bool {
 			return d.Kind == "said" && d.Ours == absent && containerEnded.MatchString(d.Theirs)
 		},
@@ -85,11 +85,7 @@ var Rules = []*Rule{
 	},
 	{
 		Why: "decision 0129: a container that could not be stopped is asked again before its sandbox is stopped",
-		is: func(d Difference) bool {
-			return d.Kind != "file" && slices.ContainsFunc(d.scene.asked[1], func(c string) bool {
-				return strings.HasPrefix(c, "StopContainer ") && strings.HasSuffix(c, " fails")
-			})
-		},
+		is:  ofAStopThatFailed,
 	},
 	{
 		Why: "decision 0132: a pod that has ended is not resized",
@@ -101,28 +97,30 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0137: a static pod that is refused has a mirror pod that says so",
 		is: func(d Difference) bool {
-			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) && len(d.scene.looks[1]) == 0
+			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) && d.scene.nothingAsked()
 		},
 	},
 	{
 		Why: "decision 0005: a resize does not wait for a container that is being stopped, nor for one to run",
 		is: func(d Difference) bool {
-			return len(d.Life.steps(resize)) > 0 && (strings.Contains(d.Where, "UpdateContainerResources") || strings.Contains(d.Where, "UpdatePodSandboxResources") ||
-				strings.HasPrefix(d.Where, "CreateContainer config.linux.resources."))
+			again := strings.HasPrefix(d.At, "CreateContainer ") && !strings.HasSuffix(d.At, "#0")
+			return len(d.Life.steps(resize)) > 0 && (strings.Contains(d.Where, "UpdateContainerResources") ||
+				strings.Contains(d.Where, "UpdatePodSandboxResources") ||
+				again && strings.HasPrefix(d.Where, "CreateContainer config.linux.resources."))
 		},
 	},
 	{
 		Why: "decision 0139: of a pod that was rejected nothing more is said when it changes",
 		is: func(d Difference) bool {
-			return d.ended() && len(d.scene.asked[0])+len(d.scene.asked[1]) == 0 && d.scene.looks[0]["status.reason"] != "" &&
+			return d.ended() && d.scene.nothingAsked() && d.scene.looks[0]["status.reason"] != "" &&
 				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status."))
 		},
 	},
 	{
 		Why: "decision 0153: a container that is killed for a probe is said to be, also when the pod ends with it",
 		is: func(d Difference) bool {
-			return d.Kind == "event" && (killedForAProbe.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")) &&
-				slices.ContainsFunc(d.scene.told[0], killedForAProbe.MatchString)
+			killing := killedForAProbe.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")
+			return d.Kind == "event" && killing && slices.ContainsFunc(d.scene.told[0], killedForAProbe.MatchString)
 		},
 	},
 	{
@@ -138,33 +136,38 @@ var Rules = []*Rule{
 		is:  ofInitAnew,
 	},
 	{
-		Why: "upstream forgets with a restart what it said of a static pod, as it keeps statuses in memory and at the API server's object of the same UID",
+		Why: "upstream forgets with a restart what it said of a static pod, and runs one again that has ended",
 		is: func(d Difference) bool {
 			if !d.Life.Static || !d.restarted() {
 				return false
 			}
 			forgotten := d.Theirs == absent || d.Theirs == "{}"
-			// One that has ended runs again.
-			return d.scene.ended[0] && d.scene.ended[1] || d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where)
+			return d.ended() && d.scene.ranAgain(1) && !d.scene.ranAgain(0) ||
+				d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where)
 		},
 	},
 	{
 		Why: "decision 0140: what is said of a pod that has ended stays, also over a restart of the agent",
-		is:  func(d Difference) bool { return d.ended() && d.restarted() && (d.Kind == "pod" || d.Kind == "said") },
+		is: func(d Difference) bool {
+			return d.ended() && d.restarted() && d.Kind == "pod" &&
+				(strings.HasPrefix(d.Where, "status.podIP") || strings.HasPrefix(d.Where, "status.ephemeralContainerStatuses["))
+		},
 	},
 	{
 		Why: "decision 0133: a container that could not be started is not one that was restarted",
 		is: func(d Difference) bool {
-			return slices.ContainsFunc(d.scene.asked[1], func(c string) bool {
-				return strings.HasPrefix(c, "StartContainer ") && strings.HasSuffix(c, " fails")
+			return slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
+				return d.scene.failed(1, "StartContainer "+c.Name+"#") && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
 			})
 		},
 	},
 	{
-		Why: "upstream acts on a resize that was made while it was away when it looks at the pod again, up to half a minute later",
+		Why: "upstream acts on a resize that was made while it was away up to half a minute later",
 		is: func(d Difference) bool {
 			return d.Kind == "pod" && strings.Contains(d.Where, "esources") && d.restarted() &&
-				slices.ContainsFunc(d.Life.Acts, func(a Act) bool { return slices.ContainsFunc(a.Down, func(s Step) bool { return s.Verb == resize }) })
+				slices.ContainsFunc(d.Life.Acts, func(a Act) bool {
+					return slices.ContainsFunc(a.Down, func(s Step) bool { return s.Verb == resize })
+				})
 		},
 	},
 	{
@@ -190,9 +193,10 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "upstream's agent tries to mount before its caches know the pod's objects, or the API server's its pod, and says so",
+		Why: "upstream's agent tries to mount before its caches know the pod's objects, or the API server its pod",
 		is: func(d Difference) bool {
-			return (d.Kind == "event" || d.Kind == "said") && (d.Ours == absent && beforeItKnows.MatchString(d.Theirs) || tokenOfNone.MatchString(d.Ours))
+			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs)
+			return (d.Kind == "event" || d.Kind == "said") && (early || tokenOfNone.MatchString(d.Ours))
 		},
 	},
 	{
@@ -211,7 +215,8 @@ var Rules = []*Rule{
 		Why: "which IDs of the node a user namespace has is each agent's choice",
 		is: func(d Difference) bool {
 			users := d.Life.Pod.Spec.HostUsers
-			return users != nil && !*users && (d.Kind == "file" && d.Where == "userns" || d.Kind == "request" && hostIDs.MatchString(d.Where))
+			chosen := d.Kind == "file" && d.Where == "userns" || d.Kind == "request" && hostIDs.MatchString(d.Where)
+			return users != nil && !*users && chosen
 		},
 	},
 	{
@@ -222,17 +227,23 @@ var Rules = []*Rule{
 	},
 }
 
+// ofAttempt is a call that is about one attempt of a container.
+const ofAttempt = `(?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+)`
+
 var (
-	podResources    = regexp.MustCompile(`^status\.resources(\.|$)`)
-	containerEnded  = regexp.MustCompile(`^container \S+: terminated `)
-	later           = regexp.MustCompile(`^(?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+).* and (?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+)`)
-	variable        = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
-	stops           = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
-	ofImages        = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Warning Failed|Normal BackOff|Warning ErrImageNeverPull): `)
+	podResources   = regexp.MustCompile(`^status\.resources(\.|$)`)
+	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
+	later          = regexp.MustCompile(`^` + ofAttempt + `.* and ` + ofAttempt)
+	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
+	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
+	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Normal BackOff|Warning ErrImageNeverPull): |` +
+		`^Warning Failed: (Failed to pull image|Error: (ErrImage|ImagePull))`)
+	pulledBefore    = regexp.MustCompile(`^Normal Pulled: Container image .* already present on machine`)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
 	tokenOfNone     = regexp.MustCompile(`failed to fetch token: pod \S+ not found`) // of a pod that is deleted meanwhile
-	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|failed to fetch token: pod \S+ not found`)
-	stopWithin      = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
+	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|` +
+		`failed to fetch token: pod \S+ not found`)
+	stopWithin = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
 	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
@@ -258,7 +269,7 @@ func ruleFor(d Difference) *Rule {
 // minutes for the volumes, and does not look at the pod before that.
 func besideVolumes(d Difference) bool {
 	failed := slices.ContainsFunc(d.scene.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
-	if !failed || slices.ContainsFunc(d.scene.asked[1], func(c string) bool { return strings.HasPrefix(c, "CreateContainer") }) {
+	if !failed || d.scene.has(0, "CreateContainer ") || d.scene.has(1, "CreateContainer ") {
 		return false
 	}
 	switch d.Kind {
@@ -272,22 +283,38 @@ func besideVolumes(d Difference) bool {
 	return false
 }
 
+// ofAStopThatFailed reports whether a container could not be stopped on upstream's side, and the
+// difference is in how containers and their sandbox were stopped.
+func ofAStopThatFailed(d Difference) bool {
+	if !d.scene.failed(1, "StopContainer ") {
+		return false
+	}
+	switch d.Kind {
+	case "call", "order":
+		return strings.Contains(d.Where, "StopContainer ") || strings.Contains(d.Where, "StopPodSandbox#")
+	case "event":
+		return strings.Contains(d.Ours+d.Theirs, "Warning FailedKillPod: ")
+	case "said":
+		return containerEnded.MatchString(d.Ours) || containerEnded.MatchString(d.Theirs)
+	case "pod":
+		return strings.HasSuffix(d.Where, ".state") || strings.HasSuffix(d.Where, ".lastState")
+	}
+	return false
+}
+
 // otherwiseRestarted reports whether the sandbox has died, and upstream's agent made no new one
 // for a pod that is not restarted, or started a container again that never is.
 func otherwiseRestarted(d Difference) bool {
-	died := func(i int) bool {
-		return slices.ContainsFunc(d.scene.asked[i], func(c string) bool {
-			return strings.HasPrefix(c, "RunPodSandbox#") && !strings.HasPrefix(c, "RunPodSandbox#0")
-		})
-	}
 	spec := d.Life.Pod.Spec
 	if spec.RestartPolicy == corev1.RestartPolicyNever {
-		return died(0) && !died(1)
+		return d.scene.ranAgain(0) && !d.scene.ranAgain(1)
 	}
-	never := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
-		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyNever
+	return d.scene.ranAgain(1) && slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		never := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyNever
+		return never && slices.ContainsFunc(d.scene.asked[1], func(call string) bool {
+			return strings.HasPrefix(call, "StartContainer "+c.Name+"#") && !slices.Contains(d.scene.asked[0], call)
+		})
 	})
-	return never && died(1)
 }
 
 // ofInitAnew reports whether a difference is about an init container of a pod whose sandbox was
@@ -296,7 +323,9 @@ func ofInitAnew(d Difference) bool {
 	if len(d.Life.Pod.Spec.InitContainers) < 2 || !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
 	}
-	return slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool { return strings.Contains(d.Where+d.Ours+d.Theirs, c.Name) })
+	return slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+	})
 }
 
 // aboutAsLong reports whether a container was asked to stop on both sides, with a second or two
