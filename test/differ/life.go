@@ -137,6 +137,11 @@ func (l *Life) lateObjects() (list []Object) {
 	return list
 }
 
+// comesLate reports whether the object is one that the pod lacks until a step makes it.
+func (l *Life) comesLate(o *Object) bool {
+	return o != nil && slices.ContainsFunc(l.lateObjects(), func(late Object) bool { return late.Name == o.Name })
+}
+
 // program is what an attempt of a container runs.
 func (l *Life) program(container string, attempt uint32) string {
 	list := l.Programs[container]

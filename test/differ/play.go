@@ -106,7 +106,8 @@ func (p *play) each(ctx context.Context, do func(context.Context, *Life) error) 
 	return g.Wait()
 }
 
-// act takes the steps of one act of a life, and lets both sides come to rest after each.
+// act takes the steps of one act of a life, and lets both sides come to rest after each, but for
+// one that an object comes after which the pod lacks.
 func (p *play) act(ctx context.Context, l *Life, n int) error {
 	if n >= len(l.Acts) {
 		return nil
@@ -114,6 +115,12 @@ func (p *play) act(ctx context.Context, l *Life, n int) error {
 	for i, step := range l.Acts[n].Steps {
 		if err := p.step(ctx, l, step); err != nil {
 			return err
+		}
+		if i+1 < len(l.Acts[n].Steps) && l.comesLate(l.Acts[n].Steps[i+1].Object) {
+			if err := p.untilLacking(ctx, l); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := p.rest(ctx, l, fmt.Sprintf("act %d, step %d: %s", n+1, i+1, step)); err != nil {
 			return err

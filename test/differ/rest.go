@@ -181,7 +181,9 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l), t.lacked(l):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l):
+			return true
+		case t.lacked(l) && !p.alike(l): // else it may lack more than the object that came
 			return true
 		}
 	}
@@ -199,6 +201,32 @@ func (t *track) lacked(l *Life) bool {
 	return slices.ContainsFunc(t.steps, func(s taken) bool {
 		return slices.ContainsFunc(l.lateObjects(), func(o Object) bool { return strings.HasPrefix(s.text, putObject+" "+o.Name) })
 	})
+}
+
+// untilLacking waits until both agents have found that an object is not there. The sooner it comes
+// then, the sooner upstream's agent looks again.
+func (p *play) untilLacking(ctx context.Context, l *Life) error {
+	_, err := p.wait(ctx, l, longRest, func() time.Duration {
+		for _, s := range p.sides {
+			if t := s.record.track(l.Name); !t.lacks() {
+				return time.Second
+			}
+		}
+		return 0
+	})
+	return err
+}
+
+// lacks reports whether the agent has said that an object of the pod is not there.
+func (t *track) lacks() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.events {
+		if e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "not found") {
+			return true
+		}
+	}
+	return false
 }
 
 // there is the pod, or nil if it is not there.
