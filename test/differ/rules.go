@@ -149,8 +149,11 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0140: what is said of a pod that has ended stays, also over a restart of the agent",
 		is: func(d Difference) bool {
-			return d.ended() && d.restarted() && d.Kind == "pod" &&
-				(strings.HasPrefix(d.Where, "status.podIP") || strings.HasPrefix(d.Where, "status.ephemeralContainerStatuses["))
+			if !d.ended() || !d.restarted() {
+				return false
+			}
+			kept := d.Kind == "pod" && (strings.HasPrefix(d.Where, "status.podIP") || strings.HasPrefix(d.Where, "status.ephemeralContainerStatuses["))
+			return kept || d.Ours == absent && ofTheDeadline.MatchString(d.Theirs) && d.Life.Pod.Spec.ActiveDeadlineSeconds != nil
 		},
 	},
 	{
@@ -250,6 +253,7 @@ var (
 	saidOfAnImage    = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
 	hostIDs          = regexp.MustCompile(`\.hostId$`)
 	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
+	ofTheDeadline    = regexp.MustCompile(`DeadlineExceeded|^Pod was active on the node longer than the specified deadline$`)
 	ofResizes        = regexp.MustCompile(`^Normal Resize`)
 	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )
