@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
@@ -57,20 +56,8 @@ func (t *track) knownUIDs() []string {
 	return slices.Clone(t.uids)
 }
 
-// podsOf are a life's sandboxes with their containers. All of them are read at once, and not
-// again for a while: there are many lives.
-func (s *side) podsOf(l *Life) []fakecri.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.podsRead) > 400*time.Millisecond {
-		s.pods = map[string][]fakecri.Pod{}
-		for _, p := range s.runtime.Pods() {
-			s.pods[p.Name] = append(s.pods[p.Name], p)
-		}
-		s.podsRead = time.Now()
-	}
-	return s.pods[s.ns+"/"+s.podName(l)]
-}
+// podsOf are a life's sandboxes with their containers.
+func (s *side) podsOf(l *Life) []fakecri.Pod { return s.runtime.PodsNamed(s.ns + "/" + s.podName(l)) }
 
 // key says what a call does, in words that are the same on both sides.
 func (r request) key() string {

@@ -171,7 +171,7 @@ func (p *play) waits(l *Life) bool {
 
 // unfinished reports whether something is known to come without any doing: of a pod that is
 // not there yet, of which the agent has said nothing or not said that it knows it as it is, that
-// is being deleted, or whose containers run a program that ends, or for which a call to the runtime hangs.
+// is being deleted, or whose containers run a program that ends or an image that was replaced, or for which a call to the runtime hangs.
 func (p *play) unfinished(l *Life) bool {
 	for _, s := range p.sides {
 		t := s.record.track(l.Name)
@@ -181,7 +181,7 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l), s.outdated(l, pod):
 			return true
 		case t.lacked(l) && !p.alike(l): // else it may lack more than the object that came
 			return true
@@ -258,6 +258,24 @@ func (s *side) works(l *Life) bool {
 		for _, c := range pod.Containers {
 			m := c.Status.GetMetadata()
 			if c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING && !strings.HasSuffix(l.program(m.GetName(), m.GetAttempt()), forever) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// outdated reports whether a container runs another image than the pod's specification has now,
+// and so will be restarted.
+func (s *side) outdated(l *Life, p *corev1.Pod) bool {
+	want := map[string]string{}
+	for _, c := range containers(p) {
+		want[c.Name] = c.Image
+	}
+	for _, pod := range s.podsOf(l) {
+		for _, c := range pod.Containers {
+			image, ok := want[c.Status.GetMetadata().GetName()]
+			if ok && c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.Config.GetImage().GetUserSpecifiedImage() != image {
 				return true
 			}
 		}

@@ -41,10 +41,8 @@ type side struct {
 	once  sync.Once
 	names *strings.Replacer // made once, when the agent runs
 
-	mu       sync.Mutex
-	faults   map[string][]*fakecri.Injection // by life
-	pods     map[string][]fakecri.Pod        // as read at podsRead, by namespace/name
-	podsRead time.Time
+	mu     sync.Mutex
+	faults map[string][]*fakecri.Injection // by life
 }
 
 // cast is the lives on the stage by their names.

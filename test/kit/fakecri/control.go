@@ -96,11 +96,21 @@ type Container struct {
 }
 
 // Pods returns every sandbox with its containers, oldest first.
-func (r *Runtime) Pods() []Pod {
+func (r *Runtime) Pods() []Pod { return r.podsWhere(func(*sandbox) bool { return true }) }
+
+// PodsNamed are those of one pod, by its namespace/name.
+func (r *Runtime) PodsNamed(name string) []Pod {
+	return r.podsWhere(func(s *sandbox) bool { return s.key() == name })
+}
+
+func (r *Runtime) podsWhere(is func(*sandbox) bool) []Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []Pod
 	for _, s := range r.sandboxes {
+		if !is(s) {
+			continue
+		}
 		p := Pod{
 			Name: s.key(), UID: s.config.GetMetadata().GetUid(),
 			Sandbox: r.sandboxStatusLocked(s), Config: proto.Clone(s.config).(*cri.PodSandboxConfig),
