@@ -21,11 +21,12 @@ type Difference struct {
 
 // scene is what both sides look like when they differ.
 type scene struct {
-	looks [2]flat
-	told  [2][]string       // events
-	ended [2]bool           // without having been deleted
-	asked [2][]string       // calls to the runtime
-	spoke [2]map[string]int // how often, by type and reason of the event; "" for all
+	looks   [2]flat
+	told    [2][]string       // events
+	ended   [2]bool           // without having been deleted
+	refused [2]bool           // with a reason
+	asked   [2][]string       // calls to the runtime
+	spoke   [2]map[string]int // how often, by type and reason of the event; "" for all
 }
 
 // has reports whether a call that begins so was made on a side.

@@ -40,7 +40,12 @@ func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 	s.enter(h.Lives)
 	defer s.leave(h.Lives)
 	for act := range acts(h) {
-		err := p.each(ctx, func(ctx context.Context, l *Life) error { return p.act(ctx, l, act) })
+		err := p.each(ctx, func(ctx context.Context, l *Life) error {
+			if err := p.enterInTurn(ctx, l, act); err != nil {
+				return err
+			}
+			return p.act(ctx, l, act)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +62,23 @@ func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 		return nil, err
 	}
 	return &p.result, nil
+}
+
+// entrance is the time between the creations of two pods. All at once they would keep the machine
+// so busy that an agent seems to be at rest while it waits for a processor.
+const entrance = 100 * time.Millisecond
+
+// enterInTurn waits for a life's turn to begin.
+func (p *play) enterInTurn(ctx context.Context, l *Life, act int) error {
+	if act > 0 {
+		return nil
+	}
+	select {
+	case <-time.After(time.Duration(slices.Index(p.history.Lives, l)) * entrance):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func acts(h *History) int {
@@ -116,7 +138,7 @@ func (p *play) act(ctx context.Context, l *Life, n int) error {
 		if err := p.step(ctx, l, step); err != nil {
 			return err
 		}
-		if i+1 < len(l.Acts[n].Steps) && l.comesLate(l.Acts[n].Steps[i+1].Object) {
+		if i == 0 && len(l.Acts[n].Steps) > 1 && l.comesLate(l.Acts[n].Steps[1].Object) {
 			if err := p.untilLacking(ctx, l); err != nil {
 				return err
 			}

@@ -88,13 +88,17 @@ func (r *record) forget(life string) {
 	delete(r.tracks, life)
 }
 
-// ended reports whether the pod has, without having been deleted.
-func (t *track) ended() bool {
+// ended reports whether the pod has, without having been deleted, and whether a reason was given.
+func (t *track) ended() (ended, reason bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.seen, func(s sighting) bool {
-		return s.DeletionTimestamp == nil && (s.Status.Phase == corev1.PodSucceeded || s.Status.Phase == corev1.PodFailed)
-	})
+	for _, s := range t.seen {
+		if s.DeletionTimestamp == nil && (s.Status.Phase == corev1.PodSucceeded || s.Status.Phase == corev1.PodFailed) {
+			ended = true
+			reason = reason || s.Status.Reason != ""
+		}
+	}
+	return ended, reason
 }
 
 func (t *track) tookStep(text string) {

@@ -145,7 +145,7 @@ func (p *play) scene(l *Life) *scene {
 	for i, s := range p.sides {
 		sc.looks[i], sc.asked[i] = s.look(l), s.asked(l)
 		sc.told[i], sc.spoke[i] = s.told(l)
-		sc.ended[i] = s.record.track(l.Name).ended()
+		sc.ended[i], sc.refused[i] = s.record.track(l.Name).ended()
 	}
 	return sc
 }
@@ -206,7 +206,7 @@ func (t *track) lacked(l *Life) bool {
 // untilLacking waits until both agents have found that an object is not there. The sooner it comes
 // then, the sooner upstream's agent looks again.
 func (p *play) untilLacking(ctx context.Context, l *Life) error {
-	_, err := p.wait(ctx, l, longRest, func() time.Duration {
+	_, err := p.wait(ctx, l, restBound, func() time.Duration {
 		for _, s := range p.sides {
 			if t := s.record.track(l.Name); !t.lacks() {
 				return time.Second

@@ -112,7 +112,7 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0139: of a pod that was rejected nothing more is said when it changes",
 		is: func(d Difference) bool {
-			return d.ended() && d.scene.nothingAsked() && d.scene.looks[0]["status.reason"] != "" &&
+			return d.scene.refused[0] && d.scene.refused[1] && d.scene.nothingAsked() &&
 				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status."))
 		},
 	},
@@ -134,6 +134,17 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0138: attempts of init containers count on in a new sandbox",
 		is:  ofInitAnew,
+	},
+	{
+		Why: "decision 0141: a container whose pod is gone has its grace period",
+		is:  ofAnOrphan,
+	},
+	{
+		Why: "upstream looks again at a pod whose container could not be created when the back-off may be over, ours before",
+		is: func(d Difference) bool {
+			m := backOffOf.FindStringSubmatch(d.Ours)
+			return d.Kind == "event" && m != nil && d.Theirs == absent && d.scene.failed(1, "CreateContainer "+m[1]+"#")
+		},
 	},
 	{
 		Why: "upstream forgets with a restart what it said of a static pod, and runs one again that has ended",
@@ -242,6 +253,7 @@ var (
 	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Normal BackOff|Warning ErrImageNeverPull): |` +
 		`^Warning Failed: (Failed to pull image|Error: (ErrImage|ImagePull))`)
 	pulledBefore    = regexp.MustCompile(`^Normal Pulled: Container image .* already present on machine`)
+	backOffOf       = regexp.MustCompile(`^Warning BackOff: Back-off restarting failed container (\S+) in pod `)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
 	tokenOfNone     = regexp.MustCompile(`failed to fetch token: pod \S+ not found`) // of a pod that is deleted meanwhile
 	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|` +
@@ -322,13 +334,28 @@ func otherwiseRestarted(d Difference) bool {
 }
 
 // ofInitAnew reports whether a difference is about an init container of a pod whose sandbox was
-// made anew.
+// made anew: one after the first, or one that could not be created at once.
 func ofInitAnew(d Difference) bool {
-	if len(d.Life.Pod.Spec.InitContainers) < 2 || !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
+	if !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
 	}
-	return slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool {
-		return strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+	inits := d.Life.Pod.Spec.InitContainers
+	return slices.ContainsFunc(inits, func(c corev1.Container) bool {
+		return (len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#")) && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+	})
+}
+
+// ofAnOrphan reports whether upstream's agent gave a container the shortest grace period there is
+// after a static pod's manifest was removed or a deletion was forced, and the difference is in what that
+// container does meanwhile.
+func ofAnOrphan(d Difference) bool {
+	removed := slices.ContainsFunc(d.Life.steps(remove), func(s Step) bool { return d.Life.Static || s.Grace == 0 })
+	return removed && slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
+		short := slices.ContainsFunc(d.scene.asked[1], func(call string) bool {
+			m := stopWithin.FindStringSubmatch(call)
+			return m != nil && strings.HasPrefix(m[1], "StopContainer "+c.Name+"#") && m[2] == "2"
+		})
+		return short && (strings.Contains(d.Where+d.Ours+d.Theirs, c.Name) || strings.Contains(d.Where, "StopPodSandbox#"))
 	})
 }
 
