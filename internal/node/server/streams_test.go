@@ -163,6 +163,11 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 		if got := resp.Header.Get("Sec-Websocket-Protocol"); translates && (resp.StatusCode != 101 || got != "v5.channel.k8s.io") {
 			t.Errorf("answered %d in %q", resp.StatusCode, got)
 		}
+		// A translated stream is answered before the runtime is asked.
+		asked := func() int { r.rt.mu.Lock(); defer r.rt.mu.Unlock(); return len(r.rt.headers) }
+		for end := time.Now().Add(10 * time.Second); asked() == 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
 		resp.Body.Close()
 		r.rt.mu.Lock()
 		if len(r.rt.headers) != 1 || r.rt.headers[0].Get("Upgrade") != want[0] {
