@@ -19,7 +19,7 @@ func (s *Server) pprof() http.HandlerFunc {
 	if !s.cfg.ProfilingHandler {
 		return refused(textProfilingOff)
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
+	return onlyMethods(get, func(w http.ResponseWriter, r *http.Request) {
 		switch r.PathValue("profile") {
 		case "profile":
 			pprof.Profile(w, r)
@@ -32,7 +32,7 @@ func (s *Server) pprof() http.HandlerFunc {
 		default:
 			pprof.Index(w, r)
 		}
-	}
+	})
 }
 
 // verbosity sets the log level to what the body says.

@@ -344,6 +344,9 @@ func TestDebugEndpoints(t *testing.T) {
 			t.Errorf("%s: %d", p, got.code)
 		}
 	}
+	if got := r.as("may-proxy", "POST", "/debug/pprof/symbol"); got.code != 405 {
+		t.Errorf("POST /debug/pprof/symbol: %d, want 405", got.code)
+	}
 	req, err := http.NewRequest("PUT", "https://"+r.addr[server.Secure]+"/debug/flags/v", strings.NewReader("4"))
 	if err != nil {
 		t.Fatal(err)
