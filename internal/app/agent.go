@@ -442,9 +442,19 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 		a.log.Warn("the kernel is too old for cgroup v2", "lacks", lack)
 	}
 	driver := cgroupDriver(k.CgroupDriver, a.identity)
-	a.cgroups, err = cgroup.New(cgroup.Config{Driver: driver, Root: cgroupRoot(k), Hierarchies: groups, Observe: cgroupMetrics(a.metrics), Pod: cgroup.PodOptions{
-		CFSQuota: *k.CPUCFSQuota, CFSPeriod: k.CPUCFSQuotaPeriod.Duration, PIDs: *k.PodPidsLimit, PageSizes: a.machine.PageSizes(),
-		ExclusiveCPUs: a.hasOwnCPUs}})
+	a.cgroups, err = cgroup.New(cgroup.Config{
+		Driver:      driver,
+		Root:        cgroupRoot(k),
+		Hierarchies: groups,
+		Observe:     cgroupMetrics(a.metrics),
+		Pod: cgroup.PodOptions{
+			CFSQuota:      *k.CPUCFSQuota,
+			CFSPeriod:     k.CPUCFSQuotaPeriod.Duration,
+			PIDs:          *k.PodPidsLimit,
+			PageSizes:     a.machine.PageSizes(),
+			ExclusiveCPUs: a.hasOwnCPUs,
+		},
+	})
 	return err
 }
 

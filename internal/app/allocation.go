@@ -23,7 +23,8 @@ func (a *agent) buildAllocation() {
 	k, gates := &a.cfg.Kubelet, a.cfg.Gates
 	a.rules = admission.Rules{AllowedUnsafeSysctls: k.AllowedUnsafeSysctls, PodLevelResources: gates.Enabled("PodLevelResources"), AppArmor: appArmorHost(), Managers: a.reserveFor}
 	if v, err := utilversion.ParseGeneric(a.machine.Kernel); err != nil {
-		a.log.Warn("cannot read the version of the kernel, sysctls that need one are not safe", "release", a.machine.Kernel, "err", err)
+		a.log.Warn("cannot read the version of the kernel, sysctls that need one are not safe",
+			"release", a.machine.Kernel, "err", err)
 	} else {
 		a.rules.Kernel = v
 	}

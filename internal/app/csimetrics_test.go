@@ -72,7 +72,8 @@ func TestCallsToDriversAreMeasured(t *testing.T) {
 		t.Errorf("counted %v, want %v", counts, want)
 	}
 	observe(name, "NodeStageVolume", "OK", true, time.Second)
-	const series = "csi_operations_seconds{driver_name=" + name + ",grpc_status_code=OK,method_name=/csi.v1.Node/NodeStageVolume,migrated=true}"
+	const series = "csi_operations_seconds{driver_name=" + name +
+		",grpc_status_code=OK,method_name=/csi.v1.Node/NodeStageVolume,migrated=true}"
 	if got := scrape.Of(t, gathered{reg}); got[series] != 1 {
 		t.Errorf("no %s in %v", series, got)
 	}

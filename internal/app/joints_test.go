@@ -79,19 +79,27 @@ func TestCommandsOfProbes(t *testing.T) {
 		"slow":   {After: time.Hour},
 		"absent": {Err: errors.New("no such file")},
 	}
-	opts := fakecri.Options{OnExec: func(e fakecri.Exec) (fakecri.ExecResult, bool) { res, ok := results[e.Command[0]]; return res, ok }}
+	opts := fakecri.Options{
+		OnExec: func(e fakecri.Exec) (fakecri.ExecResult, bool) { res, ok := results[e.Command[0]]; return res, ok },
+	}
 	onFake(t, opts, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {
 		if err := a.buildRuntime(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		runtime.AddImage(fakecri.Image{Name: "app:1"})
 		box, err := a.runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{
-			Config: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}}})
+			Config: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := a.runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: box.PodSandboxId,
-			Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: "app:1"}}})
+		made, err := a.runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+			PodSandboxId: box.PodSandboxId,
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: "c"},
+				Image:    &runtimeapi.ImageSpec{Image: "app:1"},
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +107,12 @@ func TestCommandsOfProbes(t *testing.T) {
 		if _, err := a.runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 			t.Fatal(err)
 		}
-		for command, want := range map[string]string{"well": "outerr 0 false <nil>", "sick": "why 3 false <nil>", "slow": " 0 true <nil>",
-			"absent": " 0 false rpc error: code = Unknown desc = no such file"} {
+		for command, want := range map[string]string{
+			"well":   "outerr 0 false <nil>",
+			"sick":   "why 3 false <nil>",
+			"slow":   " 0 true <nil>",
+			"absent": " 0 false rpc error: code = Unknown desc = no such file",
+		} {
 			begin := time.Now()
 			output, code, timedOut, err := executor{a.runtime}.Exec(t.Context(), id, []string{command}, 2500*time.Millisecond)
 			if got := fmt.Sprintf("%s %d %v %v", output, code, timedOut, err); got != want {

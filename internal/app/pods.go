@@ -57,7 +57,14 @@ func (a *agent) buildPods(ctx context.Context) error {
 	}
 	a.prober = probe.New(probe.Config{Exec: executor{a.runtime}, Events: a.events, OnChange: a.wake, Workers: probeWorkers,
 		Version: a.minor(), Log: a.log, Now: time.Now})
-	writer := status.Config{Node: a.shownNode(), Parallel: statusWorkers, OnChange: a.tellOfPod, Events: a.events, Log: a.log, Now: time.Now}
+	writer := status.Config{
+		Node:     a.shownNode(),
+		Parallel: statusWorkers,
+		OnChange: a.tellOfPod,
+		Events:   a.events,
+		Log:      a.log,
+		Now:      time.Now,
+	}
 	if a.api != nil {
 		writer.API = statusAPI{a.api.Pods}
 	}

@@ -101,7 +101,12 @@ func TestCgroupDriver(t *testing.T) {
 
 func TestCgroupRoot(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-51")
-	for text, want := range map[string]string{"": "/", "cgroupRoot: ''": "/", "cgroupRoot: /a/b": "/a/b", "cgroupRoot: /": "/"} {
+	for text, want := range map[string]string{
+		"":                 "/",
+		"cgroupRoot: ''":   "/",
+		"cgroupRoot: /a/b": "/a/b",
+		"cgroupRoot: /":    "/",
+	} {
 		if got := cgroupRoot(&configured(t, text).Kubelet); got != want {
 			t.Errorf("%q: pods are below %q, want %q", text, got, want)
 		}

@@ -155,7 +155,8 @@ func TestDropInsWithoutAFileLieOnTheFlagDefaults(t *testing.T) {
 	parity.Proves(t, "CFG-10")
 	dir := write(t, map[string]string{"d/a.conf": head + "maxPods: 7\n"})
 	k := load(t, "--config-dir="+dir+"/d", "--port=1234").Kubelet
-	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled || k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
+	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled ||
+		k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
 		t.Errorf("anonymous %v, tokens %v, mode %s, read-only port %d",
 			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
 	}
@@ -415,10 +416,23 @@ func TestGates(t *testing.T) {
 	if len(ps) > 0 || !g.Enabled("MemoryQoS") || g.Enabled("EventedPLEG") {
 		t.Fatal(ps, g)
 	}
-	if g, ps = newGates(map[string]bool{"AllBeta": false, "EnvFiles": true, "CustomCPUCFSQuotaPeriod": false, "DRAPrioritizedList": false, "SidecarContainers": true}); len(ps) > 0 {
+	if g, ps = newGates(map[string]bool{
+		"AllBeta":                 false,
+		"EnvFiles":                true,
+		"CustomCPUCFSQuotaPeriod": false,
+		"DRAPrioritizedList":      false,
+		"SidecarContainers":       true,
+	}); len(ps) > 0 {
 		t.Fatal(ps)
 	}
-	for name, want := range map[string]bool{"MemoryQoS": false, "EnvFiles": true, "PodLevelResources": false, "SidecarContainers": true, "CustomCPUCFSQuotaPeriod": false, "DRAPrioritizedList": false} {
+	for name, want := range map[string]bool{
+		"MemoryQoS":               false,
+		"EnvFiles":                true,
+		"PodLevelResources":       false,
+		"SidecarContainers":       true,
+		"CustomCPUCFSQuotaPeriod": false,
+		"DRAPrioritizedList":      false,
+	} {
 		if g.Enabled(name) != want {
 			t.Errorf("%s = %v, want %v", name, g.Enabled(name), want)
 		}
@@ -428,7 +442,10 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s is off by default", name)
 		}
 	}
-	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
+	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation " +
+		"ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap " +
+		"PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers " +
+		"UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
 		if _, ps := newGates(map[string]bool{name: false}); len(ps) != 1 {
 			t.Errorf("%s can be turned off: %v", name, ps)
 		}
@@ -518,7 +535,8 @@ func TestValidate(t *testing.T) {
 		"containerLogMonitorInterval: 2s":  "containerLogMonitorInterval",
 		"containerLogMaxSize: big":         "containerLogMaxSize",
 		"containerLogMaxSize: 1m":          "containerLogMaxSize",
-		"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 1Gi}}]": "reservedMemory[1].limits.memory",
+		"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, " +
+			"{numaNode: 0, limits: {memory: 1Gi}}]": "reservedMemory[1].limits.memory",
 		"systemReserved: {gpu: '1'}":              "systemReserved.gpu",
 		"kubeReserved: {memory: '-1Gi'}":          "kubeReserved.memory",
 		"enforceNodeAllocatable: [none, pods]":    "enforceNodeAllocatable",
@@ -563,7 +581,12 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	for _, yaml := range []string{"crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "crashLoopBackOff: {maxContainerRestartPeriod: 300s}", "memoryManagerPolicy: None", "allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]", "reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "evictionHard: {memory.available: 5%, pid.available: 0%}"} {
+	for _, yaml := range []string{
+		"crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "crashLoopBackOff: {maxContainerRestartPeriod: 300s}",
+		"memoryManagerPolicy: None", "allowedUnsafeSysctls: ['net.core.*', kernel.msgmax, net/ipv4/tcp_rmem]",
+		"reservedSystemCPUs: 0-1,4", "enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []",
+		"evictionHard: {memory.available: 5%, pid.available: 0%}",
+	} {
 		dir := write(t, map[string]string{"k.yaml": head + yaml})
 		load(t, "--kubeconfig=x", "--config="+dir+"/k.yaml")
 	}

@@ -120,7 +120,8 @@ func TestDropInsAreFiles(t *testing.T) {
 	link("elsewhere/plain", "d/10.conf")
 	link("elsewhere", "d/50")
 	k := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d").Kubelet
-	if got := []int32{k.MaxPods, k.PodsPerCore, k.EventBurst, k.KubeAPIBurst}; !reflect.DeepEqual(got, []int32{2, 3, 4, 2}) {
+	got := []int32{k.MaxPods, k.PodsPerCore, k.EventBurst, k.KubeAPIBurst}
+	if !reflect.DeepEqual(got, []int32{2, 3, 4, 2}) {
 		t.Errorf("merged: %v, want 2 3 4 2", got)
 	}
 	link("elsewhere/plain", "d/60.conf")
@@ -132,7 +133,10 @@ func TestDropInsAreFiles(t *testing.T) {
 			t.Errorf("%v: maxPods %d", args, k.MaxPods)
 		}
 	}
-	for old, want := range map[string]string{"elsewhere": "70.conf is no regular file", "nowhere": "70.conf: no such file"} {
+	for old, want := range map[string]string{
+		"elsewhere": "70.conf is no regular file",
+		"nowhere":   "70.conf: no such file",
+	} {
 		link(old, "d/70.conf")
 		_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml", "--config-dir=" + dir + "/d"})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -314,7 +318,8 @@ func TestFlagsAreCheckedEachTime(t *testing.T) {
 		flag := strings.TrimPrefix(strings.Split(tc.args[0], "=")[0], "--")
 		c, err := Load(append([]string{"--hostname-override=n"}, tc.args...))
 		switch {
-		case err != nil && !(strings.Contains(err.Error(), "failed to parse kubelet flag") && strings.Contains(err.Error(), tc.want)):
+		case err != nil &&
+			!(strings.Contains(err.Error(), "failed to parse kubelet flag") && strings.Contains(err.Error(), tc.want)):
 			t.Errorf("%v: %v, want %s", tc.args, err, tc.want)
 		case err == nil && c.CommandLine[flag] != tc.want:
 			t.Errorf("%v: %q, want %q", tc.args, c.CommandLine[flag], tc.want)
@@ -330,31 +335,34 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		t.Helper()
 		_, err := Load(append([]string{"--hostname-override=n"}, args...))
 		var ps Problems
-		if !errors.As(err, &ps) || len(ps) != 1 || !strings.HasPrefix(ps[0].String(), ps[0].Origin) || !strings.Contains(ps[0].String(), want) {
+		if !errors.As(err, &ps) || len(ps) != 1 || !strings.HasPrefix(ps[0].String(), ps[0].Origin) ||
+			!strings.Contains(ps[0].String(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}
 	for yaml, want := range map[string]string{
-		"address: here":                `address: "here" must be an IP address`,
-		"healthzBindAddress: here":     `healthzBindAddress: "here" must be an IP address`,
-		"authorization: {mode: RBAC}":  `authorization.mode: "RBAC" must be one of AlwaysAllow, Webhook`,
-		"tlsCertFile: /a.crt":          `tlsCertFile: "/a.crt" and tlsPrivateKeyFile must be set together`,
-		"cgroupDriver: upstart":        `cgroupDriver: "upstart" must be one of cgroupfs, systemd`,
-		"cpuManagerPolicy: dynamic":    `cpuManagerPolicy: "dynamic" must be one of none, static`,
-		"memoryManagerPolicy: dynamic": `memoryManagerPolicy: "dynamic" must be one of None, Static`,
-		"fileCheckFrequency: -1s":      "fileCheckFrequency: -1s must be greater than 0",
-		"httpCheckFrequency: -1s":      "httpCheckFrequency: -1s must be greater than 0",
+		"address: here":                         `address: "here" must be an IP address`,
+		"healthzBindAddress: here":              `healthzBindAddress: "here" must be an IP address`,
+		"authorization: {mode: RBAC}":           `authorization.mode: "RBAC" must be one of AlwaysAllow, Webhook`,
+		"tlsCertFile: /a.crt":                   `tlsCertFile: "/a.crt" and tlsPrivateKeyFile must be set together`,
+		"cgroupDriver: upstart":                 `cgroupDriver: "upstart" must be one of cgroupfs, systemd`,
+		"cpuManagerPolicy: dynamic":             `cpuManagerPolicy: "dynamic" must be one of none, static`,
+		"memoryManagerPolicy: dynamic":          `memoryManagerPolicy: "dynamic" must be one of None, Static`,
+		"fileCheckFrequency: -1s":               "fileCheckFrequency: -1s must be greater than 0",
+		"httpCheckFrequency: -1s":               "httpCheckFrequency: -1s must be greater than 0",
+		"nodeStatusReportFrequency: -1s":        "nodeStatusReportFrequency: -1s must be greater than 0",
+		"runtimeRequestTimeout: -1s":            "runtimeRequestTimeout: -1s must be greater than 0",
+		"evictionPressureTransitionPeriod: -1s": "evictionPressureTransitionPeriod: -1s must not be negative",
+		"reservedSystemCPUs: '70000'":           `reservedSystemCPUs: "70000" must be a list of CPUs`,
+		"registerWithTaints: [{key: a}]":        `registerWithTaints[0].effect: "" must be one of`,
+
+		"reservedMemory: [{numaNode: 0, limits: {}}]":             "reservedMemory[0].limits: must name at least one kind of memory",
+		"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]": "reservedMemory[0].numaNode: -1 must not be negative",
+		"reservedMemory: [{numaNode: 0, limits: {memory: -1}}]":   "reservedMemory[0].limits.memory: \"-1\" must be greater than 0",
+		"configMapAndSecretChangeDetectionStrategy: Guess":        `configMapAndSecretChangeDetectionStrategy: "Guess" must be one of Get, Cache, Watch`,
+
 		"nodeStatusUpdateFrequency: -1s\nnodeStatusReportFrequency: 1s":                     "nodeStatusUpdateFrequency: -1s must be greater than 0",
-		"nodeStatusReportFrequency: -1s":                                                    "nodeStatusReportFrequency: -1s must be greater than 0",
-		"runtimeRequestTimeout: -1s":                                                        "runtimeRequestTimeout: -1s must be greater than 0",
-		"evictionPressureTransitionPeriod: -1s":                                             "evictionPressureTransitionPeriod: -1s must not be negative",
-		"reservedSystemCPUs: '70000'":                                                       `reservedSystemCPUs: "70000" must be a list of CPUs`,
-		"reservedMemory: [{numaNode: 0, limits: {}}]":                                       "reservedMemory[0].limits: must name at least one kind of memory",
-		"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]":                           "reservedMemory[0].numaNode: -1 must not be negative",
-		"reservedMemory: [{numaNode: 0, limits: {memory: -1}}]":                             "reservedMemory[0].limits.memory: \"-1\" must be greater than 0",
-		"configMapAndSecretChangeDetectionStrategy: Guess":                                  `configMapAndSecretChangeDetectionStrategy: "Guess" must be one of Get, Cache, Watch`,
 		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]": "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: -1 must not be negative",
-		"registerWithTaints: [{key: a}]":                                                    `registerWithTaints[0].effect: "" must be one of`,
 	} {
 		auth := standaloneOK
 		if strings.HasPrefix(yaml, "authorization") {

@@ -97,7 +97,8 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.deprecated["maximum-dead-containers-per-container"] = useEviction
 	fs.DurationVar(&f.LeastEndedAge, "minimum-container-ttl-duration", f.LeastEndedAge, "No effect.")
 	fs.deprecated["minimum-container-ttl-duration"] = useEviction
-	fs.BoolVar(&f.IgnoreEviction, "experimental-allocatable-ignore-eviction", f.IgnoreEviction, "Leave the hard eviction thresholds out of what pods may have of the node.")
+	fs.BoolVar(&f.IgnoreEviction, "experimental-allocatable-ignore-eviction", f.IgnoreEviction,
+		"Leave the hard eviction thresholds out of what pods may have of the node.")
 	fs.deprecated["experimental-allocatable-ignore-eviction"] = "will be removed in 1.25 or later."
 }
 
@@ -222,7 +223,8 @@ func (fs *flagSet) addFields(c *Config) {
 	fs.bool(k.EnableDebuggingHandlers, "enable-debugging-handlers", "enableDebuggingHandlers", "Serve logs, exec, attach, port-forward and the like.")
 	fs.bool(&k.EnableContentionProfiling, "contention-profiling", "enableContentionProfiling", "Profile lock contention.")
 	fs.int32(k.HealthzPort, "healthz-port", "healthzPort", "Port of the local health endpoint; 0 for none.")
-	fs.value(address{&k.HealthzBindAddress}, "healthz-bind-address", "healthzBindAddress", "IP address of the local health endpoint.")
+	fs.value(address{&k.HealthzBindAddress}, "healthz-bind-address", "healthzBindAddress",
+		"IP address of the local health endpoint.")
 	fs.int32(k.OOMScoreAdj, "oom-score-adj", "oomScoreAdj", "oom_score_adj of the kubelet, -1000 to 1000.")
 	fs.str(&k.ClusterDomain, "cluster-domain", "clusterDomain", "DNS domain of the cluster.")
 	fs.str(&k.VolumePluginDir, "volume-plugin-dir", "volumePluginDir", "Directory of FlexVolume plugins.")
@@ -289,7 +291,8 @@ func (fs *flagSet) addFields(c *Config) {
 	fs.str(&k.MemoryManagerPolicy, "memory-manager-policy", "memoryManagerPolicy", "None or Static.")
 	fs.value(&reservedMemory{list: &k.ReservedMemory}, "reserved-memory", "reservedMemory", "Memory kept on a NUMA node, such as 0:memory=1Gi,hugepages-1M=2Gi. May be repeated.")
 	fs.bool(k.RegisterNode, "register-node", "registerNode", "Register the node with the API server.")
-	fs.value(taints{list: &k.RegisterWithTaints}, "register-with-taints", "registerWithTaints", "Taints to register the node with, as key=value:effect separated by commas.")
+	fs.value(taints{list: &k.RegisterWithTaints}, "register-with-taints", "registerWithTaints",
+		"Taints to register the node with, as key=value:effect separated by commas.")
 
 	fs.str(&k.Logging.Format, "logging-format", "logging.format", "text or json.")
 	fs.DurationVar(&k.Logging.FlushFrequency.Duration.Duration, "log-flush-frequency", k.Logging.FlushFrequency.Duration.Duration, "Longest time between two flushes of the log.")

@@ -58,10 +58,12 @@ func TestGatesAreUpstreams(t *testing.T) {
 	check(off, Deprecated, false)
 }
 
-// TestLockedGatesCannotBeTurnedOff, each of the inventory's, in a file and by a flag; to set one to what it is does no harm.
+// TestLockedGatesCannotBeTurnedOff, each of the inventory's, in a file and by a flag; to set one to what it
+// is does no harm.
 func TestLockedGatesCannotBeTurnedOff(t *testing.T) {
 	parity.Proves(t, "CFG-140")
-	row := strings.ReplaceAll(contractOf(t, "CFG-140"), "PodLifecycleSleepAction(AllowZero)", "PodLifecycleSleepAction, PodLifecycleSleepActionAllowZero")
+	row := strings.ReplaceAll(contractOf(t, "CFG-140"), "PodLifecycleSleepAction(AllowZero)",
+		"PodLifecycleSleepAction, PodLifecycleSleepActionAllowZero")
 	names := strings.Split(strings.ReplaceAll(strings.TrimSpace(row), " ", ""), ",")
 	if len(names) != 35 {
 		t.Fatalf("%d gates in the row", len(names))
@@ -126,9 +128,10 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 		}
 	}
 	for _, gate := range []string{
-		"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingExclusiveCPUs", "InPlacePodVerticalScalingExclusiveMemory",
-		"InPlacePodVerticalScalingInitContainers", "NodeDeclaredFeatures", "PodLevelResources", "RestartAllContainersOnContainerExits",
-		"UserNamespacesHostNetworkSupport", "CustomCPUCFSQuotaPeriod", "LoggingBetaOptions",
+		"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingExclusiveCPUs",
+		"InPlacePodVerticalScalingExclusiveMemory", "InPlacePodVerticalScalingInitContainers", "NodeDeclaredFeatures",
+		"PodLevelResources", "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport",
+		"CustomCPUCFSQuotaPeriod", "LoggingBetaOptions",
 	} {
 		c := &Config{Gates: KnownGates()}
 		setDefaults(&c.Kubelet, nil)
@@ -165,9 +168,12 @@ func TestSettingsThatNeedAGate(t *testing.T) {
 	}
 	// What has a default while its gate is on has none while that is off.
 	dir := write(t, map[string]string{
-		"off.yaml":   head + standaloneOK + "featureGates: {KubeletCrashLoopBackOffMax: false, KubeletEnsureSecretPulledImages: false}\n",
-		"beta.yaml":  head + standaloneOK + "featureGates: {AllBeta: false}\n",
-		"plain.yaml": head + standaloneOK + "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [" + strings.Repeat("a", 64) + "]\n",
+		"off.yaml": head + standaloneOK +
+			"featureGates: {KubeletCrashLoopBackOffMax: false, KubeletEnsureSecretPulledImages: false}\n",
+		"beta.yaml": head + standaloneOK + "featureGates: {AllBeta: false}\n",
+		"plain.yaml": head + standaloneOK +
+			"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n" +
+			"preloadedImagesVerificationAllowlist: [" + strings.Repeat("a", 64) + "]\n",
 	})
 	for _, args := range [][]string{
 		{"--config=" + dir + "/off.yaml"},

@@ -196,8 +196,14 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"readOnlyPort: -1", "readOnlyPort: 65536"},
 		},
 		{
-			field:   "tlsMinVersion",
-			taken:   []string{"tlsMinVersion: VersionTLS10", "tlsMinVersion: VersionTLS11", "tlsMinVersion: VersionTLS12", "tlsMinVersion: VersionTLS13", "tlsMinVersion: ''"},
+			field: "tlsMinVersion",
+			taken: []string{
+				"tlsMinVersion: VersionTLS10",
+				"tlsMinVersion: VersionTLS11",
+				"tlsMinVersion: VersionTLS12",
+				"tlsMinVersion: VersionTLS13",
+				"tlsMinVersion: ''",
+			},
 			refused: []string{"tlsMinVersion: VersionTLS14", "tlsMinVersion: '1.2'"},
 		},
 		{
@@ -211,14 +217,21 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"nodeLeaseDurationSeconds: -1"},
 		},
 		{
-			field:   "imageGCHighThresholdPercent",
-			taken:   []string{"imageGCHighThresholdPercent: 100", "imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0"},
+			field: "imageGCHighThresholdPercent",
+			taken: []string{
+				"imageGCHighThresholdPercent: 100",
+				"imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0",
+			},
 			refused: []string{"imageGCHighThresholdPercent: 101"},
 		},
 		{
-			field:   "imageGCLowThresholdPercent",
-			taken:   []string{"imageGCLowThresholdPercent: 84"},
-			refused: []string{"imageGCLowThresholdPercent: 85", "imageGCLowThresholdPercent: -1", "imageGCHighThresholdPercent: 0\nimageGCLowThresholdPercent: 0"},
+			field: "imageGCLowThresholdPercent",
+			taken: []string{"imageGCLowThresholdPercent: 84"},
+			refused: []string{
+				"imageGCLowThresholdPercent: 85",
+				"imageGCLowThresholdPercent: -1",
+				"imageGCHighThresholdPercent: 0\nimageGCLowThresholdPercent: 0",
+			},
 		},
 		{
 			field:   "hairpinMode",
@@ -231,9 +244,18 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"cpuCFSQuotaPeriod: 999us", "cpuCFSQuotaPeriod: 1001ms"},
 		},
 		{
-			field:   "maxParallelImagePulls",
-			taken:   []string{"maxParallelImagePulls: 1", "maxParallelImagePulls: 1\nserializeImagePulls: true", "maxParallelImagePulls: 2\nserializeImagePulls: false", "maxParallelImagePulls: 2"},
-			refused: []string{"maxParallelImagePulls: 0\nserializeImagePulls: false", "maxParallelImagePulls: -1", "maxParallelImagePulls: 2\nserializeImagePulls: true"},
+			field: "maxParallelImagePulls",
+			taken: []string{
+				"maxParallelImagePulls: 1",
+				"maxParallelImagePulls: 1\nserializeImagePulls: true",
+				"maxParallelImagePulls: 2\nserializeImagePulls: false",
+				"maxParallelImagePulls: 2",
+			},
+			refused: []string{
+				"maxParallelImagePulls: 0\nserializeImagePulls: false",
+				"maxParallelImagePulls: -1",
+				"maxParallelImagePulls: 2\nserializeImagePulls: true",
+			},
 		},
 		{
 			field:   "iptablesMasqueradeBit",
@@ -246,8 +268,12 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"iptablesDropBit: -1", "iptablesDropBit: 32"},
 		},
 		{
-			field:   "memorySwap.swapBehavior",
-			taken:   []string{"memorySwap: {swapBehavior: ''}", "memorySwap: {swapBehavior: NoSwap}", "memorySwap: {swapBehavior: LimitedSwap}"},
+			field: "memorySwap.swapBehavior",
+			taken: []string{
+				"memorySwap: {swapBehavior: ''}",
+				"memorySwap: {swapBehavior: NoSwap}",
+				"memorySwap: {swapBehavior: LimitedSwap}",
+			},
 			refused: []string{"memorySwap: {swapBehavior: UnlimitedSwap}"},
 		},
 		{
@@ -271,21 +297,33 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"containerLogMaxSize: big", "containerLogMaxSize: 1m"},
 		},
 		{
-			field:   "systemReserved",
-			taken:   []string{"systemReserved: " + many, ""},
-			refused: []string{"systemReserved: {hugepages-2Mi: 2Mi}", "systemReserved: {cpu: '-1'}", "systemReserved: {memory: -1Gi}", "systemReserved: {pid: some}"},
+			field: "systemReserved",
+			taken: []string{"systemReserved: " + many, ""},
+			refused: []string{
+				"systemReserved: {hugepages-2Mi: 2Mi}",
+				"systemReserved: {cpu: '-1'}",
+				"systemReserved: {memory: -1Gi}",
+				"systemReserved: {pid: some}",
+			},
 		},
 		{
-			field:   "kubeReserved",
-			taken:   []string{"kubeReserved: " + many},
-			refused: []string{"kubeReserved: {storage: 2Mi}", "kubeReserved: {ephemeral-storage: '-1'}", "kubeReserved: {pid: '-1'}"},
+			field: "kubeReserved",
+			taken: []string{"kubeReserved: " + many},
+			refused: []string{
+				"kubeReserved: {storage: 2Mi}",
+				"kubeReserved: {ephemeral-storage: '-1'}",
+				"kubeReserved: {pid: '-1'}",
+			},
 		},
 		{
 			field: "enforceNodeAllocatable",
 			taken: []string{
-				"enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []", "enforceNodeAllocatable: [none]\ncgroupsPerQOS: false",
+				"enforceNodeAllocatable: [none]",
+				"enforceNodeAllocatable: []",
+				"enforceNodeAllocatable: [none]\ncgroupsPerQOS: false",
 				"enforceNodeAllocatable: [pods, system-reserved, kube-reserved]\nsystemReservedCgroup: /s\nkubeReservedCgroup: /k",
-				"enforceNodeAllocatable: [system-reserved-compressible, kube-reserved-compressible]\nsystemReservedCgroup: /s\nkubeReservedCgroup: /k",
+				"enforceNodeAllocatable: [system-reserved-compressible, kube-reserved-compressible]\n" +
+					"systemReservedCgroup: /s\nkubeReservedCgroup: /k",
 			},
 			refused: []string{
 				"enforceNodeAllocatable: [none, pods]", "enforceNodeAllocatable: [everything]", "cgroupsPerQOS: false",
@@ -294,8 +332,11 @@ func TestBoundsOfTheRows(t *testing.T) {
 			},
 		},
 		{
-			field:   "systemReservedCgroup",
-			refused: []string{"enforceNodeAllocatable: [system-reserved]", "enforceNodeAllocatable: [system-reserved-compressible]"},
+			field: "systemReservedCgroup",
+			refused: []string{
+				"enforceNodeAllocatable: [system-reserved]",
+				"enforceNodeAllocatable: [system-reserved-compressible]",
+			},
 		},
 		{
 			field:   "kubeReservedCgroup",
@@ -307,18 +348,32 @@ func TestBoundsOfTheRows(t *testing.T) {
 			refused: []string{"shutdownGracePeriod: 999ms"},
 		},
 		{
-			field:   "shutdownGracePeriodCriticalPods",
-			taken:   []string{"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 9s", "shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 1s"},
-			refused: []string{"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 10s", "shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 999ms"},
+			field: "shutdownGracePeriodCriticalPods",
+			taken: []string{
+				"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 9s",
+				"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 1s",
+			},
+			refused: []string{
+				"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 10s",
+				"shutdownGracePeriod: 9s\nshutdownGracePeriodCriticalPods: 999ms",
+			},
 		},
 		{
-			field:   "crashLoopBackOff.maxContainerRestartPeriod",
-			taken:   []string{"crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "crashLoopBackOff: {maxContainerRestartPeriod: 300s}"},
-			refused: []string{"crashLoopBackOff: {maxContainerRestartPeriod: 999ms}", "crashLoopBackOff: {maxContainerRestartPeriod: 301s}"},
+			field: "crashLoopBackOff.maxContainerRestartPeriod",
+			taken: []string{
+				"crashLoopBackOff: {maxContainerRestartPeriod: 1s}",
+				"crashLoopBackOff: {maxContainerRestartPeriod: 300s}",
+			},
+			refused: []string{
+				"crashLoopBackOff: {maxContainerRestartPeriod: 999ms}",
+				"crashLoopBackOff: {maxContainerRestartPeriod: 301s}",
+			},
 		},
 		{
-			field:   "registerWithTaints",
-			taken:   []string{"registerWithTaints: [{key: a.b/c, value: d, effect: NoExecute}, {key: e, effect: PreferNoSchedule}]"},
+			field: "registerWithTaints",
+			taken: []string{
+				"registerWithTaints: [{key: a.b/c, value: d, effect: NoExecute}, {key: e, effect: PreferNoSchedule}]",
+			},
 			refused: []string{"registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: '2026-01-01T00:00:00Z'}]"},
 		},
 	} {
@@ -359,7 +414,8 @@ func TestFlagsOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile(`(?m)^\| (--[a-z0-9, -]+) \| ([^|]*) \| ([^|]*) \|$`).FindAllStringSubmatch(string(text), -1)
+	rows := regexp.MustCompile(`(?m)^\| (--[a-z0-9, -]+) \| ([^|]*) \| ([^|]*) \|$`).
+		FindAllStringSubmatch(string(text), -1)
 	if len(rows) != 104 {
 		t.Fatalf("%d rows in the table", len(rows))
 	}
@@ -367,7 +423,13 @@ func TestFlagsOfTheTable(t *testing.T) {
 	setDefaults(&c.Kubelet, nil)
 	setFlagDefaults(&c.Kubelet)
 	fs := newFlagSet(c)
-	plain := map[string]bool{"v": true, "vmodule": true, "log-flush-frequency": true, "provider-id": true, "fail-cgroupv1": true}
+	plain := map[string]bool{
+		"v":                   true,
+		"vmodule":             true,
+		"log-flush-frequency": true,
+		"provider-id":         true,
+		"fail-cgroupv1":       true,
+	}
 	for _, row := range rows {
 		for name := range strings.SplitSeq(row[1], ", ") {
 			name = strings.TrimPrefix(name, "--")
@@ -389,7 +451,8 @@ func TestFlagsOfTheTable(t *testing.T) {
 	}
 	var other []string
 	fs.VisitAll(func(f *pflag.Flag) {
-		if fs.fields[f.Name] != "" && !strings.Contains(string(text), f.Name+" |") && !strings.Contains(string(text), f.Name+",") {
+		if fs.fields[f.Name] != "" && !strings.Contains(string(text), f.Name+" |") &&
+			!strings.Contains(string(text), f.Name+",") {
 			other = append(other, f.Name)
 		}
 	})
@@ -451,11 +514,13 @@ func TestLeftoversOfTheOldCollector(t *testing.T) {
 			t.Errorf("--%s is %q by default, want %q", flag, got, value[0])
 		}
 		c := load(t, "--"+flag+"="+value[1])
-		if want := []string{fmt.Sprintf("Flag --%s has been deprecated, %s", flag, why)}; !reflect.DeepEqual(c.Warnings, want) {
+		want := []string{fmt.Sprintf("Flag --%s has been deprecated, %s", flag, why)}
+		if !reflect.DeepEqual(c.Warnings, want) {
 			t.Errorf("--%s: warnings %q", flag, c.Warnings)
 		}
 	}
-	if got := load(t, "--housekeeping-interval=10s"); got.CommandLine["housekeeping-interval"] != "10s" || len(got.Warnings) > 0 {
+	got := load(t, "--housekeeping-interval=10s")
+	if got.CommandLine["housekeeping-interval"] != "10s" || len(got.Warnings) > 0 {
 		t.Errorf("the default: %q", got.Warnings)
 	}
 	want := []string{"settings without effect in this version: --housekeeping-interval"}
@@ -467,8 +532,10 @@ func TestLeftoversOfTheOldCollector(t *testing.T) {
 // TestRemovedFlagsFail, and are said to be unknown.
 func TestRemovedFlagsFail(t *testing.T) {
 	parity.Proves(t, "CFG-125")
-	for name := range strings.FieldsSeq("pod-infra-container-image container-runtime dynamic-config-dir network-plugin keep-terminated-pod-volumes register-schedulable") {
-		if _, err := Load([]string{"--" + name + "=x"}); err == nil || !strings.Contains(err.Error(), "unknown flag: --"+name) {
+	for name := range strings.FieldsSeq("pod-infra-container-image container-runtime dynamic-config-dir " +
+		"network-plugin keep-terminated-pod-volumes register-schedulable") {
+		_, err := Load([]string{"--" + name + "=x"})
+		if err == nil || !strings.Contains(err.Error(), "unknown flag: --"+name) {
 			t.Errorf("--%s: %v", name, err)
 		}
 	}

@@ -168,7 +168,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 	if gates.Enabled("CustomCPUCFSQuotaPeriod") {
 		c.need(time.Millisecond <= period && period <= time.Second, "cpuCFSQuotaPeriod", period, "must be between 1ms and 1s")
 	} else {
-		c.need(period == 100*time.Millisecond, "cpuCFSQuotaPeriod", period, "must be 100ms while the gate CustomCPUCFSQuotaPeriod is off")
+		c.need(period == 100*time.Millisecond, "cpuCFSQuotaPeriod", period,
+			"must be 100ms while the gate CustomCPUCFSQuotaPeriod is off")
 	}
 	c.between("oomScoreAdj", int64(*k.OOMScoreAdj), -1000, 1000)
 	c.notNegative("maxPods", int64(k.MaxPods))
@@ -179,7 +180,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 		c.bad("memoryThrottlingFactor", f, "must be greater than 0 and at most 1")
 	}
 	c.oneOf("memoryReservationPolicy", string(k.MemoryReservationPolicy), "None", "TieredReservation")
-	c.need(k.MemoryReservationPolicy != v1beta1.TieredReservationMemoryReservationPolicy || gates.Enabled("MemoryQoS"), "memoryReservationPolicy", string(k.MemoryReservationPolicy), "needs the gate MemoryQoS")
+	c.need(k.MemoryReservationPolicy != v1beta1.TieredReservationMemoryReservationPolicy || gates.Enabled("MemoryQoS"),
+		"memoryReservationPolicy", string(k.MemoryReservationPolicy), "needs the gate MemoryQoS")
 	c.oneOf("memorySwap.swapBehavior", k.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
 	if k.UserNamespaces != nil && k.UserNamespaces.IDsPerPod != nil {
 		n := *k.UserNamespaces.IDsPerPod
@@ -199,7 +201,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 			kind := name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 			c.need(kind, at+".limits."+string(name), q.String(), "the kind must be memory or hugepages-<size>")
 			c.need(q.Sign() > 0, at+".limits."+string(name), q.String(), "must be greater than 0")
-			c.need(!seen[kept{m.NumaNode, name}], at+".limits."+string(name), q.String(), "is named twice for NUMA node %d", m.NumaNode)
+			c.need(!seen[kept{m.NumaNode, name}], at+".limits."+string(name), q.String(),
+				"is named twice for NUMA node %d", m.NumaNode)
 			seen[kept{m.NumaNode, name}] = true
 		}
 	}
@@ -285,7 +288,8 @@ func (c *checker) images(k *v1beta1.KubeletConfiguration, gates Gates) {
 	if !gates.Enabled("KubeletEnsureSecretPulledImages") {
 		const why = "must not be set while the gate KubeletEnsureSecretPulledImages is off"
 		c.need(policy == "", field, string(policy), why)
-		c.need(len(k.PreloadedImagesVerificationAllowlist) == 0, "preloadedImagesVerificationAllowlist", k.PreloadedImagesVerificationAllowlist, why)
+		c.need(len(k.PreloadedImagesVerificationAllowlist) == 0, "preloadedImagesVerificationAllowlist",
+			k.PreloadedImagesVerificationAllowlist, why)
 		return
 	}
 	c.oneOf(field, string(policy), "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
@@ -398,7 +402,8 @@ func (c *checker) managers(k *v1beta1.KubeletConfiguration, gates Gates) {
 func (c *checker) logging(k *v1beta1.KubeletConfiguration, gates Gates) {
 	l := &k.Logging
 	c.oneOf("logging.format", l.Format, "text", "json")
-	c.need(l.Format != "json" || gates.Enabled("LoggingBetaOptions"), "logging.format", l.Format, "needs the gate LoggingBetaOptions")
+	c.need(l.Format != "json" || gates.Enabled("LoggingBetaOptions"), "logging.format", l.Format,
+		"needs the gate LoggingBetaOptions")
 	c.need(l.FlushFrequency.Duration.Duration > 0, "logging.flushFrequency", l.FlushFrequency.Duration.Duration, "must be greater than 0")
 	c.need(l.Verbosity <= 1<<31-1, "logging.verbosity", uint32(l.Verbosity), "must be at most 2147483647")
 	c.need(len(l.VModule) == 0 || l.Format == "text", "logging.vmodule", nil, "is only supported for the text format")
@@ -444,7 +449,9 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 
 	for i, s := range k.AllowedUnsafeSysctls {
 		group := slices.ContainsFunc(namespacedSysctls, func(p string) bool { return strings.HasPrefix(strings.ReplaceAll(s, "/", "."), p) })
-		c.need(group && sysctlPattern.MatchString(s) && len(s) <= 253, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s, "must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *", strings.Join(namespacedSysctls, "*, "))
+		c.need(group && sysctlPattern.MatchString(s) && len(s) <= 253, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s,
+			"must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *",
+			strings.Join(namespacedSysctls, "*, "))
 	}
 	for i, t := range k.RegisterWithTaints {
 		at := fmt.Sprintf("registerWithTaints[%d]", i)
