@@ -168,7 +168,8 @@ func (s *space) deleteEarly(lost func() int, between func()) {
 // within reports whether there is no more of anything than before. There may be less: what
 // the test before this one had was still being removed.
 func (f footprint) within(before footprint) bool {
-	return f.shims <= before.shims && f.namespaces <= before.namespaces && f.addresses <= before.addresses && f.links <= before.links
+	return f.shims <= before.shims && f.namespaces <= before.namespaces && f.addresses <= before.addresses &&
+		f.links <= before.links
 }
 
 // shims are the command lines of the runtime's shims.

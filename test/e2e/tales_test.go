@@ -115,7 +115,9 @@ func (s *space) live() {
 	s.create(s.shell("job-with-sidecar", "sleep 4", never, sidecar, within(5)))
 	s.create(s.shell("never-begins", stays, never, first("init", "sleep 2; exit 4")))
 	s.create(s.shell("begins-in-vain", stays, first("init", "sleep 2; exit 4")))
-	s.create(s.shell("over-its-deadline", lingers, within(20), func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(20)) })) // it has to run by then, also on a busy machine
+	s.create(s.shell("over-its-deadline", lingers, within(20), func(p *corev1.Pod) {
+		p.Spec.ActiveDeadlineSeconds = ptr(int64(20)) // it has to run by then, also on a busy machine
+	}))
 	s.create(s.shell("no-such-command", stays, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/nothing"} }))
 	s.create(s.shell("no-image", stays, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "keelson.invalid/none:1", corev1.PullNever

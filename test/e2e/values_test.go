@@ -177,7 +177,8 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 		}
 		found := values.Compare(endpoint, values.Whose(endpoint == "/metrics" || endpoint == "/metrics/probes"), before, here, after)
 		equal := values.Common(before, here, after)
-		t.Logf("%s: %d series of upstream, %d here, %d values compared, %d differ", endpoint, len(before), len(here), equal, len(found))
+		t.Logf("%s: %d series of upstream, %d here, %d values compared, %d differ",
+			endpoint, len(before), len(here), equal, len(found))
 		for _, f := range found {
 			if !listedByName(t, names, f) {
 				findings = append(findings, f)

@@ -107,7 +107,11 @@ func (k *Kubelet) credentials() error {
 		if k.cfg.APIServer != "" {
 			server = k.cfg.APIServer
 		}
-		k.Kubeconfig, err = pki.kubeconfig(server, subject{file: "node-" + k.Node, name: "system:node:" + k.Node, groups: []string{"system:nodes"}})
+		k.Kubeconfig, err = pki.kubeconfig(server, subject{
+			file:   "node-" + k.Node,
+			name:   "system:node:" + k.Node,
+			groups: []string{"system:nodes"},
+		})
 		if err != nil {
 			return err
 		}

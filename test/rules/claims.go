@@ -67,7 +67,8 @@ func (c claims) violations() (out []string) {
 		r := c[row]
 		for n, tests := range r.parts {
 			if len(tests) != n {
-				out = append(out, fmt.Sprintf("%s is proven by %d tests together, and %d say so: %s", row, n, len(tests), strings.Join(tests, ", ")))
+				out = append(out, fmt.Sprintf("%s is proven by %d tests together, and %d say so: %s",
+					row, n, len(tests), strings.Join(tests, ", ")))
 			}
 		}
 		ways := len(r.parts)
@@ -77,7 +78,8 @@ func (c claims) violations() (out []string) {
 			}
 		}
 		if ways > 1 {
-			out = append(out, fmt.Sprintf("%s is claimed in %d ways: whole by %v, in parts by %v, as differing by %v", row, ways, r.whole, r.parts, r.differs))
+			out = append(out, fmt.Sprintf("%s is claimed in %d ways: whole by %v, in parts by %v, as differing by %v",
+				row, ways, r.whole, r.parts, r.differs))
 		}
 	}
 	return out

@@ -23,8 +23,15 @@ func TestClaimsCatches(t *testing.T) {
 		return &fstest.MapFile{Data: []byte("package a\n" + body)}
 	}
 	got, read, err := Claims(fstest.MapFS{
-		"a/a_test.go": test(`func TestA(t *testing.T) { parity.ProvesPart(t, 2, "X-1"); parity.ProvesPart(t, 3, "X-2"); parity.Proves(t, "X-3", "X-4") }
-func TestB(t *testing.T) { t.Run("b", func(t *testing.T) { parity.ProvesPart(t, 2, "X-1") }); parity.Differs(t, "X-4", "0001") }`),
+		"a/a_test.go": test(`func TestA(t *testing.T) {
+	parity.ProvesPart(t, 2, "X-1")
+	parity.ProvesPart(t, 3, "X-2")
+	parity.Proves(t, "X-3", "X-4")
+}
+func TestB(t *testing.T) {
+	t.Run("b", func(t *testing.T) { parity.ProvesPart(t, 2, "X-1") })
+	parity.Differs(t, "X-4", "0001")
+}`),
 		"a/a.go":           test(`func f() { parity.ProvesPart(t, 7, "X-7") }`),
 		"s/testdata/s.txt": {Data: []byte("# A story.\npart: 3 X-2\nrows: X-3 X-5\n\nstart\npart: 9 X-9\n")},
 		"s/testdata/d.txt": {Data: []byte("differs: X-6 0002\n\nstart\n")},

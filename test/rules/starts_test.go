@@ -45,7 +45,8 @@ func guard() { return panics.Try(log, "x", work) }
 	if err := os.WriteFile(filepath.Join(dir, "x.go"), []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "x_test.go"), []byte("package x\nfunc test() { go work() }\n"), 0o600); err != nil {
+	text := []byte("package x\nfunc test() { go work() }\n")
+	if err := os.WriteFile(filepath.Join(dir, "x_test.go"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	violations, _, err := Starts(dir, ".")

@@ -259,7 +259,8 @@ func TestBootstrap(t *testing.T) {
 		}
 		first := a.pending()
 		if r := parseRequest(t, first); !strings.HasPrefix(first.Name, "node-csr-") || first.Spec.SignerName != "kubernetes.io/kube-apiserver-client-kubelet" ||
-			r.Subject.String() != "CN=system:node:n1,O=system:nodes" || fmt.Sprint(first.Spec.Usages) != "[digital signature client auth]" {
+			r.Subject.String() != "CN=system:node:n1,O=system:nodes" ||
+			fmt.Sprint(first.Spec.Usages) != "[digital signature client auth]" {
 			t.Errorf("request %s: %s %v %s", first.Name, first.Spec.SignerName, first.Spec.Usages, r.Subject)
 		} else if key, ok := r.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 			t.Errorf("a key of type %T", r.PublicKey)

@@ -39,5 +39,6 @@ const (
 )
 
 // messageCgroupV1 is the message of EventCgroupV1.
-const messageCgroupV1 = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. " +
-	"Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
+const messageCgroupV1 = "cgroup v1 detected. " +
+	"cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. " +
+	"More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"

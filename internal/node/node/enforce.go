@@ -19,7 +19,8 @@ func (n *Node) enforce(ctx context.Context) {
 			n.cfg.Events.Node(v1.EventTypeNormal, EventAllocatableSet, "Updated Node Allocatable limit across pods")
 			return
 		}
-		n.cfg.Events.Node(v1.EventTypeWarning, EventAllocatableFailing, fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", n.cfg.AllPods, err))
+		n.cfg.Events.Node(v1.EventTypeWarning, EventAllocatableFailing,
+			fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", n.cfg.AllPods, err))
 		select {
 		case <-ctx.Done():
 			return

@@ -250,7 +250,11 @@ func (f fakeLeases) Create(ctx context.Context, ns string, l *coordinationv1.Lea
 	return f.store(ctx, "create lease", l)
 }
 
-func (f fakeLeases) Update(ctx context.Context, ns, name string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (f fakeLeases) Update(
+	ctx context.Context,
+	ns, name string,
+	l *coordinationv1.Lease,
+) (*coordinationv1.Lease, error) {
 	f.mu.Lock()
 	gone := f.lease == nil && f.down == nil && !f.hung
 	f.mu.Unlock()

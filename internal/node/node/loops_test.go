@@ -92,7 +92,8 @@ func TestANewNodeIsCreatedReady(t *testing.T) {
 			l.Spec.RenewTime == nil || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "node-uid" || l.OwnerReferences[0].Kind != "Node" {
 			t.Errorf("lease = %+v", l)
 		}
-		if r.events.count("Starting") != 1 || !r.events.has("Normal Starting: Starting kubelet.") || r.events.count("NodeHasSufficientMemory") != 1 {
+		if r.events.count("Starting") != 1 || !r.events.has("Normal Starting: Starting kubelet.") ||
+			r.events.count("NodeHasSufficientMemory") != 1 {
 			t.Errorf("events = %v", r.events.reasons)
 		}
 		if r.Node.Node().UID != "node-uid" {
@@ -172,7 +173,8 @@ func TestADeadRuntimeShows(t *testing.T) {
 			t.Errorf("2 s after the runtime came back, Ready = %+v", c)
 		}
 		if r.events.count("NodeNotReady") != 1 || r.events.count("NodeReady") != 1 ||
-			!r.events.has("Normal NodeNotReady: Node node1 status is now: NodeNotReady") || !r.events.has("Normal NodeReady: Node node1 status is now: NodeReady") {
+			!r.events.has("Normal NodeNotReady: Node node1 status is now: NodeNotReady") ||
+			!r.events.has("Normal NodeReady: Node node1 status is now: NodeReady") {
 			t.Errorf("events = %v", r.events.reasons)
 		}
 		if n := strings.Count(r.log.String(), "container runtime does not answer"); n != 1 {
@@ -319,8 +321,10 @@ func TestADeadServerIsSaidOnceAndWaitedFor(t *testing.T) {
 			}
 		}
 		gaps := api.gaps("create node")
-		want := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
-			1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond}
+		want := []time.Duration{
+			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+			1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond,
+		}
 		for i := range gaps {
 			if w := append(want, 7*time.Second)[min(i, len(want))]; gaps[i] != w {
 				t.Errorf("%v between tries %d and %d to register, want %v", gaps[i], i+1, i+2, w)
@@ -431,7 +435,8 @@ func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
 		pass(time.Minute)
 		api.set(func(f *fakeServer) { f.lease = nil })
 		pass(11 * time.Second)
-		if api.lease == nil || *api.lease.Spec.HolderIdentity != "node1" || api.count("create lease") != 2 || api.count("get lease") != 2 {
+		if api.lease == nil || *api.lease.Spec.HolderIdentity != "node1" || api.count("create lease") != 2 ||
+			api.count("get lease") != 2 {
 			t.Errorf("lease %+v, %d creations, %d reads", api.lease, api.count("create lease"), api.count("get lease"))
 		}
 		// Somebody else's change is a conflict.
@@ -511,7 +516,8 @@ func TestOthersChanges(t *testing.T) {
 		}
 		api.edit(func(n *v1.Node) { n.Spec.Unschedulable = false })
 		pass(time.Second)
-		if r.events.count("NodeSchedulable") != 1 || !r.events.has("Normal NodeSchedulable: Node node1 status is now: NodeSchedulable") ||
+		if r.events.count("NodeSchedulable") != 1 ||
+			!r.events.has("Normal NodeSchedulable: Node node1 status is now: NodeSchedulable") ||
 			!r.events.has("Normal NodeNotSchedulable: Node node1 status is now: NodeNotSchedulable") {
 			t.Errorf("events %v", r.events.whole)
 		}
@@ -594,7 +600,12 @@ func TestForbiddenToCreateButThere(t *testing.T) {
 			if api.count("create node") != 1 || api.count("get node") < 1 {
 				t.Errorf("forbidden %v: %d creations, %d reads", forbidden, api.count("create node"), api.count("get node"))
 			}
-			for name, want := range map[v1.ResourceName]string{"hugepages-2Mi": "6Mi", "hugepages-1Gi": "2Gi", "hugepages-64Ki": "", "example.com/gpu": "0"} {
+			for name, want := range map[v1.ResourceName]string{
+				"hugepages-2Mi":   "6Mi",
+				"hugepages-1Gi":   "2Gi",
+				"hugepages-64Ki":  "",
+				"example.com/gpu": "0",
+			} {
 				c, there := n.Status.Capacity[name]
 				a := n.Status.Allocatable[name]
 				if there != (want != "") || there && (c.String() != want || a.String() != want) {
@@ -640,7 +651,8 @@ func TestReboot(t *testing.T) {
 		second := run(t, api, func(c *Config, _ *rig) { c.Machine.BootID = "another" })
 		defer second.stop()
 		pass(time.Minute)
-		if !second.events.has("Warning Rebooted: Node node1 has been rebooted, boot id: another") || second.events.count("Rebooted") != 1 || first.events.count("Rebooted") != 0 {
+		if !second.events.has("Warning Rebooted: Node node1 has been rebooted, boot id: another") ||
+			second.events.count("Rebooted") != 1 || first.events.count("Rebooted") != 0 {
 			t.Errorf("events = %v", second.events.reasons)
 		}
 	})
@@ -691,7 +703,8 @@ func TestEnforceIsTriedUntilItWorks(t *testing.T) {
 			t.Errorf("nothing says %s", text)
 		}
 		if !r.events.has("Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods") ||
-			!r.events.has(`Warning FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits ["kubepods"]: device or resource busy`) {
+			!r.events.has(`Warning FailedNodeAllocatableEnforcement: `+
+				`Failed to update Node Allocatable Limits ["kubepods"]: device or resource busy`) {
 			t.Errorf("events %v", r.events.whole)
 		}
 		for i := 1; i < len(times); i++ {
@@ -714,11 +727,14 @@ func TestReservingMoreThanThereIsFails(t *testing.T) {
 		want     string // "" starts
 	}{
 		{"all there is", list("cpu", "2", "memory", "24684096Ki"), nil, ""},
-		{"more CPUs", list("cpu", "2001m"), nil, "reserve cpu: systemReserved, kubeReserved and evictionHard come to 2001m, and the machine has 2"},
-		{"more memory", list("memory", "24684097Ki"), nil, "reserve memory: systemReserved, kubeReserved and evictionHard come to 24684097Ki, and the machine has 24684096Ki"},
+		{"more CPUs", list("cpu", "2001m"), nil,
+			"reserve cpu: systemReserved, kubeReserved and evictionHard come to 2001m, and the machine has 2"},
+		{"more memory", list("memory", "24684097Ki"), nil,
+			"reserve memory: systemReserved, kubeReserved and evictionHard come to 24684097Ki, and the machine has 24684096Ki"},
 		{"what is to be left counts", list("memory", "24684000Ki"), list("memory", "97Ki"),
 			"reserve memory: systemReserved, kubeReserved and evictionHard come to 24684097Ki, and the machine has 24684096Ki"},
-		{"and alone", nil, list("memory", "24684097Ki"), "reserve memory: systemReserved, kubeReserved and evictionHard come to 24684097Ki, and the machine has 24684096Ki"},
+		{"and alone", nil, list("memory", "24684097Ki"),
+			"reserve memory: systemReserved, kubeReserved and evictionHard come to 24684097Ki, and the machine has 24684096Ki"},
 		{"of what the machine does not account for", list("pid", "1000000000"), list("example.com/x", "1"), ""},
 	} {
 		_, err := New(Config{Machine: upstreamMachine(), Reserved: tc.reserved, Kept: evict(tc.kept)})

@@ -211,15 +211,21 @@ func TestReadiness(t *testing.T) {
 		want     string
 	}{
 		{"all is well", healthy(now), nil, nil, whole, "True KubeletReady kubelet is posting ready status"},
-		{"nothing known yet", Health{}, nil, nil, whole, "False KubeletNotReady container runtime status check may not have completed yet"},
-		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, nil, whole, "False KubeletNotReady container runtime is down"},
-		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, nil, whole, "True KubeletReady kubelet is posting ready status"},
+		{"nothing known yet", Health{}, nil, nil, whole,
+			"False KubeletNotReady container runtime status check may not have completed yet"},
+		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, nil, whole,
+			"False KubeletNotReady container runtime is down"},
+		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, nil, whole,
+			"True KubeletReady kubelet is posting ready status"},
 		{"no network", noNet, nil, nil, whole,
 			"False KubeletNotReady container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"},
-		{"the order of upstream", noNet, []error{errors.New("PLEG is not healthy: x")}, []error{errors.New("CSINode is not yet initialized")}, whole,
-			"False KubeletNotReady [PLEG is not healthy: x, container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady " +
-				"message:cni plugin not initialized, CSINode is not yet initialized]"},
-		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x")}, []error{errors.New("node is shutting down")}, list("cpu", "1"),
+		{"the order of upstream", noNet, []error{errors.New("PLEG is not healthy: x")},
+			[]error{errors.New("CSINode is not yet initialized")}, whole,
+			"False KubeletNotReady [PLEG is not healthy: x, container runtime network not ready: " +
+				"NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized, " +
+				"CSINode is not yet initialized]"},
+		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x")},
+			[]error{errors.New("node is shutting down")}, list("cpu", "1"),
 			"False KubeletNotReady [container runtime status check may not have completed yet, PLEG is not healthy: x, node is shutting down, missing node capacity for resources: memory, pods, ephemeral-storage]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -237,7 +243,8 @@ func TestConditionsTurn(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-19")
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	t1 := t0.Add(time.Minute)
-	calm := append(pressureVerdicts(nil), readiness(healthy(t0), nil, nil, list("cpu", "1", "memory", "1", "pods", "1"), false, t0))
+	calm := append(pressureVerdicts(nil),
+		readiness(healthy(t0), nil, nil, list("cpu", "1", "memory", "1", "pods", "1"), false, t0))
 
 	first, events := conditions(nil, calm, t0)
 	if got := fmt.Sprint(events); got != "[NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID]" {

@@ -62,7 +62,10 @@ func (p *testPlugin) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*
 	return p.info, nil
 }
 
-func (p *testPlugin) NotifyRegistrationStatus(ctx context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (p *testPlugin) NotifyRegistrationStatus(
+	ctx context.Context,
+	s *registerapi.RegistrationStatus,
+) (*registerapi.RegistrationStatusResponse, error) {
 	p.limit(ctx, "NotifyRegistrationStatus")
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +281,9 @@ func TestOthersAreIgnored(t *testing.T) {
 	parity.Proves(t, "PLUG-09")
 	parity.ProvesPart(t, 2, "PLUG-01")
 	parity.ProvesPart(t, 3, "VOL-09")
-	hidden, elsewhere, beside := &testPlugin{info: info("CSIPlugin", "hidden")}, &testPlugin{info: info("CSIPlugin", "elsewhere")}, &testPlugin{info: info("CSIPlugin", "beside")}
+	hidden := &testPlugin{info: info("CSIPlugin", "hidden")}
+	elsewhere := &testPlugin{info: info("CSIPlugin", "elsewhere")}
+	beside := &testPlugin{info: info("CSIPlugin", "beside")}
 	seen := &testPlugin{info: info("CSIPlugin", "seen")}
 	r := newRoom(t, nil)
 	hidden.serve(t, filepath.Join(r.dir, ".hidden.sock"))
@@ -331,7 +336,11 @@ func TestRefusalsAndRetries(t *testing.T) {
 	}
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(r.w)
-	wanted := []string{"socket_path=/broken.sock state=desired_state_of_world 1", "socket_path=/liar.sock state=desired_state_of_world 1", "socket_path=/x.sock state=desired_state_of_world 1"}
+	wanted := []string{
+		"socket_path=/broken.sock state=desired_state_of_world 1",
+		"socket_path=/liar.sock state=desired_state_of_world 1",
+		"socket_path=/x.sock state=desired_state_of_world 1",
+	}
 	if got := shownSockets(t, reg, r.dir); !slices.Equal(got, wanted) {
 		t.Errorf("figures of what is refused are %q, want %q", got, wanted)
 	}
@@ -413,7 +422,12 @@ func TestLimitsOfTheProtocol(t *testing.T) {
 	defer l.Close()
 	run := func(t *testing.T, dial func(context.Context, string) (net.Conn, error)) (stop func()) {
 		t.Helper()
-		w := New(Config{Dir: dir, Dial: dial, Log: slog.New(slog.DiscardHandler), Handlers: map[string]Handler{CSI: &testHandler{gone: map[string]error{}}}})
+		w := New(Config{
+			Dir:      dir,
+			Dial:     dial,
+			Log:      slog.New(slog.DiscardHandler),
+			Handlers: map[string]Handler{CSI: &testHandler{gone: map[string]error{}}},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
@@ -452,7 +466,10 @@ func TestLimitsOfTheProtocol(t *testing.T) {
 		close(conns)
 		s.Stop()
 		<-served
-		for method, want := range map[string]time.Duration{"GetInfo": time.Second, "NotifyRegistrationStatus": 5 * time.Second} {
+		for method, want := range map[string]time.Duration{
+			"GetInfo":                  time.Second,
+			"NotifyRegistrationStatus": 5 * time.Second,
+		} {
 			if got := p.limits[method]; got > want || got < want-50*time.Millisecond {
 				t.Errorf("%s is waited for %v, want %v", method, got, want)
 			}

@@ -47,7 +47,8 @@ func TestCheckpoint(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", path, got.code, got.text, want.code, want.text)
 		}
 	}
-	if got := r.as("may-checkpoint", "POST", "/checkpoint/default/web/main?timeout=7&timeout=8"); !strings.HasSuffix(got.text, "/web/main/8s\"]}\n") {
+	got := r.as("may-checkpoint", "POST", "/checkpoint/default/web/main?timeout=7&timeout=8")
+	if !strings.HasSuffix(got.text, "/web/main/8s\"]}\n") {
 		t.Errorf("of two timeouts: %q, want the last", got.text)
 	}
 	if got := r.as("admin", "GET", "/checkpoint/default/web/main"); got.code != 405 {

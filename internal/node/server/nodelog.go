@@ -234,7 +234,8 @@ func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, n *nodeLogQ
 		}
 	}
 	if len(inFiles) > 0 && n.hasOptions() {
-		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
+		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n",
+			inFiles)
 		return
 	}
 	for _, service := range inFiles {

@@ -151,8 +151,12 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for k, v := range map[string]string{
-			"Authorization": "Bearer token-admin", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13",
-			"Sec-Websocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-Websocket-Protocol": "v5.channel.k8s.io",
+			"Authorization":          "Bearer token-admin",
+			"Connection":             "Upgrade",
+			"Upgrade":                "websocket",
+			"Sec-Websocket-Version":  "13",
+			"Sec-Websocket-Key":      "dGhlIHNhbXBsZSBub25jZQ==",
+			"Sec-Websocket-Protocol": "v5.channel.k8s.io",
 		} {
 			req.Header.Set(k, v)
 		}
@@ -160,7 +164,8 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := resp.Header.Get("Sec-Websocket-Protocol"); translates && (resp.StatusCode != 101 || got != "v5.channel.k8s.io") {
+		if got := resp.Header.Get("Sec-Websocket-Protocol"); translates &&
+			(resp.StatusCode != 101 || got != "v5.channel.k8s.io") {
 			t.Errorf("answered %d in %q", resp.StatusCode, got)
 		}
 		// A translated stream is answered before the runtime is asked.

@@ -69,7 +69,13 @@ type Plugin struct {
 
 // New makes a plugin that does not serve yet, with healthy devices of these IDs.
 func New(cfg Config, ids ...string) *Plugin {
-	p := &Plugin{cfg: cfg, devices: map[string]*deviceapi.Device{}, changed: make(chan struct{}), faults: map[string]Fault{}, left: map[string]time.Duration{}}
+	p := &Plugin{
+		cfg:     cfg,
+		devices: map[string]*deviceapi.Device{},
+		changed: make(chan struct{}),
+		faults:  map[string]Fault{},
+		left:    map[string]time.Duration{},
+	}
 	for _, id := range ids {
 		p.devices[id] = &deviceapi.Device{ID: id, Health: deviceapi.Healthy}
 	}
