@@ -96,7 +96,12 @@ func TestAdmit(t *testing.T) {
 		{name: "a safe sysctl", pod: sysctls("net.ipv4.tcp_syncookies", nil)},
 		{name: "a safe one with slashes", pod: sysctls("net/ipv4/ip_local_port_range", nil)},
 		{name: "an unsafe one", pod: sysctls("net.core.rmem_max", nil), reason: "SysctlForbidden", says: `forbidden sysctl: "net.core.rmem_max" not allowlisted`},
-		{name: "an unsafe one with slashes", pod: sysctls("net/core/rmem_max", nil), reason: "SysctlForbidden", says: `forbidden sysctl: "net.core.rmem_max" not allowlisted`},
+		{
+			name:   "an unsafe one with slashes",
+			pod:    sysctls("net/core/rmem_max", nil),
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "net.core.rmem_max" not allowlisted`,
+		},
 		{name: "an unsafe one that a pattern allows", pod: sysctls("kernel.msgmax", nil)},
 		{name: "an unsafe one that is allowed by name", pod: sysctls("net.core.somaxconn", nil)},
 		{name: "of the network, on the host's", pod: sysctls("net.ipv4.tcp_syncookies", func(s *v1.PodSpec) { s.HostNetwork = true }), reason: "SysctlForbidden", says: `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host net enabled`},

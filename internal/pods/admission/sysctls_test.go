@@ -13,14 +13,16 @@ import (
 func TestSafeSysctls(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-115")
 	parity.ProvesPart(t, 2, "SRC-36")
-	const always = "kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.tcp_syncookies net.ipv4.ping_group_range net.ipv4.ip_unprivileged_port_start"
+	const always = "kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.tcp_syncookies " +
+		"net.ipv4.ping_group_range net.ipv4.ip_unprivileged_port_start"
 	since := []struct{ kernel, names string }{
 		{"3.16", "net.ipv4.ip_local_reserved_ports"},
 		{"4.5", "net.ipv4.tcp_keepalive_time net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes"},
 		{"4.6", "net.ipv4.tcp_fin_timeout"},
 		{"4.15", "net.ipv4.tcp_rmem net.ipv4.tcp_wmem"},
 	}
-	const never = "net.ipv4.tcp_mem net.ipv4.ip_forward net.core.somaxconn kernel.sem kernel.msgmax kernel.shmmax net.ipv6.conf.all.forwarding vm.swappiness fs.mqueue.msg_max net.ipv4.tcp_tw_reuse"
+	const never = "net.ipv4.tcp_mem net.ipv4.ip_forward net.core.somaxconn kernel.sem kernel.msgmax " +
+		"kernel.shmmax net.ipv6.conf.all.forwarding vm.swappiness fs.mqueue.msg_max net.ipv4.tcp_tw_reuse"
 	check := func(kernel, names string, safe bool) {
 		t.Helper()
 		rules := Rules{}

@@ -82,7 +82,10 @@ func TestGap(t *testing.T) {
 			if tc.stopped {
 				have.Containers[0].State = pod.StateExited
 			}
-			g := gap(p, have, Resources{Containers: map[string]v1.ResourceRequirements{"main": tc.now}, Pod: tc.nowPod}, tc.failing)
+			g := gap(p, have, Resources{
+				Containers: map[string]v1.ResourceRequirements{"main": tc.now},
+				Pod:        tc.nowPod,
+			}, tc.failing)
 			var said []string
 			for _, c := range g.Update {
 				what := "request"

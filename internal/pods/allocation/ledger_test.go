@@ -296,14 +296,25 @@ func TestASecondLookAndTheMetric(t *testing.T) {
 func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 	parity.Proves(t, "SRC-51")
 	want := map[string]string{
-		"OutOfexample.com/gpu": "OutOfExtendedResources", "OutOfhugepages-2Mi": "OutOfExtendedResources", "FromAPlugin": "Other", "": "Other",
+		"OutOfexample.com/gpu": "OutOfExtendedResources",
+		"OutOfhugepages-2Mi":   "OutOfExtendedResources",
+		"FromAPlugin":          "Other",
+		"":                     "Other",
 		// Upstream's set does not have these.
-		"NodeAffinity": "Other", "NodeName": "Other", "NodePorts": "Other", "TaintToleration": "Other", "SMTAlignmentError": "Other", "EmptyPodSharedPoolError": "Other",
+		"NodeAffinity":            "Other",
+		"NodeName":                "Other",
+		"NodePorts":               "Other",
+		"TaintToleration":         "Other",
+		"SMTAlignmentError":       "Other",
+		"EmptyPodSharedPoolError": "Other",
 	}
-	for _, known := range []string{"AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo", "InitContainerRestartPolicyForbidden",
-		"SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError", "UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory",
-		"OutOfephemeral-storage", "OutOfpods", "PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden", "TopologyAffinityError",
-		"NodeShutdown", "VolumeAttachmentLimitExceeded"} {
+	for _, known := range []string{
+		"AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo",
+		"InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError",
+		"UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods",
+		"PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden", "TopologyAffinityError",
+		"NodeShutdown", "VolumeAttachmentLimitExceeded",
+	} {
 		want[known] = known
 	}
 	for reason, want := range want {
@@ -343,12 +354,14 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 	s.admit(asking("critical", "4"))
 }
 
-// The events have the containers' resources, not those of the pod as a whole, and a generation even where there is none.
+// The events have the containers' resources, not those of the pod as a whole, and a generation even where there
+// is none.
 func TestWhatEventsOfResizesHold(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
 	p.Spec.InitContainers = []v1.Container{{Name: "first"}}
-	want := `{"initContainers":[{"name":"first","resources":{}}],"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}],"generation":0}`
+	want := `{"initContainers":[{"name":"first","resources":{}}],` +
+		`"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}],"generation":0}`
 	if got := summarize(p, 0, ""); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -297,13 +297,15 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 	if !ok {
 		t.Fatal("no pod")
 	}
-	if p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) || p.Spec.Annotations["kubernetes.io/config.source"] != "file" {
+	if p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) ||
+		p.Spec.Annotations["kubernetes.io/config.source"] != "file" {
 		t.Errorf("annotations of the static pod: %v", p.Spec.Annotations)
 	}
 	if _, err := time.Parse(time.RFC3339Nano, p.Spec.Annotations["kubernetes.io/config.seen"]); err != nil {
 		t.Errorf("first seen: %v", err)
 	}
-	if m.Annotations["kubernetes.io/config.mirror"] != string(p.Spec.UID) || m.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) {
+	if m.Annotations["kubernetes.io/config.mirror"] != string(p.Spec.UID) ||
+		m.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) {
 		t.Errorf("annotations of the mirror pod: %v", m.Annotations)
 	}
 }

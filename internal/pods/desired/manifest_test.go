@@ -37,7 +37,8 @@ func TestStaticPodIdentity(t *testing.T) {
 	if p.Name != "web-node1" || p.Namespace != "default" || p.Spec.NodeName != "node1" || p.Status.Phase != v1.PodPending {
 		t.Errorf("pod = %s/%s on %s, %s", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase)
 	}
-	if len(p.UID) != 32 || strings.Trim(string(p.UID), "0123456789abcdef") != "" || p.Annotations["kubernetes.io/config.hash"] != string(p.UID) {
+	if len(p.UID) != 32 || strings.Trim(string(p.UID), "0123456789abcdef") != "" ||
+		p.Annotations["kubernetes.io/config.hash"] != string(p.UID) {
 		t.Errorf("UID = %s, annotations %v", p.UID, p.Annotations)
 	}
 	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0] != (v1.Toleration{Operator: "Exists", Effect: "NoExecute"}) {
@@ -59,7 +60,8 @@ func TestStaticPodIdentity(t *testing.T) {
 		}
 	}
 	given := parse(t, "/m/a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: mine, namespace: kube-system}\nspec: {containers: [{name: a, image: b}]}")
-	if given.UID != "mine" || given.Annotations["kubernetes.io/config.hash"] != "mine" || given.Namespace != "kube-system" {
+	if given.UID != "mine" || given.Annotations["kubernetes.io/config.hash"] != "mine" ||
+		given.Namespace != "kube-system" {
 		t.Errorf("a manifest with a UID: %s in %s", given.UID, given.Namespace)
 	}
 
@@ -72,10 +74,14 @@ func TestStaticPodIdentity(t *testing.T) {
 // TestAManifestMayNotPlayTheAPIServer: what only that may say of a pod is checked, and dropped.
 func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 	parity.Differs(t, "SRC-57", "0115")
-	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {mine: x}}\nspec: {containers: [{name: a, image: b}]}\n"
-	text := strings.Replace(plain, "{mine: x}}", `{mine: x, kubernetes.io/config.mirror: x}, resourceVersion: "7", deletionTimestamp: "2020-01-01T00:00:00Z",
-  deletionGracePeriodSeconds: 5, finalizers: [a/b], ownerReferences: [{apiVersion: v1, kind: Node, name: node, uid: u}]}`, 1)
-	p := parse(t, "/m/a.yaml", text+"status: {phase: Failed, reason: x, podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}\n")
+	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {mine: x}}\n" +
+		"spec: {containers: [{name: a, image: b}]}\n"
+	text := strings.Replace(plain, "{mine: x}}",
+		`{mine: x, kubernetes.io/config.mirror: x}, resourceVersion: "7", deletionTimestamp: "2020-01-01T00:00:00Z",
+  deletionGracePeriodSeconds: 5, finalizers: [a/b],
+  ownerReferences: [{apiVersion: v1, kind: Node, name: node, uid: u}]}`, 1)
+	p := parse(t, "/m/a.yaml",
+		text+"status: {phase: Failed, reason: x, podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}\n")
 	want := parse(t, "/m/a.yaml", plain)
 	if p.UID == want.UID {
 		t.Error("what is dropped has no part in the UID")
@@ -89,7 +95,8 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 		"ownerReferences": "ownerReferences: [{apiVersion: v1, name: x, uid: u}]",
 	} {
 		text := strings.Replace(plain, "name: a,", "name: a, "+bad+",", 1)
-		if _, _, err := onNode1.File("/m/a.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "metadata."+field) {
+		_, _, err := onNode1.File("/m/a.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), "metadata."+field) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -130,12 +137,14 @@ func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
 		"a\x7f":                                false,
 		"ünicode":                              false,
 	} {
-		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: %q}\nspec: {containers: [{name: a, image: b}]}\n", uid)
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: %q}\n"+
+			"spec: {containers: [{name: a, image: b}]}\n", uid)
 		p, _, err := onNode1.File("/m/a.yaml", []byte(text))
 		switch {
 		case taken && (err != nil || string(p.UID) != uid):
 			t.Errorf("%q: %v", uid, err)
-		case !taken && (err == nil || !strings.Contains(err.Error(), "metadata.uid: Invalid value: ") || !strings.Contains(err.Error(), "at most 128 printable characters")):
+		case !taken && (err == nil || !strings.Contains(err.Error(), "metadata.uid: Invalid value: ") ||
+			!strings.Contains(err.Error(), "at most 128 printable characters")):
 			t.Errorf("%q: %v", uid, err)
 		}
 	}
@@ -297,7 +306,10 @@ func TestValidate(t *testing.T) {
 			p.Spec.Containers[0].LivenessProbe = &v1.Probe{SuccessThreshold: 2, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"a"}}}}
 		}, "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"},
 		{"a startup probe that must succeed twice", func(p *v1.Pod) {
-			p.Spec.Containers[0].StartupProbe = &v1.Probe{SuccessThreshold: 2, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"a"}}}}
+			p.Spec.Containers[0].StartupProbe = &v1.Probe{
+				SuccessThreshold: 2,
+				ProbeHandler:     v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"a"}}},
+			}
 		}, "spec.containers[0].startupProbe.successThreshold: Invalid value: 2: must be 1"},
 		{"a port out of range", func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 70000}} }, "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"},
 		{"a host port twice", func(p *v1.Pod) {
@@ -378,7 +390,8 @@ func FuzzManifest(f *testing.F) {
 // upstream's has the zone in it, which a program knows once it has asked for it.
 func TestTheUIDOfAManifestWithATime(t *testing.T) {
 	const env = "KEELSON_TEST_UID_OF_A_TIME"
-	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {containers: [{name: a, image: b}]}\n"
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\n" +
+		"spec: {containers: [{name: a, image: b}]}\n"
 	if os.Getenv(env) != "" {
 		fmt.Printf("UID %s.\n", parse(t, "/m/a.yaml", text).UID)
 		return

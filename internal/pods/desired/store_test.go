@@ -114,7 +114,8 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 			t.Errorf("%s: no %q in the log:\n%s", step.name, step.log, r.log.String())
 		}
 		got, mirror, ok := s.Get("1")
-		if !ok || mirror != nil || got.Annotations["kubernetes.io/config.source"] != "api" || got.Annotations["kubernetes.io/config.seen"] != "2026-01-02T03:04:05.000000006Z" {
+		if !ok || mirror != nil || got.Annotations["kubernetes.io/config.source"] != "api" ||
+			got.Annotations["kubernetes.io/config.seen"] != "2026-01-02T03:04:05.000000006Z" {
 			t.Errorf("%s: annotations %v", step.name, got.Annotations)
 		}
 		if hash, has := got.Annotations["kubernetes.io/config.hash"]; has {

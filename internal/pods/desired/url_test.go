@@ -94,7 +94,8 @@ func TestURLRecoveryIsSaidOnce(t *testing.T) {
 	close(up) // refused from here on
 	eventually(t, s, r, "a-node1=one")
 	if p, ok := s.ByName("default", "a-node1"); !ok || p.Spec.Annotations["kubernetes.io/config.source"] != "http" ||
-		p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) || p.Spec.Annotations["kubernetes.io/config.seen"] == "" {
+		p.Spec.Annotations["kubernetes.io/config.hash"] != string(p.Spec.UID) ||
+		p.Spec.Annotations["kubernetes.io/config.seen"] == "" {
 		t.Errorf("the pod is %+v", p)
 	}
 	if n := r.logged("read manifests from the URL again"); n != 1 {

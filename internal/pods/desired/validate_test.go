@@ -32,8 +32,16 @@ func TestManifestsThatUpstreamRefuses(t *testing.T) {
 		{name: "a resize of no resource", container: "resizePolicy: [{resourceName: pods, restartPolicy: NotRequired}]", want: `Unsupported value: "pods"`},
 		{name: "a resize that restarts what never restarts", spec: "restartPolicy: Never", container: "resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]", want: "must be 'NotRequired' when pod `restartPolicy` is 'Never'"},
 		{name: "a hostnameOverride on the host's network", spec: "hostnameOverride: a\n  hostNetwork: true", want: "may not be specified when hostNetwork is true"},
-		{name: "a hostnameOverride that is no DNS name", spec: "hostnameOverride: a_b", want: "spec.hostnameOverride: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain must consist of"},
-		{name: "a hostnameOverride that is empty", spec: "hostnameOverride: ''", want: "spec.hostnameOverride: Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of"},
+		{
+			name: "a hostnameOverride that is no DNS name",
+			spec: "hostnameOverride: a_b",
+			want: "spec.hostnameOverride: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain must consist of",
+		},
+		{
+			name: "a hostnameOverride that is empty",
+			spec: "hostnameOverride: ''",
+			want: "spec.hostnameOverride: Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of",
+		},
 		{name: "a hostnameOverride that is too long", spec: "hostnameOverride: " + strings.Repeat("a", 65), want: "spec.hostnameOverride: Too long"},
 		{name: "a signal without an operating system", container: "lifecycle: {stopSignal: SIGTERM}", want: "may not be set for containers with empty `spec.os.name`"},
 		{name: "an unmasked /proc among the host's users", container: "securityContext: {procMount: Unmasked}", want: "`hostUsers` must be false to use `Unmasked`"},

@@ -652,7 +652,8 @@ func TestTerminationMessage(t *testing.T) {
 	}
 	longLog := filepath.Join(filepath.Dir(logFile), "1.log")
 	line := strings.Repeat("z", 99)
-	if err := os.WriteFile(longLog, []byte(strings.Repeat("2024-01-01T00:00:00Z stdout F "+line+"\n", 40)), 0o644); err != nil {
+	lines := strings.Repeat("2024-01-01T00:00:00Z stdout F "+line+"\n", 40)
+	if err := os.WriteFile(longLog, []byte(lines), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, content string) string {
@@ -689,22 +690,51 @@ func TestTerminationMessage(t *testing.T) {
 		{name: "the end of a long file", file: write("b", strings.Repeat("x", 10)+strings.Repeat("y", 4096)), policy: v1.TerminationMessageReadFile, want: strings.Repeat("y", 4096)},
 		{name: "an empty file and the file policy", file: write("c", ""), policy: v1.TerminationMessageReadFile, exit: 1},
 		{name: "the log of a failed container without a message", file: write("d", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: tail.String()},
-		{name: "2048 bytes of a log of long lines", file: write("g", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, log: longLog,
-			want: (line + "\n")[100-48:] + strings.Repeat(line+"\n", 20)},
+		{
+			name:   "2048 bytes of a log of long lines",
+			file:   write("g", ""),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+			exit:   1,
+			log:    longLog,
+			want:   (line + "\n")[100-48:] + strings.Repeat(line+"\n", 20),
+		},
 		{name: "no log when there is a message", file: write("e", "oops"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: "oops"},
 		{name: "no log of a container that succeeded", file: write("f", ""), policy: v1.TerminationMessageFallbackToLogsOnError},
 		{name: "the log when the file is gone", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 2, want: tail.String()},
-		{name: "no log of a container that could not run", file: write("h", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 127, reason: "ContainerCannotRun"},
-		{name: "a path that does not begin at the root", file: write("i", "bye"), policy: v1.TerminationMessageReadFile, path: "x/../msg", want: "bye"},
-		{name: "a file that is gone says nothing", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageReadFile, exit: 1},
+		{
+			name:   "no log of a container that could not run",
+			file:   write("h", ""),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+			exit:   127,
+			reason: "ContainerCannotRun",
+		},
+		{
+			name:   "a path that does not begin at the root",
+			file:   write("i", "bye"),
+			policy: v1.TerminationMessageReadFile,
+			path:   "x/../msg",
+			want:   "bye",
+		},
+		{
+			name:   "a file that is gone says nothing",
+			file:   filepath.Join(dir, "none"),
+			policy: v1.TerminationMessageReadFile,
+			exit:   1,
+		},
 		{name: "a link is not followed", file: link, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
 		{name: "a pipe is not waited for", file: pipe, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := terminationMessage(t.Context(), pod.Container{
-				State: pod.StateExited, ExitCode: tc.exit, Reason: tc.reason, LogPath: cmp.Or(tc.log, logFile),
-				Annotations: map[string]string{pod.AnnotationTerminationMessagePath: cmp.Or(tc.path, "/msg"), pod.AnnotationTerminationMessagePolicy: string(tc.policy)},
-				Mounts:      []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
+				State:    pod.StateExited,
+				ExitCode: tc.exit,
+				Reason:   tc.reason,
+				LogPath:  cmp.Or(tc.log, logFile),
+				Annotations: map[string]string{
+					pod.AnnotationTerminationMessagePath:   cmp.Or(tc.path, "/msg"),
+					pod.AnnotationTerminationMessagePolicy: string(tc.policy),
+				},
+				Mounts: []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
 			})
 			if tc.like != "" && !strings.HasPrefix(got, tc.like) || tc.like == "" && got != tc.want {
 				t.Errorf("message = %q, want %q%s", got, tc.want, tc.like)

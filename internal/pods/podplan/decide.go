@@ -436,7 +436,8 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 	// comes after waits for an image that is on its way, but not for one that has
 	// failed, nor for a container that could not be started.
 	first := !ran || !inNewestSandbox(d.in.Have, last)
-	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && first && !failed && d.in.Images[spec.Name].RetryAt.IsZero() {
+	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && first && !failed &&
+		d.in.Images[spec.Name].RetryAt.IsZero() {
 		d.starting = true
 	}
 }

@@ -45,8 +45,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // memory is what an agent that has just been started remembers.
 func memory() Input {
-	return Input{Images: map[string]Image{}, Backoff: map[string]Backoff{}, RetryAt: map[string]time.Time{}, Announced: map[string]bool{}, Ran: map[string]int{},
-		SandboxStopped: map[string]bool{}}
+	return Input{
+		Images:         map[string]Image{},
+		Backoff:        map[string]Backoff{},
+		RetryAt:        map[string]time.Time{},
+		Announced:      map[string]bool{},
+		Ran:            map[string]int{},
+		SandboxStopped: map[string]bool{},
+	}
 }
 
 func (w *world) fail(format string, args ...any) {

@@ -30,7 +30,8 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 	}{
 		{"not ready", []pod.Sandbox{box("s0", 0, func(s *pod.Sandbox) { s.Ready = false })}, "", 1},
 		{"two are ready", []pod.Sandbox{box("s0", 4, nil), box("old", 3, nil)}, "stop sandbox s0, stop sandbox old", 5},
-		{"on the host's network", []pod.Sandbox{box("s0", 1, func(s *pod.Sandbox) { s.HostNetwork = true })}, "stop sandbox s0", 2},
+		{"on the host's network",
+			[]pod.Sandbox{box("s0", 1, func(s *pod.Sandbox) { s.HostNetwork = true })}, "stop sandbox s0", 2},
 		{"without an address", []pod.Sandbox{box("s0", 1, func(s *pod.Sandbox) { s.IPs = nil })}, "stop sandbox s0", 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 	}
 }
 
-// A sandbox that died is stopped once, before the next one is run and when its pod ends: its network is held until then.
+// A sandbox that died is stopped once, before the next one is run and when its pod ends: its network is held
+// until then.
 func TestSandboxesThatDiedAreStopped(t *testing.T) {
 	dead := have(false, exited("a", 1))
 	gone := &Going{Deadline: now.Add(30 * time.Second)}
@@ -79,13 +81,16 @@ func TestSandboxesThatDiedAreStopped(t *testing.T) {
 		stopped bool
 	}{
 		{"the pod goes on", Input{NetworkReady: true}, "stop sandbox s0", false},
-		{"it was stopped", Input{NetworkReady: true, SandboxStopped: map[string]bool{"s0": true}}, "run sandbox /sandbox", false},
+		{"it was stopped", Input{NetworkReady: true, SandboxStopped: map[string]bool{"s0": true}},
+			"run sandbox /sandbox", false},
 		{"it is being stopped", Input{NetworkReady: true, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
-		{"it could not be stopped", Input{NetworkReady: true, RetryAt: map[string]time.Time{"s0": now.Add(time.Second)}}, "", false},
+		{"it could not be stopped",
+			Input{NetworkReady: true, RetryAt: map[string]time.Time{"s0": now.Add(time.Second)}}, "", false},
 		{"there is no network yet", Input{}, "", false},
 		{"device plugins have yet to come", Input{NetworkReady: true, DevicesPending: true}, "stop sandbox s0", false},
 		{"the pod ends", Input{Going: gone}, "stop sandbox s0", false},
-		{"the pod ends, and it is being stopped", Input{Going: gone, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
+		{"the pod ends, and it is being stopped",
+			Input{Going: gone, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
 		{"the pod ends, and it was stopped", Input{Going: gone, SandboxStopped: map[string]bool{"s0": true}}, "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -108,7 +113,9 @@ func TestSandboxesThatDiedAreStopped(t *testing.T) {
 func TestOrderOfStarts(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-36")
 	p := spec("i : a b", v1.RestartPolicyAlways)
-	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e", Image: "i"},
+	}}
 	have := have(true)
 	for _, want := range []string{"e", "i", "a", "b"} {
 		for _, resizing := range []bool{true, false} {
@@ -149,14 +156,22 @@ func TestContainersThatCannotBeStopped(t *testing.T) {
 		{"they have time", &Going{Deadline: later}, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
 		{"one has yet to be asked", over, map[string]time.Time{"a-id": later}, nil, "stop b-id"},
 		{"none of them can be stopped", over, map[string]time.Time{"a-id": later, "b-id": later}, nil, "stop sandbox s0"},
-		{"one is being stopped", over, map[string]time.Time{"a-id": later}, map[string]Task{"b-id": {Verb: Stop, Deadline: now}}, ""},
+		{"one is being stopped", over, map[string]time.Time{"a-id": later},
+			map[string]Task{"b-id": {Verb: Stop, Deadline: now}}, ""},
 		{"they are tried again first", over, map[string]time.Time{"a-id": now, "b-id": now}, nil, "stop a-id, stop b-id"},
-		{"the sandbox cannot be stopped either", over, map[string]time.Time{"a-id": later, "b-id": later, "s0": later}, nil, ""},
+		{"the sandbox cannot be stopped either", over,
+			map[string]time.Time{"a-id": later, "b-id": later, "s0": later}, nil, ""},
 		{"nobody knows the pod, nor its grace period", nil, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			in := Input{Now: now, Pod: spec("a b", v1.RestartPolicyAlways), Have: have(true, running("a"), running("b")), Going: tc.going,
-				RetryAt: tc.retry, Busy: tc.busy}
+			in := Input{
+				Now:     now,
+				Pod:     spec("a b", v1.RestartPolicyAlways),
+				Have:    have(true, running("a"), running("b")),
+				Going:   tc.going,
+				RetryAt: tc.retry,
+				Busy:    tc.busy,
+			}
 			if tc.going == nil {
 				in.Pod = nil
 			}

@@ -23,7 +23,8 @@ func (d *decision) wind() {
 		return
 	}
 	stopping := d.stopReadySandboxes("pod is going")
-	if !in.Forgotten && !d.stopDeadSandboxes("pod is going") { // those of a forgotten pod are stopped when they are removed
+	// Those of a forgotten pod are stopped when they are removed.
+	if !in.Forgotten && !d.stopDeadSandboxes("pod is going") {
 		stopping = true
 	}
 	// A sandbox that is being made will be there when its maker is done.

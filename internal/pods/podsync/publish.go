@@ -18,8 +18,17 @@ func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finishe
 	if w.spec == nil || !w.known {
 		return
 	}
-	f := status.Facts{Pod: w.spec, Mirror: w.mirror, Have: have, Started: w.started, Down: !have.Live() && !w.anySandbox(have), Finished: finished,
-		PodIPs: w.podIPs, HostIPs: w.s.cfg.HostIPs(), Probes: map[string]status.Probe{}}
+	f := status.Facts{
+		Pod:      w.spec,
+		Mirror:   w.mirror,
+		Have:     have,
+		Started:  w.started,
+		Down:     !have.Live() && !w.anySandbox(have),
+		Finished: finished,
+		PodIPs:   w.podIPs,
+		HostIPs:  w.s.cfg.HostIPs(),
+		Probes:   map[string]status.Probe{},
+	}
 	if released, _ := w.s.cfg.Claims.Released(w.uid); !released {
 		f.Down = false // others may be given what it claimed once it is shown as ended
 	}

@@ -35,7 +35,11 @@ func TestWhatIsStoppedAndStartedInOnePass(t *testing.T) {
 		{"a container that the specification has lost", "Always", nil, "lost", "definition changed", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: tc.policy, InitContainers: tc.inits, Containers: []v1.Container{{Name: "main"}}}}
+			p := &v1.Pod{Spec: v1.PodSpec{
+				RestartPolicy:  tc.policy,
+				InitContainers: tc.inits,
+				Containers:     []v1.Container{{Name: "main"}},
+			}}
 			if got := replaces(tc.cause, p, tc.container); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}

@@ -176,7 +176,12 @@ func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Nam
 // resizeWhole writes one value of the pod's cgroup. The runtime gets it first and may
 // reject it, as runtimes do that size virtual machines by it. The size of the cgroup
 // after that is returned.
-func (w *worker) resizeWhole(ctx context.Context, r toResize, now, next allocation.Size, s allocation.Step) (allocation.Size, error) {
+func (w *worker) resizeWhole(
+	ctx context.Context,
+	r toResize,
+	now, next allocation.Size,
+	s allocation.Step,
+) (allocation.Size, error) {
 	cfg := &w.s.cfg
 	if err := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(next)); err != nil {
 		text := fmt.Sprintf("failed to notify runtime for UpdatePodSandboxResources (resource=%s); resize rejected: "+

@@ -158,12 +158,51 @@ func TestWritesOfAResize(t *testing.T) {
 		fails      string // what users are shown
 		wrote      bool   // something else than containers
 	}{
-		{name: "one resource after the other, the pod before the container", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"tell s1 200 1000/9 20", "pod memory limit=true", "main 200 1 of no pod", "tell s1 200 2000/9 20", "pod cpu limit=true", "main 200 2 of no pod"}},
-		{name: "also where the limit is the pod's", was: holding("1", "100", &v1.ResourceRequirements{}), wants: holding("2", "200", &v1.ResourceRequirements{}), cgroup: fakeCgroups{size: small, asked: large}, changes: both,
-			want: []string{"tell s1 200 1000/9 20", "pod memory limit=true", "main 0 0 of pod 200 1", "tell s1 200 2000/9 20", "pod cpu limit=true", "main 0 0 of pod 200 2"}},
-		{name: "a pod that shrinks does so last", was: holding("2", "200", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: large, asked: small}, changes: less,
-			want: []string{"main 100 2 of no pod", "tell s1 100 2000/9 20", "pod memory limit=true", "main 100 1 of no pod", "tell s1 100 1000/9 20", "pod cpu limit=true"}},
+		{
+			name:    "one resource after the other, the pod before the container",
+			was:     holding("1", "100", nil),
+			wants:   holding("2", "200", nil),
+			cgroup:  fakeCgroups{size: small, asked: large},
+			changes: both,
+			want: []string{
+				"tell s1 200 1000/9 20",
+				"pod memory limit=true",
+				"main 200 1 of no pod",
+				"tell s1 200 2000/9 20",
+				"pod cpu limit=true",
+				"main 200 2 of no pod",
+			},
+		},
+		{
+			name:    "also where the limit is the pod's",
+			was:     holding("1", "100", &v1.ResourceRequirements{}),
+			wants:   holding("2", "200", &v1.ResourceRequirements{}),
+			cgroup:  fakeCgroups{size: small, asked: large},
+			changes: both,
+			want: []string{
+				"tell s1 200 1000/9 20",
+				"pod memory limit=true",
+				"main 0 0 of pod 200 1",
+				"tell s1 200 2000/9 20",
+				"pod cpu limit=true",
+				"main 0 0 of pod 200 2",
+			},
+		},
+		{
+			name:    "a pod that shrinks does so last",
+			was:     holding("2", "200", nil),
+			wants:   holding("1", "100", nil),
+			cgroup:  fakeCgroups{size: large, asked: small},
+			changes: less,
+			want: []string{
+				"main 100 2 of no pod",
+				"tell s1 100 2000/9 20",
+				"pod memory limit=true",
+				"main 100 1 of no pod",
+				"tell s1 100 1000/9 20",
+				"pod cpu limit=true",
+			},
+		},
 		{
 			name:   "of a pod without a limit the runtime is not told that of a container",
 			was:    holding("1", "100", nil),

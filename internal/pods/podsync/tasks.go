@@ -291,11 +291,12 @@ func (w *worker) effect(step podplan.Step, have pod.Runtime) work {
 			}
 			ctx, end := w.s.traceCollect(ctx)
 			defer end()
-			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, cfg.Containers.RemoveContainer(ctx, container.Removal{
+			err := cfg.Containers.RemoveContainer(ctx, container.Removal{
 				Ref:       ref,
 				Container: c,
 				KeepLogs:  step.Cause == podplan.CauseRestartAll,
 			})
+			return pod.Effect{Sandbox: c.SandboxID, Container: c.ID, Gone: true}, err
 		}
 	}
 	return nil

@@ -307,20 +307,36 @@ func TestExec(t *testing.T) {
 		"ends well":              {told{output: "fine"}, success, "fine"},
 		"ends with another code": {told{output: "why", code: 3}, failure, "why"},
 		"says much":              {told{output: long + "y", code: 1}, failure, long},
-		"does not end":           {told{timedOut: true}, failure, `command timed out: "check one $(NONE) $$  last" timed out after 2s`},
-		"cannot be run":          {told{err: errors.New("no such file")}, errored, "no such file"},
+		"does not end": {told{timedOut: true}, failure,
+			`command timed out: "check one $(NONE) $$  last" timed out after 2s`},
+		"cannot be run": {told{err: errors.New("no such file")}, errored, "no such file"},
 	} {
 		a := tc.answer
-		p := New(Config{Exec: &a, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 1, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
-		c := &v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "one"}, {Name: "B", Value: "first"}, {Name: "B", Value: "last"},
-			{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}}
+		p := New(Config{
+			Exec:     &a,
+			Events:   &noted{},
+			OnChange: func(types.UID) {},
+			Workers:  1,
+			Version:  "1.36",
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		})
+		c := &v1.Container{Env: []v1.EnvVar{
+			{Name: "A", Value: "one"},
+			{Name: "B", Value: "first"},
+			{Name: "B", Value: "last"},
+			{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+		}}
 		// What comes from elsewhere is not known here, and empty.
-		probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"check", "$(A)", "$(NONE)", "$$$", "$(IP)", "$(B)"}}}}
+		probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{
+			Exec: &v1.ExecAction{Command: []string{"check", "$(A)", "$(NONE)", "$$$", "$(IP)", "$(B)"}},
+		}}
 		o, text := p.handler(probe, 2*time.Second, &v1.Pod{}, c, "id", local)(t.Context())
 		if o != tc.want || text != tc.text {
 			t.Errorf("a command that %s: %v with %q, want %v with %q", name, o, text, tc.want, tc.text)
 		}
-		if want := []string{"check", "one", "$(NONE)", "$$", "", "last"}; !slices.Equal(a.command, want) || a.timeout != 2*time.Second {
+		want := []string{"check", "one", "$(NONE)", "$$", "", "last"}
+		if !slices.Equal(a.command, want) || a.timeout != 2*time.Second {
 			t.Errorf("asked for %q within %v, want %q within 2 s", a.command, a.timeout, want)
 		}
 	}
@@ -636,7 +652,8 @@ func TestHTTPBodyThatStallsIsAFailure(t *testing.T) {
 		<-r.Context().Done()
 	})
 	get := &v1.HTTPGetAction{Port: port}
-	if o, text := handlers().http(t.Context(), get, &v1.Container{}, local, 200*time.Millisecond); o != failure || !strings.Contains(text, "Client.Timeout") {
+	o, text := handlers().http(t.Context(), get, &v1.Container{}, local, 200*time.Millisecond)
+	if o != failure || !strings.Contains(text, "Client.Timeout") {
 		t.Errorf("%v with %q, want a failure", o, text)
 	}
 }

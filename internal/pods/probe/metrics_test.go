@@ -74,7 +74,12 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 			other.Name = "other"
 			spec.Spec.Containers = append(spec.Spec.Containers, other)
 			have := seen("1", time.Now())
-			have.Containers = append(have.Containers, pod.Container{ID: "2", Name: "other", State: pod.StateRunning, StartedAt: time.Now()})
+			have.Containers = append(have.Containers, pod.Container{
+				ID:        "2",
+				Name:      "other",
+				State:     pod.StateRunning,
+				StartedAt: time.Now(),
+			})
 			p.Sync(spec, have, nil, false)
 			time.Sleep(5 * time.Second)
 			if got := scrape.Of(t, p); len(got) != 4 {
@@ -83,8 +88,11 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 			have.Containers[0].State, have.Containers[0].ExitCode = pod.StateExited, tc.code
 			if tc.all {
 				spec.Spec.Containers[1].RestartPolicyRules = []v1.ContainerRestartRule{{
-					Action:    v1.ContainerRestartRuleActionRestartAllContainers,
-					ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
+					Action: v1.ContainerRestartRuleActionRestartAllContainers,
+					ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+						Operator: v1.ContainerRestartRuleOnExitCodesOpIn,
+						Values:   []int32{88},
+					},
 				}}
 				have.Containers[1].State, have.Containers[1].ExitCode = pod.StateExited, 88
 			}

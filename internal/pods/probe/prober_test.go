@@ -258,7 +258,10 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
-		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 })})
+		spec := podWith(v1.Container{
+			LivenessProbe:  execProbe(nil),
+			ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 }),
+		})
 		have := seen("1", time.Now())
 		p.Sync(spec, have, nil, false)
 		time.Sleep(15 * time.Second)
@@ -310,7 +313,11 @@ func TestInitialResults(t *testing.T) {
 			{"liveness", v1.Container{LivenessProbe: execProbe(nil)}, Result{Started: true, Ready: true}},
 			{"readiness", v1.Container{ReadinessProbe: execProbe(nil)}, Result{Started: true}},
 			{"startup", v1.Container{StartupProbe: execProbe(nil)}, Result{}},
-			{"all", v1.Container{StartupProbe: execProbe(nil), LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)}, Result{}},
+			{"all", v1.Container{
+				StartupProbe:   execProbe(nil),
+				LivenessProbe:  execProbe(nil),
+				ReadinessProbe: execProbe(nil),
+			}, Result{}},
 		} {
 			clinic(t, func(p *Prober, c *patient, _ *noted) {
 				c.hang = true

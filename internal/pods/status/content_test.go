@@ -80,9 +80,18 @@ const contentOfAContainer = `{
 func TestContentOfAContainerStatus(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-29")
 	f := simple(v1.RestartPolicyAlways,
-		pod.Container{ID: "1", Attempt: 4, State: pod.StateRunning, StartedAt: at, Image: "registry.example/app:1",
-			ImageRef: "registry.example/app@sha256:abc", StopSignal: ptr.To(v1.SIGUSR1),
-			User: &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}}}},
+		pod.Container{
+			ID:         "1",
+			Attempt:    4,
+			State:      pod.StateRunning,
+			StartedAt:  at,
+			Image:      "registry.example/app:1",
+			ImageRef:   "registry.example/app@sha256:abc",
+			StopSignal: ptr.To(v1.SIGUSR1),
+			User: &v1.ContainerUser{
+				Linux: &v1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}},
+			},
+		},
 		pod.Container{ID: "0", Attempt: 3, State: pod.StateExited, ExitCode: 7, Reason: "Error",
 			StartedAt: at.Add(-time.Hour), FinishedAt: at.Add(-30 * time.Minute)})
 	spec := &f.Pod.Spec.Containers[0]
@@ -90,7 +99,12 @@ func TestContentOfAContainerStatus(t *testing.T) {
 		Requests: v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("100m")},
 		Limits:   v1.ResourceList{v1.ResourceMemory: apiresource.MustParse("64Mi")},
 	}
-	spec.VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyIfPossible)}}
+	spec.VolumeMounts = []v1.VolumeMount{{
+		Name:              "v",
+		MountPath:         "/v",
+		ReadOnly:          true,
+		RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyIfPossible),
+	}}
 	f.Health = map[string][]v1.ResourceStatus{"c": {{Name: "example.com/gpu",
 		Resources: []v1.ResourceHealth{{ResourceID: "gpu-0", Health: v1.ResourceHealthStatusHealthy}}}}}
 	n := Node{RuntimeName: "containerd", StopSignals: true, RecursiveReadOnly: func(*v1.Pod) bool { return true }}
@@ -110,7 +124,8 @@ func TestGenerationsInAStatus(t *testing.T) {
 		f.Pod.Status.Conditions = []v1.PodCondition{gate}
 		st := Project(Node{}, f, v1.PodStatus{}, at)
 		if st.ObservedGeneration != generation || len(st.Conditions) != 6 {
-			t.Errorf("generation %d: the status is of %d, with %d conditions", generation, st.ObservedGeneration, len(st.Conditions))
+			t.Errorf("generation %d: the status is of %d, with %d conditions",
+				generation, st.ObservedGeneration, len(st.Conditions))
 		}
 		for _, c := range st.Conditions {
 			want := generation
@@ -146,7 +161,8 @@ func TestAddressesInAStatus(t *testing.T) {
 	f.HostIPs = []string{"fd00::ff", "192.0.2.1"}
 	f.PodIPs = []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} // as a network plugin may give them
 	st := Project(Node{}, f, v1.PodStatus{}, at)
-	if st.HostIP != "fd00::ff" || len(st.HostIPs) != 2 || st.HostIPs[0].IP != "fd00::ff" || st.HostIPs[1].IP != "192.0.2.1" {
+	if st.HostIP != "fd00::ff" || len(st.HostIPs) != 2 || st.HostIPs[0].IP != "fd00::ff" ||
+		st.HostIPs[1].IP != "192.0.2.1" {
 		t.Errorf("addresses of the host: %s %v", st.HostIP, st.HostIPs)
 	}
 	if st.PodIP != "fd00::1" || len(st.PodIPs) != 2 || st.PodIPs[0].IP != "fd00::1" || st.PodIPs[1].IP != "10.0.0.1" {

@@ -28,9 +28,11 @@ func TestFieldsOfAContainerBeforeItIsCreatedAndOfAnEphemeralOne(t *testing.T) {
 				{ID: "e", Name: "extra", SandboxID: "s", State: pod.StateRunning, StartedAt: at},
 			}
 		}
-		st := Project(Node{RuntimeName: "containerd"}, Facts{Pod: p, Have: have, Started: at, Probes: probes}, v1.PodStatus{}, at)
+		st := Project(Node{RuntimeName: "containerd"},
+			Facts{Pod: p, Have: have, Started: at, Probes: probes}, v1.PodStatus{}, at)
 		main, extra := st.ContainerStatuses[0], st.EphemeralContainerStatuses[0]
-		if len(main.VolumeMounts) != 1 || main.VolumeMounts[0].MountPath != "/v" || *main.VolumeMounts[0].RecursiveReadOnly != "Disabled" {
+		if len(main.VolumeMounts) != 1 || main.VolumeMounts[0].MountPath != "/v" ||
+			*main.VolumeMounts[0].RecursiveReadOnly != "Disabled" {
 			t.Errorf("created %v: mounts %+v, want /v, not recursively read-only", created, main.VolumeMounts)
 		}
 		if (main.Resources != nil) != created || (main.AllocatedResources != nil) != created {
@@ -40,10 +42,12 @@ func TestFieldsOfAContainerBeforeItIsCreatedAndOfAnEphemeralOne(t *testing.T) {
 			t.Errorf("created %v: started %v, ready %v", created, main.Started, main.Ready)
 		}
 		if extra.Started != nil || extra.Ready {
-			t.Errorf("created %v: of the ephemeral container, started %v and ready %v are shown", created, extra.Started, extra.Ready)
+			t.Errorf("created %v: of the ephemeral container, started %v and ready %v are shown",
+				created, extra.Started, extra.Ready)
 		}
 		if (extra.Resources != nil) != created || extra.AllocatedResources != nil {
-			t.Errorf("created %v: of the ephemeral container, resources %v, allocated %v", created, extra.Resources, extra.AllocatedResources)
+			t.Errorf("created %v: of the ephemeral container, resources %v, allocated %v",
+				created, extra.Resources, extra.AllocatedResources)
 		}
 	}
 }

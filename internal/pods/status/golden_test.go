@@ -25,7 +25,12 @@ func recorded(t *testing.T, name string) *v1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer(`"<time>"`, `"`+at.Format(time.RFC3339)+`"`, "<id>", "0123", "<node ip>", "192.0.2.1", "<pod ip>", "10.0.0.9").Replace(string(b))
+	text := strings.NewReplacer(
+		`"<time>"`, `"`+at.Format(time.RFC3339)+`"`,
+		"<id>", "0123",
+		"<node ip>", "192.0.2.1",
+		"<pod ip>", "10.0.0.9",
+	).Replace(string(b))
 	p := &v1.Pod{}
 	if err := json.Unmarshal([]byte(text), p); err != nil {
 		t.Fatal(err)
@@ -178,11 +183,16 @@ func TestStates(t *testing.T) {
 		{"a pod is over its deadline before a container of it was made", func() Facts {
 			f := simple(v1.RestartPolicyAlways)
 			f.Have, f.Going, f.Down = pod.Runtime{}, true, true
-			f.Override = &Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+			f.Override = &Override{
+				Phase:   v1.PodFailed,
+				Reason:  "DeadlineExceeded",
+				Message: "Pod was active on the node longer than the specified deadline",
+			}
 			return f
 		}(), func(s v1.PodStatus) bool {
 			ended := s.ContainerStatuses[0].State.Terminated
-			return s.Phase == v1.PodFailed && s.Reason == "DeadlineExceeded" && ended != nil && ended.ExitCode == 137 && ended.Reason == "ContainerStatusUnknown" &&
+			return s.Phase == v1.PodFailed && s.Reason == "DeadlineExceeded" && ended != nil && ended.ExitCode == 137 &&
+				ended.Reason == "ContainerStatusUnknown" &&
 				ended.Message == "The container could not be located when the pod was terminated"
 		}},
 	} {

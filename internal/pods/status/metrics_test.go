@@ -16,7 +16,8 @@ func TestTheWayOfAStatusIsMeasuredFromItsFirstChange(t *testing.T) {
 		const metric = "kubelet_pod_status_sync_duration_seconds"
 		expect := func(count, sum float64) {
 			t.Helper()
-			if n, total := scrape.Of(t, w)[metric], scrape.Sums(t, w)[metric]; n != count || total < sum-0.001 || total > sum+0.001 {
+			n, total := scrape.Of(t, w)[metric], scrape.Sums(t, w)[metric]
+			if n != count || total < sum-0.001 || total > sum+0.001 {
 				t.Errorf("%v statuses took %v s, want %v that took %v s", n, total, count, sum)
 			}
 		}

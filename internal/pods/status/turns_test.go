@@ -23,7 +23,8 @@ func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
 		{"nothing was made", nil, map[string]bool{"one": true, "two": false, "main": false}},
 		{"the first has succeeded", []pod.Container{done("one")}, map[string]bool{"one": true, "two": false, "main": false}},
 		{"the first was removed", []pod.Container{done("two")}, map[string]bool{"one": true, "two": true, "main": true}},
-		{"all have succeeded", []pod.Container{done("one"), done("two")}, map[string]bool{"one": true, "two": true, "main": true}},
+		{"all have succeeded", []pod.Container{done("one"), done("two")},
+			map[string]bool{"one": true, "two": true, "main": true}},
 	} {
 		f := simple(v1.RestartPolicyAlways)
 		f.Pod.Spec.InitContainers = []v1.Container{{Name: "one"}, {Name: "two"}}
@@ -36,7 +37,8 @@ func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
 			if got := cs.State.Terminated != nil; got != tc.ended[cs.Name] {
 				t.Errorf("%s: %s has ended: %v, want %v", tc.name, cs.Name, got, tc.ended[cs.Name])
 			}
-			if lost := cs.State.Terminated; lost != nil && cs.ContainerID == "" && (lost.ExitCode != 137 || lost.Reason != "ContainerStatusUnknown") {
+			if lost := cs.State.Terminated; lost != nil && cs.ContainerID == "" &&
+				(lost.ExitCode != 137 || lost.Reason != "ContainerStatusUnknown") {
 				t.Errorf("%s: %s ended with %d %s", tc.name, cs.Name, lost.ExitCode, lost.Reason)
 			}
 		}
