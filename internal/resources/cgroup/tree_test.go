@@ -464,7 +464,8 @@ func TestWhyAPodHasNoCgroupIsShown(t *testing.T) {
 		Name:      "main",
 		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
 	}}}}
-	want := "failed to create container for [kubepods burstable podu1] : mkdir " + dir + "/kubepods/burstable/podu1: not a directory"
+	want := "failed to create container for [kubepods burstable podu1] : mkdir " + dir +
+		"/kubepods/burstable/podu1: not a directory"
 	for name, try := range map[string]func(*v1.Pod) error{"make": tree.MakePod, "ensure": tree.EnsurePod} {
 		if text, _ := pod.ShownText(try(p)); text != want {
 			t.Errorf("%s: shows %q, want %q", name, text, want)
@@ -510,7 +511,8 @@ func TestHugePagesAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.EnsureRoot(NodeValues(list("cpu", "2", "hugepages-2Mi", "64Mi", "hugepages-1Gi", "2Gi"), nil, 0)); err != nil {
+	whole := list("cpu", "2", "hugepages-2Mi", "64Mi", "hugepages-1Gi", "2Gi")
+	if err := tree.EnsureRoot(NodeValues(whole, nil, 0)); err != nil {
 		t.Fatal(err)
 	}
 	amounts := list("cpu", "1", "memory", "1Mi", "hugepages-2Mi", "6Mi")

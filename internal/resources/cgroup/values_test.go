@@ -125,7 +125,8 @@ func TestHugePagesNotAskedForAreNotToBeHad(t *testing.T) {
 	if got := fmt.Sprint(PodValues(whole, o).HugePages); got != "map[2097152:4194304 1073741824:0]" {
 		t.Errorf("huge pages of a pod with its own = %s", got)
 	}
-	if got := fmt.Sprint(PodValues(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}}}}, o).HugePages); got != "map[2097152:0 1073741824:0]" {
+	least := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
+	if got := fmt.Sprint(PodValues(least, o).HugePages); got != "map[2097152:0 1073741824:0]" {
 		t.Errorf("huge pages of a best-effort pod = %s", got)
 	}
 	if got := fmt.Sprint(Values{HugePages: v.HugePages}.settingsV2()); got !=

@@ -123,7 +123,8 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 	}
 	gone := func() {
 		t.Helper()
-		if next := m.pool.expire(time.Now().Add(4 * time.Minute)); time.Until(next) < 4*time.Minute || time.Until(next) > 5*time.Minute {
+		if next := m.pool.expire(time.Now().Add(4 * time.Minute)); time.Until(next) < 4*time.Minute ||
+			time.Until(next) > 5*time.Minute {
 			t.Errorf("looked at again at %v", next)
 		}
 		if next := m.pool.expire(time.Now().Add(5 * time.Minute)); !next.IsZero() {

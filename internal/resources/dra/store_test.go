@@ -107,7 +107,8 @@ func TestFailuresAreSaidAndTriedAgain(t *testing.T) {
 		if done, _ := s.Released(p.UID); !done {
 			t.Error("the pod is not released")
 		}
-		if n := scrape.Of(t, s.Store); n["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] == 0 {
+		n := scrape.Of(t, s.Store)
+		if n["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] == 0 {
 			t.Errorf("%v", n)
 		}
 	})
@@ -142,8 +143,10 @@ func TestADriverHasALimitedTime(t *testing.T) {
 			d.Fault("NodePrepareResources", dradriver.Fault{})
 			after(maxRetry)
 			s.is(p, true, "")
-			if got := scrape.Of(t, s.Store); got["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 1 || got["dra_resource_claims_in_use{driver_name=<any>}"] != 1 ||
-				got["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] != 1 || got["dra_operations_duration_seconds{is_error=false,operation_name=PrepareResources}"] != 1 {
+			if got := scrape.Of(t, s.Store); got["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 1 ||
+				got["dra_resource_claims_in_use{driver_name=<any>}"] != 1 ||
+				got["dra_operations_duration_seconds{is_error=true,operation_name=PrepareResources}"] != 1 ||
+				got["dra_operations_duration_seconds{is_error=false,operation_name=PrepareResources}"] != 1 {
 				t.Errorf("%v", got)
 			}
 			s.releases(p)
@@ -178,7 +181,9 @@ func TestAHangingDriverHoldsUpOnlyItsPods(t *testing.T) {
 		s.is(other, false, "")
 		s.called(d, "Prepare c, Prepare f")
 		s.called(second, "Prepare f")
-		if in := scrape.Of(t, s.Store); in["dra_resource_claims_in_use{driver_name=<any>}"] != 2 || in["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 2 || in["dra_resource_claims_in_use{driver_name=second.example.com}"] != 1 {
+		if in := scrape.Of(t, s.Store); in["dra_resource_claims_in_use{driver_name=<any>}"] != 2 ||
+			in["dra_resource_claims_in_use{driver_name="+driverName+"}"] != 2 ||
+			in["dra_resource_claims_in_use{driver_name=second.example.com}"] != 1 {
 			t.Errorf("%v", in)
 		}
 		// A pod that goes does not wait for the call that it is in.

@@ -46,7 +46,8 @@ func TestBreaches(t *testing.T) {
 			Use{Containers: []ContainerUse{part("main", 6, 5), part("other", 20, 20)}}, Disks{},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
 		"within": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 5)}}, Disks{}, "", ""},
-		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "900Mi") }, Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
+		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "900Mi") },
+			Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
 		"logs do": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") }, Use{Containers: []ContainerUse{part("main", 11, 5)}}, Disks{Images: true},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
 		"all containers and volumes together": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi"); volume(p, "v", "") },
@@ -57,8 +58,10 @@ func TestBreaches(t *testing.T) {
 		"all layers count for the pod, wherever they are": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi") },
 			Use{Containers: []ContainerUse{part("main", 1, 11), part("other", 1, 8)}}, Disks{Images: true},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
-		"a layer apart from the images does not count for its container": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
-			Use{Containers: []ContainerUse{part("main", 5, 50)}}, Disks{Images: true, Containers: true}, "", ""},
+		"a layer apart from the images does not count for its container": {func(p *v1.Pod) {
+			limit(p, 0, "10Mi")
+			limit(p, 1, "90Mi")
+		}, Use{Containers: []ContainerUse{part("main", 5, 50)}}, Disks{Images: true, Containers: true}, "", ""},
 		"init containers and sidecars are held to no limit of their own": {func(p *v1.Pod) {
 			limit(p, 0, "90Mi")
 			always := v1.ContainerRestartPolicyAlways

@@ -69,7 +69,8 @@ func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
 		use(bare, 320),  // over by all of it: what its sandbox takes counts for those that ask for something
 		use(whole, 400), // over by 50
 	}
-	if got, want := order(MemoryAvailable, Disks{}, pods), "over-by-350 overhead-alone over-by-300 as-a-pod over-high within-low within overhead"; got != want {
+	const want = "over-by-350 overhead-alone over-by-300 as-a-pod over-high within-low within overhead"
+	if got := order(MemoryAvailable, Disks{}, pods); got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}
 	if order(AllocatableMemory, Disks{}, pods) != order(MemoryAvailable, Disks{}, pods) {
@@ -194,9 +195,16 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	p := asks("hungry", 0, v1.ResourceMemory, "50Mi")
 	always := v1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []v1.Container{{Name: "helper", RestartPolicy: &always}}
-	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debugger"}}}
+	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debugger"},
+	}}
 	p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "modest", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("1Gi")}}})
-	c := Candidate{p, Use{At: now, Memory: mi(700), Containers: []ContainerUse{{Name: "helper", Memory: mi(200)}, {Name: "main", Memory: mi(400)}, {Name: "modest", Memory: mi(100)}, {Name: "debugger", Memory: mi(300)}}}}
+	c := Candidate{p, Use{At: now, Memory: mi(700), Containers: []ContainerUse{
+		{Name: "helper", Memory: mi(200)},
+		{Name: "main", Memory: mi(400)},
+		{Name: "modest", Memory: mi(100)},
+		{Name: "debugger", Memory: mi(300)},
+	}}}
 	message, notes := explain(met(MemoryAvailable), c)
 	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. " +
 		"Container helper was using 200Mi, request is 0, has larger consumption of memory. Container main was using 400Mi, request is 50Mi, has larger consumption of memory. "; message != want {
@@ -207,11 +215,14 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	}
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("600Mi")}}
 	message, notes = explain(met(MemoryAvailable), c)
-	if !strings.Contains(message, "available: 80Mi. Pod hungry was using 700Mi, request is 600Mi, has larger consumption of memory. Container helper") || notes["offending_pod"] != "hungry" || notes["offending_pod_usage"] != "700Mi" {
+	if !strings.Contains(message, "available: 80Mi. Pod hungry was using 700Mi, request is 600Mi, "+
+		"has larger consumption of memory. Container helper") ||
+		notes["offending_pod"] != "hungry" || notes["offending_pod_usage"] != "700Mi" {
 		t.Errorf("of a pod as a whole: %q, %v", message, notes)
 	}
 	message, _ = explain(met(PIDAvailable), c)
-	if !strings.HasPrefix(message, "The node was low on resource: pids. Threshold quantity: 100Mi, available: 83886080. ") {
+	if !strings.HasPrefix(message, "The node was low on resource: pids. "+
+		"Threshold quantity: 100Mi, available: 83886080. ") {
 		t.Errorf("of processes: %q", message)
 	}
 	// Bytes are counted by 1024, and what is not bytes by tens.
@@ -224,7 +235,8 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 		ContainerFSInodesFree: "inodes. Threshold quantity: 4Ki, available: 2048. ",
 	} {
 		least := Threshold{Signal: signal, Least: Amount{Percent: 0.5}}
-		message, _ := explain(Met{least, Observation{Capacity: 8192, Available: 2048, At: now}}, Candidate{asks("p", 0, "", ""), Use{At: now}})
+		message, _ := explain(Met{least, Observation{Capacity: 8192, Available: 2048, At: now}},
+			Candidate{asks("p", 0, "", ""), Use{At: now}})
 		if message != "The node was low on resource: "+want {
 			t.Errorf("of %s: %q", signal, message)
 		}

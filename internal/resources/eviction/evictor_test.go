@@ -473,7 +473,8 @@ func TestTheAgeOfEveryMeasurementCounts(t *testing.T) {
 				t.Errorf("%s: %v measurements", signal, n)
 			}
 		}
-		evictions := m["kubelet_evictions{eviction_signal=nodefs.available}"] + m["kubelet_evictions{eviction_signal=imagefs.available}"]
+		evictions := m["kubelet_evictions{eviction_signal=nodefs.available}"] +
+			m["kubelet_evictions{eviction_signal=imagefs.available}"]
 		if evictions != 1 {
 			t.Errorf("evictions %v", m)
 		}

@@ -35,7 +35,8 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 			names, amounts = append(names, u.Name), append(amounts, used.String())
 		}
 	}
-	annotations[annotationContainers], annotations[annotationContainerUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
+	annotations[annotationContainers] = strings.Join(names, ",")
+	annotations[annotationContainerUsage] = strings.Join(amounts, ",")
 	annotations[annotationResource] = string(scarce)
 	return message, annotations
 }

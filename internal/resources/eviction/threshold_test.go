@@ -120,7 +120,8 @@ func TestSoftThresholdsNeedAGracePeriod(t *testing.T) {
 }
 
 func TestMemoryOfAllPodsHasTheHardThresholdsOfTheNode(t *testing.T) {
-	parity.ProvesPart(t, 3, "CFG-71") // that each of the maps has its effect, the scenarios evict-minimum and evict-soft show
+	// That each of the maps has its effect, the scenarios evict-minimum and evict-soft show.
+	parity.ProvesPart(t, 3, "CFG-71")
 	s := Settings{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "2Gi"},
 		SoftGrace: map[string]string{"memory.available": "1m"}, MinimumReclaim: map[string]string{"memory.available": "5Mi"}}
 	if got := describe(parse(t, s)); got != "memory.available 1Gi+5Mi, nodefs.available 10%, memory.available 2Gi+5Mi after 1m0s" {

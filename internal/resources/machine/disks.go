@@ -53,8 +53,21 @@ func parseDisks(text string) map[string]Disk {
 			at[i], _ = strconv.Atoi(f[i]) // the kernel writes numbers
 		}
 		ms := func(i int) time.Duration { return time.Duration(n(i)) * time.Millisecond }
-		out["/dev/"+f[2]] = Disk{Major: at[0], Minor: at[1], Reads: n(0), ReadsMerged: n(1), SectorsRead: n(2), ReadTime: ms(3), Writes: n(4), WritesMerged: n(5),
-			SectorsWritten: n(6), WriteTime: ms(7), InProgress: n(8), BusyTime: ms(9), WeightedTime: ms(10)}
+		out["/dev/"+f[2]] = Disk{
+			Major:          at[0],
+			Minor:          at[1],
+			Reads:          n(0),
+			ReadsMerged:    n(1),
+			SectorsRead:    n(2),
+			ReadTime:       ms(3),
+			Writes:         n(4),
+			WritesMerged:   n(5),
+			SectorsWritten: n(6),
+			WriteTime:      ms(7),
+			InProgress:     n(8),
+			BusyTime:       ms(9),
+			WeightedTime:   ms(10),
+		}
 	}
 	return out
 }

@@ -22,7 +22,8 @@ import (
 func TestParse(t *testing.T) {
 	const memcg = "3,1000,5,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c,task=stress,pid=77,uid=0"
 	// Of the whole machine, whatever cgroup the process was in.
-	const pod = "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/kubepods/pod1/c,task=java,pid=78,uid=0"
+	const pod = "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom," +
+		"task_memcg=/kubepods/pod1/c,task=java,pid=78,uid=0"
 	global := func(task string) string {
 		return "6,1000,5,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=" + task + ",pid=1234,uid=1000\n SUBSYSTEM=x\n"
 	}
@@ -86,11 +87,18 @@ func (h heard) Node(kind, reason, message string) { h <- kind + " " + reason + "
 func TestAMachineWithoutMemoryIsToldOf(t *testing.T) {
 	parity.Proves(t, "EVIC-30")
 	kill := func(scope, cgroup, task string) string {
-		return fmt.Sprintf("6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),%s,task_memcg=%s,task=%s,pid=9,uid=0", scope, cgroup, task)
+		return fmt.Sprintf("6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),%s,task_memcg=%s,task=%s,pid=9,uid=0",
+			scope, cgroup, task)
 	}
 	const machine, pod = "global_oom", "oom_memcg=/kubepods/x"
-	log := &records{closed: make(chan struct{}), left: []any{"6,1,1,-;hello", kill(pod, "/kubepods/x/c", "not-this"), error(&os.PathError{Op: "read", Err: unix.EPIPE}),
-		kill(machine, "/", "first"), kill(machine, "/system.slice/x", "second"), kill(pod, "/kubepods/x", "nor-this"), kill(machine, "/kubepods/x/c", "third")}}
+	log := &records{
+		closed: make(chan struct{}),
+		left: []any{
+			"6,1,1,-;hello", kill(pod, "/kubepods/x/c", "not-this"), error(&os.PathError{Op: "read", Err: unix.EPIPE}),
+			kill(machine, "/", "first"), kill(machine, "/system.slice/x", "second"), kill(pod, "/kubepods/x", "nor-this"),
+			kill(machine, "/kubepods/x/c", "third"),
+		},
+	}
 	h := make(heard, 10)
 	w := New(Config{Open: func() (io.ReadCloser, error) { return log, nil }, OnKill: Tell(h), Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())

@@ -108,7 +108,11 @@ func TestAdmit(t *testing.T) {
 	}{
 		{"nobody looks", topology.None, ScopePod, []int{0}, []int{1},
 			"cpu for init on |gpu for init on |cpu for main on |gpu for main on ", "",
-			map[string]float64{"kubelet_topology_manager_admission_requests_total": 1, "kubelet_topology_manager_admission_errors_total": 0, "kubelet_topology_manager_admission_duration_ms": 1}},
+			map[string]float64{
+				"kubelet_topology_manager_admission_requests_total": 1,
+				"kubelet_topology_manager_admission_errors_total":   0,
+				"kubelet_topology_manager_admission_duration_ms":    1,
+			}},
 		{"each container has its place", topology.SingleNUMANode, ScopeContainer, []int{0, 1}, []int{1},
 			"cpu hints init|gpu hints init|cpu for init on 1|gpu for init on 1|cpu hints main|gpu hints main|cpu for main on 1|gpu for main on 1", "",
 			map[string]float64{"kubelet_container_aligned_compute_resources_count{boundary=numa_node,scope=container}": 2}},
@@ -117,7 +121,11 @@ func TestAdmit(t *testing.T) {
 			map[string]float64{"kubelet_container_aligned_compute_resources_count{boundary=numa_node,scope=pod}": 1}},
 		{"there is none", topology.SingleNUMANode, ScopeContainer, []int{0}, []int{1},
 			"cpu hints init|gpu hints init", "TopologyAffinityError: Resources cannot be allocated with Topology locality",
-			map[string]float64{"kubelet_topology_manager_admission_requests_total": 1, "kubelet_topology_manager_admission_errors_total": 1, "kubelet_container_aligned_compute_resources_failure_count{boundary=numa_node,scope=container}": 1}},
+			map[string]float64{
+				"kubelet_topology_manager_admission_requests_total":                                             1,
+				"kubelet_topology_manager_admission_errors_total":                                               1,
+				"kubelet_container_aligned_compute_resources_failure_count{boundary=numa_node,scope=container}": 1,
+			}},
 		{"there is none, for all", topology.Restricted, ScopePod, []int{0}, []int{1},
 			"cpu hints|gpu hints", "TopologyAffinityError: Resources cannot be allocated with Topology locality",
 			map[string]float64{"kubelet_topology_manager_admission_errors_total": 1}},

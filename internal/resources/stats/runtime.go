@@ -102,8 +102,13 @@ func traffic(i *runtimeapi.NetworkInterfaceUsage) machine.Traffic {
 
 // asGroup says in the words of control groups what the runtime says. A rate that
 // it does not tell is measured.
-func (c *Collector) asGroup(key string, cpu *runtimeapi.CpuUsage, mem *runtimeapi.MemoryUsage, swap *runtimeapi.SwapUsage,
-	started time.Time) group {
+func (c *Collector) asGroup(
+	key string,
+	cpu *runtimeapi.CpuUsage,
+	mem *runtimeapi.MemoryUsage,
+	swap *runtimeapi.SwapUsage,
+	started time.Time,
+) group {
 	g := group{path: key}
 	g.use = cgroup.Usage{At: time.Unix(0, cpu.GetTimestamp()), Created: started}
 	g.use.CPU.Total = time.Duration(cpu.GetUsageCoreNanoSeconds().GetValue())

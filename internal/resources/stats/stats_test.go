@@ -116,9 +116,10 @@ func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
 		for file, text := range map[string]string{
 			"cpu.stat":       fmt.Sprintf("usage_usec %d\nuser_usec 3000\nsystem_usec 2000\nnr_periods 7\nnr_throttled 2\nthrottled_usec 1000000\n", cpu.Microseconds()),
 			"memory.current": fmt.Sprint(memory), "memory.max": max, "memory.swap.current": "4096", "memory.swap.max": "8192", "cpu.max": "20000 100000", "cpu.weight": "100",
-			"memory.stat":     fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n", memory/2, 10*mebi),
-			"memory.events":   "low 0\nmax 3\noom 1\noom_kill 1\n",
-			"cpu.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
+			"memory.stat":   fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n", memory/2, 10*mebi),
+			"memory.events": "low 0\nmax 3\noom 1\noom_kill 1\n",
+			"cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\n" +
+				"full avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
 			"memory.pressure": "some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
 			"cgroup.procs":    "", "pids.current": "4", "pids.max": "max", "io.stat": "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
 			"io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
@@ -160,7 +161,10 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 	mem := &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(20 * mebi), UsageBytes: value(30 * mebi), AvailableBytes: value(44 * mebi)}
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
 		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
-			Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)}},
+			Network: &runtimeapi.NetworkUsage{
+				Timestamp:        now,
+				DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)},
+			},
 			Containers: []*runtimeapi.ContainerStats{{
 				Attributes: &runtimeapi.ContainerAttributes{Id: mainID},
 				Cpu:        cpu,
@@ -269,7 +273,8 @@ func TestSummary(t *testing.T) {
 		if !v2 && n.CPU.PSI.Some != (statsapi.PSIData{Total: 4500, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}) {
 			t.Errorf("pressure on processors %s", show(n.CPU))
 		}
-		if *p.CPU.UsageCoreNanoSeconds != 5e8 || p.CPU.UsageNanoCores == nil || *p.Memory.WorkingSetBytes != 90*mebi || p.ProcessStats != nil {
+		if *p.CPU.UsageCoreNanoSeconds != 5e8 || p.CPU.UsageNanoCores == nil || *p.Memory.WorkingSetBytes != 90*mebi ||
+			p.ProcessStats != nil {
 			t.Errorf("pod %s", show(p))
 		}
 		// The pod's own storage: layer, log, hosts file and the volume without a claim.
@@ -313,20 +318,25 @@ func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
 		}
 		return out
 	}
-	const cpu, memory, swap = "time usageNanoCores usageCoreNanoSeconds psi", "time availableBytes usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi",
-		"time swapAvailableBytes swapUsageBytes"
+	const cpu = "time usageNanoCores usageCoreNanoSeconds psi"
+	const memory = "time availableBytes usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi"
+	const swap = "time swapAvailableBytes swapUsageBytes"
 	const fs = "time availableBytes capacityBytes usedBytes inodesFree inodes inodesUsed"
 	const container = "pods.0.containers.0"
 	for _, paths := range [][]string{
-		expand("node", "nodeName startTime systemContainers.0.name systemContainers.1.name"), expand("node.cpu", cpu), expand("node.memory", memory),
-		expand("node.io", "time psi"), expand("node.network", "time"), expand("node.fs", fs), expand("node.runtime.imageFs", fs), expand("node.runtime.containerFs", fs),
+		expand("node", "nodeName startTime systemContainers.0.name systemContainers.1.name"), expand("node.cpu", cpu),
+		expand("node.memory", memory), expand("node.io", "time psi"), expand("node.network", "time"), expand("node.fs", fs),
+		expand("node.runtime.imageFs", fs), expand("node.runtime.containerFs", fs),
 		expand("node.rlimit", "time maxpid curproc"), expand("node.swap", swap),
-		expand("pods.0", "startTime podRef.name podRef.namespace podRef.uid process_stats.process_count swap.swapUsageBytes"), expand("pods.0.cpu", cpu),
-		expand("pods.0.io", "time psi"), expand("pods.0.memory", "usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi"),
+		expand("pods.0", "startTime podRef.name podRef.namespace podRef.uid process_stats.process_count swap.swapUsageBytes"),
+		expand("pods.0.cpu", cpu), expand("pods.0.io", "time psi"),
+		expand("pods.0.memory", "usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi"),
 		expand("pods.0.ephemeral-storage", fs), expand("pods.0.volume.0", fs+" name pvcRef.name pvcRef.namespace"),
-		expand(container, "name startTime"), expand(container+".cpu", cpu), expand(container+".memory", memory), expand(container+".io", "time psi"),
-		expand(container+".rootfs", fs), expand(container+".logs", fs), expand(container+".swap", swap),
-		expand(container+".cpu.psi", "full.total full.avg10 full.avg60 full.avg300 some.total some.avg10 some.avg60 some.avg300"),
+		expand(container, "name startTime"), expand(container+".cpu", cpu), expand(container+".memory", memory),
+		expand(container+".io", "time psi"), expand(container+".rootfs", fs), expand(container+".logs", fs),
+		expand(container+".swap", swap),
+		expand(container+".cpu.psi",
+			"full.total full.avg10 full.avg60 full.avg300 some.total some.avg10 some.avg60 some.avg300"),
 	} {
 		for _, path := range paths {
 			if !reaches(tree, strings.Split(path, ".")) {
@@ -362,8 +372,15 @@ func TestEphemeralContainersAreListed(t *testing.T) {
 	const debugID = "eeee000000000000"
 	g.use(podDir+"/"+debugID, 100*time.Millisecond, 5*mebi, 0)
 	p := g.pod()
-	p.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
-	p.Have.Containers = append(p.Have.Containers, pod.Container{ID: debugID, Name: "debug", State: pod.StateRunning, CreatedAt: began})
+	p.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"},
+	}}
+	p.Have.Containers = append(p.Have.Containers, pod.Container{
+		ID:        debugID,
+		Name:      "debug",
+		State:     pod.StateRunning,
+		CreatedAt: began,
+	})
 	g.cfg.Pods = func() []Pod { return []Pod{p} }
 	s, err := New(g.cfg).Summary(t.Context(), false)
 	if err != nil {
@@ -486,11 +503,13 @@ func TestResourceMetrics(t *testing.T) {
 			`pod_cpu_usage_seconds_total{namespace="default",pod="web"} 0.5 1`,
 			`pod_memory_working_set_bytes{namespace="default",pod="web"} 9.437184e+07 1`,
 			`pod_swap_usage_bytes{namespace="default",pod="web"} 4096 1`,
-			"# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes ", "node_swap_usage_bytes 24576 1", "resource_scrape_error 0\n",
-			"# HELP node_cpu_usage_seconds_total [STABLE] ", "# HELP node_memory_working_set_bytes [STABLE] ", "# HELP container_cpu_usage_seconds_total [STABLE] ",
-			"# HELP container_memory_working_set_bytes [STABLE] ", "# HELP container_start_time_seconds [STABLE] ", "# HELP pod_cpu_usage_seconds_total [STABLE] ",
-			"# HELP pod_memory_working_set_bytes [STABLE] ", "# HELP resource_scrape_error [STABLE] ",
-			"# HELP node_swap_usage_bytes [ALPHA] ", "# HELP container_swap_usage_bytes [ALPHA] ", "# HELP pod_swap_usage_bytes [ALPHA] ",
+			"# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes ", "node_swap_usage_bytes 24576 1",
+			"resource_scrape_error 0\n", "# HELP node_cpu_usage_seconds_total [STABLE] ",
+			"# HELP node_memory_working_set_bytes [STABLE] ", "# HELP container_cpu_usage_seconds_total [STABLE] ",
+			"# HELP container_memory_working_set_bytes [STABLE] ", "# HELP container_start_time_seconds [STABLE] ",
+			"# HELP pod_cpu_usage_seconds_total [STABLE] ", "# HELP pod_memory_working_set_bytes [STABLE] ",
+			"# HELP resource_scrape_error [STABLE] ", "# HELP node_swap_usage_bytes [ALPHA] ",
+			"# HELP container_swap_usage_bytes [ALPHA] ", "# HELP pod_swap_usage_bytes [ALPHA] ",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)

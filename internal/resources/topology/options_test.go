@@ -20,7 +20,8 @@ func TestOptions(t *testing.T) {
 		{map[string]string{"max-allowable-numa-nodes": "7"}, Options{},
 			`the minimum value of "max-allowable-numa-nodes" should not be less than 8`},
 		{map[string]string{"max-allowable-numa-nodes": "many"}, Options{},
-			`unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing "many": invalid syntax`},
+			`unable to convert policy option to integer "max-allowable-numa-nodes": ` +
+				`strconv.Atoi: parsing "many": invalid syntax`},
 		{map[string]string{"prefer-closest-numa-nodes": "maybe"}, Options{},
 			`bad value for option "prefer-closest-numa-nodes": strconv.ParseBool: parsing "maybe": invalid syntax`},
 		{map[string]string{"fast": "true"}, Options{}, `unknown Topology Manager Policy option: "fast"`},

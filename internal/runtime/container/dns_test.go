@@ -187,7 +187,8 @@ func TestDNSLimitsOfASandbox(t *testing.T) {
 		b.run(t, p)
 		got := b.runtime.Pods()[0].Config.DnsConfig
 		if len(got.Servers) != 3 || len(got.Searches) != 32 || got.Searches[0] != first {
-			t.Errorf("%s: %d servers and %d searches from %s on, want 3 and 32 from %s on", policy, len(got.Servers), len(got.Searches), got.Searches[0], first)
+			t.Errorf("%s: %d servers and %d searches from %s on, want 3 and 32 from %s on",
+				policy, len(got.Servers), len(got.Searches), got.Searches[0], first)
 		}
 		warnings := 0
 		for _, line := range b.events.all() {

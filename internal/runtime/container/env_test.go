@@ -121,8 +121,12 @@ func TestEnv(t *testing.T) {
 			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"}}}}}, want: "A=3",
 		},
 		{ // upstream gives 0: decision 0111
-			name: "a limit that an init container does not set", pod: func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "init"}} },
-			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"}}}}}, want: "A=2",
+			name: "a limit that an init container does not set",
+			pod:  func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "init"}} },
+			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{
+				ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"},
+			}}}},
+			want: "A=2",
 		},
 		{name: "an amount that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.magic", "")}}}, want: "unsupported container resource : limits.magic"},
 	} {
@@ -212,8 +216,11 @@ func TestServiceEnv(t *testing.T) {
 		{name: "the namespace's own of that name", services: []*v1.Service{api, own}, want: "KUBERNETES_SERVICE_HOST=10.96.0.9 KUBERNETES_SERVICE_PORT=80 KUBERNETES_PORT=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP_PROTO=tcp KUBERNETES_PORT_80_TCP_PORT=80 KUBERNETES_PORT_80_TCP_ADDR=10.96.0.9"},
 		{name: "the container's word counts", services: all, links: ptr.To(false), env: []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}}, want: strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=mine", 1)},
 		{
-			name: "and that of what it takes whole", services: all, links: ptr.To(false), from: map[string]string{"KUBERNETES_SERVICE_HOST": "its"},
-			want: strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=its", 1),
+			name:     "and that of what it takes whole",
+			services: all,
+			links:    ptr.To(false),
+			from:     map[string]string{"KUBERNETES_SERVICE_HOST": "its"},
+			want:     strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=its", 1),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -170,7 +170,12 @@ func TestDeadLinksAreRemoved(t *testing.T) {
 	links := b.cfg.ContainerLogsDir
 	there := filepath.Join(b.logs, "ns_web_uid-1", "main", "0.log")
 	write(t, there, filepath.Join(links, "file.log"))
-	for name, to := range map[string]string{"live.log": there, "rotated.log": rotated, "dead.log": filepath.Join(b.logs, "ns_gone_uid-2", "main", "0.log"), "foreign.log": "/nowhere/0.log"} {
+	for name, to := range map[string]string{
+		"live.log":    there,
+		"rotated.log": rotated,
+		"dead.log":    filepath.Join(b.logs, "ns_gone_uid-2", "main", "0.log"),
+		"foreign.log": "/nowhere/0.log",
+	} {
 		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
 			t.Fatal(err)
 		}

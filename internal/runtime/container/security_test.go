@@ -74,10 +74,19 @@ func TestContainerSecurity(t *testing.T) {
 		},
 		{
 			name: "of groups and profiles, too",
-			spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsUser: ptr.To[int64](1), RunAsGroup: ptr.To[int64](2),
-				SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}, AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}}},
-			sc: &v1.SecurityContext{RunAsGroup: ptr.To[int64](8),
-				SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}, AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}},
+			spec: v1.PodSpec{
+				SecurityContext: &v1.PodSecurityContext{
+					RunAsUser:       ptr.To[int64](1),
+					RunAsGroup:      ptr.To[int64](2),
+					SeccompProfile:  &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined},
+					AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined},
+				},
+			},
+			sc: &v1.SecurityContext{
+				RunAsGroup:      ptr.To[int64](8),
+				SeccompProfile:  &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+				AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault},
+			},
 			want: plain(func(s *sc) {
 				s.RunAsUser, s.RunAsGroup = num(1), num(8)
 				s.Seccomp = &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
@@ -87,8 +96,12 @@ func TestContainerSecurity(t *testing.T) {
 			}),
 		},
 		{
-			name: "a group goes with the image's user", in: securityInput{image: imageUser{uid: ptr.To[int64](5)}},
-			spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsGroup: ptr.To[int64](2), SupplementalGroupsPolicy: ptr.To(v1.SupplementalGroupsPolicyMerge)}},
+			name: "a group goes with the image's user",
+			in:   securityInput{image: imageUser{uid: ptr.To[int64](5)}},
+			spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{
+				RunAsGroup:               ptr.To[int64](2),
+				SupplementalGroupsPolicy: ptr.To(v1.SupplementalGroupsPolicyMerge),
+			}},
 			want: plain(func(s *sc) {
 				s.RunAsUser, s.RunAsGroup = num(5), num(2)
 				s.SupplementalGroupsPolicy = runtimeapi.SupplementalGroupsPolicy_Merge
@@ -140,7 +153,12 @@ func TestEffectivePromiseNotToBeRoot(t *testing.T) {
 	for _, tc := range []struct {
 		pod, container *bool
 		want           bool
-	}{{nil, nil, false}, {ptr.To(true), nil, true}, {ptr.To(true), ptr.To(false), false}, {ptr.To(false), ptr.To(true), true}} {
+	}{
+		{nil, nil, false},
+		{ptr.To(true), nil, true},
+		{ptr.To(true), ptr.To(false), false},
+		{ptr.To(false), ptr.To(true), true},
+	} {
 		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsNonRoot: tc.pod},
 			Containers: []v1.Container{{SecurityContext: &v1.SecurityContext{RunAsNonRoot: tc.container}}}}}
 		if id := effectiveIdentity(p, &p.Spec.Containers[0]); ptr.Deref(id.nonRoot, false) != tc.want {

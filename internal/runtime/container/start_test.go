@@ -319,7 +319,10 @@ func TestSeccompProfileOfTheNode(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-112")
 	b := newBench(t, nil)
 	p := simplePod(func(c *v1.Container) {
-		c.SecurityContext = &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("mine/a.json")}}
+		c.SecurityContext = &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{
+			Type:             v1.SeccompProfileTypeLocalhost,
+			LocalhostProfile: ptr.To("mine/a.json"),
+		}}
 	})
 	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
 		t.Fatal(failure)

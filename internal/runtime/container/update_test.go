@@ -68,13 +68,23 @@ func TestSandboxUpdates(t *testing.T) {
 		{
 			name: "limits",
 			size: all,
-			want: &runtimeapi.LinuxContainerResources{CpuShares: 1126, CpuQuota: 310000, CpuPeriod: 100000, MemoryLimitInBytes: 4 * gi},
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares:          1126,
+				CpuQuota:           310000,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: 4 * gi,
+			},
 			over: &runtimeapi.LinuxContainerResources{},
 		},
 		{
 			name: "none, as v1 shows it",
 			size: none,
-			want: &runtimeapi.LinuxContainerResources{CpuShares: 1126, CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: 9223372036854771712},
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares:          1126,
+				CpuQuota:           -1,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: 9223372036854771712,
+			},
 			over: &runtimeapi.LinuxContainerResources{},
 		},
 		{
@@ -88,16 +98,36 @@ func TestSandboxUpdates(t *testing.T) {
 			name:     "limits and overhead",
 			overhead: list("cpu", "100m", "memory", "1Gi"),
 			size:     all,
-			want:     &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuQuota: 300000, CpuPeriod: 100000, MemoryLimitInBytes: 3 * gi},
-			over:     &runtimeapi.LinuxContainerResources{CpuShares: 102, CpuQuota: 10000, CpuPeriod: 100000, MemoryLimitInBytes: gi},
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares:          1024,
+				CpuQuota:           300000,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: 3 * gi,
+			},
+			over: &runtimeapi.LinuxContainerResources{
+				CpuShares:          102,
+				CpuQuota:           10000,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: gi,
+			},
 		},
 		{
 			name:     "overhead of what has no limit",
 			overhead: list("cpu", "100m", "memory", "1Gi"),
 			size:     none,
 			v2:       true,
-			want:     &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1},
-			over:     &runtimeapi.LinuxContainerResources{CpuShares: 102, CpuQuota: 10000, CpuPeriod: 100000, MemoryLimitInBytes: gi},
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares:          1024,
+				CpuQuota:           -1,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: -1,
+			},
+			over: &runtimeapi.LinuxContainerResources{
+				CpuShares:          102,
+				CpuQuota:           10000,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: gi,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -154,7 +154,10 @@ func TestNodeFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := [][]string{{"/var/lib/kubelet", cwd, "/home/u/.docker", "/.docker"}, {"/var/lib/kubelet", cwd, "/home/u", "/"}}[i]
+		want := [][]string{
+			{"/var/lib/kubelet", cwd, "/home/u/.docker", "/.docker"},
+			{"/var/lib/kubelet", cwd, "/home/u", "/"},
+		}[i]
 		if !slices.Equal(dirs, want) {
 			t.Errorf("looks in %q, want %q", dirs, want)
 		}

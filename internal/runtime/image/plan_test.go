@@ -111,10 +111,13 @@ func TestPullText(t *testing.T) {
 func TestFailedPull(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-21")
 	for _, tc := range []struct{ err, reason, message string }{
-		{"rpc error: code = NotFound desc = no such image", "ErrImagePull", "rpc error: code = NotFound desc = no such image"},
-		{"RegistryUnavailable: no route", "RegistryUnavailable", "image pull failed for x because the registry is unavailable: no route"},
+		{"rpc error: code = NotFound desc = no such image", "ErrImagePull",
+			"rpc error: code = NotFound desc = no such image"},
+		{"RegistryUnavailable: no route", "RegistryUnavailable",
+			"image pull failed for x because the registry is unavailable: no route"},
 		{"registry/RegistryUnavailable:1: not found", "ErrImagePull", "registry/RegistryUnavailable:1: not found"},
-		{"SignatureValidationFailed: bad key", "SignatureValidationFailed", "image pull failed for x because the signature validation failed: bad key"},
+		{"SignatureValidationFailed: bad key", "SignatureValidationFailed",
+			"image pull failed for x because the signature validation failed: bad key"},
 	} {
 		if got := failedPull("x", errors.New(tc.err)); *got != (Error{tc.reason, tc.message}) {
 			t.Errorf("failedPull(%q) = %+v", tc.err, got)

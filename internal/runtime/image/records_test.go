@@ -89,8 +89,10 @@ func TestPullRecords(t *testing.T) {
 				}
 				events := strings.Join(r.events.take(), "\n")
 				for policy, want := range map[v1.PullPolicy]string{
-					v1.PullIfNotPresent: `Normal | Pulled | main | Container image "` + name + `" already present on machine and can be accessed by the pod`,
-					v1.PullNever:        `Warning | ErrImageNeverPull | main | Container image "` + name + `" is not present with pull policy of Never`,
+					v1.PullIfNotPresent: `Normal | Pulled | main | Container image "` + name +
+						`" already present on machine and can be accessed by the pod`,
+					v1.PullNever: `Warning | ErrImageNeverPull | main | Container image "` + name +
+						`" is not present with pull policy of Never`,
 				} {
 					if tc.policy == policy && len(tc.pulls) == 0 && !strings.Contains(events, want) {
 						t.Errorf("events\n%s\nwant\n%s", events, want)

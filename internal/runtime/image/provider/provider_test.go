@@ -168,11 +168,13 @@ func TestVersionsOfPlugins(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-102")
 	for _, version := range []string{"v1alpha1", "v1beta1", "v1"} {
 		group := "credentialprovider.kubelet.k8s.io/" + version
-		b, err := newBench(t, head+strings.Replace(one, "credentialprovider.kubelet.k8s.io/v1", group, 1), map[string]string{"p": answering})
+		config := head + strings.Replace(one, "credentialprovider.kubelet.k8s.io/v1", group, 1)
+		b, err := newBench(t, config, map[string]string{"p": answering})
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := `{"apiVersion":"` + group + `","kind":"CredentialProviderResponse","cacheKeyType":"Image","auth":{"*.example.com":{"username":"u","password":"1"}}}`
+		answer := `{"apiVersion":"` + group + `","kind":"CredentialProviderResponse","cacheKeyType":"Image",` +
+			`"auth":{"*.example.com":{"username":"u","password":"1"}}}`
 		if err := os.WriteFile(filepath.Join(b.dir, "p.out"), []byte(answer), 0o600); err != nil {
 			t.Fatal(err)
 		}

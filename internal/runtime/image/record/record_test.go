@@ -217,7 +217,8 @@ func TestFiles(t *testing.T) {
 	}
 	b.pull(t, "r.io/c:1", "sha256:c", account("7"))
 	pulled("sha256:c")
-	if s := r.CredentialMapping["r.io/c"].KubernetesServiceAccounts; len(s) != 1 || s[0].UID != "7" || r.CredentialMapping["r.io/c"].NodePodsAccessible {
+	mapped := r.CredentialMapping["r.io/c"]
+	if s := mapped.KubernetesServiceAccounts; len(s) != 1 || s[0].UID != "7" || mapped.NodePodsAccessible {
 		t.Errorf("record of a pull for a service account = %s", raw)
 	}
 	b.pull(t, "r.io/d:1", "sha256:d", none)
