@@ -312,7 +312,9 @@ func TestWhatSignersRefuse(t *testing.T) {
 					}
 					time.Sleep(time.Hour)
 				}
-				if s.count() != 1 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning "+strings.ReplaceAll(tc.event, "%s", s.last().Namespace+"/"+s.last().Name)) {
+				if s.count() != 1 || len(s.events) != 1 ||
+					!strings.HasPrefix(s.events[0], "Warning "+
+						strings.ReplaceAll(tc.event, "%s", s.last().Namespace+"/"+s.last().Name)) {
 					t.Errorf("%d requests, events %q", s.count(), s.events)
 				}
 				want := `kubelet_podcertificate_states{signer_name=example.com/s,state=` + tc.state + `}`
@@ -388,7 +390,8 @@ func TestCertificatesThatAreOverdue(t *testing.T) {
 				}
 			}
 		}
-		if len(s.events) != 2 || s.events[0] != "Warning CertificateOverdueForRefresh PodCertificate refresh overdue" || s.events[1] != "Warning CertificateExpired PodCertificate expired" {
+		if len(s.events) != 2 || s.events[0] != "Warning CertificateOverdueForRefresh PodCertificate refresh overdue" ||
+			s.events[1] != "Warning CertificateExpired PodCertificate expired" {
 			t.Errorf("events %q", s.events)
 		}
 		if d := states["overdue_for_refresh}"]; d < 12*time.Hour+10*time.Minute || d > 12*time.Hour+17*time.Minute {

@@ -140,7 +140,8 @@ func shownKey(p *v1.Pod, audiences []string, seconds *int64) string {
 		life = *seconds
 	}
 	const account = "" // the UID of the account, which the agent does not ask by
-	return fmt.Sprintf("%q/%q/%#v/%#v/%#v/%q", p.Spec.ServiceAccountName, p.Namespace, audiences, life, *boundTo(p), account)
+	return fmt.Sprintf("%q/%q/%#v/%#v/%#v/%q",
+		p.Spec.ServiceAccountName, p.Namespace, audiences, life, *boundTo(p), account)
 }
 
 // request asks for a token.

@@ -59,10 +59,11 @@ func TestTokens(t *testing.T) {
 	}
 	f.refuse = 1
 	now = now.Add(3 * time.Hour)
-	expired := `token "robot"/"a"/[]string{"vault"}/3600/v1.BoundObjectReference{Kind:"Pod", APIVersion:"v1", Name:"` + p.Name +
-		`", UID:"u1"}/"" expired and refresh failed: `
-	if _, _, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600)); err == nil || !strings.HasPrefix(err.Error(), expired) ||
-		!strings.Contains(err.Error(), "not today") {
+	expired := `token "robot"/"a"/[]string{"vault"}/3600/` +
+		`v1.BoundObjectReference{Kind:"Pod", APIVersion:"v1", Name:"` + p.Name + `", UID:"u1"}/"" ` +
+		`expired and refresh failed: `
+	if _, _, err := tokens.Token(ctx, p, []string{"vault"}, ptr.To[int64](3600)); err == nil ||
+		!strings.HasPrefix(err.Error(), expired) || !strings.Contains(err.Error(), "not today") {
 		t.Errorf("an expired token is served: %v", err)
 	}
 	now = time.Now()
@@ -95,7 +96,8 @@ func TestTokenOfAPodTheServerHasNotHeardOf(t *testing.T) {
 		t.Errorf("err = %v, want a token after three refusals", err)
 	}
 	p.UID, f.absent.times, f.absent.kind, f.absent.name = "u4", 1, "serviceaccounts", "robot"
-	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err == nil || !strings.Contains(err.Error(), `serviceaccounts "robot" not found`) {
+	if _, _, err := tokens.Token(context.Background(), p, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), `serviceaccounts "robot" not found`) {
 		t.Errorf("err = %v, want to hear at once that there is no such account", err)
 	}
 }

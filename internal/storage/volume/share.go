@@ -68,7 +68,10 @@ func (s Sharing) give(ctx context.Context, p *v1.Pod, path string, walk func() e
 		last = n
 		message := fmt.Sprintf("Setting volume ownership for %s, processed %d files.", shown, n)
 		if !said {
-			message = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods", shown)
+			message = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, "+
+				"consider using OnRootMismatch - "+
+				"https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"+
+				"#configure-volume-permission-and-ownership-change-policy-for-pods", shown)
 		}
 		s.Events.Pod(p, "", v1.EventTypeWarning, pod.EventPermissionChange, message)
 		tell.Reset(walkAgain)

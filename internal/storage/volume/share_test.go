@@ -97,7 +97,10 @@ func TestSharingTellsOfSlowWalks(t *testing.T) {
 		}
 		got := events.all()
 		want := []string{
-			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v " +
+				"is taking longer than expected, consider using OnRootMismatch - " +
+				"https://kubernetes.io/docs/tasks/configure-pod-container/security-context/" +
+				"#configure-volume-permission-and-ownership-change-policy-for-pods",
 			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v, processed 8900 files.",
 			"Warning VolumePermissionChangeInProgress Setting volume ownership for u/volumes/v, processed 14900 files.",
 		}

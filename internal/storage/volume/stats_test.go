@@ -220,8 +220,12 @@ func TestVolumesOfAnEarlierAgent(t *testing.T) {
 		b.Want(p)
 		synctest.Wait()
 		got := scrape(t, b.Manager)
-		for _, want := range []string{verified(1), `reconstruct_volume_operations_total{} 1`,
-			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",volume_plugin="test/fake"} 2`} {
+		for _, want := range []string{
+			verified(1),
+			`reconstruct_volume_operations_total{} 1`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",` +
+				`volume_plugin="test/fake"} 2`,
+		} {
 			if !slices.Contains(got, want) {
 				t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
 			}

@@ -216,12 +216,28 @@ func TestMissingObjects(t *testing.T) {
 	n.objects.putSecret("half", map[string][]byte{"here": []byte("1")})
 	p := podWith("u1",
 		configMapVolume("none", v1.ConfigMapVolumeSource{Optional: ptr.To(true)}),
-		configMapVolume("some", v1.ConfigMapVolumeSource{Optional: ptr.To(true), Items: []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}}}),
-		v1.Volume{Name: "sec", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone", Optional: ptr.To(true)}}},
-		v1.Volume{Name: "both", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "some"}}},
-			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}, Optional: ptr.To(true)}},
-			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}, Optional: ptr.To(true)}}}}}})
+		configMapVolume("some", v1.ConfigMapVolumeSource{
+			Optional: ptr.To(true),
+			Items:    []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}},
+		}),
+		v1.Volume{
+			Name:         "sec",
+			VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone", Optional: ptr.To(true)}},
+		},
+		v1.Volume{
+			Name: "both",
+			VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+				{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "some"}}},
+				{ConfigMap: &v1.ConfigMapProjection{
+					LocalObjectReference: v1.LocalObjectReference{Name: "gone"},
+					Optional:             ptr.To(true),
+				}},
+				{Secret: &v1.SecretProjection{
+					LocalObjectReference: v1.LocalObjectReference{Name: "gone"},
+					Optional:             ptr.To(true),
+				}},
+			}}},
+		})
 	n.ready(p)
 	wantShown(t, n.dir(p, "secret", "sec"))
 	wantShown(t, n.dir(p, "projected", "both"), "here", "1")
@@ -242,11 +258,14 @@ func TestMissingObjects(t *testing.T) {
 		{configMapVolume("gone", v1.ConfigMapVolumeSource{}), `MountVolume.SetUp failed for volume "gone" : configmap "gone" not found`},
 		{v1.Volume{Name: "sec", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone"}}}, `MountVolume.SetUp failed for volume "sec" : secret "gone" not found`},
 		{configMapVolume("some", v1.ConfigMapVolumeSource{Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}}), `MountVolume.SetUp failed for volume "some" : configmap references non-existent config key: gone`},
-		{v1.Volume{Name: "secret-key", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "half", Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}}}},
-			`MountVolume.SetUp failed for volume "secret-key" : references non-existent secret key: gone`},
-		{v1.Volume{Name: "shown", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}}}}}}},
-			`MountVolume.SetUp failed for volume "shown" : secret "gone" not found`},
+		{v1.Volume{Name: "secret-key", VolumeSource: v1.VolumeSource{
+			Secret: &v1.SecretVolumeSource{SecretName: "half", Items: []v1.KeyToPath{{Key: "gone", Path: "y"}}},
+		}}, `MountVolume.SetUp failed for volume "secret-key" : references non-existent secret key: gone`},
+		{v1.Volume{Name: "shown", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{
+				{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}}},
+			},
+		}}}, `MountVolume.SetUp failed for volume "shown" : secret "gone" not found`},
 		{v1.Volume{Name: "nfs", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}, `Unable to attach or mount volumes: unmounted volumes=[nfs], unattached volumes=[], failed to process volumes=[nfs]: failed to get Plugin from volumeSpec for volume "nfs" err=no volume plugin matched`},
 		{v1.Volume{Name: "ctb", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}}}}}, `MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not served by this node agent`},
 	} {
@@ -539,9 +558,12 @@ func TestPageSize(t *testing.T) {
 	}{
 		{huge("hugepages-2Mi"), "HugePages", 2 << 20, "<nil>"},
 		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages-1Gi", 1 << 30, "<nil>"},
-		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages", 0, "medium: HugePages can't be used if container requests multiple huge page sizes"},
-		{huge("hugepages-2Mi"), "HugePages-1Gi", 0, "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
-		{huge(), "HugePages", 0, "medium HugePages: hugePages storage requested, but there is no resource request for huge pages"},
+		{huge("hugepages-2Mi", "hugepages-1Gi"), "HugePages", 0,
+			"medium: HugePages can't be used if container requests multiple huge page sizes"},
+		{huge("hugepages-2Mi"), "HugePages-1Gi", 0,
+			"medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
+		{huge(), "HugePages", 0,
+			"medium HugePages: hugePages storage requested, but there is no resource request for huge pages"},
 	} {
 		if got, err := pageSize(tc.pod, tc.medium); got != tc.want || fmt.Sprint(err) != tc.says {
 			t.Errorf("%s: %d, %v, want %d", tc.medium, got, err, tc.want)

@@ -136,7 +136,12 @@ func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r R
 		return volume.Nothing, nil
 	}
 	if err := v.grow(ctx, e, d, r, want); err != nil {
-		return volume.Resized, &volume.Failure{Step: "NodeExpandVolume.NodeExpandVolume", Volume: r.Name, Reason: pod.EventResizeFailed, Err: err}
+		return volume.Resized, &volume.Failure{
+			Step:   "NodeExpandVolume.NodeExpandVolume",
+			Volume: r.Name,
+			Reason: pod.EventResizeFailed,
+			Err:    err,
+		}
 	}
 	return volume.Resized, nil
 }
@@ -244,7 +249,8 @@ func (v *Volumes) noteFailure(ctx context.Context, d *device, claim *v1.Persiste
 	asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
 	infeasible := isExpandError(err, Infeasible) || before && asked.Cmp(size) != 0
 	if _, perr := v.patchClaim(ctx, claim, false, failing(err, infeasible)); perr != nil {
-		v.cfg.Log.Error("cannot record in the claim that its expansion failed", "claim", claim.Namespace+"/"+claim.Name, "err", perr)
+		v.cfg.Log.Error("cannot record in the claim that its expansion failed",
+			"claim", claim.Namespace+"/"+claim.Name, "err", perr)
 	}
 }
 

@@ -31,7 +31,8 @@ func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
 	case !exhausted(a):
 		return nil
 	}
-	if d, err := p.driver(ctx, src.Driver); err != nil || d == nil || ptr.Deref(d.Spec.NodeAllocatableUpdatePeriodSeconds, 0) == 0 {
+	if d, err := p.driver(ctx, src.Driver); err != nil || d == nil ||
+		ptr.Deref(d.Spec.NodeAllocatableUpdatePeriodSeconds, 0) == 0 {
 		return err
 	}
 	p.cfg.Exhausted(src.Driver)

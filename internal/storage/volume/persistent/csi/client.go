@@ -44,7 +44,13 @@ func (t *Drivers) connect(d *driver, migrated bool) (*session, error) {
 			defer stop()
 			began := time.Now()
 			err := call(ctx, method, req, reply, conn, opts...)
-			t.observe(d.name, method[strings.LastIndexByte(method, '/')+1:], status.Code(err).String(), migrated, time.Since(began))
+			t.observe(
+				d.name,
+				method[strings.LastIndexByte(method, '/')+1:],
+				status.Code(err).String(),
+				migrated,
+				time.Since(began),
+			)
 			return err
 		}))
 	if err != nil {

@@ -78,7 +78,8 @@ func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[
 	got, err := p.secretOf(ctx, ref)
 	switch {
 	case err != nil && r.Block:
-		err = fmt.Errorf("kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef %s/%s: %w", ref.Namespace, ref.Name, err)
+		err = fmt.Errorf("kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef %s/%s: %w",
+			ref.Namespace, ref.Name, err)
 	case err != nil:
 		err = fmt.Errorf("fetching NodePublishSecretRef %s/%s failed: %w", ref.Namespace, ref.Name, err)
 	}

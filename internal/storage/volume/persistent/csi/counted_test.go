@@ -18,8 +18,8 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// Operations on volumes are counted under upstream's names: those on file systems and on block devices, in the pod and on
-// the node, and expansion in use. Looking whether a volume has grown is no operation.
+// Operations on volumes are counted under upstream's names: those on file systems and on block devices, in the
+// pod and on the node, and expansion in use. Looking whether a volume has grown is no operation.
 func TestOperationsOnVolumesAreCounted(t *testing.T) {
 	needLoops(t)
 	parity.ProvesPart(t, 4, "VOL-11")
@@ -32,8 +32,8 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 	n.volumeOf("disk", func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
 	must(t, os.MkdirAll(filepath.Dir(n.driver.Data("test-disk")), 0o750))
 	counted := func(operation, status string) float64 {
-		return scrape.Of(t, n.Manager)["storage_operation_duration_seconds{migrated=false,operation_name="+operation+",status="+status+
-			",volume_plugin=kubernetes.io/csi:test.csi.keelson.example}"]
+		return scrape.Of(t, n.Manager)["storage_operation_duration_seconds{migrated=false,"+
+			"operation_name="+operation+",status="+status+",volume_plugin=kubernetes.io/csi:test.csi.keelson.example}"]
 	}
 	is := func(when string, want map[string]float64) {
 		t.Helper()
@@ -55,10 +55,15 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 		}
 	}
 	a, b := podWith("a", "data"), podWith("b", "disk")
-	b.Spec.Containers[0].VolumeMounts, b.Spec.Containers[0].VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-disk", DevicePath: "/dev/xvda"}}
+	b.Spec.Containers[0].VolumeMounts = nil
+	b.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: "v-disk", DevicePath: "/dev/xvda"}}
 	n.ready(a)
 	n.ready(b)
-	want := map[string]float64{"verify_controller_attached_volume success": 2, "volume_mount success": 1, "map_volume success": 1}
+	want := map[string]float64{
+		"verify_controller_attached_volume success": 2,
+		"volume_mount success":                      1,
+		"map_volume success":                        1,
+	}
 	is("at first", want)
 
 	// The claim is read again and again, and nothing is done.
@@ -71,7 +76,9 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 		pv, claim := n.api.volumes["pv-data"].DeepCopy(), n.api.claims["data"].DeepCopy()
 		pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("5Gi")
 		claim.Status.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}
-		claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: "NodeResizePending"}
+		claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+			v1.ResourceStorage: "NodeResizePending",
+		}
 		n.api.volumes["pv-data"], n.api.claims["data"] = pv, claim
 	})
 	n.until("the second attempt at growing", func() bool { return counted("volume_fs_resize", "success") > 0 })

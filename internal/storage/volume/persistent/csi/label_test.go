@@ -394,7 +394,8 @@ func TestLabelsAreKeptOverARestart(t *testing.T) {
 			a, b := leveled("a", levelOne, "data"), leveled("b", levelTwo, "data")
 			n.ready(a)
 			n.stop()
-			if got := read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")); !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
+			got := read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json"))
+			if !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
 				t.Errorf("record of the pod's volume: %s", got)
 			}
 			if forget {

@@ -107,7 +107,12 @@ func TestVolumesOfClouds(t *testing.T) {
 				n.idle()
 			}
 			mu.Lock()
-			for call, want := range map[string]int{"NodeStageVolume OK true": 2, "NodePublishVolume OK true": 2, "NodeUnpublishVolume OK false": 2, "NodeUnstageVolume OK false": 2} {
+			for call, want := range map[string]int{
+				"NodeStageVolume OK true":      2,
+				"NodePublishVolume OK true":    2,
+				"NodeUnpublishVolume OK false": 2,
+				"NodeUnstageVolume OK false":   2,
+			} {
 				if got := counted[c.driver+" "+call]; got != want {
 					t.Errorf("%s is counted %d times, want %d: %v", call, got, want, counted)
 				}

@@ -194,7 +194,10 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 	n.Again(p.UID)
 	fails(ptr.To(int32(codes.ResourceExhausted)))
 	looks := n.api.asked(name)
-	n.until("a look at the attachment of a driver that is asked only once", func() bool { n.Again(p.UID); return n.api.asked(name) > looks })
+	n.until("a look at the attachment of a driver that is asked only once", func() bool {
+		n.Again(p.UID)
+		return n.api.asked(name) > looks
+	})
 	n.driverObject(func(d *storagev1.CSIDriverSpec) { d.AttachRequired = nil })
 	looks = n.api.asked(name)
 	n.until("a look at it with the driver's object", func() bool { n.Again(p.UID); return n.api.asked(name) > looks+1 })

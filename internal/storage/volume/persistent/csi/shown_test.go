@@ -171,7 +171,8 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 		}
 	}
 	node, csi := api.state()
-	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"`+driverName+`":"id-of-n1"}` || node.Labels["topology.example/zone"] != "z1" || node.Labels["mine"] != "1" {
+	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"`+driverName+`":"id-of-n1"}` ||
+		node.Labels["topology.example/zone"] != "z1" || node.Labels["mine"] != "1" {
 		t.Errorf("node: %v %v", node.Annotations, node.Labels)
 	}
 	want := []storagev1.CSINodeDriver{{Name: "other", NodeID: "o"}, {Name: driverName, NodeID: "id-of-n1",
@@ -186,7 +187,8 @@ func TestNodeShowsItsDrivers(t *testing.T) {
 	}
 	must(t, drivers.Deregister(t.Context(), driverName, n.driver.Socket()))
 	node, csi = api.state()
-	if _, ok := node.Annotations["csi.volume.kubernetes.io/nodeid"]; ok || len(csi.Spec.Drivers) != 1 || node.Labels["topology.example/zone"] != "z1" {
+	if _, ok := node.Annotations["csi.volume.kubernetes.io/nodeid"]; ok || len(csi.Spec.Drivers) != 1 ||
+		node.Labels["topology.example/zone"] != "z1" {
 		t.Errorf("after its end: %v %v %v", node.Annotations, node.Labels, csi.Spec.Drivers)
 	}
 

@@ -49,7 +49,8 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 				n.volumeOf("data", nil)
 				return podWith("a", "data")
 			},
-			want: `Warning FailedMount MountVolume.MountDevice failed for volume "pv-data" : rpc error: code = Internal desc = no`,
+			want: `Warning FailedMount MountVolume.MountDevice failed for volume "pv-data" : ` +
+				`rpc error: code = Internal desc = no`,
 		},
 		{
 			name:   "the abilities, for a device",
@@ -59,7 +60,8 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 				return oneBlock("a")
 			},
 			want: `Warning FailedMapVolume MapVolume.SetUpDevice failed for volume "pv-disk" : kubernetes.io/csi: ` +
-				`blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: rpc error: code = Internal desc = no`,
+				`blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: ` +
+				`rpc error: code = Internal desc = no`,
 		},
 		{
 			name:   "the abilities, for an inline volume",
@@ -73,8 +75,9 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 				p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
 				return p
 			},
-			want: `Warning FailedMount MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: mounter.SetUpAt failed to ` +
-				`determine if the node service has VOLUME_MOUNT_GROUP capability: rpc error: code = Internal desc = no`,
+			want: `Warning FailedMount MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: ` +
+				`mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability: ` +
+				`rpc error: code = Internal desc = no`,
 		},
 		{
 			name:   "publishing",
@@ -112,7 +115,8 @@ func TestEventsDoNotShowWhatCouldNotBeUndone(t *testing.T) {
 	if !ok || named.Text() != `MountVolume.WaitForAttach failed for volume "pv-data" : no` || !persistent.IsUnknown(err) {
 		t.Errorf("shown as %v", err)
 	}
-	if want := "MountVolume.WaitForAttach failed for volume \"pv-data\" : no\nremove /node/path: busy"; err.Error() != want {
+	want := "MountVolume.WaitForAttach failed for volume \"pv-data\" : no\nremove /node/path: busy"
+	if err.Error() != want {
 		t.Errorf("the log has %q, want %q", err, want)
 	}
 }
@@ -129,7 +133,8 @@ func TestEventsOfBlockDevices(t *testing.T) {
 	n.Want(a)
 	n.until("that it is not attached", func() bool {
 		return n.sees(`Warning FailedMapVolume MapVolume.WaitForAttach failed for volume "pv-disk" : ` +
-			fmt.Sprintf("volume test-disk has GET error for volume attachment csi-%x: ", sha256.Sum256([]byte("test-disk"+driverName+"n1"))))
+			fmt.Sprintf("volume test-disk has GET error for volume attachment csi-%x: ",
+				sha256.Sum256([]byte("test-disk"+driverName+"n1"))))
 	})
 	n.attachTo("test-disk")
 	n.ready(a)

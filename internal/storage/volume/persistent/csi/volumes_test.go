@@ -412,7 +412,8 @@ func TestWhatDriversAskFor(t *testing.T) {
 	p := podWith("a", "data")
 	n.ready(p)
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
-	if staged := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest); len(got.PublishContext)+len(staged.PublishContext) > 0 {
+	staged := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest)
+	if len(got.PublishContext)+len(staged.PublishContext) > 0 {
 		t.Errorf("without attaching the driver is told of it: %v, %v", staged.PublishContext, got.PublishContext)
 	}
 	for k, want := range map[string]string{"tier": "gold", "csi.storage.k8s.io/pod.name": "a", "csi.storage.k8s.io/pod.namespace": "ns", "csi.storage.k8s.io/pod.uid": "uid-a",
@@ -462,7 +463,9 @@ func TestInlineVolumes(t *testing.T) {
 	n.api.change(func() { n.api.secrets["ns/mine"] = &v1.Secret{Data: map[string][]byte{"a": []byte("b")}} })
 	n.Want(p)
 	n.until("refusal", func() bool {
-		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
+		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: ` +
+			`mounter.SetupAt failed to check volume lifecycle mode: ` +
+			`volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
 	})
 	n.driverObject(func(s *storagev1.CSIDriverSpec) {
 		s.AttachRequired, s.PodInfoOnMount = nil, ptr.To(true)

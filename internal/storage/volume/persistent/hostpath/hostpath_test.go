@@ -56,7 +56,10 @@ func TestGroupOfThePodIsNotGiven(t *testing.T) {
 	dir := t.TempDir()
 	before := statOf(t, dir)
 	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{FSGroup: ptr.To[int64](4321)}}}
-	s := persistent.Spec{Name: "v", Inline: &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	s := persistent.Spec{
+		Name:   "v",
+		Inline: &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}},
+	}
 	if _, err := New(mount.NewGuard()).Publish(t.Context(), persistent.Request{Spec: s, Pod: pod}); err != nil {
 		t.Fatal(err)
 	}

@@ -473,7 +473,8 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 	n.Want(p)
 	foreign := func(disk string) string {
 		return fmt.Sprintf(`local: failed to mount device %s at %s (fstype: xfs), error `+
-			`failed to mount the volume as "xfs", it already contains ext4`, disk, filepath.Join(n.root, "plugins/kubernetes.io/local-volume/mounts/pv1"))
+			`failed to mount the volume as "xfs", it already contains ext4`, disk,
+			filepath.Join(n.root, "plugins/kubernetes.io/local-volume/mounts/pv1"))
 	}
 	n.until("it is said what is there", func() bool {
 		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : ` +
