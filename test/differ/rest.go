@@ -30,7 +30,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		if quiet < enough {
 			return enough - quiet
 		}
-		if p.unfinished(l) || quiet < longRest && (!p.alike(l) || p.waits(l) || p.filesUnlike(l)) {
+		if p.unfinished(l) || p.waits(l) && !p.alike(l) || quiet < longRest && (!p.alike(l) || p.waits(l) || p.filesUnlike(l)) {
 			return time.Second
 		}
 		return 0
