@@ -48,6 +48,13 @@ func (sc *scene) ranAgain(side int) bool {
 	})
 }
 
+// waitsForVolumes reports whether volumes could not be mounted and nothing runs yet on either side. Upstream's
+// agent does not look at the pod while it waits for them.
+func (sc *scene) waitsForVolumes() bool {
+	failed := slices.ContainsFunc(sc.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
+	return failed && !sc.has(0, "CreateContainer ") && !sc.has(1, "CreateContainer ")
+}
+
 // nothingAsked reports whether neither side has asked anything of the runtime.
 func (sc *scene) nothingAsked() bool { return len(sc.asked[0])+len(sc.asked[1]) == 0 }
 

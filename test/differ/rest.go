@@ -16,6 +16,8 @@ const (
 	shortRest = 1500 * time.Millisecond
 	longRest  = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
 	restBound = 45 * time.Second
+	// knownBound is longer than programs run that end, calls to the runtime hang, and containers are given to stop.
+	knownBound = 32 * time.Second
 )
 
 // rest waits until both sides have come to rest, and compares what they look like then.
@@ -30,7 +32,14 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		if quiet < enough {
 			return enough - quiet
 		}
-		if p.unfinished(l) || p.waits(l) && !p.alike(l) || quiet < longRest && (!p.alike(l) || p.waits(l) || p.filesUnlike(l)) {
+		switch {
+		case p.unfinished(l), p.waits(l) && !p.alike(l):
+			// What is known to come has come by then, or nothing of it shows.
+			if quiet > knownBound && p.alike(l) {
+				return 0
+			}
+			return time.Second
+		case quiet < longRest && (!p.alike(l) || p.waits(l) || p.filesUnlike(l)):
 			return time.Second
 		}
 		return 0
@@ -181,7 +190,9 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, unseen(pod), s.works(l), s.hangs(l), s.outdated(l, pod):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, s.works(l), s.hangs(l), s.outdated(l, pod):
+			return true
+		case unseen(pod) && !p.scene(l).waitsForVolumes():
 			return true
 		case t.lacked(l) && !p.alike(l): // else it may lack more than the object that came
 			return true

@@ -284,8 +284,7 @@ func ruleFor(d Difference) *Rule {
 // mounted, and the difference is in what ours has done meanwhile. Theirs waits up to two
 // minutes for the volumes, and does not look at the pod before that.
 func besideVolumes(d Difference) bool {
-	failed := slices.ContainsFunc(d.scene.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
-	if !failed || d.scene.has(0, "CreateContainer ") || d.scene.has(1, "CreateContainer ") {
+	if !d.scene.waitsForVolumes() {
 		return false
 	}
 	switch d.Kind {
