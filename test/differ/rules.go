@@ -136,6 +136,10 @@ var Rules = []*Rule{
 		is:  ofInitAnew,
 	},
 	{
+		Why: "decision 0142: a container that is stopped for its new image is waited for",
+		is:  waitsForItsNewImage,
+	},
+	{
 		Why: "decision 0141: a container whose pod is gone has its grace period",
 		is:  ofAnOrphan,
 	},
@@ -341,6 +345,25 @@ func ofInitAnew(d Difference) bool {
 	inits := d.Life.Pod.Spec.InitContainers
 	return slices.ContainsFunc(inits, func(c corev1.Container) bool {
 		return (len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#")) && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+	})
+}
+
+// waitsForItsNewImage reports whether a container was stopped on both sides because its image changed and could
+// not be started again, and upstream's agent took that for its end.
+func waitsForItsNewImage(d Difference) bool {
+	if d.scene.ended[0] || !d.scene.ended[1] {
+		return false
+	}
+	return slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
+		changed := "Normal Killing: Container " + c.Name + " definition changed, will be restarted"
+		both := func(told []string) bool {
+			failed := func(e string) bool {
+				return strings.HasPrefix(e, "Warning Failed: ") && strings.Contains(e, "{"+c.Name+"}")
+			}
+			killed := func(e string) bool { return strings.HasPrefix(e, changed) }
+			return slices.ContainsFunc(told, killed) && slices.ContainsFunc(told, failed)
+		}
+		return both(d.scene.told[0]) && both(d.scene.told[1])
 	})
 }
 
