@@ -57,8 +57,8 @@ func newLink(runtime func() grpc.ClientConnInterface, api http.RoundTripper) *li
 	return l
 }
 
-// hold keeps everything from passing, until the link is cut. What the agent writes down meanwhile it could have
-// written before it was killed: nobody hears of it, and it hears of nobody.
+// hold blocks all traffic in both directions until the link is cut. So no peer can depend on a file that the agent
+// writes meanwhile, as if the agent had been killed before it could send anything.
 func (l *link) hold() { l.held.Store(true) }
 
 // pass waits while the link is held.

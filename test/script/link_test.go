@@ -28,8 +28,8 @@ func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// Between the moment at which the files of an agent are read and that at which it is cut off nothing gets out: it could
-// depend on what was written down since, which the next agent would not find.
+// Between reading the files of an agent and cutting its link nothing may be sent: a request could depend on a file
+// written after the read, and the next agent would not find that file.
 func TestNothingPassesALinkThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{}
@@ -58,16 +58,16 @@ func TestNothingPassesALinkThatIsHeld(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(ended) > 0 || c.calls.Load() != 1 || c.requests.Load() != 0 {
-			t.Errorf("%d ended; %d calls and %d requests got out", len(ended), c.calls.Load(), c.requests.Load())
+			t.Errorf("%d ended; %d calls and %d requests passed the link", len(ended), c.calls.Load(), c.requests.Load())
 		}
 		l.cut()
 		for range cap(ended) {
 			if err := <-ended; err == nil {
-				t.Error("something got out after the link was cut")
+				t.Error("a request passed the link after it was cut")
 			}
 		}
 		if c.calls.Load() != 1 || c.requests.Load() != 0 {
-			t.Errorf("%d calls and %d requests got out", c.calls.Load(), c.requests.Load())
+			t.Errorf("%d calls and %d requests passed the link", c.calls.Load(), c.requests.Load())
 		}
 	})
 }

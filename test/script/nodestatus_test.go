@@ -68,7 +68,7 @@ func TestReservationsCountWhetherTheyAreEnforcedOrNot(t *testing.T) {
 	})
 }
 
-// TestAPressureIsNoTaint: the taints are the node controller's to set, by the conditions.
+// TestAPressureIsNoTaint: taints for pressure are set by the node controller, from the conditions.
 func TestAPressureIsNoTaint(t *testing.T) {
 	parity.Proves(t, "EVIC-12")
 	const thresholds = "evictionHard: {memory.available: 1Gi, nodefs.available: 1Gi, pid.available: 1k}\n"

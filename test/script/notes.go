@@ -25,8 +25,8 @@ func (w *world) notes() (map[string][]byte, error) {
 	return files, nil
 }
 
-// steadyNotes reads the notes until two readings are the same: of files that are written one after the other, it does
-// not take the first as it was before and the last as it is then.
+// steadyNotes reads the notes until two readings are the same, so that files that are written one after the other are
+// not mixed from before and after a change.
 func (w *world) steadyNotes() (map[string][]byte, error) {
 	before, err := w.notes()
 	for range 100 {

@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestPullsOfANode has more pods than upstream's queue of serialized pulls is long want an image each, one a second.
-// They are pulled in that order, one after the other or as many at a time as the configuration says.
+// TestPullsOfANode creates more pods than fit upstream's queue of serialized pulls, one a second, each with an image of
+// its own. The images are pulled in that order, one at a time or as many in parallel as the configuration allows.
 func TestPullsOfANode(t *testing.T) {
 	parity.Proves(t, "LIFE-98")
 	const pods, takes = 13, 20 * time.Second

@@ -12,8 +12,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestLogsThatAreRotated are those of running containers, once in the interval that the
-// configuration sets. One that has ended keeps its log, however long.
+// TestLogsThatAreRotated: logs of running containers are checked once per containerLogMonitorInterval.
+// The log of an ended container is not rotated, whatever its size.
 func TestLogsThatAreRotated(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
 	settled(t, "containerLogMaxSize: 1k\ncontainerLogMonitorInterval: 1m\n", nil, func(t *testing.T, r *run) {

@@ -60,9 +60,9 @@ func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 	})
 }
 
-// An agent that dies between the rename of a log and the call that has the runtime make the next one
-// leaves a link to nothing. The next agent has the log made and keeps the link, for the container runs;
-// the links of containers that are gone are removed.
+// An agent that dies between the rename of a log and ReopenContainerLog leaves a dangling link. The next
+// agent has the log reopened and keeps the link, since the container runs; links of containers that no
+// longer exist are removed.
 func TestLinksToLogsOverACrash(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-32")
 	settled(t, "", nil, func(t *testing.T, r *run) {
@@ -97,8 +97,8 @@ func TestLinksToLogsOverACrash(t *testing.T) {
 	})
 }
 
-// The log of a container that had all of its pod's restarted tells why it did: it stays, with the name by which
-// collectors read it, until the pod is gone.
+// The log of a container whose exit caused RestartAllContainers is kept, with the link in /var/log/containers by which
+// log collectors find it, until the pod is removed.
 func TestLogsOutliveARestartOfAllContainers(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-45")
 	const gang = "spec: {restartPolicy: Never, containers: [{name: other}, {name: main, restartPolicyRules: " +

@@ -544,8 +544,8 @@ func TestPodsAreListed(t *testing.T) {
 	}
 }
 
-// TestAFollowerOfASilentContainerIsAnswered: it learns that its request was taken before the
-// first line comes, and of a log that cannot be read as ever.
+// TestAFollowerOfASilentContainerIsAnswered: the response header is sent before the first line of the log,
+// and a log that cannot be read is still answered with an error.
 func TestAFollowerOfASilentContainerIsAnswered(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-25")
 	s := listening(t, open, nil)

@@ -333,8 +333,8 @@ func (w *world) cut(a *agent) {
 	if a.files != nil {
 		return // it was cut off before
 	}
-	// What gets out after the files were read could depend on what the agent has written down since: an agent that
-	// is killed cannot have made that known.
+	// A request sent after the files were read could depend on a file that the agent has written since; a killed
+	// agent could not have sent it.
 	a.link.hold()
 	files, err := w.steadyNotes()
 	if err != nil {
