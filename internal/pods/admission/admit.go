@@ -31,7 +31,7 @@ type Rejection struct {
 type Rules struct {
 	AllowedUnsafeSysctls []string // names, or prefixes that end in *
 	PodLevelResources    bool     // the gate
-	// Kernel is the machine's; nil if it is not known: what is safe from a version on is not safe then.
+	// Kernel is the kernel's version; nil if unknown: sysctls that need a minimum version count as unsafe then.
 	Kernel *utilversion.Version
 	// Version is the node's, whose declared features are compared; nil leaves
 	// that check out.

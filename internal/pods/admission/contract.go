@@ -32,8 +32,8 @@ const (
 	saysTaint        = "node(s) had taints that the pod didn't tolerate"
 )
 
-// safeSysctls may be set by any pod: the kernel, from the version on that is named if
-// any is, keeps them apart for each pod, and they cannot harm a neighbour.
+// safeSysctls may be set by any pod: they are namespaced, some only from the named kernel
+// version on, and cannot affect other pods.
 var safeSysctls = map[string]string{
 	"kernel.shm_rmid_forced":              "",
 	"net.ipv4.ip_local_port_range":        "",

@@ -9,7 +9,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// What a kernel does not keep apart for each network namespace is not safe on it.
+// A sysctl is unsafe on a kernel that does not namespace it.
 func TestSafeSysctls(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-115")
 	parity.ProvesPart(t, 2, "SRC-36")

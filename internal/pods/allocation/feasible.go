@@ -27,7 +27,7 @@ type refusal struct {
 	detail  string // for the metric
 }
 
-// saysNotFor is the start of the message for a resize that a resource manager does not allow.
+// saysNotFor is the prefix of the message for a resize that a resource manager does not allow.
 const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
 
 // feasible is the reason why a resize can never be allocated. Whether the node has enough is left to admission, which

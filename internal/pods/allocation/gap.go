@@ -39,11 +39,11 @@ type Change struct {
 // Unlimited is the amount that stands for no limit.
 const Unlimited = math.MaxInt64
 
-// gap compares what is in force with what p, with what it was granted, names.
-// Containers that do not run take what is granted when they start. A container
-// without a limit of its own is held to the pod's, and restarted for it where it says
-// so; not for one that could not be put in force, for it would be restarted again and
-// again.
+// gap compares the actuated resources with those of p, which has its allocated resources.
+// Containers that do not run get the allocated resources when they start. A container
+// without a limit has that of the pod, and is restarted for a change of it if its
+// resizePolicy requires that; but not for a limit that could not be actuated, since the
+// container would be restarted again and again.
 func gap(p *v1.Pod, have pod.Runtime, force Resources, failing bool) Gap {
 	var g Gap
 	for kind, c := range pod.Containers(p) {
@@ -147,7 +147,7 @@ func Plan(now, next Size, changes []Change) []Step {
 	return steps
 }
 
-// After is what the pod's cgroup allows once the step, which is one of the pod's cgroup, is made.
+// After returns the limits of the pod's cgroup after the step, which must be a step of the pod's cgroup.
 func (s Step) After(now, next Size) Size {
 	switch {
 	case s.Resource == v1.ResourceMemory:

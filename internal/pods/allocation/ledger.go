@@ -271,7 +271,7 @@ func (l *Ledger) judgeLocked(p *v1.Pod, judge Judge) {
 	}
 }
 
-// ran reports whether the pod's status at the API server has a container.
+// ran reports whether the pod's status at the API server shows that a container was created.
 func ran(p *v1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), func(c v1.ContainerStatus) bool {
 		return c.ContainerID != ""

@@ -354,8 +354,8 @@ func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 	s.admit(asking("critical", "4"))
 }
 
-// The events have the containers' resources, not those of the pod as a whole, and a generation even where there
-// is none.
+// The events list the containers' resources, not the pod-level ones, and always a generation, which is 0 if the pod
+// has none.
 func TestWhatEventsOfResizesHold(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
@@ -844,7 +844,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// A pod with resources of its own has those of them that its status shows, and not what its containers add up to.
+// Pod-level resources are restored from the pod's status, and are not computed as the sum over its containers.
 func TestAPodLevelWishIsReadFromTheStatus(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), amounts("cpu", "4")))

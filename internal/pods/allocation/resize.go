@@ -28,7 +28,7 @@ func (l *Ledger) Consider(p *v1.Pod) *v1.Pod {
 		return p
 	}
 	var woken []types.UID
-	// A stand-in may be of a pod that has ended; whoever judges the pod puts it in its place.
+	// A stand-in may belong to a pod that has ended; admission of the pod replaces it.
 	if a, active := l.account[p.UID]; active && !pod.IsStandIn(a) {
 		if w := l.wishes[p.UID]; w == nil || !w.want.Equal(want) || w.pod.Generation != p.Generation {
 			l.wishLocked(p, want, granted)
@@ -194,9 +194,9 @@ func (l *Ledger) enforcedLocked(p *v1.Pod, container string, r v1.ResourceRequir
 	l.writeLocked()
 }
 
-// EnforcedPod notes that the pod as a whole has what p names. It returns once that is
-// written down: containers that were stopped for it are started next, and an agent
-// after this one would restart them once more.
+// EnforcedPod notes that the pod-level resources of p are actuated. It returns once the
+// checkpoint is written: containers that were stopped for the resize are started next, and
+// without the checkpoint a restarted agent would restart them once more.
 func (l *Ledger) EnforcedPod(p *v1.Pod) {
 	l.mu.Lock()
 	now, known := l.force[p.UID]
@@ -208,7 +208,7 @@ func (l *Ledger) EnforcedPod(p *v1.Pod) {
 	l.force[p.UID] = now
 	l.mu.Unlock()
 	if !l.write() {
-		l.cfg.Log.Warn("containers may be restarted once too often if this agent dies now",
+		l.cfg.Log.Warn("cannot save actuated resources of the pod; an agent restart may restart its containers again",
 			"pod", p.Namespace+"/"+p.Name, "uid", p.UID)
 	}
 }

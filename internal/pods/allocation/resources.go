@@ -104,8 +104,8 @@ func stored(p *v1.Pod) Resources {
 	return r
 }
 
-// named are the amounts of the resources that the specification names for the pod as a whole. A status also shows what
-// the containers add up to.
+// named returns the amounts of those resources that the specification sets at pod level. A status also shows sums over
+// the containers.
 func named(spec, status v1.ResourceList) v1.ResourceList {
 	var out v1.ResourceList
 	for name := range spec {

@@ -290,7 +290,7 @@ func kindOf(mode fs.FileMode) string {
 
 // note reports what is wrong with a file, once for each thing.
 func (f *Files) note(path string, e *manifestFile, what string) {
-	e.removed = false // the new file has no pod that can be used, so the old one keeps running
+	e.removed = false // the new file has no valid pod, so the old pod keeps running
 	if e.bad == what {
 		return
 	}

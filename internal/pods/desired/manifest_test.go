@@ -71,7 +71,7 @@ func TestStaticPodIdentity(t *testing.T) {
 	}
 }
 
-// TestAManifestMayNotPlayTheAPIServer: what only that may say of a pod is checked, and dropped.
+// TestAManifestMayNotPlayTheAPIServer: fields that only the API server may set are validated, and dropped.
 func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 	parity.Differs(t, "SRC-57", "0115")
 	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {mine: x}}\n" +
@@ -84,7 +84,7 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 		text+"status: {phase: Failed, reason: x, podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}\n")
 	want := parse(t, "/m/a.yaml", plain)
 	if p.UID == want.UID {
-		t.Error("what is dropped has no part in the UID")
+		t.Error("the dropped fields do not change the UID")
 	}
 	want.UID, want.Annotations["kubernetes.io/config.hash"] = p.UID, string(p.UID)
 	if !reflect.DeepEqual(p, want) || p.Status.Phase != v1.PodPending {
@@ -102,7 +102,7 @@ func TestAManifestMayNotPlayTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestTheGroupOfPodsHasNoName: an apiVersion that says so is as good as one that does not.
+// TestTheGroupOfPodsHasNoName: the apiVersion "/v1", with an empty group, is the same as "v1".
 func TestTheGroupOfPodsHasNoName(t *testing.T) {
 	const plain = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n"
 	want := parse(t, "/m/a.yaml", plain)
@@ -118,7 +118,7 @@ func TestTheGroupOfPodsHasNoName(t *testing.T) {
 	}
 }
 
-// TestTheUIDOfAManifestIsTheNameOfADirectory, and refused where it cannot be one.
+// TestTheUIDOfAManifestIsTheNameOfADirectory: a UID that cannot be the name of a directory is rejected.
 func TestTheUIDOfAManifestIsTheNameOfADirectory(t *testing.T) {
 	parity.Differs(t, "SRC-58", "0116")
 	for uid, taken := range map[string]bool{
@@ -386,8 +386,8 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestTheUIDOfAManifestWithATime is the same whether or not this program has had anything to do with times before:
-// upstream's has the zone in it, which a program knows once it has asked for it.
+// TestTheUIDOfAManifestWithATime: the UID does not depend on whether the process has loaded the local time zone before.
+// Upstream's UID contains the name of the zone, which package time loads on first use.
 func TestTheUIDOfAManifestWithATime(t *testing.T) {
 	const env = "KEELSON_TEST_UID_OF_A_TIME"
 	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\n" +

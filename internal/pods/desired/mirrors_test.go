@@ -306,7 +306,7 @@ func TestNoMirrorWhileTheNodeIsBeingDeleted(t *testing.T) {
 		if got := api.took(); got != "" {
 			t.Errorf("the node is being deleted: %s", got)
 		}
-		// It is not deleted after all, or made anew.
+		// The node is no longer being deleted, or was created again.
 		api.set(func() { api.going = false })
 		s.PokeMirrors()
 		synctest.Wait()

@@ -105,7 +105,7 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 		updates = 0
 		set(step.pod)
 		if want := step.log == "SyncLoop UPDATE" || step.log == "SyncLoop DELETE"; (updates == 1) != want {
-			t.Errorf("%s: told of %d updates", step.name, updates)
+			t.Errorf("%s: %d updates were reported", step.name, updates)
 		}
 		if changes := r.takeChanges(); (len(changes) > 0) != (step.log != "") {
 			t.Errorf("%s: woke %v", step.name, changes)
@@ -130,11 +130,11 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 	if _, _, ok := s.Get("1"); ok || r.logged("SyncLoop REMOVE") != 1 || len(r.takeChanges()) != 1 {
 		t.Errorf("removal: still there %v, log:\n%s", ok, r.log.String())
 	}
-	// One that nobody deletes is not forced: it is bound to another node, say.
+	// A pod that disappears without a deletion timestamp is not force-deleted: it may be bound to another node.
 	set(apiPod("b", "2"))
 	api.deliver(func(to Sink) { to.Remove("2") })
 	if !slices.Equal(forced, []types.UID{"1"}) {
-		t.Errorf("forced to go: %v", forced)
+		t.Errorf("force-deleted: %v", forced)
 	}
 }
 

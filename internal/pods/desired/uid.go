@@ -31,8 +31,8 @@ func (o origin) write(h hash.Hash) {
 // is upstream's to the letter (docs/decisions/0004), for the containers of a
 // static pod that runs are known by it. p is as it was decoded, with defaults.
 func manifestUID(p *v1.Pod, o origin) types.UID {
-	// A time is printed with all that is known of its zone, and nothing is until it was asked for. Upstream's has
-	// asked by now, for it writes a log in that zone.
+	// The hash contains the fields of time.Local, which are empty until package time has loaded the zone on first
+	// use. Upstream has loaded it by now, since it logs in that zone.
 	_ = time.Local.String()
 	h := fnv.New128a()
 	printInternal(h, asInternal(p))

@@ -34,5 +34,5 @@ const (
 	metricBroken            = "kubelet_evented_pleg_connection_error_count"
 )
 
-// reasonCannotRun is a runtime's reason for the end of a container that did not begin: it has no log.
+// reasonCannotRun is a runtime's reason for a container that could not be started: it has no log.
 const reasonCannotRun = "ContainerCannotRun"

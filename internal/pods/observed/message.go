@@ -16,10 +16,10 @@ import (
 	"keelson/internal/runtime/logs"
 )
 
-// terminationMessage is what an ended container left to say: the end of its
-// message file or, if it failed and left none and the pod asks for it, the end
-// of its log. A file that is gone is one without a message; any other error is told
-// in the message's place, where the pod's owner looks.
+// terminationMessage returns the termination message of an ended container: the end of
+// its message file or, if it failed without a message and its terminationMessagePolicy
+// is FallbackToLogsOnError, the end of its log. A file that does not exist counts as
+// empty; any other error is returned as the message, so that it shows in the pod's status.
 func terminationMessage(ctx context.Context, c pod.Container) string {
 	policy := v1.TerminationMessagePolicy(c.Annotations[pod.AnnotationTerminationMessagePolicy])
 	fallback := policy == v1.TerminationMessageFallbackToLogsOnError && c.ExitCode != 0 && c.Reason != reasonCannotRun

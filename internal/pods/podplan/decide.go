@@ -185,8 +185,8 @@ func (d *decision) replaceSandbox(why string) {
 	d.act(Step{Verb: RunSandbox, Target: SandboxTarget, Attempt: attempt, Reason: why})
 }
 
-// stopDeadSandboxes stops the sandboxes that died by themselves, and reports whether that is done: until then the
-// runtime keeps their addresses and host ports.
+// stopDeadSandboxes stops the sandboxes that died by themselves, and reports whether all are stopped: until then the
+// runtime holds their addresses and host ports.
 func (d *decision) stopDeadSandboxes(why string) bool {
 	done := true
 	for _, s := range d.in.Have.Sandboxes {
@@ -195,7 +195,7 @@ func (d *decision) stopDeadSandboxes(why string) bool {
 		}
 		done = false
 		removed := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Target == s.ID })
-		if !removed { // which stops it first
+		if !removed { // RemovePodSandbox stops it first
 			d.act(Step{Verb: StopSandbox, Target: s.ID, Reason: why})
 		}
 	}
@@ -377,7 +377,7 @@ func (d *decision) held(c pod.Container) bool {
 	}
 	until := b.Until(c.FinishedAt)
 	if before, ok := d.in.Replaced[c.ID]; ok && !c.FinishedAt.Before(b.Until(before)) {
-		return false // as upstream, where the pass that stops a container looks at the one before it
+		return false // as upstream, where the sync that stops a container computes the back-off from the one before it
 	}
 	if !d.in.Now.Before(until) || aheadOfClock(c, d.in.Now) {
 		return false
@@ -402,7 +402,7 @@ const sandboxSettles = time.Second
 // long as it was set back. A moment ahead is one that ended while this is decided.
 func aheadOfClock(c pod.Container, now time.Time) bool { return c.FinishedAt.Sub(now) > time.Minute }
 
-// wasKilled reports whether somebody else than the agent and the kernel killed the container.
+// wasKilled reports whether the container was killed, but neither by the agent nor by the OOM killer.
 func (d *decision) wasKilled(c pod.Container) bool {
 	_, replaced := d.in.Replaced[c.ID]
 	return c.ID != "" && !c.Recalled && !replaced && c.ExitCode == 137 && c.Reason != "OOMKilled"
@@ -432,8 +432,8 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 		}
 		return
 	}
-	// The order of the specification holds for the first start in a sandbox: what
-	// comes after waits for an image that is on its way, but not for one that has
+	// The order of the specification holds for the first start in a sandbox: the next
+	// containers wait for an image that is being pulled, but not for a pull that has
 	// failed, nor for a container that could not be started.
 	first := !ran || !inNewestSandbox(d.in.Have, last)
 	if _, failed := d.in.RetryAt[spec.Name]; kind == pod.Regular && first && !failed &&

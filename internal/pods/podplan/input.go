@@ -37,12 +37,12 @@ type Input struct {
 	// Replaced are the containers that this agent stopped to start them again, by ID, and when the instance before each
 	// of them ended; the zero time if the runtime held none.
 	Replaced map[string]time.Time
-	// SandboxStopped are the sandboxes that were stopped, by ID. One that died by itself is not ready either, and the
-	// runtime keeps its network until it is stopped.
+	// SandboxStopped are the sandboxes that were stopped, by ID. A sandbox that died by itself is not ready either, but
+	// the runtime holds its network until it is stopped.
 	SandboxStopped map[string]bool
-	// Resize names running containers that take the resources they were granted by a
-	// restart alone. While Resizing, the pod is not ready to take them yet: no regular
-	// container starts.
+	// Resize names running containers that must be restarted to get their allocated
+	// resources. While Resizing, the pod's cgroup does not have the allocated resources
+	// yet: no regular container starts.
 	Resize   map[string]bool
 	Resizing bool
 	// KeepEnded is how many ended instances of each container are kept, one at least;
@@ -143,7 +143,7 @@ type Plan struct {
 	Waits []string
 	// Held are the containers that wait out a crash back-off, and until when.
 	Held map[string]time.Time
-	// Stopped says that nothing of the pod lives: no container, no sandbox that is ready or has its network still.
+	// Stopped is set if no container runs, and no sandbox is ready or still holds its network.
 	Stopped bool
 }
 

@@ -11,8 +11,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// Whatever is wrong with a sandbox, what runs in it is stopped, the sandbox is stopped, and the next one has the next
-// number.
+// A sandbox that has to be replaced, for whatever reason: its containers are stopped, then the sandbox, and the next
+// sandbox has the next attempt number.
 func TestSandboxesThatAreReplaced(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-34")
 	box := func(id string, attempt uint32, edit func(*pod.Sandbox)) pod.Sandbox {
@@ -102,14 +102,14 @@ func TestSandboxesThatDiedAreStopped(t *testing.T) {
 			}
 		})
 	}
-	// Of a forgotten pod all is removed, and a sandbox that is removed is stopped before.
+	// Everything of a forgotten pod is removed, and RemovePodSandbox stops the sandbox first.
 	if got := say(Decide(Input{Now: now, Have: dead, Forgotten: true})); got != "remove a-id" {
 		t.Errorf("of a forgotten pod: %q, want its container removed", got)
 	}
 }
 
-// Ephemeral containers come before init containers, these before regular ones, and a resize for which the pod has no
-// room yet before those alone.
+// Ephemeral containers start before init containers, and these before regular ones. A resize that the pod's cgroup does
+// not have yet delays regular containers only.
 func TestOrderOfStarts(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-36")
 	p := spec("i : a b", v1.RestartPolicyAlways)
@@ -143,7 +143,7 @@ func TestOrderOfStarts(t *testing.T) {
 	}
 }
 
-// What cannot be stopped is stopped with its sandbox, but not before the grace period is over.
+// Containers that cannot be stopped are stopped with their sandbox, but not before the grace period is over.
 func TestContainersThatCannotBeStopped(t *testing.T) {
 	later, over := now.Add(time.Second), &Going{Deadline: now}
 	for _, tc := range []struct {

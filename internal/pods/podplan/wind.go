@@ -23,7 +23,7 @@ func (d *decision) wind() {
 		return
 	}
 	stopping := d.stopReadySandboxes("pod is going")
-	// Those of a forgotten pod are stopped when they are removed.
+	// Sandboxes of a forgotten pod are stopped by RemovePodSandbox.
 	if !in.Forgotten && !d.stopDeadSandboxes("pod is going") {
 		stopping = true
 	}
@@ -78,8 +78,8 @@ func (d *decision) stopReadySandboxes(why string) bool {
 	return ready
 }
 
-// unstoppable reports whether the grace period is over and the stop of every container that is left has failed. Such a
-// container dies with its sandbox, for which the runtime asks nobody to end.
+// unstoppable reports whether the grace period is over and StopContainer has failed for every remaining container. Such
+// containers are killed by StopPodSandbox, for which the runtime sends no SIGTERM.
 func (d *decision) unstoppable() bool {
 	in := &d.in
 	if in.Going == nil || in.Now.Before(in.Going.Deadline) || d.starting {

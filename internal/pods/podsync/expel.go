@@ -58,8 +58,8 @@ func (w *worker) expel(e End) {
 	w.poke()
 }
 
-// carryOut writes the record of an eviction and evicts the pod when that is done or takes too long. It returns
-// the time at which it has to be called again.
+// carryOut writes the record of an eviction, and evicts the pod when the record is written or the write takes too long.
+// It returns the time at which it has to be called again.
 func (w *worker) carryOut(ctx context.Context, tasks *sync.WaitGroup, now time.Time) (next time.Time) {
 	w.mu.Lock()
 	e, until, noted := w.verdict, w.verdictAt.Add(verdictPatience), w.noted
@@ -150,9 +150,9 @@ func (w *worker) lingers(now time.Time, stopped bool) (next time.Time) {
 	return by
 }
 
-// expelled reports whether the API server has the status of a pod that was evicted and
-// has ended: what is left of it in the runtime can be removed. One that was evicted and
-// ended without failure is shown as Succeeded, and not as evicted.
+// expelled reports whether the API server has the terminal status of an evicted pod, so
+// that its containers and sandboxes can be removed. An evicted pod whose containers all
+// exited with 0 is shown as Succeeded, not as evicted.
 func (w *worker) expelled() bool {
 	p := w.spec
 	if p == nil || !pod.IsTerminal(p) {

@@ -38,8 +38,8 @@ func (w *worker) judgeWish(now time.Time) (next time.Time, stays bool) {
 	p := w.spec
 	switch {
 	case !w.known && (p.DeletionTimestamp != nil || w.forced.Load()):
-		// Its object went before it had ended, so somebody has forced it to. That they
-		// left it no time was said a moment before, and the worker may not have seen it.
+		// Its object was removed before the pod had ended: a forced deletion. The worker may
+		// not have seen the update that set the grace period to 0 just before.
 		w.end(now, time.Second, nil, "forced to go")
 		return time.Time{}, false
 	case !w.known:

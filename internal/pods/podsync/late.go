@@ -26,7 +26,7 @@ func (w *worker) await(late pod.Late) {
 	w.mu.Unlock()
 	if late.Waits() && !said {
 		log := w.log.With("resources", late.Resources)
-		if !late.Until.IsZero() { // else it waits as long as it takes
+		if !late.Until.IsZero() { // else there is no time limit
 			log = log.With("until", late.Until)
 		}
 		log.Info("pod waits for device plugins")
@@ -34,7 +34,7 @@ func (w *worker) await(late pod.Late) {
 	}
 }
 
-// awaited is what a pod waits for, with the time at which it is rejected.
+// awaited describes the resources that a pod waits for, with the time at which the pod is rejected.
 func awaited(late pod.Late) string {
 	if late.Until.IsZero() {
 		return late.String()

@@ -9,11 +9,12 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// Upstream stops a container that a probe has failed, or that has to be another one, and starts it again in one pass,
-// with the pod's status from before the stop: the instance that it stops still runs in it. The crash back-off of that
-// restart counts from the end of the instance before, and without one there is none. What is noted here makes it so.
+// Upstream stops a container for a failed probe or a changed specification and starts it again in one sync, with the
+// pod status from before the stop, in which the stopped instance still runs. So the crash back-off of that restart
+// counts from the end of the instance before it, and there is none without such an instance. The notes kept here give
+// the same back-off.
 
-// replaces reports whether what is stopped for that cause is started again in the same pass.
+// replaces reports whether a container that is stopped for that cause is started again in the same sync of upstream's.
 func replaces(cause podplan.Cause, p *v1.Pod, name string) bool {
 	if p == nil {
 		return false
@@ -28,7 +29,7 @@ func replaces(cause podplan.Cause, p *v1.Pod, name string) bool {
 	case podplan.CauseLiveness, podplan.CauseStartup:
 		return kind != pod.Regular || restartsAfterProbe(p, spec)
 	case podplan.CauseSandboxChanged:
-		// That pass runs the new sandbox and what comes first in it.
+		// That sync creates the new sandbox and starts the first init container, or else the regular ones.
 		if inits := p.Spec.InitContainers; len(inits) > 0 {
 			return name == inits[0].Name
 		}
@@ -47,22 +48,21 @@ func endedBefore(have pod.Runtime, name string) time.Time {
 	return time.Time{}
 }
 
-// replace notes a container that is about to be stopped to be started again, and when the instance before it ended.
+// replace notes a container that is about to be stopped for a restart, and when the instance before it ended.
 func (w *worker) replace(id string, before time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.replaced[id] = before
 }
 
-// endsByItself notes that a container could not be stopped: if it ends, it does so by itself.
+// endsByItself removes the note of a container that could not be stopped: a later exit counts as its own.
 func (w *worker) endsByItself(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.replaced, id)
 }
 
-// countRestart counts a start against the container's back-off if it is a restart. What could not be started then
-// waits like any other.
+// countRestart increases the container's back-off if the start is a restart. This also holds for a start that fails.
 func (w *worker) countRestart(p *v1.Pod, spec *v1.Container, last pod.Container, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

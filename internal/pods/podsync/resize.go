@@ -161,7 +161,7 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 	return len(steps) > 0, err
 }
 
-// sizes are what the pod's cgroup has, and what it is to have.
+// sizes returns the current and the desired limits of the pod's cgroup.
 func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
 	now, next, err = w.s.cfg.Cgroups.Size(p)
 	if err != nil {
@@ -173,9 +173,9 @@ func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
 // described is how upstream names a pod in the reasons why a resize failed.
 func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
 
-// resizeWhole writes one value of the pod's cgroup. The runtime gets it first and may
-// reject it, as runtimes do that size virtual machines by it. The size of the cgroup
-// after that is returned.
+// resizeWhole writes one value of the pod's cgroup. The runtime is notified first and may
+// reject the change, as runtimes that run pods in virtual machines do. It returns the
+// limits of the cgroup afterwards.
 func (w *worker) resizeWhole(
 	ctx context.Context,
 	r toResize,

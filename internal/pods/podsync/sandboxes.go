@@ -19,8 +19,8 @@ func (w *worker) sandboxStopped(id string, err error) {
 	w.boxes[id] = true
 }
 
-// keepStopped forgets sandboxes that are gone. Those of a pod that the API server knows as ended were stopped before
-// that was written, maybe by an agent before this one.
+// keepStopped removes the notes of sandboxes that no longer exist. Sandboxes of a pod whose stored phase is terminal
+// count as stopped: the phase is written after they were stopped, maybe by an earlier agent.
 func (w *worker) keepStopped(have pod.Runtime) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *worker) keepStopped(have pod.Runtime) {
 	}
 }
 
-// anySandbox reports whether a sandbox is ready, or holds its network still.
+// anySandbox reports whether a sandbox is ready, or still holds its network.
 func (w *worker) anySandbox(have pod.Runtime) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,8 +35,9 @@ type Config struct {
 	Backoff    podplan.BackoffLimits // of containers that crash
 	RestartAll bool                  // containers may have all of their pod restarted
 	KeepEnded  int                   // instances of each container, to look at; see [podplan.Input]
-	// Leaving, if not nil, reports whether the machine was shutting down when this agent
-	// came up, and still is. Nothing is started then. Whoever changes that wakes all pods.
+	// Leaving, if not nil, reports whether the machine was already shutting down when this
+	// agent started, and still is. No container is started then. When this changes, all
+	// pods must be woken.
 	Leaving func() bool
 	// NetworkReady reports whether the runtime can give pods a network.
 	NetworkReady func() error

@@ -128,9 +128,9 @@ func TestWhatAPodHoldsIsGivenBackInOrder(t *testing.T) {
 		{"release claims", "resources", "room", "release volumes", "objects", "finished"},
 	} {
 		got := turn()
-		// A shutdown of the machine waits for that, unmounted volumes and all.
+		// A node shutdown waits for that, including the unmounting of volumes.
 		if w.isReleased() != slices.Contains(want, "finished") {
-			t.Errorf("turn %d: those who wait for its end are told of it: %t", i, w.isReleased())
+			t.Errorf("turn %d: the waiters for its end are notified: %t", i, w.isReleased())
 		}
 		beside := func(s string) bool { return s == "cgroup" } // it is removed by a task, beside the status
 		if tasks := slices.ContainsFunc(got, beside); tasks != slices.ContainsFunc(want, beside) {
@@ -188,8 +188,8 @@ func TestAPodWhoseVolumesStayIsLeftWithTheLeast(t *testing.T) {
 	}
 }
 
-// The scheduler sends another pod as soon as it sees that one has ended: it has not while
-// its sandbox holds an address and ports of the node, as one that died does until it is stopped.
+// The scheduler places another pod as soon as the status of one is terminal. So the status is not
+// terminal while its sandbox holds an address and host ports, as a dead sandbox does until it is stopped.
 func TestAPodIsDownWhenItsSandboxIs(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

@@ -91,12 +91,12 @@ type worker struct {
 	cgroupGone  bool
 	place       place // as metrics show it
 	dirsGone    bool
-	atOnce      bool                 // containers are killed, and not asked to stop
+	atOnce      bool                 // containers are killed without SIGTERM
 	recalled    map[string]bool      // containers that were stopped in order to be restarted, by ID
 	replaced    map[string]time.Time // see [podplan.Input]
 	boxes       map[string]bool      // sandboxes that were stopped, by ID
 	sized       *v1.Pod              // whose resources the pod's cgroup is known to have; nil: not known
-	uprooted    string               // the sandbox whose containers run, and the pod's cgroup is gone
+	uprooted    string               // the sandbox whose containers run although the pod's cgroup was removed
 }
 
 type imageFact struct {
@@ -264,8 +264,8 @@ func (w *worker) turn(ctx context.Context, tasks *sync.WaitGroup) (next time.Tim
 	return earlier(next, earlier(plan.Wake, w.nextRetry(now))), false
 }
 
-// cameBack reports whether a static pod was removed since it was last synced, and has
-// come back under the same UID. That is a pod of its own, which waits for this one to end.
+// cameBack reports whether a static pod was removed since it was last synced, and added
+// again with the same UID. That counts as a new pod, which waits for this one to end.
 func (w *worker) cameBack(spec *v1.Pod) bool {
 	return w.desired != nil && pod.IsStatic(spec) &&
 		spec.Annotations[pod.AnnotationConfigSeen] != w.desired.Annotations[pod.AnnotationConfigSeen]

@@ -71,7 +71,7 @@ func (p *Prober) handler(
 	}
 }
 
-// expandStatic expands variables with a value in the specification. Those with a value from elsewhere are empty.
+// expandStatic expands variables with a value in the specification. Variables with valueFrom expand to nothing.
 func expandStatic(command []string, env []v1.EnvVar) []string {
 	lookup := func(name string) (string, bool) {
 		for i := len(env) - 1; i >= 0; i-- {

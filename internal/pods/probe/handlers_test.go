@@ -280,7 +280,7 @@ func TestHTTPBodyIsReadUpToABound(t *testing.T) {
 	}
 }
 
-// told is a runtime that answers every command alike and notes what it was asked.
+// told is a runtime that gives every command the same result and records the command and its timeout.
 type told struct {
 	output   string
 	code     int32
@@ -327,7 +327,7 @@ func TestExec(t *testing.T) {
 			{Name: "B", Value: "last"},
 			{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
 		}}
-		// What comes from elsewhere is not known here, and empty.
+		// A variable with valueFrom has no known value here, and is empty.
 		probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{
 			Exec: &v1.ExecAction{Command: []string{"check", "$(A)", "$(NONE)", "$$$", "$(IP)", "$(B)"}},
 		}}

@@ -52,7 +52,7 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 	})
 }
 
-// A container that is not started again has no series any more, though its pod goes on.
+// The series of a container that is not restarted are removed, although its pod still runs.
 func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-15")
 	for _, tc := range []struct {

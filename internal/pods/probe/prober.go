@@ -97,10 +97,10 @@ func New(cfg Config) *Prober {
 		poke: make(chan struct{}, 1)}
 }
 
-// Sync tells which containers of the pod there are now. Probes of containers
-// that are gone or not running end; those of new ones begin. While the pod is
-// going, regular containers are probed for readiness alone. Those of sidecars go on,
-// and their failures are recorded in events; nothing is restarted for them.
+// Sync updates the containers of the pod. Probes of containers that are removed or
+// not running are stopped; those of new ones are started. While the pod terminates,
+// regular containers are probed for readiness only. Sidecars keep all their probes;
+// failures are recorded in events, but no sidecar is restarted for them.
 func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// patient is a container that answers exec probes as it was told to.
+// patient is a container that answers exec probes with the configured result.
 type patient struct {
 	mu    sync.Mutex
 	code  int32
 	err   error
-	once  bool // the error goes when it was met
+	once  bool // err is returned once only
 	hang  bool
 	times []time.Time
 }
@@ -186,7 +186,7 @@ func TestThresholds(t *testing.T) {
 		if got := len(c.asked()) - asked; got != 1 {
 			t.Errorf("asked %d times after liveness failed, want readiness alone", got)
 		}
-		// The next instance is asked again.
+		// The next instance is probed again.
 		p.Sync(spec, seen("2", time.Now()), nil, false)
 		asked = len(c.asked())
 		time.Sleep(25 * time.Second)
@@ -220,7 +220,7 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime" {
 			t.Errorf("events = %q", ev)
 		}
-		// Failures on both sides of an error are one after the other; each is asked for once.
+		// An error between failures does not reset their count; each failed probe runs once.
 		for i, code := range []int32{1, 1, -1, 1} {
 			if p.Result(spec, have.Containers[0]).LivenessFailed {
 				t.Errorf("failed before probe %d", i)
@@ -238,7 +238,7 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 			t.Error("three failures with an error between them did not fail the container")
 		}
 	})
-	// A try that ends without an error is the last of its probe.
+	// A probe is retried only after an error.
 	for code, ready := range map[int32]bool{0: true, 1: false} {
 		clinic(t, func(p *Prober, c *patient, _ *noted) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
@@ -254,7 +254,7 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 	}
 }
 
-// A result moves only when as many outcomes as the threshold follow each other.
+// A result changes only after as many consecutive equal outcomes as the threshold.
 func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
@@ -291,7 +291,7 @@ func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
 	})
 }
 
-// What is not said of a probe is the API's default, also for static pods, which no API server has completed.
+// Unset fields of a probe have the API's defaults, also for static pods, which the API server has not defaulted.
 func TestDefaultsOfAProbe(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-02")
 	want := settings{period: 10 * time.Second, timeout: time.Second, failures: 3, successes: 1}

@@ -20,7 +20,7 @@ func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for kind, spec := range pod.Containers(f.Pod) {
 		before := shownBefore(prev, spec.Name)
 		if kind == pod.Ephemeral && before.Name == "" && f.Going && !seen(f, spec.Name) {
-			continue // it came too late, and will never be
+			continue // it was added after the pod had ended, and will never be started
 		}
 		cs := remembering(containerStatus(n, f, kind, spec), before)
 		if cs.State.Terminated != nil && cs.AllocatedResourcesStatus == nil {
@@ -72,7 +72,7 @@ func shownBefore(prev v1.PodStatus, name string) v1.ContainerStatus {
 func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.ContainerStatus {
 	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, VolumeMounts: volumeMounts(n, f.Pod, spec)}
 	if kind != pod.Ephemeral {
-		cs.Started = ptr.To(false) // probes, and what follows from them, are for the others
+		cs.Started = ptr.To(false) // ephemeral containers have no probes, and so no started state
 	}
 	cs.AllocatedResourcesStatus = f.Health[spec.Name]
 	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
@@ -87,7 +87,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		}
 		if f.Going && f.Down && ended(st(f)) && kind != pod.Ephemeral {
 			cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
-			if hadItsTurn(f, kind, spec.Name) { // nobody will ever know more of it
+			if hadItsTurn(f, kind, spec.Name) { // its state will never be known
 				cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
 					Message: "The container could not be located when the pod was terminated"}}
 			}
@@ -151,9 +151,9 @@ func seen(f Facts, name string) bool {
 	return ok
 }
 
-// hadItsTurn reports whether a container that the runtime does not know could have been made:
-// the first init container and those before one that was, and regular ones once the pod was
-// initialized.
+// hadItsTurn reports whether a container that the runtime does not have may have been created and
+// removed: the first init container, those before an init container that was created, and regular
+// ones once the pod was initialized.
 func hadItsTurn(f Facts, kind pod.Kind, name string) bool {
 	if kind == pod.Regular {
 		return podplan.Initialized(f.Pod, f.Have) || lastInitSucceeded(f)
@@ -169,7 +169,7 @@ func hadItsTurn(f Facts, kind pod.Kind, name string) bool {
 	return false
 }
 
-// lastInitSucceeded reports whether the last init container has, whatever became of those before it.
+// lastInitSucceeded reports whether the last init container succeeded, without looking at those before it.
 func lastInitSucceeded(f Facts) bool {
 	inits := f.Pod.Spec.InitContainers
 	if len(inits) == 0 {

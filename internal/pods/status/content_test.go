@@ -114,7 +114,7 @@ func TestContentOfAContainerStatus(t *testing.T) {
 	}
 }
 
-// A status, and each condition that the agent sets, says of which version of the specification it is.
+// A status, and each condition that the agent sets, has the observedGeneration of the pod.
 func TestGenerationsInAStatus(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-13")
 	for _, generation := range []int64{1, 2, 17} {
@@ -139,7 +139,7 @@ func TestGenerationsInAStatus(t *testing.T) {
 	}
 }
 
-// The condition of a restart of all containers does not say so: upstream sets it without.
+// The condition AllContainersRestarting has no observedGeneration, as upstream.
 func TestRestartOfAllHasNoGeneration(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	f.Pod.Generation = 3
@@ -200,7 +200,7 @@ func TestWhatAStatusKeeps(t *testing.T) {
 	})
 }
 
-// A static pod that is being stopped has not come to an end for that: its manifest may come back.
+// A static pod does not reach a terminal phase because it is stopped: its manifest may be added again.
 func TestPhaseOfAPodThatWasStopped(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-19")
 	for _, tc := range []struct {
@@ -223,7 +223,7 @@ func TestPhaseOfAPodThatWasStopped(t *testing.T) {
 	}
 }
 
-// Statuses of containers are made for all of them; what is said without them is for those who call it otherwise.
+// Conditions are also defined for a status without container statuses, which the agent itself never writes.
 func TestConditionsWithoutContainerStatuses(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways)
 	f.Pod.Spec.InitContainers = []v1.Container{{Name: "i"}}

@@ -9,8 +9,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// The mounts of a container are known before it is created, its resources and what was
-// allocated to it when it was. No probe, and no state of one, is about an ephemeral container.
+// volumeMounts are shown before a container is created, resources and allocatedResources
+// after. An ephemeral container has no probes, and so is neither started nor ready.
 func TestFieldsOfAContainerBeforeItIsCreatedAndOfAnEphemeralOne(t *testing.T) {
 	spec := v1.Container{
 		Name:         "main",

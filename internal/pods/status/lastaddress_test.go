@@ -8,8 +8,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// An agent that comes when the pod's sandbox has stopped does not see its address. What
-// was told of a pod that has ended is not taken back; one that lives gets another (decision 0134).
+// An agent that starts after the pod's sandbox has stopped does not see its address. The address
+// of an ended pod stays in its status; a pod that goes on gets a new one (decision 0134).
 func TestAPodThatHasEndedKeepsItsAddress(t *testing.T) {
 	for _, going := range []bool{true, false} {
 		f := simple(v1.RestartPolicyNever, pod.Container{ID: "1", State: pod.StateExited})

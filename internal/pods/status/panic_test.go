@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// sickServer panics at the status of one pod, as often as it is told to.
+// sickServer panics at the status of one pod, for the configured number of times.
 type sickServer struct {
 	*server
 	sick  string
@@ -27,7 +27,7 @@ func (s *sickServer) PatchPodStatus(ctx context.Context, namespace, name string,
 	return s.server.PatchPodStatus(ctx, namespace, name, patch)
 }
 
-// said keeps events.
+// said records events.
 type said struct {
 	mu   sync.Mutex
 	list []string
@@ -41,8 +41,8 @@ func (s *said) Pod(p *v1.Pod, _, kind, reason, message string) {
 
 func (s *said) Node(string, string, string) {}
 
-// The agent panics at the status of one pod three times. Each time an event of the pod says so, and
-// the status is sent again after a pause that doubles; that of another pod arrives at once.
+// The agent panics at the status of one pod three times. Each panic is recorded in an event of the pod,
+// and the status is sent again after a doubling back-off; the status of another pod is not delayed.
 func TestAPanicAtAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -22,7 +22,7 @@ type Node struct {
 	// this pod where it is asked to if it can; nil for never.
 	RecursiveReadOnly func(p *v1.Pod) bool
 	StopSignals       bool // the signals that stop containers are shown
-	HideResources     bool // what the pod as a whole was granted is not
+	HideResources     bool // pod-level resources are not shown
 }
 
 // Project makes the status of a pod. prev is the status it had before: the one
@@ -121,7 +121,7 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	}
 }
 
-// resources shows what the pod was granted, and what of it is in force: of limits only those that hold for the pod as a
+// resources shows the pod-level allocated and actuated resources; of limits only those that hold for the pod as a
 // whole.
 func resources(st *v1.PodStatus, granted, force *v1.Pod) {
 	options := resource.PodResourcesOptions{} // the overhead is the pod's

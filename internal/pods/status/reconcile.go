@@ -27,9 +27,9 @@ func (e *entry) seeLocked(o *v1.Pod) {
 // reconcileLocked compares what the watch shows with what the API server made of the
 // last status, and has the status sent again if another client has written over it.
 //
-// The answer to a PATCH carries the version of the object after it. What the watch
-// shows of an older version is from before that PATCH. While a PATCH is under way
-// nothing is decided: the watch may show its effect before its answer arrives.
+// The response to a PATCH has the resourceVersion after it. A watch event with an
+// older version is from before that PATCH. While a PATCH is under way nothing is
+// decided: the watch may deliver its effect before its response arrives.
 func (w *Writer) reconcileLocked(e *entry) {
 	if w.cfg.API == nil || e.seen == nil || e.busy || e.removed || e.gone || !newer(e.seen.ResourceVersion, e.version) {
 		return

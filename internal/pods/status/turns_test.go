@@ -9,8 +9,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// When a pod has ended, of its containers that were never made those are said to have ended that
-// could have been: the first init container at least.
+// When a pod has ended, containers that the runtime does not have are shown as terminated if they may
+// have been created, at least the first init container.
 func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
 	done := func(name string) pod.Container {
 		return pod.Container{ID: name, Name: name, SandboxID: "s", State: pod.StateExited}

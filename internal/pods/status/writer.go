@@ -59,7 +59,7 @@ type entry struct {
 	pod     *v1.Pod // as its status was last made
 	ref     pod.Ref // of the API object; zero when there is none
 	status  v1.PodStatus
-	told    v1.PodStatus // the last status that this agent wrote, as in the API server's answer
+	told    v1.PodStatus // the last status that this agent wrote, as in the API server's response
 	version string       // the resource version of told
 	sent    bool         // the API server has status
 	since   time.Time    // when the oldest change that is not under way was seen; zero: there is none
