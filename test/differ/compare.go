@@ -62,9 +62,9 @@ func (p *play) compareSayings(l *Life) {
 	}
 }
 
-// passing is for how long a status may stand and be skipped on the other side: upstream's
-// agent publishes them one after another, and falls behind when many pods come at once. What
-// stood at a rest has been compared then.
+// passing is how long a status may be published on one side and skipped on the other: upstream's
+// agent publishes statuses one after another, and falls behind when many pods change at once. A
+// status that was published at a rest has been compared at that rest.
 const passing = 20 * time.Second
 
 func subject(saying string) string {
@@ -148,8 +148,7 @@ func (p *play) compareEvents(l *Life) {
 	}
 }
 
-// told are the events of the agent about a life, and how many there were by type and reason,
-// and of all.
+// told returns the agent's events about a life, and their counts by type and reason and in total.
 func (s *side) told(l *Life) ([]string, map[string]int) {
 	t := s.record.track(l.Name)
 	t.mu.Lock()

@@ -48,8 +48,8 @@ func (sc *scene) ranAgain(side int) bool {
 	})
 }
 
-// waitsForVolumes reports whether volumes could not be mounted and nothing runs yet on either side. Upstream's
-// agent does not look at the pod while it waits for them.
+// waitsForVolumes reports whether volumes could not be mounted and no container runs yet on either side. Upstream's
+// agent does not sync the pod while it waits for its volumes.
 func (sc *scene) waitsForVolumes() bool {
 	failed := slices.ContainsFunc(sc.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
 	return failed && !sc.has(0, "CreateContainer ") && !sc.has(1, "CreateContainer ")

@@ -60,19 +60,19 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	d.late()
 	for _, f := range d.life.Faults {
 		if f.Method == "StartContainer" {
-			// Upstream's agent counts a start that failed as an attempt: what comes next must not hang on it.
+			// Upstream's agent counts a failed start as an attempt, so the program must not depend on the attempt.
 			d.life.alwaysTheSame(f.Container)
 		}
 	}
 	if len(d.life.steps(killBox)) > 0 {
-		// Upstream's agent counts attempts of init containers anew in a new sandbox: what they
-		// do must not hang on it.
+		// Upstream's agent restarts the attempt numbers of init containers in a new sandbox, so
+		// their programs must not depend on the attempt.
 		for _, c := range d.pod.Spec.InitContainers {
 			d.life.alwaysTheSame(c.Name)
 		}
 	}
 	if deadline := d.pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline < 60 {
-		// What comes first, the deadline or the end, would be chance.
+		// Whether the deadline or the end of a container comes first would be random.
 		for _, c := range d.pod.Spec.Containers {
 			d.life.Programs[c.Name] = []string{forever}
 		}

@@ -6,8 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// drawWhole draws what is of the pod as a whole and not of the node: a user namespace, and
-// resources of the pod's own.
+// drawWhole draws a user namespace and pod-level resources.
 func (d *draw) drawWhole() {
 	s := &d.pod.Spec
 	if d.one(10) && !s.HostNetwork && !s.HostPID && !s.HostIPC {
@@ -23,7 +22,7 @@ func (d *draw) drawWhole() {
 	}
 }
 
-// hugePages has a container ask for pages that no node has.
+// hugePages makes a container request huge pages that no node has.
 func (d *draw) hugePages(r *corev1.ResourceRequirements) {
 	if !d.one(60) || len(r.Requests) == 0 {
 		return
@@ -35,7 +34,8 @@ func (d *draw) hugePages(r *corev1.ResourceRequirements) {
 	r.Limits["hugepages-2Mi"] = quantity("2Mi")
 }
 
-// fileVariable draws a variable of a file that an init container writes; the file may lack the key.
+// fileVariable draws an environment variable from a file (fileKeyRef) that an init container writes; the file may lack
+// the key.
 func (d *draw) fileVariable() []corev1.EnvVar {
 	for _, c := range d.pod.Spec.InitContainers {
 		for _, v := range written(d.pod, c) {
@@ -82,7 +82,7 @@ func (d *draw) subPathOf(v corev1.Volume) string {
 	return ""
 }
 
-// late has objects of the pod come after it.
+// late makes objects of the pod be created after the pod.
 func (d *draw) late() {
 	objects := d.life.Objects
 	if len(objects) == 0 || !d.one(6) {

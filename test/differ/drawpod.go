@@ -98,8 +98,8 @@ func (d *draw) drawNode() {
 	}
 }
 
-// drawFaults draws calls to the runtime that fail or take long. Which of several containers one
-// hits must not be chance.
+// drawFaults draws calls to the runtime that fail or take long. Which of several containers a fault
+// hits must not be random.
 func (d *draw) drawFaults() {
 	if d.one(25) {
 		// Not PullImage: upstream's agent pulls one image at a time, for all pods.
@@ -193,7 +193,7 @@ func (d *draw) mainContainer(name string) corev1.Container {
 	if !ends {
 		d.able.running = append(d.able.running, name)
 	}
-	// Whatever restarts it, it does not crash for ever.
+	// The last program runs for ever, so that no container crashes endlessly.
 	d.life.Programs[name] = append(d.life.Programs[name], forever)
 	return c
 }
@@ -281,8 +281,8 @@ func (d *draw) container(name string) corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
 	}
 	if c.ImagePullPolicy == corev1.PullAlways {
-		// An image that another pod is pulling is pulled, too, whatever the policy: which
-		// of them share one at that moment would be chance.
+		// An image that another pod is pulling is pulled again, whatever the pull policy. Which
+		// pods pull the same image at the same time would be random.
 		c.Image = "pulled/" + d.life.Name + "-" + name + ":1"
 	}
 	if c.ImagePullPolicy == corev1.PullNever {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// leftBound is how long both agents have to take away what is left of pods that are gone:
-// upstream's collects containers once a minute, and log directories with them.
+// leftBound is how long both agents may take to clean up after removed pods: upstream's
+// collects containers and log directories once a minute.
 const leftBound = 3 * time.Minute
 
-// left waits until neither side has anything left of the pods of a history, and says what has.
-// It is a difference if it is ours alone, or theirs.
+// left waits until neither side has leftovers of the pods of a history, and reports leftovers. They
+// are a difference if only one side has them.
 func (p *play) left(ctx context.Context) error {
 	end := time.Now().Add(leftBound)
 	for {
@@ -45,7 +45,7 @@ func (p *play) left(ctx context.Context) error {
 	}
 }
 
-// left is what one side has of pods: at the runtime, below the agent's directory, of logs,
+// left lists what one side still has of pods: in the runtime, in the agent's root directory, logs,
 // mounts and cgroups.
 func (s *side) left() (list []string, err error) {
 	for _, p := range s.runtime.Pods() {

@@ -26,10 +26,10 @@ const (
 	freezeAgent    = "freeze agent"    // SIGSTOP, steps of Down, SIGCONT
 	restartRuntime = "restart runtime" // connections drop, the socket comes back
 	loseEvents     = "lose events"     // of the runtime
-	taintNode      = "taint node"      // NoExecute; what does not tolerate it goes, then it is taken away
+	taintNode      = "taint node"      // NoExecute; pods that do not tolerate it are evicted, then it is removed
 	cordonNode     = "cordon node"
 	cutOff         = "cut off"           // from the API server, for the steps of Down
-	cutOffLong     = "cut off, given up" // until the node controller has given the node up
+	cutOffLong     = "cut off, given up" // until the node controller marks the node Unknown
 )
 
 // Life is a pod and all that happens to it.
@@ -137,7 +137,7 @@ func (l *Life) lateObjects() (list []Object) {
 	return list
 }
 
-// comesLate reports whether the object is one that the pod lacks until a step makes it.
+// comesLate reports whether the object is created by a step after the pod.
 func (l *Life) comesLate(o *Object) bool {
 	return o != nil && slices.ContainsFunc(l.lateObjects(), func(late Object) bool { return late.Name == o.Name })
 }
@@ -151,7 +151,7 @@ func (l *Life) program(container string, attempt uint32) string {
 	return list[min(int(attempt), len(list)-1)]
 }
 
-// alwaysTheSame has all attempts of a container run what the last one would.
+// alwaysTheSame makes all attempts of a container run the program of the last one.
 func (l *Life) alwaysTheSame(container string) {
 	if n := len(l.Programs[container]); n > 0 {
 		l.Programs[container] = l.Programs[container][n-1:]
@@ -173,7 +173,7 @@ func (l *Life) copy(name string) *Life {
 	if err := json.Unmarshal([]byte(text), out); err != nil {
 		panic(err)
 	}
-	// What is lived again is lived beside others of the same ports.
+	// A life that is repeated runs beside others with the same ports.
 	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
 		for _, c := range list {
 			for i := range c.Ports {

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// link is a side's connection to the API server, which can be cut: what is open then breaks
-// off, and nothing can be opened until it is mended. A server that does not answer looks alike
-// to an agent, but for the time that each of its requests takes.
+// link is a side's connection to the API server, which can be cut: open connections are closed
+// then, and new ones fail until it is mended. To an agent this looks like a server that does not
+// answer, except that requests fail at once.
 type link struct {
 	url    string // where the agent finds the API server
 	target string
@@ -23,7 +23,7 @@ type link struct {
 	open  map[net.Conn]bool
 }
 
-// newLink makes a connection to an API server, at its own address, for which its certificate is.
+// newLink makes a connection to an API server, at an address that the server's certificate covers.
 func newLink(ctx context.Context, server string) (*link, error) {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestLinkIsCutAndMended(t *testing.T) {
 	defer watch.Body.Close()
 	l.cut()
 	if _, err := io.Copy(io.Discard, watch.Body); err == nil {
-		t.Error("a watch ends in order when the link is cut")
+		t.Error("a watch ends without an error when the link is cut")
 	} else if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Errorf("a watch goes on when the link is cut: %v", err)
 	}

@@ -45,9 +45,9 @@ func (s *side) cordon(ctx context.Context, on bool) error {
 	return s.changeNode(ctx, func(n *corev1.Node) { n.Spec.Unschedulable = on })
 }
 
-// untilLost waits until the node controller has heard nothing of the side's node for too long.
+// untilLost waits until the node controller has marked the side's node as unreachable.
 func (s *side) untilLost(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, fmt.Errorf("node %s is not given up within 3 min", s.node))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, fmt.Errorf("node %s is not marked unreachable within 3 min", s.node))
 	defer cancel()
 	_, err := s.rig.Cluster.UntilNode(ctx, s.node, func(n *corev1.Node) bool {
 		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -57,8 +57,8 @@ func (s *side) untilLost(ctx context.Context) error {
 	return err
 }
 
-// untilUnready waits until the pod of a life is not Ready on either side, as the node controller
-// has it after it has given the nodes up.
+// untilUnready waits until the pod of a life is not Ready on either side, which the node controller
+// sets for pods of unreachable nodes.
 func (p *play) untilUnready(ctx context.Context, l *Life) error {
 	_, err := p.wait(ctx, l, time.Minute, func() time.Duration {
 		for _, s := range p.sides {

@@ -20,8 +20,8 @@ var (
 	logSuffix = regexp.MustCompile(`container\(([0-9a-f-]+|UID)\)`)
 )
 
-// normal replaces what differs between the sides, or from one run to another, by words. Most
-// texts are short words of the API: what they cannot contain is not looked for.
+// normal replaces parts of a text that differ between the sides or between runs by placeholders. Most
+// texts are short words of the API, so patterns that a text is too short for are not tried.
 func (s *side) normal(text string, uids []string) string {
 	if len(text) >= shortest {
 		for _, u := range uids {

@@ -19,7 +19,7 @@ type Played struct {
 	Refused     int           // pods that the API server did not take
 	Followed    int           // differences of lives that had differed before
 	Differ      int           // lives that differed
-	Left        [2][]string   // what was not taken away, ours and theirs
+	Left        [2][]string   // leftovers that were not cleaned up, ours and theirs
 }
 
 // play is a history that is being lived.
@@ -128,8 +128,8 @@ func (p *play) each(ctx context.Context, do func(context.Context, *Life) error) 
 	return g.Wait()
 }
 
-// act takes the steps of one act of a life, and lets both sides come to rest after each, but for
-// one that an object comes after which the pod lacks.
+// act takes the steps of one act of a life, and lets both sides come to rest after each, except
+// for a step before the creation of an object that the pod lacks.
 func (p *play) act(ctx context.Context, l *Life, n int) error {
 	if n >= len(l.Acts) {
 		return nil
@@ -230,8 +230,8 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	// What happens while pods are evicted would be chance; what happens while nodes are cut off
-	// is to be there before they are given up.
+	// Steps during the eviction of pods would have random results, so they come after it. Steps while
+	// nodes are cut off come before the nodes are marked unreachable.
 	order := []func() error{func() error { return p.down(ctx, n) }, func() error { return p.meanwhile(ctx, n, kind) }}
 	if kind == taintNode {
 		slices.Reverse(order)
@@ -268,7 +268,7 @@ func (p *play) down(ctx context.Context, n int) error {
 	})
 }
 
-// meanwhile waits in an interlude for what others make of it.
+// meanwhile waits in an interlude for the effects that controllers cause.
 func (p *play) meanwhile(ctx context.Context, n int, kind string) error {
 	switch kind {
 	case taintNode:
@@ -331,8 +331,8 @@ func (s *side) back(ctx context.Context, kind string) error {
 	return nil
 }
 
-// differ notes a difference, unless a rule explains it. What differs after a life has
-// differed may come of that, and only counts.
+// differ records a difference, unless a rule explains it. Later differences of the same life may
+// result from the first one, and are only counted.
 func (p *play) differ(l *Life, kind, at, where, ours, theirs string) {
 	d := newDifference(l, kind, at, where, ours, theirs)
 	d.scene = p.scene(l)

@@ -165,8 +165,8 @@ func (r *record) call(c fakecri.Call, req, _ any) {
 	defer t.mu.Unlock()
 	asked := request{c, proto.Clone(msg)}
 	t.calls = append(t.calls, asked)
-	// What is asked for again and again, such as an image before each attempt that
-	// fails, is no news.
+	// A repeated call, such as the pull of an image before each attempt that fails, is
+	// recorded only once.
 	if !asked.kept() || t.noteLocked(r.side.normal(asked.key(), nil)) {
 		t.changedLocked()
 	}

@@ -16,7 +16,7 @@ const (
 	shortRest = 1500 * time.Millisecond
 	longRest  = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
 	restBound = 45 * time.Second
-	// knownBound is longer than programs run that end, calls to the runtime hang, and containers are given to stop.
+	// knownBound is longer than any program that ends, any delay of a runtime call and any grace period.
 	knownBound = 32 * time.Second
 )
 
@@ -34,7 +34,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		}
 		switch {
 		case p.unfinished(l), p.waits(l) && !p.alike(l):
-			// What is known to come has come by then, or nothing of it shows.
+			// Everything that is known to be pending has happened by then, or has no visible effect.
 			if quiet > knownBound && p.alike(l) {
 				return 0
 			}
@@ -159,10 +159,10 @@ func (p *play) scene(l *Life) *scene {
 	return sc
 }
 
-// waiting are the reasons of containers that something will become of by itself.
+// waiting are the waiting reasons of containers whose state will change without a further step.
 var waiting = []string{"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "ContainerCreating", "PodInitializing", "CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 
-// waits reports whether something may come without any doing, of a container that waits.
+// waits reports whether a waiting container may change its state without a further step.
 func (p *play) waits(l *Life) bool {
 	for _, s := range p.sides {
 		pod := s.record.track(l.Name).there()
@@ -178,9 +178,9 @@ func (p *play) waits(l *Life) bool {
 	return false
 }
 
-// unfinished reports whether something is known to come without any doing: of a pod that is
-// not there yet, of which the agent has said nothing or not said that it knows it as it is, that
-// is being deleted, or whose containers run a program that ends or an image that was replaced, or for which a call to the runtime hangs.
+// unfinished reports whether a change is known to come without a further step: the pod does not
+// exist yet, has no status or one of an older generation, or is being deleted; or a container runs
+// a program that ends or an image that was replaced; or a call to the runtime is delayed.
 func (p *play) unfinished(l *Life) bool {
 	for _, s := range p.sides {
 		t := s.record.track(l.Name)
@@ -201,8 +201,8 @@ func (p *play) unfinished(l *Life) bool {
 	return false
 }
 
-// lacked reports whether a pod waits for an object that has come: upstream's agent looks again
-// after a time that grows.
+// lacked reports whether a pod waits for an object that exists now: upstream's agent retries with a
+// growing back-off.
 func (t *track) lacked(l *Life) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,8 +214,8 @@ func (t *track) lacked(l *Life) bool {
 	})
 }
 
-// untilLacking waits until both agents have found that an object is not there. The sooner it comes
-// then, the sooner upstream's agent looks again.
+// untilLacking waits until both agents have reported that an object does not exist. Creating it early
+// keeps the back-off of upstream's agent short.
 func (p *play) untilLacking(ctx context.Context, l *Life) error {
 	_, err := p.wait(ctx, l, restBound, func() time.Duration {
 		for _, s := range p.sides {
@@ -228,7 +228,7 @@ func (p *play) untilLacking(ctx context.Context, l *Life) error {
 	return err
 }
 
-// lacks reports whether the agent has said that an object of the pod is not there.
+// lacks reports whether the agent has sent an event that an object of the pod was not found.
 func (t *track) lacks() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,7 +256,7 @@ func (t *track) went() bool {
 	return t.gone
 }
 
-// unseen reports whether the agent has yet to say that it knows the pod as it is.
+// unseen reports whether the status has not caught up with the pod's generation.
 func unseen(p *corev1.Pod) bool {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	_, static := p.Annotations[staticUID]

@@ -31,7 +31,7 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
 	{
-		Why: "decision 0005: images are fetched at once, beside the sandbox and each other",
+		Why: "decision 0005: images are pulled in parallel, and while the sandbox is created",
 		is: func(d Difference) bool {
 			switch d.Kind {
 			case "order":
@@ -49,7 +49,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0005: a sandbox is made and images are fetched while volumes cannot be mounted",
+		Why: "decision 0005: the sandbox is created and images are pulled while volumes cannot be mounted",
 		is:  besideVolumes,
 	},
 	{
@@ -57,7 +57,7 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "order" && stops.MatchString(d.Where) },
 	},
 	{
-		Why: "containers that have ended are started again each in its own time",
+		Why: "ended containers are restarted independently of each other",
 		is:  func(d Difference) bool { return d.Kind == "order" && restarts(d) },
 	},
 	{
@@ -67,24 +67,24 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "ours notes also changes of a pod that has ended, upstream's no more",
+		Why: "ours updates observedGeneration and images also of a pod that has ended, upstream's does not",
 		is: func(d Difference) bool {
 			generation := strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs
 			return d.Kind == "pod" && d.ended() && (generation || len(d.Life.steps(patch)) > 0 && strings.HasSuffix(d.Where, ".image"))
 		},
 	},
 	{
-		Why: "on the way to running, statuses of any moment may be skipped",
+		Why: "any intermediate status may be skipped while the pod starts",
 		is: func(d Difference) bool {
 			return d.Kind == "said" && (onTheWay.MatchString(d.Ours) || onTheWay.MatchString(d.Theirs))
 		},
 	},
 	{
-		Why: "decision 0128: in a new sandbox runs what has yet to run or is restarted by a policy of its own, and nothing else",
+		Why: "decision 0128: in a new sandbox only containers run that have not run yet or whose policy restarts them",
 		is:  otherwiseRestarted,
 	},
 	{
-		Why: "decision 0129: a container that could not be stopped is asked again before its sandbox is stopped",
+		Why: "decision 0129: a failed StopContainer is retried before the sandbox is stopped",
 		is:  ofAStopThatFailed,
 	},
 	{
@@ -95,7 +95,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0137: a static pod that is refused has a mirror pod that says so",
+		Why: "decision 0137: a rejected static pod has a mirror pod with the rejection",
 		is: func(d Difference) bool {
 			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) && d.scene.nothingAsked()
 		},
@@ -110,21 +110,21 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0139: of a pod that was rejected nothing more is said when it changes",
+		Why: "decision 0139: the status of a rejected pod does not change when the pod is updated",
 		is: func(d Difference) bool {
 			return d.scene.refused[0] && d.scene.refused[1] && d.scene.nothingAsked() &&
 				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status."))
 		},
 	},
 	{
-		Why: "decision 0153: a container that is killed for a probe is said to be, also when the pod ends with it",
+		Why: "decision 0153: the Killing event names the failed probe, also when the pod ends with the container",
 		is: func(d Difference) bool {
 			killing := killedForAProbe.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")
 			return d.Kind == "event" && killing && slices.ContainsFunc(d.scene.told[0], killedForAProbe.MatchString)
 		},
 	},
 	{
-		Why: "decision 0153: the event of a resize that is done shows what was asked for, also of containers that have ended",
+		Why: "decision 0153: ResizeCompleted shows the requested resources, also of containers that have ended",
 		is: func(d Difference) bool {
 			done := func(e string) bool { return strings.HasPrefix(e, "Normal ResizeCompleted: ") }
 			return d.Kind == "event" && (done(d.Ours) || done(d.Theirs)) &&
@@ -132,7 +132,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0138: attempts of init containers count on in a new sandbox",
+		Why: "decision 0138: attempt numbers of init containers continue in a new sandbox",
 		is:  ofInitAnew,
 	},
 	{
@@ -140,18 +140,18 @@ var Rules = []*Rule{
 		is:  waitsForItsNewImage,
 	},
 	{
-		Why: "decision 0141: a container whose pod is gone has its grace period",
+		Why: "decision 0141: an orphaned container is stopped with its own grace period",
 		is:  ofAnOrphan,
 	},
 	{
-		Why: "upstream looks again at a pod whose container could not be created when the back-off may be over, ours before",
+		Why: "after a failed CreateContainer upstream syncs the pod when the back-off may be over, ours before",
 		is: func(d Difference) bool {
 			m := backOffOf.FindStringSubmatch(d.Ours)
 			return d.Kind == "event" && m != nil && d.Theirs == absent && d.scene.failed(1, "CreateContainer "+m[1]+"#")
 		},
 	},
 	{
-		Why: "upstream forgets with a restart what it said of a static pod, and runs one again that has ended",
+		Why: "a restarted upstream agent has lost the status of a static pod, and runs one again that has ended",
 		is: func(d Difference) bool {
 			if !d.Life.Static || !d.restarted() {
 				return false
@@ -162,7 +162,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0140: what is said of a pod that has ended stays, also over a restart of the agent",
+		Why: "decision 0140: a restarted agent does not change the status of a pod that has ended",
 		is: func(d Difference) bool {
 			if !d.ended() || !d.restarted() {
 				return false
@@ -172,7 +172,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "decision 0133: a container that could not be started is not one that was restarted",
+		Why: "decision 0133: a container that could not be started does not count as restarted",
 		is: func(d Difference) bool {
 			return slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
 				return d.scene.failed(1, "StartContainer "+c.Name+"#") && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
@@ -180,7 +180,7 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "upstream acts on a resize that was made while it was away up to half a minute later",
+		Why: "upstream applies a resize that was made while it was down up to 30 s later",
 		is: func(d Difference) bool {
 			return d.Kind == "pod" && strings.Contains(d.Where, "esources") && d.restarted() &&
 				slices.ContainsFunc(d.Life.Acts, func(a Act) bool {
@@ -189,11 +189,11 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "the grace period is what is left of it, in seconds, when a container is stopped",
+		Why: "StopContainer has the remaining grace period, rounded to seconds",
 		is:  aboutAsLong,
 	},
 	{
-		Why: "of a pod that says much, each agent leaves out or combines events",
+		Why: "each agent drops or aggregates events of a pod that has many",
 		is: func(d Difference) bool {
 			if d.Kind != "event" {
 				return false
@@ -211,14 +211,14 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "upstream's agent tries to mount before its caches know the pod's objects, or the API server its pod",
+		Why: "upstream tries to mount before its caches have the objects of the pod, or the authorizer has the pod",
 		is: func(d Difference) bool {
 			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs)
 			return (d.Kind == "event" || d.Kind == "said") && (early || tokenOfNone.MatchString(d.Ours))
 		},
 	},
 	{
-		Why: "what is under way when the runtime goes away is chance",
+		Why: "which calls are under way when the runtime goes down is random",
 		is: func(d Difference) bool {
 			return d.Kind == "event" && slices.Contains(d.Between, restartRuntime) && strings.Contains(d.Ours+d.Theirs, "code = Unavailable")
 		},
@@ -286,7 +286,7 @@ func ruleFor(d Difference) *Rule {
 
 // besideVolumes reports whether upstream's agent has no sandbox because volumes cannot be
 // mounted, and the difference is in what ours has done meanwhile. Theirs waits up to two
-// minutes for the volumes, and does not look at the pod before that.
+// minutes for the volumes, and does not sync the pod before that.
 func besideVolumes(d Difference) bool {
 	if !d.scene.waitsForVolumes() {
 		return false
@@ -321,8 +321,8 @@ func ofAStopThatFailed(d Difference) bool {
 	return false
 }
 
-// otherwiseRestarted reports whether the sandbox has died, and upstream's agent made no new one
-// for a pod that is not restarted, or started a container again that never is.
+// otherwiseRestarted reports whether the sandbox has died, and upstream's agent created no new one
+// for a pod with policy Never, or restarted a container whose own policy is Never.
 func otherwiseRestarted(d Difference) bool {
 	spec := d.Life.Pod.Spec
 	if spec.RestartPolicy == corev1.RestartPolicyNever {
@@ -336,8 +336,8 @@ func otherwiseRestarted(d Difference) bool {
 	})
 }
 
-// ofInitAnew reports whether a difference is about an init container of a pod whose sandbox was
-// made anew: one after the first, or one that could not be created at once.
+// ofInitAnew reports whether a difference is about an init container of a pod with a second
+// sandbox: one after the first, or one whose first CreateContainer failed.
 func ofInitAnew(d Difference) bool {
 	if !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
@@ -367,9 +367,9 @@ func waitsForItsNewImage(d Difference) bool {
 	})
 }
 
-// ofAnOrphan reports whether upstream's agent gave a container the shortest grace period there is
-// after a static pod's manifest was removed or a deletion was forced, and the difference is in what that
-// container does meanwhile.
+// ofAnOrphan reports whether upstream's agent stopped a container with the minimum grace period
+// after a static pod's manifest was removed or a deletion was forced, and the difference is in what
+// that container does meanwhile.
 func ofAnOrphan(d Difference) bool {
 	removed := slices.ContainsFunc(d.Life.steps(remove), func(s Step) bool { return d.Life.Static || s.Grace == 0 })
 	return removed && slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
@@ -381,8 +381,8 @@ func ofAnOrphan(d Difference) bool {
 	})
 }
 
-// aboutAsLong reports whether a container was asked to stop on both sides, with a second or two
-// more on one of them.
+// aboutAsLong reports whether StopContainer was called on both sides with grace periods that
+// differ by at most two seconds.
 func aboutAsLong(d Difference) bool {
 	call := d.Ours
 	other := 1

@@ -51,7 +51,7 @@ func serve(ctx context.Context, sides [2]*side) (*server, error) {
 		s.ports[port] = int32(l.Addr().(*net.TCPAddr).Port)
 		go func() {
 			if err := run(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
-				panic(fmt.Errorf("serve probes: %w", err)) // what is compared after this means nothing
+				panic(fmt.Errorf("serve probes: %w", err)) // comparisons would be meaningless from here on
 			}
 		}()
 	}
@@ -103,8 +103,8 @@ func (s *server) Check(ctx context.Context, r *health.HealthCheckRequest) (*heal
 	return &health.HealthCheckResponse{Status: health.HealthCheckResponse_SERVING}, nil
 }
 
-// fails reports whether a probe of the pod at an address fails this time. An address that is
-// no pod's any more has nobody who is unwell.
+// fails reports whether a probe of the pod at an address fails this time. An address without a
+// pod does not fail.
 func (s *server) fails(at net.Addr, probe string) bool {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok {

@@ -155,7 +155,7 @@ func (s *side) writeEnvFiles(l *Life, container string, mounts []*cri.Mount) {
 					continue
 				}
 				if err := os.WriteFile(filepath.Join(m.GetHostPath(), envFile), []byte("# written\nONE='1 of a file'\n"), 0o644); err != nil {
-					panic(fmt.Errorf("write env file: %w", err)) // what is compared after this means nothing
+					panic(fmt.Errorf("write env file: %w", err)) // comparisons would be meaningless from here on
 				}
 			}
 		}

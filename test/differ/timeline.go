@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// keep writes what a life that differed was, how it differed, and what each side did at what
-// time, to a file of its own.
+// keep writes a life that differed, its differences and the timeline of each side to a file.
 func (p *play) keep(l *Life) error {
 	if p.cfg.Keep == "" {
 		return nil

@@ -10,9 +10,9 @@
 // the smallest list of mutations that still shows it. A difference on purpose is
 // in rules.go, with the decision behind it.
 //
-// That the oracle is right is shown with upstream's own binary: a share of the
-// inputs is given to real kubelets, upstream's and ours, each in namespaces of
-// its own on a fake runtime (Node).
+// The oracle is checked against upstream's own binary: some of the inputs are
+// given to real kubelets, upstream's and ours, each in namespaces of its own on
+// a fake runtime (Node).
 //
 //	make differ-inputs SEED=7 MANIFESTS=5000 CONFIGS=2000 REAL=40
 package inputs

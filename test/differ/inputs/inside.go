@@ -22,8 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inside has this process be the one in which a kubelet is run, if it was started as such. It then
-// does not return.
+// Inside runs a kubelet in this process, if the process was started for that. It does not return then.
 func Inside() {
 	if err := inside(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,7 +40,7 @@ func inside() error {
 		if err := enter(s.Cgroup); err != nil {
 			return err
 		}
-		// Namespaces are a thread's. The program that begins now has them in all of its threads.
+		// Namespaces belong to this thread. After exec all threads of the new program have them.
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find this program: %w", err)
@@ -146,7 +145,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// patience is how long a kubelet may take to serve or to end.
+// patience is how long a kubelet may take to serve or to exit.
 const patience = 30 * time.Second
 
 // watch starts the kubelet, asks it, and ends it.
@@ -215,7 +214,7 @@ func ask(ctx context.Context, pods int) (Seen, error) {
 				return seen, nil
 			}
 			return seen, errors.Join(context.Cause(ctx), err)
-		case <-time.After(20 * time.Millisecond): // nobody tells that a server listens
+		case <-time.After(20 * time.Millisecond): // there is no event for a listening server
 		}
 	}
 }
@@ -240,7 +239,7 @@ func get(ctx context.Context, client *http.Client, path string, into any) error 
 	return json.Unmarshal(b, into)
 }
 
-// lastWords is the end of a log.
+// lastWords returns the last lines of a log.
 func lastWords(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	return strings.Join(lines[max(0, len(lines)-1000):], "\n")

@@ -17,9 +17,9 @@ import (
 	"keelson/test/rig"
 )
 
-// Node runs real kubelets, one at a time and for a moment each, on a fake runtime. Each has a
-// network, file systems and cgroups of its own, so that it may have any address, directory and
-// cgroup, and leaves nothing behind.
+// Node runs real kubelets, one at a time and for a short time each, on a fake runtime. Each has its
+// own network, mount and cgroup namespaces, so that it may use any address, directory and cgroup
+// without side effects.
 type Node struct {
 	cgroup string
 	socket string
@@ -79,8 +79,8 @@ func NewNode(r *rig.Rig) (*Node, error) {
 // Close ends the runtime.
 func (n *Node) Close() { n.cri.Close() }
 
-// Flags have any configuration start on this node: what asks for something that is not there is
-// put right, and the server is where it is looked for.
+// Flags override settings that this node does not support, so that any configuration starts here, and
+// set the address and port of the server.
 func (n *Node) Flags() []string {
 	return []string{
 		"--container-runtime-endpoint=unix://" + n.socket,

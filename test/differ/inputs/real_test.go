@@ -88,7 +88,7 @@ func TestRealConfigurations(t *testing.T) {
 				t.Errorf("%s:\n  the oracle says %s\n  upstream's kubelet %s", what, said.Refused, up.Ended)
 			}
 		case said.Refused == "" && up.Ended != "" && ofTheNode.MatchString(up.Ended):
-			node++ // which ours may find out while it serves already
+			node++ // ours may find this only after it has begun to serve
 			continue
 		case said.Refused == "" && up.Ended == "":
 			accepted++
@@ -112,7 +112,7 @@ func TestRealConfigurations(t *testing.T) {
 			t.Errorf("%s", d)
 		}
 	}
-	t.Logf("%d configurations of seed %d under real kubelets: %d served, %d refused, %d ended by what the node is",
+	t.Logf("%d configurations of seed %d under real kubelets: %d served, %d refused, %d ended because of the node",
 		*real, s, accepted, refused, node)
 }
 
@@ -237,7 +237,7 @@ func identityOf(t *testing.T, pod json.RawMessage) identity {
 // startable are the files that a kubelet can start with on a [Node].
 var startable = map[string]bool{"small.yaml": true, "node.yaml": true}
 
-// ofTheNode is said of settings that this node cannot have. The oracle does not judge them.
+// ofTheNode matches errors about settings that this node does not support. The oracle does not check those.
 var ofTheNode = regexp.MustCompile(`is not a subset of online-cpus|LimitedSwap but it is only supported with cgroupv2|has some missing paths|received unsupported options|read-only file system`)
 
 // sameWords reports whether a log has an error in it, as far as its first line and quotes aside.

@@ -31,10 +31,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s: %s", f.Endpoint, f.Series, f.How)
 }
 
-// How far a gauge that fluctuates may lie outside of what the reference says, as a part of it.
+// How far a fluctuating gauge may lie outside of the reference's values, as a fraction of them.
 const (
 	slack = 0.25
-	// Other programs of the machine do as they like meanwhile.
+	// Other programs of the machine change the values meanwhile.
 	slackOfMachine = 2
 )
 
@@ -78,7 +78,7 @@ func Compare(endpoint string, counters Whose, before, here, after Shot) (out []F
 }
 
 // inUse are the gauges of memory in use, which the kernel counts in batches for each processor, and of what the programs
-// of the whole machine run and have open. That the reference says the same of one in both turns is chance.
+// of the whole machine run and have open. That the reference shows the same value in both turns is random.
 var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
 	`(container|pod|node)_memory_(cache|kernel_usage|mapped_file|rss|total_(in)?active_file_bytes|usage_bytes|working_set_bytes)\b.*`,
 	`.*\.memory\.(usage|workingSet|rss|available)Bytes\b.*`,

@@ -5,9 +5,9 @@ import "regexp"
 // place is a label that names something of the machine: a device, a mount point, a network interface.
 var place = regexp.MustCompile(`\b(?:device|interfaces?)="([^"]*)"`)
 
-// Steady leaves out of each turn's shots, by endpoint, the series that name a place of the machine that was not there
-// at every turn: other programs of the machine mount and unmount meanwhile, and so do other agents. there has the places
-// of each turn; what none of them knows is left as it is.
+// Steady drops from each turn's shots, by endpoint, the series of a place of the machine that did not exist at every
+// turn: other programs and other agents mount and unmount meanwhile. there has the places of each turn; series without
+// such a place are kept.
 func Steady(turns []map[string]Shot, there []map[string]bool) {
 	known := map[string]int{}
 	for _, places := range there {

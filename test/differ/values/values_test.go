@@ -84,7 +84,7 @@ func TestCompareMachine(t *testing.T) {
 	}
 }
 
-// TestCompareInUse: the memory in use and what the machine's programs have open is the same in both turns by chance.
+// TestCompareInUse: the memory in use and the open files of the machine may have equal values in both turns at random.
 func TestCompareInUse(t *testing.T) {
 	at := func(series string, n float64) Shot { return Shot{series: {Number: n}} }
 	for _, c := range []struct {

@@ -28,12 +28,12 @@ func main() {
 	flag.StringVar(&o.peer, "peer", "", "the other agent (default: upstream's)")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the first history; the next one's is one more")
 	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time")
-	flag.Func("life", "of the first history live these lives alone: 3,17", o.add)
+	flag.Func("life", "run only these lives of the first history: 3,17", o.add)
 	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
 	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
 	flag.BoolVar(&o.plain, "plain", false, "pods of few features")
 	flag.StringVar(&o.keep, "keep", "", "write lives that differ, with all that both sides did, to files in this directory")
-	flag.BoolVar(&o.again, "again", true, "live the lives of differences again, to tell steady differences from chance")
+	flag.BoolVar(&o.again, "again", true, "repeat lives that differed, to tell steady differences from random ones")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -103,7 +103,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if len(sum.Left[0]) > 0 {
-		return fmt.Errorf("%d things were left behind", len(sum.Left[0]))
+		return fmt.Errorf("%d leftovers of removed pods", len(sum.Left[0]))
 	}
 	if len(sum.Groups) > 0 {
 		return fmt.Errorf("%d differences", len(sum.Groups))
