@@ -132,7 +132,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestASetupThatFailsEndsTheProgram: that the cluster is told too is shown elsewhere.
+// TestASetupThatFailsEndsTheProgram: the event for the cluster is tested elsewhere.
 func TestASetupThatFailsEndsTheProgram(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-11")
 	dir := t.TempDir()
@@ -385,7 +385,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestTheServerIsWhereItIsConfigured, and only there, and nowhere if there is to be none.
+// TestTheServerIsWhereItIsConfigured: it listens at the configured address only, and not at all if it is disabled.
 func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-16")
 	parity.ProvesPart(t, 3, "CFG-22")
@@ -472,9 +472,9 @@ func TestLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	second.until(second.log, "another process wants the lock file")
+	second.until(second.log, "another process opened the lock file")
 	if err := second.cmd.Wait(); err != nil {
-		t.Errorf("it made room as it was told to, and ended with %v", err)
+		t.Errorf("on lock contention it ended with %v, want status 0", err)
 	}
 	if code, _, complaints := kubelet(t, "--config="+file, "--exit-on-lock-contention"); code != 1 || !strings.Contains(complaints, "--exit-on-lock-contention: true needs --lock-file") {
 		t.Errorf("without a file: %d %s", code, complaints)

@@ -157,7 +157,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, op Operator)
 		Processors: func() (idle, all time.Duration, err error) { return machine.ReadIdleTime(machine.Host()) },
 		KeepPlace:  keepPlace(&cfg.Kubelet, "/proc", settleCgroups, log)})
 	if errors.Is(err, errContended) {
-		log.Info("another process wants the lock file: making room for it", "file", cfg.Flags.LockFile)
+		log.Info("another process opened the lock file: exiting", "file", cfg.Flags.LockFile)
 		return nil
 	}
 	return err
@@ -540,7 +540,7 @@ func (a *agent) buildNode(context.Context) error {
 	if a.api != nil {
 		cfg.API = &node.API{Nodes: a.api.Nodes, Leases: a.api.Leases, CloseConnections: a.api.CloseConnections}
 	}
-	// Whether or not pods have cgroups of their own: their containers have some.
+	// Also with cgroupsPerQOS off, since containers have cgroups then, too.
 	if groups, err := cgroup.Detect(); err == nil {
 		cfg.CgroupV1 = !groups.V2()
 	}

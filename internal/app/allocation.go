@@ -23,7 +23,7 @@ func (a *agent) buildAllocation() {
 	k, gates := &a.cfg.Kubelet, a.cfg.Gates
 	a.rules = admission.Rules{AllowedUnsafeSysctls: k.AllowedUnsafeSysctls, PodLevelResources: gates.Enabled("PodLevelResources"), AppArmor: appArmorHost(), Managers: a.reserveFor}
 	if v, err := utilversion.ParseGeneric(a.machine.Kernel); err != nil {
-		a.log.Warn("cannot read the version of the kernel, sysctls that need one are not safe",
+		a.log.Warn("cannot read kernel version: sysctls that need a minimum version count as unsafe",
 			"release", a.machine.Kernel, "err", err)
 	} else {
 		a.rules.Kernel = v
@@ -41,7 +41,7 @@ func (a *agent) buildAllocation() {
 		Arrivals: a.arrivals,
 		Unheard:  a.unheard,
 		Vacate: func() {
-			if a.desired.Ready() { // else a pod without containers may be of a source that is not ready yet
+			if a.desired.Ready() { // else the pod may belong to a source that has not synced yet
 				a.resources.Prune(a.takesUp)
 			}
 		},

@@ -133,7 +133,7 @@ func shareMounts(root string) error {
 type podDirs struct {
 	root    string
 	logRoot string
-	links   string // the directory of the flat names of logs
+	links   string // the directory of symlinks to container logs, /var/log/containers
 	// removeDir removes the pod's directory; it stops at mounts, because the data
 	// behind them is somebody's.
 	removeDir func(ctx context.Context, uid types.UID) error
@@ -170,8 +170,8 @@ func (d podDirs) Remove(ctx context.Context, ref pod.Ref) error {
 	return d.removeDir(ctx, ref.UID)
 }
 
-// unlink removes the flat names of logs in a pod's directory: a container leaves its own
-// where it was removed and its logs were kept.
+// unlink removes the symlinks to logs in a pod's log directory: the symlink of a container
+// stays when the container is removed and its logs are kept.
 func (d podDirs) unlink(logDir string) error {
 	entries, err := os.ReadDir(d.links)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

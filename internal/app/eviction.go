@@ -40,8 +40,8 @@ func (a *agent) readThresholds() error {
 	return nil
 }
 
-// keptFromEviction is what pods may not have, so that no hard threshold is reached; nothing where that is switched
-// off.
+// keptFromEviction returns the hard eviction thresholds, which are subtracted from allocatable; nothing if that is
+// switched off.
 func (a *agent) keptFromEviction(capacity v1.ResourceList) v1.ResourceList {
 	if a.cfg.Flags.IgnoreEviction {
 		return nil

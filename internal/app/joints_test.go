@@ -69,8 +69,8 @@ func TestUsersOfAPodAreGivenBackAfterItsCgroup(t *testing.T) {
 	}
 }
 
-// The command of a probe runs in its container for as long as the probe has, and all that it says is kept. What the
-// runtime cannot run is an error; what does not end in time has not succeeded.
+// The command of a probe runs in its container until the probe's timeout, and its whole output is kept. A command that
+// the runtime cannot run is an error; one that exceeds the timeout is a failure.
 func TestCommandsOfProbes(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-19")
 	results := map[string]fakecri.ExecResult{

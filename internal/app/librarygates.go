@@ -6,7 +6,7 @@ import (
 	"keelson/internal/config"
 )
 
-// libraryGates hands the settings of the agent's gates to client-go, which without them reads the environment.
+// libraryGates passes the agent's feature gates to client-go, which reads environment variables by default.
 type libraryGates config.Gates
 
 func (g libraryGates) Enabled(name features.Feature) bool {

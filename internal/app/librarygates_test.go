@@ -8,7 +8,7 @@ import (
 	"keelson/internal/config"
 )
 
-// TestGatesOfTheClientLibrary: client-go goes by the agent's gates, and by nothing in the environment.
+// TestGatesOfTheClientLibrary: client-go uses the agent's feature gates, and ignores the environment.
 func TestGatesOfTheClientLibrary(t *testing.T) {
 	before := features.FeatureGates()
 	t.Cleanup(func() { features.ReplaceFeatureGates(before) })

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errContended ends an agent that is to make room for another one. It has done what it
-// was told to, and ends without an error.
+// errContended ends an agent with --exit-on-lock-contention when another process opens the
+// lock file. The process exits with status 0.
 var errContended = errors.New("another process wants the lock file")
 
 // holdLock waits until no other agent holds the lock of a file, and keeps it for as

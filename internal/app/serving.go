@@ -223,7 +223,7 @@ func (l podLogs) ReadLogs(ctx context.Context, p *v1.Pod, name, id string, opts 
 	o := logs.Options{Root: l.cfg.Kubelet.PodLogsDir, Follow: opts.Follow, Timestamps: opts.Timestamps, TailLines: opts.TailLines, LimitBytes: opts.LimitBytes}
 	o.Opened = func() {
 		for _, w := range []io.Writer{stdout, stderr} {
-			_, _ = w.Write(nil) // a caller that has gone is noticed with the first line
+			_, _ = w.Write(nil) // a closed connection is detected when the first line is written
 		}
 	}
 	if opts.Stream != nil && *opts.Stream != v1.LogStreamAll {

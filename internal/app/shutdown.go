@@ -25,7 +25,7 @@ func (a *agent) buildShutdown() {
 		OnChange: func() {
 			a.node.Poke()
 			if !a.leaving.Leaving() {
-				a.syncer.WakeAll() // it may have to start what it did not while the machine was leaving
+				a.syncer.WakeAll() // containers were not started during the shutdown, and may have to be now
 			}
 		},
 	})

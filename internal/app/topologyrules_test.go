@@ -7,8 +7,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestClosestNodesAreThoseOfTheMachine: the option takes the distances that the machine tells,
-// and no machine that tells none.
+// TestClosestNodesAreThoseOfTheMachine: the option uses the NUMA distances of the machine, and is an
+// error on a machine without them.
 func TestClosestNodesAreThoseOfTheMachine(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-41")
 	const config = "topologyManagerPolicy: best-effort\n"

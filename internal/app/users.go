@@ -62,7 +62,7 @@ func (a *agent) unusable(err error) {
 	a.events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, err.Error())
 }
 
-// noUserNamespaces is the error for a pod that asks for a user namespace where there can be none.
+// noUserNamespaces is the error for a pod with hostUsers: false on a node that does not support user namespaces.
 func (a *agent) noUserNamespaces(handler string) string {
 	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 	if handler != "" {

@@ -30,9 +30,9 @@ type Config struct {
 	// CommandLine is every flag with its value, before the files are read.
 	CommandLine map[string]string
 
-	native       map[string]string // flags of no field, with their values
-	unbuiltFlags []string          // those given of the flags without effect
-	misfits      Problems          // values of the files that do not fit their fields
+	native       map[string]string // flags without a configuration field, with their values
+	unbuiltFlags []string          // flags that were given and have no effect
+	misfits      Problems          // values in the files of the wrong type for their fields
 }
 
 // Flags are the settings that no field of the configuration file mirrors.

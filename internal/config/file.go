@@ -83,8 +83,8 @@ func (c *Config) loadFiles() error {
 	return nil
 }
 
-// fillEvictionHard adds the default thresholds to the configuration file, all of them if it names none, those that
-// it does not name if it asks for that. Thresholds of drop-ins and flags are applied after it.
+// fillEvictionHard adds default thresholds to the configuration file: all of them if it sets none, the missing ones if
+// mergeDefaultEvictionSettings is set. Thresholds of drop-ins and flags are applied afterwards.
 func fillEvictionHard(doc map[string]any) {
 	hard, named := doc["evictionHard"].(map[string]any)
 	if doc["evictionHard"] == nil {
@@ -358,7 +358,7 @@ func dropIns(dir string) ([]string, error) {
 		if d.IsDir() || filepath.Ext(path) != dropInSuffix {
 			return nil
 		}
-		// A link to a file is as good as the file. What else there may be would be read without end.
+		// Symlinks to regular files are followed. Reading anything else, a FIFO for example, might block.
 		if i, err := os.Stat(path); err != nil {
 			return err
 		} else if !i.Mode().IsRegular() {

@@ -64,7 +64,7 @@ func TestEvictionDefaultsAreMergedIntoTheFile(t *testing.T) {
 	}
 }
 
-// TestNullInAMap: in a drop-in it takes the key out, in the file it is no amount.
+// TestNullInAMap: in a drop-in null removes the key, in the configuration file it is an invalid quantity.
 func TestNullInAMap(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-09")
 	dir := write(t, map[string]string{
@@ -96,7 +96,8 @@ func TestNullInAMap(t *testing.T) {
 	}
 }
 
-// TestDropInsAreFiles, or links to files, in the order of their paths; directories that links lead to are left alone.
+// TestDropInsAreFiles: drop-ins are files or symlinks to files, in the order of their paths; symlinks to
+// directories are not followed.
 func TestDropInsAreFiles(t *testing.T) {
 	parity.Proves(t, "CFG-07")
 	dir := write(t, map[string]string{
@@ -235,7 +236,8 @@ func TestConfigz(t *testing.T) {
 	}
 }
 
-// TestDeprecatedFlagsWithoutAField: what the deprecated flags without a field do, or are said not to.
+// TestDeprecatedFlagsWithoutAField: deprecated flags without a field have their effect, or a warning says that they
+// have none.
 func TestDeprecatedFlagsWithoutAField(t *testing.T) {
 	parity.Proves(t, "CFG-120")
 	const useEviction = "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version."
@@ -256,7 +258,7 @@ func TestDeprecatedFlagsWithoutAField(t *testing.T) {
 			t.Errorf("--%s: said %q", tc.flag, said)
 		}
 		if got := strings.Contains(said, "settings without effect in this version: --"+tc.flag); got != tc.noEffect {
-			t.Errorf("--%s=%s: said to be without effect %v, want %v: %q", tc.flag, tc.value, got, tc.noEffect, said)
+			t.Errorf("--%s=%s: reported as without effect %v, want %v: %q", tc.flag, tc.value, got, tc.noEffect, said)
 		}
 	}
 	none := load(t).CommandLine
@@ -292,7 +294,7 @@ func TestWebhooksNeedAnAPIServer(t *testing.T) {
 	}
 }
 
-// TestFlagsAreCheckedEachTime, also where a later flag puts it right, as upstream's are.
+// TestFlagsAreCheckedEachTime: an invalid value is an error even if a later flag overrides it, as upstream.
 func TestFlagsAreCheckedEachTime(t *testing.T) {
 	for _, tc := range []struct {
 		args []string

@@ -110,7 +110,7 @@ func (r *reservedMemory) Set(s string) error {
 	return nil
 }
 
-// address is an IP address; nothing leaves it as it is.
+// address is an IP address; an empty value leaves it unchanged.
 type address struct{ text *string }
 
 func (a address) Type() string   { return "ip" }
@@ -127,8 +127,8 @@ func (a address) Set(s string) error {
 	return nil
 }
 
-// taints is key=value:effect pairs; a value may be missing. The last flag counts. What ends in - would take a taint
-// away, and there is none yet.
+// taints is a list of key=value:effect; the value may be missing. The last flag counts. An entry that ends in - would
+// remove a taint, and has no effect, since there is none yet.
 type taints struct{ list *[]v1.Taint }
 
 func (t taints) Type() string { return "list" }

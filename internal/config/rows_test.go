@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestDefaultsOfTheRows: what the inventory says of fields that nobody sets. The values are upstream's, by hand.
+// TestDefaultsOfTheRows: the defaults in the inventory. The values are upstream's, written as literals.
 func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-16")
 	parity.ProvesPart(t, 2, "CFG-18")
@@ -484,8 +484,8 @@ func sameDuration(f *pflag.Flag, want string) string {
 	return got
 }
 
-// TestLeftoversOfTheOldCollector: each flag is taken, with upstream's warning. How often that looked at containers has
-// no meaning where usage is read when somebody asks.
+// TestLeftoversOfTheOldCollector: each cAdvisor flag is accepted, with upstream's warning. --housekeeping-interval has
+// no effect, since usage is read on request.
 func TestLeftoversOfTheOldCollector(t *testing.T) {
 	parity.Differs(t, "CFG-123", "0050")
 	const why = "This is a cadvisor flag that was mistakenly registered with the Kubelet. " +
@@ -529,7 +529,7 @@ func TestLeftoversOfTheOldCollector(t *testing.T) {
 	}
 }
 
-// TestRemovedFlagsFail, and are said to be unknown.
+// TestRemovedFlagsFail: removed flags are rejected as unknown.
 func TestRemovedFlagsFail(t *testing.T) {
 	parity.Proves(t, "CFG-125")
 	for name := range strings.FieldsSeq("pod-infra-container-image container-runtime dynamic-config-dir " +

@@ -143,9 +143,9 @@ func flat(doc map[string]any, prefix string, into map[string]string) map[string]
 	return into
 }
 
-// Configz is the configuration k as /configz shows it, which is what upstream's agent works with. The certificate that
-// it makes itself has a place, CPUs that are named count in the place of amounts, and the runtime chooses who makes
-// cgroups.
+// Configz is the configuration k as /configz shows it, with the values that upstream's agent sets at its start: the
+// files of the self-signed certificate, the number of reservedSystemCPUs as the CPU reservation, and the cgroup driver
+// that the runtime reports.
 func (c *Config) Configz(k *v1beta1.KubeletConfiguration, cgroupDriver string) *v1beta1.KubeletConfiguration {
 	k = k.DeepCopy()
 	k.CgroupDriver = cgroupDriver

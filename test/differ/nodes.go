@@ -47,7 +47,8 @@ func (s *side) cordon(ctx context.Context, on bool) error {
 
 // untilLost waits until the node controller has marked the side's node as unreachable.
 func (s *side) untilLost(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, fmt.Errorf("node %s is not marked unreachable within 3 min", s.node))
+	late := fmt.Errorf("node %s is not marked unreachable within 3 min", s.node)
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, late)
 	defer cancel()
 	_, err := s.rig.Cluster.UntilNode(ctx, s.node, func(n *corev1.Node) bool {
 		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {

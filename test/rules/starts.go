@@ -117,8 +117,8 @@ func startsIn(root, dir string, used map[string]bool) ([]string, error) {
 				if _, listed := unguarded[key]; listed {
 					used[key] = true
 				} else if !guarded(start) {
-					out = append(out, fmt.Sprintf("%s starts what ends the agent when it panics: start it with package panics, "+
-						"or say in test/rules why the agent cannot do without it", key))
+					out = append(out, fmt.Sprintf("%s starts work whose panic ends the agent: start it with "+
+						"package panics, or say in test/rules why the agent cannot do without it", key))
 				}
 			}
 		}

@@ -8,10 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// addresses are what the node shows. Where a cloud's controller sets them, they are
-// its own as soon as there are any. Until then there is only the value of --node-ip,
-// since the address that the cloud will choose is unknown. While no address can be found, as
-// before the network is up, the node keeps those that it has.
+// addresses are the addresses in the node's status. With an external cloud provider they
+// are those that the cloud controller has set. Until it has set any, the only one is the
+// value of --node-ip. While no address can be found, for example before the network is
+// up, the status keeps its addresses.
 func addresses(in Input) []v1.NodeAddress {
 	var out []v1.NodeAddress
 	if (in.External || len(in.Addresses) == 0) && len(in.Prev.Addresses) > 0 {

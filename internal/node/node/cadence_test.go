@@ -71,9 +71,9 @@ func TestTheStatusIsComputedInTurn(t *testing.T) {
 	})
 }
 
-// TestTheFirstReadyIsNotWaitedFor: until the node is ready for the first time, for two
-// minutes at most, the runtime is asked ten times a second, and the status is sent as
-// soon as it is well.
+// TestTheFirstReadyIsNotWaitedFor: until the node is Ready for the first time, for two
+// minutes at most, the runtime's status is read ten times a second, and the node status
+// is sent as soon as the runtime is ready.
 func TestTheFirstReadyIsNotWaitedFor(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-15")
 	for _, tc := range []struct {

@@ -33,8 +33,8 @@ type verdict struct {
 	event           string // told when the status changes
 }
 
-// readiness is the Ready condition. ill are the checks that fail, and problems those of
-// other parts, in their own words. The order is upstream's.
+// readiness is the Ready condition. ill are the failed checks, and problems the errors
+// of other parts. They are listed in upstream's order.
 func readiness(h Health, ill, problems []error, capacity v1.ResourceList, storage bool, now time.Time) verdict {
 	errs := slices.Concat(contact(h, now), ill, runtimeProblems(h), problems)
 	if missing := missingCapacity(capacity, storage); len(missing) > 0 {
@@ -57,7 +57,7 @@ func contact(h Health, now time.Time) []error {
 	return nil
 }
 
-// runtimeProblems are those that the runtime has told of.
+// runtimeProblems are the errors in the runtime's status.
 func runtimeProblems(h Health) []error {
 	if h.Seen.IsZero() {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestNodeInfo: every field comes from where it should. On the machine where upstream's
-// node was recorded some of them were the same.
+// TestNodeInfo: every field comes from its own source, each with a different value here. On
+// the machine where upstream's node was recorded some values were equal.
 func TestNodeInfo(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-31")
 	parity.ProvesPart(t, 2, "NODE-32")
@@ -101,8 +101,8 @@ func TestAddressesShown(t *testing.T) {
 	}
 }
 
-// TestANodeKeepsItsAddressWhileItCannotBeFound: an agent that starts before the network
-// is there does not take the address off the node that had it.
+// TestANodeKeepsItsAddressWhileItCannotBeFound: an agent that starts before the network is up
+// does not remove the address from the node's status.
 func TestANodeKeepsItsAddressWhileItCannotBeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()

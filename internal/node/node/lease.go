@@ -33,9 +33,9 @@ func leasePause(failed int) time.Duration {
 // The lease is not created before the node object that owns it exists. A failure is logged
 // when it has lasted for leaseTries, and when it is over.
 //
-// The second failure and every fifth from there close all connections: after a partition
-// they look alive and answer nothing, and of several servers behind one address they may
-// lead to the one that is ill.
+// The second failure and every fifth after it close all connections: after a network
+// partition a connection may look alive without delivering anything, and behind a load
+// balancer it may lead to an API server that has failed.
 func (n *Node) renewLease(ctx context.Context) {
 	for _, before := range []<-chan struct{}{n.registered, n.heardOf} {
 		select {

@@ -451,8 +451,8 @@ func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestALeaseThatCannotBeMadeIsTriedWithPauses: five tries in a row, and from then on ever
-// longer pauses, so that a server that comes back is not met by all nodes at once.
+// TestALeaseThatCannotBeMadeIsTriedWithPauses: five tries in a row, and then a growing back-off,
+// so that not all nodes send requests at once to a server that comes back.
 func TestALeaseThatCannotBeMadeIsTriedWithPauses(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
@@ -524,8 +524,8 @@ func TestOthersChanges(t *testing.T) {
 	})
 }
 
-// TestACordonedNodeSaysSoAtTheStart: an agent takes a node for schedulable until it hears
-// otherwise.
+// TestACordonedNodeSaysSoAtTheStart: at its start an agent assumes a schedulable node, so it
+// sends the event NodeNotSchedulable for a cordoned one.
 func TestACordonedNodeSaysSoAtTheStart(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-22")
 	for cordoned, want := range map[bool]int{true: 1, false: 0} {

@@ -183,7 +183,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// kept is what must be left of the capacity before pods are evicted.
+// kept returns the hard eviction thresholds as amounts of the capacity.
 func (n *Node) kept() v1.ResourceList {
 	if n.cfg.Kept == nil {
 		return nil
@@ -338,7 +338,7 @@ func (n *Node) compare(before, now *v1.Node) {
 		if now.Spec.PodCIDR != "" {
 			n.Poke()
 		}
-		before = &v1.Node{Spec: v1.NodeSpec{PodCIDRs: now.Spec.PodCIDRs}} // nodes are taken for schedulable
+		before = &v1.Node{Spec: v1.NodeSpec{PodCIDRs: now.Spec.PodCIDRs}} // a node is assumed to be schedulable
 	}
 	if before.Spec.Unschedulable != now.Spec.Unschedulable {
 		reason := EventSchedulable

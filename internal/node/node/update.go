@@ -52,8 +52,8 @@ type reporter struct {
 
 func (r *reporter) due(now time.Time) bool { return now.Sub(r.last) >= r.delay }
 
-// sent starts the time to the next report. After news, and after the first report, it is
-// up to a half longer or shorter, so that nodes do not go on reporting together.
+// sent starts the interval to the next report. After a change, and after the first report,
+// it is up to 50% longer or shorter, so that the reports of nodes are spread over time.
 func (r *reporter) sent(now time.Time, spread bool) {
 	r.last, r.delay = now, r.every
 	if spread {

@@ -17,9 +17,9 @@ func After(log *slog.Logger, part string, d time.Duration, f func()) *time.Timer
 	return time.AfterFunc(d, func() { _ = tryAll(log, part, f) }) // logged and counted; no caller waits
 }
 
-// Again is [After] for what must not be lost: if f panics, it is called again after a second, and then after twice
-// as long each time, up to five minutes. f can be called once more after its timer was stopped, and has to check
-// for itself whether it is still wanted.
+// Again is [After] for work that must not be lost: if f panics, it is called again after a second, and then with a
+// doubling back-off of up to five minutes. f may be called once more after its timer was stopped, and has to check
+// whether its work is still needed.
 func Again(log *slog.Logger, part string, d time.Duration, f func()) *time.Timer {
 	var failures atomic.Int64
 	var timer *time.Timer

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The agent panics while it takes one plugin, twice. The plugin is told that it is not registered,
-// and is registered at the next try; another one does not notice.
+// The agent panics twice while it registers one plugin. The plugin gets NotifyRegistrationStatus with
+// an error, and is registered at the next try; other plugins are not affected.
 func TestAPanicWhileAPluginIsTaken(t *testing.T) {
 	r := newRoom(t, nil)
 	var left atomic.Int32
@@ -23,7 +23,7 @@ func TestAPanicWhileAPluginIsTaken(t *testing.T) {
 	r.h.mu.Unlock()
 	sick, well := &testPlugin{info: info(CSI, "sick")}, &testPlugin{info: info(DRA, "well")}
 	sick.serve(t, filepath.Join(r.dir, "sick.sock"))
-	r.until("word of the panic", func() bool { return len(sick.heard()) > 0 })
+	r.until("the plugin is notified of the panic", func() bool { return len(sick.heard()) > 0 })
 	if st := sick.heard()[0]; st.PluginRegistered ||
 		!strings.HasSuffix(st.Error, "internal error, the stack is in the agent's log: at a plugin") {
 		t.Errorf("told %v", st)

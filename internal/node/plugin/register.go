@@ -118,7 +118,7 @@ func (w *Watcher) giveUp(ctx context.Context, p *plugin) error {
 	return w.contain(func() error { return p.handler.Deregister(ctx, p.info.Name, p.endpoint) })
 }
 
-// contain runs what one plugin has the agent do. A panic in it is that plugin's alone.
+// contain runs the work for one plugin. A panic in it affects that plugin only.
 func (w *Watcher) contain(f func() error) error { return panics.Try(w.cfg.Log, "plugins", f) }
 
 // notify tells the plugin how it went.

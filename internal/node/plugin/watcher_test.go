@@ -34,7 +34,7 @@ type testPlugin struct {
 	mu      sync.Mutex
 	told    []*registerapi.RegistrationStatus
 	limits  map[string]time.Duration // by method: how long the caller waits
-	givenUp int                      // answers that nobody waited for
+	givenUp int                      // responses after the caller's deadline
 }
 
 func (p *testPlugin) limit(ctx context.Context, method string) {
@@ -407,7 +407,7 @@ func (p pipes) dial(context.Context, string) (net.Conn, error) {
 	return here, nil
 }
 
-// A plugin has 10 s to accept a connection, 1 s to say what it is, and 5 s to hear how that went.
+// A plugin has 10 s to accept a connection, 1 s for GetInfo, and 5 s for NotifyRegistrationStatus.
 func TestLimitsOfTheProtocol(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-04")
 	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short

@@ -195,8 +195,8 @@ func (s *Server) queried(tree *logTree, files http.Handler) http.HandlerFunc {
 	}
 }
 
-// serviceLogs writes the logs of the services that the journal knows, and of each of the others
-// the file that bears its name.
+// serviceLogs writes the journal entries of services that the journal has, and for each of the others
+// the log file of its name.
 func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, n *nodeLogQuery, tree *logTree) {
 	select {
 	case s.journals <- struct{}{}:
@@ -270,8 +270,8 @@ func journalUnits(ctx context.Context) (map[string]bool, error) {
 	return units, nil
 }
 
-// copyJournal writes what journalctl prints, its complaints included: they are about what the
-// caller has asked for. An exit status alone has less information.
+// copyJournal writes the output of journalctl, including stderr: its errors are about the caller's
+// query, and an exit status alone has less information.
 func copyJournal(ctx context.Context, to io.Writer, args []string) error {
 	cmd := journal(ctx, args...)
 	cmd.Stdout, cmd.Stderr = to, to

@@ -139,8 +139,8 @@ func TestExecOverOlderWebSocket(t *testing.T) {
 	}
 }
 
-// TestWhoTranslatesWebSockets: the server itself speaks the newest WebSocket protocol and the
-// runtime is spoken to in SPDY; with the gate off it is the runtime's business.
+// TestWhoTranslatesWebSockets: the server terminates WebSocket connections and uses SPDY to the
+// runtime; with the gate off it passes the WebSocket connection through to the runtime.
 func TestWhoTranslatesWebSockets(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-22")
 	for translates, want := range map[bool][2]string{true: {"SPDY/3.1", "1"}, false: {"websocket", "0"}} {
@@ -186,8 +186,7 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 	}
 }
 
-// TestEveryVersionOfSPDYStreams: clients of any age are spoken to in the newest version that
-// they know.
+// TestEveryVersionOfSPDYStreams: with every client the newest protocol version that it offers is used.
 func TestEveryVersionOfSPDYStreams(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-22")
 	r := newRig(t)

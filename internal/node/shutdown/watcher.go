@@ -64,7 +64,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	leaving bool
-	resumed bool // the shutdown had begun before this agent looked
+	resumed bool // the shutdown had begun before this agent started
 	state   state
 	lock    io.Closer // nil: none is held
 }
@@ -82,7 +82,7 @@ func (w *Watcher) Leaving() bool {
 	return w.leaving
 }
 
-// Resumed reports whether the machine is shutting down, and was when this agent came up.
+// Resumed reports whether the machine is shutting down, and already was when this agent started.
 func (w *Watcher) Resumed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // startControllers are the controllers of cgroup v1 in whose hierarchies the start of a cgroup is looked for.
 var startControllers = []string{"blkio", "cpu", "cpuacct", "devices", "memory", "pids"}
 
-// created is when the cgroup at path was made: the earliest modification time of its directories and of a file in each
-// that is not written to. It is before by.
+// created is the creation time of the cgroup at path: the earliest modification time of its directories and of a file
+// in each that is never written, or by if that is earlier.
 //
 // The kernel keeps these times with the inodes it has in memory. It may drop an inode that is not in use, and the next
 // lookup makes another with the time of that lookup. So the result may be too late; it is never too early.

@@ -36,8 +36,8 @@ var (
 // absent stands for a value that the machine has no controller for.
 const absent = -1
 
-// Size is how much the pod's cgroup allows now, and how much p asks it to. Where the
-// machine has no controller, or p limits nothing, the two are the same.
+// Size returns the current limits of the pod's cgroup, and those that p requires. Where the
+// machine has no controller, or p sets no limit, the two are equal.
 func (t *Tree) Size(p *v1.Pod) (now, next Size, err error) {
 	if now, err = t.read(t.Parent(p)); err != nil {
 		return now, next, fmt.Errorf("read cgroup of pod: %w", err)
@@ -55,12 +55,12 @@ func (t *Tree) Size(p *v1.Pod) (now, next Size, err error) {
 		}
 	}
 	if now.Weight == next.Weight {
-		now.Shares = next.Shares // many shares are the same weight of v2
+		now.Shares = next.Shares // several values of cpu.shares map to one cpu.weight of v2
 	}
 	return now, next, nil
 }
 
-// asked is what the pod's values come to in the kernel's units, in a cgroup that has now.
+// asked converts the pod's values to the kernel's units. Values that p does not set are kept from now.
 func (t *Tree) asked(p *v1.Pod, now Size) Size {
 	v := PodValues(p, t.cfg.Pod)
 	s := now

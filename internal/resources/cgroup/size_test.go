@@ -79,8 +79,8 @@ func TestSizeV2(t *testing.T) {
 	}
 }
 
-// testResize goes from one pod's size to the other's, value by value. read is what the weight that there is first is in
-// shares.
+// testResize changes the cgroup from the size of one pod to that of the other, value by value. read is the initial
+// weight, converted to shares.
 func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size, read int64) {
 	t.Helper()
 	if now, next, err := tree.Size(small); err != nil || now != from || next != from {
@@ -107,7 +107,7 @@ func testResize(t *testing.T, tree *Tree, small, large *v1.Pod, from, to Size, r
 	}
 }
 
-// A pod of which one container has no limit has none as a whole, whatever the others have; its cgroup is left as it is.
+// If one container of a pod has no limit, the pod has none, and its cgroup is left unchanged.
 func TestSizeOfAPodThatIsNotLimited(t *testing.T) {
 	mount := t.TempDir()
 	tree, err := New(Config{Driver: Cgroupfs, Hierarchies: Hierarchies{Unified: mount}, Pod: plain})

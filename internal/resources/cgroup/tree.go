@@ -115,7 +115,7 @@ func (t *Tree) MakePod(p *v1.Pod) error {
 	return nil
 }
 
-// shown gives the error the text that users are shown: upstream's, with the cause alone.
+// shown adds upstream's text to the error, with only the cause, for events and statuses.
 func (t *Tree) shown(p *v1.Pod, err error, verb string) error {
 	cause := err
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {

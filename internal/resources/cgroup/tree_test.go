@@ -174,13 +174,13 @@ func testLife(t *testing.T, h Hierarchies) {
 		return read(t, filepath.Join(h.V1["cpu"], tree.Parent(p), "cpu.shares"))
 	}
 	if got := shares(); got == "2" && h.V1["cpu"] != "" {
-		t.Error("the pod begins with the least CPU")
+		t.Error("a new pod has the minimum of CPU shares")
 	}
 	if err := tree.ReducePod(p.UID); err != nil {
 		t.Fatal(err)
 	}
 	if got := shares(); got != "2" {
-		t.Errorf("a pod that is over has %s CPU shares, want 2", got)
+		t.Errorf("a pod that has ended has %s CPU shares, want 2", got)
 	}
 	if uids, err := tree.List(); err != nil || len(uids) != 1 || uids[0] != p.UID {
 		t.Errorf("List = %v, %v", uids, err)
@@ -500,8 +500,8 @@ func TestControllersAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestHugePagesAreLimited: each pod has those that it asks for and none of other sizes;
-// classes have no limit, and all pods together have those of the machine.
+// TestHugePagesAreLimited: each pod is limited to the huge pages that it requests, and to 0 of other
+// sizes; QoS cgroups have no limit, and kubepods has that of the machine.
 func TestHugePagesAreLimited(t *testing.T) {
 	parity.ProvesPart(t, 4, "RES-14")
 	h := Hierarchies{V1: map[string]string{"cpu": t.TempDir(), "hugetlb": t.TempDir()}}

@@ -151,7 +151,7 @@ func (p *Pool) listed(pl *plugin, now map[string]Device) {
 	}
 }
 
-// keepList stores the devices that a plugin has listed. It returns the pods for which that is a change, and whether
+// keepList stores the devices that a plugin has listed. It returns the pods whose devices have changed, and whether
 // pods have waited for the plugin.
 func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
 	p.mu.Lock()

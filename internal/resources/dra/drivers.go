@@ -205,7 +205,7 @@ func (d *Drivers) followLocked(i *instance) {
 	})
 }
 
-// follow keeps in step with whether a driver can be reached until ctx ends.
+// follow tracks the state of the connection to a driver until ctx ends.
 func (d *Drivers) follow(ctx context.Context, i *instance) {
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
 		err := panics.Try(d.cfg.Log, part, func() error {
@@ -234,7 +234,7 @@ func (d *Drivers) keepUp(ctx context.Context, i *instance) {
 	}
 }
 
-// note takes in whether a driver can be reached. It reports whether that is so since now.
+// note stores the state of the connection to a driver. It reports whether the driver has just become reachable.
 func (d *Drivers) note(i *instance, state connectivity.State) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -245,7 +245,7 @@ func (h *Health) lapseLocked(driver string, now time.Time) {
 	h.lapsing[driver] = panics.After(h.cfg.Log, part, next.Sub(now), func() { h.lapse(driver) })
 }
 
-// lapse has the pods with devices of the driver synced: the health of one of these has expired.
+// lapse syncs the pods with devices of the driver after the health of a device has expired.
 func (h *Health) lapse(driver string) {
 	h.lookOut(driver)
 	h.cfg.OnNews(driver)

@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/dradriver"
 )
 
-// panicking panics where the news of a driver is taken in, as often as it is told to.
+// panicking panics when an update of a driver is processed, for the configured number of times.
 type panicking struct {
 	slog.Handler
 	stacks *int
@@ -32,8 +32,8 @@ func (h panicking) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The agent panics at the health that one driver tells of its devices. That driver is asked again
-// after one second, and then two; what others tell is taken meanwhile.
+// The agent panics at the device health that one driver reports. The health of that driver is
+// watched again after one second, and then two; reports of other drivers are processed meanwhile.
 func TestAPanicAtTheHealthOfDevices(t *testing.T) {
 	play(t, func(s *stage) {
 		const other = "nic.example.com"

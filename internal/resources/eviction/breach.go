@@ -81,8 +81,8 @@ func totalLimit(p *v1.Pod) (resource.Quantity, bool) {
 	return q, set && q.Sign() > 0
 }
 
-// containerOver looks at regular containers alone, as upstream does: what others may keep counts
-// for the pod. Layers count where images have no file system of their own.
+// containerOver checks regular containers only, as upstream: limits of other containers count for
+// the pod's limit. Writable layers count if there is no separate image file system.
 func containerOver(c Candidate, d Disks) (Signal, string) {
 	counted := inLogs
 	if !d.Images {

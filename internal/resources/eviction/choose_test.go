@@ -66,7 +66,7 @@ func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
 		use(asks("over-by-350", 0, v1.ResourceMemory, ""), 350),
 		use(asks("within", 0, v1.ResourceMemory, "500Mi"), 499),
 		use(heavy, 450), // within, by what its sandbox takes
-		use(bare, 320),  // over by all of it: what its sandbox takes counts for those that ask for something
+		use(bare, 320),  // over by its whole usage: overhead counts only for pods that request the resource
 		use(whole, 400), // over by 50
 	}
 	const want = "over-by-350 overhead-alone over-by-300 as-a-pod over-high within-low within overhead"

@@ -103,7 +103,7 @@ type Evictor struct {
 	looked  chan struct{} // closed when both loops have looked once
 
 	mu      sync.Mutex
-	leaving map[types.UID]bool // ended here, and still there
+	leaving map[types.UID]bool // evicted here, and not yet removed
 	// shunned are pods that caused a panic, and until when they are no candidates.
 	shunned  map[types.UID]time.Time
 	lanes    [2][]v1.NodeConditionType
@@ -253,7 +253,7 @@ func (e *Evictor) relieve(ctx context.Context, m Met, met []Met, d Disks, atOnce
 	return true
 }
 
-// each calls judge with each of the pods. One that the agent panics at is left out, and the others are judged.
+// each calls judge with each of the pods. If judge panics for a pod, that pod is skipped.
 func (e *Evictor) each(from []Candidate, judge func(Candidate)) {
 	for _, c := range from {
 		err := e.contain(func() error {
@@ -276,7 +276,7 @@ func (e *Evictor) shun(p *v1.Pod) {
 
 func (e *Evictor) contain(f func() error) error { return panics.Try(e.cfg.Log, "eviction", f) }
 
-// end evicts one pod and records it. A pod that the agent panics at is not chosen again for a while.
+// end evicts one pod and records it. After a panic the pod is no candidate for shunFor.
 func (e *Evictor) end(p *v1.Pod, s Signal, notes map[string]string, o Order) (released <-chan struct{}, err error) {
 	e.mu.Lock()
 	e.leaving[p.UID] = true

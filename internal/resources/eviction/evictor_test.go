@@ -227,7 +227,7 @@ func TestAPanicAtACandidate(t *testing.T) {
 	})
 }
 
-// One pod that cannot be judged does not keep the others from it.
+// A panic at one candidate does not keep the other candidates from being checked.
 func TestAPanicWhereACandidateIsJudged(t *testing.T) {
 	virtually(t, func(t *testing.T, s *stage) {
 		e, _ := s.play(t, Settings{}, nil, time.Second)
@@ -481,8 +481,8 @@ func TestTheAgeOfEveryMeasurementCounts(t *testing.T) {
 	})
 }
 
-// TestMoreOfADiskHasToBeHad: what nobody needs has to come to evictionMinimumReclaim beyond
-// the threshold, or a pod has to go.
+// TestMoreOfADiskHasToBeHad: a pod is evicted unless the removal of unused images and containers
+// reclaims evictionMinimumReclaim beyond the threshold.
 func TestMoreOfADiskHasToBeHad(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-07")
 	settings := Settings{

@@ -26,7 +26,7 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 	for _, u := range c.Use.Containers {
 		kind, spec, ok := pod.Find(c.Pod, u.Name)
 		used, known := u.amount(scarce)
-		if !ok || !known || kind == pod.Ephemeral { // an ephemeral one cannot ask for anything
+		if !ok || !known || kind == pod.Ephemeral { // an ephemeral container cannot have requests
 			continue
 		}
 		asked := spec.Resources.Requests[scarce]

@@ -89,8 +89,8 @@ func (u Use) space(p place) Space {
 	return sum
 }
 
-// requested is how much of a resource the pod has asked for. Its overhead counts for those
-// that ask for some, as upstream has it.
+// requested is the pod's request of a resource. Overhead is added only if the pod requests the
+// resource, as upstream.
 func requested(p *v1.Pod, name v1.ResourceName) int64 {
 	asked := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true})[name]
 	total := asked.Value()

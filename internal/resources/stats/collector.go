@@ -284,8 +284,8 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 				c.measure(&g, sandbox.CreatedAt)
 				pr.sandbox = &containerReading{Container: pod.Container{ID: sandbox.ID, StartedAt: sandbox.CreatedAt}, group: g}
 				if len(g.use.Processes) > 0 {
-					// Its first process sees the pod's network, which may be the node's. One
-					// that has just gone takes it along.
+					// Its first process is in the pod's network namespace, which may be the node's.
+					// If it has just exited, there are no values.
 					if net, err := machine.ReadTraffic(g.use.Processes[0]); err == nil {
 						pr.net, pr.netAt = net, g.use.At
 					}

@@ -245,8 +245,8 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	}
 }
 
-// start is when the kernel made a group. Without that time it is when the runtime started the container or sandbox.
-// A clock that was wrong before the machine had the time does not count.
+// start is the time at which the kernel created a group, or else at which the runtime started the container or sandbox.
+// A creation time before the boot of the machine, from a clock that was not set yet, is replaced by the boot time.
 func (e *exposer) start(g *group, started time.Time) time.Time {
 	made := g.use.Created
 	if boot := e.c.boot.Truncate(time.Minute); made.Before(boot) {
@@ -258,8 +258,8 @@ func (e *exposer) start(g *group, started time.Time) time.Time {
 	return made
 }
 
-// firstProcess is the process whose limits are those of the group: of a container and of a sandbox their first, of the
-// root the machine's first; 0: none.
+// firstProcess is the process whose limits are shown for the group: the first process of a container or sandbox, and
+// process 1 for the root; 0: none.
 func (e *exposer) firstProcess(g *group, id identity) int {
 	switch {
 	case g.path == "/":

@@ -11,8 +11,9 @@ const (
 	// of writable layers: it measures them no more often itself.
 	layersEvery = 10 * time.Second
 
-	// forgotten is how much later than the start of its sandbox or container a cgroup can have been made: the start time
-	// of a sandbox is when the runtime began to make it. A later time of the kernel's is not that of the creation.
+	// forgotten is the maximum delay from the start time of a sandbox or container to the creation of its cgroup: the
+	// start time of a sandbox is when the runtime began to create it. If the kernel's time is later than that, the
+	// kernel has lost the creation time.
 	forgotten = time.Minute
 
 	// The network interface that stands for the whole.

@@ -75,8 +75,8 @@ func ofPod(m *mountinfo.Info, rootDir string) bool {
 	return false
 }
 
-// disk is what the disk below a file system has done. The kernel counts it under its own name, which that of the mount
-// need not be: then their numbers agree. A file system without a disk has none.
+// disk returns the counters of the disk of a file system. The disk is found by the device of the mount, or by its
+// number if the kernel has another name for it. Without a disk the counters are zero.
 func (fs nodeFilesystem) disk(disks map[string]machine.Disk) machine.Disk {
 	if d, ok := disks[fs.device]; ok || fs.major == 0 {
 		return d

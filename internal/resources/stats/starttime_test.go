@@ -46,8 +46,8 @@ func (g *ground) mounts() (out []string) {
 	return out
 }
 
-// TestStartTimes: a group starts when the kernel made it, which is when the first of its directories and files was
-// made. The kernel may forget when that was: then it is when the runtime started what is in it.
+// TestStartTimes: the start time of a group is the earliest time of its directories and files. If the kernel has lost
+// that time, it is the time at which the runtime started the container or sandbox.
 func TestStartTimes(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		now := time.Now().Truncate(time.Second)

@@ -92,7 +92,7 @@ func TestPodDNSNeedsTheHostsFile(t *testing.T) {
 	}
 }
 
-// A policy that nobody knows, which the API server should have refused, counts as ClusterFirst.
+// An unknown policy, which the API server should have rejected, counts as ClusterFirst.
 func TestAnUnknownDNSPolicyIsClusterFirst(t *testing.T) {
 	host := func() (resolvConf, error) { return resolvConf{Servers: []string{"192.0.2.1"}}, nil }
 	p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Sometimes", HostNetwork: true}}

@@ -116,9 +116,9 @@ func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 	return errors.Join(errs...)
 }
 
-// RemoveDeadLinks removes flat names of logs that are gone: an agent before this one
-// may have ended between the two, or have left it to a sweep of its own. Links to logs
-// that are live stay: a log does not exist for a moment while it is rotated.
+// RemoveDeadLinks removes symlinks to logs that no longer exist: an earlier agent may have
+// died after it removed the log, or left dead links to a periodic sweep. Links of live logs
+// stay: a log does not exist for a moment while it is rotated.
 func (r *Runner) RemoveDeadLinks(live func(log string) bool) error {
 	entries, err := os.ReadDir(r.cfg.ContainerLogsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -44,9 +44,9 @@ func burstableScore(request, memory int64) int64 {
 	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
 }
 
-// podMemoryPerContainer is what the pod requests beyond its containers, in equal
-// parts for all regular and init containers (KEP-2837). What init containers request
-// while no other container runs counts as in the pod's sum.
+// podMemoryPerContainer is the pod-level memory request beyond the sum over the containers,
+// divided equally among all regular and init containers (KEP-2837). The sum counts init
+// containers as in the pod's effective request.
 func podMemoryPerContainer(p *v1.Pod) int64 {
 	if p.Spec.Resources == nil || p.Spec.Resources.Requests.Memory().IsZero() {
 		return 0

@@ -27,7 +27,7 @@ type hookRun struct {
 	done   chan struct{} // closed when the hook has ended, or there is none
 	cancel context.CancelFunc
 	limit  *time.Timer // cancels the hook at the end of the time that it may have
-	sleeps bool        // the hook lets time pass, and does not end with its container
+	sleeps bool        // a sleep hook, which does not end with its container
 }
 
 // stops are the containers whose stop has been announced, by ID. A container stays until it is removed, or a stop of
@@ -80,7 +80,7 @@ func (h *hookRun) end() {
 	close(h.done)
 }
 
-// runPreStop runs the hook. That it fails does not keep the container from being stopped.
+// runPreStop runs the hook. The container is also stopped if the hook fails.
 func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
 	defer hook.end()
 	call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.preStop()}
@@ -91,8 +91,8 @@ func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
 	}
 }
 
-// awaitPreStop returns when the hook has ended or the grace period is over. A hook that takes longer is not ended for
-// that: it has until its container is killed.
+// awaitPreStop returns when the hook has ended or the grace period is over. A hook that takes longer is not cancelled
+// then: it may run until its container is killed.
 func (r *Runner) awaitPreStop(ctx context.Context, s Stop, hook *hookRun) {
 	select {
 	case <-hook.done:

@@ -147,7 +147,7 @@ func TestContainerSecurity(t *testing.T) {
 	}
 }
 
-// What a container promises of its user counts, whatever the pod does.
+// runAsNonRoot of a container takes precedence over that of the pod.
 func TestEffectivePromiseNotToBeRoot(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-107")
 	for _, tc := range []struct {

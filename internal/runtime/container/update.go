@@ -62,7 +62,7 @@ func (s PodSize) without(overhead v1.ResourceList) PodSize {
 	return s
 }
 
-// told is the size as CRI requests have it. No limit of memory is the number that the kernel shows for it on v1, and
+// told converts the size to a CRI request. Unlimited memory is the number that the kernel shows for it on v1, and
 // -1 on v2.
 func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
 	if s.Memory < 0 && !v2 {

@@ -40,7 +40,7 @@ func TestARuntimeWithoutSandboxUpdates(t *testing.T) {
 	}
 }
 
-// sandboxUpdates notes what the runtime is told.
+// sandboxUpdates records UpdatePodSandboxResources calls.
 type sandboxUpdates struct {
 	runtime
 	told *runtimeapi.UpdatePodSandboxResourcesRequest
@@ -53,7 +53,8 @@ func (r *sandboxUpdates) UpdatePodSandboxResources(
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// The runtime is told what the pod's cgroup allows, less the overhead: not the sum of the limits that there are.
+// UpdatePodSandboxResources has the limits of the pod's cgroup without the overhead, not the sum of the containers'
+// limits.
 func TestSandboxUpdates(t *testing.T) {
 	all := PodSize{Shares: 1126, Quota: 310000, Period: 100000, Memory: 4 * gi}
 	none := PodSize{Shares: 1126, Quota: -1, Period: 100000, Memory: -1}

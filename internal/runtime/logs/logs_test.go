@@ -204,7 +204,7 @@ func TestReadLogs(t *testing.T) {
 	}
 }
 
-// TestAnOpenLogIsToldOf: a reader of a silent container learns that there is a log.
+// TestAnOpenLogIsToldOf: Opened is called when the log is open, also if the container has written nothing.
 func TestAnOpenLogIsToldOf(t *testing.T) {
 	told := 0
 	opts := Options{Opened: func() { told++ }}

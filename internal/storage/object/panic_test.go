@@ -31,8 +31,8 @@ func (b *buffer) text() string {
 	return b.String()
 }
 
-// The agent panics at what the API server tells of one object. That object is watched again after
-// a pause, and its pods hear of it then; other objects are followed meanwhile.
+// The agent panics at a watch event of one object. That object is watched again after a back-off,
+// and its pods are notified then; other objects are watched meanwhile.
 func TestAPanicAtAnObject(t *testing.T) {
 	for _, how := range []Detection{Watch, Cache} {
 		t.Run(string(how), func(t *testing.T) {

@@ -139,7 +139,7 @@ func shownKey(p *v1.Pod, audiences []string, seconds *int64) string {
 	if seconds != nil {
 		life = *seconds
 	}
-	const account = "" // the UID of the account, which the agent does not ask by
+	const account = "" // the UID of the ServiceAccount, which is not part of the agent's request
 	return fmt.Sprintf("%q/%q/%#v/%#v/%#v/%q",
 		p.Spec.ServiceAccountName, p.Namespace, audiences, life, *boundTo(p), account)
 }
@@ -149,10 +149,10 @@ func (t *Tokens) request(ctx context.Context, p *v1.Pod, audiences []string, sec
 	return patiently(ctx, func() (*token, error) { return t.ask(ctx, p, audiences, seconds) })
 }
 
-// patiently asks for something that a pod has a right to. A server that has just
-// bound the pod to this node may not know that yet where it judges the request, and
-// refuses it, or says that there is no such pod: it is given a moment before the
-// refusal counts.
+// patiently sends a request on behalf of a pod. Right after the pod was bound to this
+// node the API server's node authorizer may not know the binding yet, so the request is
+// answered with Forbidden or with NotFound for the pod. Such a request is retried for a
+// short time.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for pause := firstRefusalPause; ; pause *= 2 {
 		got, err := ask()
@@ -167,8 +167,8 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	}
 }
 
-// lacksPod reports whether the server answered that it has no such pod. The plugin that judges requests of nodes
-// calls the resource by its singular.
+// lacksPod reports whether the server answered that the pod was not found. The admission plugin NodeRestriction names
+// the resource in the singular.
 func lacksPod(err error) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {

@@ -98,8 +98,8 @@ type Operation int
 const (
 	Mounted Operation = iota
 	Mapped            // it is a block device
-	Resized           // the pod had it already
-	Nothing           // the pod had it already, and nothing was due
+	Resized           // it was mounted already, and was expanded
+	Nothing           // it was mounted already, and nothing had to be done
 )
 
 // Counted is a Kind whose volumes are counted under other names than its own.

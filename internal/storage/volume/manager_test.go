@@ -39,7 +39,7 @@ type fakeKind struct {
 	guard    *mount.Guard  // what is silent is called by
 	silent   chan struct{} // until this is closed; nil: nothing is
 	during   func()        // called once, in the next attempt
-	panics   int           // that Plugin has yet to end in
+	panics   int           // how many calls of Plugin are still to panic
 }
 
 func newFakeKind() *fakeKind {

@@ -82,9 +82,9 @@ func (m *metrics) did(plugin string, migrated bool, operation string, took time.
 	m.duration.WithLabelValues(plugin, operation, status, strconv.FormatBool(migrated)).Observe(took.Seconds())
 }
 
-// tried counts an attempt to prepare a volume: the look whether it is attached, until
-// that has found it so, and what came after. An attempt that came to neither does not
-// count. A volume that an earlier agent left is attached without a look.
+// tried counts an attempt to prepare a volume: the check whether it is attached, until
+// that succeeds, and the mount or map after it. An attempt that failed before the check is
+// not counted. No check is counted for a volume that an earlier agent left.
 func (m *metrics) tried(v *vol, have Ready, left bool, took time.Duration, err error) {
 	plugin := cmp.Or(have.Counted, v.kind.Plugin())
 	var waits *Waiting
@@ -261,7 +261,7 @@ func (m *Manager) countFound() {
 	m.left = left
 }
 
-// wasMigrated reports whether a volume that this agent prepared was described as one of a cloud.
+// wasMigrated reports whether a volume that this agent prepared is a migrated in-tree volume.
 func (m *Manager) wasMigrated(uid types.UID, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

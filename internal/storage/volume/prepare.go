@@ -172,8 +172,8 @@ func (ps *volumes) waitingFor(cause error) string {
 		unmounted, unattached, failed, pod.TextOf(cause))
 }
 
-// missing names the volumes of the pod that are not ready, those of them that are not attached, and those of which
-// it is not known what they are.
+// missing names the volumes of the pod that are not ready, those of them that are not attached, and those whose
+// claim or volume could not be resolved.
 func (ps *volumes) missing() (unmounted, unattached, failed []string) {
 	for _, spec := range needed(ps.spec) {
 		v := ps.vols[spec.Name]

@@ -53,7 +53,7 @@ func (s Sharing) give(ctx context.Context, p *v1.Pod, path string, walk func() e
 	defer tell.Stop()
 	last, shown := int64(-1), path
 	if i := strings.Index(path, "/"+string(p.UID)+"/"); i >= 0 {
-		shown = path[i+1:] // where the node keeps its pods is not the pod's to know
+		shown = path[i+1:] // without the node's root directory, which the pod's users need not see
 	}
 	for said := false; ; said = true {
 		select {

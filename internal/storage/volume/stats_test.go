@@ -205,7 +205,7 @@ func TestStatsAreTurnedOff(t *testing.T) {
 	})
 }
 
-// TestVolumesOfAnEarlierAgent: a volume that an earlier agent mounted is attached, and nobody verifies it.
+// TestVolumesOfAnEarlierAgent: a volume that an earlier agent mounted counts as attached, without a check.
 func TestVolumesOfAnEarlierAgent(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(PlaceOf(root, "u", "test/fake", "old", false).Path, 0o755); err != nil {

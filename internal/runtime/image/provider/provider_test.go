@@ -163,7 +163,7 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// A plugin is spoken to in the version that it is configured with.
+// Requests to a plugin have the apiVersion that it is configured with.
 func TestVersionsOfPlugins(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-102")
 	for _, version := range []string{"v1alpha1", "v1beta1", "v1"} {

@@ -119,9 +119,9 @@ type Blocker interface {
 // An Attachable is a Plugin whose volumes a controller attaches to the node, and
 // that can learn how the controller fares.
 type Attachable interface {
-	// AttachFailure tells why a volume that is waited for will never be attached to
-	// this node: a volume.AttachLimit. It is nil while there is hope; other errors are why
-	// that cannot be told.
+	// AttachFailure returns a volume.AttachLimit if the volume will never be attached to
+	// this node. It returns nil while it may still be attached, and another error if that
+	// is unknown.
 	AttachFailure(ctx context.Context, s Spec) error
 }
 
@@ -144,8 +144,8 @@ type unknown struct{ err error }
 func (u *unknown) Error() string { return u.err.Error() }
 func (u *unknown) Unwrap() error { return u.err }
 
-// NotStaged marks the error of a Publish that found that the device which Stage
-// brought is no longer on the node. The next attempt stages the volume again.
+// NotStaged marks the error of a Publish whose device, which Stage had attached, is
+// no longer on the node. The next attempt stages the volume again.
 func NotStaged(err error) error { return &notStaged{err} }
 
 type notStaged struct{ err error }
@@ -159,8 +159,8 @@ func isNotStaged(err error) bool {
 	return errors.As(err, &n)
 }
 
-// Undone is the error of a step that failed, and was undone with the given outcome:
-// what could not be undone may be there. Events show the first of the errors alone.
+// Undone is the error of a failed step with the result of its cleanup: if the cleanup
+// failed, parts of the step may remain. Events show only the error of the step.
 func Undone(failed, undoing error) error {
 	if undoing == nil {
 		return failed

@@ -265,11 +265,11 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	return err
 }
 
-// stageAgain notes that the volume was staged and its device is gone since.
+// stageAgain notes that the device of a staged volume has disappeared.
 func (v *Volumes) stageAgain(d *device) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	d.staged = false // and may be in part
+	d.staged = false // it may be partly staged
 }
 
 // claimPod notes that the pod may have the volume from now on. It refuses a

@@ -101,7 +101,7 @@ type device struct {
 	refused map[types.UID]bool      // who wanted another label
 	growth  growth
 
-	migrated bool // it was described as one of a cloud when it was staged
+	migrated bool // it was staged as a migrated in-tree volume
 }
 
 // hold is one volume of one pod.

@@ -13,10 +13,10 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// AttachFailure looks at the volume's attachment. That the node has no room for
-// another volume does not change by waiting: the pod has to go elsewhere, if the
-// driver's object has the node ask again how many it can have (KEP-4876). Of others the
-// scheduler would not learn that there is no room, and send the next pod here as well.
+// AttachFailure reads the VolumeAttachment. If the node has reached its volume limit, waiting
+// does not help: the pod is rejected, so that it can be scheduled elsewhere, if the CSIDriver
+// sets nodeAllocatableUpdatePeriodSeconds (KEP-4876). For other drivers the limit in the
+// CSINode would not be updated, and the scheduler would place the next pod here as well.
 func (p *Plugin) AttachFailure(ctx context.Context, s persistent.Spec) error {
 	if p.cfg.API == nil || s.PV == nil {
 		return nil

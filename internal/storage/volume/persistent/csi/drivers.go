@@ -43,8 +43,7 @@ type Drivers struct {
 	came    func(name string) // likewise
 }
 
-// Observer is called after every call to a driver. Migrated calls are for volumes that are described as those of a
-// plugin of earlier times.
+// Observer is called after every call to a driver. Migrated calls are for volumes of a former in-tree plugin.
 type Observer func(driver, method, code string, migrated bool, took time.Duration)
 
 // driver is one that registered.

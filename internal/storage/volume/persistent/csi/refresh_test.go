@@ -170,8 +170,8 @@ func TestAllocatableIsKeptTrue(t *testing.T) {
 	n.until("no number", func() bool { return shown() == -1 })
 }
 
-// A pod whose volume the node has no room for is refused, if the driver has the node
-// asked again how many it can have; other troubles of the attacher are waited out.
+// A pod is rejected if the node has reached the volume limit and the CSIDriver sets
+// nodeAllocatableUpdatePeriodSeconds; for other attach errors the pod waits.
 func TestNodeIsFullOfVolumes(t *testing.T) {
 	parity.Proves(t, "SRC-50")
 	n := newTestNode(t, nil)

@@ -33,7 +33,7 @@ func blockOf(modes ...v1.PersistentVolumeAccessMode) func(*v1.PersistentVolume) 
 	}
 }
 
-// Events have upstream's words for what a driver does not answer.
+// Events have upstream's texts for failed calls to a driver.
 func TestEventsOfDriversThatFail(t *testing.T) {
 	failing := csidriver.Fault{Err: status.Error(codes.Internal, "no")}
 	for _, tc := range []struct {
@@ -107,7 +107,7 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 	}
 }
 
-// What could not be undone after a failure is for the log: the event shows the failure alone.
+// If the cleanup after a failure fails too, only the log has both errors: the event shows the first one.
 func TestEventsDoNotShowWhatCouldNotBeUndone(t *testing.T) {
 	err := persistent.Failed(persistent.Request{Spec: persistent.Spec{Name: "pv-data"}}, persistent.StepAttach,
 		persistent.Undone(errors.New("no"), errors.New("remove /node/path: busy")))

@@ -408,7 +408,7 @@ func TestWhatDriversAskFor(t *testing.T) {
 		s.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}, {Audience: ""}}
 	})
 	n.volumeOf("data", nil)
-	n.attachTo("test-data") // somebody did, though the driver needs no attaching
+	n.attachTo("test-data") // a VolumeAttachment although the driver has attachRequired false
 	p := podWith("a", "data")
 	n.ready(p)
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)

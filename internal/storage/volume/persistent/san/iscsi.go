@@ -188,7 +188,7 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 	return n.admin(ctx, append(target, "-o", "update", "-n", "node.startup", "-v", "manual")...)
 }
 
-// chap writes the secret into the record of a target. Upstream has a name for the record, and one for its keys.
+// chap writes the secret into the record of a target. record and keys are upstream's names in error texts.
 func (n iscsi) chap(
 	ctx context.Context, what []string, prefix string, secret map[string]string, record, keys string,
 ) error {

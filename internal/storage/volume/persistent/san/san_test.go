@@ -749,8 +749,8 @@ func TestFC(t *testing.T) {
 	}
 }
 
-// A device that goes between staging and mapping is brought again by the next
-// attempt.
+// If a device disappears between staging and mapping, the next attempt stages
+// it again.
 func TestADeviceThatGoesBeforeItIsMapped(t *testing.T) {
 	m := newMachine(t)
 	raw := filepath.Join(m.dir, "dev/disk", fcLinks[1])
@@ -779,8 +779,8 @@ func TestADeviceThatGoesBeforeItIsMapped(t *testing.T) {
 	}
 }
 
-// losing is a plugin whose disk goes once it was staged for the first time, and is
-// back when it is staged again.
+// losing is a plugin whose disk disappears after it was staged for the first time, and
+// comes back when it is staged again.
 type losing struct {
 	*Plugin
 	link     string
