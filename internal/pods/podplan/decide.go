@@ -358,7 +358,7 @@ func (d *decision) restart(kind pod.Kind, spec *v1.Container, c pod.Container) {
 	if _, busy := in.Busy[spec.Name]; busy {
 		return // the back-off is that of the instance that is being started
 	}
-	if !c.Recalled && d.held(c) {
+	if d.held(c) {
 		return
 	}
 	if until := c.FinishedAt.Add(sandboxSettles); d.wasKilled(c) && in.Now.Before(until) && !in.Now.Before(c.FinishedAt) {

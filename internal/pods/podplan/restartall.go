@@ -60,7 +60,7 @@ func Trigger(p *v1.Pod, have pod.Runtime) (pod.Container, bool) {
 			continue
 		}
 		c, ok := have.Latest(spec.Name)
-		if !ok || c.State != pod.StateExited || !inNewestSandbox(have, c) {
+		if !ok || c.State != pod.StateExited || c.Recalled || !inNewestSandbox(have, c) {
 			continue
 		}
 		if r, ok := matchingRule(spec, c.ExitCode); ok && restartsAll(r) {

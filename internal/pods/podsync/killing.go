@@ -42,6 +42,29 @@ func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 	return ""
 }
 
+// recalls reports whether a container that the agent stops for this cause is restarted whatever it ends with. Of those that
+// a failed probe ends, the others are restarted by their policy.
+func recalls(cause podplan.Cause, p *v1.Pod, name string) bool {
+	switch cause {
+	case podplan.CauseSpecChanged, podplan.CauseResize:
+		return true
+	case podplan.CauseLiveness, podplan.CauseStartup:
+		if p == nil {
+			return false
+		}
+		kind, spec, known := pod.Find(p, name)
+		if !known || kind != pod.Regular || !restartsAfterProbe(p, spec) {
+			return false
+		}
+		always := p.Spec.RestartPolicy == v1.RestartPolicyAlways
+		if spec.RestartPolicy != nil {
+			always = *spec.RestartPolicy == v1.ContainerRestartPolicyAlways
+		}
+		return !always || len(spec.RestartPolicyRules) > 0
+	}
+	return false
+}
+
 // restartsAfterProbe reports whether a container that a failed probe ends is started again. Restart rules do not
 // count: they are about how a container exits by itself.
 func restartsAfterProbe(p *v1.Pod, c *v1.Container) bool {

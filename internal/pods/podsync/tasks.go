@@ -463,7 +463,7 @@ func (w *worker) stop(step podplan.Step, have pod.Runtime) work {
 			stop.Spec = spec
 		}
 	}
-	recall := step.Cause == podplan.CauseSpecChanged || step.Cause == podplan.CauseResize
+	recall := recalls(step.Cause, w.spec, c.Name)
 	stop.Message = killing(step.Cause, w.spec, c.Name)
 	if step.Verb == podplan.AnnounceStop {
 		return func(ctx context.Context) (pod.Effect, error) {
