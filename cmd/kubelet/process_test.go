@@ -407,7 +407,7 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 		if want == [2]bool{} {
 			r.until(r.states, "READY=1")
 		} else {
-			r.until(r.log, "listening")
+			r.until(r.log, "listening port=secure")
 		}
 		for i, host := range []string{"127.0.0.1", "127.0.0.2"} {
 			c, err := net.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
