@@ -195,6 +195,8 @@ func (f fakeLogs) ReadLogs(ctx context.Context, p *v1.Pod, container, id string,
 type fakeRuntime struct {
 	srv streaming.Server
 
+	asked chan struct{} // capacity 1: there was a connection
+
 	mu      sync.Mutex
 	headers []http.Header // of each connection
 }
@@ -270,11 +272,15 @@ func (f fakeStreams) Run(_ context.Context, p *v1.Pod, container string, cmd []s
 
 func newRuntime(t testing.TB) *fakeRuntime {
 	t.Helper()
-	rt := &fakeRuntime{}
+	rt := &fakeRuntime{asked: make(chan struct{}, 1)}
 	hs := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt.mu.Lock()
 		rt.headers = append(rt.headers, r.Header.Clone())
 		rt.mu.Unlock()
+		select {
+		case rt.asked <- struct{}{}:
+		default:
+		}
 		rt.srv.ServeHTTP(w, r)
 	}))
 	cfg := streaming.DefaultConfig

@@ -169,9 +169,10 @@ func TestWhoTranslatesWebSockets(t *testing.T) {
 			t.Errorf("answered %d in %q", resp.StatusCode, got)
 		}
 		// A translated stream is answered before the runtime is asked.
-		asked := func() int { r.rt.mu.Lock(); defer r.rt.mu.Unlock(); return len(r.rt.headers) }
-		for end := time.Now().Add(10 * time.Second); asked() == 0 && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
+		select {
+		case <-r.rt.asked:
+		case <-time.After(time.Minute):
+			t.Fatal("the runtime was not asked")
 		}
 		resp.Body.Close()
 		r.rt.mu.Lock()
