@@ -53,7 +53,8 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		p.found.Unlock()
 	}
 	if took := time.Since(began); took > slow {
-		p.say("%s, %s: took %d s; alike %v, unfinished %v, quiet for %d s", l.Name, at, int(took.Seconds()), p.alike(l), p.unfinished(l), int(p.quietFor(l).Seconds()))
+		p.say("%s, %s: took %d s; alike %v, unfinished %v, quiet for %d s",
+			l.Name, at, int(took.Seconds()), p.alike(l), p.unfinished(l), int(p.quietFor(l).Seconds()))
 	}
 	return p.compareRest(l, at)
 }
@@ -190,7 +191,8 @@ func (p *play) unfinished(l *Life) bool {
 			if !t.went() && !l.Static { // a static pod may not be shown at all
 				return true
 			}
-		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static, s.works(l), s.hangs(l), s.outdated(l, pod):
+		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static,
+			s.works(l), s.hangs(l), s.outdated(l, pod):
 			return true
 		case unseen(pod) && !p.scene(l).waitsForVolumes():
 			return true
@@ -286,7 +288,8 @@ func (s *side) outdated(l *Life, p *corev1.Pod) bool {
 	for _, pod := range s.podsOf(l) {
 		for _, c := range pod.Containers {
 			image, ok := want[c.Status.GetMetadata().GetName()]
-			if ok && c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.Config.GetImage().GetUserSpecifiedImage() != image {
+			runs := c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING
+			if ok && runs && c.Config.GetImage().GetUserSpecifiedImage() != image {
 				return true
 			}
 		}

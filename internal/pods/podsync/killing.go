@@ -42,8 +42,9 @@ func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 	return ""
 }
 
-// recalls reports whether a container that the agent stops for this cause is restarted whatever it ends with. Of those that
-// a failed probe ends, the others are restarted by their policy.
+// recalls reports whether a container that the agent stops for this cause is restarted whatever
+// its exit status. After a failed probe that has to be noted only where the restart policy or a
+// restart rule could decide otherwise.
 func recalls(cause podplan.Cause, p *v1.Pod, name string) bool {
 	switch cause {
 	case podplan.CauseSpecChanged, podplan.CauseResize:
