@@ -79,3 +79,17 @@ func TestNodeThatDoesNotKnowTheAction(t *testing.T) {
 		t.Error("the pod's policy is Never, and the container is restarted")
 	}
 }
+
+// A container that the agent stopped in order to restart it did not exit by itself: its exit status
+// asks for no restart of all containers.
+func TestAStoppedContainerRestartsNoOthers(t *testing.T) {
+	p := spec("!a b", v1.RestartPolicyNever)
+	c := exited("a", 1)
+	if _, ok := Trigger(p, have(true, c, running("b"))); !ok {
+		t.Error("the container's own exit restarts none")
+	}
+	c.Recalled = true
+	if _, ok := Trigger(p, have(true, c, running("b"))); ok {
+		t.Error("the exit status of a container that was stopped restarts all")
+	}
+}
