@@ -81,22 +81,38 @@ func get(l v1.ResourceList, name v1.ResourceName) *resource.Quantity {
 }
 
 // sandboxResources are the pod's totals, for runtimes that size a sandbox by
-// them. The overhead is told apart.
-func sandboxResources(p *v1.Pod, cpu cpuRules) (resources, overhead *runtimeapi.LinuxContainerResources) {
+// them. The overhead is told apart. A pod with exclusive CPUs has no quota, and
+// oomGroup asks the kernel to kill all processes of a cgroup together.
+func sandboxResources(
+	p *v1.Pod, cpu cpuRules, exclusive, oomGroup bool,
+) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	o := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	req, lim := resourcehelper.PodRequests(p, o), resourcehelper.PodLimits(p, o)
 	resources = cpu.limits(get(req, v1.ResourceCPU), get(lim, v1.ResourceCPU), get(lim, v1.ResourceMemory))
-	return resources, overheadResources(p, cpu)
+	if exclusive && cpu.quota {
+		resources.CpuQuota = -1
+	}
+	if oomGroup {
+		unified(resources, "memory.oom.group", "1")
+	}
+	return resources, overheadResources(p, cpu, oomGroup)
 }
 
 // overheadResources is what the pod's sandbox itself may use.
-func overheadResources(p *v1.Pod, cpu cpuRules) *runtimeapi.LinuxContainerResources {
+func overheadResources(p *v1.Pod, cpu cpuRules, oomGroup bool) *runtimeapi.LinuxContainerResources {
 	if p.Spec.Overhead == nil {
 		return &runtimeapi.LinuxContainerResources{}
 	}
 	c := get(p.Spec.Overhead, v1.ResourceCPU)
-	return cpu.limits(c, c, get(p.Spec.Overhead, v1.ResourceMemory))
+	out := cpu.limits(c, c, get(p.Spec.Overhead, v1.ResourceMemory))
+	if oomGroup {
+		unified(out, "memory.oom.group", "1")
+	}
+	return out
 }
+
+// oomGroup reports whether the kernel kills all processes of a cgroup together. Only cgroup v2 can.
+func (r *Runner) oomGroup() bool { return r.cfg.Kernel.CgroupV2 && !r.cfg.SingleProcessOOM }
 
 // assignment is what the managers of CPUs and memory reserved for a container.
 type assignment struct {

@@ -171,15 +171,78 @@ func TestSandboxResources(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{
 		Overhead: list("cpu", "100m", "memory", "1Gi"),
 		Containers: []v1.Container{
-			{Resources: v1.ResourceRequirements{Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}},
-			{Resources: v1.ResourceRequirements{Requests: list("cpu", "500m"), Limits: list("cpu", "1", "memory", "2Gi")}},
+			{
+				Name: "a",
+				Resources: v1.ResourceRequirements{
+					Requests: list("cpu", "1"),
+					Limits:   list("cpu", "2", "memory", "1Gi"),
+				},
+			},
+			{
+				Name: "b",
+				Resources: v1.ResourceRequirements{
+					Requests: list("cpu", "500m"),
+					Limits:   list("cpu", "1", "memory", "2Gi"),
+				},
+			},
 		},
 	}}
-	res, over := sandboxResources(p, cpuRules{quota: true, period: 100000})
-	if want := (&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 300000, CpuShares: 1536, MemoryLimitInBytes: 3 * gi}); !proto.Equal(res, want) {
-		t.Errorf("resources %v, want %v", res, want)
-	}
-	if want := (&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 10000, CpuShares: 102, MemoryLimitInBytes: gi}); !proto.Equal(over, want) {
-		t.Errorf("overhead %v, want %v", over, want)
+	type res = runtimeapi.LinuxContainerResources
+	group := map[string]string{"memory.oom.group": "1"}
+	for _, tc := range []struct {
+		name           string
+		with           func(*Config)
+		want, overhead *res
+	}{
+		{
+			name:     "limits of the pod and of its overhead",
+			with:     func(*Config) {},
+			want:     &res{CpuPeriod: 100000, CpuQuota: 300000, CpuShares: 1536, MemoryLimitInBytes: 3 * gi},
+			overhead: &res{CpuPeriod: 100000, CpuQuota: 10000, CpuShares: 102, MemoryLimitInBytes: gi},
+		},
+		{
+			name: "no quota for a pod with exclusive CPUs",
+			with: func(c *Config) {
+				c.ExclusiveCPUs = func(_ *v1.Pod, c *v1.Container) bool { return c.Name == "b" }
+			},
+			want:     &res{CpuPeriod: 100000, CpuQuota: -1, CpuShares: 1536, MemoryLimitInBytes: 3 * gi},
+			overhead: &res{CpuPeriod: 100000, CpuQuota: 10000, CpuShares: 102, MemoryLimitInBytes: gi},
+		},
+		{
+			name: "on cgroup v2 all processes are killed together",
+			with: func(c *Config) { c.Kernel.CgroupV2 = true },
+			want: &res{
+				CpuPeriod:          100000,
+				CpuQuota:           300000,
+				CpuShares:          1536,
+				MemoryLimitInBytes: 3 * gi,
+				Unified:            group,
+			},
+			overhead: &res{
+				CpuPeriod:          100000,
+				CpuQuota:           10000,
+				CpuShares:          102,
+				MemoryLimitInBytes: gi,
+				Unified:            group,
+			},
+		},
+		{
+			name:     "or one at a time",
+			with:     func(c *Config) { c.Kernel.CgroupV2, c.SingleProcessOOM = true, true },
+			want:     &res{CpuPeriod: 100000, CpuQuota: 300000, CpuShares: 1536, MemoryLimitInBytes: 3 * gi},
+			overhead: &res{CpuPeriod: 100000, CpuQuota: 10000, CpuShares: 102, MemoryLimitInBytes: gi},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, tc.with)
+			b.run(t, p)
+			got := b.runtime.Pods()[0].Config.Linux
+			if !proto.Equal(got.Resources, tc.want) {
+				t.Errorf("resources %v, want %v", got.Resources, tc.want)
+			}
+			if !proto.Equal(got.Overhead, tc.overhead) {
+				t.Errorf("overhead %v, want %v", got.Overhead, tc.overhead)
+			}
+		})
 	}
 }

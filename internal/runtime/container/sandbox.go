@@ -82,6 +82,8 @@ func (r *Runner) sandboxConfig(p *v1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 		groups:       r.volumeGroups(p),
 		userns:       userns,
 		cpu:          r.cpuRules(),
+		exclusive:    r.anyExclusive(p),
+		oomGroup:     r.oomGroup(),
 	}), warnings, nil
 }
 

@@ -21,12 +21,14 @@ type sandboxInput struct {
 	groups       []int64 // that own the pod's volumes
 	userns       *runtimeapi.UserNamespace
 	cpu          cpuRules
+	exclusive    bool // a container has CPUs that nobody else may use
+	oomGroup     bool
 }
 
 // sandboxConfig is what the runtime is told about a pod.
 func sandboxConfig(in sandboxInput) *runtimeapi.PodSandboxConfig {
 	p := in.pod
-	resources, overhead := sandboxResources(p, in.cpu)
+	resources, overhead := sandboxResources(p, in.cpu, in.exclusive, in.oomGroup)
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name:      p.Name,

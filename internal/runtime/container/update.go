@@ -40,7 +40,7 @@ func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s PodS
 	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: id,
 		Resources:    s.without(p.Spec.Overhead).told(r.cfg.Kernel.CgroupV2),
-		Overhead:     overheadResources(p, r.cpuRules()),
+		Overhead:     overheadResources(p, r.cpuRules(), r.oomGroup()),
 	})
 	if lacksCall(err) {
 		return nil

@@ -128,6 +128,7 @@ func TestSandboxUpdates(t *testing.T) {
 				CpuQuota:           10000,
 				CpuPeriod:          100000,
 				MemoryLimitInBytes: gi,
+				Unified:            map[string]string{"memory.oom.group": "1"},
 			},
 		},
 	} {
