@@ -247,6 +247,16 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 		{name: "an unknown flag", args: []string{"--dynamic-config-dir=x"}, want: []string{"failed to parse kubelet flag: unknown flag: --dynamic-config-dir"}},
 		{name: "a word", args: []string{"foo"}, want: []string{`unknown command "foo"`}},
 		{name: "an unknown gate", args: []string{"--feature-gates=Nope=true"}, want: []string{"flag --feature-gates: featureGates.Nope: unrecognized feature gate: Nope"}},
+		{
+			name: "gates of a file",
+			file: head + "featureGates: {Nope: true, SidecarContainers: false}\n",
+			args: []string{"--kubeconfig=x"},
+			want: []string{
+				"2 problems",
+				"k.yaml: featureGates.Nope: unrecognized feature gate: Nope",
+				"k.yaml: featureGates.SidecarContainers: cannot set feature gate SidecarContainers to false",
+			},
+		},
 		{name: "a locked gate", args: []string{"--feature-gates=SidecarContainers=false"}, want: []string{"cannot set feature gate SidecarContainers to false, feature is locked to true"}},
 		{name: "webhook without an API server", file: head, want: []string{"authentication.webhook.enabled: true needs an API server", "authorization.mode: \"Webhook\" needs an API server"}},
 	} {
