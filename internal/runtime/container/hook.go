@@ -180,12 +180,13 @@ func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent 
 	}
 	for _, f := range get.HTTPHeaders {
 		req.Header.Add(f.Name, f.Value)
-		if strings.EqualFold(f.Name, "Host") {
-			req.Host = f.Value
-		}
 	}
-	if len(req.Header.Values("Accept")) == 0 {
+	req.Host = req.Header.Get("Host") // empty: that of the address
+	switch accept := req.Header.Values("Accept"); {
+	case len(accept) == 0:
 		req.Header.Set("Accept", "*/*")
+	case accept[0] == "":
+		req.Header.Del("Accept")
 	}
 	if len(req.Header.Values("User-Agent")) == 0 {
 		req.Header.Set("User-Agent", agent)

@@ -45,7 +45,11 @@ func (s *seen) lines() []string {
 		if r.TLS != nil {
 			scheme = "https"
 		}
-		out = append(out, fmt.Sprintf("%s %s %s %s auth=%q agent=%q accept=%q", scheme, r.Method, r.Host, r.URL, r.Header.Get("Authorization"), r.Header.Get("User-Agent"), r.Header.Get("Accept")))
+		accept := "none"
+		if values := r.Header.Values("Accept"); len(values) > 0 {
+			accept = strconv.Quote(values[0])
+		}
+		out = append(out, fmt.Sprintf("%s %s %s %s auth=%q agent=%q accept=%s", scheme, r.Method, r.Host, r.URL, r.Header.Get("Authorization"), r.Header.Get("User-Agent"), accept))
 	}
 	return out
 }
@@ -68,6 +72,14 @@ func TestHTTPHook(t *testing.T) {
 		{
 			name: "headers", get: v1.HTTPGetAction{Path: "/", HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "virtual"}, {Name: "User-Agent", Value: "me"}, {Name: "Accept", Value: "text/x"}, {Name: "Authorization", Value: "Basic x"}}},
 			want: []string{`http GET virtual / auth="Basic x" agent="me" accept="text/x"`},
+		},
+		{
+			name: "the first host counts, and an empty header that accepts is left out",
+			get: v1.HTTPGetAction{
+				Path:        "/",
+				HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "one"}, {Name: "Host", Value: "two"}, {Name: "accept", Value: ""}},
+			},
+			want: []string{`http GET one / auth="" agent="kube-lifecycle/1.36" accept=none`},
 		},
 		{
 			name:   "a server without TLS is asked in clear, without the credentials",
