@@ -117,13 +117,13 @@ func ResourceValue(p *v1.Pod, container string, sel *v1.ResourceFieldSelector, a
 	return strconv.FormatInt(int64(math.Ceil(float64(n)/float64(d))), 10), nil
 }
 
-// boundOf is what limits a container that sets no limit of its own.
+// boundOf is what limits a container that sets no limit of its own. The pod's limit
+// counts as a limit of the container would, even where the node has less.
 func boundOf(p *v1.Pod, rn v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
-	bound := allocatable[rn]
 	if p.Spec.Resources != nil {
-		if q, ok := p.Spec.Resources.Limits[rn]; ok && !q.IsZero() && (bound.IsZero() || q.Cmp(bound) < 0) {
+		if q, ok := p.Spec.Resources.Limits[rn]; ok && !q.IsZero() {
 			return q
 		}
 	}
-	return bound
+	return allocatable[rn]
 }

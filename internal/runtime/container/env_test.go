@@ -99,20 +99,23 @@ func TestEnv(t *testing.T) {
 		{
 			name: "amounts, rounded up",
 			c: v1.Container{
-				Resources: v1.ResourceRequirements{Requests: list("cpu", "1100m", "memory", "1025Ki", "hugepages-2Mi", "4Mi"), Limits: list("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10", "hugepages-2Mi", "4Mi")},
+				Resources: v1.ResourceRequirements{Requests: list("cpu", "1100m", "memory", "1025Ki", "ephemeral-storage", "7", "hugepages-2Mi", "4Mi"), Limits: list("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10", "hugepages-2Mi", "4Mi")},
 				Env: []v1.EnvVar{
 					{Name: "A", ValueFrom: amount("requests.cpu", "")}, {Name: "B", ValueFrom: amount("requests.cpu", "1m")}, {Name: "C", ValueFrom: amount("requests.memory", "1Mi")},
 					{Name: "D", ValueFrom: amount("limits.memory", "")}, {Name: "E", ValueFrom: amount("limits.ephemeral-storage", "3")}, {Name: "F", ValueFrom: amount("limits.hugepages-2Mi", "1Mi")},
+					{Name: "G", ValueFrom: amount("requests.ephemeral-storage", "2")},
+					{Name: "H", ValueFrom: amount("requests.hugepages-2Mi", "3Mi")},
+					{Name: "I", ValueFrom: amount("limits.cpu", "1m")},
 				},
 			},
-			want: "A=2 B=1100 C=2 D=1073741824 E=4 F=4",
+			want: "A=2 B=1100 C=2 D=1073741824 E=4 F=4 G=4 H=2 I=1500",
 		},
 		{name: "no limit is what the node has", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}, {Name: "C", ValueFrom: amount("requests.cpu", "")}}}, want: "A=2 B=24006 C=0"},
 		{
 			name: "or what the pod has", pod: func(p *v1.Pod) {
 				p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "64Gi")}
 			},
-			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}}}, want: "A=1 B=24006",
+			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}}}, want: "A=1 B=65536",
 		},
 		{
 			name: "amounts of another container", pod: func(p *v1.Pod) {
