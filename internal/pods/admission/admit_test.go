@@ -106,6 +106,42 @@ func TestAdmit(t *testing.T) {
 		{name: "an unsafe one that is allowed by name", pod: sysctls("net.core.somaxconn", nil)},
 		{name: "of the network, on the host's", pod: sysctls("net.ipv4.tcp_syncookies", func(s *v1.PodSpec) { s.HostNetwork = true }), reason: "SysctlForbidden", says: `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host net enabled`},
 		{name: "of IPC, on the host's", pod: sysctls("kernel.msgmax", func(s *v1.PodSpec) { s.HostIPC = true }), reason: "SysctlForbidden", says: `forbidden sysctl: "kernel.msgmax" not allowed with host ipc enabled`},
+		{
+			name:   "a safe one of IPC, on the host's",
+			pod:    sysctls("kernel.shm_rmid_forced", func(s *v1.PodSpec) { s.HostIPC = true }),
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host ipc enabled`,
+		},
+		{
+			name:   "semaphores of the host",
+			pod:    sysctls("kernel.sem", func(s *v1.PodSpec) { s.HostIPC = true }),
+			rules:  &Rules{AllowedUnsafeSysctls: []string{"kernel.sem"}},
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "kernel.sem" not allowed with host ipc enabled`,
+		},
+		{
+			name:   "message queues of the host",
+			pod:    sysctls("fs.mqueue.msg_max", func(s *v1.PodSpec) { s.HostIPC = true }),
+			rules:  &Rules{AllowedUnsafeSysctls: []string{"fs.mqueue.*"}},
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "fs.mqueue.msg_max" not allowed with host ipc enabled`,
+		},
+		{
+			name:   "an unsafe one that is allowed, on the host's network",
+			pod:    sysctls("net.core.somaxconn", func(s *v1.PodSpec) { s.HostNetwork = true }),
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "net.core.somaxconn" not allowed with host net enabled`,
+		},
+		{
+			name:   "one that is not allowed, on the host's network",
+			pod:    sysctls("net.core.rmem_max", func(s *v1.PodSpec) { s.HostNetwork = true }),
+			reason: "SysctlForbidden",
+			says:   `forbidden sysctl: "net.core.rmem_max" not allowlisted`,
+		},
+		{
+			name: "of the network, on the host's IPC",
+			pod:  sysctls("net.core.somaxconn", func(s *v1.PodSpec) { s.HostIPC = true }),
+		},
 		{name: "of IPC, on the host's network", pod: sysctls("kernel.shm_rmid_forced", func(s *v1.PodSpec) { s.HostNetwork = true })},
 
 		{name: "for this system", pod: edited(func(p *v1.Pod) {
