@@ -86,11 +86,14 @@ func (s *Server) metricsSLIs() http.HandlerFunc       { return exposition(s.slis
 // started is told to scrapers, who know a restart by it.
 var started = time.Now()
 
-// exposition shows what g gathers, in the format that is asked for. One broken
-// collector does not hide the others.
+// exposition shows what g gathers, as text or, if that is asked for, as protobuf. OpenMetrics is not offered: it would
+// add _total to the names of counters. One broken collector does not hide the others.
 func exposition(g prometheus.Gatherer) http.HandlerFunc {
 	if g == nil {
 		return nil
 	}
-	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, ProcessStartTime: started}).ServeHTTP
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		ErrorHandling:    promhttp.ContinueOnError,
+		ProcessStartTime: started,
+	}).ServeHTTP
 }

@@ -394,17 +394,39 @@ func TestHTTPMetrics(t *testing.T) {
 	}
 }
 
+// Scrapers ask for OpenMetrics first and are given text, so that counters have the names that upstream gives them.
 func TestMetricsFormats(t *testing.T) {
 	parity.Proves(t, "SRV-17")
+	const (
+		text     = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+		binary   = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+		open     = "application/openmetrics-text;version=1.0.0"
+		protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+	)
 	r := newRig(t)
-	for _, path := range []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes"} {
+	for _, path := range []string{
+		"/metrics",
+		"/metrics/cadvisor",
+		"/metrics/resource",
+		"/metrics/probes",
+		"/metrics/slis",
+	} {
 		for accept, want := range map[string]string{
-			"": "text/plain", "application/openmetrics-text;version=1.0.0": "application/openmetrics-text",
-			"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": "application/vnd.google.protobuf",
+			"":                                 text,
+			"*/*":                              text,
+			open:                               text,
+			open + ",text/plain;version=0.0.4": text,
+			protobuf:                           binary + "; escaping=underscores",
+			protobuf + "," + open:              binary + "; escaping=underscores",
 		} {
-			got := r.ask(r.client(), "GET", "https://"+r.addr[server.Secure]+path, "Authorization", "Bearer token-may-metrics", "Accept", accept)
-			if got.code != 200 || !strings.HasPrefix(got.header.Get("Content-Type"), want) {
+			got := r.ask(r.client(), "GET", "https://"+r.addr[server.Secure]+path,
+				"Authorization", "Bearer token-may-metrics", "Accept", accept)
+			if got.code != 200 || got.header.Get("Content-Type") != want {
 				t.Errorf("%s for %q: %d %s", path, accept, got.code, got.header.Get("Content-Type"))
+			}
+			if want == text && got.text != "" && !strings.HasPrefix(got.text, "# HELP ") ||
+				strings.Contains(got.text, "# EOF") {
+				t.Errorf("%s for %q:\n%s", path, accept, got.text)
 			}
 		}
 	}
