@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -194,7 +195,7 @@ func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
 		c, err := readResolvConf(r.cfg.DNS.ResolvConf)
 		if err != nil {
 			text := err.Error()
-			if errors.Is(err, errNoNameserver) {
+			if failed := (*fs.PathError)(nil); !errors.As(err, &failed) || failed.Op != "open" {
 				text = "Encountered error while parsing resolv conf file. Error: " + text
 			}
 			return c, pod.ShowAs(text, fmt.Errorf("read the host's resolver configuration %s: %w", r.cfg.DNS.ResolvConf, err))

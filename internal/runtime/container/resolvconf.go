@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilio "k8s.io/utils/io"
 )
 
 // resolvConf is a resolver configuration: of the host, or for a pod.
@@ -20,7 +21,7 @@ type resolvConf struct {
 // the space at its end.
 var errNoNameserver = errors.New("nameserver list is empty ")
 
-// maxResolvConf bounds how much of the host's file is read.
+// maxResolvConf is the length from which on the host's file is refused.
 const maxResolvConf = 10 << 20
 
 // readResolvConf reads a host's resolver configuration.
@@ -38,7 +39,7 @@ func readResolvConf(path string) (resolvConf, error) {
 // of search domains are cut, so that one domain is not counted twice. A
 // nameserver line without an address is an error; the rest is still returned.
 func parseResolvConf(r io.Reader) (resolvConf, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxResolvConf))
+	b, err := utilio.ReadAtMost(r, maxResolvConf)
 	if err != nil {
 		return resolvConf{}, err
 	}

@@ -1,15 +1,21 @@
 package container
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
 func TestParseResolvConf(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-79")
+	parity.ProvesPart(t, 3, "LIFE-79")
 	for _, tc := range []struct {
 		name, in string
 		want     resolvConf
@@ -45,13 +51,40 @@ func TestParseResolvConf(t *testing.T) {
 	}
 }
 
-func TestParseResolvConfReadsNoMoreThanItsBound(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-79")
-	const bound, line = 10 << 20, "\nnameserver 1.1.1.1\n"
-	for before, want := range map[int]int{bound: 0, bound - len(line): 1} {
-		text := strings.Repeat("#", before) + line
-		if c, err := parseResolvConf(strings.NewReader(text)); err != nil || len(c.Servers) != want {
-			t.Errorf("after %d bytes: got %v, %v; want %d servers", before, c, err, want)
+// TestAHostFileOfTenMebibytesIsAnError: of what is longer no part is taken for the whole.
+func TestAHostFileOfTenMebibytesIsAnError(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-79")
+	const line = "nameserver 1.1.1.1\n"
+	for length, want := range map[int]string{10<<20 - 1: "", 10 << 20: "the read limit is reached", 11 << 20: "the read limit is reached"} {
+		c, err := parseResolvConf(strings.NewReader(line + strings.Repeat("#", length-len(line))))
+		if want == "" && (err != nil || len(c.Servers) != 1) || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%d bytes: got %v, %v; want the error %q", length, c, err, want)
+		}
+	}
+}
+
+// TestAHostFileThatCannotBeUsedIsTold: a pod is told whether the file is missing or makes no sense.
+func TestAHostFileThatCannotBeUsedIsTold(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-79")
+	dir := t.TempDir()
+	long, empty := filepath.Join(dir, "long"), filepath.Join(dir, "empty")
+	err := errors.Join(os.WriteFile(long, nil, 0o644), os.Truncate(long, 10<<20), os.WriteFile(empty, []byte("nameserver\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const parsing = "Encountered error while parsing resolv conf file. Error: "
+	for file, want := range map[string]string{
+		long:                parsing + "the read limit is reached",
+		empty:               parsing + "nameserver list is empty ",
+		dir:                 parsing + "read " + dir + ": is a directory",
+		dir + "/missing":    "open " + dir + "/missing: no such file or directory",
+		"/dev/null/missing": "open /dev/null/missing: not a directory",
+	} {
+		b := newBench(t, func(c *Config) { c.DNS.ResolvConf = file })
+		p := simplePod(nil)
+		p.Spec.DNSPolicy = v1.DNSDefault
+		if _, err := b.RunSandbox(t.Context(), p, 0); err == nil || pod.TextOf(err) != want {
+			t.Errorf("%s: %v, want a pod to be told %q", file, err, want)
 		}
 	}
 }
