@@ -57,15 +57,15 @@ func writeAliases(b *strings.Builder, aliases []v1.HostAlias) {
 }
 
 // mountsHosts reports whether the container gets the agent's hosts file: not
-// before the pod has an address to write there, and not when a volume is
-// mounted in its place.
-func mountsHosts(c *v1.Container, podIPs []string) bool {
+// before the pod has an address to write there, unless the file is the node's, and
+// not when a volume is mounted in its place.
+func mountsHosts(p *v1.Pod, c *v1.Container, podIPs []string) bool {
 	for _, m := range c.VolumeMounts {
 		if path.Clean(m.MountPath) == etcHosts {
 			return false
 		}
 	}
-	return len(podIPs) > 0
+	return len(podIPs) > 0 || p.Spec.HostNetwork
 }
 
 // writeHosts writes the pod's hosts file and returns its path. All containers

@@ -132,6 +132,16 @@ func TestHostsFileOfAPod(t *testing.T) {
 			t.Errorf("hosts file %q is not the node's %q", text, node)
 		}
 	})
+	t.Run("on the host's network, before the node has an address", func(t *testing.T) {
+		b := newBench(t, func(c *Config) { c.Node = func() NodeFacts { return NodeFacts{} } })
+		p := simplePod(nil)
+		p.Spec.HostNetwork = true
+		s := b.startOf(p, b.run(t, p))
+		s.PodIPs = nil
+		if _, ok := startMounts(t, b, s)["/etc/hosts"]; !ok {
+			t.Error("none is mounted")
+		}
+	})
 	t.Run("none before there is an address", func(t *testing.T) {
 		b := newBench(t, nil)
 		p := simplePod(nil)

@@ -159,7 +159,7 @@ func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, err
 		all = all.With(v)
 	}
 	all.Mounts = slices.Clone(all.Mounts)
-	if ips := r.podIPs(s.Pod, s.PodIPs); mountsHosts(s.Container, ips) {
+	if ips := r.podIPs(s.Pod, s.PodIPs); mountsHosts(s.Pod, s.Container, ips) {
 		file, err := r.writeHosts(s.Pod, ips)
 		if err != nil {
 			return pod.Contribution{}, err
