@@ -48,7 +48,7 @@ func checkPath(p string) error {
 			return fmt.Errorf("invalid path: must not contain '..': %s", p)
 		}
 		if len(e) > maxElement {
-			return fmt.Errorf("invalid path: filename must be less than or equal to %d characters", maxElement)
+			return fmt.Errorf("invalid path: filenames must be less than or equal to %d characters", maxElement)
 		}
 	}
 	if strings.HasPrefix(elements[0], "..") {

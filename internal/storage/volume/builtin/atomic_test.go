@@ -273,14 +273,27 @@ func TestWriteFilesChangesAllAtOnce(t *testing.T) {
 }
 
 func TestCheckPath(t *testing.T) {
-	for _, good := range []string{"a", "a/b", "a/..b", ".hidden", strings.Repeat("x", 255), "./a"} {
+	for _, good := range []string{"a", "a/b", "a/..b", ".hidden", strings.Repeat("x", 255), strings.Repeat("x/", 2047) + "xx", "./a"} {
 		if err := checkPath(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "/a", "..", "../a", "a/../b", "a/..", "..a", "..data", ".", "a/" + strings.Repeat("x", 256), strings.Repeat("x/", 2049)} {
-		if err := checkPath(bad); err == nil {
-			t.Errorf("%.20q is allowed", bad)
+	const dots, start = "must not contain '..': ", "must not start with '..': "
+	for bad, want := range map[string]string{
+		"":                                 `must not be empty: ""`,
+		"/a":                               "must be relative path: /a",
+		"..":                               dots + "..",
+		"../a":                             dots + "../a",
+		"a/../b":                           dots + "a/../b",
+		"a/..":                             dots + "a/..",
+		"..a":                              start + "..a",
+		"..data":                           start + "..data",
+		".":                                "names no file: .",
+		"a/" + strings.Repeat("x", 256):    "filenames must be less than or equal to 255 characters",
+		strings.Repeat("x/", 2047) + "xxx": "must be less than or equal to 4096 characters",
+	} {
+		if err := checkPath(bad); err == nil || err.Error() != "invalid path: "+want {
+			t.Errorf("%.20q: %v, want %q", bad, err, want)
 		}
 	}
 	dir := t.TempDir()
