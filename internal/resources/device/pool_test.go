@@ -217,7 +217,7 @@ func TestWhatAContainerIsGiven(t *testing.T) {
 		a.CdiDevices = []*deviceapi.CDIDevice{{Name: "example.com/gpu=" + strings.Join(ids, "")}}
 		return a
 	}}, "a", "b")
-	m.plugin(deviceplugin.Config{Resource: "example.com/nic", Socket: "nic.sock", Answer: func(ids []string) *deviceapi.ContainerAllocateResponse {
+	nic := m.plugin(deviceplugin.Config{Resource: "example.com/nic", Socket: "nic.sock", Answer: func(ids []string) *deviceapi.ContainerAllocateResponse {
 		a := deviceplugin.Usual(ids)
 		a.Envs["COMMON"] = "nic"
 		return a
@@ -255,6 +255,12 @@ func TestWhatAContainerIsGiven(t *testing.T) {
 	}
 	if calls := p.Calls("PreStartContainer"); len(calls) != 2 || !slices.Equal(calls[1], []string{"a", "b"}) {
 		t.Errorf("told of starts: %v", calls)
+	}
+	// These calls are only for plugins whose options ask for them.
+	for _, call := range []string{"GetPreferredAllocation", "PreStartContainer"} {
+		if calls := nic.Calls(call); len(calls) > 0 {
+			t.Errorf("%s of a plugin that did not ask for it: %v", call, calls)
+		}
 	}
 	if left := p.Patience("PreStartContainer"); left < 29*time.Second || left > 30*time.Second {
 		t.Errorf("a start waits %v for a plugin, want 30 s", left)
