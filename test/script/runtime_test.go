@@ -62,8 +62,19 @@ func TestTheAgeOfCgroupsIsTold(t *testing.T) {
 
 func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 	parity.Differs(t, "RT-28", "0060")
-	for flag, want := range map[string][]uint32{"3": {2, 3, 4}, "0": {4}, "-1": {0, 1, 2, 3, 4}} {
-		settled(t, "", func(w *world) { w.flags = append(w.flags, "--maximum-dead-containers-per-container="+flag) }, func(t *testing.T, r *run) {
+	const each, all = "--maximum-dead-containers-per-container=", "--maximum-dead-containers="
+	const age = "--minimum-container-ttl-duration="
+	for flags, want := range map[string][]uint32{
+		"":                                    {4},
+		each + "3":                            {2, 3, 4},
+		each + "1":                            {4},
+		each + "0":                            {4},
+		each + "-1":                           {0, 1, 2, 3, 4},
+		all + "0":                             {4}, // these two have no effect
+		age + "1h":                            {4},
+		each + "2 " + all + "1 " + age + "1h": {3, 4},
+	} {
+		settled(t, "", func(w *world) { w.flags = append(w.flags, strings.Fields(flags)...) }, func(t *testing.T, r *run) {
 			r.pod(t, "crash", "spec: {containers: [{name: main, command: [sh, -c, 'exit 1']}]}\n")
 			time.Sleep(2 * time.Minute) // five instances, the last of which waits
 			var got []uint32
@@ -71,13 +82,13 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 				got = append(got, c.Status.Metadata.Attempt)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("with %s: instances %v are kept, want %v", flag, got, want)
+				t.Errorf("with %s: instances %v are kept, want %v", flags, got, want)
 			}
 			r.must(t, "delete", "crash", "force")
 			r.must(t, "wait", "crash", "gone")
 			time.Sleep(time.Minute)
 			if left := r.must(t, "left"); left != "nothing\n" {
-				t.Errorf("with %s there is left of a pod that is gone: %s", flag, left)
+				t.Errorf("with %s there is left of a pod that is gone: %s", flags, left)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -167,7 +168,7 @@ func TestDialSaysWhichEndpointIsWrong(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	parity.Proves(t, "RT-09")
+	parity.ProvesPart(t, 2, "RT-09")
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	s := &server{apiVersion: "v1"}
 	serve(t, socket, s)
@@ -202,6 +203,50 @@ func TestDeadlines(t *testing.T) {
 			t.Errorf("%s was given %v (seen: %v), want %v", call, got, ok, want)
 		}
 	}
+}
+
+// deadlines notes how long each call was given, and makes none.
+type deadlines struct {
+	grpc.ClientConnInterface
+	given map[string]time.Duration // 0: no deadline
+}
+
+func (d deadlines) Invoke(ctx context.Context, method string, _, _ any, _ ...grpc.CallOption) error {
+	name := filepath.Base(method)
+	d.given[name] = 0
+	if t, ok := ctx.Deadline(); ok {
+		d.given[name] = time.Until(t)
+	}
+	return status.Error(codes.Unavailable, "nobody is there")
+}
+
+// All calls are given the request timeout, but for those that may take longer.
+func TestDeadlineOfEachCall(t *testing.T) {
+	parity.ProvesPart(t, 2, "RT-09")
+	synctest.Test(t, func(t *testing.T) {
+		d := deadlines{given: map[string]time.Duration{}}
+		client := reflect.ValueOf(Over(d, d, Config{RequestTimeout: 30 * time.Second}))
+		want := map[string]time.Duration{"RunPodSandbox": time.Minute, "ExecSync": 0, "PullImage": 0}
+		for _, name := range strings.Fields(`Version RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus
+			ListPodSandbox CreateContainer StartContainer StopContainer RemoveContainer ListContainers ContainerStatus
+			UpdateContainerResources UpdatePodSandboxResources ReopenContainerLog ExecSync Exec Attach PortForward
+			ContainerStats ListContainerStats PodSandboxStats ListPodSandboxStats UpdateRuntimeConfig Status
+			ListMetricDescriptors ListPodSandboxMetrics ListImages ImageStatus PullImage RemoveImage ImageFsInfo`) {
+			m := client.MethodByName(name)
+			in := []reflect.Value{reflect.ValueOf(t.Context())}
+			if m.Type().NumIn() == 2 {
+				in = append(in, reflect.New(m.Type().In(1).Elem()))
+			}
+			m.Call(in)
+			limit, other := want[name]
+			if !other {
+				limit = 30 * time.Second
+			}
+			if got, called := d.given[name]; !called || got != limit {
+				t.Errorf("%s was given %v (called: %v), want %v", name, got, called, limit)
+			}
+		}
+	})
 }
 
 func TestErrorsKeepTheirStatus(t *testing.T) {
