@@ -66,16 +66,9 @@ func devicePluginDir(root string) (string, error) {
 // pluginLabel lets containers reach what is in a directory where SELinux guards.
 const pluginLabel = "system_u:object_r:container_file_t:s0"
 
-// makeRootDirs makes the agent's directories. A root directory that is named in a
-// roundabout way is refused: the paths below it are compared as text. label, if
-// not nil, sets the SELinux label of a directory; one that cannot be set is told.
+// makeRootDirs makes the agent's directories. label, if not nil, sets the SELinux
+// label of a directory; one that cannot be set is told.
 func makeRootDirs(root, devicePlugins, certDir string, label func(path, label string) error, log *slog.Logger) error {
-	if !filepath.IsAbs(root) {
-		return fmt.Errorf("use root directory %s: the path must be absolute", root)
-	}
-	if clean := filepath.Clean(root); clean != root {
-		return fmt.Errorf("rootDirectory not in canonical form: expected %s, was %s", clean, root)
-	}
 	for _, d := range rootDirs(root, devicePlugins, certDir) {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory %s: %w", d.path, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -119,6 +120,9 @@ func Load(args []string) (*Config, error) {
 // finish derives what depends on the whole, and checks it.
 func (c *Config) finish() error {
 	var problems Problems
+	if c.Flags.RootDir != "" { // paths below it are compared as text
+		c.Flags.RootDir = filepath.Clean(c.Flags.RootDir)
+	}
 	c.Gates, problems = newGates(c.Kubelet.FeatureGates)
 	_, ignored := c.NodeIPs()
 	for _, ip := range ignored {

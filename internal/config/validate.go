@@ -477,7 +477,7 @@ func (c *checker) flags(f *Flags) {
 	c.need(f.CloudProvider == "" || f.CloudProvider == "external", "--cloud-provider", f.CloudProvider, "must be empty or external: cloud providers are not built in")
 	c.need(f.LeastEndedAge >= 0, "--minimum-container-ttl-duration", f.LeastEndedAge, "must not be negative")
 	c.need(!f.ExitOnLock || f.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
-	c.need(filepath.IsAbs(f.RootDir) && filepath.Clean(f.RootDir) == strings.TrimSuffix(f.RootDir, "/"), "--root-dir", f.RootDir, "must be an absolute, clean path")
+	c.need(filepath.IsAbs(f.RootDir), "--root-dir", f.RootDir, "must be an absolute path")
 	c.need(f.ImageCredentialProviderConfig == "" || f.ImageCredentialProviderBinDir != "", "--image-credential-provider-bin-dir", nil, "must be set with --image-credential-provider-config")
 	var foreign []string
 	for _, key := range slices.Sorted(maps.Keys(f.NodeLabels)) {

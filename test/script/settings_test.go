@@ -537,11 +537,36 @@ func TestRootAndCertDirectories(t *testing.T) {
 			}
 		}
 	})
-	for _, dir := range []string{"relative", "/a/../b", "/a//b"} {
+	for _, dir := range []string{"relative", "../relative", ""} {
 		w := &world{t: t, dir: t.TempDir(), flags: []string{"--root-dir=" + dir}}
 		if _, err := w.settings(); err == nil || !strings.Contains(err.Error(), "--root-dir") {
 			t.Errorf("--root-dir=%s: %v", dir, err)
 		}
+	}
+}
+
+// TestARootDirectoryIsUsedInItsShortestForm: paths below it are compared as text.
+func TestARootDirectoryIsUsedInItsShortestForm(t *testing.T) {
+	parity.Proves(t, "RT-55")
+	for _, form := range []string{"/kubelet/", "//kubelet", "/./kubelet", "/none/../kubelet"} {
+		settled(t, "", func(w *world) { w.flags = []string{"--root-dir=" + w.dir + form} }, func(t *testing.T, r *run) {
+			r.pod(t, "web", plainPod)
+			r.must(t, "wait", "web", "Ready")
+			if _, err := os.Stat(r.path("none")); !os.IsNotExist(err) {
+				t.Errorf("--root-dir=%s: %v, want that nothing is made beside it", form, err)
+			}
+			mounts := r.runtime.Pods()[0].Containers[0].Config.Mounts
+			if !slices.ContainsFunc(mounts, func(m *cri.Mount) bool {
+				return strings.HasPrefix(m.HostPath, r.path("kubelet/pods")+"/")
+			}) {
+				t.Errorf("--root-dir=%s: the runtime is told of %v", form, mounts)
+			}
+			r.must(t, "delete", "web", "grace=1")
+			r.must(t, "wait", "web", "gone")
+			if left := r.must(t, "left"); left != "nothing\n" {
+				t.Errorf("--root-dir=%s: there is left %s", form, left)
+			}
+		})
 	}
 }
 
