@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"keelson/internal/pods/pod"
 	"keelson/internal/resources/machine"
 )
 
@@ -72,15 +73,9 @@ func Allocatable(capacity, reserved, evict v1.ResourceList) v1.ResourceList {
 // they stay until they are taken off again, all of them allocatable.
 func keepExtended(capacity, allocatable v1.ResourceList, prev v1.NodeStatus) {
 	for name, q := range prev.Capacity {
-		if _, ours := capacity[name]; !ours && isExtended(name) {
+		if _, ours := capacity[name]; !ours && pod.IsExtended(name) {
 			capacity[name] = q
 			allocatable[name] = q
 		}
 	}
-}
-
-// isExtended reports whether the name is of a vendor's domain.
-func isExtended(name v1.ResourceName) bool {
-	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasPrefix(string(name), "requests.")
 }

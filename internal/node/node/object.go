@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/internal/pods/pod"
 )
 
 // Identity is what the node is called and created with.
@@ -79,7 +81,7 @@ func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtend
 			switch {
 			case strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) && !have:
 				delete(l, name)
-			case resetExtended && isExtended(name):
+			case resetExtended && pod.IsExtended(name):
 				l[name] = *zero()
 			}
 		}

@@ -165,6 +165,15 @@ func TestAdmit(t *testing.T) {
 		{name: "a device that is taken", pod: asks("example.com/gpu", "1"), others: []*v1.Pod{asks("example.com/gpu", "1")}, reason: "OutOfexample.com/gpu"},
 		{name: "a device this node never had", pod: asks("example.com/fpga", "1")},
 		{name: "a device that the pod has by a claim", pod: claimed("example.com/gpu"), others: []*v1.Pod{asks("example.com/gpu", "1")}},
+		{name: "a device that an init container has by a claim", pod: initClaimed("setup"), others: []*v1.Pod{asks("example.com/gpu", "1")}},
+		{name: "a device that is taken, where another container has its own by a claim", pod: initClaimed("main"),
+			others: []*v1.Pod{asks("example.com/gpu", "1")}, reason: "OutOfexample.com/gpu"},
+		{name: "a device this node never had, of an init container", pod: edited(func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("example.com/fpga", "1")}}}
+		})},
+		{name: "one of Kubernetes' own that this node never had", pod: asks("my.kubernetes.io/fpga", "1"), reason: "OutOfmy.kubernetes.io/fpga"},
+		{name: "one whose domain ends like Kubernetes' own", pod: asks("mykubernetes.io/fpga", "1"), reason: "OutOfmykubernetes.io/fpga"},
+		{name: "one that is named like a quota", pod: asks("requests.example.com/fpga", "1"), reason: "OutOfrequests.example.com/fpga"},
 		{name: "a device, beside a pod that has its own by a claim", pod: asks("example.com/gpu", "1"), others: []*v1.Pod{claimed("example.com/gpu")}},
 		{name: "huge pages this node never had", pod: asks("hugepages-1Gi", "1Gi"), reason: "OutOfhugepages-1Gi"},
 		{name: "CPU comes before memory", pod: asks("cpu", "3", "memory", "2Gi"), reason: "OutOfcpu"},
@@ -238,6 +247,15 @@ func claimed(name string) *v1.Pod {
 	p := asks(name, "1")
 	p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "c",
 		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: p.Spec.Containers[0].Name, ResourceName: name, RequestName: "r"}}}
+	return p
+}
+
+// initClaimed is a pod of which an init container asks for a device, and container has one by a claim.
+func initClaimed(container string) *v1.Pod {
+	p := claimed("example.com/gpu")
+	p.Spec.InitContainers = []v1.Container{{Name: "setup", Resources: p.Spec.Containers[0].Resources}}
+	p.Spec.Containers[0].Resources.Requests = nil
+	p.Status.ExtendedResourceClaimStatus.RequestMappings[0].ContainerName = container
 	return p
 }
 

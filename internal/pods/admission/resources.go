@@ -5,10 +5,11 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"keelson/internal/pods/pod"
 )
 
 // resources checks that what the pod asks for is left on the node: room for one
@@ -52,7 +53,7 @@ func eachLack(in Input, yield func(lack) bool) {
 			continue // the amount is not known yet
 		}
 		have, known := in.Allocatable[name]
-		if !known && isExtended(name) {
+		if !known && pod.IsExtended(name) {
 			continue // somebody else's: the cluster keeps count of it
 		}
 		capacity := amount(name, have.MilliValue, have.Value)
@@ -65,18 +66,28 @@ func eachLack(in Input, yield func(lack) bool) {
 }
 
 // requests are what a pod takes up: CPU in thousandths, the rest in whole units.
-// Devices that it has by a claim are counted there.
 func requests(p *v1.Pod) map[v1.ResourceName]int64 {
 	out := map[v1.ResourceName]int64{}
-	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+	for name, q := range resource.PodRequests(withoutClaimed(p), resource.PodResourcesOptions{}) {
 		out[name] = amount(name, q.MilliValue, q.Value)
 	}
-	if claimed := p.Status.ExtendedResourceClaimStatus; claimed != nil {
-		for _, m := range claimed.RequestMappings {
-			delete(out, v1.ResourceName(m.ResourceName))
+	return out
+}
+
+// withoutClaimed is the pod without the devices that its containers have by a claim,
+// which are counted there.
+func withoutClaimed(p *v1.Pod) *v1.Pod {
+	claimed := p.Status.ExtendedResourceClaimStatus
+	if claimed == nil {
+		return p
+	}
+	p = p.DeepCopy()
+	for _, m := range claimed.RequestMappings {
+		if _, c, ok := pod.Find(p, m.ContainerName); ok {
+			delete(c.Resources.Requests, v1.ResourceName(m.ResourceName))
 		}
 	}
-	return out
+	return p
 }
 
 func amount(name v1.ResourceName, milli, whole func() int64) int64 {
@@ -90,13 +101,6 @@ func order(asked map[v1.ResourceName]int64) []v1.ResourceName {
 	first := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), func(n v1.ResourceName) bool { return slices.Contains(first, n) })
 	return append(first, rest...)
-}
-
-// isExtended reports whether a resource is one that a device plugin or an
-// administrator made up: it has a domain, and not Kubernetes' own.
-func isExtended(name v1.ResourceName) bool {
-	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
 }
 
 func outOf(name v1.ResourceName, asked, used, capacity int64) *Rejection {

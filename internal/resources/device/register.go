@@ -12,10 +12,11 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/validation"
+	v1 "k8s.io/api/core/v1"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"keelson/internal/node/panics"
+	"keelson/internal/pods/pod"
 )
 
 // serve has plugins register until ctx ends. A socket that cannot be had is tried
@@ -134,7 +135,7 @@ func judge(r *deviceapi.RegisterRequest) error {
 	switch {
 	case !slices.Contains(deviceapi.SupportedVersions[:], r.Version):
 		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.Version, deviceapi.SupportedVersions)
-	case !isExtended(r.ResourceName):
+	case !pod.IsExtended(v1.ResourceName(r.ResourceName)):
 		return fmt.Errorf("the ResourceName %q is invalid", r.ResourceName)
 	case filepath.Base(r.Endpoint) != r.Endpoint || r.Endpoint == socketName:
 		return fmt.Errorf("the Endpoint %q is no name of a socket in the directory", r.Endpoint)
@@ -142,21 +143,12 @@ func judge(r *deviceapi.RegisterRequest) error {
 	return nil
 }
 
-// isExtended reports whether a resource may be one of devices: it has a domain,
-// which is not Kubernetes' own, and a quota for it can be named.
-func isExtended(name string) bool {
-	if !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") || strings.HasPrefix(name, "requests.") {
-		return false
-	}
-	return len(validation.IsQualifiedName("requests."+name)) == 0
-}
-
 // Validate implements plugin.Handler, for plugins that register where all do.
 func (p *Pool) Validate(name, _ string, versions []string) error {
 	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(deviceapi.SupportedVersions[:], v) }) {
 		return fmt.Errorf("device plugin version, %s, is not supported by kubelet", strings.Join(versions, ","))
 	}
-	if !isExtended(name) {
+	if !pod.IsExtended(v1.ResourceName(name)) {
 		return fmt.Errorf("invalid name of device plugin socket: the ResourceName %q is invalid", name)
 	}
 	return nil
