@@ -67,6 +67,11 @@ func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 	if want := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"}; !reflect.DeepEqual(k.EvictionHard, want) {
 		t.Errorf("with a file evictionHard = %v", k.EvictionHard)
 	}
+	dir = write(t, map[string]string{"k.yaml": head + "evictionHard: {memory.available: 1Gi}\n"})
+	k = load(t, "--config="+dir+"/k.yaml", "--kubeconfig=/kc").Kubelet
+	if want := map[string]string{"memory.available": "1Gi"}; !reflect.DeepEqual(k.EvictionHard, want) {
+		t.Errorf("with one threshold in the file evictionHard = %v", k.EvictionHard)
+	}
 	dir = write(t, map[string]string{"k.yaml": head + "evictionHard: {}\n"})
 	if k = load(t, "--config="+dir+"/k.yaml", "--kubeconfig=/kc").Kubelet; len(k.EvictionHard) != 0 {
 		t.Errorf("an empty map leaves evictionHard = %v, want none", k.EvictionHard)

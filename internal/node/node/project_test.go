@@ -260,6 +260,16 @@ func TestConditionsTurn(t *testing.T) {
 			t.Errorf("%s: transition %v, heartbeat %v", c.Type, c.LastTransitionTime, c.LastHeartbeatTime)
 		}
 	}
+	// Another reason for the same status is no transition.
+	ill := append(pressureVerdicts(nil), readiness(Health{}, nil, nil, nil, false, t1))
+	first, _ = conditions(nil, ill, t0)
+	sick := append(pressureVerdicts(nil), readiness(Health{}, []error{errors.New("PLEG is not healthy: x")}, nil, nil, false, t1))
+	changed, events := conditions(first, sick, t1)
+	if c, before := changed[3], first[3]; len(events) != 0 || c.Type != v1.NodeReady || c.Message == before.Message ||
+		!c.LastTransitionTime.Time.Equal(t0) || !c.LastHeartbeatTime.Time.Equal(t1) {
+		t.Errorf("with another reason: events %v, %+v, before %+v", events, c, before)
+	}
+
 	bad := append(pressureVerdicts(map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true, v1.NodeDiskPressure: true, v1.NodePIDPressure: true}),
 		readiness(Health{}, nil, nil, nil, false, t1))
 	turned, events := conditions(again, bad, t1)
@@ -288,6 +298,9 @@ func TestImages(t *testing.T) {
 	}
 	if got := images(make([]*runtimeapi.Image, 60), -1); len(got) != 60 {
 		t.Errorf("without a limit: %d of 60", len(got))
+	}
+	if got := images(make([]*runtimeapi.Image, 60), 0); len(got) != 0 {
+		t.Errorf("with none wanted: %d", len(got))
 	}
 }
 

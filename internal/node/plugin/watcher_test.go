@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -224,7 +225,11 @@ func TestPluginsComeAndGo(t *testing.T) {
 	late := &testPlugin{info: info("DRAPlugin", "late")}
 	late.info.Endpoint = "/somewhere/else.sock"
 	stop := late.serve(t, filepath.Join(r.dir, "late.sock"))
+	served := time.Now()
 	r.until("word", func() bool { return len(late.heard()) == 1 && late.heard()[0].PluginRegistered })
+	if took := time.Since(served); took > 9*time.Second {
+		t.Errorf("a socket was found after %v, as if the file system told of none", took)
+	}
 	stop()
 	r.until("deregistration", func() bool { return slices.Contains(r.h.calls(), "deregister late else.sock") })
 	want := []string{"validate early early.sock [1.0.0]", "register early early.sock", "validate late else.sock [1.0.0]", "register late else.sock", "deregister late else.sock"}
@@ -286,6 +291,10 @@ func TestOthersAreIgnored(t *testing.T) {
 	beside := &testPlugin{info: info("CSIPlugin", "beside")}
 	seen := &testPlugin{info: info("CSIPlugin", "seen")}
 	r := newRoom(t, nil)
+	r.until("the mode of the directory", func() bool {
+		st, err := os.Stat(r.dir)
+		return err == nil && st.Mode() == fs.ModeDir|0o750
+	})
 	hidden.serve(t, filepath.Join(r.dir, ".hidden.sock"))
 	outside := filepath.Join(filepath.Dir(r.dir), "out.sock")
 	elsewhere.serve(t, outside)

@@ -33,6 +33,7 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 		{"it has ended and let go of everything", crashed, func(*Facts) {}, true},
 		{"something of it is not released yet", crashed, func(f *Facts) { f.Finished = false }, false},
 		{"a container still runs", running, func(f *Facts) { f.Down, f.Finished = false, false }, false},
+		{"its phase is not that of an end yet", running, func(f *Facts) { f.Going, f.Down = false, false }, false},
 		{"nobody asked for its deletion", crashed, func(f *Facts) { f.Pod.DeletionTimestamp = nil }, false},
 		{"it is a mirror", crashed, mirrored, false},
 	} {

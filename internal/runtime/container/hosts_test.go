@@ -13,7 +13,7 @@ import (
 )
 
 func TestPodHosts(t *testing.T) {
-	parity.Proves(t, "LIFE-70")
+	parity.ProvesPart(t, 2, "LIFE-70")
 	parity.ProvesPart(t, 2, "LIFE-68")
 	const head = "# Kubernetes-managed hosts file.\n" +
 		"127.0.0.1\tlocalhost\n" +
@@ -65,6 +65,7 @@ func startMounts(t *testing.T, b bench, s Start) map[string]string {
 
 func TestHostsFileOfAPod(t *testing.T) {
 	parity.Proves(t, "LIFE-69", "LIFE-71")
+	parity.ProvesPart(t, 2, "LIFE-70")
 	parity.ProvesPart(t, 2, "LIFE-68")
 	b := newBench(t, nil)
 	p := simplePod(nil)
@@ -130,6 +131,18 @@ func TestHostsFileOfAPod(t *testing.T) {
 		}
 		if string(text) != "# Kubernetes-managed hosts file (host network).\n"+string(node) {
 			t.Errorf("hosts file %q is not the node's %q", text, node)
+		}
+	})
+	t.Run("with aliases", func(t *testing.T) {
+		for _, host := range []bool{false, true} {
+			b := newBench(t, nil)
+			p := simplePod(nil)
+			p.Spec.HostNetwork = host
+			p.Spec.HostAliases = []v1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}
+			text, err := os.ReadFile(startMounts(t, b, b.startOf(p, b.run(t, p)))["/etc/hosts"])
+			if err != nil || !strings.HasSuffix(string(text), "\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n") {
+				t.Errorf("on the host's network %v: hosts file %q, %v", host, text, err)
+			}
 		}
 	})
 	t.Run("on the host's network, before the node has an address", func(t *testing.T) {

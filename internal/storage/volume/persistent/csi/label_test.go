@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -397,6 +398,11 @@ func TestLabelsAreKeptOverARestart(t *testing.T) {
 			got := read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json"))
 			if !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
 				t.Errorf("record of the pod's volume: %s", got)
+			}
+			device := fmt.Sprintf("plugins/kubernetes.io/csi/%s/%x/vol_data.json", driverName, sha256.Sum256([]byte("test-data")))
+			got = read(t, filepath.Join(n.root, device))
+			if !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
+				t.Errorf("record of the volume: %s", got)
 			}
 			if forget {
 				dir := paths{n.root}.device(driverName, "test-data")
