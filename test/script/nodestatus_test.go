@@ -92,11 +92,16 @@ func TestAPressureIsNoTaint(t *testing.T) {
 	})
 }
 
-// TestOnlyTheOwnNodeIsWatched: and no other node is read or listed.
+// TestOnlyTheOwnNodeIsWatched: and no other node is read or listed. What the watch shows is what
+// a status is compared with: none is read for it.
 func TestOnlyTheOwnNodeIsWatched(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-45")
 	settled(t, "", nil, func(t *testing.T, r *run) {
+		read, sent := len(r.asked("get", "nodes")), len(r.asked("patch", "nodes/status"))
 		time.Sleep(30 * time.Minute)
+		if read, sent := len(r.asked("get", "nodes"))-read, len(r.asked("patch", "nodes/status"))-sent; read > 0 || sent < 5 {
+			t.Errorf("%d statuses were sent and the node was read %d times", sent, read)
+		}
 		if len(r.asked("watch", "nodes")) == 0 {
 			t.Error("the node is not watched")
 		}

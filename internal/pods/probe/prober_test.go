@@ -302,7 +302,7 @@ func TestDefaultsOfAProbe(t *testing.T) {
 
 // Before its first probe a container is not ready, does not fail, and has started unless it has a startup probe.
 func TestInitialResults(t *testing.T) {
-	parity.Proves(t, "PROBE-03")
+	parity.ProvesPart(t, 2, "PROBE-03")
 	for _, synced := range []bool{false, true} {
 		for _, tc := range []struct {
 			name string
@@ -335,6 +335,7 @@ func TestInitialResults(t *testing.T) {
 }
 
 func TestTheStartupProbeOpensTheGate(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-03")
 	parity.ProvesPart(t, 2, "PROBE-06")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{
@@ -428,7 +429,7 @@ func TestWhileGoing(t *testing.T) {
 }
 
 func TestANewInstanceStartsOver(t *testing.T) {
-	parity.Proves(t, "PROBE-17")
+	parity.ProvesPart(t, 2, "PROBE-17")
 	parity.ProvesPart(t, 2, "PROBE-15")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
@@ -454,6 +455,44 @@ func TestANewInstanceStartsOver(t *testing.T) {
 			t.Error("an ended container is probed")
 		}
 	})
+}
+
+// A new instance begins as each kind of probe has it, whatever became of the one before.
+func TestANewInstanceHasTheInitialResults(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-17")
+	once := func(p *v1.Probe) { p.FailureThreshold = 1 }
+	for _, tc := range []struct {
+		name           string
+		c              v1.Container
+		code           int32 // of the first instance's probes
+		before, atOnce Result
+	}{
+		{"liveness failed", v1.Container{LivenessProbe: execProbe(once)}, 1,
+			Result{Started: true, Ready: true, LivenessFailed: true}, Result{Started: true, Ready: true}},
+		{"startup failed", v1.Container{StartupProbe: execProbe(once)}, 1, Result{StartupFailed: true}, Result{}},
+		{"startup succeeded", v1.Container{StartupProbe: execProbe(nil)}, 0, Result{Started: true, Ready: true}, Result{}},
+		{"readiness succeeded", v1.Container{ReadinessProbe: execProbe(nil)}, 0, Result{Started: true, Ready: true}, Result{Started: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clinic(t, func(p *Prober, c *patient, _ *noted) {
+				spec, first, second := podWith(tc.c), seen("1", time.Now()), seen("2", time.Now())
+				c.set(tc.code, nil)
+				p.Sync(spec, first, nil, false)
+				time.Sleep(15 * time.Second)
+				if got := p.Result(spec, first.Containers[0]); got != tc.before {
+					t.Errorf("the first: %+v, want %+v", got, tc.before)
+				}
+				c.mu.Lock()
+				c.hang = true
+				c.mu.Unlock()
+				p.Sync(spec, second, nil, false)
+				synctest.Wait()
+				if got := p.Result(spec, second.Containers[0]); got != tc.atOnce {
+					t.Errorf("the second: %+v, want %+v", got, tc.atOnce)
+				}
+			})
+		})
+	}
 }
 
 func TestARestartOfTheAgentKeepsResults(t *testing.T) {
