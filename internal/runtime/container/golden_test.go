@@ -139,6 +139,7 @@ func goldenMounts(b bench, p *v1.Pod, c *v1.Container) pod.Contribution {
 }
 
 func TestContainersAreThoseOfUpstream(t *testing.T) {
+	parity.ProvesPart(t, 2, "RT-13")
 	parity.ProvesPart(t, 2, "RT-15")
 	parity.Proves(t, "RT-12", "RT-14", "RES-10")
 	parity.ProvesPart(t, 3, "RT-42")
