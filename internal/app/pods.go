@@ -159,9 +159,15 @@ func (a *agent) buildStorage() {
 
 func (a *agent) buildContainers() error {
 	k := &a.cfg.Kubelet
+	nodeIPs, _ := a.cfg.NodeIPs()
 	cfg := container.Config{
 		Runtime: a.runtime, Events: a.events, Node: a.nodeFacts, Kernel: a.kernel(),
-		DNS:     container.DNSConfig{ClusterDNS: a.clusterDNS(), ClusterDomain: k.ClusterDomain, ResolvConf: *k.ResolverConfig},
+		DNS: container.DNSConfig{
+			ClusterDNS:    a.clusterDNS(),
+			ClusterDomain: k.ClusterDomain,
+			ResolvConf:    *k.ResolverConfig,
+			NodeIPs:       nodeIPs,
+		},
 		RootDir: a.cfg.Flags.RootDir, PodLogsDir: k.PodLogsDir, ContainerLogsDir: a.containerLogsDir(),
 		VolumeGroups: a.volumes.Groups,
 		CgroupParent: a.cgroupParent, UserNamespace: a.userNamespace, RuntimeHandler: a.classes.Handler,

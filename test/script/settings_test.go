@@ -412,6 +412,26 @@ func TestResolver(t *testing.T) {
 	})
 }
 
+// TestResolverWithoutAFile: a node that has nothing to look names up with points pods to itself, in the families of
+// --node-ip and not in those of the addresses that it finds.
+func TestResolverWithoutAFile(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-75")
+	for flag, want := range map[string]string{
+		"":        "[127.0.0.1] [.]",
+		"0.0.0.0": "[127.0.0.1] [.]",
+		"::":      "[::1] [.]",
+	} {
+		settled(t, "resolvConf: \"\"\n", func(w *world) { w.flags = []string{"--node-ip=" + flag} }, func(t *testing.T, r *run) {
+			r.pod(t, "web", "spec: {dnsPolicy: Default, containers: [{name: main}]}\n")
+			r.must(t, "wait", "web", "Ready")
+			c := dns(t, r, "web")
+			if got := fmt.Sprint(c.Servers, c.Searches); got != want {
+				t.Errorf("--node-ip=%s: %s, want %s", flag, got, want)
+			}
+		})
+	}
+}
+
 func TestSeccompDefault(t *testing.T) {
 	parity.Proves(t, "CFG-98", "CFG-118")
 	for _, tc := range []struct {

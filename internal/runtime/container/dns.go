@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -49,7 +50,7 @@ func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning) {
 
 // podDNS decides what a pod's resolv.conf says. host reads the host's own; it
 // is called only when it is needed.
-func podDNS(p *v1.Pod, cfg DNSConfig, hostIPs []string, host func() (resolvConf, error)) (resolvConf, []warning, error) {
+func podDNS(p *v1.Pod, cfg DNSConfig, host func() (resolvConf, error)) (resolvConf, []warning, error) {
 	var c resolvConf
 	var err error
 	policy, warnings := dnsPolicy(p, cfg)
@@ -60,7 +61,7 @@ func podDNS(p *v1.Pod, cfg DNSConfig, hostIPs []string, host func() (resolvConf,
 			c = clusterDNS(p.Namespace, cfg, c.Searches)
 		}
 	case cfg.ResolvConf == "":
-		c = localDNS(hostIPs)
+		c = localDNS(cfg.NodeIPs)
 	default:
 		c, err = host()
 	}
@@ -103,13 +104,13 @@ func withOwnDNS(c resolvConf, own *v1.PodDNSConfig) resolvConf {
 	}
 }
 
-// localDNS asks the node itself, on the loopback address of each of its address
-// families, and completes no name.
-func localDNS(hostIPs []string) resolvConf {
+// localDNS asks the node itself, on the loopback address of each address family that
+// is configured, and completes no name.
+func localDNS(nodeIPs []netip.Addr) resolvConf {
 	c := resolvConf{Searches: []string{"."}}
-	for _, ip := range hostIPs {
+	for _, ip := range nodeIPs {
 		loopback := "127.0.0.1"
-		if isIPv6(ip) {
+		if ip.Is6() {
 			loopback = "::1"
 		}
 		c.Servers = append(c.Servers, loopback)
@@ -188,7 +189,7 @@ func (r *Runner) CheckHostDNS() {
 
 // dns is podDNS with the facts of this node.
 func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
-	return podDNS(p, r.cfg.DNS, r.cfg.Node().HostIPs, func() (resolvConf, error) {
+	return podDNS(p, r.cfg.DNS, func() (resolvConf, error) {
 		if r.cfg.DNS.ResolvConf == "" {
 			return resolvConf{}, nil
 		}

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,9 @@ import (
 )
 
 func TestPodDNS(t *testing.T) {
-	parity.Proves(t, "LIFE-72", "LIFE-73", "LIFE-75", "LIFE-76")
+	parity.Proves(t, "LIFE-72", "LIFE-73", "LIFE-76")
 	parity.ProvesPart(t, 2, "LIFE-74")
+	parity.ProvesPart(t, 3, "LIFE-75")
 	host := resolvConf{Servers: []string{"1.1.1.1"}, Searches: []string{"example", "cluster.local"}, Options: []string{"rotate", "ndots:1"}}
 	cluster := DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
 	inCluster := resolvConf{
@@ -30,7 +32,7 @@ func TestPodDNS(t *testing.T) {
 		name    string
 		spec    v1.PodSpec
 		cfg     DNSConfig
-		hostIPs []string
+		nodeIPs string
 		want    resolvConf
 		warns   []string
 	}{
@@ -50,7 +52,7 @@ func TestPodDNS(t *testing.T) {
 			warns: []string{`MissingClusterDNS true kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`},
 		},
 		{name: "no host file: the node itself", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, want: resolvConf{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
-		{name: "no host file: in the node's families", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, hostIPs: []string{"2001:db8::1", "192.0.2.1"}, want: resolvConf{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
+		{name: "no host file: in the families of --node-ip", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, nodeIPs: "2001:db8::1 192.0.2.1", want: resolvConf{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
 		{
 			name: "none: what the pod says", cfg: cluster,
 			spec: v1.PodSpec{DNSPolicy: v1.DNSNone, DNSConfig: &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9", "9.9.9.9"}, Searches: []string{"a"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("3")}, {Name: "edns0"}}}},
@@ -64,7 +66,10 @@ func TestPodDNS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tc.spec}
-			got, ws, err := podDNS(p, tc.cfg, tc.hostIPs, func() (resolvConf, error) { return host, nil })
+			for _, ip := range strings.Fields(tc.nodeIPs) {
+				tc.cfg.NodeIPs = append(tc.cfg.NodeIPs, netip.MustParseAddr(ip))
+			}
+			got, ws, err := podDNS(p, tc.cfg, func() (resolvConf, error) { return host, nil })
 			if err != nil || !equalConf(got, tc.want) {
 				t.Errorf("got %q, %v\nwant %q", got, err, tc.want)
 			}
@@ -83,11 +88,11 @@ func TestPodDNSNeedsTheHostsFile(t *testing.T) {
 	broken := func() (resolvConf, error) { return resolvConf{}, errors.New("no such file") }
 	for _, policy := range []v1.DNSPolicy{v1.DNSClusterFirst, v1.DNSDefault} {
 		p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: policy}}
-		if _, _, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, nil, broken); err == nil {
+		if _, _, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, broken); err == nil {
 			t.Errorf("%s: no error for a host file that cannot be read", policy)
 		}
 	}
-	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone}}, DNSConfig{}, nil, broken); err != nil {
+	if _, _, err := podDNS(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone}}, DNSConfig{}, broken); err != nil {
 		t.Errorf("None reads the host's file: %v", err)
 	}
 }
@@ -96,7 +101,7 @@ func TestPodDNSNeedsTheHostsFile(t *testing.T) {
 func TestAnUnknownDNSPolicyIsClusterFirst(t *testing.T) {
 	host := func() (resolvConf, error) { return resolvConf{Servers: []string{"192.0.2.1"}}, nil }
 	p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Sometimes", HostNetwork: true}}
-	got, warned, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, nil, host)
+	got, warned, err := podDNS(p, DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "x"}, host)
 	if err != nil || len(warned) > 0 || !slices.Equal(got.Servers, []string{"10.96.0.10"}) {
 		t.Errorf("%+v, %v, %v, want the servers of the cluster", got, warned, err)
 	}
@@ -164,6 +169,27 @@ func TestDNSWarningsBecomeEventsOncePerSandbox(t *testing.T) {
 	}
 	if got := b.events.all(); !slices.Equal(got, want) {
 		t.Errorf("events %q\nwant %q", got, want)
+	}
+}
+
+// Without a file it is --node-ip that counts, not the addresses that the node has.
+func TestDNSOfANodeWithoutAFile(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-75")
+	for flag, want := range map[string]string{"": "[127.0.0.1] [.]", "2001:db8::1": "[::1] [.]"} {
+		b := newBench(t, func(c *Config) {
+			c.DNS = DNSConfig{}
+			c.Node = func() NodeFacts { return NodeFacts{Name: "node1", HostIPs: []string{"2001:db8::1"}} }
+			if flag != "" {
+				c.DNS.NodeIPs = []netip.Addr{netip.MustParseAddr(flag)}
+			}
+		})
+		p := simplePod(nil)
+		p.Spec.DNSPolicy = v1.DNSDefault
+		b.run(t, p)
+		c := b.runtime.Pods()[0].Config.DnsConfig
+		if got := fmt.Sprint(c.Servers, c.Searches); got != want {
+			t.Errorf("--node-ip=%s: %s, want %s", flag, got, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,6 +75,9 @@ type DNSConfig struct {
 	// ResolvConf is the host's file that pods inherit from. If it is empty,
 	// pods with the Default policy ask the node itself.
 	ResolvConf string
+	// NodeIPs are the addresses of --node-ip, of which the families count. There may
+	// be none: the addresses that the agent finds by itself choose nothing here.
+	NodeIPs []netip.Addr
 }
 
 // The values of Config.SwapBehavior.
