@@ -59,8 +59,8 @@ func IsCritical(p *v1.Pod) bool {
 // it is critical.
 func IsStandIn(p *v1.Pod) bool { return p.Name == "" }
 
-// IsNodeCritical reports whether p must survive even where critical pods go.
+// IsNodeCritical reports whether p is critical and of the class of pods that the node itself needs. A priority alone
+// does not make it so: a static pod may have any.
 func IsNodeCritical(p *v1.Pod) bool {
-	return p.Spec.PriorityClassName == "system-node-critical" ||
-		p.Spec.Priority != nil && *p.Spec.Priority >= 2_000_001_000
+	return IsCritical(p) && p.Spec.PriorityClassName == "system-node-critical"
 }

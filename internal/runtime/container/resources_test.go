@@ -113,7 +113,7 @@ func TestLimitedSwap(t *testing.T) {
 }
 
 func TestOOMScore(t *testing.T) {
-	parity.Proves(t, "LIFE-118")
+	parity.ProvesPart(t, 2, "LIFE-118")
 	c := func(name string, kv ...string) v1.Container {
 		return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(kv...)}}
 	}
@@ -130,7 +130,24 @@ func TestOOMScore(t *testing.T) {
 	}{
 		{"best effort", v1.PodSpec{Containers: []v1.Container{c("a")}}, "a", 1000},
 		{"guaranteed", v1.PodSpec{Containers: []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}}}}, "a", -997},
-		{"critical to the node", v1.PodSpec{PriorityClassName: "system-node-critical", Containers: []v1.Container{c("a")}}, "a", -997},
+		{"critical to the node", v1.PodSpec{
+			PriorityClassName: "system-node-critical",
+			Priority:          ptr.To[int32](2_000_001_000),
+			Containers:        []v1.Container{c("a", "memory", "1Gi")},
+		}, "a", -997},
+		{"critical to the cluster", v1.PodSpec{
+			PriorityClassName: "system-cluster-critical",
+			Priority:          ptr.To[int32](2_000_000_000),
+			Containers:        []v1.Container{c("a", "memory", "1Gi")},
+		}, "a", 900},
+		{"of the priority that is critical to the node, without the class", v1.PodSpec{
+			Priority:   ptr.To[int32](2_000_001_000),
+			Containers: []v1.Container{c("a")},
+		}, "a", 1000},
+		{"of the class, without the priority", v1.PodSpec{
+			PriorityClassName: "system-node-critical",
+			Containers:        []v1.Container{c("a")},
+		}, "a", 1000},
 		{"a tenth of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "memory", "1Gi")}}, "a", 900},
 		{"none of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "cpu", "1")}}, "a", 999},
 		{"all of the memory", v1.PodSpec{Containers: []v1.Container{c("a", "memory", "10Gi")}}, "a", 3},
@@ -163,6 +180,20 @@ func TestOOMScore(t *testing.T) {
 				t.Errorf("score %d, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// A static pod is critical whatever its priority, so that the class alone counts.
+func TestOOMScoreOfAStaticPod(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-118")
+	for class, want := range map[string]int64{"system-node-critical": -997, "system-cluster-critical": 1000, "": 1000} {
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "file"}},
+			Spec:       v1.PodSpec{PriorityClassName: class, Containers: []v1.Container{{Name: "a"}}},
+		}
+		if got := oomScore(p, &p.Spec.Containers[0], pod.Regular, 10*gi); got != want {
+			t.Errorf("of class %q: score %d, want %d", class, got, want)
+		}
 	}
 }
 
