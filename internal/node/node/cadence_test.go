@@ -15,7 +15,7 @@ import (
 // sent at once when it has changed. Leases are renewed with the same jitter.
 func TestTheStatusIsComputedInTurn(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-12")
-	parity.ProvesPart(t, 4, "NODE-40")
+	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var computed []time.Time

@@ -42,6 +42,7 @@ type fakeServer struct {
 	renewals []time.Time
 	noCreate bool
 	noLease  error // why leases cannot be created
+	noRenew  error // why they cannot be updated
 }
 
 func newServer() *fakeServer { return &fakeServer{closed: make(chan struct{})} }
@@ -257,7 +258,14 @@ func (f fakeLeases) Update(
 ) (*coordinationv1.Lease, error) {
 	f.mu.Lock()
 	gone := f.lease == nil && f.down == nil && !f.hung
+	failed := f.noRenew
 	f.mu.Unlock()
+	if failed != nil {
+		if err := f.enter(ctx, "update lease"); err != nil {
+			return nil, err
+		}
+		return nil, failed
+	}
 	if gone {
 		if err := f.enter(ctx, "update lease"); err != nil {
 			return nil, err

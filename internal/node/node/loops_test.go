@@ -104,7 +104,7 @@ func TestANewNodeIsCreatedReady(t *testing.T) {
 
 func TestAQuietNodeIsQuiet(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-12")
-	parity.ProvesPart(t, 4, "NODE-40")
+	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, newServer(), nil)
 		defer r.stop()
@@ -427,7 +427,7 @@ func TestAnIllServerIsLeft(t *testing.T) {
 }
 
 func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
-	parity.ProvesPart(t, 4, "NODE-40")
+	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, nil)
@@ -454,7 +454,7 @@ func TestALeaseThatVanishesIsMadeAgain(t *testing.T) {
 // TestALeaseThatCannotBeMadeIsTriedWithPauses: five tries in a row, and then a growing back-off,
 // so that not all nodes send requests at once to a server that comes back.
 func TestALeaseThatCannotBeMadeIsTriedWithPauses(t *testing.T) {
-	parity.ProvesPart(t, 4, "NODE-40")
+	parity.ProvesPart(t, 5, "NODE-40")
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r := run(t, api, nil)
@@ -478,6 +478,40 @@ func TestALeaseThatCannotBeMadeIsTriedWithPauses(t *testing.T) {
 		}
 		if n := strings.Count(r.log.String(), "cannot renew node lease"); n != 1 {
 			t.Errorf("said %d times:\n%s", n, r.log)
+		}
+	})
+}
+
+// TestALeaseThatCannotBeRenewedIsTriedFiveTimesInARow: and from then on with pauses. Once it can be, it is renewed in
+// its turn again.
+func TestALeaseThatCannotBeRenewedIsTriedFiveTimesInARow(t *testing.T) {
+	parity.ProvesPart(t, 5, "NODE-40")
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r := run(t, api, nil)
+		defer r.stop()
+		pass(time.Minute)
+		api.set(func(f *fakeServer) {
+			f.noRenew = apierrors.NewInternalError(errors.New("etcdserver: no space"))
+			f.calls, f.times = nil, nil
+		})
+		pass(time.Minute)
+		want := []time.Duration{0, 0, 0, 0, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+			1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second}
+		if got := api.gaps("update lease"); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("between tries %v, want %v", got, want)
+		}
+		api.set(func(f *fakeServer) { f.noRenew = nil })
+		pass(6 * time.Second)
+		api.set(func(f *fakeServer) { f.calls, f.times = nil, nil })
+		pass(time.Minute)
+		for _, gap := range api.gaps("update lease") {
+			if gap < 10*time.Second || gap > 10400*time.Millisecond {
+				t.Errorf("renewed %v apart, want 10 s to 10.4 s", gap)
+			}
+		}
+		if n := api.count("update lease"); n < 5 || api.count("create lease") > 0 {
+			t.Errorf("%d renewals, %d creations", n, api.count("create lease"))
 		}
 	})
 }
