@@ -505,7 +505,7 @@ func TestNodeLabelsAreRestricted(t *testing.T) {
 }
 
 func TestParseNodeIPs(t *testing.T) {
-	parity.ProvesPart(t, 2, "CFG-112")
+	parity.ProvesPart(t, 3, "CFG-112")
 	for _, tc := range []struct {
 		in, want string
 		ignored  int
@@ -514,6 +514,11 @@ func TestParseNodeIPs(t *testing.T) {
 		{in: "", want: "[]"},
 		{in: " 10.0.0.1 ", want: "[10.0.0.1]"},
 		{in: "::", want: "[::]"},
+		{in: "010.0.0.01", want: "[10.0.0.1]"},
+		{in: "::ffff:10.0.0.1,fd00::1", want: "[10.0.0.1 fd00::1]"},
+		{in: "fe80::1%eth0", want: "[]", ignored: 1},
+		{in: "10.0.0.300", want: "[]", ignored: 1},
+		{in: "10.0.0.1,fd00::1", want: "[10.0.0.1 fd00::1]"},
 		{in: "nonsense,10.0.0.1", want: "[10.0.0.1]", ignored: 1},
 		{in: "fd00::1,10.0.0.1", want: "[fd00::1 10.0.0.1]"},
 		{in: "10.0.0.2,10.0.0.1", bad: true},

@@ -22,6 +22,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+	netutils "k8s.io/utils/net"
 )
 
 // checker collects problems, and notes about values that are allowed but odd.
@@ -533,8 +534,8 @@ func parseNodeIPs(s string) (ips []netip.Addr, ignored []string, err error) {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		ip, perr := netip.ParseAddr(part)
-		if perr != nil {
+		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(part)) // with leading zeros too, and without zones
+		if !ok {
 			ignored = append(ignored, part)
 			continue
 		}

@@ -210,7 +210,7 @@ func TestCloudProvidersAreNotBuiltIn(t *testing.T) {
 }
 
 func TestNodeIP(t *testing.T) {
-	parity.ProvesPart(t, 2, "CFG-112")
+	parity.ProvesPart(t, 3, "CFG-112")
 	own := someAddress()
 	if own == "" {
 		t.Skip("this machine has no address")

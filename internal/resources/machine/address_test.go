@@ -45,6 +45,7 @@ func ips(texts ...string) []netip.Addr {
 
 func TestAddresses(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-25")
+	parity.ProvesPart(t, 3, "CFG-112")
 	ifs := []Interface{
 		{Name: "lo", Up: true, Loopback: true, Addrs: ips("127.0.0.1", "::1")},
 		{Name: "eth0", Up: true, Addrs: ips("fe80::1", "192.0.2.2", "fd00::2")},
@@ -69,6 +70,7 @@ func TestAddresses(t *testing.T) {
 		{"a name is resolved, IPv4 first", AddressInput{Name: "n", Lookup: resolves("fd00::2", "198.51.100.7"), Routes: both}, "[198.51.100.7]"},
 		{"IPv6 if there is nothing else", AddressInput{Name: "n", Lookup: resolves("fd00::2"), Routes: both}, "[fd00::2]"},
 		{"all zeros only states the family", AddressInput{NodeIPs: ips("::"), Name: "n", Lookup: resolves("198.51.100.7", "fd00::2")}, "[fd00::2]"},
+		{"of IPv4 as well", AddressInput{NodeIPs: ips("0.0.0.0"), Name: "n", Lookup: resolves("fd00::2", "198.51.100.7")}, "[198.51.100.7]"},
 		{"a name that means loopback is ignored", AddressInput{Name: "n", Lookup: resolves("127.0.0.1"), Routes: both}, "[192.0.2.2]"},
 		{"an unknown name: the default route", AddressInput{Name: "n", Routes: both, Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}, "[192.0.2.2]"},
 		{"the default route of the stated family", AddressInput{NodeIPs: ips("::"), Name: "n", Routes: both}, "[fd00::2]"},
