@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 
 // An agent that dies between the rename of a log and ReopenContainerLog leaves a dangling link. The next
 // agent has the log reopened and keeps the link, since the container runs; links of containers that no
-// longer exist are removed.
+// longer exist are removed, and of those that have exited if there is no log.
 func TestLinksToLogsOverACrash(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-32")
 	settled(t, "", nil, func(t *testing.T, r *run) {
@@ -84,15 +85,28 @@ func TestLinksToLogsOverACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.pod(t, "done", "spec: {restartPolicy: Never, containers: [{name: main}, {name: other}]}\n")
+		r.must(t, "wait", "done", "Ready")
+		r.must(t, "exit", "done", "main", "0")
+		r.must(t, "exit", "done", "other", "0")
+		r.must(t, "wait", "done", "Succeeded")
 		r.kill()
+		ended, err := filepath.Glob(filepath.Join(r.path("containers"), "done_default_*.log"))
+		if err != nil || len(ended) != 2 {
+			t.Fatalf("the links of the pod that ended are %v, %v", ended, err)
+		}
+		lost, err := os.Readlink(ended[0])
+		if err := errors.Join(err, os.Remove(lost)); err != nil {
+			t.Fatal(err)
+		}
 		gone := filepath.Join(filepath.Dir(live), "old_default_main-"+strings.Repeat("0", 64)+".log")
 		if err := errors.Join(os.Rename(log, log+".20260102-030405"), os.Symlink(r.path("logs/default_old_u/main/0.log"), gone)); err != nil {
 			t.Fatal(err)
 		}
 		r.start()
 		time.Sleep(time.Minute)
-		if _, err := os.Stat(live); err != nil || len(links()) != 1 {
-			t.Errorf("the links are %v, %v; want %s alone", links(), err, live)
+		if _, err := os.Stat(live); err != nil || !slices.Equal(links(), []string{ended[1], live}) {
+			t.Errorf("the links are %v, %v; want %s and %s", links(), err, ended[1], live)
 		}
 	})
 }

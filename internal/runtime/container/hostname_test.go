@@ -15,7 +15,7 @@ func TestPodNames(t *testing.T) {
 	parity.Proves(t, "LIFE-65")
 	parity.ProvesPart(t, 2, "LIFE-67")
 	parity.ProvesPart(t, 2, "LIFE-64")
-	parity.ProvesPart(t, 2, "LIFE-66")
+	parity.ProvesPart(t, 3, "LIFE-66")
 	long := strings.Repeat("a", 62)
 	for _, tc := range []struct {
 		name, pod    string

@@ -436,6 +436,7 @@ func TestUsersOfItsOwn(t *testing.T) {
 }
 
 func TestRunSandbox(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-66")
 	var asked string
 	b := newBench(t, func(c *Config) {
 		c.RuntimeHandler = func(p *v1.Pod) (string, error) {
@@ -454,6 +455,17 @@ func TestRunSandbox(t *testing.T) {
 	got := b.runtime.Pods()[0]
 	if got.Sandbox.Id != id || got.Config.Metadata.Attempt != 3 {
 		t.Errorf("sandbox %v, want %s of attempt 3", got.Sandbox, id)
+	}
+	p.Spec.SetHostnameAsFQDN, p.Spec.Subdomain = ptr.To(true), "sub"
+	full, err := b.RunSandbox(t.Context(), p, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pods := b.runtime.Pods(); pods[0].Config.Hostname != "web" || pods[1].Config.Hostname != "web.sub.ns.svc.cluster.local" {
+		t.Errorf("host names %s and %s", pods[0].Config.Hostname, pods[1].Config.Hostname)
+	}
+	if err := errors.Join(b.StopSandbox(t.Context(), full), b.RemoveSandbox(t.Context(), full)); err != nil {
+		t.Error(err)
 	}
 	for _, change := range []func(*v1.Pod){
 		func(p *v1.Pod) { p.Spec.RuntimeClassName = ptr.To("odd") },
