@@ -118,3 +118,30 @@ func TestARuntimeThatDoesNotList(t *testing.T) {
 		}
 	})
 }
+
+// Plugins are not registered and a shutdown is not delayed while the runtime has never said that it is well.
+func TestWhatWaitsForARuntimeThatIsWell(t *testing.T) {
+	parity.Differs(t, "RT-04", "0035")
+	unwell := func(w *world) { w.runtime.SetCondition("RuntimeReady", false, "starting", "") }
+	settled(t, "shutdownGracePeriod: 30s\n", unwell, func(t *testing.T, r *run) {
+		r.must(t, "driver", "gpu.example.com")
+		driver, err := r.drivers.named("gpu.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := func() (registered, locked int) {
+			r.login.mu.Lock()
+			defer r.login.mu.Unlock()
+			return len(driver.Told()), r.login.locks
+		}
+		time.Sleep(5 * time.Minute)
+		if registered, locked := begun(); registered != 0 || locked != 0 {
+			t.Errorf("beside a runtime that is not well: registered %d times, %d locks", registered, locked)
+		}
+		r.runtime.SetCondition("RuntimeReady", true, "", "")
+		time.Sleep(30 * time.Second)
+		if registered, locked := begun(); registered != 1 || locked != 1 {
+			t.Errorf("beside a runtime that is well: registered %d times, %d locks", registered, locked)
+		}
+	})
+}
