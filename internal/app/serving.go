@@ -269,7 +269,7 @@ func (s streams) Exec(ctx context.Context, p *v1.Pod, name string, cmd []string,
 func (s streams) Attach(ctx context.Context, p *v1.Pod, name string, o server.StreamOptions) (*url.URL, error) {
 	id, err := s.running(p, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("container %s not found in pod %s_%s", name, p.Name, p.Namespace)
 	}
 	resp, err := s.runtime.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr})
 	if err != nil {
@@ -282,7 +282,7 @@ func (s streams) PortForward(ctx context.Context, p *v1.Pod, ports []int32) (*ur
 	have, _ := s.observed.Get(p.UID)
 	sandbox, ok := have.ReadySandbox()
 	if !ok {
-		return nil, fmt.Errorf("pod %s_%s has no ready sandbox", p.Name, p.Namespace)
+		return nil, fmt.Errorf("pod not found (%q)", p.Name+"_"+p.Namespace)
 	}
 	resp, err := s.runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.ID, Port: ports})
 	if err != nil {
@@ -303,7 +303,7 @@ func (s streams) Run(ctx context.Context, p *v1.Pod, name string, cmd []string) 
 	}
 	out := append(resp.Stdout, resp.Stderr...)
 	if resp.ExitCode != 0 {
-		return out, fmt.Errorf("command %q exited with %d", cmd, resp.ExitCode)
+		return out, fmt.Errorf("command '%s' exited with %d: %s", strings.Join(cmd, " "), resp.ExitCode, resp.Stderr)
 	}
 	return out, nil
 }

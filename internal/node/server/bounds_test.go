@@ -60,7 +60,7 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 func TestRuntimeErrorsKeepTheirMeaning(t *testing.T) {
-	parity.ProvesPart(t, 3, "SRV-24")
+	parity.ProvesPart(t, 4, "SRV-24")
 	for want, err := range map[int]error{
 		http.StatusNotFound:            status.Error(codes.NotFound, "no such sandbox"),
 		http.StatusTooManyRequests:     status.Error(codes.ResourceExhausted, "maximum number of in-flight requests exceeded"),

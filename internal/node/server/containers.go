@@ -23,7 +23,8 @@ type StreamOptions struct{ Stdin, Stdout, Stderr, TTY bool }
 // is good for one connection. Errors of the runtime keep their gRPC status.
 type streamer interface {
 	// Exec starts cmd in a running container; a container that is not there is
-	// an error of the form: container not found ("name").
+	// an error of the form: container not found ("name"). Attach has another:
+	// container name not found in pod name_namespace.
 	Exec(ctx context.Context, p *v1.Pod, container string, cmd []string, opts StreamOptions) (*url.URL, error)
 	Attach(ctx context.Context, p *v1.Pod, container string, opts StreamOptions) (*url.URL, error)
 	PortForward(ctx context.Context, p *v1.Pod, ports []int32) (*url.URL, error)
@@ -43,6 +44,9 @@ func (s *Server) exec() http.HandlerFunc {
 
 func (s *Server) attach() http.HandlerFunc {
 	return s.stream("attach", func(r *http.Request, p *v1.Pod, opts StreamOptions) (*url.URL, error) {
+		if uid := r.PathValue("uid"); uid != "" && uid != string(p.UID) {
+			return nil, fmt.Errorf("pod %s_%s not found", p.Name, p.Namespace)
+		}
 		return s.cfg.Streams.Attach(r.Context(), p, r.PathValue("container"), opts)
 	})
 }

@@ -191,7 +191,8 @@ func (f fakeLogs) ReadLogs(ctx context.Context, p *v1.Pod, container, id string,
 }
 
 // fakeRuntime runs a few programs: cat, false (exit status 3), size (writes the
-// terminal size), wait (until its streams are closed). Ports echo.
+// terminal size), say (writes its arguments, quoted), wait (until its streams are
+// closed). Ports echo.
 type fakeRuntime struct {
 	srv streaming.Server
 
@@ -212,6 +213,9 @@ func (f *fakeRuntime) Exec(ctx context.Context, id string, cmd []string, in io.R
 	case "size":
 		s := <-resize
 		fmt.Fprintf(out, "%dx%d tty=%v", s.Width, s.Height, tty)
+		return nil
+	case "say":
+		fmt.Fprintf(out, "%q", cmd[1:])
 		return nil
 	case "wait":
 		<-ctx.Done()

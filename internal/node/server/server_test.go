@@ -434,7 +434,7 @@ func TestMetricsFormats(t *testing.T) {
 
 func TestContainerLogs(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-25")
-	parity.ProvesPart(t, 3, "SRV-24")
+	parity.ProvesPart(t, 4, "SRV-24")
 	r := newRig(t)
 	for _, c := range []struct {
 		path string

@@ -73,6 +73,13 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s: cat gave back %d bytes of %d", name, out.Len(), len(big))
 		}
 	}
+	for name, ex := range r.executors("/exec/default/web/uid-web/main", "command=say&command=two+words&command=&command=last&output=1") {
+		var out bytes.Buffer
+		err := ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out})
+		if want := `["two words" "" "last"]`; err != nil || out.String() != want {
+			t.Errorf("%s: words: %q, %v, want %s", name, &out, err, want)
+		}
+	}
 	for name, ex := range r.executors(path, "command=false&output=1&error=1") {
 		var out, errs bytes.Buffer
 		err := ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
@@ -337,7 +344,7 @@ func (f forwarder) forward(t *testing.T) string {
 
 func TestStreamErrors(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-23")
-	parity.ProvesPart(t, 3, "SRV-24")
+	parity.ProvesPart(t, 4, "SRV-24")
 	r := newRig(t)
 	upgrade := []string{"Authorization", "Bearer token-admin", "Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", "v4.channel.k8s.io"}
 	ask := func(path string) answer {
@@ -350,6 +357,7 @@ func TestStreamErrors(t *testing.T) {
 	}{
 		{"a pod that is not there", "/exec/default/other/main?output=1", 404, "pod does not exist"},
 		{"a pod of another namespace", "/attach/kube-system/web/main?output=1", 404, "pod does not exist"},
+		{"a pod of another UID", "/attach/default/web/uid-other/main?output=1", 500, "pod web_default not found"},
 		{"no stream wanted", "/exec/default/web/main?command=cat", 400, "you must specify at least 1 of stdin, stdout, stderr"},
 		{"only stderr of a terminal", "/exec/default/web/main?error=1&tty=1", 400, "you must specify at least 1 of stdin, stdout, stderr"},
 		{"a container that does not run", "/exec/default/web/other?output=1&command=cat", 500, `container not found ("other")`},
