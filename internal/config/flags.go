@@ -93,7 +93,7 @@ func (fs *flagSet) addNative(f *Flags) {
 	fs.StringVar(&f.RuntimeCgroups, "runtime-cgroups", f.RuntimeCgroups, "Absolute name of the cgroup the container runtime runs in.")
 	fs.StringVar(&f.LockFile, "lock-file", f.LockFile, "Lock file shared with other kubelets.")
 	fs.BoolVar(&f.ExitOnLock, "exit-on-lock-contention", f.ExitOnLock, "Exit when another process wants --lock-file.")
-	fs.Int32Var(&f.EndedInstances, "maximum-dead-containers-per-container", f.EndedInstances, "How many ended instances of each container are kept, one at least; less than 0 keeps all.")
+	fs.Int32Var(&f.EndedInstances, "maximum-dead-containers-per-container", f.EndedInstances, "How many ended instances of each container are kept, one at least.")
 	fs.deprecated["maximum-dead-containers-per-container"] = useEviction
 	fs.DurationVar(&f.LeastEndedAge, "minimum-container-ttl-duration", f.LeastEndedAge, "No effect.")
 	fs.deprecated["minimum-container-ttl-duration"] = useEviction

@@ -449,7 +449,7 @@ func (d *decision) prune() {
 	kept := map[string]int{}
 	for _, c := range d.in.Have.Containers {
 		switch {
-		case c.State != pod.StateExited || d.in.KeepEnded < 0:
+		case c.State != pod.StateExited:
 		case kept[c.Name] >= max(d.in.KeepEnded, 1):
 			d.act(Step{Verb: Remove, Target: c.ID, Reason: "an older instance"})
 		default:

@@ -45,8 +45,7 @@ type Input struct {
 	// yet: no regular container starts.
 	Resize   map[string]bool
 	Resizing bool
-	// KeepEnded is how many ended instances of each container are kept, one at least;
-	// less than 0 keeps all.
+	// KeepEnded is how many ended instances of each container are kept, one at least.
 	KeepEnded int
 	// Ran is the latest attempt of each container that this agent has seen run.
 	Ran         map[string]int
