@@ -2,7 +2,9 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -224,6 +226,11 @@ func TestMissingObjects(t *testing.T) {
 			Name:         "sec",
 			VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "gone", Optional: ptr.To(true)}},
 		},
+		v1.Volume{Name: "part", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{
+			SecretName: "half",
+			Optional:   ptr.To(true),
+			Items:      []v1.KeyToPath{{Key: "here", Path: "x"}, {Key: "gone", Path: "y"}},
+		}}},
 		v1.Volume{
 			Name: "both",
 			VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
@@ -240,6 +247,7 @@ func TestMissingObjects(t *testing.T) {
 		})
 	n.ready(p)
 	wantShown(t, n.dir(p, "secret", "sec"))
+	wantShown(t, n.dir(p, "secret", "part"), "x", "1")
 	wantShown(t, n.dir(p, "projected", "both"), "here", "1")
 	wantShown(t, n.dir(p, "configmap", "none"))
 	wantShown(t, n.dir(p, "configmap", "some"), "x", "1")
@@ -266,6 +274,12 @@ func TestMissingObjects(t *testing.T) {
 				{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "gone"}}},
 			},
 		}}}, `MountVolume.SetUp failed for volume "shown" : secret "gone" not found`},
+		{v1.Volume{Name: "shown-key", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{{ConfigMap: &v1.ConfigMapProjection{
+				LocalObjectReference: v1.LocalObjectReference{Name: "some"},
+				Items:                []v1.KeyToPath{{Key: "gone", Path: "y"}},
+			}}},
+		}}}, `MountVolume.SetUp failed for volume "shown-key" : configmap references non-existent config key: gone`},
 		{v1.Volume{Name: "nfs", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}, `Unable to attach or mount volumes: unmounted volumes=[nfs], unattached volumes=[], failed to process volumes=[nfs]: failed to get Plugin from volumeSpec for volume "nfs" err=no volume plugin matched`},
 		{v1.Volume{Name: "ctb", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}}}}}, `MountVolume.SetUp failed for volume "ctb" : projected source clusterTrustBundle is not served by this node agent`},
 	} {
@@ -435,6 +449,9 @@ func TestSubPathsOfAHostDirectory(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(host, "evil")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(host, 0o775); err != nil { // more than the umask leaves
+		t.Fatal(err)
+	}
 	p := podWith("u1", v1.Volume{Name: "h", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: host}}})
 	c := &p.Spec.Containers[0]
 	c.VolumeMounts = []v1.VolumeMount{
@@ -459,8 +476,13 @@ func TestSubPathsOfAHostDirectory(t *testing.T) {
 	if got := n.read(filepath.Join(host, "made/x/f")); got != "deep" {
 		t.Errorf("the sub-path leads elsewhere: %q", got)
 	}
-	if got, want := modeOf(t, filepath.Join(host, "made/x")), modeOf(t, host); got != want {
-		t.Errorf("the made directory is %s, want its volume's %s", got, want)
+	for _, made := range []string{"made", "made/x"} {
+		if got, want := modeOf(t, filepath.Join(host, made)), modeOf(t, host); got != want {
+			t.Errorf("the made directory %s is %s, want its volume's %s", made, got, want)
+		}
+	}
+	if got := modeOf(t, filepath.Join(host, "data")); !strings.HasPrefix(got, "40711 ") {
+		t.Errorf("a directory that was there is %s", got)
 	}
 
 	for sub, want := range map[string]string{"evil": "leads out of the volume", "evil/passwd": "leads out of the volume", "/abs": "must not be an absolute path", "a/../b": "must not contain '..'"} {
@@ -478,6 +500,9 @@ func TestSubPathsOfAHostDirectory(t *testing.T) {
 		t.Errorf("mounts are %v, want no second one of the same sub-path", on)
 	}
 	n.release(p)
+	if _, err := os.Lstat(filepath.Join(volume.PodDir(n.root, "u1"), "volume-subpaths")); !errors.Is(err, fs.ErrNotExist) || len(n.mounted()) != 0 {
+		t.Errorf("released, with sub-paths left: %v, %v", err, n.mounted())
+	}
 	if got := n.read(filepath.Join(host, "made/x/f")); got != "deep" {
 		t.Errorf("releasing took the host's data: %q", got)
 	}
