@@ -405,7 +405,7 @@ func TestPhase(t *testing.T) {
 }
 
 func TestALostContainerCountsAsKilled(t *testing.T) {
-	parity.Proves(t, "LIFE-20")
+	parity.ProvesPart(t, 3, "LIFE-20")
 	p := spec("a", v1.RestartPolicyNever)
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", ContainerID: "containerd://gone", RestartCount: 2, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	c, ok := Instance(p, pod.Runtime{}, "a")

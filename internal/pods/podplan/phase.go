@@ -35,7 +35,7 @@ func Instance(p *v1.Pod, have pod.Runtime, name string) (pod.Container, bool) {
 	if t == nil && s.State.Waiting != nil {
 		t = s.LastTerminationState.Terminated // it was waiting to be started again
 	}
-	if t != nil {
+	if t != nil && t.Reason != ReasonLost {
 		lost.ExitCode, lost.Reason, lost.Message = t.ExitCode, t.Reason, t.Message
 		lost.StartedAt, lost.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
 	}

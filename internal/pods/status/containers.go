@@ -118,15 +118,19 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		}
 	case pod.StateExited:
 		ended := terminated(n, c)
-		w, failed := f.Waiting[spec.Name]
+		_, failed := f.Waiting[spec.Name]
+		lost := c.ID == "" && c.Reason == podplan.ReasonLost
 		if c.Recalled && !failed && !f.Going {
 			// It did not end by itself. The API server takes an end without failure for
 			// final where the policy is not Always, and no status after it.
 			cs.State.Waiting = waiting(f, spec.Name)
 			cs.LastTerminationState.Terminated = ended
-		} else if failed && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
-			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
+		} else if (failed || lost) && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
+			cs.State.Waiting = waiting(f, spec.Name)
 			cs.LastTerminationState.Terminated = ended
+			if lost {
+				ended.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
+			}
 		} else {
 			cs.State.Terminated = ended
 		}
