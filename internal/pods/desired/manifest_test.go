@@ -44,6 +44,11 @@ func TestStaticPodIdentity(t *testing.T) {
 	if len(p.Spec.Tolerations) != 1 || p.Spec.Tolerations[0] != (v1.Toleration{Operator: "Exists", Effect: "NoExecute"}) {
 		t.Errorf("tolerations = %v", p.Spec.Tolerations)
 	}
+	own := parse(t, "/m/a.yaml", manifestText("web", "one")+"\n  tolerations:\n"+
+		"  - {key: a, operator: Exists}\n  - {operator: Exists, effect: NoExecute, tolerationSeconds: 5}\n").Spec.Tolerations
+	if len(own) != 2 || own[0] != (v1.Toleration{Key: "a", Operator: "Exists"}) || own[1] != (v1.Toleration{Operator: "Exists", Effect: "NoExecute"}) {
+		t.Errorf("beside tolerations of its own: %v", own)
+	}
 	same := parse(t, "/m/a.yaml", "# a comment\n"+strings.ReplaceAll(manifestText("web", "one"), "metadata: {name: web}", "metadata:\n  name: web"))
 	other, _, _ := Manifest{NodeName: "node2"}.File("/m/a.yaml", []byte(manifestText("web", "one")))
 	for name, q := range map[string]struct {
