@@ -42,6 +42,8 @@ func TestQOS(t *testing.T) {
 		{"a missing memory limit is burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "", "1", "")}}}, v1.PodQOSBurstable},
 		{"an init container without limits takes guaranteed away", v1.PodSpec{InitContainers: []v1.Container{{}}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
 		{"requests below limits are burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "2", "1Gi")}}}, v1.PodQOSBurstable},
+		{"memory requested below its limit is burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "1", "2Gi")}}}, v1.PodQOSBurstable},
+		{"init containers count as others do", v1.PodSpec{InitContainers: []v1.Container{{Resources: full}}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSGuaranteed},
 		{"pod-level resources replace those of containers", v1.PodSpec{Resources: &full, Containers: []v1.Container{{}}}, v1.PodQOSGuaranteed},
 		{"pod-level requests take guaranteed away", v1.PodSpec{Resources: &asked, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
 		{"one container of many without limits takes guaranteed away", v1.PodSpec{Containers: []v1.Container{{Resources: full}, {}}}, v1.PodQOSBurstable},
