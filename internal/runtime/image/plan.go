@@ -41,8 +41,12 @@ func policyFor(policy v1.PullPolicy, image string) v1.PullPolicy {
 	if policy != "" {
 		return policy
 	}
-	if tagged, err := withTag(image); err == nil && strings.HasSuffix(tagged, ":"+defaultTag) {
-		return v1.PullAlways
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return v1.PullIfNotPresent // no policy helps
+	}
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == defaultTag {
+		return v1.PullAlways // beside a digest, too
 	}
 	return v1.PullIfNotPresent
 }

@@ -46,6 +46,9 @@ func TestPolicyFor(t *testing.T) {
 		{"", "x:latest", v1.PullAlways},
 		{"", "x:1", v1.PullIfNotPresent},
 		{"", "x@sha256:" + hex64, v1.PullIfNotPresent},
+		{"", "x:latest@sha256:" + hex64, v1.PullAlways},
+		{"", "registry.example.com:5000/x", v1.PullAlways},
+		{v1.PullAlways, "x:1", v1.PullAlways},
 		{v1.PullNever, "x", v1.PullNever},
 		{v1.PullIfNotPresent, "x:latest", v1.PullIfNotPresent},
 	} {
