@@ -115,7 +115,8 @@ func say(p Plan) string {
 }
 
 func TestDecide(t *testing.T) {
-	parity.Proves(t, "RT-29", "RT-31")
+	parity.Proves(t, "RT-29")
+	parity.ProvesPart(t, 2, "RT-31")
 	always := v1.RestartPolicyAlways
 	for _, tc := range []struct {
 		name string
@@ -206,6 +207,15 @@ func TestDecide(t *testing.T) {
 		},
 		{name: "an older sandbox without containers is removed", pod: spec("a", always),
 			in: Input{VolumesReady: true, Probes: started("a"), Have: pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(true), {ID: "old"}}, Containers: []pod.Container{running("a")}}}, want: "remove sandbox old"},
+		{
+			name: "an older sandbox that is ready is not removed before it was stopped",
+			pod:  spec("a", always),
+			in: Input{VolumesReady: true, Probes: started("a"), Have: pod.Runtime{
+				Sandboxes:  []pod.Sandbox{sandbox(true), {ID: "old", Ready: true}},
+				Containers: []pod.Container{running("a")},
+			}},
+			want: "stop a-id",
+		},
 		{name: "an older sandbox with a container stays as long as that", pod: spec("a", always),
 			in: Input{VolumesReady: true, Probes: started("a"), Have: pod.Runtime{Sandboxes: []pod.Sandbox{sandbox(true), {ID: "old"}},
 				Containers: []pod.Container{running("a"), {ID: "x", Name: "a", SandboxID: "old", State: pod.StateExited}}}}, want: ""},
@@ -296,7 +306,7 @@ func TestARuntimeOnlyPodIsWoundUpByItsAnnotations(t *testing.T) {
 }
 
 func TestBackoffDoublesAndStartsOver(t *testing.T) {
-	parity.ProvesPart(t, 7, "LIFE-47")
+	parity.ProvesPart(t, 8, "LIFE-47")
 	var b Backoff
 	at := now
 	if !b.Until(at).IsZero() {
