@@ -174,7 +174,8 @@ func TestADeadRuntimeShows(t *testing.T) {
 		}
 		if r.events.count("NodeNotReady") != 1 || r.events.count("NodeReady") != 1 ||
 			!r.events.has("Normal NodeNotReady: Node node1 status is now: NodeNotReady") ||
-			!r.events.has("Normal NodeReady: Node node1 status is now: NodeReady") {
+			!r.events.has("Normal NodeReady: Node node1 status is now: NodeReady") ||
+			!r.events.has("Normal NodeHasSufficientMemory: Node node1 status is now: NodeHasSufficientMemory") {
 			t.Errorf("events = %v", r.events.reasons)
 		}
 		if n := strings.Count(r.log.String(), "container runtime does not answer"); n != 1 {

@@ -282,6 +282,10 @@ func TestConditionsTurn(t *testing.T) {
 	if turned[1].Reason != "KubeletHasDiskPressure" || turned[2].Reason != "KubeletHasInsufficientPID" {
 		t.Errorf("reasons = %s, %s", turned[1].Reason, turned[2].Reason)
 	}
+	_, events = conditions(turned, calm, t1.Add(time.Minute))
+	if got := fmt.Sprint(events); got != "[NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID NodeReady]" {
+		t.Errorf("events when all is well again = %s", got)
+	}
 }
 
 func TestImages(t *testing.T) {

@@ -212,7 +212,7 @@ func TestPluginsComeAndGo(t *testing.T) {
 	parity.ProvesPart(t, 2, "PLUG-10")
 	parity.ProvesPart(t, 2, "SRV-53")
 	parity.ProvesPart(t, 2, "PLUG-01")
-	parity.ProvesPart(t, 2, "PLUG-04")
+	parity.ProvesPart(t, 3, "PLUG-04")
 	parity.ProvesPart(t, 2, "PLUG-07")
 	parity.Differs(t, "PLUG-03", "0076")
 	early := &testPlugin{info: info("CSIPlugin", "early")}
@@ -316,6 +316,7 @@ func TestOthersAreIgnored(t *testing.T) {
 // Whoever is refused hears why, and is asked again after a while that grows.
 func TestRefusalsAndRetries(t *testing.T) {
 	parity.Proves(t, "PLUG-05")
+	parity.ProvesPart(t, 3, "PLUG-04")
 	parity.ProvesPart(t, 2, "PLUG-10")
 	parity.ProvesPart(t, 2, "SRV-53")
 	parity.ProvesPart(t, 2, "PLUG-07")
@@ -418,7 +419,7 @@ func (p pipes) dial(context.Context, string) (net.Conn, error) {
 
 // A plugin has 10 s to accept a connection, 1 s for GetInfo, and 5 s for NotifyRegistrationStatus.
 func TestLimitsOfTheProtocol(t *testing.T) {
-	parity.ProvesPart(t, 2, "PLUG-04")
+	parity.ProvesPart(t, 3, "PLUG-04")
 	dir, err := os.MkdirTemp("", "plug") // paths of sockets are short
 	if err != nil {
 		t.Fatal(err)

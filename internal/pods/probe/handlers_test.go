@@ -80,7 +80,7 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 	}
 	port := web(t, record)
 
-	for code, want := range map[int]outcome{200: success, 204: success, 299: success, 304: warning, 399: warning, 400: failure, 404: failure, 500: failure, 503: failure} {
+	for code, want := range map[int]outcome{101: failure, 200: success, 204: success, 299: success, 304: warning, 399: warning, 400: failure, 404: failure, 500: failure, 503: failure} {
 		mu.Lock()
 		status = code
 		mu.Unlock()
@@ -122,6 +122,7 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 		want outcome
 	}{
 		"a port by its name":        {&v1.HTTPGetAction{Port: intstr.FromString("web")}, success},
+		"a scheme by its name":      {&v1.HTTPGetAction{Port: port, Scheme: v1.URISchemeHTTP}, success},
 		"a number written as text":  {&v1.HTTPGetAction{Port: intstr.FromString(port.String())}, success},
 		"no port of that name":      {&v1.HTTPGetAction{Port: intstr.FromString("other")}, errored},
 		"no such number":            {&v1.HTTPGetAction{Port: intstr.FromInt(70000)}, errored},
