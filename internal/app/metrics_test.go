@@ -52,6 +52,9 @@ func TestRuntimeCallsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := a.buildResources(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if err := a.buildContainers(); err != nil {
 			t.Fatal(err)
 		}
