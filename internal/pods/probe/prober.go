@@ -156,7 +156,8 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 
 // add begins the probes of a container. For one that ran before the agent did,
 // the stored status tells how it was, so that a restart of the agent is not seen
-// in the pod's conditions.
+// in the pod's conditions. One of a static pod without a stored status counts as
+// started, as it does for upstream.
 func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target {
 	t := &target{uid: spec.UID, pod: spec, container: seen, spec: c}
 	before := seen.StartedAt.Before(p.started)
@@ -187,12 +188,25 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 	t.liveness = make(kindLiveness, c.LivenessProbe, true)
 	t.readiness = make(kindReadiness, c.ReadinessProbe, false)
 	p.recall(t, spec)
-	p.push(t.startup)
-	if t.open() {
+	if before && !known && pod.IsStatic(spec) {
+		// Its status is that of the mirror pod, which may be heard of late or never, and a container
+		// in use must not be restarted because its startup probe fails by now.
+		t.presumeStarted()
+	}
+	if !t.open() {
+		p.push(t.startup)
+	} else {
 		p.push(t.liveness)
 		p.push(t.readiness)
 	}
 	return t
+}
+
+// presumeStarted has the startup probe be one that has succeeded.
+func (t *target) presumeStarted() {
+	if t.startup != nil {
+		t.startup.known, t.startup.ok, t.startup.settled = true, true, true
+	}
 }
 
 // recall takes over what was told of a container that ran before the agent did, where its

@@ -496,7 +496,7 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 }
 
 func TestARestartOfTheAgentKeepsResults(t *testing.T) {
-	parity.ProvesPart(t, 3, "PROBE-18")
+	parity.ProvesPart(t, 4, "PROBE-18")
 	synctest.Test(t, func(t *testing.T) {
 		c := &patient{code: 1}
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
