@@ -113,7 +113,15 @@ var Rules = []*Rule{
 		Why: "decision 0139: the status of a rejected pod does not change when the pod is updated",
 		is: func(d Difference) bool {
 			return d.scene.refused[0] && d.scene.refused[1] && d.scene.nothingAsked() &&
-				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status."))
+				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status.") || ofTheDeadline.MatchString(d.Theirs))
+		},
+	},
+	{
+		Why: "decision 0143: readiness gates of static pods are read from the mirror pod",
+		is: func(d Difference) bool {
+			ready := strings.HasSuffix(d.Where, "[Ready]") || strings.HasPrefix(d.Ours, "condition Ready: ")
+			return d.Life.Static && len(d.Life.Pod.Spec.ReadinessGates) > 0 && (d.Kind == "pod" || d.Kind == "said") && ready &&
+				strings.Contains(d.Theirs+d.Ours, "readiness gate")
 		},
 	},
 	{
@@ -211,9 +219,9 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "upstream tries to mount before its caches have the objects of the pod, or the authorizer has the pod",
+		Why: "an agent tries to mount before its caches have the objects of the pod, or the authorizer has the pod",
 		is: func(d Difference) bool {
-			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs)
+			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs) || d.Theirs == absent && beforeItKnows.MatchString(d.Ours)
 			return (d.Kind == "event" || d.Kind == "said") && (early || tokenOfNone.MatchString(d.Ours))
 		},
 	},
@@ -337,14 +345,19 @@ func otherwiseRestarted(d Difference) bool {
 }
 
 // ofInitAnew reports whether a difference is about an init container of a pod with a second
-// sandbox: one after the first, or one whose first CreateContainer failed.
+// sandbox: one after the first, one whose first CreateContainer failed, or one that was backed off.
 func ofInitAnew(d Difference) bool {
 	if !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
 	}
 	inits := d.Life.Pod.Spec.InitContainers
 	return slices.ContainsFunc(inits, func(c corev1.Container) bool {
-		return (len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#")) && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+		later := len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#") ||
+			slices.ContainsFunc(d.scene.told[1], func(e string) bool {
+				m := backOffOf.FindStringSubmatch(e)
+				return m != nil && m[1] == c.Name
+			})
+		return later && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
 	})
 }
 

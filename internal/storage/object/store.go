@@ -200,7 +200,7 @@ func (s *Store) read(ctx context.Context, r Ref) (object, error) {
 		select {
 		case <-e.known:
 		case <-ctx.Done():
-			if err := s.giveUp(e, ctx.Err()); err != nil {
+			if err := s.giveUp(e); err != nil {
 				return nil, err
 			}
 		}
@@ -215,7 +215,7 @@ func (s *Store) read(ctx context.Context, r Ref) (object, error) {
 
 // giveUp notes that a reader leaves without an answer, so that the answer is
 // reported as a change. It returns nil if the answer came in the meantime.
-func (s *Store) giveUp(e *entry, cause error) error {
+func (s *Store) giveUp(e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -225,9 +225,10 @@ func (s *Store) giveUp(e *entry, cause error) error {
 	}
 	e.missed = true
 	if e.err != nil {
-		cause = e.err
+		return fmt.Errorf("cannot read %s: %w", e.ref, e.err)
 	}
-	return fmt.Errorf("cannot read %s: %w", e.ref, cause)
+	// In upstream's words, which people search for.
+	return fmt.Errorf("failed to sync %s cache: timed out waiting for the condition", e.ref.Kind)
 }
 
 // put takes an answer of the API server: the object, or nil when there is none.

@@ -228,6 +228,21 @@ func TestStoreReportsTheAnswerThatAReaderDidNotWaitFor(t *testing.T) {
 	}
 }
 
+// Of a server that says nothing nothing can be said but that time has run out.
+func TestStoreWithoutAnAnswer(t *testing.T) {
+	f := newFakeAPI(t)
+	s, _ := start(t, f)
+	f.mu.Lock() // requests wait for it
+	defer f.mu.Unlock()
+	s.Register(podWith("p1", "a", "m"))
+	ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	_, err := s.ConfigMap(ctx, "a", "m")
+	if err == nil || err.Error() != "failed to sync configmap cache: timed out waiting for the condition" {
+		t.Errorf("err = %v, want upstream's words", err)
+	}
+}
+
 func TestStoreStopsWatchingImmutableObjects(t *testing.T) {
 	f := newFakeAPI(t)
 	s, changes := start(t, f)
