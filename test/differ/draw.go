@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,7 +58,11 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	}
 	d.drawPod()
 	d.drawDays()
-	d.late()
+	deadline := d.pod.Spec.ActiveDeadlineSeconds
+	short := deadline != nil && *deadline < 60
+	if !short {
+		d.late()
+	}
 	for _, f := range d.life.Faults {
 		if f.Method == "StartContainer" {
 			// Upstream's agent counts a failed start as an attempt, so the program must not depend on the attempt.
@@ -71,14 +76,31 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 			d.life.alwaysTheSame(c.Name)
 		}
 	}
-	if deadline := d.pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline < 60 {
-		// Whether the deadline or the end of a container comes first would be random.
+	if short {
+		// Whether the deadline, the end of a container or the next step comes first would be random.
+		for _, c := range containers(d.pod) {
+			if programs := d.life.Programs[c.Name]; strings.HasSuffix(programs[len(programs)-1], forever) {
+				d.life.Programs[c.Name] = []string{forever}
+			}
+		}
 		for _, c := range d.pod.Spec.Containers {
 			d.life.Programs[c.Name] = []string{forever}
 		}
 		d.life.Faults = nil
+		d.life.Acts[0].Steps = d.life.Acts[0].Steps[:1]
 	}
+	d.endInTurn()
 	return d.life
+}
+
+// endInTurn has containers that end by themselves do so at different times: which end is seen first would
+// be random.
+func (d *draw) endInTurn() {
+	for i, c := range containers(d.pod) {
+		for n, program := range d.life.Programs[c.Name] {
+			d.life.Programs[c.Name][n] = strings.Replace(program, "sleep 6;", fmt.Sprintf("sleep %d;", 6+2*i), 1)
+		}
+	}
 }
 
 // one is true one time in n.
