@@ -31,39 +31,61 @@ func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceL
 	return size
 }
 
-// pageSize is the size of huge pages of a volume of the given medium:
-// HugePages-2Mi names it, plain HugePages means the one size that the pod uses.
+// pageSize is the size of huge pages of a volume of the given medium: HugePages-2Mi names it, HugePages means the one
+// size that the pod and its containers have. Sizes are compared by value: 2048Ki is 2Mi.
 func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
-	var used []string
+	sizes, err := pageSizes(p)
+	if err != nil {
+		return 0, err
+	}
+	var size int64
+	if named, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
+		if size, err = parsePageSize(named); err != nil {
+			return 0, err
+		}
+	} else if len(sizes) > 1 {
+		return 0, fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
+	} else if len(sizes) == 1 {
+		size = sizes[0]
+	}
+	if !slices.Contains(sizes, size) {
+		return 0, noHugePages(medium)
+	}
+	return size, nil
+}
+
+// pageSizes are the sizes of the huge pages that the pod may use, by its own resources or those of its containers.
+func pageSizes(p *v1.Pod) ([]int64, error) {
+	var lists []v1.ResourceList
+	if r := p.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests, r.Limits)
+	}
 	for _, c := range pod.Containers(p) {
-		for _, list := range []v1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			for name := range list {
-				if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok && !slices.Contains(used, size) {
-					used = append(used, size)
-				}
+		lists = append(lists, c.Resources.Requests, c.Resources.Limits)
+	}
+	var sizes []int64
+	for _, list := range lists {
+		for name := range list {
+			text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+			if !ok {
+				continue
+			}
+			size, err := parsePageSize(text)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(sizes, size) {
+				sizes = append(sizes, size)
 			}
 		}
 	}
-	slices.Sort(used)
-	var size string
-	if named, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
-		if !slices.Contains(used, named) {
-			return 0, noHugePages(medium)
-		}
-		size = named
-	} else {
-		switch len(used) {
-		case 0:
-			return 0, noHugePages(medium)
-		case 1:
-		default:
-			return 0, fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
-		}
-		size = used[0]
-	}
-	q, err := apiresource.ParseQuantity(size)
+	return sizes, nil
+}
+
+func parsePageSize(text string) (int64, error) {
+	q, err := apiresource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("parse size of huge pages %q: %w", size, err)
+		return 0, fmt.Errorf("parse size of huge pages %q: %w", text, err)
 	}
 	return q.Value(), nil
 }

@@ -555,6 +555,7 @@ func TestMemorySize(t *testing.T) {
 		{"its sandbox's overhead is the pod's too", v1.PodSpec{Overhead: mem("8Mi").Limits, Containers: []v1.Container{{Resources: mem("64Mi")}}}, "", 72 << 20},
 		{"the volume's limit bounds it", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "8Mi", 8 << 20},
 		{"a larger one does not", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "1Gi", 64 << 20},
+		{"a limit of zero is none", v1.PodSpec{Containers: []v1.Container{{Resources: mem("64Mi")}}}, "0", 64 << 20},
 	} {
 		var limit *resource.Quantity
 		if tc.limit != "" {
@@ -575,6 +576,12 @@ func TestPageSize(t *testing.T) {
 		}
 		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: l, Limits: l}}}}}
 	}
+	// ofPod is a pod that requests huge pages for itself; its containers request none.
+	ofPod := func(names ...v1.ResourceName) *v1.Pod {
+		p := huge()
+		p.Spec.Resources = ptr.To(huge(names...).Spec.Containers[0].Resources)
+		return p
+	}
 	for _, tc := range []struct {
 		pod    *v1.Pod
 		medium v1.StorageMedium
@@ -589,6 +596,12 @@ func TestPageSize(t *testing.T) {
 			"medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
 		{huge(), "HugePages", 0,
 			"medium HugePages: hugePages storage requested, but there is no resource request for huge pages"},
+		{ofPod("hugepages-2Mi"), "HugePages", 2 << 20, "<nil>"},
+		{ofPod("hugepages-2Mi"), "HugePages-2Mi", 2 << 20, "<nil>"},
+		{ofPod("hugepages-1Gi", "hugepages-2Mi"), "HugePages", 0,
+			"medium: HugePages can't be used if container requests multiple huge page sizes"},
+		{huge("hugepages-2Mi"), "HugePages-2048Ki", 2 << 20, "<nil>"},
+		{huge("hugepages-2Mi", "hugepages-2048Ki"), "HugePages", 2 << 20, "<nil>"},
 	} {
 		if got, err := pageSize(tc.pod, tc.medium); got != tc.want || fmt.Sprint(err) != tc.says {
 			t.Errorf("%s: %d, %v, want %d", tc.medium, got, err, tc.want)
