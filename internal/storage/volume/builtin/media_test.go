@@ -133,6 +133,9 @@ func TestOrphans(t *testing.T) {
 	if err := n.RemoveDir(t.Context(), "clean"); err != nil {
 		t.Error(err)
 	}
+	if _, err := os.Lstat(volume.PodDir(n.root, "clean")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of the pod whose volumes are gone is left: %v", err)
+	}
 	if err := n.RemoveDir(t.Context(), "busy"); !errors.Is(err, mount.ErrMounted) {
 		t.Errorf("RemoveDir = %v of a directory with somebody's disk in it", err)
 	}
