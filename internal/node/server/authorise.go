@@ -24,7 +24,8 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 				s.complain.Do(func() {
 					s.cfg.Log.Error("cannot authorise request", "err", err, "user", user.Username, "verb", verb, "subresource", right)
 				})
-				writeText(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, rights))
+				writeText(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)",
+					user.Username, verb, right))
 				return
 			}
 			if ok {
@@ -33,6 +34,7 @@ func (s *Server) authorised(next http.Handler) http.Handler {
 			}
 		}
 		s.cfg.Log.Debug("forbidden", "user", user.Username, "verb", verb, "subresources", rights)
-		writeText(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, rights))
+		writeText(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n",
+			user.Username, verb, rights))
 	})
 }
