@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"keelson/test/kit/parity"
 )
@@ -48,4 +50,28 @@ func TestAChangeThatNeedsAFeature(t *testing.T) {
 			t.Errorf("told:\n%swant\n%s", got, want)
 		}
 	})
+}
+
+// TestStopSignalsAreAlpha: the signal of a container is passed on and shown with its gate alone, which is off by default.
+func TestStopSignalsAreAlpha(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-58")
+	for gates, want := range map[string]cri.Signal{
+		"": cri.Signal_RUNTIME_DEFAULT,
+		"featureGates: {ContainerStopSignals: true}\n": cri.Signal_SIGRTMINPLUS3,
+	} {
+		settled(t, gates, nil, func(t *testing.T, r *run) {
+			r.pod(t, "app", "spec: {os: {name: linux}, containers: [{name: main, lifecycle: {stopSignal: SIGRTMIN+3}}]}\n")
+			r.must(t, "wait", "app", "Ready")
+			if got := r.runtime.Pods()[0].Containers[0].Config.StopSignal; got != want {
+				t.Errorf("%q: the runtime is told %v, want %v", gates, got, want)
+			}
+			p, err := r.api.CoreV1().Pods(namespace).Get(t.Context(), "app", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Status.ContainerStatuses[0].StopSignal; (got != nil) != (gates != "") || got != nil && *got != "SIGRTMIN+3" {
+				t.Errorf("%q: the status shows %q", gates, ptr.Deref(got, ""))
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
@@ -11,7 +12,7 @@ import (
 
 // Runtimes tell the signal that stops a container whether the gate is on or not.
 func TestStopSignalIsShownWithItsGateAlone(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-58")
+	parity.ProvesPart(t, 3, "LIFE-58")
 	term := v1.SIGTERM
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
 	have := pod.Runtime{
@@ -20,8 +21,8 @@ func TestStopSignalIsShownWithItsGateAlone(t *testing.T) {
 	}
 	for _, gate := range []bool{false, true} {
 		st := Project(Node{RuntimeName: "containerd", StopSignals: gate}, Facts{Pod: p, Have: have, Started: at}, v1.PodStatus{}, at)
-		if got := st.ContainerStatuses[0].StopSignal; (got != nil) != gate {
-			t.Errorf("with the gate %v the stop signal is shown as %v", gate, got)
+		if got := st.ContainerStatuses[0].StopSignal; (got != nil) != gate || gate && *got != "SIGTERM" {
+			t.Errorf("with the gate %v the stop signal is shown as %q", gate, ptr.Deref(got, ""))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -66,13 +67,19 @@ func containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 		out.CDIDevices = append(out.CDIDevices, &runtimeapi.CDIDevice{Name: d})
 	}
 	if in.signals && c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {
-		n, ok := runtimeapi.Signal_value[string(*c.Lifecycle.StopSignal)]
+		n, ok := stopSignal(*c.Lifecycle.StopSignal)
 		if !ok {
 			return nil, fmt.Errorf("unknown stop signal %q", *c.Lifecycle.StopSignal)
 		}
-		out.StopSignal = runtimeapi.Signal(n)
+		out.StopSignal = n
 	}
 	return out, nil
+}
+
+// stopSignal turns the API's name of a signal into the runtime interface's: SIGRTMIN+1 is SIGRTMINPLUS1 there.
+func stopSignal(s v1.Signal) (runtimeapi.Signal, bool) {
+	n, ok := runtimeapi.Signal_value[strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(s))]
+	return runtimeapi.Signal(n), ok
 }
 
 // containerLabels are how an agent finds its own after a restart.

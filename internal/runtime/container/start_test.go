@@ -335,7 +335,7 @@ func TestSeccompProfileOfTheNode(t *testing.T) {
 }
 
 func TestStopSignalOnlyWhereItIsOn(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-58")
+	parity.ProvesPart(t, 3, "LIFE-58")
 	p := simplePod(func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{StopSignal: ptr.To(v1.Signal("SIGUSR1"))} })
 	b := newBench(t, nil)
 	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
@@ -350,6 +350,19 @@ func TestStopSignalOnlyWhereItIsOn(t *testing.T) {
 	}
 	if got := b.runtime.Pods()[0].Containers[0].Config.StopSignal; got != runtimeapi.Signal_SIGUSR1 {
 		t.Errorf("stop signal %v was sent, want SIGUSR1", got)
+	}
+	for name, want := range map[v1.Signal]runtimeapi.Signal{
+		"SIGRTMIN":    runtimeapi.Signal_SIGRTMIN,
+		"SIGRTMIN+3":  runtimeapi.Signal_SIGRTMINPLUS3,
+		"SIGRTMAX-14": runtimeapi.Signal_SIGRTMAXMINUS14,
+	} {
+		p.Spec.Containers[0].Lifecycle.StopSignal = &name
+		b = newBench(t, func(c *Config) { c.ContainerStopSignal = true })
+		if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
+			t.Errorf("%s: %v", name, failure)
+		} else if got := b.runtime.Pods()[0].Containers[0].Config.StopSignal; got != want {
+			t.Errorf("stop signal %v was sent, want %v", got, want)
+		}
 	}
 	p.Spec.Containers[0].Lifecycle.StopSignal = ptr.To(v1.Signal("SIGODD"))
 	b = newBench(t, func(c *Config) { c.ContainerStopSignal = true })
