@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,10 +64,14 @@ func (s *Server) summary() http.HandlerFunc {
 		return nil
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		only := r.URL.Query().Get("only_cpu_and_memory")
-		v, err := s.cfg.Summary(r.Context(), only == "true" || only == "1")
+		// The parameter counts where it is given once, in the query or in a form that is posted.
+		if err := r.ParseForm(); err != nil {
+			writeText(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())
+			return
+		}
+		v, err := s.cfg.Summary(r.Context(), slices.Equal(r.Form["only_cpu_and_memory"], []string{"true"}))
 		if err != nil {
-			writeText(w, http.StatusInternalServerError, err.Error())
+			writeText(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
 			return
 		}
 		writeJSON(w, v)

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"keelson/internal/node/server"
 	"keelson/internal/node/server/cert"
@@ -557,11 +558,42 @@ func TestSummary(t *testing.T) {
 	parity.Proves(t, "SRV-16")
 	r := newRig(t)
 	for _, method := range []string{"GET", "POST"} {
-		for query, whole := range map[string]bool{"": true, "?only_cpu_and_memory=false": true, "?only_cpu_and_memory=true": false, "?only_cpu_and_memory=1": false} {
+		for query, whole := range map[string]bool{
+			"":                           true,
+			"?only_cpu_and_memory=false": true,
+			"?only_cpu_and_memory=true":  false,
+			"?only_cpu_and_memory=1":     true,
+			"?only_cpu_and_memory=true&only_cpu_and_memory=true": true,
+		} {
 			got := r.as("may-stats", method, "/stats/summary"+query)
 			if got.code != 200 || got.header.Get("Content-Type") != "application/json" || !strings.Contains(got.text, `"nodeName"`) || strings.Contains(got.text, `"rlimit"`) != whole {
 				t.Errorf("%s %s: %d %s", method, query, got.code, got.text)
 			}
 		}
+	}
+	const none = "Internal Error: parse form failed: invalid semicolon separator in query"
+	if got := r.as("may-stats", "GET", "/stats/summary?only_cpu_and_memory=true;x"); got.code != 500 || got.text != none {
+		t.Errorf("a query that cannot be read: %d %q, want 500 %q", got.code, got.text, none)
+	}
+	form := strings.NewReader("only_cpu_and_memory=true")
+	req, err := http.NewRequest("POST", "https://"+r.addr[server.Secure]+"/stats/summary", form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer token-may-stats")
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := r.client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || strings.Contains(string(text), `"rlimit"`) {
+		t.Errorf("a form: %d %s, %v", resp.StatusCode, text, err)
+	}
+	broken := newRig(t, func(p *parts) {
+		p.server.Summary = func(context.Context, bool) (*statsapi.Summary, error) { return nil, errors.New("no stats") }
+	})
+	if got := broken.as("may-stats", "GET", "/stats/summary"); got.code != 500 || got.text != "Internal Error: no stats" {
+		t.Errorf("without stats: %d %q", got.code, got.text)
 	}
 }
