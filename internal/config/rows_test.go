@@ -58,6 +58,8 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-94")
 	parity.ProvesPart(t, 3, "CFG-96")
 	parity.ProvesPart(t, 2, "CFG-104")
+	parity.ProvesPart(t, 2, "CFG-108")
+	parity.ProvesPart(t, 3, "CFG-110")
 	parity.ProvesPart(t, 2, "CFG-113")
 	dir := write(t, map[string]string{
 		"k.yaml":     head,
@@ -148,6 +150,12 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	}
 	if c.Flags.RootDir != "/var/lib/kubelet" || c.Flags.CertDir != "/var/lib/kubelet/pki" {
 		t.Errorf("directories %s, %s", c.Flags.RootDir, c.Flags.CertDir)
+	}
+	fs := newFlagSet(&Config{})
+	for _, name := range []string{"config", "config-dir", "bootstrap-kubeconfig"} {
+		if f := fs.Lookup(name); f == nil || f.DefValue != "" {
+			t.Errorf("--%s: %+v, want it empty by default", name, f)
+		}
 	}
 	if k := load(t, "--kubeconfig=/kc", "--config="+dir+"/empty.yaml").Kubelet; len(k.EvictionHard) != 0 {
 		t.Errorf("evictionHard: {} is %v", k.EvictionHard)

@@ -41,7 +41,7 @@ const signedFor = 90 * time.Second
 func TestJoin(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-27")
 	parity.ProvesPart(t, 3, "CFG-28")
-	parity.ProvesPart(t, 2, "CFG-110")
+	parity.ProvesPart(t, 3, "CFG-110")
 	parity.ProvesPart(t, 3, "CFG-130")
 	r := rig.Start(t, rig.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/transport"
 	certutil "k8s.io/client-go/util/cert"
 
 	"keelson/internal/node/checkpoint"
@@ -20,8 +21,8 @@ type Access struct {
 	// Credentials are those to ask for a certificate with: of the kubeconfig, or
 	// for the bootstrap.
 	Credentials *rest.Config
-	// Bootstrap says that the kubeconfig does not serve, because it is not there or
-	// its certificate has expired.
+	// Bootstrap says that the kubeconfig does not serve, because it is not there, or
+	// has no client certificate that is good.
 	Bootstrap bool
 }
 
@@ -30,7 +31,7 @@ type Access struct {
 func Resolve(kubeconfig, bootstrap string, now time.Time, log *slog.Logger) (Access, error) {
 	own, why := Load(kubeconfig)
 	if why == nil {
-		why = expired(own, now)
+		why = unfit(own, now)
 	}
 	if why == nil || bootstrap == "" {
 		if own == nil {
@@ -53,17 +54,17 @@ func Load(file string) (*rest.Config, error) {
 	return c, nil
 }
 
-// expired says why the certificate of a kubeconfig does not serve; nil if it does,
-// or if there is none, as with a token.
-func expired(c *rest.Config, now time.Time) error {
-	c = rest.CopyConfig(c)
-	if err := rest.LoadTLSFiles(c); err != nil {
+// unfit says why a kubeconfig does not serve where there is another one for the bootstrap: upstream wants a client
+// certificate that is unexpired, with its key, and authorities that can be read; a token does not do.
+func unfit(c *rest.Config, now time.Time) error {
+	t, err := c.TransportConfig()
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if _, err := transport.TLSConfigFor(t); err != nil { // reads the files that it names
 		return fmt.Errorf("read client certificate: %w", err)
 	}
-	if len(c.CertData) == 0 {
-		return nil
-	}
-	certs, err := certutil.ParseCertsPEM(c.CertData)
+	certs, err := certutil.ParseCertsPEM(t.TLS.CertData)
 	if err != nil {
 		return fmt.Errorf("read client certificate: %w", err)
 	}

@@ -328,13 +328,16 @@ func kubeconfig(t *testing.T, file string, cert, key []byte) string {
 
 func TestResolve(t *testing.T) {
 	parity.Proves(t, "CFG-127")
-	parity.ProvesPart(t, 2, "CFG-110")
+	parity.ProvesPart(t, 3, "CFG-110")
 	a := newAuthority(t, time.Hour)
 	cert, key := a.pair(ClientTemplate("n1"))
 	dir := t.TempDir()
 	boot := kubeconfig(t, filepath.Join(dir, "bootstrap"), nil, nil)
 	good := kubeconfig(t, filepath.Join(dir, "good"), cert, key)
 	token := kubeconfig(t, filepath.Join(dir, "token"), nil, nil)
+	fresh, freshKey := newAuthority(t, 3*time.Hour).pair(ClientTemplate("n1"))
+	chain := kubeconfig(t, filepath.Join(dir, "chain"), append(slices.Clone(fresh), cert...), freshKey)
+	unlike := kubeconfig(t, filepath.Join(dir, "unlike"), cert, freshKey)
 	broken := filepath.Join(dir, "broken")
 	must(t, os.WriteFile(broken, []byte("apiVersion: v1\nclusters: {"), 0o600))
 	none := filepath.Join(dir, "none")
@@ -347,7 +350,11 @@ func TestResolve(t *testing.T) {
 		err       string
 	}{
 		{name: "a good kubeconfig: the bootstrap file is not read", own: good, boot: none, at: now},
-		{name: "a kubeconfig with a token has no end", own: token, boot: none, at: later},
+		{name: "a kubeconfig with a token has no end", own: token, at: later},
+		{name: "but gives way to the bootstrap file", own: token, boot: boot, at: now, uses: true},
+		{name: "a chain that is good", own: chain, boot: none, at: now},
+		{name: "a part of the chain expired", own: chain, boot: boot, at: later, uses: true},
+		{name: "a certificate without its key", own: unlike, boot: boot, at: now, uses: true},
 		{name: "none yet", own: none, boot: boot, at: now, uses: true},
 		{name: "expired while the node was down", own: good, boot: boot, at: later, uses: true},
 		{name: "broken", own: broken, boot: boot, at: now, uses: true},
