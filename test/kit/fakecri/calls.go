@@ -192,11 +192,30 @@ func TimeInside(calls []Call, begin, end time.Time) time.Duration {
 	return total
 }
 
-// describe reads from a request what it is about.
+// describe is Describe with the runtime's own sandboxes and containers.
 func (r *Runtime) describe(method string, req any) Call {
-	c := Call{Method: method}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	sandbox := func(id string) *cri.PodSandboxConfig {
+		if s, found := r.sandboxLocked(id); found {
+			return s.config
+		}
+		return nil
+	}
+	container := func(id string) (*cri.ContainerConfig, string) {
+		if c, found := r.containerLocked(id); found {
+			return c.config, c.sandboxID
+		}
+		return nil, ""
+	}
+	return Describe(method, req, sandbox, container)
+}
+
+// Describe reads from a request what it is about. The functions return the configuration of the
+// sandbox or container with an id, the latter with the id of its sandbox; nil if there is none.
+func Describe(method string, req any, sandbox func(id string) *cri.PodSandboxConfig,
+	container func(id string) (config *cri.ContainerConfig, sandbox string)) Call {
+	c := Call{Method: method}
 	switch q := req.(type) {
 	case *cri.RunPodSandboxRequest:
 		c.pod(q.GetConfig().GetMetadata())
@@ -216,19 +235,15 @@ func (r *Runtime) describe(method string, req any) Call {
 		c.Image = q.GetImage().GetImage()
 	}
 	if q, ok := req.(interface{ GetPodSandboxId() string }); ok {
-		if s, found := r.sandboxLocked(q.GetPodSandboxId()); found {
-			c.pod(s.config.GetMetadata())
-		}
+		c.pod(sandbox(q.GetPodSandboxId()).GetMetadata())
 	}
 	if q, ok := req.(*cri.CreateContainerRequest); ok {
 		c.container(q.GetConfig())
 	}
 	if q, ok := req.(interface{ GetContainerId() string }); ok {
-		if ctr, found := r.containerLocked(q.GetContainerId()); found {
-			if s := r.sandboxes[ctr.sandboxID]; s != nil {
-				c.pod(s.config.GetMetadata())
-			}
-			c.container(ctr.config)
+		if config, in := container(q.GetContainerId()); config != nil {
+			c.pod(sandbox(in).GetMetadata())
+			c.container(config)
 		}
 	}
 	return c
