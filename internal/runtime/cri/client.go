@@ -41,13 +41,14 @@ type Config struct {
 
 // Client makes calls to one container runtime. It is safe for concurrent use.
 type Client struct {
-	endpoint string // of the runtime, as it was configured
-	timeout  time.Duration
-	log      *slog.Logger
-	conns    []*grpc.ClientConn
-	runtime  runtimeapi.RuntimeServiceClient
-	image    runtimeapi.ImageServiceClient
-	observe  func(method string, took time.Duration, err error) // nil: nobody
+	endpoint, imageEndpoint endpoint
+
+	timeout time.Duration
+	log     *slog.Logger
+	conns   []*grpc.ClientConn
+	runtime runtimeapi.RuntimeServiceClient
+	image   runtimeapi.ImageServiceClient
+	observe func(method string, took time.Duration, err error) // nil: nobody
 
 	streams  bool
 	noStream sync.Map // names of streams that the runtime does not have
@@ -55,6 +56,18 @@ type Client struct {
 	// begun ends when calls that change something are to end, see [Client.Run].
 	begun  context.Context
 	giveUp context.CancelFunc
+}
+
+// endpoint is the socket of a service, as it was configured, and the field of the configuration that has it.
+type endpoint struct{ path, setting string }
+
+// endpoints are those of the runtime service and of the image service.
+func endpoints(cfg Config) (runtime, image endpoint) {
+	runtime = endpoint{cfg.RuntimeEndpoint, "containerRuntimeEndpoint"}
+	if cfg.ImageEndpoint == "" {
+		return runtime, runtime
+	}
+	return runtime, endpoint{cfg.ImageEndpoint, "imageServiceEndpoint"}
 }
 
 // Dial prepares a client. It does not wait for the runtime, which may well
@@ -102,11 +115,13 @@ func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
 	}
 	begun, giveUp := context.WithCancel(context.Background())
+	runtimeAt, imageAt := endpoints(cfg)
 	return &Client{
-		begun:    begun,
-		giveUp:   giveUp,
-		endpoint: cfg.RuntimeEndpoint,
-		timeout:  cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
+		begun:         begun,
+		giveUp:        giveUp,
+		endpoint:      runtimeAt,
+		imageEndpoint: imageAt,
+		timeout:       cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
 		log:     cfg.Log,
 		runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 		image:   runtimeapi.NewImageServiceClient(image),

@@ -31,6 +31,7 @@ type server struct {
 	apiVersion string
 	configErrs []error
 	config     *runtimeapi.RuntimeConfigResponse
+	imageErr   error // of ImageFsInfo
 
 	mu    sync.Mutex
 	given map[string]time.Duration // 0: no deadline
@@ -98,6 +99,10 @@ func (s *server) ListContainers(context.Context, *runtimeapi.ListContainersReque
 func (s *server) PullImage(ctx context.Context, _ *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	s.note(ctx, "PullImage")
 	return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}, nil
+}
+
+func (s *server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{}, s.imageErr
 }
 
 func serve(t *testing.T, socket string, s *server) (stop func()) {

@@ -118,4 +118,36 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 			t.Errorf("Handshake = %v after %v, want an error that names the socket after 2 s", err, took)
 		}
 	})
+	t.Run("nor may the image service stay away", func(t *testing.T) {
+		dir := t.TempDir()
+		containers, images := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "image.sock")
+		s := &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}}
+		serve(t, containers, s)
+		hands := func(cfg Config) error {
+			cfg.RuntimeEndpoint, cfg.RequestTimeout = containers, 2*time.Second
+			_, err := dial(t, cfg).Handshake(t.Context())
+			return err
+		}
+		if err := hands(Config{}); err != nil {
+			t.Error(err)
+		}
+		if err := hands(Config{ImageEndpoint: images}); err == nil || !strings.Contains(err.Error(), "wait for image service at "+images+" (imageServiceEndpoint): no answer within 2s: ") {
+			t.Errorf("Handshake = %v, want an error that names the socket of the image service", err)
+		}
+		s.imageErr = status.Error(codes.Unknown, "no snapshotter")
+		if err := hands(Config{}); err == nil || !strings.Contains(err.Error(), "wait for image service at "+containers+" (containerRuntimeEndpoint): no answer within 2s: ") ||
+			!strings.Contains(err.Error(), "no snapshotter") {
+			t.Errorf("Handshake = %v, want what the image service said", err)
+		}
+		l, err := net.Listen("unix", images)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := grpc.NewServer() // without the image service
+		go func() { _ = g.Serve(l) }()
+		t.Cleanup(g.Stop)
+		if err := hands(Config{ImageEndpoint: images}); err == nil || !strings.Contains(err.Error(), "does not serve runtime.v1.ImageService") {
+			t.Errorf("Handshake = %v, want that the image service is missing", err)
+		}
+	})
 }

@@ -32,18 +32,29 @@ type Identity struct {
 	Ageing bool
 }
 
-// Handshake waits until the runtime answers, for as long as a request may take,
-// and asks it who it is. The wait is logged once when it begins and once when it
+// Handshake waits until the runtime and its image service answer, each for as long as a request may take,
+// and asks the runtime who it is. A wait is logged once when it begins and once when it
 // ends. An error other than the end of ctx means that this runtime cannot be
 // used.
 func (c *Client) Handshake(ctx context.Context) (Identity, error) {
-	v, err := c.await(ctx)
+	var v *runtimeapi.VersionResponse
+	err := c.await(ctx, "container runtime", "RuntimeService", c.endpoint, func(ctx context.Context) (err error) {
+		v, err = c.Version(ctx, &runtimeapi.VersionRequest{Version: "0.1.0"})
+		return err
+	})
 	if err != nil {
 		return Identity{}, err
 	}
 	id := Identity{Name: v.RuntimeName, Version: v.RuntimeVersion, APIVersion: v.RuntimeApiVersion}
 	if id.APIVersion != APIVersion {
 		return id, fmt.Errorf("use container runtime %s %s: it speaks version %q of the runtime interface, want %q", id.Name, id.Version, id.APIVersion, APIVersion)
+	}
+	err = c.await(ctx, "image service", "ImageService", c.imageEndpoint, func(ctx context.Context) error {
+		_, err := c.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+		return err
+	})
+	if err != nil {
+		return id, err
 	}
 	id.CgroupDriver, id.Ageing, err = c.cgroupDriver(ctx)
 	return id, err
@@ -54,30 +65,31 @@ func (c *Client) Version(ctx context.Context, req *runtimeapi.VersionRequest) (*
 	return call(ctx, c.timeout, c.runtime.Version, req, "read runtime version", "")
 }
 
-func (c *Client) await(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+// await repeats a call until it succeeds, for as long as a request may take.
+func (c *Client) await(ctx context.Context, what, service string, at endpoint, do func(context.Context) error) error {
 	start, said := time.Now(), false
 	for {
 		try, cancel := context.WithTimeout(ctx, min(handshakeCall, c.timeout))
-		v, err := c.Version(try, &runtimeapi.VersionRequest{Version: "0.1.0"})
+		err := do(try)
 		cancel()
 		if err == nil {
 			if said {
-				c.log.Info("container runtime is there", "runtime", v.RuntimeName, "version", v.RuntimeVersion, "waited", time.Since(start).Round(time.Millisecond))
+				c.log.Info(what+" is there", at.setting, at.path, "waited", time.Since(start).Round(time.Millisecond))
 			}
-			return v, nil
+			return nil
 		}
 		if IsUnimplemented(err) {
-			return nil, fmt.Errorf("use container runtime: it does not serve %s.RuntimeService: %w", "runtime."+APIVersion, err)
+			return fmt.Errorf("use %s: it does not serve runtime.%s.%s: %w", what, APIVersion, service, err)
 		}
 		if ctx.Err() == nil && !said {
-			c.log.Warn("waiting for the container runtime", "containerRuntimeEndpoint", c.endpoint, "atMost", c.timeout, "err", err)
+			c.log.Warn("waiting for the "+what, at.setting, at.path, "atMost", c.timeout, "err", err)
 			said = true
 		}
 		if time.Since(start) >= c.timeout {
-			return nil, fmt.Errorf("wait for container runtime at %s (containerRuntimeEndpoint): no answer within %v: %w", c.endpoint, c.timeout, err)
+			return fmt.Errorf("wait for %s at %s (%s): no answer within %v: %w", what, at.path, at.setting, c.timeout, err)
 		}
 		if !sleep(ctx, handshakePause) {
-			return nil, fmt.Errorf("wait for container runtime: %w", err)
+			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 	}
 }
