@@ -15,13 +15,14 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// runtimeStale is how old the last answer of the runtime may be before it counts
-// as down.
+// runtimeStale is how old the runtime's last answer that it is ready may be before it
+// counts as down.
 const runtimeStale = 30 * time.Second
 
 // Health is the runtime as it was last seen.
 type Health struct {
 	Seen   time.Time // of the last answer; zero before the first
+	Well   time.Time // of the last answer that the runtime is ready; zero before the first
 	Status cri.Status
 }
 
@@ -46,12 +47,13 @@ func readiness(h Health, ill, problems []error, capacity v1.ResourceList, storag
 	return verdict{v1.NodeReady, v1.ConditionTrue, "KubeletReady", "kubelet is posting ready status", EventReady}
 }
 
-// contact says whether the runtime answers.
+// contact says whether the runtime answers, and is ready: as upstream, one that says for
+// long that it is not counts as down as well.
 func contact(h Health, now time.Time) []error {
 	switch {
-	case h.Seen.IsZero():
+	case h.Well.IsZero():
 		return []error{errors.New("container runtime status check may not have completed yet")}
-	case now.Sub(h.Seen) > runtimeStale:
+	case now.Sub(h.Well) >= runtimeStale:
 		return []error{errors.New("container runtime is down")}
 	}
 	return nil
@@ -60,7 +62,7 @@ func contact(h Health, now time.Time) []error {
 // runtimeProblems are the errors in the runtime's status.
 func runtimeProblems(h Health) []error {
 	if h.Seen.IsZero() {
-		return nil
+		return []error{errors.New("network state unknown")}
 	}
 	var errs []error
 	if c := h.Status.Runtime; !c.OK {

@@ -38,7 +38,10 @@ func (n *Node) watchHealth(ctx context.Context) {
 			n.mu.Lock()
 			first := n.health.Seen.IsZero()
 			turned := n.health.Status.Network.OK != st.Network.OK
-			n.health = Health{Seen: time.Now(), Status: st}
+			n.health.Seen, n.health.Status = time.Now(), st
+			if st.Runtime.OK {
+				n.health.Well = n.health.Seen
+			}
 			n.mu.Unlock()
 			if turned && n.cfg.OnNetwork != nil {
 				n.cfg.OnNetwork()

@@ -31,7 +31,11 @@ func TestTheRuntimesHealthIsTheNodes(t *testing.T) {
 		}
 		const well = "kubelet is posting ready status"
 		r.runtime.unready.Store(true)
-		ready(6*time.Second, v1.ConditionFalse, "container runtime not ready: RuntimeReady=false reason:Starting message:shim is missing")
+		const unready = "container runtime not ready: RuntimeReady=false reason:Starting message:shim is missing"
+		ready(6*time.Second, v1.ConditionFalse, unready)
+		// As upstream, only an answer that the runtime is ready counts against the 30 s.
+		ready(18*time.Second, v1.ConditionFalse, unready)
+		ready(18*time.Second, v1.ConditionFalse, "[container runtime is down, "+unready+"]")
 		r.runtime.unready.Store(false)
 		ready(6*time.Second, v1.ConditionTrue, well)
 		r.runtime.noNetwork.Store(true)

@@ -31,7 +31,7 @@ func list(pairs ...string) v1.ResourceList {
 }
 
 func healthy(at time.Time) Health {
-	return Health{Seen: at, Status: cri.Status{
+	return Health{Seen: at, Well: at, Status: cri.Status{
 		Runtime: cri.Condition{OK: true}, Network: cri.Condition{OK: true}, SupplementalGroupsPolicy: true,
 		Handlers: []cri.Handler{
 			{Name: "runc", RecursiveReadOnlyMounts: true, UserNamespaces: true},
@@ -202,6 +202,9 @@ func TestReadiness(t *testing.T) {
 	whole := list("cpu", "1", "memory", "1", "pods", "1", "ephemeral-storage", "1")
 	noNet := healthy(now)
 	noNet.Status.Network = cri.Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}
+	starting := healthy(now)
+	starting.Well = time.Time{}
+	starting.Status.Runtime = cri.Condition{Reason: "Starting", Message: "shim is missing"}
 	for _, tc := range []struct {
 		name     string
 		health   Health
@@ -212,8 +215,13 @@ func TestReadiness(t *testing.T) {
 	}{
 		{"all is well", healthy(now), nil, nil, whole, "True KubeletReady kubelet is posting ready status"},
 		{"nothing known yet", Health{}, nil, nil, whole,
-			"False KubeletNotReady container runtime status check may not have completed yet"},
+			"False KubeletNotReady [container runtime status check may not have completed yet, network state unknown]"},
+		{"not ready since the start", starting, nil, nil, whole,
+			"False KubeletNotReady [container runtime status check may not have completed yet, " +
+				"container runtime not ready: RuntimeReady=false reason:Starting message:shim is missing]"},
 		{"no answer for long", healthy(now.Add(-31 * time.Second)), nil, nil, whole,
+			"False KubeletNotReady container runtime is down"},
+		{"no answer for just as long", healthy(now.Add(-30 * time.Second)), nil, nil, whole,
 			"False KubeletNotReady container runtime is down"},
 		{"no answer for a while", healthy(now.Add(-29 * time.Second)), nil, nil, whole,
 			"True KubeletReady kubelet is posting ready status"},
@@ -226,7 +234,8 @@ func TestReadiness(t *testing.T) {
 				"CSINode is not yet initialized]"},
 		{"several reasons", Health{}, []error{errors.New("PLEG is not healthy: x")},
 			[]error{errors.New("node is shutting down")}, list("cpu", "1"),
-			"False KubeletNotReady [container runtime status check may not have completed yet, PLEG is not healthy: x, node is shutting down, missing node capacity for resources: memory, pods, ephemeral-storage]"},
+			"False KubeletNotReady [container runtime status check may not have completed yet, PLEG is not healthy: x, " +
+				"network state unknown, node is shutting down, missing node capacity for resources: memory, pods, ephemeral-storage]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := readiness(tc.health, tc.ill, tc.problems, tc.capacity, true, now)
