@@ -455,7 +455,10 @@ func (a *agent) buildRuntime(ctx context.Context) error {
 			ExclusiveCPUs: a.hasOwnCPUs,
 		},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return a.cgroups.CheckRoot() // no pod could run without it
 }
 
 // cgroupRoot is the cgroup that holds those of the pods.

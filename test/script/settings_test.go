@@ -614,6 +614,33 @@ func TestHeartbeatsGiveUpInTime(t *testing.T) {
 	}
 }
 
+// startFails starts an agent that is to end by itself, and returns why it did; nil if it goes on.
+func (w *world) startFails() error {
+	w.start()
+	a := w.agent
+	select {
+	case <-a.done:
+	case <-time.After(time.Minute):
+		return nil
+	}
+	w.agent = nil
+	a.link.cut()
+	return a.err
+}
+
+// TestACgroupRootThatIsNotThere: no pod could ever run below it, so the agent does not start.
+func TestACgroupRootThatIsNotThere(t *testing.T) {
+	parity.ProvesPart(t, 3, "RES-03")
+	dir := nodeDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, "cgroupsPerQOS: true\ncgroupRoot: /nosuch/root\n", false)
+		defer w.close()
+		if err := w.startFails(); err == nil || !strings.Contains(err.Error(), "use cgroup root /nosuch/root: ") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
 // TestASetupThatFailsIsTold: the cluster hears why the agent ended before it began.
 func TestASetupThatFailsIsTold(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-11")
@@ -624,13 +651,8 @@ func TestASetupThatFailsIsTold(t *testing.T) {
 		if err := os.WriteFile(w.path("kubelet"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w.start()
-		a := w.agent
-		<-a.done
-		w.agent = nil
-		a.link.cut()
-		if a.err == nil || !strings.Contains(a.err.Error(), "make directory "+w.path("kubelet")) {
-			t.Errorf("ended with %v", a.err)
+		if err := w.startFails(); err == nil || !strings.Contains(err.Error(), "make directory "+w.path("kubelet")) {
+			t.Errorf("ended with %v", err)
 		}
 		events, err := w.api.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(events.Items) != 1 || events.Items[0].Type != "Warning" || events.Items[0].Reason != "KubeletSetupFailed" || events.Items[0].InvolvedObject.Name != node ||

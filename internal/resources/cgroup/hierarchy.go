@@ -152,6 +152,48 @@ func (h Hierarchies) exists(p string) bool {
 	return true
 }
 
+// rootControllers are those that a cgroup must have before pods' cgroups are made in it;
+// the named hierarchy is systemd's.
+var rootControllers = []string{"cpu", "cpuacct", "cpuset", "hugetlb", "memory", "name=systemd", "pids"}
+
+// lacks names what p does not have of the controllers that pods are limited by: on v1 its
+// directories that are missing, on v2 what its parents do not hand on. A controller that
+// the machine does not have is not missed.
+func (h Hierarchies) lacks(p string) ([]string, error) {
+	var missing []string
+	if h.Unified == "" {
+		for _, c := range rootControllers {
+			mount, ok := h.V1[c]
+			if !ok {
+				continue
+			}
+			dir := filepath.Join(mount, p)
+			_, err := os.Stat(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("look for cgroup: %w", err)
+			}
+			if err != nil && !slices.Contains(missing, dir) {
+				missing = append(missing, dir)
+			}
+		}
+		return missing, nil
+	}
+	whole, err := controllers(h.Unified)
+	if err != nil {
+		return nil, err
+	}
+	have, err := controllers(filepath.Join(h.Unified, p))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range rootControllers {
+		if slices.Contains(whole, c) && !slices.Contains(have, c) {
+			missing = append(missing, c)
+		}
+	}
+	return missing, nil
+}
+
 // write puts v into the cgroup p. Controllers that the machine does not have are
 // passed over.
 func (h Hierarchies) write(p string, v Values) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,12 +59,47 @@ func New(cfg Config) (*Tree, error) {
 	return t, nil
 }
 
+// CheckRoot returns an error if the cgroup root is not there, or lacks a controller that
+// pods are limited by: somebody else makes it.
+func (t *Tree) CheckRoot() error {
+	if len(t.pods) == 1 {
+		return nil // the root of the machine
+	}
+	root := t.pods[:len(t.pods)-1].path(t.cfg.Driver)
+	missing, err := t.cfg.Hierarchies.lacks(root)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("use cgroup root %s: %w", root, err)
+	}
+	return nil
+}
+
+// completeRoot makes the root in the v1 hierarchies that do not limit pods, where those
+// who made it may have left it out.
+func (t *Tree) completeRoot() error {
+	if t.units != nil || t.cfg.Hierarchies.V2() {
+		return nil
+	}
+	root := t.pods[:len(t.pods)-1]
+	for i := range root {
+		if _, err := t.cfg.Hierarchies.make(root[:i+1].path(Cgroupfs)); err != nil {
+			return fmt.Errorf("complete cgroup root: %w", err)
+		}
+	}
+	return nil
+}
+
 // EnsureRoot makes the cgroups above the pods and gives them what the node has:
 // the values of node are enforced on all pods together. What pods request is told
 // later by UpdateQoS; a running node's shares are not touched meanwhile.
 func (t *Tree) EnsureRoot(node Values) error {
-	if root := t.pods[:len(t.pods)-1]; !t.cfg.Hierarchies.exists(root.path(t.cfg.Driver)) {
-		return fmt.Errorf("use cgroup root %s: it does not exist in every hierarchy", root.path(t.cfg.Driver))
+	if err := t.CheckRoot(); err != nil {
+		return err
+	}
+	if err := t.completeRoot(); err != nil {
+		return err
 	}
 	if err := t.set(t.pods, node); err != nil {
 		return err
