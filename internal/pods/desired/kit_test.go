@@ -27,10 +27,10 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{woken: make(chan struct{}, 1)} }
 
-func (r *recorder) Pod(p *v1.Pod, _, _, reason, message string) {
+func (r *recorder) Pod(p *v1.Pod, _, eventType, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, p.Name+" "+reason+" "+message)
+	r.events = append(r.events, p.Name+" "+eventType+" "+reason+" "+message)
 }
 
 func (r *recorder) Node(_, reason, message string) {

@@ -384,28 +384,33 @@ func (s *Store) markLocked(p, old *v1.Pod, source pod.Source) *v1.Pod {
 	return &marked
 }
 
-// dropDuplicates keeps the first pod of each name. Only sources that no API
-// server watches over can have two.
+// dropDuplicates keeps one pod of each name: of files the last in their order, otherwise
+// the first, as upstream does. Only sources that no API server watches over can have two.
 func (s *Store) dropDuplicates(source pod.Source, pods []*v1.Pod) []*v1.Pod {
 	if source == pod.SourceAPI {
 		return pods
 	}
-	var out []*v1.Pod
-	seen := map[string]bool{}
+	kept := map[string]*v1.Pod{}
 	for _, p := range pods {
 		name := pod.FullName(p)
-		if seen[name] {
-			s.reportDuplicate(source, p)
-			continue
+		if source == pod.SourceFile || kept[name] == nil {
+			kept[name] = p
 		}
-		seen[name] = true
-		out = append(out, p)
+	}
+	var out []*v1.Pod
+	for _, p := range pods {
+		if kept[pod.FullName(p)] == p {
+			out = append(out, p)
+		} else {
+			s.reportDuplicate(source, p)
+		}
 	}
 	return out
 }
 
 func (s *Store) reportDuplicate(source pod.Source, p *v1.Pod) {
-	message := fmt.Sprintf("Error validating pod %s from %s due to duplicate pod name %q, ignoring", p.Namespace+"/"+p.Name, source, p.Name)
+	message := fmt.Sprintf("Error validating pod %s(%s) from %s due to duplicate pod name %q, ignoring",
+		pod.FullName(p), p.UID, source, p.Name)
 	s.cfg.Log.Warn("ignored a pod whose name another one has", "source", source, "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
 	s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedValidation, message)
 }

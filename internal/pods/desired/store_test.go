@@ -141,17 +141,30 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 func TestDuplicateNamesInOneSource(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	parity.Proves(t, "SRC-12")
-	r, file := newRecorder(), newScript(pod.SourceFile)
-	s := start(t, Config{NodeName: "node1", Sources: []Source{file}, Events: r, OnChange: r.changed, Log: r.logger()})
-	file.replace(staticPod("a", "1"), staticPod("b", "2"), staticPod("a", "3"))
-	if got := names(s.All()); got != "file/a file/b" {
-		t.Errorf("pods = %s", got)
-	}
-	if _, _, ok := s.Get("1"); !ok {
-		t.Error("the first of two pods must stay")
-	}
-	if ev := r.takeEvents(); len(ev) != 1 || ev[0] != `a FailedValidation Error validating pod default/a from file due to duplicate pod name "a", ignoring` {
-		t.Errorf("events = %q", ev)
+	for source, want := range map[pod.Source]struct{ stays, goes types.UID }{
+		pod.SourceHTTP: {"1", "3"},
+		pod.SourceFile: {"3", "1"},
+	} {
+		r, script := newRecorder(), newScript(source)
+		s := start(t, Config{
+			NodeName: "node1",
+			Sources:  []Source{script},
+			Events:   r,
+			OnChange: r.changed,
+			Log:      r.logger(),
+		})
+		script.replace(staticPod("a", "1"), staticPod("b", "2"), staticPod("a", "3"))
+		if got, all := names(s.All()), fmt.Sprintf("%[1]s/a %[1]s/b", source); got != all {
+			t.Errorf("pods = %s, want %s", got, all)
+		}
+		if _, _, ok := s.Get(want.stays); !ok {
+			t.Errorf("of two pods from %s the one with UID %s must stay", source, want.stays)
+		}
+		event := fmt.Sprintf("a Warning FailedValidation Error validating pod a_default(%s) from %s "+
+			"due to duplicate pod name \"a\", ignoring", want.goes, source)
+		if ev := r.takeEvents(); len(ev) != 1 || ev[0] != event {
+			t.Errorf("events = %q, want %q", ev, event)
+		}
 	}
 }
 
