@@ -151,7 +151,9 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	if c.Flags.RootDir != "/var/lib/kubelet" || c.Flags.CertDir != "/var/lib/kubelet/pki" {
 		t.Errorf("directories %s, %s", c.Flags.RootDir, c.Flags.CertDir)
 	}
-	fs := newFlagSet(&Config{})
+	bare := &Config{}
+	setDefaults(&bare.Kubelet, nil)
+	fs := newFlagSet(bare)
 	for _, name := range []string{"config", "config-dir", "bootstrap-kubeconfig"} {
 		if f := fs.Lookup(name); f == nil || f.DefValue != "" {
 			t.Errorf("--%s: %+v, want it empty by default", name, f)
