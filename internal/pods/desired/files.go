@@ -322,51 +322,73 @@ func readLimited(path string) ([]byte, error) {
 
 // pathWatch watches the directory that holds the manifests. For one manifest
 // that is its parent: an editor puts a new file in the place of the old one.
+// While the path does not exist, the nearest parent that does is watched.
 type pathWatch struct {
-	path  string
-	given <-chan fsnotify.Event // in place of those of w
-	dir   fs.FileInfo           // what is watched
-	log   *slog.Logger
-	w     *fsnotify.Watcher
-	retry time.Duration
-	said  bool // that it cannot be watched
+	path    string
+	given   <-chan fsnotify.Event // in place of those of w
+	dir     fs.FileInfo           // what is watched
+	missing bool                  // that is a parent of a path that does not exist
+	log     *slog.Logger
+	w       *fsnotify.Watcher
+	retry   time.Duration
+	said    bool // that it cannot be watched
 }
 
-// ensure starts watching if that is not so already. It returns when to try again.
+// ensure starts watching if that is not so already. It returns when to try again. A path that does
+// not exist is tried again too: a file system that is mounted, and the target of a link, are not notified.
 func (p *pathWatch) ensure() time.Duration {
-	if p.w != nil && len(p.w.WatchList()) > 0 {
-		if _, now, err := p.target(); err == nil && os.SameFile(now, p.dir) {
-			return 0
-		}
+	if p.watching() {
+		return p.wait()
 	}
 	p.close()
 	err := p.start()
-	if err == nil {
-		p.retry, p.said = minWatchRetry, false
-		return 0
-	}
-	if !p.said && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil:
+		p.said = false
+	case !p.said:
 		p.log.Warn("cannot watch the manifests; they are read from time to time", "path", p.path, "err", err)
 		p.said = true
+	}
+	return p.wait()
+}
+
+// watching reports whether the directory that is watched is still the one to watch.
+func (p *pathWatch) watching() bool {
+	if p.w == nil || len(p.w.WatchList()) == 0 {
+		return false
+	}
+	_, now, missing, err := p.target()
+	return err == nil && missing == p.missing && os.SameFile(now, p.dir)
+}
+
+// wait is when to try again, zero if the path is watched.
+func (p *pathWatch) wait() time.Duration {
+	if p.w != nil && !p.missing {
+		p.retry = minWatchRetry
+		return 0
 	}
 	wait := p.retry
 	p.retry = min(2*p.retry, maxWatchRetry)
 	return wait
 }
 
-// target is the directory to watch.
-func (p *pathWatch) target() (dir string, info fs.FileInfo, err error) {
+// target is the directory to watch, and whether it is only a parent of a path that does not exist.
+func (p *pathWatch) target() (dir string, info fs.FileInfo, missing bool, err error) {
 	dir = p.path
 	info, err = os.Stat(dir)
+	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir, missing = filepath.Dir(dir), true
+		info, err = os.Stat(dir)
+	}
 	if err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir)
 		info, err = os.Stat(dir)
 	}
-	return dir, info, err
+	return dir, info, missing, err
 }
 
 func (p *pathWatch) start() error {
-	dir, info, err := p.target()
+	dir, info, missing, err := p.target()
 	if err != nil {
 		return err
 	}
@@ -377,7 +399,7 @@ func (p *pathWatch) start() error {
 	if err := w.Add(dir); err != nil {
 		return errors.Join(err, w.Close())
 	}
-	p.w, p.dir = w, info
+	p.w, p.dir, p.missing = w, info, missing
 	return nil
 }
 

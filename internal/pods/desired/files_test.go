@@ -193,7 +193,7 @@ func eventually(t *testing.T, s *Store, r *recorder, want string) {
 // full read is an hour away.
 func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-02")
-	parity.ProvesPart(t, 3, "SRC-03")
+	parity.ProvesPart(t, 4, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
 	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, path)}, Events: r, OnChange: r.changed, Log: r.logger()})
@@ -210,7 +210,7 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	}
 	write("a.yaml", manifestText("a", "one"))
 	slowest := time.Since(made)
-	eventually(t, s, r, "a-node1=one") // the path is looked for from time to time
+	eventually(t, s, r, "a-node1=one") // the creation of the path is notified
 
 	for _, step := range []struct {
 		name, want string
@@ -261,9 +261,42 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	}
 }
 
+// The creation of a path that did not exist is notified, however long ago it was looked for.
+func TestTheCreationOfThePathIsNotified(t *testing.T) {
+	parity.ProvesPart(t, 4, "SRC-03")
+	r, parent := newRecorder(), filepath.Join(t.TempDir(), "etc")
+	w := &pathWatch{path: filepath.Join(parent, "manifests"), log: r.logger(), retry: minWatchRetry}
+	defer w.close()
+	for _, dir := range []string{parent, w.path} {
+		if got := w.ensure(); got == 0 {
+			t.Errorf("before %s is made nothing is tried again", dir)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-w.changes():
+		case <-time.After(time.Minute):
+			t.Fatalf("the creation of %s is not notified", dir)
+		}
+	}
+	if got := w.ensure(); got != 0 {
+		t.Errorf("the path is there, and it is tried again in %v", got)
+	}
+	put(t, filepath.Join(w.path, "a.yaml"), manifestText("a", "one"))
+	select {
+	case e := <-w.changes():
+		if e.Name != filepath.Join(w.path, "a.yaml") {
+			t.Errorf("notified of %s", e.Name)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a manifest is not notified")
+	}
+}
+
 // A path that cannot be watched is tried again, less and less often.
 func TestAPathThatCannotBeWatchedIsTriedAgain(t *testing.T) {
-	parity.ProvesPart(t, 3, "SRC-03")
+	parity.ProvesPart(t, 4, "SRC-03")
 	r, path := newRecorder(), filepath.Join(t.TempDir(), "manifests")
 	w := &pathWatch{path: path, log: r.logger(), retry: minWatchRetry}
 	defer w.close()
@@ -312,7 +345,7 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 
 // A change behind a symbolic link is not notified; the next full read sees it.
 func TestFullReadsSeeWhatIsNotNotified(t *testing.T) {
-	parity.ProvesPart(t, 3, "SRC-03")
+	parity.ProvesPart(t, 4, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
 	if err := os.Mkdir(path, 0o755); err != nil {
