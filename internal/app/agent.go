@@ -516,6 +516,10 @@ func (a *agent) buildNode(context.Context) error {
 		return err
 	}
 	nodeIPs, _ := a.cfg.NodeIPs()
+	recorded, err := a.devicesRecorded()
+	if err != nil {
+		return err
+	}
 	cfg := node.Config{
 		Identity: node.Identity{Name: a.cfg.NodeName, Hostname: a.cfg.NodeName, OS: a.machine.OS, Arch: a.machine.Arch, Labels: f.NodeLabels,
 			Taints: k.RegisterWithTaints, ProviderID: k.ProviderID, External: f.CloudProvider == "external", ProvidedIP: providedIP(nodeIPs), AttachesItself: !*k.EnableControllerAttachDetach},
@@ -535,7 +539,7 @@ func (a *agent) buildNode(context.Context) error {
 		Devices:          a.nodeDevices,
 		VolumesInUse:     func() []v1.UniqueVolumeName { return a.lasting.InUse() },
 		Problems:         a.problems,
-		PodCIDR:          k.PodCIDR, Startup: a.startup,
+		PodCIDR:          k.PodCIDR, Startup: a.startup, NoDeviceRecord: !recorded,
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
@@ -550,7 +554,6 @@ func (a *agent) buildNode(context.Context) error {
 	if a.cgroups != nil {
 		cfg.Enforce, cfg.AllPods = a.enforce, a.cgroups.AllPods()
 	}
-	var err error
 	if a.node, err = node.New(cfg); err != nil || a.cgroups == nil {
 		return err
 	}

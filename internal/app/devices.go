@@ -40,6 +40,15 @@ func (a *agent) buildDevices(ctx context.Context) error {
 	return nil
 }
 
+// devicesRecorded reports whether an earlier agent has recorded devices of plugins on this disk.
+func (a *agent) devicesRecorded() (bool, error) {
+	dir, err := devicePluginDir(a.cfg.Flags.RootDir)
+	if err != nil {
+		return false, err
+	}
+	return device.Recorded(dir)
+}
+
 // devicesChanged has a pod looked at whose devices are better or worse than they were.
 // One that nobody looks after may be long gone: of that its traces tell, which are
 // looked for once all pods are known.

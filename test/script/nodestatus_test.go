@@ -1,11 +1,16 @@
 package script
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/test/kit/apiproxy"
 	"keelson/test/kit/parity"
@@ -116,4 +121,68 @@ func TestOnlyTheOwnNodeIsWatched(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExtendedResourcesOfAnotherMachine: a node that was there keeps its extended resources, unless a machine comes in
+// its place that has no record of devices.
+func TestExtendedResourcesOfAnotherMachine(t *testing.T) {
+	parity.ProvesPart(t, 4, "NODE-02")
+	const gpu = "example.com/gpu"
+	for name, tc := range map[string]struct {
+		info     corev1.NodeSystemInfo
+		recorded bool
+		want     string
+	}{
+		"another machine ID":     {corev1.NodeSystemInfo{MachineID: "another"}, false, "0"},
+		"another system UUID":    {corev1.NodeSystemInfo{SystemUUID: "another"}, false, "0"},
+		"with a record":          {corev1.NodeSystemInfo{MachineID: "another"}, true, "2"},
+		"of which nothing tells": {corev1.NodeSystemInfo{}, false, "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			edit := func(w *world) {
+				amount := corev1.ResourceList{gpu: resource.MustParse("2")}
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+				n.Status = corev1.NodeStatus{NodeInfo: tc.info, Capacity: amount, Allocatable: amount}
+				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				dir := w.path("kubelet/device-plugins")
+				if err := os.MkdirAll(dir, 0o750); err != nil {
+					t.Fatal(err)
+				}
+				text := `{"Data":{"PodDeviceEntries":[],"RegisteredDevices":{}},"Checksum":0}`
+				if tc.recorded {
+					if err := os.WriteFile(filepath.Join(dir, "kubelet_internal_checkpoint"), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			settled(t, "", edit, func(t *testing.T, r *run) {
+				shows := func(when, want string) {
+					t.Helper()
+					st := r.nodeObject().Status
+					capacity, allocatable := st.Capacity[gpu], st.Allocatable[gpu]
+					if capacity.String() != want || allocatable.String() != want || st.NodeInfo.MachineID == "another" {
+						t.Errorf("%s: %s of %s, want %s", when, allocatable.String(), capacity.String(), want)
+					}
+				}
+				time.Sleep(time.Minute)
+				shows("at first", tc.want)
+				if tc.want != "0" {
+					return
+				}
+				// What an administrator says of this machine stays.
+				_, err := r.api.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType,
+					[]byte(`{"status":{"capacity":{"example.com/gpu":"3"},"allocatable":{"example.com/gpu":"3"}}}`),
+					metav1.PatchOptions{}, "status")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.stop()
+				r.start()
+				time.Sleep(time.Minute)
+				shows("after a restart", "3")
+			})
+		})
+	}
 }

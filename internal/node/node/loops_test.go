@@ -612,18 +612,19 @@ func TestNotRegistering(t *testing.T) {
 
 func TestForbiddenToCreateButThere(t *testing.T) {
 	parity.ProvesPart(t, 3, "NODE-01")
-	parity.ProvesPart(t, 3, "NODE-02")
+	parity.ProvesPart(t, 4, "NODE-02")
 	for _, forbidden := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			api := newServer()
 			api.noCreate = forbidden
 			api.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: "theirs"}, Status: v1.NodeStatus{
+				NodeInfo:    v1.NodeSystemInfo{MachineID: "another"},
 				Capacity:    list("hugepages-64Ki", "1Gi", "hugepages-2Mi", "2Mi", "example.com/gpu", "1"),
 				Allocatable: list("hugepages-64Ki", "1Gi", "hugepages-2Mi", "2Mi", "example.com/gpu", "1"),
 			}}
 			r := run(t, api, func(c *Config, _ *rig) {
 				c.Machine.HugePages = map[uint64]uint64{2 << 20: 3, 1 << 30: 2}
-				c.ResetExtended = true
+				c.NoDeviceRecord = true
 			})
 			defer r.stop()
 			pass(time.Second)

@@ -97,7 +97,8 @@ type Config struct {
 	ReportEvery   time.Duration // how often it is sent without news
 	LeaseDuration time.Duration
 	Register      bool // create the node if it is not there
-	ResetExtended bool // the machine was replaced
+	// NoDeviceRecord says that no earlier agent has recorded devices of plugins on this disk.
+	NoDeviceRecord bool
 
 	PodCIDR string   // of a standalone node; optional
 	Startup *Startup // optional

@@ -347,7 +347,7 @@ func TestNewNodeObject(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	parity.ProvesPart(t, 3, "NODE-02")
+	parity.ProvesPart(t, 4, "NODE-02")
 	parity.ProvesPart(t, 3, "NODE-07")
 	parity.ProvesPart(t, 2, "NODE-06")
 	i := Identity{Name: "n", Hostname: "h", OS: "linux", Arch: "amd64", Labels: map[string]string{"zone": "mine"}, Taints: []v1.Taint{{Key: "mine"}}}
@@ -409,7 +409,7 @@ func TestDiff(t *testing.T) {
 // TestLabelsOfANodeThatWasThere: where the machine stands is told anew at each registration, with what the
 // administrator says of it; other labels are the cluster's once they are there.
 func TestLabelsOfANodeThatWasThere(t *testing.T) {
-	parity.ProvesPart(t, 3, "NODE-02")
+	parity.ProvesPart(t, 4, "NODE-02")
 	i := Identity{Name: "n", Hostname: "h", OS: "linux", Arch: "amd64", Labels: map[string]string{
 		"topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r2", "failure-domain.beta.kubernetes.io/zone": "z2",
 		"failure-domain.beta.kubernetes.io/region": "r2", "node.kubernetes.io/instance-type": "big", "beta.kubernetes.io/instance-type": "",

@@ -81,7 +81,7 @@ func (n *Node) tryRegister(ctx context.Context) (*v1.Node, error) {
 	if getErr != nil {
 		return nil, fmt.Errorf("read node %s: %w", own.Name, getErr)
 	}
-	patch, err := diff(existing, n.cfg.Identity.adopt(existing, n.Capacity(), n.cfg.ResetExtended))
+	patch, err := diff(existing, n.cfg.Identity.adopt(existing, n.Capacity(), n.resetsExtended(existing)))
 	if err != nil || patch == nil {
 		return existing, err
 	}
@@ -90,6 +90,15 @@ func (n *Node) tryRegister(ctx context.Context) (*v1.Node, error) {
 		return nil, fmt.Errorf("adopt node %s: %w", own.Name, err)
 	}
 	return adopted, nil
+}
+
+// resetsExtended reports whether the extended resources of a node that was there are those of another machine: no
+// plugin of this machine has offered them. On the same machine they may have been set by an administrator.
+func (n *Node) resetsExtended(existing *v1.Node) bool {
+	was, is := existing.Status.NodeInfo, n.cfg.Machine
+	other := was.MachineID != "" && was.MachineID != is.MachineID ||
+		was.SystemUUID != "" && was.SystemUUID != is.SystemUUID
+	return n.cfg.NoDeviceRecord && other
 }
 
 // ownStatus is the status last computed here, with its events; of a node that is

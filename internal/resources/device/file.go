@@ -3,9 +3,12 @@ package device
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,6 +22,18 @@ import (
 
 // nowhereKnown stands in the file for the NUMA node of devices of which none is known.
 const nowhereKnown = -1
+
+// Recorded reports whether an agent has written its file of devices in dir.
+func Recorded(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the file of devices: %w", err)
+	}
+	return true, nil
+}
 
 // load takes up what the file says. A file that cannot be used is put aside, and the
 // failure tells where.
