@@ -18,7 +18,7 @@
 //
 // Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses
 // of the pods. An agent's connection to the API server can be cut (link.go), its node tainted
-// and cordoned (nodes.go).
+// and cordoned (nodes.go), and its disk filled (disk.go).
 //
 // What is compared (compare.go), after ids, times, and names of the sides are replaced
 // (normal.go): the pod at every rest, all that its statuses ever said, the requests to the

@@ -18,7 +18,7 @@ func Draw(seed uint64, n int, plain bool) *History {
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
 	for range 2 {
 		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents,
-			taintNode, cordonNode, cutOff, cutOffLong))
+			taintNode, cordonNode, cutOff, cutOffLong, pressNode))
 	}
 	for i := range n {
 		h.Lives = append(h.Lives, drawLife(seed, i, plain))
@@ -60,7 +60,11 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	d.drawDays()
 	deadline := d.pod.Spec.ActiveDeadlineSeconds
 	short := deadline != nil && *deadline < 60
-	if !short {
+	switch {
+	case d.one(12):
+		// The pod is created while the agent is away, or whatever else the interlude is.
+		d.life.Acts[0] = Act{Down: d.life.Acts[0].Steps[:1]}
+	case !short:
 		d.late()
 	}
 	for _, f := range d.life.Faults {
@@ -87,7 +91,9 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 			d.life.Programs[c.Name] = []string{forever}
 		}
 		d.life.Faults = nil
-		d.life.Acts[0].Steps = d.life.Acts[0].Steps[:1]
+		if !d.life.late() {
+			d.life.Acts[0].Steps = d.life.Acts[0].Steps[:1]
+		}
 	}
 	d.endInTurn()
 	return d.life

@@ -30,6 +30,7 @@ const (
 	cordonNode     = "cordon node"
 	cutOff         = "cut off"           // from the API server, for the steps of Down
 	cutOffLong     = "cut off, given up" // until the node controller marks the node Unknown
+	pressNode      = "press node"        // its disk fills up to the soft threshold, whose grace period it outlasts
 )
 
 // Life is a pod and all that happens to it.
@@ -125,6 +126,11 @@ func (l *Life) steps(verb string) (list []Step) {
 		}
 	}
 	return list
+}
+
+// late reports whether the pod is created in the interlude after the first act.
+func (l *Life) late() bool {
+	return len(l.Acts) > 0 && slices.ContainsFunc(l.Acts[0].Down, func(s Step) bool { return s.Verb == create })
 }
 
 // lateObjects are those that steps make and that are not there before the pod.

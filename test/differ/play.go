@@ -219,9 +219,6 @@ func (p *play) end(ctx context.Context, l *Life) error {
 // interlude is what happens to the nodes, and to lives meanwhile.
 func (p *play) interlude(ctx context.Context, n int) error {
 	kind := p.history.Between[n]
-	if kind == nothing {
-		return nil
-	}
 	p.say("between act %d and %d: %s", n+1, n+2, kind)
 	var g errgroup.Group
 	for _, side := range p.sides {
@@ -233,7 +230,7 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	// Steps during the eviction of pods would have random results, so they come after it. Steps while
 	// nodes are cut off come before the nodes are marked unreachable.
 	order := []func() error{func() error { return p.down(ctx, n) }, func() error { return p.meanwhile(ctx, n, kind) }}
-	if kind == taintNode {
+	if kind == taintNode || kind == pressNode {
 		slices.Reverse(order)
 	}
 	for _, do := range order {
@@ -248,18 +245,33 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	if err := back.Wait(); err != nil {
 		return err
 	}
+	if kind == taintNode {
+		if err := p.downSteps(ctx, n, func(s Step) bool { return s.Verb == create }); err != nil {
+			return err
+		}
+	}
 	return p.each(ctx, func(ctx context.Context, l *Life) error {
 		return p.rest(ctx, l, fmt.Sprintf("after act %d: %s", n+1, kind))
 	})
 }
 
-// down takes the steps of lives that belong into an interlude.
+// down takes the steps of lives that belong into an interlude. A pod that is created on a tainted node is either
+// rejected or evicted at once, which is random: it is created afterwards.
 func (p *play) down(ctx context.Context, n int) error {
+	tainted := p.history.Between[n] == taintNode
+	return p.downSteps(ctx, n, func(s Step) bool { return !tainted || s.Verb != create })
+}
+
+// downSteps takes those of the steps that are meant.
+func (p *play) downSteps(ctx context.Context, n int, meant func(Step) bool) error {
 	return p.each(ctx, func(ctx context.Context, l *Life) error {
 		if n >= len(l.Acts) {
 			return nil
 		}
 		for _, step := range l.Acts[n].Down {
+			if !meant(step) {
+				continue
+			}
 			if err := p.step(ctx, l, step); err != nil {
 				return err
 			}
@@ -282,6 +294,8 @@ func (p *play) meanwhile(ctx context.Context, n int, kind string) error {
 			}
 		}
 		return p.each(ctx, p.untilUnready)
+	case pressNode:
+		return p.untilPressed(ctx)
 	}
 	return nil
 }
@@ -289,6 +303,7 @@ func (p *play) meanwhile(ctx context.Context, n int, kind string) error {
 // away begins an interlude on one side.
 func (s *side) away(ctx context.Context, kind string) error {
 	switch kind {
+	case nothing:
 	case restartAgent:
 		s.kubelet.Stop()
 	case killAgent:
@@ -305,6 +320,8 @@ func (s *side) away(ctx context.Context, kind string) error {
 		return s.cordon(ctx, true)
 	case cutOff, cutOffLong:
 		s.link.cut()
+	case pressNode:
+		return s.fillDisk()
 	default:
 		return fmt.Errorf("no interlude is called %q", kind)
 	}
@@ -327,6 +344,8 @@ func (s *side) back(ctx context.Context, kind string) error {
 	case cutOff, cutOffLong:
 		s.link.mend()
 		return s.kubelet.WaitReady(ctx)
+	case pressNode:
+		return s.emptyDisk(ctx)
 	}
 	return nil
 }

@@ -107,6 +107,13 @@ func (t *track) tookStep(text string) {
 	t.steps = append(t.steps, taken{time.Now(), text})
 }
 
+// entered reports whether the pod was created.
+func (t *track) entered() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.steps, func(s taken) bool { return s.text == create })
+}
+
 func (t *track) changedLocked() {
 	t.changed = time.Now()
 	close(t.news)

@@ -22,7 +22,7 @@ const (
 
 // rest waits until both sides have come to rest, and compares what they look like then.
 func (p *play) rest(ctx context.Context, l *Life, at string) error {
-	if p.isRefused(l) {
+	if p.isRefused(l) || !p.sides[0].record.track(l.Name).entered() {
 		return nil
 	}
 	began := time.Now()

@@ -140,6 +140,16 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "decision 0153: ResizeDeferred has the condition's reason also of a node under pressure",
+		is: func(d Difference) bool {
+			deferred := func(e string) bool {
+				return strings.HasPrefix(e, "Warning ResizeDeferred: ") && strings.Contains(e, "The node had condition: [DiskPressure]")
+			}
+			return d.Kind == "event" && slices.Contains(d.Between, pressNode) && (deferred(d.Ours) || deferred(d.Theirs)) &&
+				slices.ContainsFunc(d.scene.told[0], deferred) && slices.ContainsFunc(d.scene.told[1], deferred)
+		},
+	},
+	{
 		Why: "decision 0138: attempt numbers of init containers continue in a new sandbox",
 		is:  ofInitAnew,
 	},

@@ -98,6 +98,9 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 	if s.link, err = newLink(ctx, s.rig.Cluster.URL); err != nil {
 		return err
 	}
+	if err := s.makeDisk(); err != nil {
+		return err
+	}
 	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{
 		Binary: s.binary, Node: s.node, Endpoint: "unix://" + s.socket, APIServer: s.link.url, Edit: settings,
 	})
@@ -113,6 +116,9 @@ func settings(k *kubeletconfig.KubeletConfiguration) {
 	k.FileCheckFrequency = metav1.Duration{Duration: time.Second}
 	k.SyncFrequency = metav1.Duration{Duration: 5 * time.Second}
 	k.NodeLeaseDurationSeconds = 16
+	k.EvictionSoft = map[string]string{"nodefs.available": pressedBelow}
+	k.EvictionSoftGracePeriod = map[string]string{"nodefs.available": "24h"}
+	k.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Second}
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
 	k.FeatureGates = map[string]bool{"KubeletCrashLoopBackOffMax": true}
 }

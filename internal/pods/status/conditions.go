@@ -62,8 +62,18 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 		set(c.Type, verdict{c.Status, c.Reason, c.Message})
 		last := &st.Conditions[len(st.Conditions)-1]
 		last.ObservedGeneration = c.ObservedGeneration
-		if old := find(prev.Conditions, c.Type); old == nil && !c.LastTransitionTime.IsZero() {
-			last.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Truncate(time.Second))
+		last.LastProbeTime = metav1.NewTime(now.Truncate(time.Second))
+		old := find(prev.Conditions, c.Type)
+		switch {
+		case old == nil:
+			if !c.LastTransitionTime.IsZero() {
+				last.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Truncate(time.Second))
+			}
+		case old.Reason != c.Reason: // which is a transition here, and not that of the status, as for upstream
+			last.LastTransitionTime = last.LastProbeTime
+		case old.Message == c.Message && !old.LastProbeTime.IsZero():
+			// Upstream moves it whenever it tries the resize again. That alone is no reason to write.
+			last.LastProbeTime = old.LastProbeTime
 		}
 	}
 	for _, c := range f.stored().Conditions {

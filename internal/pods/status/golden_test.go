@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
@@ -286,6 +287,35 @@ func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
 	f.Probes = map[string]Probe{"1": {Started: true}}
 	if c := find(Project(Node{}, f, later, at.Add(2*time.Hour)).Conditions, v1.PodReady); !c.LastTransitionTime.Time.Equal(at.Add(2 * time.Hour)) {
 		t.Errorf("Ready = %+v, want a transition now", c)
+	}
+}
+
+// Conditions of resizes have the time of their verdict, and a new reason is a transition.
+func TestTimesOfResizeConditions(t *testing.T) {
+	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
+	prev := v1.PodStatus{}
+	for _, step := range []struct {
+		after             time.Duration
+		reason, message   string
+		transition, probe time.Duration
+	}{
+		{0, "Deferred", "no room", -time.Minute, 0}, // since then, says the ledger
+		{time.Hour, "Deferred", "no room", -time.Minute, 0},
+		{2 * time.Hour, "Deferred", "less room", -time.Minute, 2 * time.Hour},
+		{3 * time.Hour, "Infeasible", "never", 3 * time.Hour, 3 * time.Hour},
+	} {
+		f.Resize = []v1.PodCondition{{
+			Type:               v1.PodResizePending,
+			Status:             v1.ConditionTrue,
+			Reason:             step.reason,
+			Message:            step.message,
+			LastTransitionTime: metav1.NewTime(at.Add(-time.Minute)),
+		}}
+		prev = Project(Node{}, f, prev, at.Add(step.after))
+		c := find(prev.Conditions, v1.PodResizePending)
+		if !c.LastTransitionTime.Time.Equal(at.Add(step.transition)) || !c.LastProbeTime.Time.Equal(at.Add(step.probe)) {
+			t.Errorf("after %v: %+v, want a transition after %v and a probe after %v", step.after, c, step.transition, step.probe)
+		}
 	}
 }
 
