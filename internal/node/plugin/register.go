@@ -25,8 +25,8 @@ type plugin struct {
 // that went. A plugin that cannot be told is given up again: it takes itself for
 // unregistered, or its socket is gone already. own ends with the socket, ctx with the
 // agent.
-func (w *Watcher) register(ctx, own context.Context, path string) (*plugin, error) {
-	conn, err := w.dial(own, path)
+func (w *Watcher) register(ctx, own context.Context, s *socket) (*plugin, error) {
+	conn, err := w.dial(own, s.path)
 	if err != nil {
 		return nil, fmt.Errorf("dial plugin: %w", err)
 	}
@@ -36,18 +36,29 @@ func (w *Watcher) register(ctx, own context.Context, path string) (*plugin, erro
 	if err != nil {
 		return nil, fmt.Errorf("ask plugin what it is: %w", err)
 	}
-	p, err := w.judge(path, info)
+	p, err := w.judge(s.path, info)
 	if err != nil {
 		return nil, errors.Join(err, notify(own, client, err))
 	}
+	w.count(s, true)
 	if err := w.contain(func() error { return p.take(own) }); err != nil {
+		w.count(s, false)
 		err = fmt.Errorf("RegisterPlugin error -- plugin registration failed with err: %w", err)
 		return nil, errors.Join(err, notify(own, client, err))
 	}
 	if err := notify(own, client, nil); err != nil {
+		w.count(s, false)
 		return nil, errors.Join(err, w.giveUp(ctx, p))
 	}
 	return p, nil
+}
+
+// count notes whether the plugin of a socket is one of the actual ones. As upstream, it
+// is from before its registration on.
+func (w *Watcher) count(s *socket, taken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.taken = taken
 }
 
 // dial connects at once or not at all, so that a socket that nobody listens on is

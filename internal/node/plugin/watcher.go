@@ -60,7 +60,9 @@ type socket struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when its goroutine has deregistered it
 
-	registered bool // guarded by Watcher.mu
+	// taken is set from before the plugin's registration on, until that fails. Guarded by
+	// Watcher.mu.
+	taken bool
 }
 
 // identity tells one socket from the next of the same name.
@@ -238,7 +240,7 @@ func (w *Watcher) serve(ctx, own context.Context, s *socket) {
 	var p *plugin
 	for delay := minRetry; p == nil; delay = min(2*delay, maxRetry) {
 		var err error
-		if p, err = w.register(ctx, own, s.path); err == nil {
+		if p, err = w.register(ctx, own, s); err == nil {
 			break
 		}
 		if own.Err() != nil {
@@ -252,9 +254,6 @@ func (w *Watcher) serve(ctx, own context.Context, s *socket) {
 		}
 	}
 	log.Info("plugin registered", "type", p.info.Type, "name", p.info.Name, "endpoint", p.endpoint)
-	w.mu.Lock()
-	s.registered = true
-	w.mu.Unlock()
 	<-own.Done()
 	if ctx.Err() != nil {
 		return
@@ -270,13 +269,13 @@ var socketsDesc = prometheus.NewDesc("plugin_manager_total_plugins", "Number of 
 // Describe names the metric.
 func (w *Watcher) Describe(ch chan<- *prometheus.Desc) { ch <- socketsDesc }
 
-// Collect tells which sockets there are, and which are registered.
+// Collect tells which sockets there are, and whose plugins are registered or being so.
 func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for path, s := range w.sockets {
 		ch <- prometheus.MustNewConstMetric(socketsDesc, prometheus.GaugeValue, 1, path, "desired_state_of_world")
-		if s.registered {
+		if s.taken {
 			ch <- prometheus.MustNewConstMetric(socketsDesc, prometheus.GaugeValue, 1, path, "actual_state_of_world")
 		}
 	}

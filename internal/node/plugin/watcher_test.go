@@ -263,6 +263,24 @@ func TestPluginsComeAndGo(t *testing.T) {
 		"socket_path=/vendor/gpu.sock state=actual_state_of_world 1", "socket_path=/vendor/gpu.sock state=desired_state_of_world 1",
 	}
 	r.until("the figures of both", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wantSeries) })
+
+	// It counts as one of the actual ones from before its registration until its socket is gone.
+	begun, shown := make(chan struct{}), make(chan struct{})
+	r.h.mu.Lock()
+	r.h.taken = func(string) { begun <- struct{}{}; <-shown }
+	r.h.mu.Unlock()
+	third := &testPlugin{info: info("CSIPlugin", "third")}
+	stop = third.serve(t, filepath.Join(r.dir, "third.sock"))
+	withThird := slices.Insert(slices.Clone(wantSeries), 2,
+		"socket_path=/third.sock state=actual_state_of_world 1", "socket_path=/third.sock state=desired_state_of_world 1")
+	<-begun
+	if got := shownSockets(t, reg, r.dir); !slices.Equal(got, withThird) {
+		t.Errorf("figures during the registration %q, want %q", got, withThird)
+	}
+	close(shown)
+	r.until("word to the third", func() bool { return len(third.heard()) == 1 && third.heard()[0].PluginRegistered })
+	stop()
+	r.until("the figures without it", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wantSeries) })
 }
 
 // shownSockets are the figures of plugin_manager_total_plugins.
@@ -351,9 +369,7 @@ func TestRefusalsAndRetries(t *testing.T) {
 		"socket_path=/liar.sock state=desired_state_of_world 1",
 		"socket_path=/x.sock state=desired_state_of_world 1",
 	}
-	if got := shownSockets(t, reg, r.dir); !slices.Equal(got, wanted) {
-		t.Errorf("figures of what is refused are %q, want %q", got, wanted)
-	}
+	r.until("the figures of what is refused", func() bool { return slices.Equal(shownSockets(t, reg, r.dir), wanted) })
 	// What goes on failing becomes rare: 500ms doubling to 2m2s.
 	var waits []time.Duration
 	for d := minRetry; len(waits) < 10; d = min(2*d, maxRetry) {
