@@ -70,7 +70,7 @@ func (s *Server) stream(subresource string, ask func(*http.Request, *v1.Pod, Str
 		if !httpstream.IsUpgradeRequest(r) {
 			// Asked before the runtime is: it holds a place for each address it
 			// gives out.
-			writeText(w, http.StatusBadRequest, textUpgradeRequired)
+			http.Error(w, textUpgradeRequired, http.StatusInternalServerError)
 			return
 		}
 		target, err := ask(r, p, opts)
@@ -113,7 +113,7 @@ func (s *Server) portForward() http.HandlerFunc {
 			return
 		}
 		if !httpstream.IsUpgradeRequest(r) {
-			writeText(w, http.StatusBadRequest, textUpgradeRequired)
+			http.Error(w, textUpgradeRequired, http.StatusInternalServerError)
 			return
 		}
 		target, err := s.cfg.Streams.PortForward(r.Context(), p, ports)

@@ -371,7 +371,7 @@ func TestStreamErrors(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/exec/default/web/main?output=1&command=cat", "/attach/default/web/main?output=1", "/portForward/default/web"} {
-		if got := r.as("admin", "POST", path); got.code != 400 || got.text != "Upgrade request required" {
+		if got := r.as("admin", "POST", path); got.code != 500 || got.text != "Upgrade request required\n" {
 			t.Errorf("plain request for %s: %d %q", path, got.code, got.text)
 		}
 	}
