@@ -449,6 +449,10 @@ func (d *decision) prune() {
 	kept := map[string]int{}
 	for _, c := range d.in.Have.Containers {
 		switch {
+		case c.State == pod.StateUnknown:
+			if kept[c.Name] > 0 { // an older instance that may run is stopped, and then removed
+				d.stop(c, d.in.Now.Add(pod.Grace(d.in.Pod)), CauseUnknownState, "the runtime cannot tell its state")
+			}
 		case c.State != pod.StateExited:
 		case kept[c.Name] >= max(d.in.KeepEnded, 1):
 			d.act(Step{Verb: Remove, Target: c.ID, Reason: "an older instance"})
