@@ -17,11 +17,13 @@ import (
 // TestDefaultsOfTheRows: the defaults in the inventory. The values are upstream's, written as literals.
 func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-16")
+	parity.ProvesPart(t, 2, "CFG-17")
 	parity.ProvesPart(t, 2, "CFG-18")
 	parity.ProvesPart(t, 3, "CFG-20")
 	parity.ProvesPart(t, 2, "CFG-21")
 	parity.ProvesPart(t, 3, "CFG-22")
 	parity.ProvesPart(t, 2, "CFG-27")
+	parity.ProvesPart(t, 2, "CFG-29")
 	parity.ProvesPart(t, 3, "CFG-28")
 	parity.ProvesPart(t, 2, "CFG-30")
 	parity.ProvesPart(t, 3, "CFG-33")
@@ -60,7 +62,8 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-104")
 	parity.ProvesPart(t, 2, "CFG-108")
 	parity.ProvesPart(t, 3, "CFG-110")
-	parity.ProvesPart(t, 2, "CFG-113")
+	parity.ProvesPart(t, 3, "CFG-113")
+	parity.ProvesPart(t, 3, "SRV-03")
 	dir := write(t, map[string]string{
 		"k.yaml":     head,
 		"empty.yaml": head + "evictionHard: {}\n",
@@ -68,18 +71,20 @@ func TestDefaultsOfTheRows(t *testing.T) {
 	c := load(t, "--kubeconfig=/kc", "--config="+dir+"/k.yaml")
 	shown := document(&c.Kubelet)
 	for field, want := range map[string]any{
-		"enableServer":                    true,
-		"podLogsDir":                      "/var/log/pods",
-		"fileCheckFrequency":              "20s",
-		"httpCheckFrequency":              "20s",
-		"staticPodURL":                    nil,
-		"staticPodURLHeader":              nil,
-		"address":                         "0.0.0.0",
-		"port":                            10250.0,
-		"rotateCertificates":              nil, // false is not written
-		"serverTLSBootstrap":              nil,
-		"authentication.webhook.enabled":  true,
-		"authentication.webhook.cacheTTL": "2m0s",
+		"enableServer":                               true,
+		"podLogsDir":                                 "/var/log/pods",
+		"fileCheckFrequency":                         "20s",
+		"httpCheckFrequency":                         "20s",
+		"staticPodPath":                              nil, // "" is not written
+		"staticPodURL":                               nil,
+		"staticPodURLHeader":                         nil,
+		"address":                                    "0.0.0.0",
+		"port":                                       10250.0,
+		"rotateCertificates":                         nil, // false is not written
+		"serverTLSBootstrap":                         nil,
+		"authentication.webhook.enabled":             true,
+		"authentication.x509.clientCAFile":           nil,
+		"authentication.webhook.cacheTTL":            "2m0s",
 		"authorization.webhook.cacheAuthorizedTTL":   "5m0s",
 		"authorization.webhook.cacheUnauthorizedTTL": "30s",
 		"registryPullQPS":                            5.0,

@@ -266,7 +266,7 @@ func TestStandaloneAsksNoAPIServer(t *testing.T) {
 }
 
 func TestStaticPodPath(t *testing.T) {
-	parity.Proves(t, "CFG-17")
+	parity.ProvesPart(t, 2, "CFG-17")
 	names := func(r *run) (out []string) {
 		for _, p := range r.runtime.Pods() {
 			out = append(out, p.Name)
@@ -546,7 +546,7 @@ func TestEventRate(t *testing.T) {
 }
 
 func TestRootAndCertDirectories(t *testing.T) {
-	parity.ProvesPart(t, 2, "CFG-113")
+	parity.ProvesPart(t, 3, "CFG-113")
 	settled(t, "enableServer: true\nport: 1\n", func(w *world) {
 		// The server is built, with its certificate, and cannot listen: that is another test's.
 		w.config = ""
@@ -568,6 +568,7 @@ func TestRootAndCertDirectories(t *testing.T) {
 // TestARootDirectoryIsUsedInItsShortestForm: paths below it are compared as text.
 func TestARootDirectoryIsUsedInItsShortestForm(t *testing.T) {
 	parity.Proves(t, "RT-55")
+	parity.ProvesPart(t, 3, "CFG-113")
 	for _, form := range []string{"/kubelet/", "//kubelet", "/./kubelet", "/none/../kubelet"} {
 		settled(t, "", func(w *world) { w.flags = []string{"--root-dir=" + w.dir + form} }, func(t *testing.T, r *run) {
 			r.pod(t, "web", plainPod)

@@ -96,6 +96,14 @@ func TestStatusIsUpstreams(t *testing.T) {
 	if len(events) != 0 {
 		t.Errorf("events %v although nothing turned", events)
 	}
+	fresh, _ := Project(Input{Now: now, Machine: m, Capacity: capacity, Health: healthy(now)})
+	var kinds []string
+	for _, c := range fresh.Conditions {
+		kinds = append(kinds, string(c.Type))
+	}
+	if got := fmt.Sprint(kinds); got != "[MemoryPressure DiskPressure PIDPressure Ready]" {
+		t.Errorf("conditions of a node that had none: %s", got)
+	}
 	if n := (Identity{Name: "node1", Hostname: "node1", OS: "linux", Arch: "amd64"}).object(); fmt.Sprint(n.Labels) != fmt.Sprint(want.Labels) ||
 		n.Annotations[annotationAttachDetach] != "true" || len(n.Annotations) != 1 { // the ttl annotation is a controller's
 		t.Errorf("metadata = %v, %v", n.Labels, n.Annotations)

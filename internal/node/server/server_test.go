@@ -211,7 +211,7 @@ func TestCertificatesReload(t *testing.T) {
 }
 
 func TestHealthPort(t *testing.T) {
-	parity.ProvesPart(t, 2, "SRV-03")
+	parity.ProvesPart(t, 3, "SRV-03")
 	r := newRig(t, func(p *parts) {
 		p.server.Checks = []server.Check{{Name: "syncloop", Check: func() error { return errors.New("stuck") }}}
 	})
@@ -225,7 +225,7 @@ func TestHealthPort(t *testing.T) {
 }
 
 func TestHealthPortComesBack(t *testing.T) {
-	parity.ProvesPart(t, 2, "SRV-03")
+	parity.ProvesPart(t, 3, "SRV-03")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ type fakeAPI struct {
 	next   int
 	fail   error
 	absent bool // the node is not registered
+	noUID  bool // the node that is known is not the API server's
 	going  bool // the node is being deleted
 	made   chan *v1.Pod
 	calls  []string
@@ -40,6 +41,9 @@ func (a *fakeAPI) node() (*v1.Node, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: "node-uid"}}
+	if a.noUID {
+		n.UID = ""
+	}
 	if a.going {
 		now := metav1.Now()
 		n.DeletionTimestamp = &now
@@ -186,7 +190,13 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 			t.Errorf("without a node: %s", got)
 		}
 
-		api.set(func() { api.absent = false })
+		api.set(func() { api.absent, api.noUID = false, true })
+		s.PokeMirrors()
+		synctest.Wait()
+		if got := api.took(); got != "" {
+			t.Errorf("with a node without a UID: %s", got)
+		}
+		api.set(func() { api.noUID = false })
 		s.PokeMirrors()
 		synctest.Wait()
 		m := api.get("a_default")

@@ -139,10 +139,10 @@ func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
 func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
 	parity.Differs(t, "PROBE-05", "0125")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
-		// A tick of every 7 s would be at 35 s.
+		// A tick of every 7 s would be 21 s after the probe was made.
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds, p.PeriodSeconds = 30, 7 })})
-		p.Sync(spec, seen("1", time.Now().Add(-500*time.Millisecond)), nil, false)
-		time.Sleep(29 * time.Second)
+		p.Sync(spec, seen("1", time.Now().Add(-10*time.Second)), nil, false)
+		time.Sleep(19 * time.Second)
 		synctest.Wait()
 		if n := len(c.asked()); n != 0 {
 			t.Errorf("asked %d times within the delay", n)

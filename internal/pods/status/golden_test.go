@@ -271,6 +271,12 @@ func TestReadinessGates(t *testing.T) {
 	if ready.Status != v1.ConditionFalse || ready.Reason != "ReadinessGatesNotReady" || ready.Message != want {
 		t.Errorf("Ready = %+v", ready)
 	}
+	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionUnknown}}
+	ready = find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady)
+	const unknown = `the status of pod readiness gate "b" is not "True", but Unknown`
+	if ready.Status != v1.ConditionFalse || ready.Reason != "ReadinessGatesNotReady" || ready.Message != unknown {
+		t.Errorf("Ready = %+v with one gate of two open", ready)
+	}
 	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionTrue}}
 	if ready := find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady); ready.Status != v1.ConditionTrue {
 		t.Errorf("Ready = %+v with all gates open", ready)

@@ -73,14 +73,17 @@ func TestPortMappings(t *testing.T) {
 			{Ports: []v1.ContainerPort{port}},
 		},
 	}}
+	p.Name, p.Namespace, p.UID = "web", "ns", "uid-1"
+	b := newBench(t, nil)
+	b.run(t, p)
+	ms := b.runtime.Pods()[0].Config.PortMappings
 	var got []string
-	for _, m := range portMappings(p) {
+	for _, m := range ms {
 		got = append(got, m.String())
 	}
 	if len(got) != 7 {
-		t.Errorf("%d mappings, want 7: %q", len(got), got)
+		t.Fatalf("%d mappings, want 7: %q", len(got), got)
 	}
-	ms := portMappings(p)
 	for i, port := range []int32{80, 80, 80, 80, 80, 81, 80} {
 		if ms[i].HostPort != 8080 || ms[i].ContainerPort != port {
 			t.Errorf("mapping %d is %q", i, got[i])
