@@ -61,7 +61,7 @@ func (r *run) staleness(t *testing.T, limit time.Duration) time.Duration {
 // round of syncFrequency, and with Cache no more often than the cluster wants.
 func TestObjectsAreFollowedAsConfigured(t *testing.T) {
 	parity.Proves(t, "CFG-82")
-	parity.ProvesPart(t, 3, "NODE-07")
+	parity.ProvesPart(t, 4, "NODE-07")
 	const strategy = "configMapAndSecretChangeDetectionStrategy: "
 	for _, tc := range []struct {
 		config      string

@@ -610,6 +610,55 @@ func TestNotRegistering(t *testing.T) {
 	})
 }
 
+// The annotation with the addresses of --node-ip is set on a node that somebody else made, set again when it was
+// removed, and removed when it does not hold.
+func TestProvidedAddressIsAnnotated(t *testing.T) {
+	parity.ProvesPart(t, 4, "NODE-07")
+	const annotation = "alpha.kubernetes.io/provided-node-ip"
+	for _, tc := range []struct {
+		name     string
+		external bool
+		provided string
+		want     string
+	}{
+		{"by an external provider", true, "192.0.2.2,fd00::2", "192.0.2.2,fd00::2"},
+		{"without a provider", false, "192.0.2.2", ""},
+		{"without an address", true, "", ""},
+	} {
+		for _, register := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				api := newServer()
+				if !register {
+					api.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", UID: "theirs"}}
+				}
+				r := run(t, api, func(c *Config, _ *rig) {
+					c.Register = register
+					c.Identity.External, c.Identity.ProvidedIP = tc.external, tc.provided
+				})
+				defer r.stop()
+				shows := func(when string) {
+					t.Helper()
+					pass(11 * time.Second)
+					got, there := api.snapshot().Annotations[annotation]
+					if got != tc.want || there != (tc.want != "") {
+						t.Errorf("%s, registers %v, %s: %q, want %q", tc.name, register, when, got, tc.want)
+					}
+				}
+				shows("at first")
+				api.edit(func(n *v1.Node) { delete(n.Annotations, annotation) })
+				shows("removed")
+				api.edit(func(n *v1.Node) {
+					n.Annotations = map[string]string{annotation: "192.0.2.9", "example.com/a": "b"}
+				})
+				shows("changed")
+				if got := api.snapshot().Annotations["example.com/a"]; got != "b" {
+					t.Errorf("the annotation of another is %q", got)
+				}
+			})
+		}
+	}
+}
+
 func TestForbiddenToCreateButThere(t *testing.T) {
 	parity.ProvesPart(t, 3, "NODE-01")
 	parity.ProvesPart(t, 4, "NODE-02")

@@ -68,10 +68,7 @@ func (i Identity) annotations() map[string]string {
 func (i Identity) adopt(existing *v1.Node, capacity v1.ResourceList, resetExtended bool) *v1.Node {
 	n := existing.DeepCopy()
 	n.Labels = i.relabel(n.Labels)
-	n.Annotations = merged(n.Annotations, i.annotations())
-	if !i.External || i.ProvidedIP == "" {
-		delete(n.Annotations, annotationProvidedIP)
-	}
+	n.Annotations = merged(i.healAnnotations(n.Annotations), i.annotations())
 	if i.AttachesItself {
 		delete(n.Annotations, annotationAttachDetach)
 	}
@@ -113,6 +110,23 @@ func (i Identity) heal(labels map[string]string) map[string]string {
 	want := i.defaultLabels()
 	delete(want, labelHostname) // the administrator may have a better one
 	return merged(labels, want)
+}
+
+// healAnnotations sets the addresses of --node-ip, which an external cloud provider reads at any time, or removes what
+// an earlier agent left.
+func (i Identity) healAnnotations(annotations map[string]string) map[string]string {
+	healed := merged(annotations, nil)
+	delete(healed, annotationProvidedIP)
+	if i.External && i.ProvidedIP != "" {
+		healed[annotationProvidedIP] = i.ProvidedIP
+	}
+	return healed
+}
+
+// healed reports whether nothing is to be healed.
+func (i Identity) healed(n *v1.Node) bool {
+	return maps.Equal(n.Labels, i.heal(n.Labels)) &&
+		n.Annotations[annotationProvidedIP] == i.healAnnotations(n.Annotations)[annotationProvidedIP]
 }
 
 func merged(into, from map[string]string) map[string]string {

@@ -336,7 +336,7 @@ func TestRuntimeVersion(t *testing.T) {
 func TestNewNodeObject(t *testing.T) {
 	parity.Proves(t, "NODE-04", "NODE-08")
 	parity.ProvesPart(t, 2, "NODE-06")
-	parity.ProvesPart(t, 3, "NODE-07")
+	parity.ProvesPart(t, 4, "NODE-07")
 	taint := v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute}
 	n := Identity{
 		Name: "n", Hostname: "h", OS: "linux", Arch: "arm64", Labels: map[string]string{"zone": "z"}, Taints: []v1.Taint{taint},
@@ -356,7 +356,7 @@ func TestNewNodeObject(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	parity.ProvesPart(t, 4, "NODE-02")
-	parity.ProvesPart(t, 3, "NODE-07")
+	parity.ProvesPart(t, 4, "NODE-07")
 	parity.ProvesPart(t, 2, "NODE-06")
 	i := Identity{Name: "n", Hostname: "h", OS: "linux", Arch: "amd64", Labels: map[string]string{"zone": "mine"}, Taints: []v1.Taint{{Key: "mine"}}}
 	existing := &v1.Node{

@@ -178,8 +178,8 @@ func (n *Node) send(ctx context.Context, r *reporter, known *v1.Node, status v1.
 	now := time.Now()
 	want := known.DeepCopy()
 	want.Status = status
-	want.Labels = n.cfg.Identity.heal(known.Labels)
-	news := changed(known.Status, status) || !equalLabels(known.Labels, want.Labels)
+	want.Labels, want.Annotations = n.cfg.Identity.heal(known.Labels), n.cfg.Identity.healAnnotations(known.Annotations)
+	news := changed(known.Status, status) || !n.cfg.Identity.healed(known)
 	if !news && !r.due(now) {
 		return nil
 	}
@@ -205,15 +205,6 @@ func (n *Node) send(ctx context.Context, r *reporter, known *v1.Node, status v1.
 	}
 	n.learn(stored)
 	return nil
-}
-
-func equalLabels(a, b map[string]string) bool {
-	for k, v := range b {
-		if a[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // tellPodCIDR hands the addresses of the node's pods on to the runtime, which may

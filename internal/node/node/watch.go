@@ -97,7 +97,7 @@ func (n *Node) heard(e watch.Event) error {
 			return fmt.Errorf("watch node: the server sent %T", e.Object)
 		}
 		n.learn(node)
-		if !equalLabels(node.Labels, n.cfg.Identity.heal(node.Labels)) {
+		if !n.cfg.Identity.healed(node) {
 			n.Poke()
 		}
 	case watch.Deleted:
