@@ -436,6 +436,33 @@ func TestPullSecrets(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a missing secret is said where nothing is pulled, too", func(t *testing.T) {
+		for image, want := range map[string]string{
+			"web:1":  `Normal | Pulled | main | Container image "web:1" already present on machine`,
+			"none:1": `Warning | ErrImageNeverPull | main | Container image "none:1" is not present with pull policy of Never`,
+		} {
+			inTime(t, setup, func(t *testing.T, r *rig) {
+				r.fake.images["web:1"] = &runtimeapi.Image{Id: "sha256:here"}
+				req := private("right", "gone")
+				req.Policy, req.Image = v1.PullNever, image
+				r.reached(req)
+				synctest.Wait()
+				got := r.events.take()
+				missing := "Warning | FailedToRetrieveImagePullSecret |  | Unable to retrieve some image pull secrets (gone); " +
+					"attempting to pull the image may not succeed."
+				if len(got) < 2 || got[0] != want || got[len(got)-1] != missing {
+					t.Errorf("events %q, want %q first and %q last", got, want, missing)
+				}
+				// Once for a start: the image is looked for again, and the secrets are not.
+				time.Sleep(time.Minute)
+				r.reached(req)
+				synctest.Wait()
+				if again := r.events.take(); image == "web:1" && len(again) > 0 {
+					t.Errorf("and then %q", again)
+				}
+			})
+		}
+	})
 	t.Run("a broken secret is named and not quoted", func(t *testing.T) {
 		inTime(t, setup, func(t *testing.T, r *rig) {
 			res, _ := r.reached(private("bad"))

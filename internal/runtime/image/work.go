@@ -38,8 +38,12 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 		return
 	}
 	next := decide(policy, have != nil, done)
-	if next == use && !done && m.mustPull(ctx, req, have.Id) {
-		next = decide(policy, false, done)
+	read := false // the pull secrets
+	if next == use && !done {
+		var must bool
+		if must, read = m.mustPull(ctx, req, have.Id); must {
+			next = decide(policy, false, done)
+		}
 	}
 	if !done {
 		m.metrics.ensured(policy, have != nil, next)
@@ -54,8 +58,17 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 		m.fail(ctx, w, pod.EventErrImageNeverPull, &Error{pod.ReasonErrImageNeverPull, fmt.Sprintf("Container image %q is not present with pull policy of Never", req.Image)})
 	case pull:
 		m.pull(ctx, w, spec)
+		read = true
+	}
+	if !read && !done {
+		ctx, stop := context.WithTimeout(ctx, needlessPatience)
+		defer stop()
+		m.pullSecrets(ctx, req) // tells of those that are missing
 	}
 }
+
+// needlessPatience is how long pull secrets are waited for that no pull needs.
+const needlessPatience = 10 * time.Second
 
 // read reads an image, nil if it is not there. Wishes for one image at the same
 // time share a read; it is not any one's to end.
@@ -120,9 +133,17 @@ func (m *Manager) pull(ctx context.Context, w *wish, spec *runtimeapi.ImageSpec)
 }
 
 // mustPull reports whether the pod has to show that it may have an image that is
-// there. That may take a while: plugins are asked for credentials.
-func (m *Manager) mustPull(ctx context.Context, req Request, ref string) bool {
-	return m.cfg.Records != nil && m.cfg.Records.MustPull(req.Image, ref, func() ([]Credential, error) { return m.credentials(ctx, req) })
+// there, and whether its pull secrets were read for that. That may take a while:
+// plugins are asked for credentials.
+func (m *Manager) mustPull(ctx context.Context, req Request, ref string) (must, read bool) {
+	if m.cfg.Records == nil {
+		return false, false
+	}
+	must = m.cfg.Records.MustPull(req.Image, ref, func() ([]Credential, error) {
+		read = true
+		return m.credentials(ctx, req)
+	})
+	return must, read
 }
 
 // tooMany is how a pull fails that the node's rate has no room for. It is tried
