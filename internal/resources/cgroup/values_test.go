@@ -31,7 +31,8 @@ func ctr(requests, limits v1.ResourceList) v1.Container {
 }
 
 func TestPodValues(t *testing.T) {
-	parity.Proves(t, "RES-09", "RES-11", "RES-12")
+	parity.Proves(t, "RES-09", "RES-12")
+	parity.ProvesPart(t, 2, "RES-11")
 	parity.ProvesPart(t, 4, "RES-13")
 	parity.ProvesPart(t, 3, "LIFE-117")
 	parity.ProvesPart(t, 3, "LIFE-122")
@@ -55,6 +56,24 @@ func TestPodValues(t *testing.T) {
 			Values{CPUShares: 204, CPUQuota: 100000, CPUPeriod: 100000, Memory: 128 << 20}},
 		{"memory alone may be limited",
 			v1.PodSpec{Containers: []v1.Container{ctr(list("cpu", "100m"), list("memory", "1Mi"))}}, nil, Values{CPUShares: 102, Memory: 1 << 20}},
+		{
+			"an init container without limits leaves the pod unlimited",
+			v1.PodSpec{
+				InitContainers: []v1.Container{{}},
+				Containers:     []v1.Container{ctr(list("cpu", "100m"), both)},
+			},
+			nil,
+			Values{CPUShares: 102},
+		},
+		{
+			"so does a sidecar",
+			v1.PodSpec{
+				InitContainers: []v1.Container{{RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},
+				Containers:     []v1.Container{ctr(list("cpu", "100m"), both)},
+			},
+			nil,
+			Values{CPUShares: 102},
+		},
 		{"init containers count by the largest, sidecars add up",
 			v1.PodSpec{
 				InitContainers: []v1.Container{sidecar, ctr(list("cpu", "300m"), list("cpu", "300m", "memory", "8Mi"))},

@@ -29,6 +29,7 @@ const gi = int64(1) << 30
 
 func TestContainerResources(t *testing.T) {
 	parity.Proves(t, "RES-10", "LIFE-132")
+	parity.ProvesPart(t, 2, "RES-11")
 	parity.ProvesPart(t, 2, "CFG-54")
 	parity.ProvesPart(t, 3, "CFG-65")
 	parity.ProvesPart(t, 4, "RES-14")
