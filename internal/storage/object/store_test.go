@@ -248,23 +248,40 @@ func TestStoreStopsWatchingImmutableObjects(t *testing.T) {
 	s, changes := start(t, f)
 	sec := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s"}, Data: map[string][]byte{"k": []byte("v")}}
 	f.put(sec)
-	p := podWith("p1", "a")
-	p.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "s"}}
-	s.Register(p)
-	if got, err := s.Secret(patient(t), "a", "s"); err != nil || string(got.Data["k"]) != "v" {
-		t.Fatalf("Secret = %v, %v", got, err)
+	fixed := cm("a", "fixed", "one") // immutable from the start; the secret becomes so
+	fixed.Immutable = ptr.To(true)
+	f.put(fixed)
+	f.put(cm("a", "open", "two"))
+	with := func(uid types.UID, maps ...string) *v1.Pod {
+		p := podWith(uid, "a", maps...)
+		p.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "s"}}
+		return p
 	}
+	s.Register(with("p1", "fixed"))
+	read := func() {
+		t.Helper()
+		if got, err := s.Secret(patient(t), "a", "s"); err != nil || string(got.Data["k"]) != "v" {
+			t.Fatalf("Secret = %v, %v", got, err)
+		}
+		if got, err := s.ConfigMap(patient(t), "a", "fixed"); err != nil || got.Data["k"] != "one" {
+			t.Fatalf("ConfigMap = %v, %v", got, err)
+		}
+	}
+	read()
+	eventually(t, "only the secret is watched", func() bool { return f.watching() == 1 })
 	sec = sec.DeepCopy()
 	sec.Immutable = ptr.To(true)
 	f.put(sec)
 	next(t, changes)
 	eventually(t, "the watch ends", func() bool { return f.watching() == 0 })
-	if got, err := s.Secret(patient(t), "a", "s"); err != nil || string(got.Data["k"]) != "v" {
-		t.Errorf("Secret = %v, %v after its watch ended", got, err)
+	// Another pod that refers to them does not have them watched again.
+	s.Register(with("p2", "fixed", "open"))
+	if got, err := s.ConfigMap(patient(t), "a", "open"); err != nil || got.Data["k"] != "two" {
+		t.Errorf("ConfigMap = %v, %v", got, err)
 	}
-	s.Register(podWith("p2", "a", "m"))
-	if n := f.count("watch"); n > 2 {
-		t.Errorf("%d watches, want none more for the immutable one", n)
+	read()
+	if n := f.count("watch"); n != 3 || f.watching() != 1 {
+		t.Errorf("%d watches, %d of them open; want one for each object, and one open", n, f.watching())
 	}
 	parity.Proves(t, "VOL-36")
 }
