@@ -116,7 +116,7 @@ func clinic(t *testing.T, f func(p *Prober, c *patient, n *noted)) {
 }
 
 func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
-	parity.Proves(t, "PROBE-13")
+	parity.ProvesPart(t, 2, "PROBE-13")
 	clinic(t, func(p *Prober, c *patient, _ *noted) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
@@ -132,6 +132,38 @@ func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
 		synctest.Wait()
 		if got := len(c.asked()); got != 3 {
 			t.Errorf("asked %d times in 25 s, want 3 with the default period", got)
+		}
+	})
+}
+
+// The first readiness probe does not wait for a period of its own: it is at the moment when the startup probe
+// succeeds, and the periods count from there.
+func TestReadinessIsAskedWhenTheStartupProbeSucceeds(t *testing.T) {
+	parity.ProvesPart(t, 2, "PROBE-13")
+	clinic(t, func(p *Prober, c *patient, _ *noted) {
+		spec := podWith(v1.Container{
+			StartupProbe:   execProbe(func(p *v1.Probe) { p.PeriodSeconds = 3 }),
+			ReadinessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 7 }),
+		})
+		c.set(1, nil)
+		began := time.Now()
+		have := seen("1", began)
+		p.Sync(spec, have, nil, false)
+		time.Sleep(5 * time.Second)
+		c.set(0, nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if r := p.Result(spec, have.Containers[0]); !r.Started || !r.Ready {
+			t.Errorf("result when the startup probe succeeds = %+v, want started and ready", r)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		var at []int
+		for _, when := range c.asked() {
+			at = append(at, int(when.Sub(began).Seconds()))
+		}
+		if want := []int{0, 3, 6, 6, 13, 20}; !slices.Equal(at, want) {
+			t.Errorf("asked after %v s, want %v: startup until 6 s, readiness from then on", at, want)
 		}
 	})
 }
