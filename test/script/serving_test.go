@@ -436,7 +436,8 @@ func TestHandlersThatCanBeOff(t *testing.T) {
 	s := listening(t, "", rights)
 	for _, path := range debugging {
 		// Some want another method, or a pod that there is: what matters is that they are there.
-		if code, text := s.ask(t, path, "good", nil); code == 405 && !strings.HasPrefix(path, "/run/") {
+		code, text := s.ask(t, path, "good", nil)
+		if code == 405 && !strings.HasPrefix(path, "/run/") || text == "Debug endpoints are disabled.\n" {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
@@ -450,7 +451,7 @@ func TestHandlersThatCanBeOff(t *testing.T) {
 	}
 	s = listening(t, "enableDebuggingHandlers: false\n", rights)
 	for _, path := range debugging {
-		if code, text := s.ask(t, path, "good", nil); code != 405 {
+		if code, text := s.ask(t, path, "good", nil); code != 405 || text != "Debug endpoints are disabled.\n" {
 			t.Errorf("with debugging handlers off, %s: %d %s", path, code, text)
 		}
 	}

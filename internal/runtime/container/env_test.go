@@ -176,7 +176,7 @@ func TestEnvWithoutAnAPIServer(t *testing.T) {
 }
 
 func TestEnvWaitsForServices(t *testing.T) {
-	parity.Proves(t, "LIFE-80")
+	parity.ProvesPart(t, 2, "LIFE-80")
 	b := newBench(t, func(c *Config) { c.Services = fakeServices{unread: true} })
 	p := simplePod(nil)
 	if _, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil || !strings.Contains(err.Error(), "services have not yet been read at least once") {
