@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"keelson/test/kit/parity"
 )
 
 // TestRecordOfDevicesIsUpstreams reads what upstream's agent was seen to write, and
 // writes it again, byte for byte.
 func TestRecordOfDevicesIsUpstreams(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-51")
 	for name, want := range map[string]int{"devices.json": 4, "devices-none.json": 0} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {

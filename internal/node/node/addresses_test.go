@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/parity"
 )
 
 // shown reads addresses as "InternalIP 192.0.2.1, Hostname a".
@@ -29,6 +31,7 @@ func addrs(text string) (out []netip.Addr) {
 }
 
 func TestWhichAddressesCount(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-27")
 	for shows, want := range map[string]string{
 		"":                          "",
 		"Hostname a":                "",

@@ -28,7 +28,7 @@ func TestAMismatchIsSaidOnceOfAPod(t *testing.T) {
 }
 
 func TestAddressesOfAPod(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-27")
+	parity.ProvesPart(t, 3, "LIFE-27")
 	m := newMeasured(t)
 	m.cfg.HostIPs = func() []string { return []string{"192.0.2.1", "fd00::ff"} }
 	have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"fd00::1", "fd00::2", "10.0.0.1"}}}}

@@ -156,7 +156,7 @@ func TestRestartOfAllHasNoGeneration(t *testing.T) {
 }
 
 func TestAddressesInAStatus(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-27")
+	parity.ProvesPart(t, 3, "LIFE-27")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	f.HostIPs = []string{"fd00::ff", "192.0.2.1"}
 	f.PodIPs = []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} // as a network plugin may give them

@@ -178,7 +178,7 @@ func (r *rig) expect(t *testing.T, want ...string) {
 
 func TestPullPolicies(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-94")
-	parity.ProvesPart(t, 3, "LIFE-96")
+	parity.ProvesPart(t, 4, "LIFE-96")
 	parity.ProvesPart(t, 3, "LIFE-97")
 	t.Run("a missing image is pulled", func(t *testing.T) {
 		inTime(t, nil, func(t *testing.T, r *rig) {
@@ -269,7 +269,7 @@ func TestInspectError(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	parity.ProvesPart(t, 3, "LIFE-96")
+	parity.ProvesPart(t, 4, "LIFE-96")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		req := want("u1", "gone:1", v1.PullIfNotPresent, 0)
 		for _, delay := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
@@ -304,7 +304,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestContainersOfAPodShareTheBackoffOfAnImage(t *testing.T) {
-	parity.ProvesPart(t, 3, "LIFE-96")
+	parity.ProvesPart(t, 4, "LIFE-96")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.reached(want("u1", "gone:1", v1.PullIfNotPresent, 0))
 		r.events.take()
