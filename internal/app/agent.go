@@ -366,7 +366,14 @@ func (a *agent) buildGround(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := makeRootDirs(f.RootDir, devicePlugins, f.CertDir, labeller(), a.log); err != nil {
+	at := places{
+		root:          f.RootDir,
+		devicePlugins: devicePlugins,
+		certs:         f.CertDir,
+		podLogs:       a.cfg.Kubelet.PodLogsDir,
+		containerLogs: a.containerLogsDir(),
+	}
+	if err := makeRootDirs(at, labeller(), a.log); err != nil {
 		return err
 	}
 	if err := shareMounts(f.RootDir); err != nil {

@@ -31,8 +31,13 @@ type rootDir struct {
 	plugins bool
 }
 
-// rootDirs are the agent's directories with the modes that others rely on.
-func rootDirs(root, devicePlugins, certDir string) []rootDir {
+// places are where the agent's directories are.
+type places struct{ root, devicePlugins, certs, podLogs, containerLogs string }
+
+// rootDirs are the agent's directories with the modes that others rely on. Those of logs
+// are upstream's: who is not root cannot list the pods.
+func (at places) rootDirs() []rootDir {
+	root := at.root
 	return []rootDir{
 		{root, 0o750, false},
 		{filepath.Join(root, "pods"), 0o750, false},
@@ -41,8 +46,10 @@ func rootDirs(root, devicePlugins, certDir string) []rootDir {
 		{filepath.Join(root, "pod-resources"), 0o750, false},
 		{filepath.Join(root, "checkpoints"), 0o700, false},
 		{filepath.Join(root, "image_manager"), 0o700, false},
-		{devicePlugins, 0o750, true},
-		{certDir, 0o755, false},
+		{at.devicePlugins, 0o750, true},
+		{at.certs, 0o755, false},
+		{at.podLogs, 0o750, false},
+		{at.containerLogs, 0o755, false},
 	}
 }
 
@@ -68,8 +75,8 @@ const pluginLabel = "system_u:object_r:container_file_t:s0"
 
 // makeRootDirs makes the agent's directories. label, if not nil, sets the SELinux
 // label of a directory; one that cannot be set is told.
-func makeRootDirs(root, devicePlugins, certDir string, label func(path, label string) error, log *slog.Logger) error {
-	for _, d := range rootDirs(root, devicePlugins, certDir) {
+func makeRootDirs(at places, label func(path, label string) error, log *slog.Logger) error {
+	for _, d := range at.rootDirs() {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory %s: %w", d.path, err)
 		}

@@ -26,19 +26,28 @@ func TestRootDirectory(t *testing.T) {
 func testRootModes(t *testing.T) {
 	old := syscall.Umask(0o077) // of a careless init system
 	defer syscall.Umask(old)
-	root := filepath.Join(t.TempDir(), "lib", "kubelet")
+	top := t.TempDir()
+	root := filepath.Join(top, "lib", "kubelet")
+	at := places{
+		root:          root,
+		devicePlugins: filepath.Join(root, "device-plugins"),
+		certs:         filepath.Join(root, "pki"),
+		podLogs:       filepath.Join(top, "log", "pods"),
+		containerLogs: filepath.Join(top, "log", "containers"),
+	}
 	labelled := map[string]string{}
 	label := func(path, label string) error {
 		labelled[path] = label
 		return errors.New("no SELinux here") // is no reason not to start
 	}
 	for range 2 { // what is there is left alone
-		if err := makeRootDirs(root, filepath.Join(root, "device-plugins"), filepath.Join(root, "pki"), label, slog.New(slog.DiscardHandler)); err != nil {
+		if err := makeRootDirs(at, label, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[string]fs.FileMode{".": 0o750, "pods": 0o750, "plugins": 0o750, "plugins_registry": 0o750, "pod-resources": 0o750,
-		"device-plugins": 0o750, "checkpoints": 0o700, "image_manager": 0o700, "pki": 0o755}
+		"device-plugins": 0o750, "checkpoints": 0o700, "image_manager": 0o700, "pki": 0o755,
+		"../../log/pods": 0o750, "../../log/containers": 0o755}
 	for name, mode := range want {
 		fi, err := os.Stat(filepath.Join(root, name))
 		if err != nil || !fi.IsDir() || fi.Mode().Perm() != mode {
@@ -56,7 +65,7 @@ func testRootModes(t *testing.T) {
 	if err := os.Chmod(filepath.Join(root, "pods"), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeRootDirs(root, filepath.Join(root, "device-plugins"), filepath.Join(root, "pki"), nil, slog.New(slog.DiscardHandler)); err != nil {
+	if err := makeRootDirs(at, nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := os.Stat(filepath.Join(root, "pods")); err != nil || fi.Mode().Perm() != 0o711 {
