@@ -43,6 +43,7 @@ type fakeServer struct {
 	noCreate bool
 	noLease  error // why leases cannot be created
 	noRenew  error // why they cannot be updated
+	noPatch  error // why the node cannot be patched
 }
 
 func newServer() *fakeServer { return &fakeServer{closed: make(chan struct{})} }
@@ -181,6 +182,9 @@ func (f fakeNodes) patch(ctx context.Context, call string, patch []byte) (*v1.No
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.noPatch != nil {
+		return nil, f.noPatch
+	}
 	if f.node == nil {
 		return nil, apierrors.NewNotFound(v1.Resource("nodes"), "node1")
 	}

@@ -76,6 +76,7 @@ func TestANewNodeIsCreatedReady(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-15")
 	parity.ProvesPart(t, 2, "NODE-39")
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(1234567 * time.Microsecond) // the lease's time has microseconds
 		r := run(t, newServer(), nil)
 		defer r.stop()
 		<-r.Registered()
@@ -89,7 +90,8 @@ func TestANewNodeIsCreatedReady(t *testing.T) {
 		}
 		l := r.api.lease
 		if l == nil || l.Namespace != "kube-node-lease" || l.Name != "node1" || *l.Spec.HolderIdentity != "node1" || *l.Spec.LeaseDurationSeconds != 40 ||
-			l.Spec.RenewTime == nil || len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "node-uid" || l.OwnerReferences[0].Kind != "Node" {
+			!l.Spec.RenewTime.Time.Equal(time.Now()) || len(l.OwnerReferences) != 1 ||
+			l.OwnerReferences[0] != (metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "node1", UID: "node-uid"}) {
 			t.Errorf("lease = %+v", l)
 		}
 		if r.events.count("Starting") != 1 || !r.events.has("Normal Starting: Starting kubelet.") ||
@@ -721,6 +723,22 @@ func TestRefusedUpdatesAreTriedWithAFreshCopy(t *testing.T) {
 		api.set(func(f *fakeServer) { f.down = nil })
 		pass(11 * time.Second)
 		if got := api.snapshot().Status.VolumesInUse; !slices.Equal(got, volumes) {
+			t.Errorf("volumes in use = %v", got)
+		}
+		// Where reading works, each of the five tries ends in a patch.
+		reads, patches = api.count("get node"), api.count("patch status")
+		api.set(func(f *fakeServer) {
+			f.noPatch = apierrors.NewConflict(v1.Resource("nodes"), "node1", errors.New("changed"))
+		})
+		volumes = nil
+		r.Poke()
+		synctest.Wait()
+		if p, g := api.count("patch status")-patches, api.count("get node")-reads; p != 5 || g != 4 {
+			t.Errorf("%d patches and %d reads in a round, want 5 and 4", p, g)
+		}
+		api.set(func(f *fakeServer) { f.noPatch = nil })
+		pass(11 * time.Second)
+		if got := api.snapshot().Status.VolumesInUse; len(got) != 0 {
 			t.Errorf("volumes in use = %v", got)
 		}
 	})
