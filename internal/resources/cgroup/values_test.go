@@ -54,6 +54,10 @@ func TestPodValues(t *testing.T) {
 		{"limits on all bind the pod",
 			v1.PodSpec{Containers: []v1.Container{ctr(list("cpu", "100m"), both), ctr(list("cpu", "100m"), both)}}, nil,
 			Values{CPUShares: 204, CPUQuota: 100000, CPUPeriod: 100000, Memory: 128 << 20}},
+		{"nor does it where an init container has none",
+			v1.PodSpec{InitContainers: []v1.Container{ctr(list("cpu", "50m"), nil)}, Containers: []v1.Container{ctr(list("cpu", "100m"), both)}}, nil, Values{CPUShares: 102}},
+		{"nor where the limit of one is zero",
+			v1.PodSpec{Containers: []v1.Container{ctr(list("cpu", "100m"), both), ctr(nil, list("cpu", "0", "memory", "0"))}}, nil, Values{CPUShares: 102}},
 		{"memory alone may be limited",
 			v1.PodSpec{Containers: []v1.Container{ctr(list("cpu", "100m"), list("memory", "1Mi"))}}, nil, Values{CPUShares: 102, Memory: 1 << 20}},
 		{

@@ -57,10 +57,11 @@ func TestEnv(t *testing.T) {
 		secrets: map[string]map[string]string{"ns/sec": {"s": "shh"}},
 	}
 	for _, tc := range []struct {
-		name string
-		c    v1.Container
-		pod  func(*v1.Pod)
-		want string // NAME=value, space separated, or an error
+		name  string
+		c     v1.Container
+		pod   func(*v1.Pod)
+		hosts []string // the node's addresses, if other than those of the bench
+		want  string   // NAME=value, space separated, or an error
 	}{
 		{name: "plain values in their order", c: v1.Container{Env: []v1.EnvVar{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "E"}}}, want: "B=1 A=2 E="},
 		{name: "the last value of a name counts", c: v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}}, want: "A=2"},
@@ -90,6 +91,14 @@ func TestEnv(t *testing.T) {
 				{Name: "H", ValueFrom: field("status.hostIP")}, {Name: "HS", ValueFrom: field("status.hostIPs")}, {Name: "P", ValueFrom: field("status.podIP")}, {Name: "PS", ValueFrom: field("status.podIPs")},
 			}},
 			want: "NAME=web NS=ns UID=uid-1 L=1 A=2 NONE= NODE=n1 SA=sa H=192.0.2.10 HS=192.0.2.10 P=10.88.0.2 PS=10.88.0.2,fd00::2",
+		},
+		{
+			name: "fields of the host with addresses of both families", hosts: []string{"192.0.2.10", "2001:db8::1"},
+			c: v1.Container{Env: []v1.EnvVar{
+				{Name: "H", ValueFrom: field("status.hostIP")},
+				{Name: "HS", ValueFrom: field("status.hostIPs")},
+			}},
+			want: "H=192.0.2.10 HS=192.0.2.10,2001:db8::1",
 		},
 		{name: "a field that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: field("spec.magic")}}}, want: "unsupported fieldPath: spec.magic"},
 		{
@@ -134,7 +143,14 @@ func TestEnv(t *testing.T) {
 		{name: "an amount that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.magic", "")}}}, want: "unsupported container resource : limits.magic"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, func(c *Config) { c.Objects = objects })
+			b := newBench(t, func(c *Config) {
+				c.Objects = objects
+				node := c.Node()
+				if tc.hosts != nil {
+					node.HostIPs = tc.hosts
+				}
+				c.Node = func() NodeFacts { return node }
+			})
 			p := simplePod(func(c *v1.Container) { c.Env, c.EnvFrom, c.Resources = tc.c.Env, tc.c.EnvFrom, tc.c.Resources })
 			if tc.pod != nil {
 				tc.pod(p)

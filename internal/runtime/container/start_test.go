@@ -62,6 +62,27 @@ func TestFailedStarts(t *testing.T) {
 			holds:   "ns/web ready",
 		},
 		{
+			name:    "a missing config map",
+			change:  func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "A", ValueFrom: configKey("no", "k", false)}} },
+			reason:  "CreateContainerConfigError",
+			message: `configmaps "no" not found`,
+			holds:   "ns/web ready",
+		},
+		{
+			name:    "a key that a config map does not have",
+			change:  func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "A", ValueFrom: configKey("cm", "k", false)}} },
+			reason:  "CreateContainerConfigError",
+			message: "couldn't find key k in ConfigMap ns/cm",
+			holds:   "ns/web ready",
+		},
+		{
+			name:    "a key that a secret does not have",
+			change:  func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "A", ValueFrom: secretKey("sec", "k", false)}} },
+			reason:  "CreateContainerConfigError",
+			message: "couldn't find key k in Secret ns/sec",
+			holds:   "ns/web ready",
+		},
+		{
 			name:    "root that promised not to be",
 			change:  func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{RunAsNonRoot: ptr.To(true)} },
 			reason:  "CreateContainerConfigError",
@@ -95,7 +116,12 @@ func TestFailedStarts(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newBench(t, func(c *Config) {
+				c.Objects = fakeObjects{
+					maps:    map[string]map[string]string{"ns/cm": {}},
+					secrets: map[string]map[string]string{"ns/sec": {}},
+				}
+			})
 			p := simplePod(tc.change)
 			s := b.startOf(p, b.run(t, p))
 			s.Mounts = tc.mounts

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"keelson/test/kit/parity"
 )
@@ -147,7 +151,7 @@ func TestWriteFiles(t *testing.T) {
 		mustWrite(t, dir, plain("z", "1"))
 		wantShown(t, dir, "z", "1", "own", "mine")
 	})
-	parity.ProvesPart(t, 2, "VOL-29")
+	parity.ProvesPart(t, 3, "VOL-29")
 }
 
 // stamps are the times of last change of everything in a volume.
@@ -221,9 +225,47 @@ func TestWriteFilesAfterACrash(t *testing.T) {
 	}
 }
 
+// Programs that reload their configuration wait for ..data to be replaced: ..data_tmp is made and renamed.
+func TestTheSwapIsARename(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-29")
+	dir := t.TempDir()
+	mustWrite(t, dir, plain("a", "1"))
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVE|unix.IN_DELETE); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, dir, plain("a", "2", "b", "3"))
+	buf := make([]byte, 64<<10)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[uint32]string{
+		unix.IN_CREATE:     "create",
+		unix.IN_MOVED_FROM: "from",
+		unix.IN_MOVED_TO:   "to",
+		unix.IN_DELETE:     "delete",
+	}
+	var got []string
+	for b := buf[:n]; len(b) > 0; {
+		mask, size := binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint32(b[12:])
+		name := string(bytes.TrimRight(b[16:16+size], "\x00"))
+		got = append(got, kinds[mask&^unix.IN_ISDIR]+" "+generationName.ReplaceAllString(name, "..<timestamp>"))
+		b = b[16+size:]
+	}
+	want := []string{"create ..<timestamp>", "create ..data_tmp", "from ..data_tmp", "to ..data", "create b", "delete ..<timestamp>"}
+	if !slices.Equal(got, want) {
+		t.Errorf("changes of the directory: %q, want %q", got, want)
+	}
+}
+
 // Readers see the old files or the new ones, never a mixture or a gap.
 func TestWriteFilesChangesAllAtOnce(t *testing.T) {
-	parity.ProvesPart(t, 2, "VOL-29")
+	parity.ProvesPart(t, 3, "VOL-29")
 	dir := t.TempDir()
 	mustWrite(t, dir, plain("a", "0", "b", "0"))
 	stop, done := make(chan struct{}), make(chan error, 1)
