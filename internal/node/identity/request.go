@@ -5,7 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -138,20 +138,20 @@ func answer(kind watch.EventType, now, asked *certificatesv1.CertificateSigningR
 	return nil, nil
 }
 
-// requestName is the name of the request that is made with a key: whoever has the
+// requestName is the name of the request that is made with a key, as upstream names it: whoever has the
 // key finds it again. The parts are set apart so that no two lists read the same.
 func requestName(key *ecdsa.PrivateKey, template *x509.CertificateRequest, signer string) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return "", fmt.Errorf("encode public key: %w", err)
 	}
-	h := sha256.New()
+	h := sha512.New512_256()
 	parts := append([]string{string(der), template.Subject.CommonName}, template.Subject.Organization...)
 	for _, u := range usages(signer) {
 		parts = append(parts, string(u))
 	}
 	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s|", len(p), p)
+		fmt.Fprintf(h, "%s|", base64.RawURLEncoding.EncodeToString([]byte(p)))
 	}
 	return namedRequest + base64.RawURLEncoding.EncodeToString(h.Sum(nil)), nil
 }

@@ -234,7 +234,7 @@ func flip(t *testing.T, file string, at int) {
 }
 
 func TestBootstrap(t *testing.T) {
-	parity.Proves(t, "CFG-128")
+	parity.ProvesPart(t, 2, "CFG-128")
 	parity.ProvesPart(t, 3, "CFG-129")
 	parity.ProvesPart(t, 2, "CFG-135")
 	dir := t.TempDir()
@@ -284,6 +284,25 @@ func TestBootstrap(t *testing.T) {
 			t.Error("the temporary key is left")
 		}
 	})
+}
+
+// TestTheRequestOfUpstreamsKeyIsFound: the name is upstream's too, so that whichever of the two agents is started next
+// goes on with the request that was made.
+func TestTheRequestOfUpstreamsKeyIsFound(t *testing.T) {
+	parity.ProvesPart(t, 2, "CFG-128")
+	file := filepath.Join(t.TempDir(), "kubelet-client.key.tmp")
+	must(t, os.WriteFile(file, []byte(`-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIIYV7Eln0lo4Fj8kUUCZMzixAjkDVnAXyJ+B4JbPbkNpoAoGCCqGSM49
+AwEHoUQDQgAE+T1cvXsTRJyHSG1cAebWy3GF9R7RdptTkbInMK9/RwjJxR4uXI0Y
+cvQDZTwlHRc9IJrlEisZVKCZ88MnmqLfmw==
+-----END EC PRIVATE KEY-----
+`), 0o600))
+	key, _, err := keptKey(file, logTo(t))
+	must(t, err)
+	name, err := requestName(key, ClientTemplate("n1"), "kubernetes.io/kube-apiserver-client-kubelet")
+	if want := "node-csr-waDywwy7_2rRa9YgLVuPrMnErcdMWvEVqjCzNqOVeZw"; err != nil || name != want {
+		t.Errorf("request %s, %v, want %s", name, err, want)
+	}
 }
 
 func TestBootstrapIsRefused(t *testing.T) {
