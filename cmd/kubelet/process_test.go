@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -417,6 +419,41 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 			}
 			if (err == nil) != want[i] {
 				t.Errorf("%q: %s: %v", config, host, err)
+			}
+		}
+		r.signal(syscall.SIGTERM)
+	}
+}
+
+// TestHealthIsToldWhereItIsConfigured: over plain HTTP, at the configured address only.
+func TestHealthIsToldWhereItIsConfigured(t *testing.T) {
+	parity.ProvesPart(t, 3, "CFG-40")
+	dir := t.TempDir()
+	for config, want := range map[string][2]string{ // at 127.0.0.1, and at 127.0.0.2
+		"healthzPort: %d": {"ok", ""},
+		"healthzPort: %d\nhealthzBindAddress: 127.0.0.2": {"", "ok"},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		text := strings.Replace(alone, "healthzPort: 0", fmt.Sprintf(config, port), 1)
+		r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", text))
+		r.until(r.log, "listening port=healthz")
+		for i, host := range []string{"127.0.0.1", "127.0.0.2"} {
+			got := ""
+			resp, err := http.Get(fmt.Sprintf("http://%s:%d/healthz", host, port))
+			if err == nil {
+				body, err := io.ReadAll(resp.Body)
+				if resp.Body.Close(); err != nil {
+					t.Fatal(err)
+				}
+				got = string(body)
+			}
+			if got != want[i] {
+				t.Errorf("%q: %s says %q, %v, want %q", config, host, got, err, want[i])
 			}
 		}
 		r.signal(syscall.SIGTERM)

@@ -431,7 +431,7 @@ func TestTLSSettings(t *testing.T) {
 
 func TestHandlersThatCanBeOff(t *testing.T) {
 	parity.Proves(t, "CFG-38", "CFG-97")
-	parity.ProvesPart(t, 2, "CFG-40")
+	parity.ProvesPart(t, 3, "CFG-40")
 	debugging := []string{"/run/a/b/c", "/exec/a/b/c", "/attach/a/b/c", "/portForward/a/b", "/containerLogs/a/b/c", "/runningpods/", "/logs/", "/debug/pprof/"}
 	s := listening(t, "", rights)
 	for _, path := range debugging {

@@ -116,6 +116,7 @@ func TestHeartbeatsFollowTheConfiguration(t *testing.T) {
 func TestTheNodeIsAsConfigured(t *testing.T) {
 	parity.Proves(t, "CFG-73", "CFG-74", "CFG-90")
 	parity.ProvesPart(t, 2, "CFG-60")
+	parity.ProvesPart(t, 3, "CFG-46")
 	parity.ProvesPart(t, 2, "CFG-111")
 	parity.ProvesPart(t, 2, "CFG-66")
 	parity.ProvesPart(t, 2, "CFG-101")
@@ -136,8 +137,12 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 			t.Errorf("images %v", n.Status.Images)
 		}
 	})
-	settled(t, "podsPerCore: 100000\nmaxPods: 7\nnodeStatusMaxImages: -1\n", three, func(t *testing.T, r *run) {
+	settled(t, "podsPerCore: 100000\nmaxPods: 7\nnodeStatusMaxImages: -1\nnodeLeaseDurationSeconds: 12\n", three, func(t *testing.T, r *run) {
 		n := r.nodeObject()
+		lease, err := r.api.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), n.Name, metav1.GetOptions{})
+		if err != nil || lease.Spec.LeaseDurationSeconds == nil || *lease.Spec.LeaseDurationSeconds != 12 {
+			t.Errorf("lease %+v, %v, want one of 12 seconds", lease, err)
+		}
 		if got := n.Status.Capacity.Pods().Value(); got != 7 || len(n.Status.Images) != 5 || n.Spec.ProviderID != "" || len(n.Spec.Taints) != 0 {
 			t.Errorf("room for %d pods, %d images, %+v", got, len(n.Status.Images), n.Spec)
 		}
@@ -589,6 +594,29 @@ func TestARootDirectoryIsUsedInItsShortestForm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestANodeIsReadOnceMoreForItsLabels: for a pod that is refused for them, and for no other.
+func TestANodeIsReadOnceMoreForItsLabels(t *testing.T) {
+	parity.ProvesPart(t, 3, "SRC-42")
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		r.pod(t, "holds", "spec: {containers: [{name: main, ports: [{containerPort: 80, hostPort: 80}]}]}\n")
+		r.must(t, "wait", "holds", "Ready")
+		for _, tc := range []struct {
+			name, spec string
+			reads      int
+		}{
+			{"port", "spec: {containers: [{name: main, ports: [{containerPort: 80, hostPort: 80}]}]}\n", 0},
+			{"label", "spec: {nodeSelector: {disk: none}, containers: [{name: main}]}\n", 1},
+		} {
+			before := len(r.asked("get", "nodes"))
+			r.pod(t, tc.name, tc.spec)
+			r.must(t, "wait", tc.name, "Failed")
+			if n := len(r.asked("get", "nodes")) - before; n != tc.reads {
+				t.Errorf("%s: the node was read %d times, want %d", tc.name, n, tc.reads)
+			}
+		}
+	})
 }
 
 // TestHeartbeatsGiveUpInTime: a heartbeat that hangs makes room for the next one.

@@ -69,7 +69,7 @@ var (
 func TestAdmit(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-36")
 	parity.Proves(t, "SRC-38", "SRC-39", "SRC-40", "SRC-41", "SRC-43", "SRC-44", "SRC-47", "SRC-48")
-	parity.ProvesPart(t, 2, "SRC-42")
+	parity.ProvesPart(t, 3, "SRC-42")
 	rules := Rules{AllowedUnsafeSysctls: []string{"kernel.msg*", "net/core/somaxconn"}, PodLevelResources: true, Version: utilversion.MustParseSemantic("1.36.3")}
 	room := list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "1Gi", "pods", "3", "example.com/gpu", "1", "hugepages-2Mi", "4Mi")
 	node := func(f func(*v1.Node)) *v1.Node {

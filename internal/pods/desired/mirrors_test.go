@@ -173,6 +173,7 @@ func mirrorStory(t *testing.T, busy func(string) bool) (*Store, *fakeAPI, *scrip
 
 func TestMirrorOfAStaticPod(t *testing.T) {
 	parity.Proves(t, "SRC-19", "SRC-23", "SRC-24")
+	parity.ProvesPart(t, 2, "SRC-14")
 	parity.ProvesPart(t, 2, "SRC-25")
 	parity.ProvesPart(t, 2, "SRC-20")
 	parity.ProvesPart(t, 2, "SRC-26")
@@ -214,8 +215,20 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 			t.Errorf("the store does not know the mirror: %v", got)
 		}
 
-		// Deleted by force.
+		// Its annotation is changed by somebody else, and changed back: that alone is no change.
 		api.took()
+		r.takeChanges()
+		for _, hash := range []string{"other", "1"} {
+			edited := m.DeepCopy()
+			edited.Annotations["kubernetes.io/config.mirror"] = hash
+			api.source.deliver(func(to Sink) { to.Set(edited) })
+			synctest.Wait()
+			if calls, changes := api.took(), r.takeChanges(); calls != "" || len(changes) > 0 {
+				t.Errorf("with config.mirror %q: %s, woke %v", hash, calls, changes)
+			}
+		}
+
+		// Deleted by force.
 		api.set(func() { delete(api.pods, "a_default") })
 		api.source.deliver(func(to Sink) { to.Remove(m.UID) })
 		synctest.Wait()

@@ -207,6 +207,7 @@ func TestSummary(t *testing.T) {
 	parity.ProvesPart(t, 3, "SRV-39")
 	parity.ProvesPart(t, 2, "SRV-38")
 	parity.ProvesPart(t, 2, "SRV-40")
+	parity.ProvesPart(t, 2, "SRV-41")
 	parity.ProvesPart(t, 2, "SRV-42")
 	parity.ProvesPart(t, 2, "SRV-44")
 	parity.ProvesPart(t, 2, "EVIC-03")
@@ -281,7 +282,9 @@ func TestSummary(t *testing.T) {
 		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 || *p.EphemeralStorage.InodesUsed != 3+5+1+1 {
 			t.Errorf("ephemeral storage %s", show(p.EphemeralStorage))
 		}
-		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef.Name != "claim" || p.VolumeStats[0].PVCRef.Namespace != "default" || *p.VolumeStats[0].UsedBytes != 60 || p.VolumeStats[1].PVCRef != nil {
+		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef.Name != "claim" || p.VolumeStats[0].PVCRef.Namespace != "default" || *p.VolumeStats[0].UsedBytes != 60 ||
+			p.VolumeStats[1].PVCRef != nil || p.VolumeStats[0].VolumeHealthStats == nil ||
+			p.VolumeStats[0].VolumeHealthStats.Abnormal || p.VolumeStats[1].VolumeHealthStats != nil {
 			t.Errorf("volumes %s", show(p.VolumeStats))
 		}
 	})
@@ -343,6 +346,9 @@ func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
 				t.Errorf("there is no %s in the summary", path)
 			}
 		}
+	}
+	if reaches(tree, strings.Split(container+".userDefinedMetrics", ".")) {
+		t.Error("there are metrics of the users' own, which nobody collects")
 	}
 	if t.Failed() {
 		t.Log(show(s))

@@ -98,6 +98,11 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
 		t.Fatal(err)
 	}
+	for _, file := range []string{log, log + ".20260102-030405", log + ".20260101-030405.gz", link} {
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("of a container that was stopped: %v", err)
+		}
+	}
 	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: c}); err != nil {
 		t.Fatal(err)
 	}

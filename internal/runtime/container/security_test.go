@@ -251,7 +251,7 @@ func check(t *testing.T, got *runtimeapi.SecurityProfile, err error, want string
 }
 
 func TestCheckNonRoot(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-110")
+	parity.ProvesPart(t, 3, "LIFE-110")
 	yes := ptr.To(true)
 	root, user := ptr.To[int64](0), ptr.To[int64](1000)
 	for _, tc := range []struct {

@@ -42,12 +42,13 @@ func TestStartSaysWhatItDoes(t *testing.T) {
 func TestFailedStarts(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-50")
 	parity.Proves(t, "LIFE-85")
-	parity.ProvesPart(t, 2, "LIFE-110")
+	parity.ProvesPart(t, 3, "LIFE-110")
 	parity.ProvesPart(t, 2, "LIFE-88")
 	for _, tc := range []struct {
 		name    string
 		change  func(*v1.Container)
-		fail    error // of CreateContainer
+		user    string // of the image; "" means root
+		fail    error  // of CreateContainer
 		mounts  func(expand func(string) (string, error)) (pod.Contribution, error)
 		reason  string
 		message string
@@ -90,6 +91,15 @@ func TestFailedStarts(t *testing.T) {
 			holds:   "ns/web ready",
 		},
 		{
+			name:   "a user by name, who may be root",
+			change: func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{RunAsNonRoot: ptr.To(true)} },
+			user:   "www",
+			reason: "CreateContainerConfigError",
+			message: `container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root ` +
+				`(pod: "web_ns(uid-1)", container: main)`,
+			holds: "ns/web ready",
+		},
+		{
 			name: "a path that names no variable",
 			mounts: func(expand func(string) (string, error)) (pod.Contribution, error) {
 				_, err := expand("$(NO)")
@@ -125,6 +135,10 @@ func TestFailedStarts(t *testing.T) {
 			p := simplePod(tc.change)
 			s := b.startOf(p, b.run(t, p))
 			s.Mounts = tc.mounts
+			if tc.user != "" {
+				b.runtime.AddImage(fakecri.Image{Name: "named", Username: tc.user})
+				s.ImageRef = "named"
+			}
 			b.runtime.fail["CreateContainer"] = tc.fail
 			id, failure := b.StartContainer(t.Context(), s)
 			if failure == nil || failure.Reason != tc.reason || !strings.Contains(failure.Message, tc.message) || strings.Contains(failure.Message, "rpc error") {
@@ -407,6 +421,7 @@ func TestNoTerminationLogWithoutAPath(t *testing.T) {
 }
 
 func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
+	parity.ProvesPart(t, 3, "LIFE-110")
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
