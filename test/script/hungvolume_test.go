@@ -13,12 +13,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/test/kit/csidriver"
+	"keelson/test/kit/parity"
 )
 
 // A pod whose volume hangs, on its way in or on its way out, changes nothing for the
 // others, a pod with a volume of the same driver among them. What is kept for it
 // does not grow, and it ends once the driver answers.
 func TestAPodWhoseVolumeHangs(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-05") // a pod that has ended stays until its volume is unmounted
 	for _, call := range []string{"NodePublishVolume", "NodeUnpublishVolume"} {
 		t.Run(call, func(t *testing.T) { // one at a time: goroutines are counted
 			driverDir, err := os.MkdirTemp("", "csi")

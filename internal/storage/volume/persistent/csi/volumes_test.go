@@ -34,7 +34,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	parity.Proves(t, "VOL-62")
 	parity.ProvesPart(t, 3, "VOL-03")
 	parity.ProvesPart(t, 3, "VOL-04")
-	parity.ProvesPart(t, 2, "VOL-05")
+	parity.ProvesPart(t, 3, "VOL-05")
 	parity.ProvesPart(t, 3, "VOL-09")
 	parity.ProvesPart(t, 2, "VOL-60")
 	parity.ProvesPart(t, 2, "VOL-63")
