@@ -112,6 +112,7 @@ func testRootShared(t *testing.T) {
 
 // Device plugins look in one place, unless the root directory has a place for them.
 func TestWhereDevicePluginsLook(t *testing.T) {
+	parity.ProvesPart(t, 2, "PLUG-20")
 	parity.Differs(t, "RES-44", "0099")
 	root := t.TempDir()
 	own := filepath.Join(root, "device-plugins")
