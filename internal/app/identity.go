@@ -95,9 +95,10 @@ func (a *agent) rotateClient(access identity.Access, first *apiclient.Client, st
 		},
 		// Connections are the old certificate's, whose time is over soon.
 		OnChange: func() { own.CloseConnections(); begin.closeConnections() },
+		GiveUp:   hopeless,
 	}
 	if f.BootstrapKubeconfig != "" {
-		rc.GiveUp, rc.OnRefused = hopeless, a.unusable
+		rc.OnRefused = a.unusable
 	}
 	if access.Bootstrap {
 		if err := identity.WriteKubeconfig(f.Kubeconfig, f.BootstrapKubeconfig, store); err != nil {

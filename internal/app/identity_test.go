@@ -2,15 +2,24 @@ package app
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"keelson/internal/config"
 	"keelson/internal/node/apiclient"
+	"keelson/internal/node/identity"
+	"keelson/test/kit/parity"
 )
 
 // TestTheBootstrapKubeconfigIsReadWhenItIsNeeded: installers remove it once the node has
@@ -41,5 +50,52 @@ func TestTheBootstrapKubeconfigIsReadWhenItIsNeeded(t *testing.T) {
 	b.kubeconfig, b.made = "", nil
 	if b.client() != first {
 		t.Error("a node that came for the bootstrap asks with something else")
+	}
+}
+
+// refusing is an API server that knows nobody.
+type refusing struct{}
+
+func (refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusUnauthorized,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`)),
+		Request:    r,
+	}, nil
+}
+
+// TestAnAgentWithoutACertificateEnds: with and without a kubeconfig for the bootstrap, five minutes after the start or
+// after the end of its last certificate, so that it is started anew with other credentials.
+func TestAnAgentWithoutACertificateEnds(t *testing.T) {
+	parity.ProvesPart(t, 4, "CFG-130")
+	for _, bootstrap := range []string{"", "/nowhere/bootstrap.conf"} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := apiclient.Config{Version: "v1", Wrap: func(http.RoundTripper) http.RoundTripper { return refusing{} }}
+			access := identity.Access{Credentials: &rest.Config{Host: "https://api"}}
+			first, err := apiclient.NewFor(access.Credentials, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := slog.New(slog.DiscardHandler)
+			store, err := identity.NewStore(identity.StoreConfig{Dir: dir, Pair: identity.ClientPair, Log: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &agent{log: log, metrics: prometheus.NewRegistry()}
+			a.cfg = &config.Config{NodeName: "n1"}
+			a.cfg.Flags.BootstrapKubeconfig = bootstrap
+			if _, err := a.rotateClient(access, first, store, cfg); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			begin := time.Now()
+			err = a.ids.client.Run(ctx)
+			if took := time.Since(begin); err == nil || took < 5*time.Minute || took > 6*time.Minute {
+				t.Errorf("with the bootstrap kubeconfig %q: ended after %v with %v", bootstrap, took, err)
+			}
+		})
 	}
 }

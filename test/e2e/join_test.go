@@ -42,7 +42,7 @@ func TestJoin(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-27")
 	parity.ProvesPart(t, 3, "CFG-28")
 	parity.ProvesPart(t, 3, "CFG-110")
-	parity.ProvesPart(t, 3, "CFG-130")
+	parity.ProvesPart(t, 4, "CFG-130")
 	r := rig.Start(t, rig.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()

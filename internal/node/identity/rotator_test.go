@@ -60,7 +60,7 @@ func start(t *testing.T, a *authority, cfg Config) *started {
 }
 
 func TestRotation(t *testing.T) {
-	parity.ProvesPart(t, 3, "CFG-130")
+	parity.ProvesPart(t, 4, "CFG-130")
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t, 10*time.Hour)
@@ -453,7 +453,7 @@ func TestServingCertificateFollowsTheAddresses(t *testing.T) {
 // TestTheEndOfAnAgentWithoutACertificate: it ends after five minutes without one,
 // but only if the API server answers.
 func TestTheEndOfAnAgentWithoutACertificate(t *testing.T) {
-	parity.ProvesPart(t, 3, "CFG-130")
+	parity.ProvesPart(t, 4, "CFG-130")
 	for _, tc := range []struct {
 		name string
 		err  error
