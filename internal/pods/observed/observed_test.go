@@ -284,7 +284,7 @@ func TestRemovedSandboxThatIsStillListed(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
-	parity.Proves(t, "RT-24")
+	parity.ProvesPart(t, 2, "RT-24")
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
 		f.start("u1", "s1", "main", "c1")
