@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,30 +37,39 @@ func TestSharingFollowsThePolicy(t *testing.T) {
 		}
 		return fmt.Sprintf("%o:%d", st.Mode&0o7777, st.Gid)
 	}
+	always, mismatch := ptr.To(v1.FSGroupChangeAlways), ptr.To(v1.FSGroupChangeOnRootMismatch)
+	gid, right := ptr.To[int64](3000), os.ModeSetgid|0o775
 	for _, tc := range []struct {
-		name      string
-		gid       *int64
-		policy    *v1.PodFSGroupChangePolicy
-		rootReady bool
-		root      string
-		inside    string
+		name   string
+		gid    *int64
+		policy *v1.PodFSGroupChangePolicy
+		group  int // of the root
+		mode   os.FileMode
+		root   string
+		inside string
 	}{
-		{"without a group nothing changes", nil, ptr.To(v1.FSGroupChangeAlways), false, "755:0", "600:0"},
-		{"without a policy all is changed", ptr.To[int64](3000), nil, true, "2775:3000", "660:3000"},
-		{"so it is with Always, whatever the root", ptr.To[int64](3000), ptr.To(v1.FSGroupChangeAlways), true, "2775:3000", "660:3000"},
-		{"OnRootMismatch trusts a root that matches", ptr.To[int64](3000), ptr.To(v1.FSGroupChangeOnRootMismatch), true, "2775:3000", "600:0"},
-		{"and changes all below one that does not", ptr.To[int64](3000), ptr.To(v1.FSGroupChangeOnRootMismatch), false, "2775:3000", "660:3000"},
+		{"without a group nothing changes", nil, always, 0, 0o755, "755:0", "600:0"},
+		{"without a policy all is changed", gid, nil, 3000, right, "2775:3000", "660:3000"},
+		{"so it is with Always, whatever the root", gid, always, 3000, right, "2775:3000", "660:3000"},
+		{"OnRootMismatch trusts a root that matches", gid, mismatch, 3000, right, "2775:3000", "600:0"},
+		{"also one that gives others nothing", gid, mismatch, 3000, os.ModeSetgid | 0o770, "2770:3000", "600:0"},
+		{"and changes all below one that does not", gid, mismatch, 0, 0o755, "2775:3000", "660:3000"},
+		{"or is of another group", gid, mismatch, 3001, right, "2775:3000", "660:3000"},
+		{"or does not hand its group on", gid, mismatch, 3000, 0o775, "2775:3000", "660:3000"},
+		{"or does not let its group write", gid, mismatch, 3000, os.ModeSetgid | 0o755, "2775:3000", "660:3000"},
+		{"or enter", gid, mismatch, 3000, os.ModeSetgid | 0o765, "2775:3000", "660:3000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "v")
 			inside := filepath.Join(dir, "f")
-			for _, err := range []error{os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755), os.WriteFile(inside, nil, 0o600)} {
+			for _, err := range []error{
+				os.Mkdir(dir, 0o755),
+				os.Chown(dir, 0, tc.group),
+				os.Chmod(dir, tc.mode),
+				os.WriteFile(inside, nil, 0o600),
+				os.Chown(inside, 0, 0),
+			} {
 				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tc.rootReady {
-				if err := errors.Join(os.Chown(dir, 0, 3000), os.Chmod(dir, 0o775|os.ModeSetgid)); err != nil {
 					t.Fatal(err)
 				}
 			}
