@@ -292,9 +292,43 @@ func TestPortForward(t *testing.T) {
 	if got := r.as("admin", "GET", "/portForward/default/web/other-uid"); got.code != 404 || got.text != "pod not found" {
 		t.Errorf("another UID: %d %q", got.code, got.text)
 	}
-	if got := r.ask(r.http1(), "GET", "https://"+r.addr[server.Secure]+"/portForward/default/web", "Authorization", "Bearer token-admin",
-		"Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Protocol", "v4.channel.k8s.io"); got.code != 400 || got.text != `query parameter "port" is required` {
-		t.Errorf("the old protocol without a port: %d %q", got.code, got.text)
+	// The old WebSocket protocol names its ports in advance.
+	for query, want := range map[string]string{
+		"":               `query parameter "port" is required`,
+		"port=":          `query parameter "port" cannot be empty`,
+		"port=0":         `port "0" must be > 0`,
+		"port=80,x":      `unable to parse "80,x" as a port: strconv.ParseUint: parsing "x": invalid syntax`,
+		"port=1&port=-1": `unable to parse "-1" as a port: strconv.ParseUint: parsing "-1": invalid syntax`,
+	} {
+		got := r.ask(r.http1(), "GET", "https://"+r.addr[server.Secure]+"/portForward/default/none?"+query,
+			"Authorization", "Bearer token-admin", "Connection", "Upgrade", "Upgrade", "websocket",
+			"Sec-Websocket-Protocol", "v4.channel.k8s.io")
+		if got.code != 400 || got.text != want {
+			t.Errorf("%q: %d %q, want 400 %q", query, got.code, got.text, want)
+		}
+	}
+	c := r.websocket("/portForward/default/web?port=80,8081", "v4.channel.k8s.io")
+	// A channel for data and one for errors for each port, and on each the port comes first.
+	for _, want := range []string{"\x00\x50\x00", "\x01\x50\x00", "\x02\x91\x1f", "\x03\x91\x1f"} {
+		if _, m, err := c.ReadMessage(); err != nil || string(m) != want {
+			t.Fatalf("message %q, %v, want %q", m, err, want)
+		}
+	}
+	if err := c.WriteMessage(gwebsocket.BinaryMessage, []byte("\x02hello")); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for !strings.HasSuffix(said, "hello") {
+		_, m, err := c.ReadMessage()
+		if err != nil {
+			t.Fatalf("%v after %q", err, said)
+		}
+		if m[0] == 2 {
+			said += string(m[1:])
+		}
+	}
+	if said != "8081:hello" {
+		t.Errorf("the second port said %q", said)
 	}
 }
 

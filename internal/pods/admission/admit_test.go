@@ -411,7 +411,7 @@ func TestWhatAChangeLacks(t *testing.T) {
 
 func TestPreempt(t *testing.T) {
 	parity.Proves(t, "EVIC-34")
-	parity.ProvesPart(t, 2, "EVIC-32")
+	parity.ProvesPart(t, 3, "EVIC-32")
 	critical := func(pairs ...string) *v1.Pod {
 		p := asks(pairs...)
 		p.Spec.Priority = ptr.To[int32](2_000_000_000)
@@ -477,6 +477,7 @@ func TestPreempt(t *testing.T) {
 }
 
 func TestACriticalPodIsRefusedForResourcesLast(t *testing.T) {
+	parity.ProvesPart(t, 3, "EVIC-32")
 	p := wants(map[string]string{"disk": "hdd"}, "")
 	p.Spec.Priority = ptr.To[int32](2_000_000_000)
 	p.Spec.Containers[0].Resources.Requests = list("cpu", "8")

@@ -410,12 +410,25 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 		if r := p.Result(spec, have.Containers[0]); !r.StartupFailed || r.Started {
 			t.Errorf("result = %+v, want a failed startup probe", r)
 		}
+		asked := len(c.asked())
+		time.Sleep(time.Minute)
+		if got := len(c.asked()); got != asked || asked != 3 {
+			t.Errorf("asked %d times, and %d times after the startup probe had failed, want 3 and none", asked, got-asked)
+		}
+		c.set(0, nil)
+		next := seen("2", time.Now())
+		p.Sync(spec, next, nil, false)
+		synctest.Wait()
+		if r := p.Result(spec, next.Containers[0]); !r.Started || r.StartupFailed || len(c.asked()) != 4 {
+			t.Errorf("the next instance is %+v after %d probes, want started by one", r, len(c.asked())-asked)
+		}
 	})
 }
 
 // A pod that goes is asked for the readiness of its regular containers alone; its
 // sidecars are probed as before, and nothing comes of a failure.
 func TestWhileGoing(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-07")
 	parity.ProvesPart(t, 2, "PROBE-14")
 	parity.ProvesPart(t, 2, "PROBE-27")
 	for _, tc := range []struct {

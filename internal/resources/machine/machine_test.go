@@ -2,6 +2,7 @@ package machine
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -178,5 +179,36 @@ func TestReadIdleTime(t *testing.T) {
 		if _, _, err := ReadIdleTime(fstest.MapFS{"proc/stat": file(text)}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// The kernel shows eight numbers received and eight sent. Loopback, and interfaces that are a
+// container's other end, do not count.
+func TestTrafficOfInterfaces(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-37")
+	got := parseTraffic("Inter-|   Receive                |  Transmit\n" +
+		" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n" +
+		"    lo:     900      9    0    0    0     0          0         0      900      9    0    0    0     0       0          0\n" +
+		"  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n" +
+		"veth0a: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n" +
+		"docker0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n" +
+		"nerdctl0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n" +
+		"eth1:17 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
+	want := []Traffic{
+		{
+			Name:      "eth0",
+			RxBytes:   1,
+			RxPackets: 2,
+			RxErrors:  3,
+			RxDropped: 4,
+			TxBytes:   9,
+			TxPackets: 10,
+			TxErrors:  11,
+			TxDropped: 12,
+		},
+		{Name: "eth1", RxBytes: 17},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

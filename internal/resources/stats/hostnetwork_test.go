@@ -1,13 +1,53 @@
 package stats
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"keelson/internal/resources/machine"
+	"keelson/test/kit/parity"
 )
+
+// TestTrafficOfTheNode: by interface, and that of eth0 stands for the whole.
+func TestTrafficOfTheNode(t *testing.T) {
+	parity.ProvesPart(t, 5, "SRV-37")
+	text, err := json.Marshal(networkStats([]machine.Traffic{
+		{Name: "ens3", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4},
+		{Name: "eth0", RxBytes: 5, RxErrors: 6, TxBytes: 7, TxErrors: 8},
+	}, began))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const eth0 = `"name":"eth0","rxBytes":5,"rxErrors":6,"txBytes":7,"txErrors":8`
+	want := `{"time":"` + began.UTC().Format(time.RFC3339) + `",` + eth0 + `,"interfaces":[` +
+		`{"name":"ens3","rxBytes":1,"rxErrors":2,"txBytes":3,"txErrors":4},{` + eth0 + `}]}`
+	if string(text) != want {
+		t.Errorf("%s\nwant %s", text, want)
+	}
+	seen, err := machine.ReadTraffic(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(newGround(t, true).cfg).Summary(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, shown []string
+	for _, i := range seen {
+		names = append(names, i.Name)
+	}
+	for _, i := range s.Node.Network.Interfaces {
+		shown = append(shown, i.Name)
+	}
+	if !slices.Equal(shown, names) {
+		t.Errorf("the node has %q, shown are %q", names, shown)
+	}
+}
 
 // TestPodOnTheNetworkOfTheNode: its traffic is that of the node's interfaces, as its first process sees them.
 func TestPodOnTheNetworkOfTheNode(t *testing.T) {

@@ -265,10 +265,26 @@ func TestAStartCalledOffIsNotAnEvent(t *testing.T) {
 	}
 }
 
+// Each of stdin, stdinOnce and tty is passed through by itself.
+func TestStreamsOfAContainer(t *testing.T) {
+	parity.ProvesPart(t, 2, "LIFE-121")
+	for _, want := range [][3]bool{{}, {true, false, false}, {false, true, false}, {false, false, true}} {
+		b := newBench(t, nil)
+		p := simplePod(func(c *v1.Container) { c.Stdin, c.StdinOnce, c.TTY = want[0], want[1], want[2] })
+		if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure != nil {
+			t.Fatal(failure)
+		}
+		got := b.runtime.Pods()[0].Containers[0].Config
+		if [3]bool{got.Stdin, got.StdinOnce, got.Tty} != want || got.WorkingDir != "" {
+			t.Errorf("stdin %v, once %v, tty %v, in %q; want %v, in the image's", got.Stdin, got.StdinOnce, got.Tty, got.WorkingDir, want)
+		}
+	}
+}
+
 func TestConfigOfAStart(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-13")
 	parity.ProvesPart(t, 2, "RT-15")
-	parity.Proves(t, "LIFE-121")
+	parity.ProvesPart(t, 2, "LIFE-121")
 	parity.ProvesPart(t, 3, "RT-42")
 	parity.ProvesPart(t, 4, "LIFE-114")
 	b := newBench(t, func(c *Config) { c.ContainerStopSignal, c.Kernel.SELinux = true, true })
