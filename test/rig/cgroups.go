@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -135,8 +136,19 @@ func removeTree(dir string) error {
 			return fmt.Errorf("remove cgroup %s: wait for process %d: %w", dir, pid, err)
 		}
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove cgroup: %w", err)
+	return removeEmptied(dir)
+}
+
+// removeEmptied removes a cgroup whose processes have ended. The threads of one that ends may keep it busy while it
+// is not listed any more, and a cgroup of version 1 does not tell when the last one is gone.
+func removeEmptied(dir string) error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return fmt.Errorf("remove cgroup: %w", err)
+		}
 	}
-	return nil
 }
