@@ -428,7 +428,7 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 // A pod that goes is asked for the readiness of its regular containers alone; its
 // sidecars are probed as before, and nothing comes of a failure.
 func TestWhileGoing(t *testing.T) {
-	parity.ProvesPart(t, 4, "LIFE-07")
+	parity.ProvesPart(t, 5, "LIFE-07")
 	parity.ProvesPart(t, 2, "PROBE-14")
 	parity.ProvesPart(t, 2, "PROBE-27")
 	for _, tc := range []struct {

@@ -1,0 +1,47 @@
+package script
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/parity"
+)
+
+// TestTheStatusesOfAPodThatEnds: one is sent when it begins to end, before its containers have been
+// stopped, and a last one with how they ended, before the pod is removed from the API server.
+func TestTheStatusesOfAPodThatEnds(t *testing.T) {
+	parity.ProvesPart(t, 5, "LIFE-07")
+	settled(t, "", nil, func(t *testing.T, r *run) {
+		r.pod(t, "app", plainPod)
+		r.must(t, "wait", "app", "Ready")
+		pods := r.api.CoreV1().Pods(namespace)
+		p := r.server.Pod(namespace, "app").DeepCopy()
+		p.Finalizers = []string{"example.com/hold"}
+		if _, err := pods.Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.must(t, "fault", "slow", "StopContainer", "container=main", "times=1", "delay=10s")
+		r.must(t, "delete", "app")
+		time.Sleep(time.Second)
+		p = r.server.Pod(namespace, "app")
+		if p.Generation != 2 || p.Status.ObservedGeneration != 2 || !holds(p, "Ready") ||
+			p.Status.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("while it is stopped: generation %d, observed %d\n%s", p.Generation, p.Status.ObservedGeneration, r.showStatus(p))
+		}
+		time.Sleep(time.Minute)
+		p = r.server.Pod(namespace, "app")
+		if ended := p.Status.ContainerStatuses[0].State.Terminated; ended == nil || ended.ExitCode != 143 || ended.FinishedAt.IsZero() ||
+			!strings.HasSuffix(ended.ContainerID, p.Status.ContainerStatuses[0].ContainerID) || holds(p, "Ready") {
+			t.Errorf("when it has ended\n%s", r.showStatus(p))
+		}
+		p = p.DeepCopy()
+		p.Finalizers = nil
+		if _, err := pods.Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.must(t, "wait", "app", "gone")
+	})
+}
