@@ -48,7 +48,7 @@ func TestLogOptions(t *testing.T) {
 }
 
 func TestInstanceWithLog(t *testing.T) {
-	parity.ProvesPart(t, 4, "RT-49")
+	parity.ProvesPart(t, 5, "RT-49")
 	parity.ProvesPart(t, 2, "RT-50")
 	const now, before = "containerd://now", "containerd://before"
 	running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}

@@ -6,5 +6,6 @@
 // pod log directory was written by a runtime for containers, and a container
 // may have a volume there: a path is only followed inside the directory, a name
 // that leads out of it is an error, and only regular files are read, without
-// waiting for a writer.
+// waiting for a writer. One kind of link is followed: that of cri-dockerd to the
+// file that Docker writes for a container, <id>/<id>-json.log.
 package logs

@@ -45,7 +45,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	parity.ProvesPart(t, 4, "RT-49")
+	parity.ProvesPart(t, 5, "RT-49")
 	at := time.Date(2016, 10, 6, 0, 17, 9, 669794202, time.UTC)
 	for _, tc := range []struct {
 		raw  string
@@ -169,7 +169,7 @@ func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
 }
 
 func TestReadLogs(t *testing.T) {
-	parity.ProvesPart(t, 4, "RT-49")
+	parity.ProvesPart(t, 5, "RT-49")
 	content := criLine(1, "stdout", "F", "one") +
 		criLine(2, "stderr", "F", "two") +
 		"garbage\n" +
@@ -283,6 +283,87 @@ func TestLogsAreNotFollowedOutOfTheirDirectory(t *testing.T) {
 	p := newLog(t, "")
 	if err := ReadLogs(t.Context(), p, Options{Root: filepath.Dir(p) + "/elsewhere"}, nil, nil, nil); err == nil {
 		t.Error("ReadLogs outside of its root gave no error")
+	}
+}
+
+// cri-dockerd makes the log of a container a link to the file that Docker writes, which Docker rotates itself.
+func TestLogsOfDocker(t *testing.T) {
+	parity.ProvesPart(t, 5, "RT-49")
+	id, other := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	entry := func(text string) string {
+		return `{"log":"` + text + `\n","stream":"stdout","time":"2024-01-01T00:00:00.5Z"}` + "\n"
+	}
+	put := func(t *testing.T, dir, file, text string) string {
+		t.Helper()
+		full := filepath.Join(t.TempDir(), "containers", dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o640)); err != nil {
+			t.Fatal(err)
+		}
+		return full
+	}
+	linked := func(t *testing.T, target string) string {
+		t.Helper()
+		p := newLog(t, "")
+		if err := errors.Join(os.Remove(p), os.Symlink(target, p)); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	t.Run("the link is followed, and rotations are", func(t *testing.T) {
+		written := put(t, id, id+"-json.log", entry("one"))
+		p := linked(t, written)
+		if text, err := Tail(t.Context(), p, 2048, 80); err != nil || text != "one\n" {
+			t.Errorf("Tail = %q, %v", text, err)
+		}
+		var out syncBuffer
+		var ended atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, nil, func(context.Context) (bool, error) { return !ended.Load(), nil })
+		}()
+		await(t, &out, "one")
+		appendTo(t, written, entry("two"))
+		await(t, &out, "two")
+		if err := errors.Join(os.WriteFile(written+".2", []byte(entry("old")), 0o640), os.Rename(written, written+".1"),
+			os.WriteFile(written, []byte(entry("three")), 0o640)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, &out, "three")
+		ended.Store(true)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := out.lines(); !slices.Equal(got, []string{"one", "two", "three"}) {
+			t.Errorf("followed %q", got)
+		}
+	})
+	for name, target := range map[string]func(t *testing.T) string{
+		"a file of another name": func(t *testing.T) string { return put(t, id, "x.log", entry("secret")) },
+		"the file of another id": func(t *testing.T) string { return put(t, id, other+"-json.log", entry("secret")) },
+		"an id that is none":     func(t *testing.T) string { return put(t, "ab", "ab-json.log", entry("secret")) },
+		"a link to another directory": func(t *testing.T) string {
+			secret := put(t, "x", "secret", entry("secret"))
+			file := put(t, id, id+"-json.log", "")
+			if err := errors.Join(os.Remove(file), os.Symlink(secret, file)); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		},
+		"a link beside it": func(t *testing.T) string {
+			file := put(t, id, id+"-json.log", "")
+			beside := filepath.Join(filepath.Dir(file), "secret")
+			if err := errors.Join(os.WriteFile(beside, []byte(entry("secret")), 0o640), os.Remove(file), os.Symlink("secret", file)); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		},
+	} {
+		t.Run("not "+name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := ReadLogs(t.Context(), linked(t, target(t)), Options{}, &out, &out, nil); err == nil || out.Len() > 0 {
+				t.Errorf("ReadLogs = %v with %q, want an error and nothing", err, &out)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,10 +16,14 @@ import (
 
 // place is a log file's path, cut at the directory that must not be left.
 type place struct {
-	root *os.Root
-	name string // below root
-	dir  string // of the file, for watching it
+	root   *os.Root
+	name   string // below root
+	dir    string // of the file, for watching it
+	docker bool   // Docker writes and rotates it
 }
+
+// dockerFile is the path of a file that Docker writes for a container.
+var dockerFile = regexp.MustCompile(`^/(?:.+/)?([0-9a-f]{64})/([0-9a-f]{64})-json\.log$`)
 
 // at opens the place of a log. An empty root stands for the directory three
 // levels up, where <root>/<pod>/<container>/<n>.log has its root.
@@ -38,7 +43,31 @@ func at(root, path string) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log directory: %w", err)
 	}
-	return &place{root: r, name: name, dir: filepath.Dir(path)}, nil
+	p := &place{root: r, name: name, dir: filepath.Dir(path)}
+	if target, err := r.Readlink(name); err == nil && isDockerFile(target) {
+		p.close()
+		return dockerPlace(target)
+	}
+	return p, nil
+}
+
+func isDockerFile(path string) bool {
+	id := dockerFile.FindStringSubmatch(path)
+	return id != nil && id[1] == id[2] && filepath.Clean(path) == path
+}
+
+// dockerPlace opens the place of a log that cri-dockerd has linked to a file of Docker. That file itself is no link.
+func dockerPlace(path string) (*place, error) {
+	r, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("open log directory: %w", err)
+	}
+	p := &place{root: r, name: filepath.Base(path), dir: filepath.Dir(path), docker: true}
+	if _, err := r.Readlink(p.name); err == nil {
+		p.close()
+		return nil, fmt.Errorf("open log %s: it is a link", path)
+	}
+	return p, nil
 }
 
 func (p *place) close() { _ = p.root.Close() }
@@ -136,8 +165,12 @@ func (p *place) afterFile(names []string, cur fs.FileInfo) int {
 }
 
 // rotated lists earlier files of the log, oldest first. Their names end in the
-// time of the rotation, and in one more suffix if they are compressed.
+// time of the rotation, and in one more suffix if they are compressed. Docker numbers its files anew
+// at each rotation: none of them has a name that lasts.
 func (p *place) rotated() ([]string, error) {
+	if p.docker {
+		return nil, nil
+	}
 	d, err := p.root.Open(filepath.Dir(p.name))
 	if err != nil {
 		return nil, fmt.Errorf("list rotated logs: %w", err)

@@ -437,7 +437,7 @@ func (g *gate) Write(p []byte) (int, error) {
 }
 
 func TestAFollowerThatFallsBehindLosesNoLine(t *testing.T) {
-	parity.ProvesPart(t, 4, "RT-49")
+	parity.ProvesPart(t, 5, "RT-49")
 	r := newRig(t)
 	r.Adjust(1, 10)
 	var want []string
