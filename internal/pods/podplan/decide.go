@@ -446,15 +446,16 @@ func (d *decision) start(kind pod.Kind, spec *v1.Container, why string, last pod
 // the ended instances but the newest, which tell how it ended, and sandboxes that
 // the newest has replaced.
 func (d *decision) prune() {
-	kept := map[string]int{}
+	kept, most := map[string]int{}, max(d.in.KeepEnded, 1)
 	for _, c := range d.in.Have.Containers {
 		switch {
 		case c.State == pod.StateUnknown:
-			if kept[c.Name] > 0 { // an older instance that may run is stopped, and then removed
-				d.stop(c, d.in.Now.Add(pod.Grace(d.in.Pod)), CauseUnknownState, "the runtime cannot tell its state")
+			if kept[c.Name] >= most { // it may run: it is stopped, and then removed
+				d.stop(c, d.in.Now.Add(pod.Grace(d.in.Pod)), CauseRemoval,
+					"an older instance, and the runtime cannot tell its state")
 			}
 		case c.State != pod.StateExited:
-		case kept[c.Name] >= max(d.in.KeepEnded, 1):
+		case kept[c.Name] >= most:
 			d.act(Step{Verb: Remove, Target: c.ID, Reason: "an older instance"})
 		default:
 			kept[c.Name]++

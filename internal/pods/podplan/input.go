@@ -109,6 +109,7 @@ const (
 	CauseLiveness       Cause = "failed liveness probe"
 	CauseStartup        Cause = "failed startup probe"
 	CauseUnknownState   Cause = "in an unknown state"
+	CauseRemoval        Cause = "in an unknown state, and to be removed"
 	CauseResize         Cause = "resize requires restart"
 	CauseRestartAll     Cause = "all containers are restarted"
 )

@@ -36,6 +36,8 @@ func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 			return `Init container is in "unknown" state, try killing it before restart`
 		}
 		return `Container is in "unknown" state, try killing it before restart`
+	case podplan.CauseRemoval:
+		return "Container is in unknown state, try killing it before removal"
 	case podplan.CauseRestartAll:
 		return "killing"
 	}

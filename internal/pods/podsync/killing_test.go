@@ -32,6 +32,7 @@ func TestKillingSaysWhatUpstreamSays(t *testing.T) {
 		{"a resize", "Never", "main", podplan.CauseResize, "Container main resize requires restart"},
 		{"a resize of a sidecar", "Always", "side", podplan.CauseResize, "Container side resize requires restart"},
 		{"an unknown state", "Always", "main", podplan.CauseUnknownState, `Container is in "unknown" state, try killing it before restart`},
+		{"an unknown state of an older instance", "Always", "first", podplan.CauseRemoval, "Container is in unknown state, try killing it before removal"},
 		{"an unknown state of an init container", "Always", "first", podplan.CauseUnknownState, `Init container is in "unknown" state, try killing it before restart`},
 		{"all are restarted", "Always", "main", podplan.CauseRestartAll, "killing"},
 	} {
