@@ -68,6 +68,11 @@ func value(t *testing.T, r *prometheus.Registry, name string) (labels string, v 
 func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 	parity.Proves(t, "RT-02")
 	parity.Proves(t, "RES-05")
+	parity.ProvesPart(t, 3, "RES-04")
+	parents := map[string]string{
+		"cgroupfs": "/kubepods/besteffort/podu-1",
+		"systemd":  "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice",
+	}
 	for name, tc := range map[string]struct {
 		opts   fakecri.Options
 		fails  int
@@ -94,9 +99,9 @@ func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 				if tc.broken {
 					return
 				}
-				path := a.cgroups.Parent(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
-				if slice := strings.HasSuffix(path, ".slice"); slice != (tc.driver == "systemd") {
-					t.Errorf("a pod's cgroup is %s, want one of the driver %s", path, tc.driver)
+				path := a.cgroupParent(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u-1"}})
+				if want := parents[tc.driver]; path != want {
+					t.Errorf("a pod's cgroup is %s, want %s", path, want)
 				}
 				labels, v, ok := value(t, a.metrics, "kubelet_cri_losing_support")
 				if ok != tc.ageing || ok && (v != 1 || !strings.Contains(labels, `"version"`) || !strings.Contains(labels, `"1.37.0"`)) {

@@ -13,7 +13,7 @@ import (
 
 func TestNames(t *testing.T) {
 	parity.Proves(t, "RES-01", "RES-02")
-	parity.ProvesPart(t, 2, "RES-04")
+	parity.ProvesPart(t, 3, "RES-04")
 	const uid = "0a1b-2c"
 	for _, tc := range []struct {
 		root               string

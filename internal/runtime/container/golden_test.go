@@ -91,8 +91,9 @@ func compare(t *testing.T, got, want proto.Message) {
 }
 
 func TestSandboxesAreThoseOfUpstream(t *testing.T) {
-	parity.ProvesPart(t, 2, "RES-04")
-	parity.Proves(t, "RT-10", "RT-11", "RT-17")
+	parity.ProvesPart(t, 3, "RES-04")
+	parity.ProvesPart(t, 2, "RT-10")
+	parity.Proves(t, "RT-11", "RT-17")
 	parity.ProvesPart(t, 3, "RT-42")
 	parity.ProvesPart(t, 2, "LIFE-64")
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {

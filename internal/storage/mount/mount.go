@@ -42,8 +42,10 @@ var NoSwap = sync.OnceValue(func() bool {
 
 // MaySwap reports whether a tmpfs can end up on a disk: the kernel has somewhere
 // to swap to and cannot be told to leave a tmpfs alone.
-func MaySwap() (bool, error) {
-	on, err := swapOn("/proc/swaps")
+func MaySwap() (bool, error) { return maySwap("/proc/swaps") }
+
+func maySwap(list string) (bool, error) {
+	on, err := swapOn(list)
 	return on && !NoSwap(), err
 }
 

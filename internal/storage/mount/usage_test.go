@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moby/sys/mountinfo"
+
+	"keelson/test/kit/parity"
 )
 
 func TestUsageIsWhatDuTells(t *testing.T) {
@@ -51,7 +53,29 @@ func TestUsageIsWhatDuTells(t *testing.T) {
 	}
 }
 
+// TestNoSwapByVersion: tmpfs has the option since Linux 6.4, outside of user namespaces.
+func TestNoSwapByVersion(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-38")
+	var u unix.Utsname
+	must(t, unix.Uname(&u))
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	users, err := os.ReadFile("/proc/self/uid_map")
+	must(t, err)
+	if strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295" || os.Geteuid() != 0 {
+		t.Skip("only root outside of user namespaces can use the option")
+	}
+	if want := major > 6 || major == 6 && minor >= 4; NoSwap() != want {
+		t.Errorf("NoSwap = %v of Linux %d.%d, want %v", NoSwap(), major, minor, want)
+	}
+}
+
 func TestSwapOn(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-38")
+	has := NoSwap
+	defer func() { NoSwap = has }()
 	const head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	dir := t.TempDir()
 	for text, want := range map[string]bool{head: false, head + "/dev/sda2  partition\t1048572\t0\t-2\n": true} {
@@ -59,6 +83,12 @@ func TestSwapOn(t *testing.T) {
 		write(t, list, text)
 		if on, err := swapOn(list); err != nil || on != want {
 			t.Errorf("swapOn = %v, %v of %q", on, err, text)
+		}
+		for _, option := range []bool{true, false} {
+			NoSwap = func() bool { return option }
+			if may, err := maySwap(list); err != nil || may != (want && !option) {
+				t.Errorf("maySwap = %v, %v of %q with the option %v", may, err, text, option)
+			}
 		}
 	}
 	if on, err := swapOn(filepath.Join(dir, "none")); err != nil || on {

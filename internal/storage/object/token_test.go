@@ -2,6 +2,7 @@ package object
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,10 +10,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"keelson/test/kit/parity"
 )
 
 func TestTokens(t *testing.T) {
+	parity.ProvesPart(t, 4, "VOL-46")
 	f := newFakeAPI(t)
 	now := time.Now()
 	tokens := NewTokens(TokensConfig{Client: f.client(), Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
@@ -31,7 +36,7 @@ func TestTokens(t *testing.T) {
 	if v != "token-1" {
 		t.Errorf("token = %s", v)
 	}
-	if after := at.Sub(now); after < 48*time.Minute-maxTokenJitter-2*time.Second || after > 48*time.Minute+2*time.Second {
+	if after := at.Sub(now); after < 48*time.Minute-10*time.Second-2*time.Second || after > 48*time.Minute+2*time.Second {
 		t.Errorf("renewed after %v, want about 48 minutes", after)
 	}
 	req := f.asked[0]
@@ -102,7 +107,39 @@ func TestTokenOfAPodTheServerHasNotHeardOf(t *testing.T) {
 	}
 }
 
+// A token is kept for its pod, service account, audience and lifetime. Tokens that are made at one moment are renewed
+// at different ones, ten seconds apart at most.
+func TestTokensAreKeptByWhatTheyAreFor(t *testing.T) {
+	parity.ProvesPart(t, 4, "VOL-46")
+	f := newFakeAPI(t)
+	tokens := NewTokens(TokensConfig{Client: f.client(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	seen := map[string]bool{}
+	early, late := time.Hour, time.Duration(0)
+	for i := range 40 {
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: types.UID(fmt.Sprint("u", i/4))},
+			Spec:       v1.PodSpec{ServiceAccountName: []string{"robot", "other"}[i/2%2]},
+		}
+		seconds := []int64{3600, 7200}[i%2]
+		value, at, err := tokens.Token(t.Context(), p, []string{"vault"}, &seconds)
+		if err != nil || seen[value] {
+			t.Fatalf("token %d = %s, %v, want one of its own", i, value, err)
+		}
+		seen[value] = true
+		if again, _, err := tokens.Token(t.Context(), p, []string{"vault"}, &seconds); err != nil || again != value {
+			t.Errorf("asked again: %s, %v, want %s", again, err, value)
+		}
+		if seconds == 3600 {
+			early, late = min(early, time.Until(at)), max(late, time.Until(at))
+		}
+	}
+	if early < 48*time.Minute-12*time.Second || late > 48*time.Minute+2*time.Second || late-early < 2*time.Second {
+		t.Errorf("renewed after %v to %v, want within ten seconds before 48 minutes", early, late)
+	}
+}
+
 func TestRenewAt(t *testing.T) {
+	parity.ProvesPart(t, 4, "VOL-46")
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
 		name         string

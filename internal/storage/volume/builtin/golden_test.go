@@ -68,6 +68,11 @@ func TestSameFilesAsUpstream(t *testing.T) {
 		t.Errorf("tokens asked for: %v", got)
 	}
 
+	access := shown(t, n.dir(pods["ref-guaranteed"], "projected", "kube-api-access-abcde"))
+	if access["ca.crt"] != "PEM" || access["namespace"] != "ref" || !strings.HasPrefix(access["token"], "token-") || len(access) != 3 {
+		t.Errorf("what a pod comes to the API server with: %v", access)
+	}
+
 	for _, p := range pods {
 		n.release(p)
 	}

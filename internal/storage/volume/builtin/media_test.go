@@ -92,7 +92,7 @@ func TestWhereVolumesLive(t *testing.T) {
 	if got := events.ofNode(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning PossibleMemoryBackedVolumesOnDisk The tmpfs noswap option is not supported.") {
 		t.Errorf("events of the node are %q, want one", got)
 	}
-	parity.Proves(t, "VOL-38")
+	parity.ProvesPart(t, 3, "VOL-38")
 }
 
 // What a pod that nobody knows any more left is taken away by the disk alone:

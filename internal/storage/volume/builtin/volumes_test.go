@@ -311,6 +311,45 @@ func TestBinaryDataAndModes(t *testing.T) {
 		}
 	}
 	n.release(p)
+	// So it is with the other kinds; a file that nothing is said of has mode 0644.
+	n.objects.putSecret("s", map[string][]byte{"k": []byte("v"), "l": []byte("w")})
+	keys := []v1.KeyToPath{{Key: "k", Path: "own", Mode: ptr.To[int32](0o710)}, {Key: "l", Path: "plain"}}
+	named := v1.ObjectFieldSelector{FieldPath: "metadata.name"}
+	fields := []v1.DownwardAPIVolumeFile{
+		{Path: "own", FieldRef: &named, Mode: ptr.To[int32](0o710)},
+		{Path: "plain", FieldRef: &named},
+	}
+	secret := func(mode *int32) v1.VolumeSource {
+		return v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: keys, DefaultMode: mode}}
+	}
+	downward := func(mode *int32) v1.VolumeSource {
+		return v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: fields, DefaultMode: mode}}
+	}
+	projected := func(mode *int32) v1.VolumeSource {
+		return v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{DefaultMode: mode, Sources: []v1.VolumeProjection{
+			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "s"}, Items: keys}},
+		}}}
+	}
+	for kind, of := range map[string]func(*int32) v1.VolumeSource{
+		"secret":       secret,
+		"downward-api": downward,
+		"projected":    projected,
+	} {
+		p := podWith(types.UID("modes-"+kind), v1.Volume{Name: "said", VolumeSource: of(ptr.To[int32](0o444))},
+			v1.Volume{Name: "unsaid", VolumeSource: of(nil)})
+		n.ready(p)
+		for path, want := range map[string]string{
+			"said/..data/own":     "100710 0:0",
+			"said/..data/plain":   "100444 0:0",
+			"unsaid/..data/own":   "100710 0:0",
+			"unsaid/..data/plain": "100644 0:0",
+		} {
+			if got := modeOf(t, n.dir(p, kind, path)); got != want {
+				t.Errorf("%s: %s is %s, want %s", kind, path, got, want)
+			}
+		}
+		n.release(p)
+	}
 	parity.Proves(t, "VOL-34")
 	parity.ProvesPart(t, 3, "VOL-33")
 }
