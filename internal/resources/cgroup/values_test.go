@@ -33,7 +33,7 @@ func ctr(requests, limits v1.ResourceList) v1.Container {
 func TestPodValues(t *testing.T) {
 	parity.Proves(t, "RES-09", "RES-12")
 	parity.ProvesPart(t, 2, "RES-11")
-	parity.ProvesPart(t, 4, "RES-13")
+	parity.ProvesPart(t, 5, "RES-13")
 	parity.ProvesPart(t, 3, "LIFE-117")
 	parity.ProvesPart(t, 3, "LIFE-122")
 	sidecar := ctr(list("cpu", "50m"), list("cpu", "100m", "memory", "1Mi"))
@@ -187,7 +187,7 @@ func TestWeight(t *testing.T) {
 }
 
 func TestSettingsV2(t *testing.T) {
-	parity.ProvesPart(t, 4, "RES-13")
+	parity.ProvesPart(t, 5, "RES-13")
 	got := fmt.Sprint(Values{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, Memory: 64 << 20, PIDs: 7}.settingsV2())
 	if want := "[{cpu cpu.weight 20 false} {cpu cpu.max 50000 100000 false} {memory memory.max 67108864 false} {pids pids.max 7 false}]"; got != want {
 		t.Errorf("settings = %s, want %s", got, want)
@@ -200,9 +200,19 @@ func TestSettingsV2(t *testing.T) {
 	}
 }
 
+func TestSettingsV1(t *testing.T) {
+	parity.ProvesPart(t, 5, "RES-13")
+	got := fmt.Sprint(Values{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, Memory: 64 << 20, PIDs: 7}.settingsV1())
+	want := "[{cpu cpu.shares 512 false} {cpu cpu.cfs_period_us 100000 false} {cpu cpu.cfs_quota_us 50000 false} " +
+		"{memory memory.limit_in_bytes 67108864 false} {pids pids.max 7 false}]"
+	if got != want {
+		t.Errorf("settings = %s, want %s", got, want)
+	}
+}
+
 func TestNodeValues(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-16")
-	parity.ProvesPart(t, 4, "RES-13")
+	parity.ProvesPart(t, 5, "RES-13")
 	got := NodeValues(list("cpu", "2", "memory", "24684096Ki", "hugepages-2Mi", "4Mi", "pods", "110"), list("cpu", "500m", "memory", "1Gi", "pid", "1000"), 32768)
 	want := Values{CPUShares: 1536, Memory: 24684096<<10 - 1<<30, PIDs: 31768, HugePages: map[uint64]int64{2 << 20: 4 << 20}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

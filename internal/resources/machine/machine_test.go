@@ -53,7 +53,7 @@ func TestRead(t *testing.T) {
 
 // As many processes can be as the lower of the kernel's two limits allows.
 func TestProcessesOfTheMachine(t *testing.T) {
-	parity.ProvesPart(t, 4, "RES-13")
+	parity.ProvesPart(t, 5, "RES-13")
 	for _, c := range []struct {
 		pids, threads string
 		want          int64
