@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -530,11 +531,18 @@ func TestOthersChanges(t *testing.T) {
 		pass(65 * time.Second) // well between two updates
 		api.edit(func(n *v1.Node) {
 			n.Labels["kubernetes.io/os"] = "plan9"
+			delete(n.Labels, "kubernetes.io/arch")
+			n.Labels["beta.kubernetes.io/os"] = "theirs" // set at registrations alone
+			delete(n.Labels, "beta.kubernetes.io/arch")
 			n.Labels["zone"] = "z"
 		})
-		pass(time.Second)
-		if n := api.snapshot(); n.Labels["kubernetes.io/os"] != "linux" || n.Labels["zone"] != "z" {
-			t.Errorf("labels %v", n.Labels)
+		pass(time.Minute)
+		want := map[string]string{
+			"kubernetes.io/hostname": "node1", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+			"beta.kubernetes.io/os": "theirs", "zone": "z",
+		}
+		if n := api.snapshot(); !maps.Equal(n.Labels, want) {
+			t.Errorf("labels %v, want %v", n.Labels, want)
 		}
 		api.edit(func(n *v1.Node) {
 			n.Spec.Unschedulable = true

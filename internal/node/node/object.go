@@ -105,11 +105,10 @@ func (i Identity) relabel(labels map[string]string) map[string]string {
 	return labels
 }
 
-// heal brings back the labels that say what machine this is.
+// heal brings back the labels that say what machine this is. As upstream, the other
+// default labels are set at registrations alone: the administrator may have better ones.
 func (i Identity) heal(labels map[string]string) map[string]string {
-	want := i.defaultLabels()
-	delete(want, labelHostname) // the administrator may have a better one
-	return merged(labels, want)
+	return merged(labels, map[string]string{labelOS: i.OS, labelArch: i.Arch})
 }
 
 // healAnnotations sets the addresses of --node-ip, which an external cloud provider reads at any time, or removes what
