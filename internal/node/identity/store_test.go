@@ -357,6 +357,11 @@ func TestResolve(t *testing.T) {
 	fresh, freshKey := newAuthority(t, 3*time.Hour).pair(ClientTemplate("n1"))
 	chain := kubeconfig(t, filepath.Join(dir, "chain"), append(slices.Clone(fresh), cert...), freshKey)
 	unlike := kubeconfig(t, filepath.Join(dir, "unlike"), cert, freshKey)
+	// What an agent itself has written leads to the file of its store.
+	s := newStore(t, ClientPair)
+	a.issue(s, ClientTemplate("n1"))
+	written := filepath.Join(dir, "written")
+	must(t, WriteKubeconfig(written, boot, s))
 	broken := filepath.Join(dir, "broken")
 	must(t, os.WriteFile(broken, []byte("apiVersion: v1\nclusters: {"), 0o600))
 	none := filepath.Join(dir, "none")
@@ -371,6 +376,8 @@ func TestResolve(t *testing.T) {
 		{name: "a good kubeconfig: the bootstrap file is not read", own: good, boot: none, at: now},
 		{name: "a kubeconfig with a token has no end", own: token, at: later},
 		{name: "but gives way to the bootstrap file", own: token, boot: boot, at: now, uses: true},
+		{name: "a certificate in a file", own: written, boot: none, at: now},
+		{name: "one in a file that expired", own: written, boot: boot, at: later, uses: true},
 		{name: "a chain that is good", own: chain, boot: none, at: now},
 		{name: "a part of the chain expired", own: chain, boot: boot, at: later, uses: true},
 		{name: "a certificate without its key", own: unlike, boot: boot, at: now, uses: true},
