@@ -613,6 +613,14 @@ func (a *agent) hostIPs() []string {
 	return out
 }
 
+// nodeIP is the first address of --node-ip; empty if there is none.
+func (a *agent) nodeIP() string {
+	if ips, _ := a.cfg.NodeIPs(); len(ips) > 0 {
+		return ips[0].String()
+	}
+	return ""
+}
+
 // wake has one pod looked at.
 func (a *agent) wake(uid types.UID) {
 	a.lulls.stir()

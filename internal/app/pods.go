@@ -80,6 +80,7 @@ func (a *agent) buildPods(ctx context.Context) error {
 		Images:  a.images,
 		Volumes: a.volumes, Claims: a.claims, Objects: a.objects, Cgroups: a.podCgroups, Probes: probes{a.prober}, Status: a.statuses,
 		Allocation: a.allocation, Resources: a.resources, NetworkReady: a.node.NetworkReady, HostIPs: a.hostIPs, AddressMismatch: a.node.AddressMismatch, Events: a.events,
+		NodeIP:       a.nodeIP(),
 		Dirs:         a.podDirs(),
 		Backoff:      a.crashBackoff(),
 		RestartAll:   a.cfg.Gates.Enabled("RestartAllContainersOnContainerExits"),

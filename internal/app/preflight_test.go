@@ -113,6 +113,23 @@ func TestCgroupRoot(t *testing.T) {
 	}
 }
 
+func TestFirstNodeIP(t *testing.T) {
+	parity.ProvesPart(t, 4, "LIFE-27")
+	for flag, want := range map[string]string{
+		"":                   "",
+		"192.0.2.1":          "192.0.2.1",
+		"fd00::1,192.0.2.1":  "fd00::1",
+		"::":                 "::",
+		"nonsense":           "",
+		"nonsense,192.0.2.1": "192.0.2.1",
+	} {
+		a := &agent{cfg: configured(t, "", "--node-ip="+flag)}
+		if got := a.nodeIP(); got != want {
+			t.Errorf("--node-ip=%s: %q, want %q", flag, got, want)
+		}
+	}
+}
+
 func TestReservedCPUsOverrideAmounts(t *testing.T) {
 	parity.Proves(t, "CFG-84")
 	for _, field := range []string{"systemReservedCgroup", "kubeReservedCgroup"} {

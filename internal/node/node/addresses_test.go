@@ -31,7 +31,7 @@ func addrs(text string) (out []netip.Addr) {
 }
 
 func TestWhichAddressesCount(t *testing.T) {
-	parity.ProvesPart(t, 3, "LIFE-27")
+	parity.ProvesPart(t, 4, "LIFE-27")
 	for shows, want := range map[string]string{
 		"":                          "",
 		"Hostname a":                "",

@@ -28,17 +28,30 @@ func TestAMismatchIsSaidOnceOfAPod(t *testing.T) {
 }
 
 func TestAddressesOfAPod(t *testing.T) {
-	parity.ProvesPart(t, 3, "LIFE-27")
+	parity.ProvesPart(t, 4, "LIFE-27")
 	m := newMeasured(t)
-	m.cfg.HostIPs = func() []string { return []string{"192.0.2.1", "fd00::ff"} }
 	have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"fd00::1", "fd00::2", "10.0.0.1"}}}}
-	for hostNetwork, want := range map[bool]string{true: "192.0.2.1 fd00::ff", false: "10.0.0.1 fd00::1"} {
+	for _, tc := range []struct {
+		nodeIP, host string
+		hostNetwork  bool
+		want         string
+	}{
+		{"192.0.2.1", "192.0.2.1 fd00::ff", true, "192.0.2.1 fd00::ff"},
+		{"192.0.2.1", "192.0.2.1 fd00::ff", false, "10.0.0.1 fd00::1"},
+		{"fd00::ff", "fd00::ff 192.0.2.1", false, "fd00::1 10.0.0.1"},
+		{"::", "", false, "fd00::1 10.0.0.1"},
+		{"", "", false, "10.0.0.1 fd00::1"},
+		// Without --node-ip it is IPv4, also where the cloud's controller has put an IPv6 address first.
+		{"", "fd00::ff 192.0.2.1", false, "10.0.0.1 fd00::1"},
+	} {
+		m.cfg.HostIPs = func() []string { return strings.Fields(tc.host) }
+		m.cfg.NodeIP = tc.nodeIP
 		spec := podNamed("u", pod.SourceAPI)
-		spec.Spec.HostNetwork = hostNetwork
+		spec.Spec.HostNetwork = tc.hostNetwork
 		w := m.worker("u", spec)
 		w.seeIPs(have)
-		if got := strings.Join(w.podIPs, " "); got != want {
-			t.Errorf("host network %v: addresses %s, want %s", hostNetwork, got, want)
+		if got := strings.Join(w.podIPs, " "); got != tc.want {
+			t.Errorf("%+v: addresses %s", tc, got)
 		}
 	}
 }

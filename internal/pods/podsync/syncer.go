@@ -43,6 +43,9 @@ type Config struct {
 	NetworkReady func() error
 	// HostIPs are the node's addresses, primary family first; nil until known.
 	HostIPs func() []string
+	// NodeIP is the first address of --node-ip, if there is one. Pods show an address of its family first, by
+	// default IPv4.
+	NodeIP string
 	// AddressMismatch says that these are not what the agent itself would have
 	// taken, and why that matters; empty: they are.
 	AddressMismatch func() string

@@ -450,17 +450,12 @@ func (w *worker) logAttempts(have pod.Runtime) map[string]int {
 }
 
 func (w *worker) seeIPs(have pod.Runtime) {
-	host := w.s.cfg.HostIPs()
 	if w.spec.Spec.HostNetwork {
-		w.podIPs = host
+		w.podIPs = w.s.cfg.HostIPs()
 		return
 	}
 	if s, ok := have.ReadySandbox(); ok && len(s.IPs) > 0 {
-		primary := ""
-		if len(host) > 0 {
-			primary = host[0]
-		}
-		w.podIPs = pod.Addresses(s.IPs, primary)
+		w.podIPs = pod.Addresses(s.IPs, w.s.cfg.NodeIP)
 	}
 }
 

