@@ -342,7 +342,7 @@ func TestKubectlExecInTerminal(t *testing.T) {
 // TestKubectlAttach reaches the first process of a container.
 func TestKubectlAttach(t *testing.T) {
 	t.Parallel()
-	parity.Proves(t, "SRV-20")
+	parity.ProvesPart(t, 2, "SRV-20")
 	s := shared(t).namespace(t)
 	s.create(s.shell("reads", `while read -r l; do echo "got $l"; echo "heard $l" >&2; done; echo bye; exit 5`, never, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Stdin, p.Spec.Containers[0].StdinOnce = true, true

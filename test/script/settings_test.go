@@ -352,7 +352,23 @@ func TestRuntimeCallsEndInTime(t *testing.T) {
 			}
 		}
 		r.must(t, "wait", "web", "Ready")
-		// Pulls take what they take.
+		// Others have the time that is configured.
+		r.runtime.Inject(fakecri.Fault{Method: "CreateContainer", Hang: true, Times: 1})
+		r.pod(t, "other", plainPod)
+		r.must(t, "wait", "other", "Ready")
+		calls := r.runtime.Calls(0)
+		i := slices.IndexFunc(calls, func(c fakecri.Call) bool { return c.Method == "CreateContainer" && c.Pod == namespace+"/other" })
+		if took := calls[i].End.Sub(calls[i].Start); took != 20*time.Second {
+			t.Errorf("a container that hangs was given up after %v, want 20 s", took)
+		}
+		// Commands and pulls take what they take.
+		r.runtime.Inject(fakecri.Fault{Method: "ExecSync", Delay: 10 * time.Minute, Times: 1})
+		begin = time.Now()
+		r.pod(t, "hooked", "spec: {containers: [{name: main, lifecycle: {postStart: {exec: {command: [sh, -c, exit 0]}}}}]}\n")
+		r.must(t, "wait", "hooked", "Ready")
+		if took := time.Since(begin); took < 10*time.Minute || took > 11*time.Minute {
+			t.Errorf("a pod whose hook takes ten minutes is ready after %v", took)
+		}
 		r.runtime.Inject(fakecri.Fault{Method: "PullImage", Delay: 10 * time.Minute, Times: 1})
 		r.pod(t, "big", "spec: {containers: [{name: main, image: 'big:1'}]}\n")
 		r.must(t, "wait", "big", "Ready")

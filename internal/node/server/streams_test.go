@@ -100,15 +100,18 @@ func TestExec(t *testing.T) {
 }
 
 func TestAttach(t *testing.T) {
-	parity.Proves(t, "SRV-20")
+	parity.ProvesPart(t, 2, "SRV-20")
 	r := newRig(t)
-	for name, ex := range r.executors("/attach/default/web/uid-web/main", "output=1") {
-		var out bytes.Buffer
-		if err := ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err != nil || out.String() != "attached to id-main\n" {
-			t.Errorf("%s: %q, %v", name, &out, err)
+	for _, path := range []string{"/attach/default/web/main", "/attach/default/web/uid-web/main"} {
+		for name, ex := range r.executors(path, "output=1") {
+			var out bytes.Buffer
+			err := ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out})
+			if err != nil || out.String() != "attached to id-main\n" {
+				t.Errorf("%s at %s: %q, %v", name, path, &out, err)
+			}
 		}
 	}
-	if got := r.as("admin", "GET", "/metrics"); !strings.Contains(got.text, `kubelet_websocket_streaming_requests_total{subresource="attach"} 1`) {
+	if got := r.as("admin", "GET", "/metrics"); !strings.Contains(got.text, `kubelet_websocket_streaming_requests_total{subresource="attach"} 2`) {
 		t.Error("the request over WebSocket was not counted")
 	}
 	parity.Proves(t, "SRV-55")

@@ -29,6 +29,7 @@ type patient struct {
 	once  bool // err is returned once only
 	hang  bool
 	times []time.Time
+	ids   []string // of the containers that were asked
 }
 
 func (p *patient) set(code int32, err error) {
@@ -43,8 +44,9 @@ func (p *patient) asked() []time.Time {
 	return append([]time.Time(nil), p.times...)
 }
 
-func (p *patient) Exec(ctx context.Context, _ string, _ []string, timeout time.Duration) ([]byte, int32, bool, error) {
+func (p *patient) Exec(ctx context.Context, id string, _ []string, timeout time.Duration) ([]byte, int32, bool, error) {
 	p.mu.Lock()
+	p.ids = append(p.ids, id)
 	p.times = append(p.times, time.Now())
 	code, err, hang := p.code, p.err, p.hang
 	if p.once {
@@ -576,15 +578,24 @@ func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 			spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://" + id, Ready: true}}
 			p.Sync(spec, seen(id, begin.Add(-time.Hour)), nil, false)
 		}
+		// Of these no status tells, nor was one there before.
+		untold := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
+		untold.UID = "untold"
+		p.Sync(untold, seen("untold", begin.Add(-time.Hour)), nil, false)
 		fresh := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		p.Sync(fresh, seen("fresh", begin), nil, false)
 		synctest.Wait()
-		if n := len(c.asked()); n < 1 || n > 10 {
-			t.Errorf("%d are asked at once, want the one that is new", n)
+		if n := len(c.asked()); n < 2 || n > 10 {
+			t.Errorf("%d are asked at once, want the two of which nothing is known", n)
 		}
+		c.mu.Lock()
+		if !slices.Contains(c.ids, "untold") || !slices.Contains(c.ids, "fresh") {
+			t.Errorf("at once are asked %q", c.ids)
+		}
+		c.mu.Unlock()
 		time.Sleep(10*time.Second - time.Nanosecond)
 		asked := c.asked()
-		if len(asked) < 101 {
+		if len(asked) < 102 {
 			t.Fatalf("%d are asked within the period, want all", len(asked))
 		}
 		parts := map[int]bool{}

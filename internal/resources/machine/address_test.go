@@ -72,6 +72,8 @@ func TestAddresses(t *testing.T) {
 		{"all zeros only states the family", AddressInput{NodeIPs: ips("::"), Name: "n", Lookup: resolves("198.51.100.7", "fd00::2")}, "[fd00::2]"},
 		{"of IPv4 as well", AddressInput{NodeIPs: ips("0.0.0.0"), Name: "n", Lookup: resolves("fd00::2", "198.51.100.7")}, "[198.51.100.7]"},
 		{"a name that means loopback is ignored", AddressInput{Name: "n", Lookup: resolves("127.0.0.1"), Routes: both}, "[192.0.2.2]"},
+		{"a name that means another host is ignored", AddressInput{Name: "n", Lookup: resolves("203.0.113.1"), Routes: both}, "[192.0.2.2]"},
+		{"of several, the first that is the host's", AddressInput{Name: "n", Lookup: resolves("203.0.113.1", "fd00::9", "198.51.100.7"), Routes: both}, "[198.51.100.7]"},
 		{"an unknown name: the default route", AddressInput{Name: "n", Routes: both, Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}, "[192.0.2.2]"},
 		{"the default route of the stated family", AddressInput{NodeIPs: ips("::"), Name: "n", Routes: both}, "[fd00::2]"},
 		{"an IPv6 route serves where there is no other", AddressInput{Name: "n", Routes: both[1:]}, "[fd00::2]"},
