@@ -101,6 +101,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	if err != nil {
 		return nil, nil, err
 	}
+	env = slices.Concat(s.Extra.Env, env) // those of device plugins come first: the container's own count
 	extra, err := r.contributions(s, env)
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +136,7 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 		pod: p, container: c,
 		attempt:  s.Attempt,
 		imageRef: s.ImageRef,
-		env:      slices.Concat(extra.Env, env),
+		env:      env,
 		mounts:   extra.Mounts,
 		extra:    extra,
 		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,

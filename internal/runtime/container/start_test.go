@@ -281,6 +281,23 @@ func TestStreamsOfAContainer(t *testing.T) {
 	}
 }
 
+// A subPathExpr may name a variable that a device plugin sets. The container's own value counts before the plugin's.
+func TestPathsNameVariablesOfDevices(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-47")
+	b := newBench(t, nil)
+	p := simplePod(func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "BOTH", Value: "own"}} })
+	s := b.startOf(p, b.run(t, p))
+	s.Extra.Env = []pod.EnvVar{{Name: "DEVICE", Value: "gpu-0"}, {Name: "BOTH", Value: "plugin"}}
+	var path string
+	s.Mounts = func(expand func(string) (string, error)) (_ pod.Contribution, err error) {
+		path, err = expand("$(DEVICE)/$(BOTH)")
+		return pod.Contribution{}, err
+	}
+	if _, failure := b.StartContainer(t.Context(), s); failure != nil || path != "gpu-0/own" {
+		t.Errorf("path %q, %v", path, failure)
+	}
+}
+
 func TestConfigOfAStart(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-13")
 	parity.ProvesPart(t, 2, "RT-15")
