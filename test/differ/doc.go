@@ -14,7 +14,7 @@
 // A Stage (stage.go) is two rigs, one of which has the cluster, with a fake runtime each. The
 // same pod is created twice, in the namespace of each side, under the same name and bound to
 // the side's node. A step is taken on both sides, then the life waits until both sides are at
-// rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different.
+// rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different (clock.go).
 //
 // Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses
 // of the pods. An agent's connection to the API server can be cut (link.go), its node tainted

@@ -43,7 +43,8 @@ type track struct {
 	asked   []string // what kept calls do, each once, in order
 	steps   []taken
 	sick    map[string]int // by container/probe: how often it fails yet
-	changed time.Time
+	changed time.Duration  // on the clock
+	clock   *clock
 	news    chan struct{} // closed and replaced whenever something changes
 }
 
@@ -75,7 +76,7 @@ func (r *record) track(life string) *track {
 	defer r.mu.Unlock()
 	t := r.tracks[life]
 	if t == nil {
-		t = &track{events: map[string]*corev1.Event{}, sick: map[string]int{}, changed: time.Now(), news: make(chan struct{})}
+		t = &track{events: map[string]*corev1.Event{}, sick: map[string]int{}, clock: r.side.clock, changed: r.side.clock.now(), news: make(chan struct{})}
 		r.tracks[life] = t
 	}
 	return t
@@ -115,7 +116,7 @@ func (t *track) entered() bool {
 }
 
 func (t *track) changedLocked() {
-	t.changed = time.Now()
+	t.changed = t.clock.now()
 	close(t.news)
 	t.news = make(chan struct{})
 }

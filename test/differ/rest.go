@@ -25,10 +25,10 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	if p.isRefused(l) || !p.sides[0].record.track(l.Name).entered() {
 		return nil
 	}
-	began := time.Now()
+	began := p.clock.now()
 	enough := shortRest + probing(l)
 	ok, err := p.wait(ctx, l, p.patience, func() (left time.Duration) {
-		quiet := min(p.quietFor(l), time.Since(began)) // what is done now may show later
+		quiet := min(p.quietFor(l), p.clock.now()-began) // what is done now may show later
 		if quiet < enough {
 			return enough - quiet
 		}
@@ -52,7 +52,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		p.result.Restless++
 		p.found.Unlock()
 	}
-	if took := time.Since(began); took > slow {
+	if took := p.clock.now() - began; took > slow {
 		p.say("%s, %s: took %d s; alike %v, unfinished %v, quiet for %d s",
 			l.Name, at, int(took.Seconds()), p.alike(l), p.unfinished(l), int(p.quietFor(l).Seconds()))
 	}
@@ -79,7 +79,7 @@ func probing(l *Life) (longest time.Duration) {
 // wait lets time pass until none is left, and reports whether that came before the bound.
 // Whatever changes, what is left is asked for again.
 func (p *play) wait(ctx context.Context, l *Life, bound time.Duration, left func() time.Duration) (bool, error) {
-	end := time.Now().Add(bound)
+	end := p.clock.now() + bound
 	for {
 		ours, theirs := p.sides[0].record.track(l.Name), p.sides[1].record.track(l.Name)
 		newsA, newsB := ours.newsOf(), theirs.newsOf()
@@ -87,7 +87,7 @@ func (p *play) wait(ctx context.Context, l *Life, bound time.Duration, left func
 		if d <= 0 {
 			return true, nil
 		}
-		if time.Now().After(end) {
+		if p.clock.now() > end {
 			return false, nil
 		}
 		// What a runtime does by itself is no news.
@@ -112,16 +112,14 @@ func (t *track) newsOf() <-chan struct{} {
 
 // quietFor is for how long nothing has changed on either side.
 func (p *play) quietFor(l *Life) time.Duration {
-	var last time.Time
+	var last time.Duration
 	for _, s := range p.sides {
 		t := s.record.track(l.Name)
 		t.mu.Lock()
-		if t.changed.After(last) {
-			last = t.changed
-		}
+		last = max(last, t.changed)
 		t.mu.Unlock()
 	}
-	return time.Since(last)
+	return p.clock.now() - last
 }
 
 // alike reports whether both sides look the same, but for differences on purpose: the pod, and
@@ -194,6 +192,8 @@ func (p *play) unfinished(l *Life) bool {
 		case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil && !l.Static,
 			s.works(l), s.hangs(l), s.outdated(l, pod):
 			return true
+		case deferredByPressure(pod):
+			return true
 		case unseen(pod) && !p.scene(l).waitsForVolumes():
 			return true
 		case t.lacked(l) && !p.alike(l): // else it may lack more than the object that came
@@ -201,6 +201,13 @@ func (p *play) unfinished(l *Life) bool {
 		}
 	}
 	return false
+}
+
+// deferredByPressure reports whether a resize waits for the end of the node's pressure, which has ended.
+func deferredByPressure(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending && strings.Contains(c.Message, "[DiskPressure]")
+	})
 }
 
 // lacked reports whether a pod waits for an object that exists now: upstream's agent retries with a

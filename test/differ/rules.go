@@ -238,7 +238,7 @@ var Rules = []*Rule{
 	{
 		Why: "which calls are under way when the runtime goes down is random",
 		is: func(d Difference) bool {
-			return d.Kind == "event" && slices.Contains(d.Between, restartRuntime) && strings.Contains(d.Ours+d.Theirs, "code = Unavailable")
+			return d.Kind == "event" && slices.Contains(d.Between, restartRuntime) && runtimeAway.MatchString(d.Ours+d.Theirs)
 		},
 	},
 	{
@@ -288,6 +288,7 @@ var (
 	hostIDs          = regexp.MustCompile(`\.hostId$`)
 	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
 	ofTheDeadline    = regexp.MustCompile(`DeadlineExceeded|^Pod was active on the node longer than the specified deadline$`)
+	runtimeAway      = regexp.MustCompile(`code = Unavailable|: Error: ImageInspectError`)
 	ofResizes        = regexp.MustCompile(`^Normal Resize`)
 	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )

@@ -24,7 +24,7 @@ func TestServerTellsSidesApart(t *testing.T) {
 	var sides [2]*side
 	var at [2]string
 	for i, cidr := range []string{"127.201.0.0/16", "127.202.0.0/16"} {
-		s := &side{index: i, lives: lives, runtime: fakecri.New(fakecri.Options{PodCIDR: cidr})}
+		s := &side{index: i, lives: lives, clock: newClock(), runtime: fakecri.New(fakecri.Options{PodCIDR: cidr})}
 		t.Cleanup(s.runtime.Close)
 		s.record = newRecord(s)
 		res, err := s.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{

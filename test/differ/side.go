@@ -35,6 +35,7 @@ type side struct {
 	link     *link
 	client   kubernetes.Interface
 	lives    *cast
+	clock    *clock
 	bind     func(*corev1.Pod) // gives probes and hooks ports that are served
 	record   *record
 
@@ -59,9 +60,9 @@ func (c *cast) find(pod, node string) *Life {
 	return c.of[strings.TrimSuffix(pod, "-"+node)]
 }
 
-func newSide(index int, node, binary string, r *rig.Rig, lives *cast) *side {
+func newSide(index int, node, binary string, r *rig.Rig, stage *Stage) *side {
 	s := &side{
-		index: index, node: node, binary: binary, rig: r, lives: lives, faults: map[string][]*fakecri.Injection{},
+		index: index, node: node, binary: binary, rig: r, lives: stage.lives, clock: stage.clock, faults: map[string][]*fakecri.Injection{},
 		ns:     []string{"side-our", "side-ups"}[index],
 		cidr:   []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
 		socket: filepath.Join(r.Dir, "fake.sock"),

@@ -35,6 +35,7 @@ type Stage struct {
 	server *server
 	start  time.Time
 	lives  *cast
+	clock  *clock
 	named  int // lives that were lived again
 
 	patience time.Duration // how long a life may take to come to rest
@@ -42,7 +43,7 @@ type Stage struct {
 
 // Open starts the cluster and both agents.
 func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
-	s = &Stage{cfg: cfg, start: time.Now(), lives: &cast{of: map[string]*Life{}}, patience: restBound}
+	s = &Stage{cfg: cfg, start: time.Now(), clock: newClock(), lives: &cast{of: map[string]*Life{}}, patience: restBound}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -58,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.sides[i] = newSide(i, c.node, c.binary, r, s.lives)
+		s.sides[i] = newSide(i, c.node, c.binary, r, s)
 	}
 	cluster, err := s.sides[0].rig.StartCluster(ctx, rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=30s", "--node-monitor-period=1s"}})
 	if err != nil {
