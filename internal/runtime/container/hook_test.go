@@ -188,7 +188,7 @@ func TestHTTPHookNeedsAnAddress(t *testing.T) {
 }
 
 func TestSleepCutShortIsCounted(t *testing.T) {
-	parity.ProvesPart(t, 2, "LIFE-56")
+	parity.ProvesPart(t, 3, "LIFE-56")
 	reg := prometheus.NewRegistry()
 	b := newBench(t, func(c *Config) { c.Registry = reg })
 	p := simplePod(nil)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -45,6 +46,7 @@ const killing = "web/main Normal Killing Stopping container main"
 func TestStop(t *testing.T) {
 	parity.Proves(t, "LIFE-53", "LIFE-60")
 	parity.Differs(t, "LIFE-57", "0028")
+	parity.ProvesPart(t, 3, "LIFE-56")
 	for _, tc := range []struct {
 		name    string
 		change  func(*v1.Container)
@@ -53,6 +55,7 @@ func TestStop(t *testing.T) {
 		timeout int64         // sent to the runtime
 		took    time.Duration // before it was
 		events  []string
+		cut     float64 // sleeps that were ended before their time
 	}{
 		{name: "the whole grace is the container's", grace: 30 * time.Second, timeout: 30, events: []string{killing}},
 		{name: "parts of a second are rounded up", grace: 2500 * time.Millisecond, timeout: 3, events: []string{killing}},
@@ -61,7 +64,7 @@ func TestStop(t *testing.T) {
 		{name: "a reason is told", grace: 5 * time.Second, timeout: 5, message: "Container main failed liveness probe, will be restarted", events: []string{"web/main Normal Killing Container main failed liveness probe, will be restarted"}},
 		{name: "the hook's time is subtracted", change: preStop(sleeping(3)), grace: 10 * time.Second, timeout: 7, took: 3 * time.Second, events: []string{killing}},
 		{name: "a hook of no time", change: preStop(sleeping(0)), grace: 10 * time.Second, timeout: 10, events: []string{killing}},
-		{name: "a hook does not outlast the grace", change: preStop(sleeping(60)), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing}},
+		{name: "a hook does not outlast the grace", change: preStop(sleeping(60)), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing}, cut: 1},
 		{name: "a command that takes longer ends with its container", change: preStop(exec("sleep", "60")), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
 		{name: "without grace there is no hook", change: preStop(sleeping(3)), timeout: 2, events: []string{killing}},
 		{name: "a failing hook does not keep it from stopping", change: preStop(exec("false")), grace: 10 * time.Second, timeout: 10, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
@@ -70,7 +73,8 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, nil)
+				reg := prometheus.NewRegistry()
+				b := newBench(t, func(c *Config) { c.Registry = reg })
 				s := started(t, b, simplePod(tc.change))
 				s.Grace, s.Message = tc.grace, tc.message
 				begin := time.Now()
@@ -89,6 +93,10 @@ func TestStop(t *testing.T) {
 				}
 				if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 exited 143" {
 					t.Errorf("runtime holds %s", got)
+				}
+				time.Sleep(5 * time.Second) // a hook may end a moment after its container
+				if n := counted(t, reg, "kubelet_sleep_action_terminated_early_total", nil); n != tc.cut {
+					t.Errorf("%v sleeps were cut short, want %v", n, tc.cut)
 				}
 			})
 		})
