@@ -26,6 +26,11 @@ type Spec struct {
 	Migrated bool                      // it was described as one of a cloud
 }
 
+// ForReading reports whether the pod gets the volume read-only. What its source says of
+// that counts only if the pod names the volume itself: upstream ignores the readOnly of a
+// PersistentVolume's source and takes that of the pod's claim alone.
+func (s Spec) ForReading(source bool) bool { return s.ReadOnly || s.PV == nil && source }
+
 // Traits are what a volume is to the node.
 type Traits struct {
 	// ID is the volume's name on this node: kubernetes.io/csi/driver^handle. Two

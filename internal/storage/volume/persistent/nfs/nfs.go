@@ -86,7 +86,7 @@ func export(src *v1.NFSVolumeSource) (string, error) {
 // Publish mounts the export for the pod.
 func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
 	src := source(r.Spec)
-	readOnly := r.ReadOnly || src.ReadOnly
+	readOnly := r.ForReading(src.ReadOnly)
 	out := persistent.Published{Path: r.Place.Path, ReadOnly: readOnly}
 	what, err := export(src)
 	if err != nil {

@@ -87,7 +87,8 @@ func TestMountAndUnmount(t *testing.T) {
 			pv.Spec.MountOptions = []string{"hard"}
 			pv.Annotations = map[string]string{"volume.beta.kubernetes.io/mount-options": "soft,,noatime"}
 		}, "-t nfs -o noatime,soft -- files:/export "},
-		{"one that is only read", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.ReadOnly = true }, "-t nfs -o ro -- files:/export "},
+		{"a PersistentVolume that says read-only, which does not count", "files",
+			func(pv *v1.PersistentVolume) { pv.Spec.NFS.ReadOnly = true }, "-t nfs -- files:/export "},
 		{"a path that looks like an option", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.Path = "-o exec" }, "-t nfs -- files:-o exec "},
 		{"a server that looks like one", "--bind", nil, "-t nfs -- --bind:/export "},
 	} {
@@ -121,6 +122,34 @@ func TestMountAndUnmount(t *testing.T) {
 				t.Errorf("its directory is left: %v", err)
 			}
 		})
+	}
+}
+
+// A volume is read-only if the pod says so: of its claim, or of the volume that it names itself.
+func TestReadOnlyMount(t *testing.T) {
+	parity.ProvesPart(t, 3, "VOL-26")
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	tools := programs(t, "mount", "mount.nfs")
+	p := New(Config{Guard: mount.NewGuard(), Tools: tools})
+	inline := request(t, "files", nil)
+	inline.Inline.NFS.ReadOnly = true
+	claim := request(t, "files", func(*v1.PersistentVolume) {})
+	claim.ReadOnly = true
+	for name, r := range map[string]persistent.Request{"inline": inline, "claim": claim} {
+		out, err := p.Publish(t.Context(), r)
+		if err != nil || !out.ReadOnly {
+			t.Errorf("%s: Publish = %+v, %v; want a read-only volume", name, out, err)
+		}
+		said, err := os.ReadFile(filepath.Join(tools.Path, "said"))
+		want := "-t nfs -o ro -- files:/export " + r.Place.Path + "\n"
+		if err != nil || !strings.HasSuffix(string(said), want) {
+			t.Errorf("%s: mount was told %q, %v; want %q", name, said, err, want)
+		}
+		if err := p.Unpublish(t.Context(), r.Place); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (fc) describe(s persistent.Spec) (*record, error) {
 	if src == nil {
 		return nil, nil
 	}
-	r := &record{Name: s.Name, Block: s.Block, WWNs: src.TargetWWNs, fsType: src.FSType, readOnly: s.ReadOnly || src.ReadOnly}
+	r := &record{Name: s.Name, Block: s.Block, WWNs: src.TargetWWNs, fsType: src.FSType, readOnly: s.ForReading(src.ReadOnly)}
 	var err error
 	for _, w := range src.TargetWWNs {
 		err = errors.Join(err, word("WWN", w))

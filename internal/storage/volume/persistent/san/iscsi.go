@@ -72,7 +72,7 @@ func (iscsi) describe(s persistent.Spec) (*record, error) {
 		return nil, nil
 	}
 	r := &record{Name: s.Name, Block: s.Block, IQN: src.IQN, Iface: src.ISCSIInterface, LUN: src.Lun,
-		discoveryCHAP: src.DiscoveryCHAPAuth, sessionCHAP: src.SessionCHAPAuth, fsType: src.FSType, readOnly: s.ReadOnly || src.ReadOnly}
+		discoveryCHAP: src.DiscoveryCHAPAuth, sessionCHAP: src.SessionCHAPAuth, fsType: src.FSType, readOnly: s.ForReading(src.ReadOnly)}
 	if r.Iface == "" {
 		r.Iface = "default"
 	}
