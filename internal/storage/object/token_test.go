@@ -17,7 +17,7 @@ import (
 )
 
 func TestTokens(t *testing.T) {
-	parity.ProvesPart(t, 4, "VOL-46")
+	parity.ProvesPart(t, 5, "VOL-46")
 	f := newFakeAPI(t)
 	now := time.Now()
 	tokens := NewTokens(TokensConfig{Client: f.client(), Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
@@ -110,7 +110,7 @@ func TestTokenOfAPodTheServerHasNotHeardOf(t *testing.T) {
 // A token is kept for its pod, service account, audience and lifetime. Tokens that are made at one moment are renewed
 // at different ones, ten seconds apart at most.
 func TestTokensAreKeptByWhatTheyAreFor(t *testing.T) {
-	parity.ProvesPart(t, 4, "VOL-46")
+	parity.ProvesPart(t, 5, "VOL-46")
 	f := newFakeAPI(t)
 	tokens := NewTokens(TokensConfig{Client: f.client(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	seen := map[string]bool{}
@@ -139,7 +139,7 @@ func TestTokensAreKeptByWhatTheyAreFor(t *testing.T) {
 }
 
 func TestRenewAt(t *testing.T) {
-	parity.ProvesPart(t, 4, "VOL-46")
+	parity.ProvesPart(t, 5, "VOL-46")
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
 		name         string

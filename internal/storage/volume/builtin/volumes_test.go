@@ -448,6 +448,7 @@ func TestVolumesAreMeasuredByTheirFiles(t *testing.T) {
 }
 
 func TestCommonUser(t *testing.T) {
+	parity.ProvesPart(t, 5, "VOL-46")
 	user := func(n int64) *v1.SecurityContext { return &v1.SecurityContext{RunAsUser: &n} }
 	for _, tc := range []struct {
 		name string
