@@ -73,6 +73,12 @@ func TestContainerSecurity(t *testing.T) {
 			}),
 		},
 		{
+			name: "labels are not merged",
+			spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SELinuxOptions: &v1.SELinuxOptions{User: "u", Level: "s0"}}},
+			sc:   &v1.SecurityContext{SELinuxOptions: &v1.SELinuxOptions{Type: "t"}},
+			want: plain(func(s *sc) { s.SelinuxOptions = &runtimeapi.SELinuxOption{Type: "t"} }),
+		},
+		{
 			name: "of groups and profiles, too",
 			spec: v1.PodSpec{
 				SecurityContext: &v1.PodSecurityContext{
