@@ -423,6 +423,26 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 		}
 		r.signal(syscall.SIGTERM)
 	}
+
+	// The port for those without credentials is another matter.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	off := strings.Replace(alone, "enableServer: false", fmt.Sprintf("enableServer: false\naddress: 127.0.0.1\nreadOnlyPort: %d", port), 1)
+	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", off))
+	r.until(r.log, "listening port=read-only")
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("without the server, the read-only port answers %s", resp.Status)
+	}
+	r.signal(syscall.SIGTERM)
 }
 
 // TestHealthIsToldWhereItIsConfigured: over plain HTTP, at the configured address only.

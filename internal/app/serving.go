@@ -66,11 +66,11 @@ func (a *agent) buildServer(context.Context) error {
 	if *k.HealthzPort > 0 {
 		cfg.HealthzAddress = net.JoinHostPort(k.HealthzBindAddress, strconv.Itoa(int(*k.HealthzPort)))
 	}
+	if k.ReadOnlyPort > 0 {
+		cfg.ReadOnlyAddress = net.JoinHostPort(k.Address, strconv.Itoa(int(k.ReadOnlyPort)))
+	}
 	if *k.EnableServer {
 		cfg.Address = net.JoinHostPort(k.Address, strconv.Itoa(int(k.Port)))
-		if k.ReadOnlyPort > 0 {
-			cfg.ReadOnlyAddress = net.JoinHostPort(k.Address, strconv.Itoa(int(k.ReadOnlyPort)))
-		}
 		if err := a.secure(&cfg); err != nil {
 			return err
 		}
