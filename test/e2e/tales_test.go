@@ -30,6 +30,9 @@ func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("keelson", func(t *testing.T) { ours = n.tales(t) })
+	if t.Failed() {
+		return // what is missing of an unfinished tale says nothing
+	}
 	for name, tale := range theirs {
 		told := func(of []telling) (list []string) {
 			for _, s := range of {
@@ -133,7 +136,10 @@ func (s *space) live() {
 
 	for _, name := range []string{"loses-sandbox", "loses-sandbox-with-sidecar"} {
 		s.loseSandbox(s.ready(name))
-		s.pod(name, "ready again", func(p *corev1.Pod) bool { return isTrue(p, corev1.PodReady) && container(p, "main").RestartCount == 1 })
+		// On a busy machine a runtime may take so long to end the sandbox that a start in it fails first.
+		s.pod(name, "ready again", func(p *corev1.Pod) bool {
+			return isTrue(p, corev1.PodReady) && container(p, "main").RestartCount >= 1
+		})
 	}
 	s.ready("deleted")
 	s.kubectlDo("delete", "pod", "deleted")
