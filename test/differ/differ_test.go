@@ -13,6 +13,16 @@ import (
 // TestLives has both agents live the first plain pods of a seed, and stands for nothing but them:
 // `make differ` lives through more.
 func TestLives(t *testing.T) {
+	live(t, false, Plan{Seed: 1, Pods: 40, Plain: true, Again: true, Within: 2 * time.Minute}, 30)
+}
+
+// TestRealLives does so on containerd, with pods whose agent is killed and whose containerd is killed.
+func TestRealLives(t *testing.T) {
+	live(t, true, Plan{Seed: 12, Pods: 6, Again: true, Within: time.Minute}, 5)
+}
+
+// live fails if a difference shows twice, or if fewer pods live than wanted.
+func live(t *testing.T, real bool, plan Plan, want int) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers, mounts and bridges need root")
 	}
@@ -24,7 +34,7 @@ func TestLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := Open(t.Context(), Config{Ours: ours, Parts: b, Out: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	stage, err := Open(t.Context(), Config{Ours: ours, Parts: b, Real: real, Out: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +43,7 @@ func TestLives(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	sum, err := stage.Run(t.Context(), Plan{Seed: 1, Pods: 40, Plain: true, Again: true, Within: 2 * time.Minute})
+	sum, err := stage.Run(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +53,7 @@ func TestLives(t *testing.T) {
 	if len(sum.Groups) > 0 {
 		t.Errorf("%d differences showed twice", len(sum.Groups))
 	}
-	if lived := sum.Pods - sum.Refused; lived < 30 {
-		t.Errorf("%d pods lived, want 30 at least", lived)
+	if lived := sum.Pods - sum.Refused; lived < want {
+		t.Errorf("%d pods lived, want %d at least", lived, want)
 	}
 }

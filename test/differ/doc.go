@@ -5,6 +5,7 @@
 //	make differ SEED=7 N=300        three histories of 100 pods, from seeds 7, 8 and 9
 //	make differ SEED=7 N=100 LIFE=12,17   two pods of the first history alone
 //	make differ KEEP=lives             each life that differs, with what both sides did, in a file
+//	make differ REAL=1 SEED=7 N=40     two histories of 20 pods on containerd
 //
 // A History is 100 lives (life.go) and what happens to the whole node between their acts. A
 // Life is a pod, the objects it refers to, what its containers do (programs of the fake
@@ -15,6 +16,11 @@
 // same pod is created twice, in the namespace of each side, under the same name and bound to
 // the side's node. A step is taken on both sides, then the life waits until both sides are at
 // rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different (clock.go).
+//
+// With REAL=1 each side has a containerd of its own behind a proxy that records its calls
+// (containerd.go). Its pods are drawn so that containerd can run them (drawreal.go): without faults,
+// network probes and images to pull. Programs run in the image's shell, hooks and some probes
+// in the container; a container is killed by a signal and a sandbox by killing its pause process.
 //
 // Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses
 // of the pods. An agent's connection to the API server can be cut (link.go), its node tainted

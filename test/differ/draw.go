@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +12,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Draw draws a history of n lives, plain ones or ones of all features. The same seed draws the
-// same one, and a life is the same whatever n is.
-func Draw(seed uint64, n int, plain bool) *History {
+// kind is which pods a history has.
+type kind int
+
+const (
+	allPods   kind = iota // of all features
+	plainPods             // of few features
+	realPods              // that containerd runs
+)
+
+// Draw draws a history of n lives. The same seed draws the same one, and a life is the same
+// whatever n is.
+func Draw(seed uint64, n int, kind kind) *History {
 	h := &History{Seed: seed}
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
+	interludes := []string{nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents,
+		taintNode, cordonNode, cutOff, cutOffLong, pressNode}
+	if kind == realPods {
+		interludes = slices.DeleteFunc(interludes, func(k string) bool { return k == loseEvents })
+	}
 	for range 2 {
-		h.Between = append(h.Between, d.of(nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents,
-			taintNode, cordonNode, cutOff, cutOffLong, pressNode))
+		h.Between = append(h.Between, d.of(interludes...))
 	}
 	for i := range n {
-		h.Lives = append(h.Lives, drawLife(seed, i, plain))
+		h.Lives = append(h.Lives, drawLife(seed, i, kind))
 	}
 	return h
 }
@@ -46,14 +60,21 @@ type able struct {
 	secret  string
 }
 
-func drawLife(seed uint64, i int, plain bool) *Life {
+func drawLife(seed uint64, i int, kind kind) *Life {
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
 	d.life = &Life{Name: fmt.Sprintf("h%d-%d", seed, i), Programs: map[string][]string{}}
 	d.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: d.life.Name}}
 	d.life.Pod = d.pod
-	if plain {
+	switch kind {
+	case plainPods:
 		d.plainPod()
 		d.plainDays()
+		return d.life
+	case realPods:
+		d.realPod()
+		d.realDays()
+		d.sameInEachSandbox()
+		d.endInTurn()
 		return d.life
 	}
 	d.drawPod()
@@ -62,8 +83,7 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	short := deadline != nil && *deadline < 60
 	switch {
 	case d.one(12):
-		// The pod is created while the agent is away, or whatever else the interlude is.
-		d.life.Acts[0] = Act{Down: d.life.Acts[0].Steps[:1]}
+		d.createLate()
 	case !short:
 		d.late()
 	}
@@ -73,13 +93,7 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 			d.life.alwaysTheSame(f.Container)
 		}
 	}
-	if len(d.life.steps(killBox)) > 0 {
-		// Upstream's agent restarts the attempt numbers of init containers in a new sandbox, so
-		// their programs must not depend on the attempt.
-		for _, c := range d.pod.Spec.InitContainers {
-			d.life.alwaysTheSame(c.Name)
-		}
-	}
+	d.sameInEachSandbox()
 	if short {
 		// Whether the deadline, the end of a container or the next step comes first would be random.
 		for _, c := range containers(d.pod) {
@@ -97,6 +111,22 @@ func drawLife(seed uint64, i int, plain bool) *Life {
 	}
 	d.endInTurn()
 	return d.life
+}
+
+// createLate has the pod be created while the agent is away, or whatever else the interlude is.
+func (d *draw) createLate() {
+	d.life.Acts[0] = Act{Down: d.life.Acts[0].Steps[:1]}
+}
+
+// sameInEachSandbox has the programs of init containers not depend on the attempt if the sandbox dies:
+// upstream's agent restarts their attempt numbers in a new one.
+func (d *draw) sameInEachSandbox() {
+	if len(d.life.steps(killBox)) == 0 {
+		return
+	}
+	for _, c := range d.pod.Spec.InitContainers {
+		d.life.alwaysTheSame(c.Name)
+	}
 }
 
 // endInTurn has containers that end by themselves do so at different times: which end is seen first would

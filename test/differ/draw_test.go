@@ -14,21 +14,21 @@ func TestDrawIsReproducible(t *testing.T) {
 		}
 		return string(data)
 	}
-	one := text(Draw(7, 30, false))
-	if again := text(Draw(7, 30, false)); one != again {
+	one := text(Draw(7, 30, allPods))
+	if again := text(Draw(7, 30, allPods)); one != again {
 		t.Error("one seed draws two histories")
 	}
-	if one == text(Draw(8, 30, false)) {
+	if one == text(Draw(8, 30, allPods)) {
 		t.Error("two seeds draw one history")
 	}
-	all, alone := Draw(7, 30, false).Lives[12], drawLife(7, 12, false)
+	all, alone := Draw(7, 30, allPods).Lives[12], drawLife(7, 12, allPods)
 	if a, b := text(&History{Lives: []*Life{all}}), text(&History{Lives: []*Life{alone}}); a != b {
 		t.Errorf("a life is another one when it is drawn alone:\n%s\n%s", a, b)
 	}
 }
 
 func TestCopyHasNothingOfTheName(t *testing.T) {
-	l := drawLife(3, 5, false)
+	l := drawLife(3, 5, allPods)
 	data, err := json.Marshal(l.copy("other"))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestFlatten(t *testing.T) {
 }
 
 func TestEveryCutLeavesALife(t *testing.T) {
-	l := drawLife(1, 14, false)
+	l := drawLife(1, 14, allPods)
 	n := 0
 	for _, c := range cuts(l) {
 		smaller := c.apply(l)

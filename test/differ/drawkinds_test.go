@@ -35,7 +35,7 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	has := func(is func(corev1.Container) bool) func(*Life) bool {
 		return func(l *Life) bool { return slices.ContainsFunc(containers(l.Pod), is) }
 	}
-	h := Draw(1, 300, false)
+	h := Draw(1, 300, allPods)
 	for _, kind := range []struct {
 		what string
 		in   func(*Life) bool
@@ -97,7 +97,7 @@ func TestEveryKindIsDrawn(t *testing.T) {
 func TestEveryInterludeIsDrawn(t *testing.T) {
 	drawn := map[string]bool{}
 	for seed := range uint64(100) {
-		for _, kind := range Draw(seed, 0, false).Between {
+		for _, kind := range Draw(seed, 0, allPods).Between {
 			drawn[kind] = true
 		}
 	}
@@ -113,7 +113,7 @@ func TestEveryInterludeIsDrawn(t *testing.T) {
 
 // TestHostNetworkProbesInside looks for probes and hooks that would ask the node instead of the pod.
 func TestHostNetworkProbesInside(t *testing.T) {
-	for _, l := range Draw(2, 300, false).Lives {
+	for _, l := range Draw(2, 300, allPods).Lives {
 		if !l.Pod.Spec.HostNetwork {
 			continue
 		}
@@ -132,5 +132,47 @@ func TestHostNetworkProbesInside(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRealHistoriesCanBeLived looks in 300 lives for what containerd cannot be made to do.
+func TestRealHistoriesCanBeLived(t *testing.T) {
+	verbs := map[string]bool{}
+	for _, l := range Draw(1, 300, realPods).Lives {
+		if len(l.Faults) > 0 {
+			t.Errorf("%s has faults", l.Name)
+		}
+		for _, c := range containers(l.Pod) {
+			if !slices.Contains([]string{"app:1", "app:2", "app:3"}, c.Image) {
+				t.Errorf("%s has image %s", l.Name, c.Image)
+			}
+			for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
+				if p != nil && p.Exec == nil {
+					t.Errorf("%s has a network probe", l.Name)
+				}
+			}
+		}
+		for _, a := range l.Acts {
+			for _, s := range slices.Concat(a.Steps, a.Down) {
+				verbs[s.Verb] = true
+			}
+		}
+	}
+	if verbs[oom] {
+		t.Error("a container is to run out of memory")
+	}
+	for _, verb := range []string{exit, killBox, sick, patch, resize, ephemeral, putObject, remove, evict} {
+		if !verbs[verb] {
+			t.Errorf("no step is %q", verb)
+		}
+	}
+	interludes := map[string]bool{}
+	for seed := range uint64(100) {
+		for _, kind := range Draw(seed, 0, realPods).Between {
+			interludes[kind] = true
+		}
+	}
+	if interludes[loseEvents] || !interludes[restartRuntime] || !interludes[killAgent] {
+		t.Errorf("interludes are %v", interludes)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -32,6 +33,9 @@ func (p *play) filesUnlike(l *Life) bool {
 	})
 }
 
+// alsoFile is between files whose names are random.
+const alsoFile = " and "
+
 // files are what lies below a pod's directory: kind, mode, owner and content by path.
 func (s *side) files(l *Life) (flat, error) {
 	uids := s.record.track(l.Name).knownUIDs()
@@ -39,6 +43,7 @@ func (s *side) files(l *Life) (flat, error) {
 	if len(uids) == 0 {
 		return out, nil
 	}
+	found := map[string][]string{} // several with names that are random
 	top := s.podDir(uids[len(uids)-1])
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -58,11 +63,16 @@ func (s *side) files(l *Life) (flat, error) {
 		if err != nil {
 			return err
 		}
-		out[s.normal(rel, uids)] = s.normal(what, uids)
+		at := s.normal(rel, uids)
+		found[at] = append(found[at], s.normal(what, uids))
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compare files of %s: %w", l.Name, err)
+	}
+	for at, list := range found {
+		slices.Sort(list)
+		out[at] = strings.Join(list, alsoFile)
 	}
 	return out, nil
 }

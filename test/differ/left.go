@@ -73,7 +73,11 @@ func (s *side) left() (list []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	list = slices.Concat(list, mounts, groups)
+	kept, err := s.runtime.left()
+	if err != nil {
+		return nil, err
+	}
+	list = slices.Concat(list, mounts, groups, kept)
 	slices.Sort(list)
 	return list, nil
 }

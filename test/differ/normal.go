@@ -9,15 +9,17 @@ var (
 	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 	ids       = regexp.MustCompile(`([a-z]+://)[0-9a-f]{64}`)
 	bareIDs   = regexp.MustCompile(`(^|[^0-9a-f:])[0-9a-f]{64}\b`)
-	addresses = regexp.MustCompile(`127\.20[12]\.\d+\.\d+`)
-	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	versions  = regexp.MustCompile(`\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.\d+`)
-	pulls     = regexp.MustCompile(`in \S+ \(\S+ including waiting\)`)
-	tokens    = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`)
-	md5s      = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
-	account   = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
-	endings   = regexp.MustCompile(`(containers/[^/]+/)[0-9a-f]{8}\b`)
-	logSuffix = regexp.MustCompile(`container\(([0-9a-f-]+|UID)\)`)
+	addresses = regexp.MustCompile(`127\.20[12]\.\d+\.\d+`) // of the fake runtime's pods
+	// Of nodes, and of the pods of containerd.
+	rigAddresses = regexp.MustCompile(`\b10\.231\.\d+\.\d+\b`)
+	uuids        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	versions     = regexp.MustCompile(`\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.\d+`)
+	pulls        = regexp.MustCompile(`in \S+ \(\S+ including waiting\)`)
+	tokens       = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`)
+	md5s         = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+	account      = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
+	endings      = regexp.MustCompile(`(containers/[^/]+/)[0-9a-f]{8}\b`)
+	logSuffix    = regexp.MustCompile(`container\(([0-9a-f-]+|UID)\)`)
 )
 
 // normal replaces parts of a text that differ between the sides or between runs by placeholders. Most
@@ -28,6 +30,9 @@ func (s *side) normal(text string, uids []string) string {
 			text = strings.ReplaceAll(text, u, "UID")
 		}
 		text = s.words().Replace(text)
+		if strings.Contains(text, "10.") {
+			text = rigAddresses.ReplaceAllStringFunc(text, s.address)
+		}
 	}
 	for _, n := range normals {
 		if strings.Contains(text, n.sign) && len(text) >= n.length {
@@ -37,15 +42,23 @@ func (s *side) normal(text string, uids []string) string {
 	return text
 }
 
-// shortest is the length of the shortest name that is a side's own.
+// shortest is the length of the shortest name or address that is a side's own.
 const shortest = 8
 
 // words replaces the names of a side. The agent's directory is known once it runs.
 func (s *side) words() *strings.Replacer {
 	s.once.Do(func() {
-		s.names = strings.NewReplacer(s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns, "NAMESPACE", s.rig.NodeIP(), "NODEIP")
+		s.names = strings.NewReplacer(s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns, "NAMESPACE")
 	})
 	return s.names
+}
+
+// address is the placeholder of an address of the rig's network.
+func (s *side) address(a string) string {
+	if a == s.rig.NodeIP() {
+		return "NODEIP"
+	}
+	return "PODIP"
 }
 
 // normals are in the order in which they are applied. A text without the sign, or shorter,

@@ -66,15 +66,22 @@ func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 
 // entrance is the time between the creations of two pods. All at once they would keep the machine
 // so busy that an agent seems to be at rest while it waits for a processor.
-const entrance = 100 * time.Millisecond
+const (
+	entrance     = 100 * time.Millisecond
+	realEntrance = 700 * time.Millisecond // on containerd, where each takes some processor time
+)
 
 // enterInTurn waits for a life's turn to begin.
 func (p *play) enterInTurn(ctx context.Context, l *Life, act int) error {
 	if act > 0 {
 		return nil
 	}
+	each := entrance
+	if p.cfg.Real {
+		each = realEntrance
+	}
 	select {
-	case <-time.After(time.Duration(slices.Index(p.history.Lives, l)) * entrance):
+	case <-time.After(time.Duration(slices.Index(p.history.Lives, l)) * each):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -311,9 +318,12 @@ func (s *side) away(ctx context.Context, kind string) error {
 	case freezeAgent:
 		s.kubelet.Freeze()
 	case restartRuntime:
-		s.runtime.Disconnect()
+		s.runtime.drop()
 	case loseEvents:
-		s.runtime.LoseEvents()
+		if s.fake == nil {
+			return errOnFakeOnly
+		}
+		s.fake.LoseEvents()
 	case taintNode:
 		return s.setTaint(ctx, true)
 	case cordonNode:
@@ -336,7 +346,7 @@ func (s *side) back(ctx context.Context, kind string) error {
 	case freezeAgent:
 		s.kubelet.Thaw()
 	case restartRuntime:
-		return s.runtime.Listen(s.socket)
+		return s.runtime.open(ctx)
 	case taintNode:
 		return s.setTaint(ctx, false)
 	case cordonNode:

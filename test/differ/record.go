@@ -156,7 +156,7 @@ var quiet = map[string]bool{
 
 // call notes a call to the runtime that has ended.
 func (r *record) call(c fakecri.Call, req, _ any) {
-	if quiet[c.Method] || c.Method == "ExecSync" && len(c.Command) > 0 && c.Command[0] == "probe" {
+	if quiet[c.Method] || c.Method == "ExecSync" && isProbe(c.Command) {
 		return
 	}
 	_, pod, _ := strings.Cut(c.Pod, "/")

@@ -13,9 +13,10 @@ import (
 // How long nothing may have changed for a life to be at rest: where both sides look the same
 // and wait for nothing, and otherwise. The former is longer for lives with probes.
 const (
-	shortRest = 1500 * time.Millisecond
-	longRest  = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
-	restBound = 45 * time.Second
+	shortRest     = 1500 * time.Millisecond
+	longRest      = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
+	restBound     = 45 * time.Second
+	realRestBound = 2 * time.Minute // on containerd
 	// knownBound is longer than any program that ends, any delay of a runtime call and any grace period.
 	knownBound = 32 * time.Second
 )

@@ -31,6 +31,10 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
 	{
+		Why: "ours removes the file of a termination message with its container, upstream's with the pod",
+		is:  ofATerminationLog,
+	},
+	{
 		Why: "decision 0005: images are pulled in parallel, and while the sandbox is created",
 		is: func(d Difference) bool {
 			switch d.Kind {
@@ -244,7 +248,7 @@ var Rules = []*Rule{
 	{
 		Why: "a probe may be under way when its container ends",
 		is: func(d Difference) bool {
-			return d.Kind == "event" && strings.Contains(d.Ours+d.Theirs, "probe errored and resulted in unknown state")
+			return d.Kind == "event" && underWay.MatchString(d.Ours+d.Theirs)
 		},
 	},
 	{
@@ -267,6 +271,7 @@ var Rules = []*Rule{
 const ofAttempt = `(?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+)`
 
 var (
+	terminationLog = regexp.MustCompile(`^containers/[^/]+/RANDOM$`)
 	podResources   = regexp.MustCompile(`^status\.resources(\.|$)`)
 	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
 	later          = regexp.MustCompile(`^` + ofAttempt + `.* and ` + ofAttempt)
@@ -274,7 +279,9 @@ var (
 	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
 	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Normal BackOff|Warning ErrImageNeverPull): |` +
 		`^Warning Failed: (Failed to pull image|Error: (ErrImage|ImagePull))`)
-	pulledBefore    = regexp.MustCompile(`^Normal Pulled: Container image .* already present on machine`)
+	pulledBefore = regexp.MustCompile(`^Normal Pulled: Container image .* already present on machine`)
+	// A command that is killed with its container has printed nothing.
+	underWay        = regexp.MustCompile(`probe errored and resulted in unknown state|Warning Unhealthy: \S+ probe failed: , about`)
 	backOffOf       = regexp.MustCompile(`^Warning BackOff: Back-off restarting failed container (\S+) in pod `)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
 	tokenOfNone     = regexp.MustCompile(`failed to fetch token: pod \S+ not found`) // of a pod that is deleted meanwhile
@@ -301,6 +308,22 @@ func ruleFor(d Difference) *Rule {
 		}
 	}
 	return nil
+}
+
+// ofATerminationLog reports whether both sides have such files, and ours fewer of them.
+func ofATerminationLog(d Difference) bool {
+	if d.Kind != "file" || !terminationLog.MatchString(d.Where) || d.Ours == absent {
+		return false
+	}
+	theirs := strings.Split(d.Theirs, alsoFile)
+	for _, file := range strings.Split(d.Ours, alsoFile) {
+		i := slices.Index(theirs, file)
+		if i < 0 {
+			return false
+		}
+		theirs = slices.Delete(theirs, i, i+1)
+	}
+	return true
 }
 
 // besideVolumes reports whether upstream's agent has no sandbox because volumes cannot be

@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,33 @@ func TestRuleForAmountsOfInitContainers(t *testing.T) {
 			Containers:     []corev1.Container{{Name: "main"}},
 		}}
 		d := Difference{Kind: "request", Where: tc.where, Ours: "24", Theirs: tc.theirs, Life: &Life{Pod: p}, scene: &scene{}}
+		if got := ruleFor(d) != nil; got != tc.ruled {
+			t.Errorf("%s: ruled %v, want %v", tc.what, got, tc.ruled)
+		}
+	}
+}
+
+func TestRuleForFilesOfTerminationMessages(t *testing.T) {
+	const one, other = "-rw-rw-rw- owner 0:0 content one", "-rw-rw-rw- owner 0:0 content "
+	for _, tc := range []struct {
+		what, where  string
+		ours, theirs []string
+		ruled        bool
+	}{
+		{"that of a removed container", "containers/main/RANDOM", []string{one}, []string{other, one}, true},
+		{"one that upstream does not have", "containers/main/RANDOM", []string{one}, []string{other, other}, false},
+		{"more than upstream has", "containers/main/RANDOM", []string{one, one}, []string{one}, false},
+		{"none at all", "containers/main/RANDOM", []string{absent}, []string{one}, false},
+		{"another file", "etc-hosts", []string{one}, []string{other, one}, false},
+	} {
+		d := Difference{
+			Kind:   "file",
+			Where:  tc.where,
+			Ours:   strings.Join(tc.ours, alsoFile),
+			Theirs: strings.Join(tc.theirs, alsoFile),
+			Life:   &Life{Pod: &corev1.Pod{}},
+			scene:  &scene{},
+		}
 		if got := ruleFor(d) != nil; got != tc.ruled {
 			t.Errorf("%s: ruled %v, want %v", tc.what, got, tc.ruled)
 		}

@@ -7,8 +7,18 @@ import (
 	"time"
 )
 
-// perHistory is how many pods live at a time.
-const perHistory = 100
+// How many pods live at a time: on the fake runtime, and on containerd.
+const (
+	perHistory     = 100
+	perRealHistory = 20
+)
+
+func (s *Stage) atATime() int {
+	if s.cfg.Real {
+		return perRealHistory
+	}
+	return perHistory
+}
 
 // Plan says what a run lives through.
 type Plan struct {
@@ -19,6 +29,17 @@ type Plan struct {
 	Again  bool          // live the lives of differences again
 	Shrink bool
 	Plain  bool // pods of few features
+}
+
+// kind is which pods are drawn.
+func (p Plan) kind(real bool) kind {
+	switch {
+	case real:
+		return realPods
+	case p.Plain:
+		return plainPods
+	}
+	return allPods
 }
 
 // Sum is what came of a run.
@@ -37,15 +58,16 @@ type Sum struct {
 func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 	sum := &Sum{Seed: plan.Seed, Ruled: map[*Rule]int{}}
 	var all []Difference
-	for left := plan.Pods; left > 0; left -= perHistory {
+	kind := plan.kind(s.cfg.Real)
+	for left := plan.Pods; left > 0; left -= s.atATime() {
 		if plan.Within > 0 && time.Since(s.start) > plan.Within {
 			break
 		}
-		h := Draw(plan.Seed+uint64(sum.Histories), min(left, perHistory), plan.Plain)
+		h := Draw(plan.Seed+uint64(sum.Histories), min(left, s.atATime()), kind)
 		if len(plan.Lives) > 0 {
 			h.Lives = nil
 			for _, i := range plan.Lives {
-				h.Lives = append(h.Lives, drawLife(plan.Seed, i, plan.Plain))
+				h.Lives = append(h.Lives, drawLife(plan.Seed, i, kind))
 			}
 			left = 0
 		}

@@ -111,7 +111,7 @@ func (s *server) fails(at net.Addr, probe string) bool {
 		return false
 	}
 	for _, side := range s.sides {
-		_, pod, _ := strings.Cut(side.runtime.PodAt(tcp.AddrPort().Addr().Unmap()), "/")
+		_, pod, _ := strings.Cut(side.fake.PodAt(tcp.AddrPort().Addr().Unmap()), "/")
 		if l := side.lives.find(pod, side.node); l != nil {
 			return side.record.track(l.Name).fails(probe)
 		}

@@ -24,16 +24,16 @@ func TestServerTellsSidesApart(t *testing.T) {
 	var sides [2]*side
 	var at [2]string
 	for i, cidr := range []string{"127.201.0.0/16", "127.202.0.0/16"} {
-		s := &side{index: i, lives: lives, clock: newClock(), runtime: fakecri.New(fakecri.Options{PodCIDR: cidr})}
-		t.Cleanup(s.runtime.Close)
+		s := &side{index: i, lives: lives, clock: newClock(), fake: fakecri.New(fakecri.Options{PodCIDR: cidr})}
+		t.Cleanup(s.fake.Close)
 		s.record = newRecord(s)
-		res, err := s.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+		res, err := s.fake.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
 			Metadata: &cri.PodSandboxMetadata{Name: "pod", Namespace: "side", Uid: "1"},
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := s.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: res.GetPodSandboxId()})
+		st, err := s.fake.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: res.GetPodSandboxId()})
 		if err != nil {
 			t.Fatal(err)
 		}

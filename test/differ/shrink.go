@@ -21,7 +21,7 @@ func (s *Stage) again(ctx context.Context, groups []*Group) (steady, unsteady []
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		h := &History{Between: by[k][0].First.Between}
 		for _, g := range by[k] {
-			if name := s.nextName(); len(h.Lives) < perHistory {
+			if name := s.nextName(); len(h.Lives) < s.atATime() {
 				h.Lives = append(h.Lives, g.First.Life.copy(name))
 			}
 		}
@@ -73,8 +73,10 @@ const (
 // shrink leaves out of the lives of differences what is not needed for the difference to
 // show. The first attempts leave out much, later ones little.
 func (s *Stage) shrink(ctx context.Context, groups []*Group) error {
-	s.patience = shrinkPatience
-	defer func() { s.patience = restBound }()
+	if !s.cfg.Real {
+		s.patience = shrinkPatience
+		defer func() { s.patience = restBound }()
+	}
 	tried := map[*Group]map[string]bool{}
 	end := time.Now().Add(shrinkBound)
 	for range shrinkRounds {
@@ -88,7 +90,7 @@ func (s *Stage) shrink(ctx context.Context, groups []*Group) error {
 		}
 		any := false
 		for _, k := range slices.Sorted(maps.Keys(open)) {
-			for chunk := range slices.Chunk(open[k], max(1, 4*perHistory/shrinkAttempts/3)) {
+			for chunk := range slices.Chunk(open[k], max(1, 4*s.atATime()/shrinkAttempts/3)) {
 				did, err := s.shrinkRound(ctx, chunk, tried)
 				if err != nil {
 					return err

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"keelson/test/kit/criproxy"
 	"keelson/test/kit/fakecri"
 	"keelson/test/rig"
 )
@@ -28,9 +29,11 @@ type side struct {
 	node, ns string
 	binary   string
 	cidr     string // of its pods
-	socket   string
 	rig      *rig.Rig
-	runtime  *fakecri.Runtime
+	runtime  containerRuntime
+	endpoint string                        // of the runtime
+	fake     *fakecri.Runtime              // the runtime; nil on containerd
+	prelude  func(container string) string // of each program
 	kubelet  *rig.Kubelet
 	link     *link
 	client   kubernetes.Interface
@@ -63,26 +66,47 @@ func (c *cast) find(pod, node string) *Life {
 func newSide(index int, node, binary string, r *rig.Rig, stage *Stage) *side {
 	s := &side{
 		index: index, node: node, binary: binary, rig: r, lives: stage.lives, clock: stage.clock, faults: map[string][]*fakecri.Injection{},
-		ns:     []string{"side-our", "side-ups"}[index],
-		cidr:   []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
-		socket: filepath.Join(r.Dir, "fake.sock"),
+		ns:      []string{"side-our", "side-ups"}[index],
+		cidr:    []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
+		bind:    func(*corev1.Pod) {},
+		prelude: func(string) string { return "" },
 	}
 	s.record = newRecord(s)
-	s.runtime = fakecri.New(fakecri.Options{
-		Seed: node, PodCIDR: s.cidr, ImageRoot: r.Dir,
-		Handlers: []string{"other"},
-		OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call,
-	})
-	// Which of many pods pulls what they share is chance.
-	for _, name := range images {
-		s.runtime.AddImage(fakecri.Image{Name: name, Size: 5 << 20})
-	}
-	s.runtime.AddImage(fakecri.Image{Name: rootless, Size: 5 << 20, UID: 1234})
 	return s
 }
 
-// The images that are there. Any other name is pulled.
-var images = []string{"app:1", "app:2", "app:3"}
+// useFake gives the side a fake runtime.
+func (s *side) useFake() {
+	s.fake = fakecri.New(fakecri.Options{
+		Seed:      s.node,
+		PodCIDR:   s.cidr,
+		ImageRoot: s.rig.Dir,
+		Handlers:  []string{"other"},
+		OnCreate:  s.script,
+		OnExec:    s.exec,
+		OnCall:    s.record.call,
+	})
+	// Which of many pods pulls what they share is chance.
+	for _, name := range present {
+		s.fake.AddImage(fakecri.Image{Name: name, Size: 5 << 20})
+	}
+	s.fake.AddImage(fakecri.Image{Name: rootless, Size: 5 << 20, UID: 1234})
+	socket := filepath.Join(s.rig.Dir, "fake.sock")
+	s.runtime, s.endpoint = &onFake{s.fake, socket}, "unix://"+socket
+}
+
+// useContainerd starts a containerd for the side.
+func (s *side) useContainerd(ctx context.Context, archive string) error {
+	real, err := startContainerd(ctx, s.rig, archive, criproxy.Options{OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call})
+	if err != nil {
+		return err
+	}
+	s.runtime, s.endpoint, s.prelude = real, "unix://"+real.socket, prelude
+	return nil
+}
+
+// present are the images that are there. Any other name is pulled.
+var present = []string{"app:1", "app:2", "app:3"}
 
 const rootless = "rootless:1" // of a user
 
@@ -93,7 +117,7 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 	if err := s.record.watch(while); err != nil {
 		return err
 	}
-	if err := s.runtime.Listen(s.socket); err != nil {
+	if err := s.runtime.open(ctx); err != nil {
 		return err
 	}
 	if s.link, err = newLink(ctx, s.rig.Cluster.URL); err != nil {
@@ -103,7 +127,7 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 		return err
 	}
 	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{
-		Binary: s.binary, Node: s.node, Endpoint: "unix://" + s.socket, APIServer: s.link.url, Edit: settings,
+		Binary: s.binary, Node: s.node, Endpoint: s.endpoint, APIServer: s.link.url, Edit: settings,
 	})
 	return err
 }
@@ -130,12 +154,17 @@ func (s *side) close(ctx context.Context) (err error) {
 		s.kubelet.Thaw()
 		s.kubelet.Stop()
 	}
-	s.runtime.Close()
+	if s.runtime != nil {
+		err = s.runtime.close()
+	}
 	if s.link != nil {
-		err = s.link.close()
+		err = errors.Join(err, s.link.close())
 	}
 	return errors.Join(err, s.rig.Close(ctx))
 }
+
+// errOnFakeOnly is the error of steps that containerd cannot be made to take.
+var errOnFakeOnly = errors.New("only the fake runtime can")
 
 // script has a container run what its life says.
 func (s *side) script(box *cri.PodSandboxConfig, c *cri.ContainerConfig) {
@@ -145,7 +174,7 @@ func (s *side) script(box *cri.PodSandboxConfig, c *cri.ContainerConfig) {
 	}
 	m := c.GetMetadata()
 	s.writeEnvFiles(l, m.GetName(), c.GetMounts())
-	c.Command, c.Args = []string{"sh", "-c", l.program(m.GetName(), m.GetAttempt())}, nil
+	c.Command, c.Args = []string{"sh", "-c", s.prelude(m.GetName()) + l.program(m.GetName(), m.GetAttempt())}, nil
 }
 
 // writeEnvFiles has an init container write the files that variables are read from. It does so
@@ -211,15 +240,18 @@ func (s *side) inject(l *Life) {
 		if f.Message != "" {
 			fault.Code, fault.Message = codes.Unknown, f.Message
 		}
-		in := s.runtime.Inject(fault)
+		in := s.fake.Inject(fault)
 		s.mu.Lock()
 		s.faults[l.Name] = append(s.faults[l.Name], in)
 		s.mu.Unlock()
 	}
 }
 
-// hangs reports whether a call to the runtime for a life's pod is being delayed.
+// hangs reports whether a call to the runtime for a life's pod is being delayed or takes long.
 func (s *side) hangs(l *Life) bool {
+	if s.runtime.busy(s.ns + "/" + s.podName(l)) {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.faults[l.Name], func(in *fakecri.Injection) bool { return in.Waiting() > 0 })

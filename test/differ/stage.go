@@ -22,6 +22,7 @@ type Config struct {
 	Ours  string // our agent's binary
 	Peer  string // the other agent's; upstream's if empty
 	Parts *parts.Builder
+	Real  bool      // containerd instead of the fake runtime
 	Out   io.Writer // progress
 	Keep  string    // directory for what lives that differ were like; none if empty
 	Log   *slog.Logger
@@ -61,6 +62,9 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 		}
 		s.sides[i] = newSide(i, c.node, c.binary, r, s)
 	}
+	if err := s.runtimes(ctx); err != nil {
+		return s, err
+	}
 	cluster, err := s.sides[0].rig.StartCluster(ctx, rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=30s", "--node-monitor-period=1s"}})
 	if err != nil {
 		return s, err
@@ -70,11 +74,13 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 	if err := s.namespaces(ctx); err != nil {
 		return s, err
 	}
-	if s.server, err = serve(ctx, s.sides); err != nil {
-		return s, err
-	}
-	for _, side := range s.sides {
-		side.bind = s.server.bind
+	if !cfg.Real {
+		if s.server, err = serve(ctx, s.sides); err != nil {
+			return s, err
+		}
+		for _, side := range s.sides {
+			side.bind = s.server.bind
+		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	for _, side := range s.sides {
@@ -85,6 +91,27 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 	}
 	s.say("both agents are up")
 	return s, nil
+}
+
+// runtimes gives each side a runtime.
+func (s *Stage) runtimes(ctx context.Context) error {
+	if !s.cfg.Real {
+		for _, side := range s.sides {
+			side.useFake()
+		}
+		return nil
+	}
+	s.patience = realRestBound
+	archive, err := shellImages(ctx, s.cfg.Parts, s.sides[0].rig.Dir)
+	if err != nil {
+		return err
+	}
+	for _, side := range s.sides {
+		if err := side.useContainerd(ctx, archive); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namespaces makes the sides' namespaces and waits for what every pod needs of them.

@@ -43,7 +43,10 @@ func (s *side) take(ctx context.Context, l *Life, step Step) error {
 	case exit:
 		return s.runtime.Exit(s.ns+"/"+name, step.Container, step.Code)
 	case oom:
-		return s.runtime.OOMKill(s.ns+"/"+name, step.Container)
+		if s.fake == nil {
+			return errOnFakeOnly
+		}
+		return s.fake.OOMKill(s.ns+"/"+name, step.Container)
 	case killBox:
 		return s.runtime.KillSandbox(s.ns + "/" + name)
 	case sick, well:

@@ -11,9 +11,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ShellArchive writes the image of a shell and the usual small programs, all of
-// them one static busybox, into dir and returns the archive's path.
-func ShellArchive(ctx context.Context, busybox, dir string) (string, error) {
+// ShellArchive writes images of a shell and the usual small programs, all of
+// them one static busybox, into dir and returns the archive's path. Each name
+// gets an image of its own, with the name as a label; no names stand for Shell.
+func ShellArchive(ctx context.Context, busybox, dir string, names ...string) (string, error) {
+	if len(names) == 0 {
+		names = []string{Shell}
+	}
 	root, err := os.MkdirTemp(dir, "shell-")
 	if err != nil {
 		return "", fmt.Errorf("make image of a shell: %w", err)
@@ -34,11 +38,11 @@ func ShellArchive(ctx context.Context, busybox, dir string) (string, error) {
 	if err := os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755); err != nil {
 		return "", fmt.Errorf("make image of a shell: %w", err)
 	}
-	names, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	programs, err := exec.CommandContext(ctx, busybox, "--list").Output()
 	if err != nil {
 		return "", fmt.Errorf("list programs of %s: %w", busybox, err)
 	}
-	for _, name := range strings.Fields(string(names)) {
+	for _, name := range strings.Fields(string(programs)) {
 		if name == "busybox" {
 			continue
 		}
@@ -47,5 +51,13 @@ func ShellArchive(ctx context.Context, busybox, dir string) (string, error) {
 		}
 	}
 	out := filepath.Join(dir, "shell.tar")
-	return out, Archive(out, Image{Names: []string{Shell}, Root: root, Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}}})
+	var list []Image
+	for _, name := range names {
+		list = append(list, Image{Names: []string{name}, Root: root, Config: v1.Config{
+			Cmd:    []string{"sh"},
+			Env:    []string{"PATH=/bin"},
+			Labels: map[string]string{"name": name},
+		}})
+	}
+	return out, Archive(out, list...)
 }

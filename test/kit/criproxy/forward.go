@@ -22,6 +22,7 @@ import (
 
 // unary forwards a call and has the hook notified.
 func (p *Proxy) unary(ctx context.Context, req any, i *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+	p.learn(req)
 	call := p.begin(fakecri.Describe(path.Base(i.FullMethod), req, p.Sandbox, p.Container))
 	res, err := p.answer(ctx, call, i.FullMethod, req)
 	if err == nil {
@@ -103,6 +104,20 @@ func scripted(ctx context.Context, timeout time.Duration, res fakecri.ExecResult
 		return nil, res.Err
 	}
 	return &cri.ExecSyncResponse{Stdout: []byte(res.Stdout), Stderr: []byte(res.Stderr), ExitCode: res.Code}, nil
+}
+
+// learn keeps the sandbox's configuration of a request for a container: an agent that follows events
+// creates containers before the runtime has answered the creation of their sandbox.
+func (p *Proxy) learn(req any) {
+	q, ok := req.(*cri.CreateContainerRequest)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sandboxes[q.GetPodSandboxId()] == nil && q.GetSandboxConfig() != nil {
+		p.sandboxes[q.GetPodSandboxId()] = q.GetSandboxConfig()
+	}
 }
 
 // remember keeps what was created, and forgets what was removed.

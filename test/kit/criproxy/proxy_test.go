@@ -171,6 +171,39 @@ func TestCommandIsReplaced(t *testing.T) {
 	}
 }
 
+// TestContainerBeforeItsSandboxIsAnswered creates a container while RunPodSandbox has not been answered yet.
+func TestContainerBeforeItsSandboxIsAnswered(t *testing.T) {
+	var named []string
+	n := newNode(t, criproxy.Options{OnCreate: func(box *cri.PodSandboxConfig, _ *cri.ContainerConfig) {
+		named = append(named, box.GetMetadata().GetName())
+	}})
+	n.fake.Inject(fakecri.Fault{Method: "RunPodSandbox", After: true, Delay: time.Hour, Times: 1})
+	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "a", Uid: "uid-web"}, LogDirectory: t.TempDir()}
+	go n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: box})
+	events, err := n.rt.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := events.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.rt.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId:  e.PodSandboxStatus.Id,
+		SandboxConfig: box,
+		Config:        &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox:1.37"}, LogPath: "main.log"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, _ := n.called(t, "CreateContainer"); made.Pod != "a/web" || made.UID != "uid-web" {
+		t.Errorf("CreateContainer is recorded as %+v", made)
+	}
+	if !slices.Equal(named, []string{"web"}) {
+		t.Errorf("the hook for creations was called for %q, want web", named)
+	}
+}
+
 func TestExecIsAnswered(t *testing.T) {
 	n := newNode(t, criproxy.Options{OnExec: func(e fakecri.Exec) (fakecri.ExecResult, bool) {
 		switch {

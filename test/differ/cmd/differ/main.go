@@ -27,7 +27,8 @@ func main() {
 	flag.StringVar(&o.kubelet, "kubelet", "bin/kubelet", "our agent")
 	flag.StringVar(&o.peer, "peer", "", "the other agent (default: upstream's)")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the first history; the next one's is one more")
-	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time")
+	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time, with -real 20")
+	flag.BoolVar(&o.real, "real", false, "containerd instead of the fake runtime, and pods that it can run")
 	flag.Func("life", "run only these lives of the first history: 3,17", o.add)
 	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
 	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
@@ -52,6 +53,7 @@ type options struct {
 	lives         []int
 	within        time.Duration
 	shrink, plain bool
+	real          bool
 }
 
 // add reads numbers of lives.
@@ -67,7 +69,7 @@ func (o *options) add(list string) error {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	cfg := differ.Config{Peer: o.peer, Out: os.Stderr, Keep: o.keep, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	cfg := differ.Config{Peer: o.peer, Real: o.real, Out: os.Stderr, Keep: o.keep, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if cfg.Parts, err = parts.New(os.Stderr); err != nil {
 		return err
 	}

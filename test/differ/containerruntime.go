@@ -1,0 +1,46 @@
+package differ
+
+import (
+	"context"
+
+	"keelson/test/kit/fakecri"
+)
+
+// containerRuntime is what a side runs its pods on: the fake runtime, or containerd. Pods are
+// named by namespace/name.
+type containerRuntime interface {
+	// open starts to serve the agent: at first, and after drop.
+	open(ctx context.Context) error
+	// drop ends all connections and serves none. Containers run on.
+	drop()
+	close() error
+
+	// Exit ends a running container with a code, as if its program had.
+	Exit(pod, container string, code int32) error
+	// KillSandbox kills the pause process of the pod's ready sandbox.
+	KillSandbox(pod string) error
+
+	// Pods returns every sandbox with its containers, PodsNamed those of one pod.
+	Pods() []fakecri.Pod
+	PodsNamed(pod string) []fakecri.Pod
+	// busy reports whether a call for the pod has not ended that may take long.
+	busy(pod string) bool
+	// left lists what the runtime keeps of pods besides sandboxes and containers.
+	left() ([]string, error)
+}
+
+// onFake is the fake runtime. Its calls take no time, but for faults.
+type onFake struct {
+	*fakecri.Runtime
+	socket string
+}
+
+func (f *onFake) open(context.Context) error { return f.Listen(f.socket) }
+func (f *onFake) drop()                      { f.Disconnect() }
+func (f *onFake) busy(string) bool           { return false }
+func (f *onFake) left() ([]string, error)    { return nil, nil }
+
+func (f *onFake) close() error {
+	f.Close()
+	return nil
+}
