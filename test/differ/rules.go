@@ -419,12 +419,13 @@ func waitsForItsNewImage(d Difference) bool {
 // that container does meanwhile.
 func ofAnOrphan(d Difference) bool {
 	removed := slices.ContainsFunc(d.Life.steps(remove), func(s Step) bool { return d.Life.Static || s.Grace == 0 })
-	return removed && slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
-		short := slices.ContainsFunc(d.scene.asked[1], func(call string) bool {
-			m := stopWithin.FindStringSubmatch(call)
-			return m != nil && strings.HasPrefix(m[1], "StopContainer "+c.Name+"#") && m[2] == "2"
-		})
-		return short && (strings.Contains(d.Where+d.Ours+d.Theirs, c.Name) || strings.Contains(d.Where, "StopPodSandbox#"))
+	return removed && slices.ContainsFunc(d.scene.asked[1], func(call string) bool {
+		m := stopWithin.FindStringSubmatch(call)
+		if m == nil || m[2] != "2" {
+			return false
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(m[1], "StopContainer "), "#")
+		return strings.Contains(d.Where+d.Ours+d.Theirs, name) || strings.Contains(d.Where, "StopPodSandbox#")
 	})
 }
 

@@ -61,3 +61,24 @@ func TestRuleForFilesOfTerminationMessages(t *testing.T) {
 		}
 	}
 }
+
+func TestRuleForOrphansKnowsEphemeralContainers(t *testing.T) {
+	forced := &Life{Pod: &corev1.Pod{}, Acts: []Act{{Steps: []Step{{Verb: create}, {Verb: remove, Grace: 0}}}}}
+	within := func(s string) string { return "StopContainer extra#0 within " + s + " s" }
+	for _, tc := range []struct {
+		theirs string
+		ruled  bool
+	}{{within("2"), true}, {within("7"), false}} {
+		d := Difference{
+			Kind:   "call",
+			Where:  tc.theirs,
+			Ours:   absent,
+			Theirs: tc.theirs,
+			Life:   forced,
+			scene:  &scene{asked: [2][]string{{within("30")}, {tc.theirs}}},
+		}
+		if got := ruleFor(d) != nil; got != tc.ruled {
+			t.Errorf("%s: ruled %v, want %v", tc.theirs, got, tc.ruled)
+		}
+	}
+}
