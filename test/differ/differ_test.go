@@ -22,7 +22,7 @@ func TestRealLives(t *testing.T) {
 }
 
 // live fails if a difference shows twice, or if fewer pods live than wanted.
-func live(t *testing.T, real bool, plan Plan, want int) {
+func live(t *testing.T, onReal bool, plan Plan, want int) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers, mounts and bridges need root")
 	}
@@ -34,7 +34,7 @@ func live(t *testing.T, real bool, plan Plan, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := Open(t.Context(), Config{Ours: ours, Parts: b, Real: real, Out: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	stage, err := Open(t.Context(), Config{Ours: ours, Parts: b, Real: onReal, Out: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,18 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kind is which pods a history has.
-type kind int
+// podKind is which pods a history has.
+type podKind int
 
 const (
-	allPods   kind = iota // of all features
-	plainPods             // of few features
-	realPods              // that containerd runs
+	allPods   podKind = iota // of all features
+	plainPods                // of few features
+	realPods                 // that containerd runs
 )
 
 // Draw draws a history of n lives. The same seed draws the same one, and a life is the same
 // whatever n is.
-func Draw(seed uint64, n int, kind kind) *History {
+func Draw(seed uint64, n int, kind podKind) *History {
 	h := &History{Seed: seed}
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
 	interludes := []string{nothing, restartAgent, killAgent, freezeAgent, restartRuntime, loseEvents,
@@ -60,7 +60,7 @@ type able struct {
 	secret  string
 }
 
-func drawLife(seed uint64, i int, kind kind) *Life {
+func drawLife(seed uint64, i int, kind podKind) *Life {
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
 	d.life = &Life{Name: fmt.Sprintf("h%d-%d", seed, i), Programs: map[string][]string{}}
 	d.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: d.life.Name}}

@@ -32,9 +32,9 @@ type Plan struct {
 }
 
 // kind is which pods are drawn.
-func (p Plan) kind(real bool) kind {
+func (p Plan) kind(onReal bool) podKind {
 	switch {
-	case real:
+	case onReal:
 		return realPods
 	case p.Plain:
 		return plainPods

@@ -97,11 +97,11 @@ func (s *side) useFake() {
 
 // useContainerd starts a containerd for the side.
 func (s *side) useContainerd(ctx context.Context, archive string) error {
-	real, err := startContainerd(ctx, s.rig, archive, criproxy.Options{OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call})
+	c, err := startContainerd(ctx, s.rig, archive, criproxy.Options{OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call})
 	if err != nil {
 		return err
 	}
-	s.runtime, s.endpoint, s.prelude = real, "unix://"+real.socket, prelude
+	s.runtime, s.endpoint, s.prelude = c, "unix://"+c.socket, prelude
 	return nil
 }
 
