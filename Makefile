@@ -14,7 +14,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests need nothing but Go and, for some, root. The others under
 # test/ start real programs.
 UNIT = ./cmd/... ./internal/... ./docs/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|run|script)(/|$$)')
-REAL = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|run|script)(/|$$)')
+INTEGRATION = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|run|script)(/|$$)')
 
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
@@ -47,7 +47,7 @@ unit: ## unit tests alone
 	@$(GO) test -timeout 30m $(UNIT)
 
 test: check deps ## check, then the tests on a real runtime and a real API server
-	@$(GO) test -p 1 -timeout 50m $(REAL)
+	@$(GO) test -p 1 -timeout 50m $(INTEGRATION)
 
 clean: ## remove what was built here
 	@rm -rf bin

@@ -5,6 +5,11 @@ N    ?= 100
 LIFE ?=
 KEEP ?=
 
-.PHONY: differ
-differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=3,17 KEEP=folder REAL=1 on containerd)
-	@go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE)) $(if $(KEEP),-keep $(KEEP)) $(if $(filter 1,$(REAL)),-real)
+DIFFER = go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE)) $(if $(KEEP),-keep $(KEEP))
+
+.PHONY: differ differ-real
+differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=3,17 KEEP=folder)
+	@$(DIFFER)
+
+differ-real: deps build ## the same as differ, on containerd and 20 pods at a time (SEED=n N=pods LIFE=3,17 KEEP=folder)
+	@$(DIFFER) -real

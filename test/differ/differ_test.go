@@ -18,7 +18,7 @@ func TestLives(t *testing.T) {
 
 // TestRealLives does so on containerd, with pods whose agent is killed and whose containerd is killed.
 func TestRealLives(t *testing.T) {
-	live(t, true, Plan{Seed: 151, Pods: 5, Again: true, Within: time.Minute}, 5)
+	live(t, true, Plan{Seed: 151, Pods: 5, Again: true}, 5)
 }
 
 // live fails if a difference shows twice, or if fewer pods live than wanted.

@@ -5,7 +5,7 @@
 //	make differ SEED=7 N=300        three histories of 100 pods, from seeds 7, 8 and 9
 //	make differ SEED=7 N=100 LIFE=12,17   two pods of the first history alone
 //	make differ KEEP=lives             each life that differs, with what both sides did, in a file
-//	make differ REAL=1 SEED=7 N=40     two histories of 20 pods on containerd
+//	make differ-real SEED=7 N=40      two histories of 20 pods on containerd
 //
 // A History is 100 lives (life.go) and what happens to the whole node between their acts. A
 // Life is a pod, the objects it refers to, what its containers do (programs of the fake
@@ -17,10 +17,18 @@
 // the side's node. A step is taken on both sides, then the life waits until both sides are at
 // rest (rest.go): nothing is timed, and a slow machine makes a history longer, not different (clock.go).
 //
-// With REAL=1 each side has a containerd of its own behind a proxy that records its calls
-// (containerd.go). Its pods are drawn so that containerd can run them (drawreal.go): without faults,
-// network probes and images to pull. Programs run in the image's shell, hooks and some probes
-// in the container; a container is killed by a signal and a sandbox by killing its pause process.
+// On containerd each side has a containerd of its own behind a proxy that records its calls
+// (containerd.go). Real are sandboxes and their addresses, processes, signals and exit codes, mounts,
+// cgroups, images, the output of commands, containerd's own events and errors, and how it comes back
+// after it was killed. Programs run in the image's shell, hooks and some probes in the container; a
+// container is ended by a signal to its program and a sandbox by killing its pause process. Shims and
+// addresses are looked for among what is left in the end.
+//
+// Only the fake runtime can lose events, fail or delay calls, run out of memory and serve images to pull;
+// on it alone network probes and HTTP hooks are answered. Lives on containerd have none of these, and pods
+// of fewer features (drawreal.go): no DNS settings, user namespaces, namespaces of the host but its network,
+// deadlines, readiness gates, ports and restart rules. Which of a pod's processes gets how much of the
+// processor is not compared, and what the network carries is not either.
 //
 // Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses
 // of the pods. An agent's connection to the API server can be cut (link.go), its node tainted

@@ -31,7 +31,7 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
 	{
-		Why: "ours removes the file of a termination message with its container, upstream's with the pod",
+		Why: "decision 0144: the file of a termination message is removed with its container",
 		is:  ofATerminationLog,
 	},
 	{
@@ -242,7 +242,8 @@ var Rules = []*Rule{
 	{
 		Why: "which calls are under way when the runtime goes down is random",
 		is: func(d Difference) bool {
-			return d.Kind == "event" && slices.Contains(d.Between, restartRuntime) && runtimeAway.MatchString(d.Ours+d.Theirs)
+			told := d.Kind == "event" || d.Kind == "said"
+			return told && slices.Contains(d.Between, restartRuntime) && runtimeAway.MatchString(d.Ours+d.Theirs)
 		},
 	},
 	{

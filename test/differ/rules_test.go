@@ -82,3 +82,30 @@ func TestRuleForOrphansKnowsEphemeralContainers(t *testing.T) {
 		}
 	}
 }
+
+// TestRuleForARuntimeThatIsAway looks at what is shown of a call that found no runtime.
+func TestRuleForARuntimeThatIsAway(t *testing.T) {
+	const away = `container main: waiting ImageInspectError "Failed to inspect image \"app:1\": rpc error: code = Unavailable desc = `
+	for _, tc := range []struct {
+		what, kind, text, between string
+		ruled                     bool
+	}{
+		{"a status", "said", away, restartRuntime, true},
+		{"a status while the runtime ran", "said", away, restartAgent, false},
+		{"a status at rest", "pod", away, restartRuntime, false},
+		{"another status", "said", "container main: running", restartRuntime, false},
+	} {
+		d := Difference{
+			Kind:    tc.kind,
+			Where:   "container main",
+			Ours:    tc.text,
+			Theirs:  absent,
+			Life:    &Life{Pod: &corev1.Pod{}},
+			Between: []string{tc.between},
+			scene:   &scene{},
+		}
+		if got := ruleFor(d) != nil; got != tc.ruled {
+			t.Errorf("%s: ruled %v, want %v", tc.what, got, tc.ruled)
+		}
+	}
+}
