@@ -26,8 +26,8 @@
 //
 // Only the fake runtime can lose events, fail or delay calls, run out of memory and serve images to pull;
 // on it alone network probes and HTTP hooks are answered. Lives on containerd have none of these, and pods
-// of fewer features (drawreal.go): no DNS settings, user namespaces, namespaces of the host but its network,
-// deadlines, readiness gates, ports and restart rules. Which of a pod's processes gets how much of the
+// of fewer features (drawreal.go): no user namespaces, namespaces of the host but its network, resources
+// of the pod as a whole, deadlines, ports and subPathExpr. Which of a pod's processes gets how much of the
 // processor is not compared, and what the network carries is not either.
 //
 // Network probes and HTTP hooks are answered by the stage itself (server.go), at the addresses

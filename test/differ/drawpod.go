@@ -177,25 +177,32 @@ func (d *draw) mainContainer(name string) corev1.Container {
 			d.life.Programs[name] = []string{d.of("sleep 6; exit 3", "sleep 6; exit 0", "sleep 6; oom"), forever}
 		}
 	}
-	if d.one(8) {
-		c.RestartPolicy = new(corev1.ContainerRestartPolicy(d.of("Always", "OnFailure", "Never")))
-		if d.one(2) {
-			c.RestartPolicyRules = []corev1.ContainerRestartRule{{
-				Action:    corev1.ContainerRestartRuleActionRestart,
-				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
-			}}
-			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
-			if d.one(2) {
-				c.RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestartAllContainers
-			}
-		}
-	}
+	d.ownPolicy(&c)
 	if !ends {
 		d.able.running = append(d.able.running, name)
 	}
 	// The last program runs for ever, so that no container crashes endlessly.
 	d.life.Programs[name] = append(d.life.Programs[name], forever)
 	return c
+}
+
+// ownPolicy draws a restart policy or restart rules of the container's own.
+func (d *draw) ownPolicy(c *corev1.Container) {
+	if !d.one(8) {
+		return
+	}
+	c.RestartPolicy = new(corev1.ContainerRestartPolicy(d.of("Always", "OnFailure", "Never")))
+	if !d.one(2) {
+		return
+	}
+	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
+	}}
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+	if d.one(2) {
+		c.RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestartAllContainers
+	}
 }
 
 // probes draws probes that ask what the life's steps decide.

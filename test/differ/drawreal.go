@@ -19,14 +19,8 @@ func (d *draw) realPod() {
 		d.objects()
 		s.AutomountServiceAccountToken = maybe(d, 3, false)
 	}
-	s.HostNetwork = d.one(10)
-	if d.one(3) {
-		s.SecurityContext = &corev1.PodSecurityContext{
-			RunAsUser:    maybe(d, 2, int64(0), 1000),
-			RunAsNonRoot: maybe(d, 5, true, false),
-			FSGroup:      maybe(d, 3, int64(3000)),
-		}
-	}
+	d.drawNode()
+	s.HostPID, s.HostIPC = false, false // a killed program's children would go on, and codeFile be another pod's
 	s.Volumes = d.volumes()
 	for _, v := range s.Volumes {
 		if v.HostPath != nil {
@@ -63,23 +57,27 @@ func (d *draw) realMain(name string) corev1.Container {
 	d.realHooks(&c)
 	d.life.Programs[name] = []string{d.of(forever, forever, "trap 'exit 0' TERM; "+forever, "trap '' TERM; "+forever)}
 	end := d.of("", "echo words; ", "echo last >/dev/termination-log; ") + "sleep 6; exit "
+	ends := false
 	switch d.pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
-		if d.one(2) {
+		if ends = d.one(2); ends {
 			d.life.Programs[name] = []string{end + d.of("0", "3")}
-			return c
 		}
 	case corev1.RestartPolicyOnFailure:
-		if d.one(2) {
+		if ends = d.one(2); ends {
 			d.life.Programs[name] = []string{end + "3", end + "0"}
-			return c
 		}
 	default:
 		if d.one(4) {
-			d.life.Programs[name] = []string{end + d.of("0", "3"), forever}
+			d.life.Programs[name] = []string{end + d.of("0", "3")}
 		}
 	}
-	d.able.running = append(d.able.running, name)
+	d.ownPolicy(&c)
+	if !ends {
+		d.able.running = append(d.able.running, name)
+	}
+	// The last program runs for ever, so that no container crashes endlessly.
+	d.life.Programs[name] = append(d.life.Programs[name], forever)
 	return c
 }
 
@@ -87,6 +85,7 @@ func (d *draw) realContainer(name string) corev1.Container {
 	c := corev1.Container{
 		Name:                     name,
 		Image:                    d.of(present...),
+		WorkingDir:               d.of("", "", "", "/work"),
 		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
 	}
 	c.Env, c.EnvFrom = d.env(name)
@@ -99,8 +98,16 @@ func (d *draw) realContainer(name string) corev1.Container {
 	d.realMounts(&c)
 	if d.one(4) {
 		c.SecurityContext = &corev1.SecurityContext{
+			RunAsUser:                maybe(d, 6, int64(1001)),
 			ReadOnlyRootFilesystem:   maybe(d, 2, true),
 			AllowPrivilegeEscalation: maybe(d, 3, false),
+			SeccompProfile:           maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}),
+		}
+		if d.one(3) {
+			c.SecurityContext.Capabilities = &corev1.Capabilities{
+				Add:  []corev1.Capability{"NET_ADMIN"},
+				Drop: []corev1.Capability{"ALL"},
+			}
 		}
 	}
 	return c

@@ -379,8 +379,8 @@ func otherwiseRestarted(d Difference) bool {
 	})
 }
 
-// ofInitAnew reports whether a difference is about an init container of a pod with a second
-// sandbox: one after the first, one whose first CreateContainer failed, or one that was backed off.
+// ofInitAnew reports whether a difference is about an init container of a pod with a second sandbox: one
+// after the first, one whose first CreateContainer failed, one that was backed off, or the last state of any.
 func ofInitAnew(d Difference) bool {
 	if !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
@@ -392,7 +392,9 @@ func ofInitAnew(d Difference) bool {
 				m := backOffOf.FindStringSubmatch(e)
 				return m != nil && m[1] == c.Name
 			})
-		return later && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+		// The container that ran in the old sandbox may be removed before its end is in a status.
+		lost := d.Kind == "pod" && d.Where == "status.initContainerStatuses["+c.Name+"].lastState" && d.Theirs == "{}"
+		return lost || later && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
 	})
 }
 

@@ -109,3 +109,35 @@ func TestRuleForARuntimeThatIsAway(t *testing.T) {
 		}
 	}
 }
+
+// TestRuleForTheLastStateOfAnInitContainer looks at one whose first sandbox was lost.
+func TestRuleForTheLastStateOfAnInitContainer(t *testing.T) {
+	only := &Life{Pod: &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "init"}},
+		Containers:     []corev1.Container{{Name: "main"}},
+	}}}
+	const ended = "terminated.exitCode=143 terminated.reason=Error"
+	for _, tc := range []struct {
+		what, where, ours, theirs string
+		sandboxes                 []string
+		ruled                     bool
+	}{
+		{"lost upstream", "status.initContainerStatuses[init].lastState", ended, "{}", []string{"RunPodSandbox#1"}, true},
+		{"lost here", "status.initContainerStatuses[init].lastState", "{}", ended, []string{"RunPodSandbox#1"}, false},
+		{"with one sandbox", "status.initContainerStatuses[init].lastState", ended, "{}", []string{"RunPodSandbox#0"}, false},
+		{"of another container", "status.containerStatuses[main].lastState", ended, "{}", []string{"RunPodSandbox#1"}, false},
+		{"the state", "status.initContainerStatuses[init].state", ended, "{}", []string{"RunPodSandbox#1"}, false},
+	} {
+		d := Difference{
+			Kind:   "pod",
+			Where:  tc.where,
+			Ours:   tc.ours,
+			Theirs: tc.theirs,
+			Life:   only,
+			scene:  &scene{asked: [2][]string{tc.sandboxes, tc.sandboxes}},
+		}
+		if got := ruleFor(d) != nil; got != tc.ruled {
+			t.Errorf("%s: ruled %v, want %v", tc.what, got, tc.ruled)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (s *side) timeline(l *Life) []string {
 		if c.Err != "" {
 			text += ": " + c.Err
 		}
-		list = append(list, moment{c.Start, text})
+		list = append(list, moment{c.Start, fmt.Sprintf("%s, for %d ms", text, c.End.Sub(c.Start).Milliseconds())})
 	}
 	var before []string
 	for _, p := range t.seen {
