@@ -38,6 +38,21 @@ func TestCopyHasNothingOfTheName(t *testing.T) {
 	}
 }
 
+// TestCopyTakesTheSameSteps copies lives as they are copied to be lived again.
+func TestCopyTakesTheSameSteps(t *testing.T) {
+	for _, l := range Draw(3, 50, allPods).Lives {
+		again := l.copy("other")
+		for i, a := range l.Acts {
+			for k, s := range a.Steps {
+				want := strings.ReplaceAll(s.String(), l.Name, "other")
+				if got := again.Acts[i].Steps[k].String(); got != want {
+					t.Errorf("%s: step %q is copied as %q", l.Name, want, got)
+				}
+			}
+		}
+	}
+}
+
 func TestFlatten(t *testing.T) {
 	a, err := flatten([]byte(`{"c":[{"name":"x","v":1},{"name":"y","v":2}],"e":{},"l":[1,2]}`))
 	if err != nil {

@@ -74,7 +74,7 @@ type Step struct {
 	Code      int32
 	Grace     int64
 	Object    *Object
-	Patch     json.RawMessage
+	Patch     json.RawMessage `json:",omitempty"` // or a copy would have "null"
 }
 
 // The verbs of steps.
