@@ -28,10 +28,11 @@ type onContainerd struct {
 	proxy  *criproxy.Proxy
 	socket string // of the proxy
 
-	mu   sync.Mutex
-	pods []fakecri.Pod // as they were at a time
-	at   time.Time
-	down bool // since then
+	mu     sync.Mutex
+	pods   []fakecri.Pod // as they were at a time
+	at     time.Time
+	down   bool  // since then
+	failed error // of a list; there is none after it
 }
 
 // startContainerd starts containerd with the images of real histories.
@@ -173,14 +174,15 @@ const fresh = 200 * time.Millisecond
 func (c *onContainerd) Pods() []fakecri.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down || time.Since(c.at) < fresh {
+	if c.down || c.failed != nil || time.Since(c.at) < fresh {
 		return c.pods
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callBound)
 	defer cancel()
 	pods, err := c.list(ctx)
 	if err != nil {
-		panic(fmt.Errorf("list pods: %w", err)) // comparisons would be meaningless from here on
+		c.failed = fmt.Errorf("list pods: %w", err) // the history ends with it
+		return c.pods
 	}
 	c.pods, c.at = pods, time.Now()
 	return pods
@@ -227,8 +229,14 @@ func (c *onContainerd) list(ctx context.Context) (pods []fakecri.Pod, err error)
 	return pods, nil
 }
 
-// left lists addresses of sandboxes and shims.
+// left lists addresses of sandboxes and shims. It fails if pods could not be listed at some time.
 func (c *onContainerd) left() (list []string, err error) {
+	c.mu.Lock()
+	failed := c.failed
+	c.mu.Unlock()
+	if failed != nil {
+		return nil, failed
+	}
 	addresses, err := filepath.Glob(filepath.Join(c.rig.Dir, "ipam", "*", "10.*"))
 	if err != nil {
 		return nil, err
