@@ -209,10 +209,15 @@ func (c *onContainerd) list(ctx context.Context) (pods []fakecri.Pod, err error)
 	}
 	for _, b := range boxes.GetItems() {
 		p := fakecri.Pod{
-			Name:    b.GetMetadata().GetNamespace() + "/" + b.GetMetadata().GetName(),
-			UID:     b.GetMetadata().GetUid(),
-			Sandbox: &cri.PodSandboxStatus{Id: b.GetId(), Metadata: b.GetMetadata(), State: b.GetState(), CreatedAt: b.GetCreatedAt()},
-			Config:  c.proxy.Sandbox(b.GetId()),
+			Name: b.GetMetadata().GetNamespace() + "/" + b.GetMetadata().GetName(),
+			UID:  b.GetMetadata().GetUid(),
+			Sandbox: &cri.PodSandboxStatus{
+				Id:        b.GetId(),
+				Metadata:  b.GetMetadata(),
+				State:     b.GetState(),
+				CreatedAt: b.GetCreatedAt(),
+			},
+			Config: c.proxy.Sandbox(b.GetId()),
 		}
 		for _, ctr := range all.GetContainers() {
 			if ctr.GetPodSandboxId() != b.GetId() {
@@ -220,7 +225,12 @@ func (c *onContainerd) list(ctx context.Context) (pods []fakecri.Pod, err error)
 			}
 			config, _ := c.proxy.Container(ctr.GetId())
 			p.Containers = append(p.Containers, fakecri.Container{
-				Status: &cri.ContainerStatus{Id: ctr.GetId(), Metadata: ctr.GetMetadata(), State: ctr.GetState(), CreatedAt: ctr.GetCreatedAt()},
+				Status: &cri.ContainerStatus{
+					Id:        ctr.GetId(),
+					Metadata:  ctr.GetMetadata(),
+					State:     ctr.GetState(),
+					CreatedAt: ctr.GetCreatedAt(),
+				},
 				Config: config,
 			})
 		}

@@ -90,8 +90,14 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := grpc.NewServer() // serves runtime.v1alpha2 perhaps, and no runtime.v1
-		go func() { _ = g.Serve(l) }()
-		t.Cleanup(g.Stop)
+		served := make(chan error, 1)
+		go func() { served <- g.Serve(l) }()
+		t.Cleanup(func() {
+			g.Stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
 		if _, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context()); err == nil || !strings.Contains(err.Error(), "does not serve runtime.v1.RuntimeService") {
 			t.Errorf("Handshake = %v, want that the service is missing", err)
 		}
@@ -144,8 +150,14 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := grpc.NewServer() // without the image service
-		go func() { _ = g.Serve(l) }()
-		t.Cleanup(g.Stop)
+		served := make(chan error, 1)
+		go func() { served <- g.Serve(l) }()
+		t.Cleanup(func() {
+			g.Stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
 		if err := hands(Config{ImageEndpoint: images}); err == nil || !strings.Contains(err.Error(), "does not serve runtime.v1.ImageService") {
 			t.Errorf("Handshake = %v, want that the image service is missing", err)
 		}

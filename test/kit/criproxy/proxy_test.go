@@ -58,7 +58,8 @@ func newNode(t *testing.T, opts criproxy.Options) *node {
 	if err := n.Listen(n.socket); err != nil {
 		t.Fatal(err)
 	}
-	if n.conn, err = grpc.NewClient("unix://"+n.socket, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	n.conn, err = grpc.NewClient("unix://"+n.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.conn.Close() })
@@ -69,7 +70,10 @@ func newNode(t *testing.T, opts criproxy.Options) *node {
 // start runs a pod named a/web with one container, main, in its third attempt.
 func (n *node) start(t *testing.T, command ...string) (sandbox, container string) {
 	t.Helper()
-	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "a", Uid: "uid-web"}, LogDirectory: t.TempDir()}
+	box := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: "web", Namespace: "a", Uid: "uid-web"},
+		LogDirectory: t.TempDir(),
+	}
 	run, err := n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: box})
 	if err != nil {
 		t.Fatal(err)
@@ -118,13 +122,16 @@ func TestCallsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop, _ := n.called(t, "StopContainer")
-	if stop.Pod != "a/web" || stop.UID != "uid-web" || stop.Container != "main" || stop.Attempt != 2 || stop.Timeout != 7 || !stop.Done || stop.Err != "" {
+	if stop.Pod != "a/web" || stop.UID != "uid-web" || stop.Container != "main" || stop.Attempt != 2 ||
+		stop.Timeout != 7 || !stop.Done || stop.Err != "" {
 		t.Errorf("StopContainer is recorded as %+v", stop)
 	}
-	if made, _ := n.called(t, "CreateContainer"); !made.Start.Before(stop.Start) || stop.End.Before(stop.Start) || made.Image != "busybox:1.37" {
+	made, _ := n.called(t, "CreateContainer")
+	if !made.Start.Before(stop.Start) || stop.End.Before(stop.Start) || made.Image != "busybox:1.37" {
 		t.Errorf("CreateContainer is recorded as %+v", made)
 	}
-	if _, err := n.rt.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: "unknown"}); status.Code(err) != codes.NotFound {
+	_, err := n.rt.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: "unknown"})
+	if status.Code(err) != codes.NotFound {
 		t.Errorf("StartContainer of an unknown container: %v, want NotFound", err)
 	}
 	n.mu.Lock()
@@ -163,7 +170,8 @@ func TestCommandIsReplaced(t *testing.T) {
 	if err != nil || st.Status.ExitCode != 9 {
 		t.Errorf("the container ended with %v, %v, want code 9", st, err)
 	}
-	if _, req := n.called(t, "CreateContainer"); !slices.Equal(req.(*cri.CreateContainerRequest).Config.Command, []string{"sleep", "infinity"}) {
+	_, req := n.called(t, "CreateContainer")
+	if !slices.Equal(req.(*cri.CreateContainerRequest).Config.Command, []string{"sleep", "infinity"}) {
 		t.Errorf("the request is recorded as %v", req)
 	}
 	if config, _ := n.Container(id); !slices.Equal(config.GetCommand(), []string{"sleep", "infinity"}) {
@@ -178,7 +186,10 @@ func TestContainerBeforeItsSandboxIsAnswered(t *testing.T) {
 		named = append(named, box.GetMetadata().GetName())
 	}})
 	n.fake.Inject(fakecri.Fault{Method: "RunPodSandbox", After: true, Delay: time.Hour, Times: 1})
-	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "a", Uid: "uid-web"}, LogDirectory: t.TempDir()}
+	box := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: "web", Namespace: "a", Uid: "uid-web"},
+		LogDirectory: t.TempDir(),
+	}
 	go n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: box})
 	events, err := n.rt.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
 	if err != nil {
@@ -191,7 +202,11 @@ func TestContainerBeforeItsSandboxIsAnswered(t *testing.T) {
 	_, err = n.rt.CreateContainer(t.Context(), &cri.CreateContainerRequest{
 		PodSandboxId:  e.PodSandboxStatus.Id,
 		SandboxConfig: box,
-		Config:        &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox:1.37"}, LogPath: "main.log"},
+		Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "main"},
+			Image:    &cri.ImageSpec{Image: "busybox:1.37"},
+			LogPath:  "main.log",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +282,8 @@ func TestDisconnect(t *testing.T) {
 	if err := n.Listen(n.socket); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.rt.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id}, grpc.WaitForReady(true)); err != nil {
+	remove := &cri.RemoveContainerRequest{ContainerId: id}
+	if _, err := n.rt.RemoveContainer(t.Context(), remove, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	if removed, _ := n.called(t, "RemoveContainer"); removed.Pod != "a/web" || removed.Container != "main" {
