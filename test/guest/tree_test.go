@@ -17,7 +17,7 @@ import (
 // TestTree reads what the kernel was told of all pods, of each class, of pods and
 // of their containers.
 func TestTree(t *testing.T) {
-	parity.Proves(t, "RES-01", "RES-07")
+	parity.Proves(t, "RES-01")
 	a := agentWith(t, "", func(c *config) {
 		c.PodPidsLimit = ptr(int64(333))
 		c.KubeReserved = map[string]string{"cpu": "100m", "memory": "200Mi", "pid": "1000"}

@@ -31,7 +31,8 @@ func ctr(requests, limits v1.ResourceList) v1.Container {
 }
 
 func TestPodValues(t *testing.T) {
-	parity.Proves(t, "RES-09", "RES-12")
+	parity.Proves(t, "RES-12")
+	parity.ProvesPart(t, 2, "RES-09")
 	parity.ProvesPart(t, 2, "RES-11")
 	parity.ProvesPart(t, 5, "RES-13")
 	parity.ProvesPart(t, 3, "LIFE-117")
@@ -173,7 +174,7 @@ func TestClassesHaveAllHugePages(t *testing.T) {
 }
 
 func TestWeight(t *testing.T) {
-	parity.Proves(t, "RES-07")
+	parity.ProvesPart(t, 2, "RES-07")
 	for s, want := range map[uint64]uint64{0: 1, 2: 1, 102: 4, 512: 20, 1024: 39, 2048: 79, 262144: 10000, 1 << 40: 10000} {
 		if got := weight(s); got != want {
 			t.Errorf("weight(%d) = %d, want %d", s, got, want)
@@ -187,6 +188,7 @@ func TestWeight(t *testing.T) {
 }
 
 func TestSettingsV2(t *testing.T) {
+	parity.ProvesPart(t, 2, "RES-07")
 	parity.ProvesPart(t, 5, "RES-13")
 	got := fmt.Sprint(Values{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, Memory: 64 << 20, PIDs: 7}.settingsV2())
 	if want := "[{cpu cpu.weight 20 false} {cpu cpu.max 50000 100000 false} {memory memory.max 67108864 false} {pids pids.max 7 false}]"; got != want {
