@@ -53,7 +53,7 @@ func TestTheBootstrapKubeconfigIsReadWhenItIsNeeded(t *testing.T) {
 	}
 }
 
-// refusing is an API server that knows nobody.
+// refusing is an API server that refuses all credentials.
 type refusing struct{}
 
 func (refusing) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -138,8 +138,8 @@ func answer(kind watch.EventType, now, asked *certificatesv1.CertificateSigningR
 	return nil, nil
 }
 
-// requestName is the name of the request that is made with a key, as upstream names it: whoever has the
-// key finds it again. The parts are set apart so that no two lists read the same.
+// requestName is the name of the request that is made with a key, as upstream names it. An agent that
+// has the key finds its request again. The parts are set apart so that no two lists read the same.
 func requestName(key *ecdsa.PrivateKey, template *x509.CertificateRequest, signer string) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
