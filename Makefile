@@ -8,13 +8,17 @@ DATE    := $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%
 CONFIG  := keelson/internal/config
 LDFLAGS := -s -w -X $(CONFIG).version=$(VERSION) $(if $(COMMIT),-X $(CONFIG).gitCommit=$(COMMIT)) $(if $(DATE),-X $(CONFIG).buildDate=$(DATE))
 
-# One version for everybody, so that nobody's complaint is new to the others.
+# Without the traces of gRPC, which nothing reads, and with them without html/template: it calls methods by their
+# names, so that the linker could remove none (decision 0122).
+TAGS := grpcnotrace
+
+# One version for all developers, so that all see the same findings.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests need nothing but Go and, for some, root. The others under
-# test/ start real programs.
-UNIT = ./cmd/... ./internal/... ./docs/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|run|script)(/|$$)')
-INTEGRATION = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|run|script)(/|$$)')
+# test/ start real programs: see test/README.md.
+UNIT = ./cmd/... ./internal/... ./docs/... ./tools/... $(shell $(GO) list ./test/... | grep -E '/test/(kit|rules|script|config)(/|$$)')
+INTEGRATION = $(shell $(GO) list ./test/... | grep -vE '/test/(kit|rules|script|config)(/|$$)')
 
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
@@ -27,15 +31,15 @@ help: ## list what can be made
 build: bin/kubelet ## build bin/kubelet
 
 bin/kubelet: FORCE
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubelet
+	@CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubelet
 
 check: format vet lint unit ## what every change must pass: format, vet, lint, unit tests
 
 format:
-	@out="$$(gofmt -l cmd internal test docs)"; test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+	@out="$$(gofmt -l cmd internal test tools docs)"; test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 
 fmt: ## format the code
-	@gofmt -w cmd internal test docs
+	@gofmt -w cmd internal test tools docs
 
 vet:
 	@$(GO) vet ./...
@@ -63,10 +67,10 @@ RUN_RUNTIME = $(if $(filter file undefined,$(origin RUNTIME)),any,$(RUNTIME))
 .PHONY: run clean-run
 run: ## run the pods of examples/ on a containerd of its own; Ctrl-C removes all of it
 	@began=$$(date +%s); echo '   0 s  preparing: the first time this compiles for a minute or two'; \
-	$(RUN_GO) run -trimpath ./test/run/prepare -began $$began -go '$(GO)' -ldflags '$(LDFLAGS)' && \
+	$(RUN_GO) run -trimpath ./tools/run/prepare -began $$began -go '$(GO)' -tags '$(TAGS)' -ldflags '$(LDFLAGS)' && \
 	exec bin/run -began $$began -runtime $(RUN_RUNTIME) up
 
 clean-run: ## remove what `make run` left after a crash
-	@$(RUN_GO) run -trimpath ./test/run/prepare -go '$(GO)' -ldflags '$(LDFLAGS)' -runtime=false && exec bin/run clean
+	@$(RUN_GO) run -trimpath ./tools/run/prepare -go '$(GO)' -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -runtime=false && exec bin/run clean
 
 include $(sort $(wildcard mk/*.mk))

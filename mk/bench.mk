@@ -7,4 +7,4 @@ PROFILE ?=
 
 .PHONY: bench
 bench: deps build ## measure against the figures (RUNS=n ONLY=F1,F2|all PODS=110 PROFILE=folder)
-	@go run ./test/bench/cmd/bench -kubelet bin/kubelet -runs $(RUNS) -pods $(PODS) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILE),-profile $(PROFILE))
+	@go run ./tools/bench -kubelet bin/kubelet -runs $(RUNS) -pods $(PODS) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILE),-profile $(PROFILE))

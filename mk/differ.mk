@@ -5,7 +5,7 @@ N    ?= 100
 LIFE ?=
 KEEP ?=
 
-DIFFER = go run ./test/differ/cmd/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE)) $(if $(KEEP),-keep $(KEEP))
+DIFFER = go run ./tools/differ -kubelet bin/kubelet -seed $(SEED) -n $(N) $(if $(LIFE),-life $(LIFE)) $(if $(KEEP),-keep $(KEEP))
 
 .PHONY: differ differ-real
 differ: deps build ## compare generated pods under our agent and upstream's (SEED=n N=pods LIFE=3,17 KEEP=folder)

@@ -7,8 +7,8 @@ lint: lint-guest
 
 .PHONY: guest vet-guest lint-guest
 guest: deps ## test the agent on cgroup v2, in a guest machine of its own (RUN=regexp)
-	@go run ./test/rig/cmd/parts runtime peer >/dev/null
-	@go build -o bin/guest ./test/uml/cmd/guest
+	@go run ./tools/parts runtime peer >/dev/null
+	@go build -o bin/guest ./tools/guest
 	@go test -tags guest -count 1 -timeout 25m -exec '$(CURDIR)/bin/guest' $(if $(RUN),-run '$(RUN)') ./test/guest
 
 vet-guest:

@@ -1,4 +1,4 @@
-# Parity with upstream, row by row (docs/parity), histories by lot, and the stand-alone fakes.
+# Parity with upstream, row by row (docs/parity), random histories, and the stand-alone fakes.
 
 # Records of the tests that prove rows. They lie outside the checkout: the go
 # command does not cache tests that write inside it.
@@ -7,20 +7,20 @@ export KEELSON_PARITY_DIR = $(PARITY_DIR)
 
 .PHONY: parity parity-run
 parity: ## how many rows of docs/parity are proven by tests that ran and passed
-	@go run ./test/kit/parity/cmd/parity
+	@go run ./tools/parity
 
 parity-run: deps ## the same, after running the tests that prove rows afresh, on real parts too (an hour)
-	@go run ./test/rig/cmd/parts runtime cluster peer >/dev/null
-	@go build -o bin/guest ./test/uml/cmd/guest
-	@go run ./test/kit/parity/cmd/parity -run -guest '$(CURDIR)/bin/guest'
+	@go run ./tools/parts runtime cluster peer >/dev/null
+	@go build -o bin/guest ./tools/guest
+	@go run ./tools/parity -run -guest '$(CURDIR)/bin/guest'
 
 FAKECRI_SOCKET ?= unix:///tmp/fakecri.sock
 .PHONY: fakecri
 fakecri: ## serve the fake container runtime on FAKECRI_SOCKET
-	@go run ./test/kit/fakecri/cmd/fakecri -listen $(FAKECRI_SOCKET)
+	@go run ./tools/fakecri -listen $(FAKECRI_SOCKET)
 
 N ?= 1000
 SEED ?= 1
 .PHONY: histories
-histories: ## live through N histories of a node that are drawn by lot, from SEED on
+histories: ## live through N histories of a node that are generated at random, from SEED on
 	@GOGC=300 $(GO) test -count 1 -timeout 0 -run 'TestHistories$$' ./test/script -histories $(N) -seed $(SEED)

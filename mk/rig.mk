@@ -11,16 +11,16 @@ deps: ## install the Debian packages that building and running the parts needs
 	@test/parts/deps.sh
 
 parts: deps ## build containerd, runc, CNI plugins, etcd and the control plane, those that are missing
-	@go run ./test/rig/cmd/parts runtime cluster
+	@go run ./tools/parts runtime cluster
 
 cluster: deps ## leave a one-node cluster running (KUBELET=file|upstream, RUNTIME=built|debian|path)
-	@go run ./test/rig/cmd/cluster $(if $(KUBELET),-kubelet '$(KUBELET)') -runtime $(RUNTIME) up
+	@go run ./tools/cluster $(if $(KUBELET),-kubelet '$(KUBELET)') -runtime $(RUNTIME) up
 
 cluster-down: ## take the cluster away
-	@go run ./test/rig/cmd/cluster down
+	@go run ./tools/cluster down
 
 conformance: deps ## run upstream's NodeConformance specs (FOCUS=regexp, KUBELET=file|upstream)
-	@go run ./test/rig/cmd/conformance $(if $(KUBELET),-kubelet '$(KUBELET)') $(if $(FOCUS),-focus '$(FOCUS)')
+	@go run ./tools/conformance $(if $(KUBELET),-kubelet '$(KUBELET)') $(if $(FOCUS),-focus '$(FOCUS)')
 
 clean-rigs: ## remove what killed test runs left: processes, mounts, cgroups, bridges
-	@go run ./test/rig/cmd/clean
+	@go run ./tools/clean

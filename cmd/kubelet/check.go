@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 
-	"keelson/internal/app"
 	"keelson/internal/config"
+	"keelson/internal/config/preflight"
 )
 
-// check says everything that is wrong with a configuration, and what is odd about
-// it, and returns the exit status: 1 if a kubelet would not start with it.
+// check prints all problems and warnings of a configuration, and returns the exit status:
+// 1 if a kubelet would not start with it.
 func check(cfg *config.Config, err error, out, complaints io.Writer) int {
 	var problems config.Problems
 	if err != nil && !errors.As(err, &problems) {
@@ -20,7 +20,7 @@ func check(cfg *config.Config, err error, out, complaints io.Writer) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintln(complaints, "note:", w)
 	}
-	if problems = append(problems, app.Preflight(cfg, app.ThisHost())...); len(problems) > 0 {
+	if problems = append(problems, preflight.Check(cfg, preflight.ThisHost())...); len(problems) > 0 {
 		fmt.Fprintln(complaints, "kubelet:", problems)
 		return 1
 	}

@@ -1,4 +1,3 @@
-// Command kubelet is the node agent. It reads flags and configuration, runs the
-// agent until a signal, and turns its end into an exit status: 0 after a signal
-// or an answered question such as --help, 1 after anything else.
+// Command kubelet is the node agent. It reads flags and configuration, and runs the agent
+// until a signal. The exit status is 0 after a signal or a flag such as --help, else 1.
 package main

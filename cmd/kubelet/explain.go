@@ -33,7 +33,7 @@ may ask.
 Usage:
   kubelet explain                       all pods, those in trouble first
   kubelet explain POD [-n NAMESPACE]    one pod: what it waits for, since when,
-                                        the last error, the next try, and where
+                                        the last error, the next retry, and where
                                         the time of its start went
   kubelet explain NAMESPACE/POD         the same
 
@@ -46,8 +46,8 @@ Examples:
 Flags:
 `
 
-// asking is one question and the way to who answers it.
-type asking struct {
+// request is one request to the agent's explain socket.
+type request struct {
 	namespace, name string
 	output, page    string
 	socket          string
@@ -55,20 +55,21 @@ type asking struct {
 	http            *http.Client
 }
 
-// runExplain is the command "kubelet explain". It returns the exit status: 0 when
-// there was an answer, 1 otherwise.
+// runExplain is the command "kubelet explain". It returns the exit status: 0 after a
+// response, else 1.
 func runExplain(args []string, out, errs io.Writer) int {
-	var a asking
+	var a request
 	var root string
 	fs := pflag.NewFlagSet("kubelet explain", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	fs.SortFlags = false
-	fs.StringVarP(&a.namespace, "namespace", "n", "", "namespace of the pod; not needed where its name is the only one of its kind on the node")
+	fs.StringVarP(&a.namespace, "namespace", "n", "",
+		"namespace of the pod; not needed if the pod's name is unique on the node")
 	fs.StringVarP(&a.output, "output", "o", "text", "text or json")
-	fs.StringVar(&a.page, "html", "", "write a page that stands alone to this file; - is standard output")
-	fs.StringVar(&root, "root-dir", config.DefaultRootDir, "root directory of the kubelet that is asked")
-	fs.IntVar(&a.width, "width", width(), "columns of the picture")
+	fs.StringVar(&a.page, "html", "", "write a self-contained HTML page to this file; - is standard output")
+	fs.StringVar(&root, "root-dir", config.DefaultRootDir, "root directory of the kubelet")
+	fs.IntVar(&a.width, "width", width(), "columns of the output")
 	help := fs.BoolP("help", "h", false, "show this help")
 	fail := func(err error) int {
 		fmt.Fprintln(errs, "kubelet explain:", err)
@@ -83,7 +84,7 @@ func runExplain(args []string, out, errs io.Writer) int {
 	}
 	switch rest := fs.Args(); {
 	case len(rest) > 1:
-		return fail(fmt.Errorf("one pod at a time, not %s (kubelet explain --help)", strings.Join(rest, " ")))
+		return fail(fmt.Errorf("expected one pod, got %s (kubelet explain --help)", strings.Join(rest, " ")))
 	case len(rest) == 1:
 		a.name = rest[0]
 		if ns, name, both := strings.Cut(a.name, "/"); both {
@@ -93,22 +94,28 @@ func runExplain(args []string, out, errs io.Writer) int {
 			a.namespace, a.name = ns, name
 		}
 	case a.page != "":
-		return fail(errors.New("--html draws one pod: name it"))
+		return fail(errors.New("--html needs the name of a pod"))
 	}
 	if a.output != "text" && a.output != "json" {
 		return fail(fmt.Errorf("--output is text or json, not %s", a.output))
 	}
 	a.socket = filepath.Join(root, explain.Socket)
-	a.http = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
-	}}}
+	a.http = &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
+			},
+		},
+	}
 	if err := a.answer(out); err != nil {
 		return fail(err)
 	}
 	return 0
 }
 
-// width is that of the terminal, or one that reads well in a file.
+// width returns the width of the terminal, or a default for files.
 func width() int {
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 {
 		return w
@@ -116,7 +123,7 @@ func width() int {
 	return 120
 }
 
-func (a *asking) answer(out io.Writer) error {
+func (a *request) answer(out io.Writer) error {
 	if a.name == "" {
 		return a.list(out)
 	}
@@ -141,8 +148,8 @@ func (a *asking) answer(out io.Writer) error {
 	return err
 }
 
-// write writes the page where it was asked for.
-func (a *asking) write(out io.Writer, page string) error {
+// write writes the page to the file of --html.
+func (a *request) write(out io.Writer, page string) error {
 	if a.page == "-" {
 		_, err := io.WriteString(out, page)
 		return err
@@ -154,7 +161,7 @@ func (a *asking) write(out io.Writer, page string) error {
 	return err
 }
 
-func (a *asking) list(out io.Writer) error {
+func (a *request) list(out io.Writer) error {
 	var list explain.List
 	if _, err := a.get("", &list); err != nil {
 		return err
@@ -166,15 +173,16 @@ func (a *asking) list(out io.Writer) error {
 		return json.NewEncoder(out).Encode(list)
 	}
 	if len(list.Pods) == 0 {
-		_, err := fmt.Fprintf(out, "node %s has no pods%s\n", list.Node, map[bool]string{true: " in namespace " + a.namespace}[a.namespace != ""])
+		_, err := fmt.Fprintf(out, "node %s has no pods%s\n",
+			list.Node, map[bool]string{true: " in namespace " + a.namespace}[a.namespace != ""])
 		return err
 	}
 	_, err := io.WriteString(out, explain.TextList(&list))
 	return err
 }
 
-// findNamespace looks for the pod in all namespaces.
-func (a *asking) findNamespace() error {
+// findNamespace searches the pod in all namespaces.
+func (a *request) findNamespace() error {
 	var list explain.List
 	if _, err := a.get("", &list); err != nil {
 		return err
@@ -187,16 +195,16 @@ func (a *asking) findNamespace() error {
 	}
 	switch len(in) {
 	case 0:
-		return fmt.Errorf("no pod %q on node %s; kubelet explain lists those there are", a.name, list.Node)
+		return fmt.Errorf("no pod %q on node %s; kubelet explain without a name lists all pods", a.name, list.Node)
 	case 1:
 		a.namespace = in[0]
 		return nil
 	}
-	return fmt.Errorf("there are pods %q in the namespaces %s: say which with -n", a.name, strings.Join(in, ", "))
+	return fmt.Errorf("pods %q exist in the namespaces %s: select one with -n", a.name, strings.Join(in, ", "))
 }
 
-// get asks the agent.
-func (a *asking) get(path string, into any) ([]byte, error) {
+// get sends a request to the agent.
+func (a *request) get(path string, into any) ([]byte, error) {
 	resp, err := a.http.Get("http://kubelet/debug/keelson/pods" + path)
 	if err != nil {
 		return nil, a.unreachable(err)
@@ -204,24 +212,24 @@ func (a *asking) get(path string, into any) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read response: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, errors.New(strings.TrimSpace(string(body)))
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read response: %w", err)
 	}
 	return body, nil
 }
 
-// unreachable says why nobody answers and what to do.
-func (a *asking) unreachable(err error) error {
+// unreachable explains a failed connection and what to do.
+func (a *request) unreachable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("may not use %s: only the administrator of the machine may; try it with sudo", a.socket)
+		return fmt.Errorf("no permission to use %s: only root has it; try sudo", a.socket)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no kubelet answers at %s: is it running, and is --root-dir its root directory?", a.socket)
+		return fmt.Errorf("no kubelet listens at %s: is it running, and is --root-dir its root directory?", a.socket)
 	}
-	return fmt.Errorf("ask the kubelet at %s: %w", a.socket, err)
+	return fmt.Errorf("connect to the kubelet at %s: %w", a.socket, err)
 }

@@ -13,9 +13,9 @@ import (
 
 	"net"
 
-	"keelson/internal/node/server"
 	"keelson/internal/pods/explain"
 	"keelson/internal/pods/timeline"
+	"keelson/internal/serve/server"
 )
 
 // node knows three pods, of which two have the same name.
@@ -24,21 +24,52 @@ type node struct{}
 var seen = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 
 func (node) Pod(_ context.Context, ns, name string) (explain.Pod, bool) {
-	p := explain.Pod{Namespace: ns, Name: name, UID: "uid-" + ns, At: seen.Add(12 * time.Second), Arrived: seen, Source: "a file", Phase: "Pending",
+	p := explain.Pod{
+		Namespace:  ns,
+		Name:       name,
+		UID:        "uid-" + ns,
+		At:         seen.Add(12 * time.Second),
+		Arrived:    seen,
+		Source:     "a file",
+		Phase:      "Pending",
 		Containers: []explain.Container{{Name: "main", Kind: "container", Image: "app:<2>", State: "not created"}},
-		Waits:      []explain.Wait{{For: "image app:<2> of container main", Reason: "ErrImagePull", Error: "not found\nat all", Since: seen.Add(time.Second), Next: seen.Add(20 * time.Second)}},
+		Waits: []explain.Wait{{
+			For:    "image app:<2> of container main",
+			Reason: "ErrImagePull",
+			Error:  "not found\nat all",
+			Since:  seen.Add(time.Second),
+			Next:   seen.Add(20 * time.Second),
+		}},
 		Steps: []timeline.View{
-			{Verb: "run sandbox", Began: seen, Ended: seen.Add(150 * time.Millisecond), Calls: []timeline.Call{{Method: "RunPodSandbox", Began: seen.Add(10 * time.Millisecond), Took: 130 * time.Millisecond}}},
-			{Verb: "fetch image", Target: "main", Began: seen, Ended: seen.Add(time.Second), Error: "<script>alert(1)</script>"},
-		}}
+			{Verb: "run sandbox", Began: seen, Ended: seen.Add(150 * time.Millisecond), Calls: []timeline.Call{{
+				Method: "RunPodSandbox",
+				Began:  seen.Add(10 * time.Millisecond),
+				Took:   130 * time.Millisecond,
+			}}},
+			{
+				Verb:   "fetch image",
+				Target: "main",
+				Began:  seen,
+				Ended:  seen.Add(time.Second),
+				Error:  "<script>alert(1)</script>",
+			},
+		},
+	}
 	explain.Judge(&p)
 	return p, ns == "one" && (name == "web" || name == "db") || ns == "two" && name == "web"
 }
 
 func (node) List(context.Context) explain.List {
 	return explain.List{Node: "node-1", At: seen, Pods: []explain.Line{
-		{Namespace: "one", Name: "db", State: explain.Ready, Verdict: "all containers run and are ready", Since: seen.Add(-time.Hour)},
-		{Namespace: "one", Name: "web", State: explain.Failing, Verdict: "because", Since: seen.Add(-3 * time.Second)}, {Namespace: "two", Name: "web", State: explain.Running, Verdict: "x"},
+		{
+			Namespace: "one",
+			Name:      "db",
+			State:     explain.Ready,
+			Verdict:   "all containers run and are ready",
+			Since:     seen.Add(-time.Hour),
+		},
+		{Namespace: "one", Name: "web", State: explain.Failing, Verdict: "because", Since: seen.Add(-3 * time.Second)},
+		{Namespace: "two", Name: "web", State: explain.Running, Verdict: "x"},
 	}}
 }
 
@@ -47,8 +78,14 @@ func serve(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	up := make(chan struct{})
-	s, err := server.New(server.Config{LocalSocket: filepath.Join(root, explain.Socket), Explain: node{}, Log: slog.New(slog.DiscardHandler),
-		OnListen: func(server.Port, net.Addr) { close(up) }})
+	s, err := server.New(server.Config{
+		Listeners: server.Listeners{
+			LocalSocket: filepath.Join(root, explain.Socket),
+			OnListen:    func(server.Port, net.Addr) { close(up) },
+		},
+		Sources: server.Sources{Explain: node{}},
+		Log:     slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,14 +111,19 @@ func TestExplain(t *testing.T) {
 		return out.String(), errs.String(), code
 	}
 	out, errs, code := ask()
-	const list = "POD      STATE     SINCE    WHY\none/web  Failing   3.0 s    because\ntwo/web  Running            x\none/db   Ready     60 min   all containers run and are ready\n"
+	const list = "POD      STATE        SINCE    WHY\none/web  Failing      3.0 s    because\ntwo/web  Running     " +
+		"          x\none/db   Ready        60 min   all containers run and are ready\n"
 	if code != 0 || out != list {
 		t.Errorf("%d %s\n%s", code, errs, out)
 	}
 	out, errs, code = ask("db")
 	for _, want := range []string{
-		"pod        one/db   uid-one\n", "state      Failing, for 11 s\n", "waits      for image app:<2> of container main, for 11 s\n           ErrImagePull\nerror      not found\n           at all\nnext try   in 8.0 s\n",
-		"step       run sandbox           0 ms   150 ms  ██████", "step         RunPodSandbox      10 ms   130 ms  ▒▒▒▒▒", "failed: <script>alert(1)</script>\n",
+		"pod        one/db   uid-one\n", "state      Failing, for 11 s\n",
+		"waits      for image app:<2> of container main, for 11 s\n           ErrImagePull\nerror      not found\n    " +
+			"       at all\nnext retry in 8.0 s\n",
+		"step       run sandbox           0 ms   150 ms  ██████",
+		"step         RunPodSandbox      10 ms   130 ms  ▒▒▒▒▒",
+		"failed: <script>alert(1)</script>\n",
 	} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%d %s: no %q in\n%s", code, errs, want, out)
@@ -92,10 +134,12 @@ func TestExplain(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	if out, _, code = ask("one/web", "-o", "json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"state":"Failing"`) {
+	if out, _, code = ask("one/web", "-o", "json"); code != 0 || !json.Valid([]byte(out)) ||
+		!strings.Contains(out, `"state":"Failing"`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if out, _, code = ask("-n", "two", "-o", "json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"namespace":"two"`) || strings.Contains(out, `"namespace":"one"`) {
+	if out, _, code = ask("-n", "two", "-o", "json"); code != 0 || !json.Valid([]byte(out)) ||
+		!strings.Contains(out, `"namespace":"two"`) || strings.Contains(out, `"namespace":"one"`) {
 		t.Errorf("of one namespace: %d %s", code, out)
 	}
 	if out, _, code = ask("-n", "three", "-o", "json"); code != 0 || !strings.Contains(out, `"pods":[]`) {
@@ -109,7 +153,7 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What somebody wrote into an error is text there, and nothing is fetched.
+	// What a user wrote into an error is text there, and nothing is fetched.
 	for _, absent := range []string{"<script", "http://", "https://", "src=", "@import"} {
 		if strings.Contains(string(page), absent) {
 			t.Errorf("the page has %s", absent)
@@ -121,24 +165,26 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		`no pod "nobody" on node node-1; kubelet explain lists those there are`: {"nobody"},
-		`no pod "db" in namespace "two" on this node`:                           {"db", "-n", "two"},
-		`there are pods "web" in the namespaces one, two: say which with -n`:    {"web"},
-		`one pod at a time, not a b (kubelet explain --help)`:                   {"a", "b"},
-		`--output is text or json, not xml`:                                     {"db", "-o", "xml"},
-		`--html draws one pod: name it`:                                         {"--html", "x"},
-		`namespace one of the pod's name is not two of --namespace`:             {"one/db", "-n", "two"},
-		`unknown flag: --nothing (kubelet explain --help)`:                      {"--nothing"},
+		`no pod "absent" on node node-1; kubelet explain without a name lists all pods`: {"absent"},
+		`no pod "db" in namespace "two" on this node`:                                   {"db", "-n", "two"},
+		`pods "web" exist in the namespaces one, two: select one with -n`:               {"web"},
+		`expected one pod, got a b (kubelet explain --help)`:                            {"a", "b"},
+		`--output is text or json, not xml`:                                             {"db", "-o", "xml"},
+		`--html needs the name of a pod`:                                                {"--html", "x"},
+		`namespace one of the pod's name is not two of --namespace`:                     {"one/db", "-n", "two"},
+		`unknown flag: --nothing (kubelet explain --help)`:                              {"--nothing"},
 	} {
 		if out, errs, code := ask(args...); code != 1 || out != "" || errs != "kubelet explain: "+want+"\n" {
 			t.Errorf("%v: %d %q %q", args, code, out, errs)
 		}
 	}
-	if out, _, code := ask("--help"); code != 0 || !strings.Contains(out, "kubelet explain NAMESPACE/POD") || !strings.Contains(out, "--html string") {
+	if out, _, code := ask("--help"); code != 0 || !strings.Contains(out, "kubelet explain NAMESPACE/POD") ||
+		!strings.Contains(out, "--html string") {
 		t.Errorf("%d %s", code, out)
 	}
 	root = t.TempDir()
-	if _, errs, code := ask("db"); code != 1 || !strings.Contains(errs, "no kubelet answers at "+root) || !strings.Contains(errs, "--root-dir") {
-		t.Errorf("nobody there: %d %q", code, errs)
+	if _, errs, code := ask("db"); code != 1 || !strings.Contains(errs, "no kubelet listens at "+root) ||
+		!strings.Contains(errs, "--root-dir") {
+		t.Errorf("absent pod:  %d %q", code, errs)
 	}
 }

@@ -40,7 +40,8 @@ type scratch struct {
 
 // kubeadmConfig is what kubeadm writes, as far as it matters to --validate, and what
 // this machine may need to be no worse than a node.
-const kubeadmConfig = head + `authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
+const kubeadmConfig = head +
+	`authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
 authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}}
 cgroupDriver: systemd
 clusterDNS: [10.96.0.10]
@@ -85,8 +86,11 @@ func newScratch(t *testing.T) *scratch {
 	}
 	s.file("checkout/packaging/systemd/20-keelson.conf", string(drop), 0o644)
 	s.file("var/lib/kubelet/config.yaml", strings.ReplaceAll(kubeadmConfig, "/etc/", s.root+"/etc/"), 0o644)
-	s.file("var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock"`+"\n", 0o644)
-	s.file("etc/kubernetes/kubelet.conf", "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://192.0.2.1:6443\"}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", 0o600)
+	s.file("var/lib/kubelet/kubeadm-flags.env",
+		`KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock"`+"\n", 0o644)
+	s.file("etc/kubernetes/kubelet.conf",
+		"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://192.0.2.1:6443\"}}]\n"+
+			"contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", 0o600)
 	s.file("etc/kubernetes/pki/ca.crt", "", 0o644)
 	for _, program := range []string{"systemctl", "kubectl"} {
 		s.file("bin/"+program, "#!/bin/sh\necho "+program+" \"$@\"\n", 0o755)
@@ -121,7 +125,7 @@ func (s *scratch) run(block string) (string, error) {
 // TestInstallPage does what the page says to do, on a scratch node, and back.
 func TestInstallPage(t *testing.T) {
 	page := blocks(t, "../../docs/install.md")
-	there, back := page["Putting it in place"], page["Going back"]
+	there, back := page["Putting it in place"], page["Rollback"]
 	if len(there) != 4 || len(back) != 1 {
 		t.Fatalf("the page has these commands: %q and %q", there, back)
 	}
@@ -139,11 +143,12 @@ func TestInstallPage(t *testing.T) {
 	if out := do(there[1]); !strings.HasSuffix(out, "the configuration is valid\n") {
 		t.Errorf("the node's configuration is judged: %s", out)
 	}
-	if out := do(strings.Replace(there[1], "--validate", "--show-config", 1)); !strings.Contains(out, `clusterDNS: ["10.96.0.10"]`) || !strings.Contains(out, "# "+s.root+"/var/lib/kubelet/config.yaml") {
+	if out := do(strings.Replace(there[1], "--validate", "--show-config", 1)); !strings.Contains(out,
+		`clusterDNS: ["10.96.0.10"]`) || !strings.Contains(out, "# "+s.root+"/var/lib/kubelet/config.yaml") {
 		t.Errorf("the node's configuration is shown as %s", out)
 	}
 	if out := do(there[2]); out != "systemctl daemon-reload\nsystemctl restart kubelet\n" {
-		t.Errorf("the unit is told %q", out)
+		t.Errorf("the unit is reported %q", out)
 	}
 	if text, err := os.ReadFile(drop); err != nil || !strings.Contains(string(text), "/opt/keelson/bin/kubelet") {
 		t.Errorf("the drop-in is %q, %v", text, err)
@@ -153,11 +158,12 @@ func TestInstallPage(t *testing.T) {
 	}
 	// What the unit adds from the administrator's own file is judged, too.
 	s.file("etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=-7\n", 0o644)
-	if out, err := s.run(there[1]); err == nil || !strings.Contains(out, "flag --max-pods: maxPods: -7 must not be negative") {
+	if out, err := s.run(there[1]); err == nil ||
+		!strings.Contains(out, "flag --max-pods: maxPods: -7 must not be negative") {
 		t.Errorf("with a wrong flag in /etc/default/kubelet: %v, %s", err, out)
 	}
 	do(back[0])
 	if _, err := os.Stat(drop); !os.IsNotExist(err) {
-		t.Errorf("after going back the drop-in is there: %v", err)
+		t.Errorf("after rollback the drop-in is there: %v", err)
 	}
 }

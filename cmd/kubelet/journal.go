@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// toJournal reports whether what is written to f goes to systemd's journal, which
-// tells by the variable which file it gave to the process.
+// toJournal reports whether f is connected to systemd's journal, by the environment
+// variable JOURNAL_STREAM.
 func toJournal(f *os.File, stream string) bool {
 	var dev, ino uint64
 	if n, err := fmt.Sscanf(stream, "%d:%d", &dev, &ino); n != 2 || err != nil {
@@ -21,9 +21,9 @@ func toJournal(f *os.File, stream string) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && uint64(st.Dev) == dev && st.Ino == ino
 }
 
-// journalHandler writes lines with the priority before them that the journal keeps
-// them by, and without a time: the journal has its own.
-type journalHandler struct{ byPriority [4]slog.Handler } // errors, warnings, news, details
+// journalHandler prefixes lines with their syslog priority, which the journal evaluates,
+// and omits the time, which the journal adds.
+type journalHandler struct{ byPriority [4]slog.Handler } // error, warning, info, debug
 
 // priorities are those of syslog, in the order of journalHandler's.
 var priorities = [4]string{"<3>", "<4>", "<6>", "<7>"}
@@ -74,8 +74,7 @@ func (h journalHandler) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// prefixed writes each line in one piece, so that those of two priorities do not
-// mix.
+// prefixed writes each line in one call, so that lines of two priorities do not mix.
 type prefixed struct {
 	w      io.Writer
 	prefix string

@@ -21,7 +21,12 @@ func TestJournal(t *testing.T) {
 	if err := unix.Fstat(int(w.Fd()), &st); err != nil {
 		t.Fatal(err)
 	}
-	for stream, want := range map[string]bool{fmt.Sprintf("%d:%d", st.Dev, st.Ino): true, fmt.Sprintf("%d:%d", st.Dev, st.Ino+1): false, "": false, "x:y": false} {
+	for stream, want := range map[string]bool{
+		fmt.Sprintf("%d:%d", st.Dev, st.Ino):   true,
+		fmt.Sprintf("%d:%d", st.Dev, st.Ino+1): false,
+		"":                                     false,
+		"x:y":                                  false,
+	} {
 		if got := toJournal(w, stream); got != want {
 			t.Errorf("JOURNAL_STREAM=%q: %v", stream, got)
 		}
@@ -32,7 +37,8 @@ func TestJournal(t *testing.T) {
 	log.Warn("two")
 	log.Info("three")
 	log.Debug("four")
-	want := "<3>level=ERROR msg=one part=x err=\"a b\"\n<4>level=WARN msg=two part=x\n<6>level=INFO msg=three part=x\n<7>level=DEBUG msg=four part=x\n"
+	want := "<3>level=ERROR msg=one part=x err=\"a b\"\n<4>level=WARN msg=two part=x\n<6>level=INFO msg=three " +
+		"part=x\n<7>level=DEBUG msg=four part=x\n"
 	if out.String() != want {
 		t.Errorf("wrote\n%swant\n%s", &out, want)
 	}

@@ -16,15 +16,14 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
-	"keelson/internal/app"
 	"keelson/internal/config"
 	"keelson/test/kit/parity"
 )
 
 // voiceFor is a log that is closed, and the libraries' with it, when the test ends.
-func voiceFor(t *testing.T, out, errs io.Writer, cfg *config.Config) *voice {
+func voiceFor(t *testing.T, out, errs io.Writer, cfg *config.Config) *processLog {
 	t.Helper()
-	v, err := newVoice(out, errs, cfg)
+	v, err := newProcessLog(out, errs, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,8 @@ func TestJSONLogKeys(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	if len(lines) != 3 || lines[0]["v"] != 0.0 || lines[0]["msg"] != "listening" || lines[0]["took"] != "2ms" || lines[0]["level"] != nil ||
+	if len(lines) != 3 || lines[0]["v"] != 0.0 || lines[0]["msg"] != "listening" || lines[0]["took"] != "2ms" ||
+		lines[0]["level"] != nil ||
 		lines[1]["v"] != 4.0 || lines[2]["v"] != nil || lines[2]["level"] != "ERROR" || lines[2]["err"] != "no" {
 		t.Errorf("%s", &out)
 	}
@@ -101,10 +101,12 @@ func TestSplitStreams(t *testing.T) {
 			log.Error("wrong")
 			klog.ErrorS(nil, "library is wrong")
 			klog.InfoS("library has news")
-			if s := out.String(); !strings.Contains(s, "news") || !strings.Contains(s, "odd") || !strings.Contains(s, "library has news") || strings.Contains(s, "wrong") {
+			if s := out.String(); !strings.Contains(s, "news") || !strings.Contains(s, "odd") ||
+				!strings.Contains(s, "library has news") || strings.Contains(s, "wrong") {
 				t.Errorf("one stream has:\n%s", s)
 			}
-			if s := errs.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, "wrong") || !strings.Contains(s, "library is wrong") {
+			if s := errs.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, "wrong") ||
+				!strings.Contains(s, "library is wrong") {
 				t.Errorf("the other has:\n%s", s)
 			}
 		})
@@ -123,7 +125,7 @@ func TestHeldBackLines(t *testing.T) {
 		return out.String()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := holdBack(writerFunc(func(b []byte) (int, error) {
+		h := newBufferedWriter(writerFunc(func(b []byte) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return out.Write(b)
@@ -157,13 +159,13 @@ func TestHeldBackLines(t *testing.T) {
 }
 
 // A stream that cannot be written to for a while takes lines again afterwards. That
-// lines are lost is said to whoever writes the next one.
+// lines are lost is reported to the writer of the next one.
 func TestHeldBackLinesAfterAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left on device")
 		var broken error
 		var out bytes.Buffer
-		h := holdBack(writerFunc(func(b []byte) (int, error) {
+		h := newBufferedWriter(writerFunc(func(b []byte) (int, error) {
 			if broken != nil {
 				return 0, broken
 			}
@@ -203,16 +205,25 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // of which the first that matches counts.
 func TestVModule(t *testing.T) {
 	parity.ProvesPart(t, 5, "CFG-92")
-	for pattern, want := range map[string]string{"": "0", "log_test": "0 2 4", "log_*": "0 2 4", "other": "0", "l?g": "0"} {
+	for pattern, want := range map[string]string{
+		"":         "0",
+		"log_test": "0 2 4",
+		"log_*":    "0 2 4",
+		"other":    "0",
+		"l?g":      "0",
+	} {
 		cfg := &config.Config{}
 		cfg.Kubelet.Logging.Format = "text"
 		if pattern != "" {
-			cfg.Kubelet.Logging.VModule = logsapi.VModuleConfiguration{{FilePattern: pattern, Verbosity: 4}, {FilePattern: "*_test", Verbosity: 0}}
+			cfg.Kubelet.Logging.VModule = logsapi.VModuleConfiguration{
+				{FilePattern: pattern, Verbosity: 4},
+				{FilePattern: "*_test", Verbosity: 0},
+			}
 		}
 		var out bytes.Buffer
 		log := voiceFor(t, io.Discard, &out, cfg).With("part", "x")
 		for _, v := range []uint32{0, 2, 4, 6} {
-			log.Log(t.Context(), app.Level(v), fmt.Sprintf("own %d.", v))
+			log.Log(t.Context(), config.LogLevel(v), fmt.Sprintf("own %d.", v))
 			klog.V(klog.Level(v)).InfoS(fmt.Sprintf("library %d.", v))
 		}
 		var own, library []string
@@ -238,7 +249,7 @@ func TestVerbosityHoldsForLibraries(t *testing.T) {
 	speak := func() string {
 		out.Reset()
 		for _, v := range []uint32{0, 2, 4} {
-			log.Log(t.Context(), app.Level(v), fmt.Sprintf("o%d", v))
+			log.Log(t.Context(), config.LogLevel(v), fmt.Sprintf("o%d", v))
 			klog.V(klog.Level(v)).InfoS(fmt.Sprintf("l%d", v))
 		}
 		return strings.Join(regexp.MustCompile(`\b[ol]\d`).FindAllString(out.String(), -1), " ")

@@ -10,6 +10,7 @@ import (
 
 	"keelson/internal/app"
 	"keelson/internal/config"
+	"keelson/internal/host/systemd"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -25,7 +26,7 @@ func run(args []string) int {
 		fmt.Print(answer.Text)
 		return 0
 	case cfg != nil && cfg.Flags.ShowConfig && !cfg.Flags.Validate:
-		// Shown even if something is wrong with it: that is when it is needed.
+		// Shown even if the configuration is invalid.
 		fmt.Print(cfg.Show())
 		return report(err)
 	case cfg != nil && cfg.Flags.Validate:
@@ -35,11 +36,11 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// Who asks a second time does not want to wait.
+	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	hangup := make(chan os.Signal, 1) // one waiting signal says all there is to say
+	hangup := make(chan os.Signal, 1) // one pending signal is enough
 	signal.Notify(hangup, syscall.SIGHUP)
-	log, err := newVoice(os.Stdout, os.Stderr, cfg)
+	log, err := newProcessLog(os.Stdout, os.Stderr, cfg)
 	if err != nil {
 		return report(err)
 	}
@@ -48,12 +49,17 @@ func run(args []string) int {
 		log.Warn(w)
 	}
 	if uid := os.Geteuid(); uid != 0 {
-		log.Error("the kubelet needs root for most of what it does", "uid", uid)
+		log.Error("kubelet is not running as root", "uid", uid)
 	}
 	logConfiguration(log.Logger, cfg)
-	op := app.Operator{Verbosity: log.setVerbosity, Hangup: hangup, Load: func() (*config.Config, error) { return config.Load(args) }, Notify: app.ServiceManager()}
+	op := app.Operator{
+		Verbosity: log.setVerbosity,
+		Hangup:    hangup,
+		Load:      func() (*config.Config, error) { return config.Load(args) },
+		Notify:    systemd.Notifier(),
+	}
 	if err := app.Run(ctx, cfg, log.Logger, op); err != nil {
-		log.Error("kubelet ends", "err", err)
+		log.Error("failed to run kubelet", "err", err)
 		return 1
 	}
 	return 0

@@ -6,14 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"keelson/test/kit/need"
 )
 
 // TestUnitFiles has systemd read the units that are handed out: it passes over what
-// it does not know, with a word in the journal that nobody reads.
+// it does not know, with a line in the journal that is easily overlooked.
 func TestUnitFiles(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("no systemd-analyze on this machine")
+		need.Skip(t, "this machine has no systemd-analyze")
 	}
 	read := func(name string) string {
 		t.Helper()
@@ -22,7 +24,8 @@ func TestUnitFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The programs are not installed here.
-		return strings.NewReplacer("/usr/bin/kubelet", "/bin/true", "/opt/keelson/bin/kubelet", "/bin/true").Replace(string(text))
+		return strings.NewReplacer("/usr/bin/kubelet", "/bin/true", "/opt/keelson/bin/kubelet",
+			"/bin/true").Replace(string(text))
 	}
 	dir := t.TempDir()
 	unit := write(t, filepath.Join(dir, "kubelet.service"), read("kubelet.service"))

@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"keelson/test/kit/await"
 	"keelson/test/kit/fakecri"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
@@ -72,13 +74,13 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// missingPlugin asks for credentials of images from a program that nobody installed.
+// missingPlugin asks for credentials of images from a program that is not installed.
 const missingPlugin = `apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
 providers: [{name: missing, matchImages: [r.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}]
 `
 
-// TestMistakes are those of somebody who meets the kubelet for the first time. Each
+// TestMistakes are those of a first-time user of the kubelet. Each
 // ends in one message that names the file, the field, the value and the cause.
 func TestMistakes(t *testing.T) {
 	parity.Proves(t, "CFG-15")
@@ -91,27 +93,69 @@ func TestMistakes(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"a file that is not there", []string{"--config=" + dir + "/no.yaml"}, []string{"--config: read configuration file: open " + dir + "/no.yaml: no such file or directory"}},
-		{"no YAML", []string{"--config=" + write(t, dir+"/a.yaml", head+"port: [\n")}, []string{dir + "/a.yaml", "yaml: line"}},
-		{"a wrong kind", []string{"--config=" + write(t, dir+"/b.yaml", "apiVersion: v1\nkind: Pod\n")}, []string{dir + `/b.yaml: kind: "Pod" must be KubeletConfiguration`}},
-		{"values that are wrong in several places", []string{"--config=" + write(t, dir+"/c.yaml", alone+"maxPods: -1\nclusterDNS: no\n"), "--image-gc-high-threshold=200"},
-			[]string{dir + "/c.yaml: maxPods: -1 must not be negative", dir + "/c.yaml: clusterDNS: ", "flag --image-gc-high-threshold: imageGCHighThresholdPercent: 200 must be between 0 and 100"}},
-		{"files it names that are not there", []string{"--config=" + write(t, dir+"/d.yaml", strings.Replace(alone, "anonymous: {enabled: false}", "x509: {clientCAFile: "+dir+"/ca.crt}", 1)+"tlsCertFile: "+dir+"/crt\ntlsPrivateKeyFile: "+dir+"/key\n"), "--kubeconfig=" + dir + "/kc"},
-			[]string{dir + `/d.yaml: authentication.x509.clientCAFile: "` + dir + `/ca.crt" must be a file that exists`, dir + `/d.yaml: tlsCertFile: "` + dir + `/crt" must be a file that exists`, `--kubeconfig: "` + dir + `/kc" must be a file that exists`}},
-		{"a certificate that is none", []string{"--config=" + write(t, dir+"/e.yaml", alone+"tlsCertFile: "+good+"\ntlsPrivateKeyFile: "+good+"\n")}, []string{"e.yaml: tlsCertFile: ", "must be a certificate for the key in tlsPrivateKeyFile, " + good}},
-		{"a runtime that is no socket", []string{"--config=" + good, "--container-runtime-endpoint=unix://" + notASocket}, []string{`flag --container-runtime-endpoint: containerRuntimeEndpoint: "unix://` + notASocket + `" must be the socket of a container runtime, and ` + notASocket + " is none"}},
-		{"a runtime that is no endpoint", []string{"--config=" + good, "--container-runtime-endpoint=tcp://1.2.3.4:5"}, []string{"containerRuntimeEndpoint: \"tcp://1.2.3.4:5\" must be the socket of a container runtime: "}},
-		{"a plugin that is not there", []string{"--config=" + good, "--image-credential-provider-bin-dir=" + dir, "--image-credential-provider-config=" + write(t, dir+"/p.yaml", missingPlugin)},
-			[]string{`--image-credential-provider-config: "` + dir + `/p.yaml" must describe plugins that are in ` + dir + `: find credential provider missing: no such file in ` + dir}},
-		{"nobody may come in", []string{"--config=" + write(t, dir+"/f.yaml", strings.Replace(alone, "enableServer: false\n", "", 1))}, []string{"authentication: no authentication method configured: set x509.clientCAFile, or enable webhook or anonymous"}},
-		{"a flag that is none", []string{"--confg=x"}, []string{"unknown flag: --confg (kubelet --help lists those that there are)"}},
-		{"drop-ins that are not there", []string{"--config=" + good, "--config-dir=" + dir + "/none"}, []string{"--config-dir: list drop-in files: lstat " + dir + "/none: no such file or directory"}},
-		{"values of a wrong type", []string{"--config=" + write(t, dir+"/g.yaml", alone+"cgroupDriver: 3\nclusterDNS: 1.2.3.4\n")}, []string{
-			dir + "/g.yaml: cgroupDriver: 3 must be string, is a number", dir + `/g.yaml: clusterDNS: "1.2.3.4" must be a list of string, is a string`}},
-		{"a kubeconfig that is none", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc1", "clusters: [")}, []string{`--kubeconfig: "` + dir + `/kc1" must be a kubeconfig: `}},
-		{"an empty kubeconfig", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc2", "")}, []string{`--kubeconfig: "` + dir + `/kc2" must be a kubeconfig whose current-context, "", is one of its contexts`}},
-		{"a kubeconfig without a server", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc3", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n")},
-			[]string{`--kubeconfig: "` + dir + `/kc3" must be a kubeconfig that says the server of the cluster "c", which its context "x" names`}},
+		{"a file that is not there", []string{"--config=" + dir + "/no.yaml"},
+			[]string{"--config: read configuration file: open " + dir + "/no.yaml: no such file or directory"}},
+		{"no YAML", []string{"--config=" + write(t, dir+"/a.yaml", head+"port: [\n")},
+			[]string{dir + "/a.yaml", "yaml: line"}},
+		{"a wrong kind", []string{"--config=" + write(t, dir+"/b.yaml", "apiVersion: v1\nkind: Pod\n")},
+			[]string{dir + `/b.yaml: kind: "Pod" must be KubeletConfiguration`}},
+		{"values that are wrong in several places", []string{
+			"--config=" + write(t, dir+"/c.yaml", alone+"maxPods: -1\nclusterDNS: no\n"),
+			"--image-gc-high-threshold=200",
+		},
+			[]string{
+				dir + "/c.yaml: maxPods: -1 must not be negative",
+				dir + "/c.yaml: clusterDNS: ",
+				"flag --image-gc-high-threshold: imageGCHighThresholdPercent: 200 must be between 0 and 100",
+			}},
+		{"files it names that are not there", []string{"--config=" + write(t, dir+"/d.yaml", strings.Replace(alone,
+			"anonymous: {enabled: false}", "x509: {clientCAFile: "+dir+"/ca.crt}",
+			1)+"tlsCertFile: "+dir+"/crt\ntlsPrivateKeyFile: "+dir+"/key\n"), "--kubeconfig=" + dir + "/kc"},
+			[]string{
+				dir + `/d.yaml: authentication.x509.clientCAFile: "` + dir + `/ca.crt" must be a file that exists`,
+				dir + `/d.yaml: tlsCertFile: "` + dir + `/crt" must be a file that exists`,
+				`--kubeconfig: "` + dir + `/kc" must be a file that exists`,
+			}},
+		{"a certificate that is none", []string{"--config=" + write(t, dir+"/e.yaml", alone+"tlsCertFile: "+good+
+			"\ntlsPrivateKeyFile: "+good+"\n")},
+			[]string{"e.yaml: tlsCertFile: ", "must be a certificate for the key in tlsPrivateKeyFile, " + good}},
+		{"a runtime that is no socket", []string{"--config=" + good, "--container-runtime-endpoint=unix://" + notASocket},
+			[]string{`flag --container-runtime-endpoint: containerRuntimeEndpoint: "unix://` + notASocket +
+				`" must be the socket of a container runtime, and ` + notASocket + " is none"}},
+		{"a runtime that is no endpoint", []string{"--config=" + good, "--container-runtime-endpoint=tcp://1.2.3.4:5"},
+			[]string{"containerRuntimeEndpoint: \"tcp://1.2.3.4:5\" must be the socket of a container runtime: "}},
+		{"a plugin that is not there", []string{
+			"--config=" + good,
+			"--image-credential-provider-bin-dir=" + dir,
+			"--image-credential-provider-config=" + write(t, dir+"/p.yaml", missingPlugin),
+		},
+			[]string{`--image-credential-provider-config: "` + dir + `/p.yaml" must describe plugins that are in ` +
+				dir +
+				`: find credential provider missing: no such file in ` + dir}},
+		{"no client is authorized",
+			[]string{"--config=" + write(t, dir+"/f.yaml", strings.Replace(alone, "enableServer: false\n", "", 1))},
+			[]string{"authentication: no authentication method configured: set x509.clientCAFile, or enable webhook or " +
+				"anonymous"}},
+		{"a flag that is none", []string{"--confg=x"},
+			[]string{"unknown flag: --confg (kubelet --help lists those that there are)"}},
+		{"drop-ins that are not there", []string{"--config=" + good, "--config-dir=" + dir + "/none"},
+			[]string{"--config-dir: list drop-in files: lstat " + dir + "/none: no such file or directory"}},
+		{"values of a wrong type",
+			[]string{"--config=" + write(t, dir+"/g.yaml", alone+"cgroupDriver: 3\nclusterDNS: 1.2.3.4\n")}, []string{
+				dir + "/g.yaml: cgroupDriver: 3 must be string, is a number", dir +
+					`/g.yaml: clusterDNS: "1.2.3.4" must be a list of string, is a string`}},
+		{"a kubeconfig that is none", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc1", "clusters: [")},
+			[]string{`--kubeconfig: "` + dir + `/kc1" must be a kubeconfig: `}},
+		{"an empty kubeconfig", []string{"--config=" + good, "--kubeconfig=" + write(t, dir+"/kc2", "")},
+			[]string{`--kubeconfig: "` + dir +
+				`/kc2" must be a kubeconfig whose current-context, "", is one of its contexts`}},
+		{"a kubeconfig without a server", []string{
+			"--config=" + good,
+			"--kubeconfig=" +
+				write(t, dir+"/kc3", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
+		},
+			[]string{`--kubeconfig: "` + dir +
+				`/kc3" must be a kubeconfig that says the server of the cluster "c", which its context "x" names`}},
 		{"a word", []string{"start"}, []string{`unknown command "start"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -122,7 +166,8 @@ func TestMistakes(t *testing.T) {
 				}
 				for _, want := range tc.says {
 					// A log escapes quotes.
-					if !strings.Contains(complaints, want) && !strings.Contains(strings.ReplaceAll(complaints, `\"`, `"`), want) {
+					if !strings.Contains(complaints, want) &&
+						!strings.Contains(strings.ReplaceAll(complaints, `\"`, `"`), want) {
 						t.Errorf("%q does not say %s:\n%s", args, want, complaints)
 					}
 				}
@@ -130,7 +175,8 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 	code, out, complaints := kubelet(t, "--validate", "--config="+good, "--max-pods=7")
-	if code != 0 || out != "the configuration is valid\n" || !strings.Contains(complaints, "note: Flag --max-pods has been deprecated") {
+	if code != 0 || out != "the configuration is valid\n" ||
+		!strings.Contains(complaints, "note: Flag --max-pods has been deprecated") {
 		t.Errorf("a good one: %d %q %q", code, out, complaints)
 	}
 }
@@ -163,8 +209,14 @@ func TestShowConfig(t *testing.T) {
 		lines[strings.TrimSpace(l)] = from
 	}
 	for line, want := range map[string]string{
-		"maxPods: 7": "flag --max-pods", `clusterDNS: ["10.0.0.10"]`: drop, "enableServer: false": file, "port: 10250": "default",
-		`memory.available: "1Gi"`: drop, `Authorization: ["<masked>"]`: file, "# --root-dir=/var/lib/kubelet": "", "# node name: n1": "",
+		"maxPods: 7":                    "flag --max-pods",
+		`clusterDNS: ["10.0.0.10"]`:     drop,
+		"enableServer: false":           file,
+		"port: 10250":                   "default",
+		`memory.available: "1Gi"`:       drop,
+		`Authorization: ["<masked>"]`:   file,
+		"# --root-dir=/var/lib/kubelet": "",
+		"# node name: n1":               "",
 	} {
 		if from, there := lines[line]; !there || from != want {
 			t.Errorf("%s comes from %q (shown %v), want %q", line, from, there, want)
@@ -202,9 +254,7 @@ type running struct {
 // of its own.
 func begin(t *testing.T, env []string, args ...string) *running {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounts need root")
-	}
+	need.Root(t, "mounting")
 	dir, err := os.MkdirTemp("", "kubelet") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +278,10 @@ func begin(t *testing.T, env []string, args ...string) *running {
 	if err := os.MkdirAll(dir+"/root/device-plugins", 0o750); err != nil { // not the machine's
 		t.Fatal(err)
 	}
-	r.cmd = exec.Command(exe, append([]string{"--hostname-override=n1", "--root-dir=" + dir + "/root", "--cert-dir=" + dir + "/pki",
-		"--container-runtime-endpoint=unix://" + dir + "/cri.sock"}, args...)...)
+	r.cmd = exec.Command(exe, append([]string{
+		"--hostname-override=n1", "--root-dir=" + dir + "/root", "--cert-dir=" + dir + "/pki",
+		"--container-runtime-endpoint=unix://" + dir + "/cri.sock",
+	}, args...)...)
 	r.cmd.Env = append(append(os.Environ(), asKubelet+"=1", "NOTIFY_SOCKET="+dir+"/notify"), env...)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	stderr, err := r.cmd.StderrPipe()
@@ -303,27 +355,32 @@ func TestServiceManager(t *testing.T) {
 	r.until(r.states, "WATCHDOG=1")
 	r.until(r.states, "WATCHDOG=1")
 
-	write(t, file, alone+"logging: {verbosity: 6}\nimageGCHighThresholdPercent: 90\nmaxPods: 5\nimageGCLowThresholdPercnt: 80\n")
+	write(t, file,
+		alone+"logging: {verbosity: 6}\nimageGCHighThresholdPercent: 90\nmaxPods: 5\nimageGCLowThresholdPercnt: 80\n")
 	r.signal(syscall.SIGHUP)
 	if s := r.until(r.states, "RELOADING=1"); !strings.Contains(s, "MONOTONIC_USEC=") {
 		t.Errorf("reloading: %q", s)
 	}
 	r.until(r.states, "READY=1")
 	r.until(r.log, `unknown field \"imageGCLowThresholdPercnt\"`)
-	r.until(r.log, "the configuration was read again")
-	for _, want := range []string{"field=logging.verbosity value=6 before=0 origin=" + file, "field=imageGCHighThresholdPercent value=90 before=85"} {
-		if s := r.until(r.log, "setting is in force"); !strings.Contains(s, want) {
-			t.Errorf("said %s, want %s", s, want)
+	r.until(r.log, "reloaded configuration")
+	for _, want := range []string{
+		"field=logging.verbosity value=6 before=0 origin=" + file,
+		"field=imageGCHighThresholdPercent value=90 before=85",
+	} {
+		if s := r.until(r.log, "applied setting"); !strings.Contains(s, want) {
+			t.Errorf("logged %s, want %s", s, want)
 		}
 	}
 	if s := r.until(r.log, "needs a restart"); !strings.Contains(s, "field=maxPods value=5 inForce=110 origin="+file) {
-		t.Errorf("said %s", s)
+		t.Errorf("logged %s", s)
 	}
 
 	write(t, file, alone+"maxPods: -5\n")
 	r.signal(syscall.SIGHUP)
-	if s := r.until(r.log, "is not taken up"); !strings.Contains(s, file+": maxPods: -5 must not be negative") {
-		t.Errorf("said %s", s)
+	if s := r.until(r.log, "failed to reload configuration"); !strings.Contains(s, file+": maxPods: -5 must not be "+
+		"negative") {
+		t.Errorf("logged %s", s)
 	}
 
 	r.signal(syscall.SIGTERM)
@@ -333,7 +390,7 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// TestAskedAgain: whoever asks it to end once more, while it waits for something, does
+// TestAskedAgain: a second signal to end, while it waits for something, does
 // not want to wait.
 func TestAskedAgain(t *testing.T) {
 	dir := t.TempDir()
@@ -354,7 +411,8 @@ func TestAskedAgain(t *testing.T) {
 	for {
 		select {
 		case <-ended:
-			if how := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !how.Signaled() || how.Signal() != syscall.SIGTERM {
+			if how := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !how.Signaled() ||
+				how.Signal() != syscall.SIGTERM {
 				t.Errorf("it ended with %v", r.cmd.ProcessState)
 			}
 			return
@@ -378,10 +436,13 @@ func TestPortInUse(t *testing.T) {
 	defer l.Close()
 	dir := t.TempDir()
 	port := l.Addr().(*net.TCPAddr).Port
-	text := strings.NewReplacer("enableServer: false", fmt.Sprintf("address: 127.0.0.1\nport: %d", port), "anonymous: {enabled: false}", "anonymous: {enabled: true}").Replace(alone)
+	text := strings.NewReplacer("enableServer: false", fmt.Sprintf("address: 127.0.0.1\nport: %d", port),
+		"anonymous: {enabled: false}", "anonymous: {enabled: true}").Replace(alone)
 	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", text))
-	if s := r.until(r.log, "kubelet ends"); !strings.Contains(s, fmt.Sprintf("listen on 127.0.0.1:%d (secure port)", port)) || !strings.Contains(s, "address already in use") {
-		t.Errorf("said %s", s)
+	if s := r.until(r.log,
+		"failed to run kubelet"); !strings.Contains(s, fmt.Sprintf("listen on 127.0.0.1:%d (secure port)", port)) ||
+		!strings.Contains(s, "address already in use") {
+		t.Errorf("logged %s", s)
 	}
 	if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("ended with %v", err)
@@ -410,7 +471,7 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 		if want == [2]bool{} {
 			r.until(r.states, "READY=1")
 		} else {
-			r.until(r.log, "listening port=secure")
+			r.until(r.log, "msg=\"started listening\" port=secure")
 		}
 		for i, host := range []string{"127.0.0.1", "127.0.0.2"} {
 			c, err := net.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -431,9 +492,10 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	off := strings.Replace(alone, "enableServer: false", fmt.Sprintf("enableServer: false\naddress: 127.0.0.1\nreadOnlyPort: %d", port), 1)
+	off := strings.Replace(alone, "enableServer: false",
+		fmt.Sprintf("enableServer: false\naddress: 127.0.0.1\nreadOnlyPort: %d", port), 1)
 	r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", off))
-	r.until(r.log, "listening port=read-only")
+	r.until(r.log, "msg=\"started listening\" port=read-only")
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port))
 	if err != nil {
 		t.Fatal(err)
@@ -446,7 +508,7 @@ func TestTheServerIsWhereItIsConfigured(t *testing.T) {
 }
 
 // TestHealthIsToldWhereItIsConfigured: over plain HTTP, at the configured address only.
-func TestHealthIsToldWhereItIsConfigured(t *testing.T) {
+func TestHealthServerUsesConfiguredAddress(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-40")
 	dir := t.TempDir()
 	for config, want := range map[string][2]string{ // at 127.0.0.1, and at 127.0.0.2
@@ -461,7 +523,7 @@ func TestHealthIsToldWhereItIsConfigured(t *testing.T) {
 		l.Close()
 		text := strings.Replace(alone, "healthzPort: 0", fmt.Sprintf(config, port), 1)
 		r := begin(t, nil, "--config="+write(t, dir+"/k.yaml", text))
-		r.until(r.log, "listening port=healthz")
+		r.until(r.log, "msg=\"started listening\" port=healthz")
 		for i, host := range []string{"127.0.0.1", "127.0.0.2"} {
 			got := ""
 			resp, err := http.Get(fmt.Sprintf("http://%s:%d/healthz", host, port))
@@ -496,13 +558,13 @@ func TestConfigurationIsLogged(t *testing.T) {
 		if strings.Contains(s, "effective configuration") {
 			t.Errorf("logged at 4: %s", s)
 		}
-		if strings.Contains(s, "container runtime answers") {
+		if strings.Contains(s, "connected to container runtime") {
 			return
 		}
 	}
 }
 
-// TestLockFile: two agents with one lock file take turns; one that is told to makes
+// TestLockFile: two agents with one lock file take turns; one that is configured to makes
 // room for the other.
 func TestLockFile(t *testing.T) {
 	parity.Proves(t, "CFG-119")
@@ -512,16 +574,17 @@ func TestLockFile(t *testing.T) {
 	first.until(first.states, "READY=1")
 	second := begin(t, nil, "--config="+file, "--lock-file="+lock, "--exit-on-lock-contention")
 	second.until(second.log, "waiting for the lock file")
-	select {
-	case s := <-second.states:
-		t.Fatalf("said %s while another holds the lock", s)
-	case <-time.After(500 * time.Millisecond):
-	}
+	await.Until(t, "the second to be blocked", func() (string, bool) { return blocked(t, second.cmd.Process.Pid) })
 	third := begin(t, nil, "--config="+file, "--lock-file="+lock)
 	third.until(third.log, "waiting for the lock file")
 	third.signal(syscall.SIGTERM)
 	if err := third.cmd.Wait(); err != nil {
 		t.Errorf("ended with %v while it waited", err)
+	}
+	select { // a whole process has come and gone meanwhile
+	case s := <-second.states:
+		t.Fatalf("reported %s while another holds the lock", s)
+	default:
 	}
 	first.signal(syscall.SIGTERM)
 	second.until(second.states, "READY=1")
@@ -534,17 +597,32 @@ func TestLockFile(t *testing.T) {
 	if err := second.cmd.Wait(); err != nil {
 		t.Errorf("on lock contention it ended with %v, want status 0", err)
 	}
-	if code, _, complaints := kubelet(t, "--config="+file, "--exit-on-lock-contention"); code != 1 || !strings.Contains(complaints, "--exit-on-lock-contention: true needs --lock-file") {
+	if code, _, complaints := kubelet(t, "--config="+file, "--exit-on-lock-contention"); code != 1 ||
+		!strings.Contains(complaints, "--exit-on-lock-contention: true needs --lock-file") {
 		t.Errorf("without a file: %d %s", code, complaints)
 	}
+}
+
+// blocked reports whether the kernel has a process wait for the lock of a file. It also returns all locks.
+func blocked(t *testing.T, pid int) (locks string, ok bool) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		// 6: -> FLOCK  ADVISORY  WRITE 2343 fe:00:9978119 0 EOF
+		if f := strings.Fields(line); len(f) > 5 && f[1] == "->" && f[2] == "FLOCK" && f[5] == fmt.Sprint(pid) {
+			return "", true
+		}
+	}
+	return string(data), false
 }
 
 // TestUnprivileged: the agent says what it lacks and goes on.
 func TestUnprivileged(t *testing.T) {
 	parity.Proves(t, "CFG-139")
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	need.Root(t, "becoming another user")
 	dir, err := os.MkdirTemp("", "unprivileged")
 	if err != nil {
 		t.Fatal(err)
@@ -561,21 +639,26 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := write(t, dir+"/k.yaml", alone)
-	cmd := exec.Command(dir+"/kubelet", "--hostname-override=n1", "--config="+file, "--root-dir="+dir+"/root", "--container-runtime-endpoint=unix://"+dir+"/none.sock")
+	cmd := exec.Command(dir+"/kubelet", "--hostname-override=n1", "--config="+file, "--root-dir="+dir+"/root",
+		"--container-runtime-endpoint=unix://"+dir+"/none.sock")
 	cmd.Env = append(os.Environ(), asKubelet+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
+		Pdeathsig:  syscall.SIGKILL,
+	}
 	var out bytes.Buffer
 	cmd.Stderr = &out
 	if err := cmd.Run(); err == nil || cmd.ProcessState == nil {
 		t.Fatalf("%v", err)
 	}
-	said := out.String()
-	if !strings.Contains(said, "the kubelet needs root") || !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "uid=65534") {
-		t.Errorf("said:\n%s", said)
+	logged := out.String()
+	if !strings.Contains(logged, "kubelet is not running as root") || !strings.Contains(logged, "level=ERROR") ||
+		!strings.Contains(logged, "uid=65534") {
+		t.Errorf("logged:\n%s", logged)
 	}
 	// It went on to where it needs what it has not.
-	if !strings.Contains(said, "make directory "+dir+"/root: ") {
-		t.Errorf("said:\n%s", said)
+	if !strings.Contains(logged, "make directory "+dir+"/root: ") {
+		t.Errorf("logged:\n%s", logged)
 	}
 }
 
@@ -604,11 +687,10 @@ func TestEndpoints(t *testing.T) {
 		}
 		return false
 	}
-	for end := time.Now().Add(time.Minute); !asked(images, "ListImages") || !asked(r.cri, "Status"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("asked for images %v, for its status %v", asked(images, "ListImages"), asked(r.cri, "Status"))
-		}
-	}
+	await.Until(t, "both calls", func() (string, bool) {
+		images, status := asked(images, "ListImages"), asked(r.cri, "Status")
+		return fmt.Sprintf("asked for images %v, for its status %v", images, status), images && status
+	})
 	if asked(images, "Status") || asked(r.cri, "ListImages") {
 		t.Error("the two are taken for one another")
 	}
@@ -616,12 +698,9 @@ func TestEndpoints(t *testing.T) {
 	// Without an endpoint of its own the runtime keeps the images.
 	r = begin(t, nil, "--config="+write(t, dir+"/one.yaml", alone))
 	r.until(r.states, "READY=1")
-	for end := time.Now().Add(time.Minute); !asked(r.cri, "ListImages"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the runtime is not asked for images")
-		}
-	}
-	if _, out, _ := kubelet(t, "--show-config"); !strings.Contains(out, `containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"`) {
+	await.True(t, "the runtime to be asked for images", func() bool { return asked(r.cri, "ListImages") })
+	if _, out, _ := kubelet(t, "--show-config"); !strings.Contains(out,
+		`containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"`) {
 		t.Errorf("by default:\n%s", out)
 	}
 }

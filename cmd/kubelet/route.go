@@ -14,26 +14,26 @@ import (
 
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"keelson/internal/app"
+	"keelson/internal/config"
 )
 
-// everything is the level of a handler that leaves it to another to choose.
+// everything is the level of a handler that does not filter.
 const everything = slog.Level(math.MinInt32)
 
-// byFile lets some source files say more than the rest.
+// byFile filters records by the level of their source file (vmodule).
 type byFile struct {
 	slog.Handler
-	level slog.Leveler // of the rest
+	level slog.Leveler // of other files
 	files logsapi.VModuleConfiguration
 }
 
-// Enabled is asked before it is known who speaks.
+// Enabled is called before the source file is known.
 func (h byFile) Enabled(_ context.Context, l slog.Level) bool {
 	if l >= h.level.Level() {
 		return true
 	}
 	for _, f := range h.files {
-		if l >= app.Level(uint32(f.Verbosity)) {
+		if l >= config.LogLevel(uint32(f.Verbosity)) {
 			return true
 		}
 	}
@@ -47,14 +47,14 @@ func (h byFile) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// levelOf is the level of the file that a record comes from: that of the first
-// pattern that matches its name.
+// levelOf returns the level of a record's source file: that of the first pattern that
+// matches its name.
 func (h byFile) levelOf(pc uintptr) slog.Level {
 	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
 	name := strings.TrimSuffix(filepath.Base(frame.File), ".go")
 	for _, f := range h.files {
 		if match, err := filepath.Match(f.FilePattern, name); match && err == nil {
-			return app.Level(uint32(f.Verbosity))
+			return config.LogLevel(uint32(f.Verbosity))
 		}
 	}
 	return h.level.Level()
@@ -70,7 +70,7 @@ func (h byFile) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// splitHandler writes errors to one stream and all the rest to another.
+// splitHandler writes errors to one stream and other records to another.
 type splitHandler struct{ errors, rest slog.Handler }
 
 func (h splitHandler) of(l slog.Level) slog.Handler {
@@ -96,21 +96,26 @@ func (h splitHandler) WithGroup(name string) slog.Handler {
 	return splitHandler{h.errors.WithGroup(name), h.rest.WithGroup(name)}
 }
 
-// heldBack is a stream whose lines are written many at a time.
-type heldBack struct {
+// bufferedWriter is a stream with a buffer for lines.
+type bufferedWriter struct {
 	stop chan struct{}
 	done chan struct{}
 
 	mu     sync.Mutex
 	out    io.Writer
 	buf    *bufio.Writer
-	failed error // of the last flush that nobody was told of
+	failed error // of the last flush, not yet returned
 }
 
-// holdBack holds back at most size bytes, and none for longer than the period. The
-// result is to be closed.
-func holdBack(w io.Writer, size int, period time.Duration) *heldBack {
-	h := &heldBack{stop: make(chan struct{}), done: make(chan struct{}), out: w, buf: bufio.NewWriterSize(w, size)}
+// newBufferedWriter buffers at most size bytes, for at most the period. The caller closes
+// it.
+func newBufferedWriter(w io.Writer, size int, period time.Duration) *bufferedWriter {
+	h := &bufferedWriter{
+		stop: make(chan struct{}),
+		done: make(chan struct{}),
+		out:  w,
+		buf:  bufio.NewWriterSize(w, size),
+	}
 	go func() {
 		defer close(h.done)
 		tick := time.NewTicker(period)
@@ -127,8 +132,8 @@ func holdBack(w io.Writer, size int, period time.Duration) *heldBack {
 	return h
 }
 
-// Write fails if this line could not be written, or those before it.
-func (h *heldBack) Write(line []byte) (int, error) {
+// Write fails if this or an earlier line could not be written.
+func (h *bufferedWriter) Write(line []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.buf.Buffered() > 0 && len(line) > h.buf.Available() {
@@ -140,24 +145,24 @@ func (h *heldBack) Write(line []byte) (int, error) {
 	return n, err
 }
 
-func (h *heldBack) flush() {
+func (h *bufferedWriter) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flushLocked()
 }
 
-func (h *heldBack) flushLocked() { h.checkLocked(h.buf.Flush()) }
+func (h *bufferedWriter) flushLocked() { h.checkLocked(h.buf.Flush()) }
 
-// checkLocked gives up what could not be written. Lines to come are tried again: a
-// disk that was full need not stay so.
-func (h *heldBack) checkLocked(err error) {
+// checkLocked drops lines that could not be written. Later lines are tried again: the disk
+// may have space by then.
+func (h *bufferedWriter) checkLocked(err error) {
 	if err != nil {
 		h.failed = err
 		h.buf.Reset(h.out)
 	}
 }
 
-func (h *heldBack) close() {
+func (h *bufferedWriter) close() {
 	close(h.stop)
 	<-h.done
 	h.flush()

@@ -50,7 +50,7 @@ type index struct {
 }
 
 // load panics on a broken inventory: it is compiled in, so only an edit of
-// the tables can break it, and TestInventory says so before anybody else.
+// the tables can break it, and TestInventory reports it first.
 var load = sync.OnceValue(func() index {
 	ix, err := parse(tables)
 	if err != nil {
@@ -71,7 +71,8 @@ func parse(files fs.FS) (index, error) {
 			return index{}, fmt.Errorf("read inventory: %w", err)
 		}
 		for _, m := range rowPattern.FindAllStringSubmatch(string(text), -1) {
-			row := Row{ID: m[1] + "-" + m[2], Subsystem: m[1], Priority: m[3], Capability: strings.ReplaceAll(m[4], `\|`, `|`), File: name}
+			row := Row{ID: m[1] + "-" + m[2], Subsystem: m[1], Priority: m[3],
+				Capability: strings.ReplaceAll(m[4], `\|`, `|`), File: name}
 			if !slices.Contains(Subsystems, row.Subsystem) {
 				return index{}, fmt.Errorf("read inventory: %s: row %s belongs to no known subsystem", name, row.ID)
 			}

@@ -18,7 +18,8 @@ func TestInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// | [file](file) | subject | PREFIX | rows | P0 | P1 | P2 | P3 |
-	line := regexp.MustCompile(`(?m)^\| \[[^]]+\]\([^)]+\) \| [^|]+ \| ([A-Z]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$`)
+	line := regexp.MustCompile(
+		`(?m)^\| \[[^]]+\]\([^)]+\) \| [^|]+ \| ([A-Z]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$`)
 	got := map[string]int{}
 	for _, r := range Rows() {
 		got[r.Subsystem]++
@@ -68,7 +69,8 @@ func TestWhatDiffersIsDecided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^\| ([A-Z]+-[0-9]+) \| \[([0-9]{4})\]\(\.\./decisions/([0-9]{4})-[^)]+\.md\) \| [^|]+ \|$`)
+	line := regexp.MustCompile(
+		`(?m)^\| ([A-Z]+-[0-9]+) \| \[([0-9]{4})\]\(\.\./decisions/([0-9]{4})-[^)]+\.md\) \| [^|]+ \|$`)
 	found := line.FindAllStringSubmatch(string(text), -1)
 	if rows := strings.Count(string(text), "\n| ") - 1; len(found) != rows || rows == 0 {
 		t.Errorf("%d of %d lines can be read", len(found), rows)

@@ -2,60 +2,70 @@ package app
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
+	"keelson/internal/config/settings"
 	"keelson/internal/pods/admission"
 	"keelson/internal/pods/allocation"
-	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podsync/judge"
+	"keelson/internal/runtime/container"
 )
 
-// admit judges a pod on its arrival.
-func (a *agent) admit(p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
-	return a.admitOn(a.node.Node(), p, others, admitted)
+// newAllocation admits pods, and keeps what is allocated to them.
+func newAllocation(
+	g *ground, h *host, s *apiserver, n *nodes, m *managers, o judge.Occupancy, runner *container.Runner,
+) *allocation.Ledger {
+	j := judge.Judge{
+		Rules:      admissionRules(g, h, n, m),
+		Conditions: g.conditions,
+		Node:       judgedNode{n},
+		Devices:    m.devices,
+		Log:        g.log,
+	}
+	if s.client != nil {
+		j.GetNode = func(ctx context.Context) (*v1.Node, error) { return s.client.Nodes.Get(ctx, g.cfg.NodeName) }
+	}
+	rules := settings.Allocation(g.cfg)
+	rules.MaySwap = runner.MaySwap
+	l := allocation.New(allocation.Config{
+		Dir:                  g.cfg.Flags.RootDir,
+		Judge:                j.Admit,
+		SecondLook:           j.SecondLook,
+		MakeRoom:             j.MakeRoom,
+		Release:              m.topology.Release,
+		TakeOver:             o.TakeOver,
+		Arrivals:             o.Arrivals,
+		RunningWithoutSource: o.RunningWithoutSource,
+		Vacate:               o.Vacate,
+		Rules:                rules,
+		Events:               s.events,
+		OnChange:             g.workers.Wake,
+		Log:                  g.log,
+		Now:                  time.Now,
+	})
+	g.metrics.MustRegister(l)
+	return l
 }
 
-func (a *agent) admitOn(node *v1.Node, p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
-	if !admission.Admissible(p) {
-		return nil
-	}
-	in := a.admissionInput(node, p, others)
-	in.Late = a.devices.Late(p, admitted)
-	r := a.rules.Admit(in)
-	if r == nil {
-		return nil
-	}
-	return &allocation.Rejection{Reason: r.Reason, Message: r.Message, Late: r.Late}
-}
-
-// tellOfLack tells of a change of a pod that needs what this node does not declare. The
-// rest of the change counts.
-func (a *agent) tellOfLack(old, p *v1.Pod) {
-	var node v1.Node
-	node.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
-	if lacks := a.rules.Lack(old, p, &node); lacks != "" {
-		a.events.Pod(p, "", v1.EventTypeWarning, pod.EventFeaturesLacking, lacks)
-	}
-}
-
-func (a *agent) admissionInput(node *v1.Node, p *v1.Pod, others []*v1.Pod) admission.Input {
-	shown := *node // the API server may not have heard of this agent's features yet
-	shown.Status.DeclaredFeatures = a.declaredFeatures(a.node.Runtime())
-	return admission.Input{Pod: p, Others: others, Node: &shown, Allocatable: a.withDevices(a.node.Allocatable(), node.Status.Allocatable), Pressure: a.evictor.Pressures(), Leaving: a.leaving.Leaving()}
-}
-
-// secondLook asks the API server for the node: its labels may have changed a
-// moment ago, and the scheduler may have known before the watch here did.
-func (a *agent) secondLook(ctx context.Context, r *allocation.Rejection) allocation.Judge {
-	if r.Reason != admission.ReasonNodeAffinity || a.api == nil {
-		return nil
-	}
-	node, err := a.api.Nodes.Get(ctx, a.cfg.NodeName)
+// admissionRules are what does not change from pod to pod.
+func admissionRules(g *ground, h *host, n *nodes, m *managers) admission.Rules {
+	rules := settings.Admission(g.cfg)
+	rules.Version, rules.AppArmor, rules.Managers = n.features.Version, admission.AppArmorHost(), m.topology.Admit
+	kernel, err := utilversion.ParseGeneric(h.machine.Kernel)
 	if err != nil {
-		a.log.Warn("cannot read the node for a second look at a rejected pod", "err", err)
-		return nil
+		g.log.Warn("failed to parse kernel version, sysctls that need a minimum version count as unsafe",
+			"release", h.machine.Kernel, "err", err)
+	} else {
+		rules.Kernel = kernel
 	}
-	return func(p *v1.Pod, others []*v1.Pod, admitted bool) *allocation.Rejection {
-		return a.admitOn(node, p, others, admitted)
-	}
+	return rules
 }
+
+// judgedNode is the node as pods are admitted to it.
+type judgedNode struct{ *nodes }
+
+func (n judgedNode) Node() *v1.Node     { return n.nodes.Node.Node() }
+func (n judgedNode) Declared() []string { return n.declared() }

@@ -33,7 +33,8 @@ func (g *group) start(name string, run func(context.Context) error) {
 		defer func() {
 			if value := recover(); value != nil {
 				g.log.Error("panic in a part that the agent cannot do without", "part", name, "panic", value)
-				panic(fmt.Sprintf("part %s cannot go on: %v", name, value)) // ends the process with status 2 and the stack
+				// ends the process with status 2 and the stack
+				panic(fmt.Sprintf("part %s cannot go on: %v", name, value))
 			}
 		}()
 		if err := run(ctx); err != nil && ctx.Err() == nil {

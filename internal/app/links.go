@@ -4,16 +4,21 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
+	"os"
 
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 
-	"keelson/internal/node/shutdown"
+	"keelson/internal/config"
+	"keelson/internal/host/logind"
+	"keelson/internal/host/shutdown"
 	"keelson/internal/resources/eviction"
 	"keelson/internal/runtime/container"
 	"keelson/internal/runtime/cri"
+	"keelson/internal/storage/selinux"
 	"keelson/internal/storage/volume/persistent"
 )
 
@@ -27,7 +32,7 @@ type Links struct {
 	// API is how to reach the API server, instead of the kubeconfig; whether there
 	// is one is still the configuration's to say.
 	API *rest.Config
-	// Operator is how whoever runs the agent reaches it.
+	// Operator is how the operator reaches the agent.
 	Operator Operator
 	// NoFileWatch has static manifests re-read from time to time and not watched:
 	// the kernel's notifications know nothing of virtual time.
@@ -42,14 +47,14 @@ type Links struct {
 	// Gauges measure what is left on the node and what pods use; nil: the machine is
 	// measured.
 	Gauges eviction.Source
-	// Login connects to whoever shuts the machine down, instead of its login manager.
+	// Login connects to what shuts the machine down, instead of its login manager.
 	Login func(context.Context) (shutdown.Session, error)
-	// Kmsg opens the kernel's log; nil: nobody reads it.
+	// Kmsg opens the kernel's log; nil: it is not read.
 	Kmsg func() (io.ReadCloser, error)
-	// Processors tells what the machine's processors do; nil: nobody does.
+	// Processors tells what the machine's processors do; nil: not used.
 	Processors container.Processors
-	// KeepPlace looks after where the agent's own process and the machine's others are;
-	// nil: nobody does.
+	// KeepPlace maintains where the agent's own process and the machine's others are;
+	// nil: not used.
 	KeepPlace func(context.Context) error
 	// SELinux is the node's SELinux, instead of the machine's.
 	SELinux persistent.Labels
@@ -59,9 +64,48 @@ type Links struct {
 	Local func(http.Handler)
 }
 
+// Operator is the way from the agent to who runs it, and back. Each field is optional.
+type Operator struct {
+	Verbosity func(uint32) error             // sets the log level
+	Hangup    <-chan os.Signal               // asks for a reload of the configuration
+	Load      func() (*config.Config, error) // reads the configuration
+	// Contended gets a message when another process opens the lock file.
+	Contended <-chan error
+	Notify    func(state string) (bool, error) // notifies the service manager
+}
+
 func (l Links) dialRuntime(cfg cri.Config) (*cri.Client, error) {
 	if l.Runtime != nil {
 		return cri.Over(l.Runtime, l.Runtime, cfg), nil
 	}
 	return cri.Dial(cfg)
+}
+
+// dialLogin connects to the machine's login manager.
+func (l Links) dialLogin(ctx context.Context) (shutdown.Session, error) {
+	if l.Login != nil {
+		return l.Login(ctx)
+	}
+	s, err := logind.Dial(ctx)
+	if err != nil {
+		return nil, err // not s: a nil of its type is no nil of the interface
+	}
+	return s, nil
+}
+
+// labels is the node's SELinux; nil if it has none.
+func (l Links) labels() persistent.Labels {
+	if l.SELinux != nil {
+		return l.SELinux
+	}
+	if host := selinux.Here(); host != nil {
+		return host
+	}
+	return nil
+}
+
+// Sockets are where programs of the node and the agent find each other.
+type Sockets struct {
+	Listen func(path string) (net.Listener, error)
+	Dial   func(ctx context.Context, path string) (net.Conn, error)
 }

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/checkpoint"
+	"keelson/internal/host/machine"
 	"keelson/internal/resources/topology"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/placement"
@@ -27,7 +27,8 @@ func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
 	}
 	compared := 0
 	for _, s := range scenes {
-		if !strings.HasPrefix(s.Name, "bad-topology") && s.Name != "bad-reserved-unknown" && s.Name != "bad-no-reserved" {
+		if !strings.HasPrefix(s.Name, "bad-topology") && s.Name != "bad-reserved-unknown" &&
+			s.Name != "bad-no-reserved" {
 			continue
 		}
 		compared++
@@ -36,18 +37,26 @@ func TestMachinesThatAreRefusedAreUpstreams(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &agent{cfg: configured(t, string(text)), log: slog.New(slog.NewTextHandler(io.Discard, nil)), reserved: v1.ResourceList{}}
-			a.cfg.Flags.RootDir = t.TempDir()
+			g := &ground{
+				cfg:      configured(t, string(text)),
+				log:      slog.New(slog.DiscardHandler),
+				workers:  &workers{},
+				badFiles: &checkpoint.Reporter{},
+			}
+			g.cfg.Flags.RootDir = t.TempDir()
+			h := &host{reserved: v1.ResourceList{}}
 			if s.Config.ReservedCPUs != "" {
-				a.reserved[v1.ResourceCPU] = resource.MustParse("1")
+				h.reserved[v1.ResourceCPU] = resource.MustParse("1")
 			}
 			layout, err := machine.ReadLayout(s.Machine.Files(), machine.Info{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var rules topology.Rules
-			if rules, err = a.topologyRules(layout); err == nil {
-				err = a.buildCPUs(t.Context(), layout, rules.Policy)
+			k := &g.cfg.Kubelet
+			policy := topology.Policy(k.TopologyManagerPolicy)
+			if rules, err = topology.RulesOf(policy, k.TopologyManagerPolicyOptions, layout); err == nil {
+				_, err = newCPUs(t.Context(), g, h, &runtimes{}, layout, rules.Policy)
 			}
 			want := strings.ReplaceAll(s.Start, `\"`, `"`)
 			switch {

@@ -16,16 +16,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"keelson/internal/api/node"
 	"keelson/internal/config"
-	"keelson/internal/node/node"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/fakecri"
 	"keelson/test/kit/parity"
 )
 
-// onFake runs f in virtual time with an agent that is connected to nothing yet
-// but a fake runtime.
-func onFake(t *testing.T, opts fakecri.Options, f func(t *testing.T, a *agent, runtime *fakecri.Runtime, said *bytes.Buffer)) {
+// onFake runs f in virtual time with the ground of an agent over a fake runtime.
+func onFake(
+	t *testing.T, opts fakecri.Options, f func(t *testing.T, g *ground, runtime *fakecri.Runtime, logged *bytes.Buffer),
+) {
 	t.Helper()
 	file := t.TempDir() + "/config.yaml"
 	yaml := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nfailCgroupV1: false\n"
@@ -44,8 +46,15 @@ func onFake(t *testing.T, opts fakecri.Options, f func(t *testing.T, a *agent, r
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		said := &bytes.Buffer{}
-		f(t, &agent{cfg: cfg, log: slog.New(slog.NewTextHandler(said, nil)), links: Links{Runtime: conn}, metrics: prometheus.NewRegistry()}, runtime, said)
+		logged := &bytes.Buffer{}
+		g := &ground{
+			cfg:     cfg,
+			log:     slog.New(slog.NewTextHandler(logged, nil)),
+			links:   Links{Runtime: conn},
+			metrics: prometheus.NewRegistry(),
+			workers: &workers{},
+		}
+		f(t, g, runtime, logged)
 	})
 }
 
@@ -81,38 +90,43 @@ func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 		took   time.Duration
 		broken bool
 	}{
-		"its cgroup driver counts":             {driver: "cgroupfs"},
-		"even if it is not there at once":      {fails: 2, driver: "cgroupfs", took: 4 * time.Second},
-		"three failures are an error":          {fails: 3, took: 4 * time.Second, broken: true},
-		"without one the configuration counts": {opts: fakecri.Options{NoRuntimeConfig: true}, driver: "systemd", ageing: true},
+		"its cgroup driver counts":        {driver: "cgroupfs"},
+		"even if it is not there at once": {fails: 2, driver: "cgroupfs", took: 4 * time.Second},
+		"three failures are an error":     {fails: 3, took: 4 * time.Second, broken: true},
+		"without one the configuration counts": {
+			opts:   fakecri.Options{NoRuntimeConfig: true},
+			driver: "systemd",
+			ageing: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onFake(t, tc.opts, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {
+			onFake(t, tc.opts, func(t *testing.T, g *ground, runtime *fakecri.Runtime, _ *bytes.Buffer) {
 				if tc.fails > 0 {
 					runtime.Inject(fakecri.Fault{Method: "RuntimeConfig", Code: codes.Unavailable, Times: tc.fails})
 				}
 				start := time.Now()
-				err := a.buildRuntime(t.Context())
+				r, err := newRuntimes(t.Context(), g, &host{})
 				if took := time.Since(start); (err != nil) != tc.broken || took != tc.took {
 					t.Fatalf("built with %v after %v, want an error: %v after %v", err, took, tc.broken, tc.took)
 				}
 				if tc.broken {
 					return
 				}
-				path := a.cgroupParent(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u-1"}})
+				path := r.cgroupParent(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u-1"}})
 				if want := parents[tc.driver]; path != want {
 					t.Errorf("a pod's cgroup is %s, want %s", path, want)
 				}
-				labels, v, ok := value(t, a.metrics, "kubelet_cri_losing_support")
-				if ok != tc.ageing || ok && (v != 1 || !strings.Contains(labels, `"version"`) || !strings.Contains(labels, `"1.37.0"`)) {
+				labels, v, ok := value(t, g.metrics, "kubelet_cri_losing_support")
+				if ok != tc.ageing ||
+					ok && (v != 1 || !strings.Contains(labels, `"version"`) || !strings.Contains(labels, `"1.37.0"`)) {
 					t.Errorf("kubelet_cri_losing_support{%s} = %v, %v; want it: %v", labels, v, ok, tc.ageing)
 				}
 			})
 		})
 	}
 	t.Run("its version is asked for once a minute", func(t *testing.T) {
-		onFake(t, fakecri.Options{}, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {
-			stop := runNode(t, a)
+		onFake(t, fakecri.Options{}, func(t *testing.T, g *ground, runtime *fakecri.Runtime, _ *bytes.Buffer) {
+			_, stop := runNode(t, g)
 			defer stop()
 			time.Sleep(10 * time.Second)
 			before := runtime.Usage()["Version"].Calls
@@ -125,22 +139,36 @@ func TestTheRuntimeIsAskedForWhatBothMustAgreeOn(t *testing.T) {
 }
 
 // runNode has the node of a standalone agent watch the runtime.
-func runNode(t *testing.T, a *agent) (stop func()) {
+func runNode(t *testing.T, g *ground) (n *node.Node, stop func()) {
 	t.Helper()
-	if err := a.buildRuntime(t.Context()); err != nil {
+	r, err := newRuntimes(t.Context(), g, &host{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	a.node, err = node.New(node.Config{Identity: node.Identity{Name: "n", Hostname: "n"}, Runtime: a.runtime, Events: silent{}, Log: a.log,
-		Machine: machine.Info{CPUs: 1, Memory: 1 << 30}, RootFS: machine.Host(), RootDir: t.TempDir(), MaxPods: 110,
-		UpdateEvery: 10 * time.Second, ReportEvery: 5 * time.Minute, LeaseDuration: 40 * time.Second})
+	n, err = node.New(node.Config{
+		Identity: node.Identity{Name: "n", Hostname: "n"},
+		Runtime:  r.client,
+		Events:   eventlog.Discard{},
+		Log:      g.log,
+		Size: node.Size{
+			Machine: machine.Info{CPUs: 1, Memory: 1 << 30},
+			RootFS:  machine.Host(),
+			RootDir: t.TempDir(),
+			MaxPods: 110,
+		},
+		Intervals: node.Intervals{
+			UpdateEvery:   10 * time.Second,
+			ReportEvery:   5 * time.Minute,
+			LeaseDuration: 40 * time.Second,
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- a.node.Run(ctx) }()
-	return func() {
+	go func() { done <- n.Run(ctx) }()
+	return n, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -148,22 +176,16 @@ func runNode(t *testing.T, a *agent) (stop func()) {
 	}
 }
 
-// silent tells nobody.
-type silent struct{}
-
-func (silent) Pod(*v1.Pod, string, string, string, string)                  {}
-func (silent) Node(string, string, string)                                  {}
-func (silent) Annotated(*v1.Pod, map[string]string, string, string, string) {}
-
 func TestWhatLooksAfterContainersStartsWhenTheRuntimeIsWell(t *testing.T) {
 	parity.Differs(t, "RT-04", "0035")
-	onFake(t, fakecri.Options{}, func(t *testing.T, a *agent, runtime *fakecri.Runtime, _ *bytes.Buffer) {
+	onFake(t, fakecri.Options{}, func(t *testing.T, g *ground, runtime *fakecri.Runtime, _ *bytes.Buffer) {
 		runtime.SetCondition("RuntimeReady", false, "starting", "")
-		defer runNode(t, a)()
+		n, stop := runNode(t, g)
+		defer stop()
 		var started atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go a.onceUp(func(context.Context) error { started.Store(true); return nil })(ctx)
+		go once(func(context.Context) error { started.Store(true); return nil }, n.RuntimeUp())(ctx)
 		time.Sleep(time.Minute)
 		if started.Load() {
 			t.Error("it was started beside a runtime that says it is not well")

@@ -24,19 +24,19 @@ type Config struct {
 	NodeName string
 	Version  string // as in node.status.nodeInfo.kubeletVersion
 
-	// Warnings are sentences for the log, once, at the start: fields unknown
-	// to this version, flags that should be fields, settings without effect.
+	// Warnings are logged once at the start: unknown fields, deprecated flags, settings
+	// without effect.
 	Warnings []string
 
-	// CommandLine is every flag with its value, before the files are read.
+	// CommandLine are all flags with their values, before the files are read.
 	CommandLine map[string]string
 
 	native       map[string]string // flags without a configuration field, with their values
-	unbuiltFlags []string          // flags that were given and have no effect
-	misfits      Problems          // values in the files of the wrong type for their fields
+	unbuiltFlags []string          // flags that were set and have no effect
+	mismatches   Problems          // values in the files of the wrong type for their fields
 }
 
-// Flags are the settings that no field of the configuration file mirrors.
+// Flags are the settings without a field in the configuration file.
 type Flags struct {
 	ConfigFile          string
 	ConfigDir           string
@@ -57,8 +57,8 @@ type Flags struct {
 	EndedInstances int32
 	// LeastEndedAge is --minimum-container-ttl-duration. It is checked and has no effect (docs/decisions/0060).
 	LeastEndedAge time.Duration
-	// IgnoreEviction leaves the hard eviction thresholds out of what pods may have of the node, and out of the limits of
-	// all of them together: --experimental-allocatable-ignore-eviction.
+	// IgnoreEviction leaves the hard eviction thresholds out of node allocatable and of the
+	// limits of the pods' cgroup: --experimental-allocatable-ignore-eviction.
 	IgnoreEviction bool
 
 	ImageCredentialProviderConfig string
@@ -68,12 +68,11 @@ type Flags struct {
 	ShowConfig bool // print it and exit
 }
 
-// questions are the flags that ask for an answer instead of for a node agent.
+// questions are the flags that print something instead of starting the agent.
 var questions = []string{"help", "version", "validate", "show-config"}
 
-// Answer is the error Load returns when the command line asks a question, such
-// as --help, instead of asking for a node agent. Text goes to standard output
-// and the exit status is 0.
+// Answer is the error that Load returns for a flag such as --help that only prints
+// something. Text goes to standard output and the exit status is 0.
 type Answer struct{ Text string }
 
 func (a *Answer) Error() string { return a.Text }
@@ -81,12 +80,15 @@ func (a *Answer) Error() string { return a.Text }
 // Standalone reports whether the agent runs without an API server.
 func (c *Config) Standalone() bool { return c.Flags.Kubeconfig == "" }
 
-// Load reads the command line (without the program's name), the files it names,
-// and the defaults. The error is an [*Answer], a [Problems], or says why a flag
-// or file cannot be read. With Problems there is a Config too, for whoever wants
-// to look for more.
+// Load reads the command line (without the program's name), the files it names, and the
+// defaults. The error is an [*Answer], a [Problems], or that of a flag or file that cannot
+// be read. With Problems the Config is returned, too, so that further checks can be made.
 func Load(args []string) (*Config, error) {
-	c := &Config{Flags: Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1}, Own: defaultOwn(), Version: version}
+	c := &Config{
+		Flags:   Flags{RootDir: DefaultRootDir, CertDir: DefaultCertDir, EndedInstances: 1},
+		Own:     defaultOwn(),
+		Version: version,
+	}
 	setDefaults(&c.Kubelet, nil)
 	setFlagDefaults(&c.Kubelet)
 
@@ -101,8 +103,8 @@ func Load(args []string) (*Config, error) {
 		if err := c.loadFiles(); err != nil {
 			return nil, err
 		}
-		// The files have overwritten what the flags had set: flags win. Gates
-		// are merged by name.
+		// Flags have precedence over the files, which have overwritten them. Gates are merged by
+		// name.
 		fileGates := maps.Clone(c.Kubelet.FeatureGates)
 		if fs, err = parseFlags(c, args); err != nil {
 			return nil, err
@@ -117,7 +119,7 @@ func Load(args []string) (*Config, error) {
 	return c, c.finish()
 }
 
-// finish derives what depends on the whole, and checks it.
+// finish derives the settings that depend on others, and validates the whole.
 func (c *Config) finish() error {
 	var problems Problems
 	if c.Flags.RootDir != "" { // paths below it are compared as text
@@ -141,7 +143,7 @@ func (c *Config) finish() error {
 	}
 	c.NodeName = name
 	more, notes := validate(c)
-	if problems = slices.Concat(c.misfits, problems, more); len(problems) > 0 {
+	if problems = slices.Concat(c.mismatches, problems, more); len(problems) > 0 {
 		return c.located(problems)
 	}
 	c.Warnings = append(c.Warnings, notes...)
@@ -151,7 +153,7 @@ func (c *Config) finish() error {
 	return nil
 }
 
-// located tells each problem where its value came from.
+// located sets the origin of each problem.
 func (c *Config) located(ps Problems) error {
 	for i := range ps {
 		if ps[i].Origin == "" {
@@ -161,12 +163,12 @@ func (c *Config) located(ps Problems) error {
 	return ps
 }
 
-// noteFlags records which flags were given, and warns about those that should be
-// fields of the configuration file.
+// noteFlags records which flags were set, and warns about the deprecated ones.
 func (c *Config) noteFlags(fs *flagSet) {
 	c.native = map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) {
-		if fs.fields[f.Name] == "" && fs.deprecated[f.Name] == "" && f.Value.String() != "" && !slices.Contains(questions, f.Name) {
+		if fs.fields[f.Name] == "" && fs.deprecated[f.Name] == "" && f.Value.String() != "" &&
+			!slices.Contains(questions, f.Name) {
 			c.native[f.Name] = f.Value.String()
 		}
 	})
@@ -183,7 +185,7 @@ func (c *Config) noteFlags(fs *flagSet) {
 	})
 }
 
-// nodeName is the name this node goes by in the API.
+// nodeName returns the name of this node in the API.
 func nodeName(override string, hostname func() (string, error)) (string, error) {
 	name := override
 	if name == "" {
@@ -199,8 +201,8 @@ func nodeName(override string, hostname func() (string, error)) (string, error) 
 	return name, nil
 }
 
-// secretField is the field whose values, headers of requests, may be credentials, and
-// masked what is shown in their place.
+// secretField is the field whose values, request headers, may be credentials, and masked
+// replaces them.
 const (
 	secretField = "staticPodURLHeader"
 	masked      = "<masked>"

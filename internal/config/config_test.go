@@ -52,8 +52,11 @@ func load(t *testing.T, args ...string) *Config {
 func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 	parity.Proves(t, "CFG-04", "CFG-05", "EVIC-04")
 	k := load(t).Kubelet
-	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled || k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
-		t.Errorf("without a file: anonymous %v, webhook %v, mode %s, port %d", *k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
+	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled ||
+		k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
+		t.Errorf("without a file: anonymous %v, webhook %v, mode %s, port %d",
+			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode,
+			k.ReadOnlyPort)
 	}
 	if len(k.EvictionHard) != 0 {
 		t.Errorf("without a file evictionHard = %v, want none", k.EvictionHard)
@@ -61,10 +64,19 @@ func TestLegacyDefaultsWithoutAFile(t *testing.T) {
 
 	dir := write(t, map[string]string{"k.yaml": head})
 	k = load(t, "--config="+dir+"/k.yaml", "--kubeconfig=/kc").Kubelet
-	if *k.Authentication.Anonymous.Enabled || !*k.Authentication.Webhook.Enabled || k.Authorization.Mode != "Webhook" || k.ReadOnlyPort != 0 {
-		t.Errorf("with a file: anonymous %v, webhook %v, mode %s, port %d", *k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
+	if *k.Authentication.Anonymous.Enabled || !*k.Authentication.Webhook.Enabled || k.Authorization.Mode != "Webhook" ||
+		k.ReadOnlyPort != 0 {
+		t.Errorf("with a file: anonymous %v, webhook %v, mode %s, port %d",
+			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode,
+			k.ReadOnlyPort)
 	}
-	if want := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"}; !reflect.DeepEqual(k.EvictionHard, want) {
+	if want := map[string]string{
+		"memory.available":   "100Mi",
+		"nodefs.available":   "10%",
+		"nodefs.inodesFree":  "5%",
+		"imagefs.available":  "15%",
+		"imagefs.inodesFree": "5%",
+	}; !reflect.DeepEqual(k.EvictionHard, want) {
 		t.Errorf("with a file evictionHard = %v", k.EvictionHard)
 	}
 	dir = write(t, map[string]string{"k.yaml": head + "evictionHard: {memory.available: 1Gi}\n"})
@@ -123,13 +135,19 @@ func TestPrecedence(t *testing.T) {
 	parity.Proves(t, "CFG-02", "CFG-03")
 	parity.ProvesPart(t, 2, "CFG-09") // the other is TestNullInAMap
 	dir := write(t, map[string]string{
-		"k.yaml":        head + standaloneOK + "maxPods: 1\npodsPerCore: 1\neventBurst: 1\nclusterDNS: [1.1.1.1]\nsystemReserved: {cpu: '1', memory: 1Gi}\nfeatureGates: {ContainerCheckpoint: false, EnvFiles: false}\nnodeStatusUpdateFrequency: 7s\nkubeReserved: {cpu: '1'}\n",
-		"d/10.conf":     head + "podsPerCore: 2\neventBurst: 2\nclusterDNS: [2.2.2.2, 2.2.2.3]\nsystemReserved: {cpu: '2'}\n",
-		"d/20/x.conf":   head + "eventBurst: 3\nclusterDNS: [3.3.3.3]\nsystemReserved: {pid: '100'}\nkubeReserved: null\n",
+		"k.yaml": head + standaloneOK +
+			"maxPods: 1\npodsPerCore: 1\neventBurst: 1\nclusterDNS: [1.1.1.1]\nsystemReserved: {cpu: '1', memory: 1Gi}\n" +
+			"featureGates: {ContainerCheckpoint: false, EnvFiles: false}\nnodeStatusUpdateFrequency: 7s\nkubeReserved: " +
+			"{cpu: '1'}\n",
+		"d/10.conf": head +
+			"podsPerCore: 2\neventBurst: 2\nclusterDNS: [2.2.2.2, 2.2.2.3]\nsystemReserved: {cpu: '2'}\n",
+		"d/20/x.conf": head +
+			"eventBurst: 3\nclusterDNS: [3.3.3.3]\nsystemReserved: {pid: '100'}\nkubeReserved: null\n",
 		"d/30.yaml":     "not: read",
 		"d/05.conf.bak": "not: read",
 	})
-	c := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d", "--event-burst=4", "--feature-gates=EnvFiles=true,KubeletSeparateDiskGC=false")
+	c := load(t, "--config="+dir+"/k.yaml", "--config-dir="+dir+"/d", "--event-burst=4",
+		"--feature-gates=EnvFiles=true,KubeletSeparateDiskGC=false")
 	k := c.Kubelet
 	if k.MaxPods != 1 || k.PodsPerCore != 2 || k.EventBurst != 4 {
 		t.Errorf("file, drop-in, flag: %d %d %d, want 1 2 4", k.MaxPods, k.PodsPerCore, k.EventBurst)
@@ -137,18 +155,31 @@ func TestPrecedence(t *testing.T) {
 	if !reflect.DeepEqual(k.ClusterDNS, []string{"3.3.3.3"}) {
 		t.Errorf("a list is replaced whole: %v", k.ClusterDNS)
 	}
-	if want := map[string]string{"cpu": "2", "memory": "1Gi", "pid": "100"}; !reflect.DeepEqual(k.SystemReserved, want) {
+	if want := map[string]string{
+		"cpu":    "2",
+		"memory": "1Gi",
+		"pid":    "100",
+	}; !reflect.DeepEqual(k.SystemReserved, want) {
 		t.Errorf("a map is merged: %v, want %v", k.SystemReserved, want)
 	}
 	if k.KubeReserved != nil {
 		t.Errorf("null deletes: %v", k.KubeReserved)
 	}
-	if want := map[string]bool{"ContainerCheckpoint": false, "EnvFiles": true, "KubeletSeparateDiskGC": false}; !reflect.DeepEqual(k.FeatureGates, want) {
+	if want := map[string]bool{
+		"ContainerCheckpoint":   false,
+		"EnvFiles":              true,
+		"KubeletSeparateDiskGC": false,
+	}; !reflect.DeepEqual(k.FeatureGates, want) {
 		t.Errorf("gates are merged by name: %v, want %v", k.FeatureGates, want)
 	}
 	for field, want := range map[string]string{
-		"maxPods": dir + "/k.yaml", "podsPerCore": dir + "/d/10.conf", "eventBurst": "flag --event-burst",
-		"systemReserved.memory": dir + "/k.yaml", "systemReserved.pid": dir + "/d/20/x.conf", "clusterDNS[0]": dir + "/d/20/x.conf", "port": "",
+		"maxPods":               dir + "/k.yaml",
+		"podsPerCore":           dir + "/d/10.conf",
+		"eventBurst":            "flag --event-burst",
+		"systemReserved.memory": dir + "/k.yaml",
+		"systemReserved.pid":    dir + "/d/20/x.conf",
+		"clusterDNS[0]":         dir + "/d/20/x.conf",
+		"port":                  "",
 	} {
 		if got := c.Origins.Of(field); got != want {
 			t.Errorf("origin of %s = %q, want %q", field, got, want)
@@ -163,7 +194,8 @@ func TestDropInsWithoutAFileLieOnTheFlagDefaults(t *testing.T) {
 	if !*k.Authentication.Anonymous.Enabled || *k.Authentication.Webhook.Enabled ||
 		k.Authorization.Mode != "AlwaysAllow" || k.ReadOnlyPort != 10255 {
 		t.Errorf("anonymous %v, tokens %v, mode %s, read-only port %d",
-			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode, k.ReadOnlyPort)
+			*k.Authentication.Anonymous.Enabled, *k.Authentication.Webhook.Enabled, k.Authorization.Mode,
+			k.ReadOnlyPort)
 	}
 	if k.MaxPods != 7 || k.Port != 1234 {
 		t.Errorf("maxPods %d, port %d", k.MaxPods, k.Port)
@@ -174,10 +206,14 @@ func TestDependentDefaults(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-70")
 	parity.ProvesPart(t, 2, "CFG-72")
 	parity.ProvesPart(t, 2, "CFG-62")
-	dir := write(t, map[string]string{"k.yaml": head + standaloneOK + "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 2\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -5\nmergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}\n"})
+	dir := write(t, map[string]string{"k.yaml": head + standaloneOK +
+		"nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 2\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: " +
+		"-5\nmergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}\n"})
 	k := load(t, "--config="+dir+"/k.yaml").Kubelet
-	if k.NodeStatusReportFrequency.Duration != 7*time.Second || *k.SerializeImagePulls || k.EvictionPressureTransitionPeriod.Duration != 5*time.Minute || *k.PodPidsLimit != -1 {
-		t.Errorf("report %v, serialize %v, transition %v, pids %d", k.NodeStatusReportFrequency, *k.SerializeImagePulls, k.EvictionPressureTransitionPeriod, *k.PodPidsLimit)
+	if k.NodeStatusReportFrequency.Duration != 7*time.Second || *k.SerializeImagePulls ||
+		k.EvictionPressureTransitionPeriod.Duration != 5*time.Minute || *k.PodPidsLimit != -1 {
+		t.Errorf("report %v, serialize %v, transition %v, pids %d",
+			k.NodeStatusReportFrequency, *k.SerializeImagePulls, k.EvictionPressureTransitionPeriod, *k.PodPidsLimit)
 	}
 	if k.EvictionHard["memory.available"] != "1Gi" || k.EvictionHard["nodefs.available"] != "10%" {
 		t.Errorf("merged evictionHard = %v", k.EvictionHard)
@@ -192,11 +228,13 @@ func TestUnknownFieldsAreNamedBesideMisfits(t *testing.T) {
 		"c.yaml": "---\n" + head + standaloneOK + "maxPods: 9\n---\n",
 	})
 	c, err := Load([]string{"--config=" + dir + "/a.yaml"})
-	if err == nil || !strings.Contains(err.Error(), "a.yaml: maxPods: ") || !strings.Contains(err.Error(), "a.yaml: logging.verbosity: ") {
+	if err == nil || !strings.Contains(err.Error(), "a.yaml: maxPods: ") ||
+		!strings.Contains(err.Error(), "a.yaml: logging.verbosity: ") {
 		t.Errorf("misfits: %v", err)
 	}
-	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], `unknown field "maxPodz"`) || !strings.Contains(c.Warnings[0], `unknown field "logging.loud"`) {
-		t.Errorf("warnings beside misfits: %q", c.Warnings)
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], `unknown field "maxPodz"`) ||
+		!strings.Contains(c.Warnings[0], `unknown field "logging.loud"`) {
+		t.Errorf("warnings beside mismatches: %q", c.Warnings)
 	}
 	c = load(t, "--config="+dir+"/c.yaml")
 	if len(c.Warnings) != 0 || c.Kubelet.MaxPods != 9 {
@@ -210,12 +248,18 @@ func TestUnknownFieldsAreNamedBesideMisfits(t *testing.T) {
 
 func TestLenientDecoding(t *testing.T) {
 	parity.ProvesPart(t, 2, "CFG-01")
-	dir := write(t, map[string]string{"k.yaml": head + standaloneOK + "maxPods: 9\nmaxPodz: 3\nport: 1\nport: 2\n", "k.json": `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":8,"authentication":{"webhook":{"enabled":false}},"authorization":{"mode":"AlwaysAllow"}}`})
+	dir := write(t, map[string]string{
+		"k.yaml": head + standaloneOK + "maxPods: 9\nmaxPodz: 3\nport: 1\nport: 2\n",
+		"k.json": `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":8,"authentication":{"webhook":{"enabled":false}},"authorization":{"mode":"AlwaysAllow"}}`,
+	})
 	c := load(t, "--config="+dir+"/k.yaml")
 	if c.Kubelet.MaxPods != 9 {
 		t.Errorf("maxPods = %d: an unknown field beside it must not matter", c.Kubelet.MaxPods)
 	}
-	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "Using lenient decoding") || !strings.Contains(c.Warnings[0], `unknown field "maxPodz"`) || !strings.Contains(c.Warnings[0], dir+"/k.yaml") || !strings.Contains(c.Warnings[0], `"port" already set`) {
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "Using lenient decoding") ||
+		!strings.Contains(c.Warnings[0], `unknown field "maxPodz"`) ||
+		!strings.Contains(c.Warnings[0], dir+"/k.yaml") ||
+		!strings.Contains(c.Warnings[0], `"port" already set`) {
 		t.Errorf("warnings = %q", c.Warnings)
 	}
 	t.Chdir(dir)
@@ -234,24 +278,76 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		{name: "a misspelt kind", file: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n", want: []string{"k.yaml: kind: \"Kubelet\" must be KubeletConfiguration"}},
-		{name: "a foreign version", file: "apiVersion: v1\nkind: KubeletConfiguration\n", want: []string{"k.yaml: apiVersion: \"v1\" must be kubelet.config.k8s.io/v1beta1"}},
+		{
+			name: "a misspelt kind",
+			file: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n",
+			want: []string{"k.yaml: kind: \"Kubelet\" must be KubeletConfiguration"},
+		},
+		{
+			name: "a foreign version",
+			file: "apiVersion: v1\nkind: KubeletConfiguration\n",
+			want: []string{"k.yaml: apiVersion: \"v1\" must be kubelet.config.k8s.io/v1beta1"},
+		},
 		{name: "no YAML at all", file: head + "a: [1\n", want: []string{"k.yaml: yaml: line"}},
 		{name: "a list", file: "- a\n", want: []string{"k.yaml", "not a map"}},
-		{name: "a wrong type and a bad value", file: head + "maxPods: many\neventBurst: -1\n", args: []string{"--kubeconfig=x"}, want: []string{"2 problems", `maxPods: "many" must be int32`, "eventBurst: -1 must not be negative"}},
-		{name: "wrong types, all of them", args: []string{"--kubeconfig=x"}, file: head + "maxPods: many\nsyncFrequency: soon\nauthentication: {anonymous: {enabled: 3}, webhook: {cacheTTL: x}}\nclusterDNS: 1.1.1.1\n", want: []string{
-			"5 problems", "k.yaml: maxPods: \"many\" must be int32, is a string", `k.yaml: syncFrequency: "soon" cannot be read: time: invalid duration "soon"`,
-			"k.yaml: authentication.anonymous.enabled: 3 must be bool, is a number", "k.yaml: authentication.webhook.cacheTTL", "k.yaml: clusterDNS"}},
-		{name: "bad values, all of them", file: head + "nodeLeaseDurationSeconds: -1\nimageGCLowThresholdPercent: 90\nhealthzBindAddress: here\n", args: []string{"--max-pods=-3", "--kubeconfig=x"}, want: []string{
-			"invalid configuration, 4 problems:", "k.yaml: nodeLeaseDurationSeconds: -1 must be greater than 0",
-			"k.yaml: imageGCLowThresholdPercent: 90 must be less than imageGCHighThresholdPercent, 85",
-			`k.yaml: healthzBindAddress: "here" must be an IP address`, "flag --max-pods: maxPods: -3 must not be negative"}},
-		{name: "a drop-in without a kind", file: head, dropIn: "maxPods: 3\n", want: []string{"d/a.conf: apiVersion: must be", "d/a.conf: kind: must be"}},
-		{name: "a drop-in of a wrong type", file: head, dropIn: head + "maxPods: {}\n", want: []string{"d/a.conf: maxPods: \"{}\" must be int32"}},
-		{name: "a missing file", args: []string{"--config=/nowhere/k.yaml"}, want: []string{"read configuration file: open /nowhere/k.yaml: no such file"}},
-		{name: "an unknown flag", args: []string{"--dynamic-config-dir=x"}, want: []string{"failed to parse kubelet flag: unknown flag: --dynamic-config-dir"}},
+		{
+			name: "a wrong type and a bad value",
+			file: head + "maxPods: many\neventBurst: -1\n",
+			args: []string{"--kubeconfig=x"},
+			want: []string{"2 problems", `maxPods: "many" must be int32`, "eventBurst: -1 must not be negative"},
+		},
+		{
+			name: "wrong types, all of them",
+			args: []string{"--kubeconfig=x"},
+			file: head +
+				"maxPods: many\nsyncFrequency: soon\nauthentication: {anonymous: {enabled: 3}, webhook: {cacheTTL: x}}\n" +
+				"clusterDNS: 1.1.1.1\n",
+			want: []string{
+				"5 problems", "k.yaml: maxPods: \"many\" must be int32, is a string",
+				`k.yaml: syncFrequency: "soon" cannot be read: time: invalid duration "soon"`,
+				"k.yaml: authentication.anonymous.enabled: 3 must be bool, is a number",
+				"k.yaml: authentication.webhook.cacheTTL",
+				"k.yaml: clusterDNS",
+			},
+		},
+		{
+			name: "bad values, all of them",
+			file: head + "nodeLeaseDurationSeconds: -1\nimageGCLowThresholdPercent: 90\nhealthzBindAddress: here\n",
+			args: []string{"--max-pods=-3", "--kubeconfig=x"},
+			want: []string{
+				"invalid configuration, 4 problems:", "k.yaml: nodeLeaseDurationSeconds: -1 must be greater than 0",
+				"k.yaml: imageGCLowThresholdPercent: 90 must be less than imageGCHighThresholdPercent, 85",
+				`k.yaml: healthzBindAddress: "here" must be an IP address`,
+				"flag --max-pods: maxPods: -3 must not be negative"},
+		},
+		{
+			name:   "a drop-in without a kind",
+			file:   head,
+			dropIn: "maxPods: 3\n",
+			want:   []string{"d/a.conf: apiVersion: must be", "d/a.conf: kind: must be"},
+		},
+		{
+			name:   "a drop-in of a wrong type",
+			file:   head,
+			dropIn: head + "maxPods: {}\n",
+			want:   []string{"d/a.conf: maxPods: \"{}\" must be int32"},
+		},
+		{
+			name: "a missing file",
+			args: []string{"--config=/nowhere/k.yaml"},
+			want: []string{"read configuration file: open /nowhere/k.yaml: no such file"},
+		},
+		{
+			name: "an unknown flag",
+			args: []string{"--dynamic-config-dir=x"},
+			want: []string{"failed to parse kubelet flag: unknown flag: --dynamic-config-dir"},
+		},
 		{name: "a word", args: []string{"foo"}, want: []string{`unknown command "foo"`}},
-		{name: "an unknown gate", args: []string{"--feature-gates=Nope=true"}, want: []string{"flag --feature-gates: featureGates.Nope: unrecognized feature gate: Nope"}},
+		{
+			name: "an unknown gate",
+			args: []string{"--feature-gates=Nope=true"},
+			want: []string{"flag --feature-gates: featureGates.Nope: unrecognized feature gate: Nope"},
+		},
 		{
 			name: "gates of a file",
 			file: head + "featureGates: {Nope: true, SidecarContainers: false}\n",
@@ -262,8 +358,15 @@ func TestBadInputNamesFileFieldAndCause(t *testing.T) {
 				"k.yaml: featureGates.SidecarContainers: cannot set feature gate SidecarContainers to false",
 			},
 		},
-		{name: "a locked gate", args: []string{"--feature-gates=SidecarContainers=false"}, want: []string{"cannot set feature gate SidecarContainers to false, feature is locked to true"}},
-		{name: "webhook without an API server", file: head, want: []string{"authentication.webhook.enabled: true needs an API server", "authorization.mode: \"Webhook\" needs an API server"}},
+		{
+			name: "a locked gate",
+			args: []string{"--feature-gates=SidecarContainers=false"},
+			want: []string{"cannot set feature gate SidecarContainers to false, feature is locked to true"},
+		},
+		{name: "webhook without an API server", file: head, want: []string{
+			"authentication.webhook.enabled: true needs an API server",
+			"authorization.mode: \"Webhook\" needs an API server",
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files := map[string]string{}
@@ -316,12 +419,19 @@ func TestEveryFlagOfTheInventoryExists(t *testing.T) {
 			}
 		}
 	}
-	for name := range strings.FieldsSeq("minimum-container-ttl-duration maximum-dead-containers-per-container maximum-dead-containers experimental-mounter-path experimental-allocatable-ignore-eviction housekeeping-interval application-metrics-count-limit boot-id-file container-hints containerd containerd-namespace enable-load-reader event-storage-age-limit event-storage-event-limit global-housekeeping-interval log-cadvisor-usage machine-id-file storage-driver-user storage-driver-password storage-driver-host storage-driver-db storage-driver-table storage-driver-secure storage-driver-buffer-duration") {
+	for name := range strings.FieldsSeq("minimum-container-ttl-duration maximum-dead-containers-per-container " +
+		"maximum-dead-containers experimental-mounter-path experimental-allocatable-ignore-eviction " +
+		"housekeeping-interval application-metrics-count-limit boot-id-file container-hints containerd " +
+		"containerd-namespace enable-load-reader event-storage-age-limit event-storage-event-limit " +
+		"global-housekeeping-interval log-cadvisor-usage machine-id-file storage-driver-user " +
+		"storage-driver-password storage-driver-host storage-driver-db storage-driver-table storage-driver-secure " +
+		"storage-driver-buffer-duration") {
 		if fs.Lookup(name) == nil {
 			t.Errorf("no flag --%s", name)
 		}
 	}
-	for name := range strings.FieldsSeq("pod-infra-container-image container-runtime dynamic-config-dir network-plugin keep-terminated-pod-volumes register-schedulable") {
+	for name := range strings.FieldsSeq("pod-infra-container-image container-runtime dynamic-config-dir " +
+		"network-plugin keep-terminated-pod-volumes register-schedulable") {
 		if fs.Lookup(name) != nil {
 			t.Errorf("flag --%s was removed and must fail", name)
 		}
@@ -334,7 +444,8 @@ func TestFieldsWithoutAFlag(t *testing.T) {
 	c := &Config{}
 	setDefaults(&c.Kubelet, nil)
 	fs := newFlagSet(c)
-	for _, field := range strings.Fields(`memorySwap.swapBehavior shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
+	for _, field := range strings.Fields(
+		`memorySwap.swapBehavior shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
 		imageMaximumGCAge maxParallelImagePulls tracing crashLoopBackOff.maxContainerRestartPeriod userNamespaces.idsPerPod
 		containerLogMaxWorkers containerLogMonitorInterval enableProfilingHandler podLogsDir tlsCurvePreferences`) {
 		for flag, of := range fs.fields {
@@ -342,7 +453,8 @@ func TestFieldsWithoutAFlag(t *testing.T) {
 				t.Errorf("--%s sets %s", flag, field)
 			}
 		}
-		words := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(field[strings.LastIndex(field, ".")+1:], func(s string) string { return "-" + strings.ToLower(s) })
+		words := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(field[strings.LastIndex(field,
+			".")+1:], func(s string) string { return "-" + strings.ToLower(s) })
 		if fs.Lookup(words) != nil {
 			t.Errorf("there is a flag --%s", words)
 		}
@@ -352,13 +464,43 @@ func TestFieldsWithoutAFlag(t *testing.T) {
 func TestFlagsReachTheirFields(t *testing.T) {
 	parity.Proves(t, "CFG-13")
 	parity.ProvesPart(t, 2, "CFG-121")
-	c := load(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%", "--eviction-soft=memory.available<2Gi", "--eviction-soft-grace-period=memory.available=1m",
-		"--register-with-taints=a=b:NoSchedule,c:NoExecute", "--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi", "--reserved-memory=1:memory=2Gi",
-		"--manifest-url-header=X-A:1,X-A:2", "--node_ip=10.0.0.1,fd00::1", "--node-labels=a=b,node.kubernetes.io/x=y", "--pod-max-pids=12", "--v=4",
-		"--system-reserved=cpu=1", "--system-reserved=memory=1Gi", "--rotate-server-certificates", "--resolv-conf=", "--log-flush-frequency=2s", "--housekeeping-interval=5s")
+	c := load(t, "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
+		"--eviction-soft=memory.available<2Gi", "--eviction-soft-grace-period=memory.available=1m",
+		"--register-with-taints=a=b:NoSchedule,c:NoExecute", "--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi",
+		"--reserved-memory=1:memory=2Gi",
+		"--manifest-url-header=X-A:1,X-A:2", "--node_ip=10.0.0.1,fd00::1",
+		"--node-labels=a=b,node.kubernetes.io/x=y", "--pod-max-pids=12", "--v=4",
+		"--system-reserved=cpu=1", "--system-reserved=memory=1Gi", "--rotate-server-certificates", "--resolv-conf=",
+		"--log-flush-frequency=2s", "--housekeeping-interval=5s")
 	k := c.Kubelet
-	got := []any{k.EvictionHard, k.RegisterWithTaints[1].Effect, k.RegisterWithTaints[0].Value, len(k.ReservedMemory), k.ReservedMemory[1].NumaNode, k.StaticPodURLHeader, *k.PodPidsLimit, int(k.Logging.Verbosity), k.SystemReserved, k.ServerTLSBootstrap, *k.ResolverConfig, c.Flags.NodeLabels["node.kubernetes.io/x"]}
-	want := []any{map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"}, k.RegisterWithTaints[1].Effect, "b", 2, int32(1), map[string][]string{"X-A": {"1", "2"}}, int64(12), 4, map[string]string{"cpu": "1", "memory": "1Gi"}, true, "", "y"}
+	got := []any{
+		k.EvictionHard,
+		k.RegisterWithTaints[1].Effect,
+		k.RegisterWithTaints[0].Value,
+		len(k.ReservedMemory),
+		k.ReservedMemory[1].NumaNode,
+		k.StaticPodURLHeader,
+		*k.PodPidsLimit,
+		int(k.Logging.Verbosity),
+		k.SystemReserved,
+		k.ServerTLSBootstrap,
+		*k.ResolverConfig,
+		c.Flags.NodeLabels["node.kubernetes.io/x"],
+	}
+	want := []any{
+		map[string]string{"memory.available": "1Gi", "nodefs.available": "5%"},
+		k.RegisterWithTaints[1].Effect,
+		"b",
+		2,
+		int32(1),
+		map[string][]string{"X-A": {"1", "2"}},
+		int64(12),
+		4,
+		map[string]string{"cpu": "1", "memory": "1Gi"},
+		true,
+		"",
+		"y",
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -367,7 +509,8 @@ func TestFlagsReachTheirFields(t *testing.T) {
 	}
 	all := strings.Join(c.Warnings, "\n")
 	for _, flag := range []string{"--pod-max-pids", "--eviction-hard"} {
-		if !strings.Contains(all, "Flag "+flag+" has been deprecated, This parameter should be set via the config file") {
+		if !strings.Contains(all,
+			"Flag "+flag+" has been deprecated, This parameter should be set via the config file") {
 			t.Errorf("no deprecation of %s in:\n%s", flag, all)
 		}
 	}
@@ -376,7 +519,8 @@ func TestFlagsReachTheirFields(t *testing.T) {
 			t.Errorf("%s is not deprecated:\n%s", flag, all)
 		}
 	}
-	if n := strings.Count(all, "settings without effect in this version: "); n != 1 || !strings.Contains(all, "in this version: --housekeeping-interval") {
+	if n := strings.Count(all, "settings without effect in this version: "); n != 1 ||
+		!strings.Contains(all, "in this version: --housekeeping-interval") {
 		t.Errorf("%d sentences about settings without effect:\n%s", n, all)
 	}
 }
@@ -427,7 +571,12 @@ func TestHelpAndVersion(t *testing.T) {
 func TestGates(t *testing.T) {
 	parity.Proves(t, "CFG-141", "CFG-147")
 	parity.ProvesPart(t, 2, "CFG-78")
-	g, ps := newGates(map[string]bool{"AllAlpha": true, "EventedPLEG": false, "CustomCPUCFSQuotaPeriod": false, "SidecarContainers": true})
+	g, ps := newGates(map[string]bool{
+		"AllAlpha":                true,
+		"EventedPLEG":             false,
+		"CustomCPUCFSQuotaPeriod": false,
+		"SidecarContainers":       true,
+	})
 	if len(ps) > 0 || !g.Enabled("MemoryQoS") || g.Enabled("EventedPLEG") {
 		t.Fatal(ps, g)
 	}
@@ -457,10 +606,11 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s is off by default", name)
 		}
 	}
-	for name := range strings.FieldsSeq("AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation " +
-		"ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap " +
-		"PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers " +
-		"UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
+	for name := range strings.FieldsSeq(
+		"AuthorizeNodeWithSelectors CPUManagerPolicyOptions DynamicResourceAllocation " +
+			"ExecProbeTimeout ImageVolume InPlacePodVerticalScaling KubeletFineGrainedAuthz NodeSwap " +
+			"PodLifecycleSleepAction PodLifecycleSleepActionAllowZero ProcMountType SidecarContainers " +
+			"UserNamespacesSupport VolumeAttributesClass InOrderInformers") {
 		if _, ps := newGates(map[string]bool{name: false}); len(ps) != 1 {
 			t.Errorf("%s can be turned off: %v", name, ps)
 		}
@@ -486,10 +636,14 @@ func TestAlphaGatesAreNamed(t *testing.T) {
 	parity.Differs(t, "SRC-37", "0103")
 	parity.Differs(t, "SRV-50", "0103")
 	for _, gate := range []string{"PodLevelResourceManagers", "MemoryQoS"} {
-		for on, want := range map[bool]string{true: "settings without effect in this version: featureGates." + gate, false: ""} {
-			said := load(t, fmt.Sprintf("--feature-gates=%s=%v", gate, on)).Warnings
-			if got := strings.Join(said, "\n"); strings.Contains(got, "without effect") != on || !strings.Contains(got, want) {
-				t.Errorf("%s=%v: said %q, want %q", gate, on, got, want)
+		for on, want := range map[bool]string{
+			true:  "settings without effect in this version: featureGates." + gate,
+			false: "",
+		} {
+			logged := load(t, fmt.Sprintf("--feature-gates=%s=%v", gate, on)).Warnings
+			if got := strings.Join(logged, "\n"); strings.Contains(got, "without effect") != on ||
+				!strings.Contains(got, want) {
+				t.Errorf("%s=%v: logged %q, want %q", gate, on, got, want)
 			}
 		}
 	}
@@ -497,9 +651,12 @@ func TestAlphaGatesAreNamed(t *testing.T) {
 
 func TestNodeLabelsAreRestricted(t *testing.T) {
 	parity.Proves(t, "CFG-115")
-	load(t, "--node-labels=kubernetes.io/arch=amd64,node.kubernetes.io/any=1,x.kubelet.kubernetes.io/y=1,example.com/free=1,plain=1")
+	load(t,
+		"--node-labels=kubernetes.io/arch=amd64,node.kubernetes.io/any=1,x.kubelet.kubernetes.io/y=1,example.com/free=1,plain=1")
 	_, err := Load([]string{"--hostname-override=n", "--node-labels=kubernetes.io/foo=bar,a.k8s.io/b=c"})
-	if err == nil || !strings.Contains(err.Error(), "unknown 'kubernetes.io' or 'k8s.io' labels specified: [a.k8s.io/b kubernetes.io/foo]") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "unknown 'kubernetes.io' or 'k8s.io' labels specified: [a.k8s.io/b "+
+			"kubernetes.io/foo]") {
 		t.Errorf("foreign labels: %v", err)
 	}
 }
@@ -543,8 +700,10 @@ func TestValidate(t *testing.T) {
 		"podLogsDir: /var/log/pods/":           "podLogsDir",
 		"tracing: {endpoint: 'a b'}":           "tracing.endpoint",
 		"enforceNodeAllocatable: [pods, pods]": "enforceNodeAllocatable",
-		"{featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, WindowsGracefulNodeShutdown: false}, shutdownGracePeriod: 30s}": "shutdownGracePeriod",
-		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]}":          "shutdownGracePeriodByPodPriority",
+		"{featureGates: {GracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority: false, " +
+			"WindowsGracefulNodeShutdown: false}, shutdownGracePeriod: 30s}": "shutdownGracePeriod",
+		"{featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}, shutdownGracePeriodByPodPriority: " +
+			"[{priority: 0, shutdownGracePeriodSeconds: 5}]}": "shutdownGracePeriodByPodPriority",
 		"imageGCHighThresholdPercent: 101": "imageGCHighThresholdPercent",
 		"imageMaximumGCAge: 1m":            "imageMaximumGCAge",
 		"runOnce: true":                    "runOnce",
@@ -587,14 +746,24 @@ func TestValidate(t *testing.T) {
 		"tlsCertFile: /x":                                                 "tlsCertFile",
 		"qosReserved: {memory: 50%}":                                      "qosReserved",
 		"logging: {format: xml}":                                          "logging.format",
-		"memoryManagerPolicy: BestEffort":                                 "memoryManagerPolicy", // there is one, for Windows
+		// there is one, for Windows
+		"memoryManagerPolicy: BestEffort": "memoryManagerPolicy",
 	} {
 		t.Run(yaml, func(t *testing.T) {
 			dir := write(t, map[string]string{"k.json": head, "over/a.conf": head + yaml})
 			if strings.HasPrefix(yaml, "{") {
-				dir = write(t, map[string]string{"k.json": head, "over/a.conf": "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, " + yaml[1:]})
+				dir = write(t, map[string]string{
+					"k.json": head,
+					"over/a.conf": "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, " +
+						yaml[1:],
+				})
 			}
-			_, err := Load([]string{"--hostname-override=n", "--kubeconfig=x", "--config=" + dir + "/k.json", "--config-dir=" + dir + "/over"})
+			_, err := Load([]string{
+				"--hostname-override=n",
+				"--kubeconfig=x",
+				"--config=" + dir + "/k.json",
+				"--config-dir=" + dir + "/over",
+			})
 			var ps Problems
 			if !errors.As(err, &ps) || len(ps) != 1 || ps[0].Field != want {
 				t.Errorf("problems = %v, want one about %s", err, want)
@@ -628,17 +797,22 @@ func TestHeadersAreMasked(t *testing.T) {
 
 // TestHeadersAreMaskedWhereverTheyAreTold: of a file that is read again, and of one that
 // has the header's value where a list of values belongs.
-func TestHeadersAreMaskedWhereverTheyAreTold(t *testing.T) {
-	old, now := load(t, "--manifest-url-header=Authorization:secret-1,X:1"), load(t, "--manifest-url-header=Authorization:secret-2,Y:secret-3", "--max-pods=7")
+func TestHeadersAreMaskedInAllOutput(t *testing.T) {
+	old, now := load(t, "--manifest-url-header=Authorization:secret-1,X:1"), load(t,
+		"--manifest-url-header=Authorization:secret-2,Y:secret-3", "--max-pods=7")
 	want := []Change{{"maxPods", "110", "7"}, {"staticPodURLHeader.Authorization", `"<masked>"`, `"<masked>"`},
 		{"staticPodURLHeader.X", `"<masked>"`, "null"}, {"staticPodURLHeader.Y", "null", `"<masked>"`}}
 	if got := Changes(&old.Kubelet, &now.Kubelet); !slices.Equal(got, want) {
 		t.Errorf("changes %q, want %q", got, want)
 	}
-	dir := write(t, map[string]string{"config.yaml": head + "staticPodURLHeader: {Authorization: Bearer secret}\nmaxPods: many\n"})
+	dir := write(t, map[string]string{
+		"config.yaml": head + "staticPodURLHeader: {Authorization: Bearer secret}\nmaxPods: many\n",
+	})
 	_, err := Load([]string{"--config", filepath.Join(dir, "config.yaml")})
-	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), `staticPodURLHeader.Authorization: "<masked>" must be`) || !strings.Contains(err.Error(), `maxPods: "many"`) {
-		t.Errorf("told: %v", err)
+	if err == nil || strings.Contains(err.Error(), "secret") ||
+		!strings.Contains(err.Error(), `staticPodURLHeader.Authorization: "<masked>" must be`) ||
+		!strings.Contains(err.Error(), `maxPods: "many"`) {
+		t.Errorf("reported: %v", err)
 	}
 }
 
@@ -646,17 +820,28 @@ func TestHeadersAreMaskedWhereverTheyAreTold(t *testing.T) {
 // kubelet v1.36.3 was seen to read them; not those in drop-ins and flags.
 func TestRelativePathsLeadFromTheFile(t *testing.T) {
 	dir := write(t, map[string]string{
-		"etc/k.yaml": head + standaloneOK[strings.Index(standaloneOK, "authorization"):] + "authentication: {webhook: {enabled: false}, x509: {clientCAFile: pki/ca.crt}}\n" +
-			"staticPodPath: manifests\nresolvConf: ../run/resolv.conf\ntlsCertFile: tls.crt\ntlsPrivateKeyFile: /elsewhere/tls.key\nvolumePluginDir: flex\n",
+		"etc/k.yaml": head + standaloneOK[strings.Index(standaloneOK,
+			"authorization"):] + "authentication: {webhook: {enabled: false}, x509: {clientCAFile: pki/ca.crt}}\n" +
+			"staticPodPath: manifests\nresolvConf: ../run/resolv.conf\ntlsCertFile: tls.crt\ntlsPrivateKeyFile: " +
+			"/elsewhere/tls.key\nvolumePluginDir: flex\n",
 		"over/a.conf": head + "staticPodPath: dropped\n",
 	})
 	etc := filepath.Join(dir, "etc")
 	t.Chdir(etc)
 	shown := func(args ...string) string {
 		k := &load(t, args...).Kubelet
-		return strings.Join([]string{k.StaticPodPath, k.Authentication.X509.ClientCAFile, k.TLSCertFile, k.TLSPrivateKeyFile, *k.ResolverConfig, k.VolumePluginDir}, " ")
+		return strings.Join([]string{
+			k.StaticPodPath,
+			k.Authentication.X509.ClientCAFile,
+			k.TLSCertFile,
+			k.TLSPrivateKeyFile,
+			*k.ResolverConfig,
+			k.VolumePluginDir,
+		}, " ")
 	}
-	rest := fmt.Sprintf(" %[1]s/etc/pki/ca.crt %[1]s/etc/tls.crt /elsewhere/tls.key %[1]s/run/resolv.conf %[1]s/etc/flex", dir)
+	rest := fmt.Sprintf(
+		" %[1]s/etc/pki/ca.crt %[1]s/etc/tls.crt /elsewhere/tls.key %[1]s/run/resolv.conf %[1]s/etc/flex",
+		dir)
 	for _, tc := range []struct {
 		args []string
 		want string
@@ -679,13 +864,17 @@ func TestRelativePathsLeadFromTheFile(t *testing.T) {
 // TestGatesThatBuildOnOthers: one that is on while what it needs is off is refused.
 func TestGatesThatBuildOnOthers(t *testing.T) {
 	_, ps := newGates(map[string]bool{"PodLevelResources": false})
-	if want := "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: [PodLevelResources]"; len(ps) != 1 || ps[0].Why != want {
+	if want := "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: " +
+		"[PodLevelResources]"; len(ps) != 1 || ps[0].Why != want {
 		t.Errorf("problems = %v, want %s", ps, want)
 	}
 	if _, ps := newGates(map[string]bool{"AtomicFIFO": false}); len(ps) != 4 {
 		t.Errorf("without what four controllers need: %v", ps)
 	}
-	if _, ps := newGates(map[string]bool{"PodLevelResources": false, "InPlacePodLevelResourcesVerticalScaling": false}); len(ps) > 0 {
+	if _, ps := newGates(map[string]bool{
+		"PodLevelResources":                       false,
+		"InPlacePodLevelResourcesVerticalScaling": false,
+	}); len(ps) > 0 {
 		t.Errorf("both off: %v", ps)
 	}
 }
@@ -694,16 +883,19 @@ func TestGatesThatBuildOnOthers(t *testing.T) {
 // configurations were compared with upstream's by the thousand.
 func TestConfigurationsThatUpstreamRefuses(t *testing.T) {
 	dir := write(t, map[string]string{
-		"plain.yaml":   head + standaloneOK,
-		"system.yaml":  head + standaloneOK + "systemCgroups: /system\n",
-		"images.yaml":  head + standaloneOK + "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [registry/x.]\n",
+		"plain.yaml":  head + standaloneOK,
+		"system.yaml": head + standaloneOK + "systemCgroups: /system\n",
+		"images.yaml": head + standaloneOK +
+			"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: " +
+			"[registry/x.]\n",
 		"pulls/1.conf": head + "maxParallelImagePulls: 3\n",
 	})
 	for want, args := range map[string][]string{
 		"systemCgroups": {"--config=" + dir + "/system.yaml"},
 		"preloadedImagesVerificationAllowlist[0]": {"--config=" + dir + "/images.yaml"},
-		"maxParallelImagePulls":                   {"--config=" + dir + "/plain.yaml", "--config-dir=" + dir + "/pulls"},
-		"malformed pair":                          {"--config=" + dir + "/plain.yaml", "--cpu-manager-policy-options="},
+		"maxParallelImagePulls": {"--config=" + dir + "/plain.yaml",
+			"--config-dir=" + dir + "/pulls"},
+		"malformed pair": {"--config=" + dir + "/plain.yaml", "--cpu-manager-policy-options="},
 	} {
 		if _, err := Load(args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want %s", args, err, want)

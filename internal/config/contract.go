@@ -1,8 +1,8 @@
 package config
 
-// version is the release of the Kubernetes API this agent speaks, with the name
-// of the agent as build metadata; clients compare it with the API server's. The
-// build sets these three variables.
+// version is the Kubernetes release that this agent implements, with the name of the agent
+// as build metadata; clients compare it with the API server's. The build sets these three
+// variables.
 var (
 	version   = "v1.36.3+keelson"
 	gitCommit = ""
@@ -21,7 +21,7 @@ const fieldPluginTimeout = "keelson.dev/devicePluginRegistrationTimeout"
 // dropInSuffix is the extension of the files read from --config-dir.
 const dropInSuffix = ".conf"
 
-// Where the agent keeps its files unless flags say otherwise.
+// The default directories of the agent.
 const (
 	DefaultRootDir = "/var/lib/kubelet"
 	DefaultCertDir = "/var/lib/kubelet/pki"

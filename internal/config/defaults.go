@@ -10,14 +10,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// setDefaults fills every field that is unset. flags are the gates that the command line sets; those of k go over them.
+// setDefaults sets the default of every unset field. flags are the gates that the command
+// line sets; those of k override them.
 func setDefaults(k *v1beta1.KubeletConfiguration, flags map[string]bool) {
 	set := maps.Clone(flags)
 	if set == nil {
 		set = map[string]bool{}
 	}
 	maps.Copy(set, k.FeatureGates)
-	gates, _ := newGates(set) // validation reports what is wrong with them
+	gates, _ := newGates(set) // validation reports the problems
 	k.APIVersion, k.Kind = APIVersion, Kind
 
 	// Depends on whether another field was set, so it goes first.
@@ -114,8 +115,7 @@ func setDefaults(k *v1beta1.KubeletConfiguration, flags map[string]bool) {
 	or(&k.FailCgroupV1, true)
 }
 
-// setFlagDefaults applies the four defaults of the time before the
-// configuration file, which hold as long as none is given.
+// setFlagDefaults sets the four defaults that differ without a configuration file.
 func setFlagDefaults(k *v1beta1.KubeletConfiguration) {
 	k.Authentication.Anonymous.Enabled = ptr.To(true)
 	k.Authentication.Webhook.Enabled = ptr.To(false)
@@ -123,8 +123,8 @@ func setFlagDefaults(k *v1beta1.KubeletConfiguration) {
 	k.ReadOnlyPort = 10255
 }
 
-// defaultEvictionHard holds when a configuration file is silent about
-// evictionHard. Without a file there is no threshold at all.
+// defaultEvictionHard are the thresholds if a configuration file does not set
+// evictionHard. Without a file there are none.
 func defaultEvictionHard() map[string]string {
 	return map[string]string{
 		"memory.available":   "100Mi",

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// loadFiles reads the configuration file and the drop-ins, and puts them over
-// the defaults. Without a configuration file the drop-ins lie over what the
-// defaults and flags amount to.
+// loadFiles reads the configuration file and the drop-ins, and merges them over the
+// defaults. Without a configuration file the drop-ins are merged over the defaults and
+// flags.
 func (c *Config) loadFiles() error {
 	merged := map[string]any{}
 	flags := maps.Clone(c.Kubelet.FeatureGates)
@@ -50,8 +50,8 @@ func (c *Config) loadFiles() error {
 	if err != nil {
 		return err
 	}
-	// Drop-ins lie over the file with its defaults: a default that depends on
-	// another field does not follow that field into a drop-in.
+	// Drop-ins are merged over the file with its defaults: a default that depends on another
+	// field does not follow that field's value in a drop-in.
 	if c.Flags.ConfigFile != "" && c.Flags.ConfigDir != "" {
 		if merged, err = withDefaults(merged, flags); err != nil {
 			return err
@@ -75,11 +75,11 @@ func (c *Config) loadFiles() error {
 	if c.Flags.ConfigFile != "" && c.Flags.ConfigDir == "" {
 		roundReserved(&k)
 	}
-	// encoding/json leaves a map that is present but empty as it is, which
-	// matters for evictionHard: {} asks for no thresholds at all.
+	// encoding/json keeps an empty map, which matters for evictionHard: {} means no
+	// thresholds.
 	setDefaults(&k, flags)
 	c.Kubelet = k
-	c.misfits = append(c.misfits, c.Own.set(merged)...)
+	c.mismatches = append(c.mismatches, c.Own.set(merged)...)
 	return nil
 }
 
@@ -100,8 +100,8 @@ func fillEvictionHard(doc map[string]any) {
 	}
 }
 
-// roundReserved rounds amounts of the configuration file up to thousandths, as the API does with all amounts. Drop-ins
-// and flags are left as they are.
+// roundReserved rounds quantities of the configuration file up to thousandths, as the API
+// does. Those of drop-ins and flags are not changed.
 func roundReserved(k *v1beta1.KubeletConfiguration) {
 	for _, m := range k.ReservedMemory {
 		for kind, q := range m.Limits {
@@ -111,7 +111,7 @@ func roundReserved(k *v1beta1.KubeletConfiguration) {
 	}
 }
 
-// withDefaults fills what is unset in the document of the configuration file.
+// withDefaults sets the defaults in the document of the configuration file.
 func withDefaults(doc map[string]any, flags map[string]bool) (map[string]any, error) {
 	b, err := json.Marshal(doc)
 	if err != nil {
@@ -137,10 +137,18 @@ func withDefaults(doc map[string]any, flags map[string]bool) (map[string]any, er
 }
 
 // paths are the fields that name files or directories.
-var paths = [][]string{{"staticPodPath"}, {"authentication", "x509", "clientCAFile"}, {"tlsCertFile"}, {"tlsPrivateKeyFile"}, {"resolvConf"}, {"volumePluginDir"}, {"podLogsDir"}}
+var paths = [][]string{
+	{"staticPodPath"},
+	{"authentication", "x509", "clientCAFile"},
+	{"tlsCertFile"},
+	{"tlsPrivateKeyFile"},
+	{"resolvConf"},
+	{"volumePluginDir"},
+	{"podLogsDir"},
+}
 
-// besideFile has relative paths in the configuration file lead from where that is, and
-// not from where the agent was started. Those of drop-ins and flags are left as they are.
+// besideFile resolves relative paths in the configuration file against its directory.
+// Those of drop-ins and flags are not changed.
 func besideFile(doc map[string]any, file string) error {
 	whole, err := filepath.Abs(file)
 	if err != nil {
@@ -158,9 +166,9 @@ func besideFile(doc map[string]any, file string) error {
 	return nil
 }
 
-// readFile reads one file, checks that it is a KubeletConfiguration, and notes
-// where its fields came from. Fields this version does not know are a warning:
-// a file may be shared with newer agents. The flag is the one that led to it.
+// readFile reads one file, checks that it is a KubeletConfiguration, and records the
+// origin of its fields. Unknown fields are a warning: a file may be shared with newer
+// agents. flag is the one that names the file or its directory.
 func (c *Config) readFile(flag, path string) (map[string]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -175,12 +183,13 @@ func (c *Config) readFile(flag, path string) (map[string]any, error) {
 		if doc == nil {
 			return nil, ps
 		}
-		c.misfits = append(c.misfits, ps...)
+		c.mismatches = append(c.mismatches, ps...)
 	} else if err != nil {
 		return nil, fmt.Errorf("invalid configuration: %s: %w", path, err)
 	}
 	if len(unknown) > 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("Using lenient decoding as strict decoding failed: %s: %s", path, strings.Join(unknown, ", ")))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("Using lenient decoding as strict decoding failed: %s: %s", path, strings.Join(unknown, ", ")))
 	}
 	c.Origins.note(doc, "", path)
 	delete(c.Origins, "apiVersion")
@@ -188,9 +197,9 @@ func (c *Config) readFile(flag, path string) (map[string]any, error) {
 	return doc, nil
 }
 
-// decode reads one YAML or JSON document. If only the values of some fields do
-// not fit, it returns Problems and the document without them. unknown are the complaints of a strict
-// reading that a lenient one gets over: unknown and repeated fields.
+// decode decodes one YAML or JSON document. If values of some fields have a wrong type, it
+// returns Problems and the document without them. unknown are the errors of strict
+// decoding: unknown and duplicate fields.
 func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -216,10 +225,10 @@ func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 	}
 	var k v1beta1.KubeletConfiguration
 	strict, err := kjson.UnmarshalStrict(asJSON, &k)
-	var misfits Problems
+	var mismatches Problems
 	if err != nil {
-		// The rest of the document is still worth checking.
-		misfits = cutMisfits(doc, "", func(m map[string]any) map[string]any { return m })
+		// The rest of the document is still validated.
+		mismatches = cutMismatches(doc, "", func(m map[string]any) map[string]any { return m })
 		rest, err := json.Marshal(doc)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode what fits: %w", err)
@@ -233,13 +242,13 @@ func decode(text []byte) (doc map[string]any, unknown []string, err error) {
 			unknown = append(unknown, e.Error())
 		}
 	}
-	if len(misfits) > 0 {
-		return doc, unknown, misfits
+	if len(mismatches) > 0 {
+		return doc, unknown, mismatches
 	}
 	return doc, unknown, nil
 }
 
-// documents counts the documents of a file, empty ones left out.
+// documents counts the documents of a file that are not empty.
 func documents(text []byte) (n int, err error) {
 	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
 		doc, err := r.Read()
@@ -251,7 +260,7 @@ func documents(text []byte) (n int, err error) {
 		}
 		var content any
 		if yaml.Unmarshal(doc, &content) != nil || content != nil {
-			n++ // also one that could not be read: it would not have been missed
+			n++ // also one that cannot be decoded
 		}
 	}
 }
@@ -274,10 +283,9 @@ func checkKind(doc map[string]any) Problems {
 	return ps
 }
 
-// cutMisfits names every field whose value does not fit its type, by decoding
-// each alone, and takes it out of the document. wrap puts a piece back to where
-// it stands in the whole.
-func cutMisfits(doc map[string]any, prefix string, wrap func(map[string]any) map[string]any) Problems {
+// cutMismatches finds every field whose value has a wrong type, by decoding each alone,
+// and removes it from the document. wrap embeds a part into a document at its place.
+func cutMismatches(doc map[string]any, prefix string, wrap func(map[string]any) map[string]any) Problems {
 	var ps Problems
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		alone := func(m map[string]any) map[string]any { return wrap(map[string]any{k: m}) }
@@ -286,7 +294,7 @@ func cutMisfits(doc map[string]any, prefix string, wrap func(map[string]any) map
 			continue
 		}
 		if child, ok := doc[k].(map[string]any); ok && fit(alone(map[string]any{})) == "" {
-			if inner := cutMisfits(child, prefix+k+".", alone); len(inner) > 0 {
+			if inner := cutMismatches(child, prefix+k+".", alone); len(inner) > 0 {
 				ps = append(ps, inner...)
 				continue
 			}
@@ -301,7 +309,7 @@ func cutMisfits(doc map[string]any, prefix string, wrap func(map[string]any) map
 	return ps
 }
 
-// fit says why a document does not decode; "" if it does.
+// fit returns why a document does not decode; "" if it does.
 func fit(doc map[string]any) string {
 	b, err := json.Marshal(doc)
 	if err != nil {
@@ -325,7 +333,7 @@ func fit(doc map[string]any) string {
 	return "cannot be read: " + why
 }
 
-// wanted says a type of the API in words.
+// wanted describes a type of the API in words.
 func wanted(kind string) string {
 	if of, list := strings.CutPrefix(kind, "[]"); list {
 		return "a list of " + of[strings.LastIndexByte(of, '.')+1:]
@@ -373,8 +381,8 @@ func dropIns(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// mergePatch puts patch over doc as RFC 7386 says: maps are merged, null
-// deletes, everything else replaces.
+// mergePatch merges patch into doc by RFC 7386: maps are merged, null deletes, everything
+// else replaces.
 func mergePatch(doc, patch map[string]any) {
 	for k, v := range patch {
 		switch v := v.(type) {

@@ -218,7 +218,12 @@ func TestConfigz(t *testing.T) {
 		{
 			file:   "kube.yaml",
 			driver: "cgroupfs",
-			want:   map[string]any{"systemReserved": nil, "kubeReserved": nil, "tlsCertFile": nil, "tlsPrivateKeyFile": nil},
+			want: map[string]any{
+				"systemReserved":    nil,
+				"kubeReserved":      nil,
+				"tlsCertFile":       nil,
+				"tlsPrivateKeyFile": nil,
+			},
 		},
 		{
 			file:   "files.yaml",
@@ -253,12 +258,12 @@ func TestDeprecatedFlagsWithoutAField(t *testing.T) {
 		{"experimental-mounter-path", "/mounter", "will be removed in 1.25 or later. in favor of using CSI.", true},
 		{"experimental-allocatable-ignore-eviction", "true", "will be removed in 1.25 or later.", false},
 	} {
-		said := strings.Join(load(t, "--"+tc.flag+"="+tc.value).Warnings, "\n")
-		if !strings.Contains(said, "Flag --"+tc.flag+" has been deprecated, "+tc.why) {
-			t.Errorf("--%s: said %q", tc.flag, said)
+		logged := strings.Join(load(t, "--"+tc.flag+"="+tc.value).Warnings, "\n")
+		if !strings.Contains(logged, "Flag --"+tc.flag+" has been deprecated, "+tc.why) {
+			t.Errorf("--%s: logged %q", tc.flag, logged)
 		}
-		if got := strings.Contains(said, "settings without effect in this version: --"+tc.flag); got != tc.noEffect {
-			t.Errorf("--%s=%s: reported as without effect %v, want %v: %q", tc.flag, tc.value, got, tc.noEffect, said)
+		if got := strings.Contains(logged, "settings without effect in this version: --"+tc.flag); got != tc.noEffect {
+			t.Errorf("--%s=%s: reported as without effect %v, want %v: %q", tc.flag, tc.value, got, tc.noEffect, logged)
 		}
 	}
 	none := load(t).CommandLine
@@ -358,10 +363,12 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		"reservedSystemCPUs: '70000'":           `reservedSystemCPUs: "70000" must be a list of CPUs`,
 		"registerWithTaints: [{key: a}]":        `registerWithTaints[0].effect: "" must be one of`,
 
-		"reservedMemory: [{numaNode: 0, limits: {}}]":             "reservedMemory[0].limits: must name at least one kind of memory",
+		"reservedMemory: [{numaNode: 0, limits: {}}]": "reservedMemory[0].limits: must name at least one " +
+			"kind of memory",
 		"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]": "reservedMemory[0].numaNode: -1 must not be negative",
-		"reservedMemory: [{numaNode: 0, limits: {memory: -1}}]":   "reservedMemory[0].limits.memory: \"-1\" must be greater than 0",
-		"configMapAndSecretChangeDetectionStrategy: Guess":        `configMapAndSecretChangeDetectionStrategy: "Guess" must be one of Get, Cache, Watch`,
+		"reservedMemory: [{numaNode: 0, limits: {memory: -1}}]": "reservedMemory[0].limits.memory: \"-1\" must be " +
+			"greater than 0",
+		"configMapAndSecretChangeDetectionStrategy: Guess": `configMapAndSecretChangeDetectionStrategy: "Guess" must be one of Get, Cache, Watch`,
 
 		"nodeStatusUpdateFrequency: -1s\nnodeStatusReportFrequency: 1s":                     "nodeStatusUpdateFrequency: -1s must be greater than 0",
 		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]": "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: -1 must not be negative",

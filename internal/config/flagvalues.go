@@ -110,7 +110,7 @@ func (r *reservedMemory) Set(s string) error {
 	return nil
 }
 
-// address is an IP address; an empty value leaves it unchanged.
+// address is an IP address; an empty value does not change it.
 type address struct{ text *string }
 
 func (a address) Type() string   { return "ip" }

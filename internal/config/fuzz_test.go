@@ -8,13 +8,17 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads what somebody may write into a configuration file. Whatever it
+// FuzzLoad reads what a user may write into a configuration file. Whatever it
 // is, the answer is a configuration or a complaint that names the file.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		head, head + standaloneOK + "maxPods: 9\n", head + "maxPods: many\nclusterDNS: {a: [b]}\n", head + "evictionHard: {memory.available: 5%, nodefs.available: -1}\n",
-		`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","logging":{"verbosity":99999999999}}`, "- a\n", "a: &x [*x]\n", "\x00", head + "tracing: {samplingRatePerMillion: -1}\n",
-		head + "registerWithTaints: [{key: ''}]\nshutdownGracePeriodByPodPriority: [{priority: 1}]\nuserNamespaces: {idsPerPod: 0}\nreservedSystemCPUs: 0-99999999999\n",
+		head, head + standaloneOK + "maxPods: 9\n", head + "maxPods: many\nclusterDNS: {a: [b]}\n",
+		head + "evictionHard: {memory.available: 5%, nodefs.available: -1}\n",
+		`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","logging":{"verbosity":99999999999}}`,
+		"- a\n", "a: &x [*x]\n", "\x00", head + "tracing: {samplingRatePerMillion: -1}\n",
+		head +
+			"registerWithTaints: [{key: ''}]\nshutdownGracePeriodByPodPriority: [{priority: 1}]\nuserNamespaces: " +
+			"{idsPerPod: 0}\nreservedSystemCPUs: 0-99999999999\n",
 	} {
 		f.Add(seed, true)
 		f.Add(seed, false)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Stage is how mature the feature behind a gate is.
+// Stage is the maturity of a gate's feature.
 type Stage string
 
-// The stages, worded as in the metric kubernetes_feature_enabled.
+// The stages, as in the metric kubernetes_feature_enabled.
 const (
 	Alpha      Stage = "ALPHA"
 	Beta       Stage = "BETA"
@@ -36,8 +36,7 @@ type gateRow struct {
 	names      string
 }
 
-// Enabled reports the setting of a gate. Asking for a gate that does not exist
-// is a mistake in the program.
+// Enabled reports whether a gate is on. It panics if the gate does not exist.
 func (g Gates) Enabled(name string) bool {
 	gate, ok := g[name]
 	if !ok {
@@ -72,7 +71,7 @@ func KnownGates() Gates {
 	return g
 }
 
-// newGates applies settings to the table.
+// newGates applies settings to the table of gates.
 func newGates(set map[string]bool) (Gates, Problems) {
 	g := KnownGates()
 	var ps Problems
@@ -95,7 +94,11 @@ func newGates(set map[string]bool) (Gates, Problems) {
 			ps = append(ps, Problem{Field: "featureGates." + name, Why: "unrecognized feature gate: " + name})
 			continue
 		case gate.Locked && set[name] != gate.Default:
-			ps = append(ps, Problem{Field: "featureGates." + name, Why: fmt.Sprintf("cannot set feature gate %s to %v, feature is locked to %v", name, set[name], gate.Default)})
+			ps = append(ps, Problem{
+				Field: "featureGates." + name,
+				Why: fmt.Sprintf("cannot set feature gate %s to %v, feature is locked to %v", name, set[name],
+					gate.Default),
+			})
 			continue
 		}
 		gate.Enabled = set[name]
@@ -104,7 +107,7 @@ func newGates(set map[string]bool) (Gates, Problems) {
 	return g, append(ps, g.unmet()...)
 }
 
-// unmet finds gates that are on while others that they build on are off.
+// unmet finds gates that are on while gates that they depend on are off.
 func (g Gates) unmet() (ps Problems) {
 	for line := range strings.Lines(gateNeeds) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -122,7 +125,7 @@ func (g Gates) unmet() (ps Problems) {
 	return ps
 }
 
-// helpLines describe the gates for --help.
+// helpLines returns the gates for --help.
 func (g Gates) helpLines() []string {
 	var out []string
 	for _, gate := range g.Sorted() {

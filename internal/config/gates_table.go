@@ -1,8 +1,7 @@
 package config
 
-// gateTable lists the gates of Kubernetes 1.36: those that shape a node, those of
-// the client library and, as one set of gates is often given to all components,
-// those of the others.
+// gateTable lists the gates of Kubernetes 1.36: those of the kubelet, those of client-go
+// and, since one list of gates is often passed to all components, those of the others.
 var gateTable = []gateRow{
 	{stage: GA, on: true, locked: true, names: `
 		APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
@@ -93,7 +92,7 @@ var gateTable = []gateRow{
 		KubeletRegistrationGetOnExistsOnly WindowsHostNetwork`},
 }
 
-// gateNeeds lists the gates that build on others.
+// gateNeeds lists the gates that depend on others.
 const gateNeeds = `
 	AuthorizeNodeWithSelectors: AuthorizeWithSelectors
 	ClusterTrustBundleProjection: ClusterTrustBundle

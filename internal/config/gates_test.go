@@ -115,7 +115,7 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 		if method && literal && f.Sel.Name == "Enabled" && name.Kind == token.STRING {
 			asked[strings.Trim(name.Value, `"`)] = true
 		}
-	}, ".", "../app", "../../cmd/kubelet")
+	}, ".", "../app", "preflight", "settings", "../../cmd/kubelet")
 	known := KnownGates()
 	for _, gate := range slices.Sorted(maps.Keys(asked)) {
 		if g, ok := known[gate]; !ok || !g.Locked && gate != "MemoryQoS" && !slices.Contains(builtGates, gate) {
@@ -139,8 +139,8 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 		g := c.Gates[gate]
 		g.Enabled = !g.Default
 		c.Gates[gate] = g
-		if said := unbuilt(c); said != "" {
-			t.Errorf("%s: %s", gate, said)
+		if logged := unbuilt(c); logged != "" {
+			t.Errorf("%s: %s", gate, logged)
 		}
 	}
 }
@@ -149,15 +149,20 @@ func TestBuiltGatesAreThoseAskedFor(t *testing.T) {
 func TestSettingsThatNeedAGate(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-28")
 	for yaml, want := range map[string]string{
-		"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms":                                                              "cpuCFSQuotaPeriod: 50ms must be 100ms",
-		"featureGates: {KubeletCrashLoopBackOffMax: false}\ncrashLoopBackOff: {maxContainerRestartPeriod: 60s}":                                "crashLoopBackOff.maxContainerRestartPeriod: 1m0s must not be set",
-		"featureGates: {LoggingBetaOptions: false}\nlogging: {format: json}":                                                                   "logging.format: \"json\" needs the gate",
-		"memoryReservationPolicy: TieredReservation":                                                                                           "memoryReservationPolicy: \"TieredReservation\" needs the gate",
-		"featureGates: {KubeletEnsureSecretPulledImages: false}\npreloadedImagesVerificationAllowlist: [a]":                                    "preloadedImagesVerificationAllowlist: [a] must not be set",
-		"featureGates: {KubeletEnsureSecretPulledImages: false}\nimagePullCredentialsVerificationPolicy: AlwaysVerify":                         "imagePullCredentialsVerificationPolicy: \"AlwaysVerify\" must not be set",
-		"featureGates: {AllBeta: false}\nshutdownGracePeriod: 30s":                                                                             "shutdownGracePeriod: 30s needs the gate",
-		"featureGates: {RotateKubeletServerCertificate: false}\nserverTLSBootstrap: true":                                                      "serverTLSBootstrap: true needs the gate",
-		"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: ['registry.example/a:1']": "preloadedImagesVerificationAllowlist[0]: \"registry.example/a:1\" must be",
+		"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms":                               "cpuCFSQuotaPeriod: 50ms must be 100ms",
+		"featureGates: {KubeletCrashLoopBackOffMax: false}\ncrashLoopBackOff: {maxContainerRestartPeriod: 60s}": "crashLoopBackOff.maxContainerRestartPeriod: 1m0s must not be set",
+
+		"featureGates: {LoggingBetaOptions: false}\nlogging: {format: json}": "logging.format: \"json\" needs the gate",
+		"memoryReservationPolicy: TieredReservation":                         "memoryReservationPolicy: \"TieredReservation\" needs the gate",
+
+		"featureGates: {KubeletEnsureSecretPulledImages: false}\npreloadedImagesVerificationAllowlist: [a]":            "preloadedImagesVerificationAllowlist: [a] must not be set",
+		"featureGates: {KubeletEnsureSecretPulledImages: false}\nimagePullCredentialsVerificationPolicy: AlwaysVerify": "imagePullCredentialsVerificationPolicy: \"AlwaysVerify\" must not be set",
+
+		"featureGates: {AllBeta: false}\nshutdownGracePeriod: 30s": "shutdownGracePeriod: 30s needs the gate",
+
+		"featureGates: {RotateKubeletServerCertificate: false}\nserverTLSBootstrap: true": "serverTLSBootstrap: true needs the gate",
+		"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: " +
+			"['registry.example/a:1']": "preloadedImagesVerificationAllowlist[0]: \"registry.example/a:1\" must be",
 	} {
 		dir := write(t, map[string]string{"k.yaml": head + standaloneOK + yaml + "\n"})
 		_, err := Load([]string{"--hostname-override=n", "--config=" + dir + "/k.yaml"})
@@ -181,7 +186,8 @@ func TestSettingsThatNeedAGate(t *testing.T) {
 	} {
 		k := load(t, args...).Kubelet
 		if k.CrashLoopBackOff.MaxContainerRestartPeriod != nil || k.ImagePullCredentialsVerificationPolicy != "" {
-			t.Errorf("%v: %v, %q", args, k.CrashLoopBackOff.MaxContainerRestartPeriod, k.ImagePullCredentialsVerificationPolicy)
+			t.Errorf("%v: %v, %q", args, k.CrashLoopBackOff.MaxContainerRestartPeriod,
+				k.ImagePullCredentialsVerificationPolicy)
 		}
 	}
 	load(t, "--config="+dir+"/plain.yaml")

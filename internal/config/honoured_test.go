@@ -17,7 +17,7 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// settledHere are the fields that nobody outside of this package needs to read,
+// settledHere are the fields that no other package needs to read,
 // and why.
 var settledHere = map[string]string{
 	"featureGates":                 "becomes Gates",
@@ -141,7 +141,7 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 	if len(fields) < 130 {
 		t.Fatalf("%d fields", len(fields))
 	}
-	read := selected(t, "../app", "../../cmd/kubelet")
+	read := selected(t, "../app", "preflight", "reload", "settings", "../../cmd/kubelet")
 	claimed := claimedRows(t, "../..")
 	text, err := os.ReadFile("../../docs/parity/01-config-and-flags.md")
 	if err != nil {
@@ -155,10 +155,11 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 			if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "CFG-") {
 				continue
 			}
-			for _, said := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+			for _, logged := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
 				// A row names a field, a part of it after a dot, or the group that it is in.
-				if said[1] == path || strings.HasPrefix(path, said[1]+".") || strings.HasPrefix(said[1], ".") && strings.HasSuffix(path, said[1]) ||
-					strings.HasSuffix(path, "."+said[1]) && strings.HasPrefix(said[1], "cache") {
+				if logged[1] == path || strings.HasPrefix(path, logged[1]+".") ||
+					strings.HasPrefix(logged[1], ".") && strings.HasSuffix(path, logged[1]) ||
+					strings.HasSuffix(path, "."+logged[1]) && strings.HasPrefix(logged[1], "cache") {
 					rows = append(rows, strings.TrimSpace(cells[1]))
 				}
 			}
@@ -167,21 +168,28 @@ func TestEveryFieldIsHonouredOrNamed(t *testing.T) {
 	}
 	for _, f := range fields {
 		known[f.path] = true
-		unbuilt := slices.ContainsFunc(unbuiltFields, func(u string) bool { return f.path == u || strings.HasPrefix(f.path, u+".") })
+		unbuilt := slices.ContainsFunc(unbuiltFields, func(u string) bool {
+			return f.path == u ||
+				strings.HasPrefix(f.path, u+".")
+		})
 		if unbuilt {
 			continue
 		}
 		if !read[f.name] && settledHere[f.path] == "" {
-			t.Errorf("%s: nobody reads it, and it is not named as one without effect", f.path)
+			t.Errorf("%s: it is not read, and it is not named as one without effect", f.path)
 		}
 		rows := rowsOf(f.path)
 		if !slices.ContainsFunc(rows, func(r string) bool { return claimed[r] }) {
-			t.Errorf("%s: no test proves a row about it (rows %v), and it is not named as one without effect", f.path, rows)
+			t.Errorf("%s: no test proves a row about it (rows %v), and it is not named as one without effect", f.path,
+				rows)
 		}
 	}
 	for _, u := range unbuiltFields {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(f string) bool { return f == u || strings.HasPrefix(f, u+".") }) {
-			t.Errorf("%s is said to be without effect and is no field", u)
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(f string) bool {
+			return f == u ||
+				strings.HasPrefix(f, u+".")
+		}) {
+			t.Errorf("%s is declared to be without effect and is no field", u)
 		}
 	}
 	for f := range settledHere {

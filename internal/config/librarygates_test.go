@@ -29,7 +29,8 @@ func TestGatesOfTheClientLibrary(t *testing.T) {
 	known := KnownGates()
 	for name, spec := range library {
 		g, ok := known[name]
-		if !ok || string(g.Stage) != string(spec.PreRelease) || g.Default != spec.Default || g.Locked != spec.LockToDefault {
+		if !ok || string(g.Stage) != string(spec.PreRelease) || g.Default != spec.Default ||
+			g.Locked != spec.LockToDefault {
 			t.Errorf("%s: known %v, %+v, the library says %+v", name, ok, g, spec)
 		}
 	}
@@ -39,8 +40,8 @@ func TestGatesOfTheClientLibrary(t *testing.T) {
 		t.Errorf("gates %v, %v, warnings %q", c.Gates["WatchListClient"], c.Gates["ClientsAllowCBOR"], c.Warnings)
 	}
 	// The agent runs no informers with a queue of deltas.
-	said := strings.Join(load(t, "--feature-gates=UnlockWhileProcessingFIFO=false").Warnings, "\n")
-	if !strings.Contains(said, "settings without effect in this version: featureGates.UnlockWhileProcessingFIFO") {
-		t.Errorf("said %q", said)
+	logged := strings.Join(load(t, "--feature-gates=UnlockWhileProcessingFIFO=false").Warnings, "\n")
+	if !strings.Contains(logged, "settings without effect in this version: featureGates.UnlockWhileProcessingFIFO") {
+		t.Errorf("logged %q", logged)
 	}
 }

@@ -2,13 +2,13 @@ package config
 
 import "strings"
 
-// Origins tells where values came from: "flag --max-pods", or the path of a
-// file. Keys are field paths such as authentication.webhook.enabled; a field
-// that is absent has its default.
+// Origins are the origins of values by field: "flag --max-pods", or the path of a file.
+// Keys are field paths such as authentication.webhook.enabled; a missing field has its
+// default.
 type Origins map[string]string
 
-// Of is the origin of a field, or of the nearest field around it that has one.
-// It is empty for a default.
+// Of returns the origin of a field, or of the nearest enclosing field that has one. It is
+// empty for a default.
 func (o Origins) Of(field string) string {
 	for at := field; at != ""; {
 		if from, ok := o[at]; ok {

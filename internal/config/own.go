@@ -12,14 +12,15 @@ import (
 // Own are the settings that upstream's KubeletConfiguration does not have. In the configuration file they are fields
 // with the prefix keelson.dev/; upstream's kubelet warns about them and ignores them.
 type Own struct {
-	// DevicePluginRegistrationTimeout is how long after the start of the agent pods wait for device plugins that were
-	// registered before it and have yet to register again; 0: they do not wait.
+	// DevicePluginRegistrationTimeout is how long after the start of the agent pods wait for
+	// device plugins that were registered before and have not registered again; 0: they do not
+	// wait.
 	DevicePluginRegistrationTimeout time.Duration
 }
 
 func defaultOwn() Own { return Own{DevicePluginRegistrationTimeout: 5 * time.Minute} }
 
-// set takes the settings that the document names.
+// set reads the settings from the document.
 func (o *Own) set(doc map[string]any) (ps Problems) {
 	v, there := doc[fieldPluginTimeout]
 	if !there || v == nil {
@@ -41,12 +42,12 @@ func (o *Own) set(doc map[string]any) (ps Problems) {
 	return ps
 }
 
-// document is the settings as a configuration file has them.
+// document returns the settings as fields of a configuration file.
 func (o Own) document() map[string]any {
 	return map[string]any{fieldPluginTimeout: o.DevicePluginRegistrationTimeout.String()}
 }
 
-// isOwn reports whether a complaint of a strict decoder is about one of these settings.
+// isOwn reports whether an error of strict decoding is about one of these settings.
 func isOwn(complaint string) bool {
 	return strings.HasSuffix(complaint, fmt.Sprintf("unknown field %q", fieldPluginTimeout))
 }

@@ -29,21 +29,24 @@ func TestOwnFields(t *testing.T) {
 	} {
 		c := load(t, tc.args...)
 		if c.Own.DevicePluginRegistrationTimeout != tc.want || len(c.Warnings) > 0 {
-			t.Errorf("%q: %v, want %v; warnings %q", tc.args, c.Own.DevicePluginRegistrationTimeout, tc.want, c.Warnings)
+			t.Errorf("%q: %v, want %v; warnings %q", tc.args, c.Own.DevicePluginRegistrationTimeout, tc.want,
+				c.Warnings)
 		}
 	}
 	c := load(t, "--config="+dir+"/k.yaml")
 	if text := c.Show(); !strings.Contains(text, field+`: "1m30s"`) || !strings.Contains(text, "# "+dir+"/k.yaml") {
 		t.Errorf("shown as\n%s", text)
 	}
-	if c := load(t, "--config="+dir+"/typo.yaml"); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `unknown field "keelson.dev/devicePlugin"`) {
+	if c := load(t, "--config="+dir+"/typo.yaml"); len(c.Warnings) != 1 ||
+		!strings.Contains(c.Warnings[0], `unknown field "keelson.dev/devicePlugin"`) {
 		t.Errorf("a field that does not exist: %q", c.Warnings)
 	}
 	for file, want := range map[string]string{
 		"minus.yaml":  dir + "/minus.yaml: " + field + `: "-1s" must not be negative`,
 		"number.yaml": dir + "/number.yaml: " + field + ": 300 must be a duration such as 5m",
 	} {
-		if _, err := Load([]string{"--config=" + dir + "/" + file}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load([]string{"--config=" + dir + "/" + file}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)
 		}
 	}

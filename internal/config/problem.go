@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Problem is one thing wrong with the configuration.
+// Problem is one error in the configuration.
 type Problem struct {
 	Origin string // file or flag; empty when the value is a default
 	Field  string
 	Value  any
-	Why    string // what would be allowed
+	Why    string // the allowed values
 }
 
 func (p Problem) String() string {
@@ -32,7 +32,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all things wrong with the configuration.
+// Problems are all errors in the configuration.
 type Problems []Problem
 
 func (ps Problems) Error() string {

@@ -354,8 +354,9 @@ func TestBoundsOfTheRows(t *testing.T) {
 			},
 		},
 		{
-			field:   "kubeReservedCgroup",
-			refused: []string{"enforceNodeAllocatable: [kube-reserved]", "enforceNodeAllocatable: [kube-reserved-compressible]"},
+			field: "kubeReservedCgroup",
+			refused: []string{"enforceNodeAllocatable: [kube-reserved]",
+				"enforceNodeAllocatable: [kube-reserved-compressible]"},
 		},
 		{
 			field:   "shutdownGracePeriod",
@@ -394,7 +395,8 @@ func TestBoundsOfTheRows(t *testing.T) {
 	} {
 		for _, yaml := range row.taken {
 			dir := write(t, map[string]string{"k.yaml": head + yaml + "\n"})
-			if _, err := Load([]string{"--hostname-override=n", "--kubeconfig=x", "--config=" + dir + "/k.yaml"}); err != nil {
+			if _, err := Load([]string{"--hostname-override=n", "--kubeconfig=x",
+				"--config=" + dir + "/k.yaml"}); err != nil {
 				t.Errorf("%q: %v", yaml, err)
 			}
 		}
@@ -421,7 +423,7 @@ func wrong(t *testing.T, field string, args ...string) {
 }
 
 // TestFlagsOfTheTable: each flag of the inventory's table sets the field that stands beside it there, by default to
-// what stands there, and is deprecated where that is said.
+// what stands there, and is deprecated where that is stated.
 func TestFlagsOfTheTable(t *testing.T) {
 	parity.Proves(t, "CFG-122")
 	parity.ProvesPart(t, 2, "CFG-121")
@@ -459,7 +461,8 @@ func TestFlagsOfTheTable(t *testing.T) {
 			if plain[name] == (fs.deprecated[name] == why) {
 				t.Errorf("--%s: deprecated %q", name, fs.deprecated[name])
 			}
-			if want, known := defaultOf(row[2]); known && field != "logging.options.*" && sameDuration(f, want) != want {
+			if want, known := defaultOf(row[2]); known && field != "logging.options.*" &&
+				sameDuration(f, want) != want {
 				t.Errorf("--%s is %q by default, want %q", name, f.Value.String(), want)
 			}
 		}

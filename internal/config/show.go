@@ -12,9 +12,9 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// Show is the effective configuration as a configuration file, each value with
-// where it came from beside it. Credentials are masked. The settings that exist
-// only on the command line stand above it as comments.
+// Show returns the effective configuration as a configuration file, each value with its
+// origin as a comment. Credentials are masked. The settings that exist only as flags
+// precede it as comments.
 func (c *Config) Show() string {
 	var b strings.Builder
 	b.WriteString("# The effective configuration of the kubelet, with the origin of each value.\n")
@@ -26,7 +26,7 @@ func (c *Config) Show() string {
 	rows = append(rows, [2]string{"apiVersion: " + APIVersion, ""}, [2]string{"kind: " + Kind, ""})
 	doc := document(c.Masked())
 	maps.Copy(doc, c.Own.document())
-	// Empty is not the same as absent, for which there is a default.
+	// An empty map differs from a missing one, which has defaults.
 	if len(c.Kubelet.EvictionHard) == 0 {
 		doc["evictionHard"] = map[string]any{}
 	}
@@ -52,11 +52,11 @@ func (c *Config) Show() string {
 	return b.String()
 }
 
-// rows are the lines of a piece of the document: what stands there, and its origin.
+// rows returns the lines of a part of the document with their origins.
 func (c *Config) rows(doc map[string]any, prefix, indent string) [][2]string {
 	var out [][2]string
 	for _, name := range slices.Sorted(maps.Keys(doc)) {
-		// A key of a map may be anything; names of fields need no quotes.
+		// Keys of maps may need quotes; names of fields do not.
 		at, key := prefix+name, name
 		if strings.ContainsAny(name, ":# {}[]'\"") {
 			key = quoted(name)
@@ -75,7 +75,7 @@ func (c *Config) rows(doc map[string]any, prefix, indent string) [][2]string {
 	return out
 }
 
-// quoted is a value on one line, which JSON is and YAML takes.
+// quoted returns a value in one line of JSON, which is valid YAML.
 func quoted(v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -92,7 +92,7 @@ type Change struct {
 	Old, New string // as JSON; "null" where there is none
 }
 
-// Changes lists what differs between two configurations, by field. It is for the log:
+// Changes lists the fields that differ between two configurations. It is for the log:
 // credentials are masked.
 func Changes(old, now *v1beta1.KubeletConfiguration) []Change {
 	var out []Change
@@ -117,7 +117,7 @@ func isSecret(field string) bool {
 	return field == secretField || strings.HasPrefix(field, secretField+".")
 }
 
-// hidden is what is shown in place of a credential, as JSON.
+// hidden returns the mask of a credential, as JSON.
 func hidden(value string) string {
 	if value == "null" {
 		return value
@@ -143,9 +143,10 @@ func flat(doc map[string]any, prefix string, into map[string]string) map[string]
 	return into
 }
 
-// Configz is the configuration k as /configz shows it, with the values that upstream's agent sets at its start: the
-// files of the self-signed certificate, the number of reservedSystemCPUs as the CPU reservation, and the cgroup driver
-// that the runtime reports.
+// Configz returns the configuration k for /configz, with the values that upstream's agent
+// sets at its start: the files of the self-signed certificate, the number of
+// reservedSystemCPUs as the CPU reservation, and the cgroup driver that the runtime
+// reports.
 func (c *Config) Configz(k *v1beta1.KubeletConfiguration, cgroupDriver string) *v1beta1.KubeletConfiguration {
 	k = k.DeepCopy()
 	k.CgroupDriver = cgroupDriver

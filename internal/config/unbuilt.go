@@ -11,8 +11,8 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// The three lists below are the settings that are read and checked but change
-// nothing yet. A name leaves, or a gate enters, when its feature arrives.
+// The lists below are the settings that are validated but have no effect yet. They change
+// when a feature is implemented.
 
 // unbuiltFields warn when their value is not the default.
 var unbuiltFields = strings.Fields(`
@@ -31,8 +31,8 @@ var unbuiltFlags = strings.Fields(`
 	minimum-container-ttl-duration
 `)
 
-// builtGates are the gates that change something. Any other gate warns when it
-// is set against its default.
+// builtGates are the gates with an effect. Any other gate warns when its setting is not
+// the default.
 var builtGates = strings.Fields(`
 	AllAlpha
 	AllBeta
@@ -88,8 +88,7 @@ var builtGates = strings.Fields(`
 	WatchListClient
 `)
 
-// unbuilt is one sentence about everything that was asked for and has no effect
-// yet; "" when there is nothing of the kind.
+// unbuilt returns a warning about all settings without effect; "" if there are none.
 func unbuilt(c *Config) string {
 	var names []string
 	var plain v1beta1.KubeletConfiguration
@@ -116,7 +115,7 @@ func unbuilt(c *Config) string {
 	return "settings without effect in this version: " + strings.Join(names, ", ")
 }
 
-// document is a configuration as its JSON reads.
+// document converts a configuration to the fields of its JSON.
 func document(k *v1beta1.KubeletConfiguration) map[string]any {
 	b, err := json.Marshal(k)
 	if err != nil {

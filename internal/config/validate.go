@@ -25,7 +25,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// checker collects problems, and notes about values that are allowed but odd.
+// checker collects problems, and notes about values that are allowed but discouraged.
 type checker struct {
 	problems Problems
 	notes    []string
@@ -57,7 +57,7 @@ func (c *checker) between(field string, v, low, high int64) {
 	c.need(low <= v && v <= high, field, v, "must be between %d and %d", low, high)
 }
 
-// validate looks at the whole configuration once and finds every problem in it.
+// validate finds all problems of the configuration in one pass.
 func validate(cfg *Config) (Problems, []string) {
 	c := &checker{}
 	k := &cfg.Kubelet
@@ -78,25 +78,29 @@ func validate(cfg *Config) (Problems, []string) {
 
 func (c *checker) serving(k *v1beta1.KubeletConfiguration) {
 	c.need(net.ParseIP(k.Address) != nil, "address", k.Address, "must be an IP address")
-	c.need(net.ParseIP(k.HealthzBindAddress) != nil, "healthzBindAddress", k.HealthzBindAddress, "must be an IP address")
+	c.need(net.ParseIP(k.HealthzBindAddress) != nil, "healthzBindAddress", k.HealthzBindAddress,
+		"must be an IP address")
 	c.between("port", int64(k.Port), 1, 65535)
 	c.between("readOnlyPort", int64(k.ReadOnlyPort), 0, 65535)
 	c.between("healthzPort", int64(*k.HealthzPort), 0, 65535)
 	c.oneOf("authorization.mode", string(k.Authorization.Mode), "AlwaysAllow", "Webhook")
-	c.need((k.TLSCertFile == "") == (k.TLSPrivateKeyFile == ""), "tlsCertFile", k.TLSCertFile, "and tlsPrivateKeyFile must be set together")
+	c.need((k.TLSCertFile == "") == (k.TLSPrivateKeyFile == ""), "tlsCertFile", k.TLSCertFile,
+		"and tlsPrivateKeyFile must be set together")
 	if _, err := cliflag.TLSVersion(k.TLSMinVersion); err != nil {
 		c.bad("tlsMinVersion", k.TLSMinVersion, "must be one of %s", strings.Join(cliflag.TLSPossibleVersions(), ", "))
 	}
 	for i, suite := range k.TLSCipherSuites {
 		if _, err := cliflag.TLSCipherSuites([]string{suite}); err != nil {
-			c.bad(fmt.Sprintf("tlsCipherSuites[%d]", i), suite, "is not a cipher suite of this program; known are %s", strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
+			c.bad(fmt.Sprintf("tlsCipherSuites[%d]", i), suite, "is not a cipher suite of this program; known are %s",
+				strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
 		}
 		if _, insecure := cliflag.InsecureTLSCiphers()[suite]; insecure {
 			c.notes = append(c.notes, fmt.Sprintf("Use of insecure cipher %q detected.", suite))
 		}
 	}
 	const rsa, ecdsa = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
-	if list := k.TLSCipherSuites; len(list) > 0 && k.TLSMinVersion != "VersionTLS13" && !slices.Contains(list, rsa) && !slices.Contains(list, ecdsa) && *k.EnableServer {
+	if list := k.TLSCipherSuites; len(list) > 0 && k.TLSMinVersion != "VersionTLS13" && !slices.Contains(list, rsa) &&
+		!slices.Contains(list, ecdsa) && *k.EnableServer {
 		c.bad("tlsCipherSuites", strings.Join(list, ","), "must hold %s or %s, which HTTP/2 requires", rsa, ecdsa)
 	}
 	if k.TLSMinVersion == "VersionTLS13" && len(k.TLSCipherSuites) > 0 {
@@ -105,13 +109,15 @@ func (c *checker) serving(k *v1beta1.KubeletConfiguration) {
 	if _, err := cliflag.TLSCurvePreferences(k.TLSCurvePreferences); err != nil {
 		c.bad("tlsCurvePreferences", k.TLSCurvePreferences, "has an unknown curve: %v", err)
 	}
-	c.need(!*k.EnableSystemLogQuery || *k.EnableSystemLogHandler, "enableSystemLogQuery", true, "needs enableSystemLogHandler")
+	c.need(!*k.EnableSystemLogQuery || *k.EnableSystemLogHandler, "enableSystemLogQuery", true,
+		"needs enableSystemLogHandler")
 }
 
-// hiddenMetrics lets an operator have back, for one release, what the last one hid.
-// This one has hidden nothing, so there is nothing to show.
+// hiddenMetrics validates showHiddenMetricsForVersion. It has no effect: this release
+// hides no metrics.
 func (c *checker) hiddenMetrics(release string) {
-	c.need(release == "" || release == lastRelease(), "showHiddenMetricsForVersion", release, "must be omitted or have the value '%s'; only the previous minor version is allowed", lastRelease())
+	c.need(release == "" || release == lastRelease(), "showHiddenMetricsForVersion", release,
+		"must be omitted or have the value '%s'; only the previous minor version is allowed", lastRelease())
 }
 
 func (c *checker) frequencies(k *v1beta1.KubeletConfiguration, gates Gates) {
@@ -121,7 +127,8 @@ func (c *checker) frequencies(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.positive("nodeStatusUpdateFrequency", k.NodeStatusUpdateFrequency)
 	c.positive("nodeStatusReportFrequency", k.NodeStatusReportFrequency)
 	c.positive("runtimeRequestTimeout", k.RuntimeRequestTimeout)
-	c.need(k.NodeLeaseDurationSeconds > 0, "nodeLeaseDurationSeconds", k.NodeLeaseDurationSeconds, "must be greater than 0")
+	c.need(k.NodeLeaseDurationSeconds > 0, "nodeLeaseDurationSeconds",
+		k.NodeLeaseDurationSeconds, "must be greater than 0")
 	c.notNegative("eventRecordQPS", int64(*k.EventRecordQPS))
 	c.notNegative("eventBurst", int64(k.EventBurst))
 	c.notNegative("kubeAPIQPS", int64(*k.KubeAPIQPS))
@@ -143,11 +150,14 @@ func (c *checker) backOff(k *v1beta1.KubeletConfiguration, gates Gates) {
 	}
 }
 
-// reservable are the resources that may be kept from pods.
+// reservable are the resources that can be reserved.
 var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
 
 func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
-	for field, m := range map[string]map[string]string{"systemReserved": k.SystemReserved, "kubeReserved": k.KubeReserved} {
+	for field, m := range map[string]map[string]string{
+		"systemReserved": k.SystemReserved,
+		"kubeReserved":   k.KubeReserved,
+	} {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			at := field + "." + name
 			if !slices.Contains(reservable, name) {
@@ -167,7 +177,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.oneOf("cgroupDriver", k.CgroupDriver, "cgroupfs", "systemd")
 	period := k.CPUCFSQuotaPeriod.Duration
 	if gates.Enabled("CustomCPUCFSQuotaPeriod") {
-		c.need(time.Millisecond <= period && period <= time.Second, "cpuCFSQuotaPeriod", period, "must be between 1ms and 1s")
+		c.need(time.Millisecond <= period && period <= time.Second, "cpuCFSQuotaPeriod", period,
+			"must be between 1ms and 1s")
 	} else {
 		c.need(period == 100*time.Millisecond, "cpuCFSQuotaPeriod", period,
 			"must be 100ms while the gate CustomCPUCFSQuotaPeriod is off")
@@ -186,7 +197,8 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.oneOf("memorySwap.swapBehavior", k.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
 	if k.UserNamespaces != nil && k.UserNamespaces.IDsPerPod != nil {
 		n := *k.UserNamespaces.IDsPerPod
-		c.need(n > 0 && n%65536 == 0 && n < 1<<32, "userNamespaces.idsPerPod", n, "must be a multiple of 65536 below 2^32")
+		c.need(n > 0 && n%65536 == 0 && n < 1<<32, "userNamespaces.idsPerPod", n,
+			"must be a multiple of 65536 below 2^32")
 	}
 	type kept struct {
 		node int32
@@ -209,32 +221,39 @@ func (c *checker) resources(k *v1beta1.KubeletConfiguration, gates Gates) {
 	}
 }
 
-// enforcement checks which limits are put on which cgroups.
+// enforcement validates enforceNodeAllocatable and its cgroups.
 func (c *checker) enforcement(k *v1beta1.KubeletConfiguration) {
 	const field = "enforceNodeAllocatable"
 	has := func(s string) bool { return slices.Contains(k.EnforceNodeAllocatable, s) }
 	for _, v := range k.EnforceNodeAllocatable {
-		c.oneOf(field, v, "none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible")
+		c.oneOf(field, v, "none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved",
+			"kube-reserved-compressible")
 	}
-	c.need(len(slices.Compact(slices.Sorted(slices.Values(k.EnforceNodeAllocatable)))) == len(k.EnforceNodeAllocatable), field, k.EnforceNodeAllocatable, "must not name anything twice")
-	c.need(!has("none") || len(k.EnforceNodeAllocatable) == 1, field, k.EnforceNodeAllocatable, "must not name anything beside none")
+	c.need(len(slices.Compact(slices.Sorted(slices.Values(k.EnforceNodeAllocatable)))) == len(k.EnforceNodeAllocatable),
+		field, k.EnforceNodeAllocatable, "must not name anything twice")
+	c.need(!has("none") || len(k.EnforceNodeAllocatable) == 1, field, k.EnforceNodeAllocatable,
+		"must not name anything beside none")
 	for _, kind := range []struct{ name, field, cgroup string }{
 		{"system-reserved", "systemReservedCgroup", k.SystemReservedCgroup},
 		{"kube-reserved", "kubeReservedCgroup", k.KubeReservedCgroup},
 	} {
 		plain, compressible := has(kind.name), has(kind.name+"-compressible")
-		c.need(!plain || !compressible, field, k.EnforceNodeAllocatable, "must not name both %s and %s-compressible", kind.name, kind.name)
-		c.need(!plain && !compressible || kind.cgroup != "", kind.field, nil, "must be set when %s is enforced", kind.name)
-		c.need(kind.cgroup == "" || k.ReservedSystemCPUs == "", "reservedSystemCPUs", k.ReservedSystemCPUs, "cannot be combined with %s", kind.field)
+		c.need(!plain || !compressible, field, k.EnforceNodeAllocatable,
+			"must not name both %s and %s-compressible", kind.name, kind.name)
+		c.need(!plain && !compressible || kind.cgroup != "", kind.field, nil, "must be set when %s is enforced",
+			kind.name)
+		c.need(kind.cgroup == "" || k.ReservedSystemCPUs == "", "reservedSystemCPUs", k.ReservedSystemCPUs,
+			"cannot be combined with %s", kind.field)
 	}
 	enforced := len(k.EnforceNodeAllocatable) > 0 && !has("none")
 	c.need(!enforced || *k.CgroupsPerQOS, field, k.EnforceNodeAllocatable, "needs cgroupsPerQOS")
 	if k.ReservedSystemCPUs != "" {
-		c.need(isCPUList(k.ReservedSystemCPUs), "reservedSystemCPUs", k.ReservedSystemCPUs, "must be a list of CPUs such as 0-1,4")
+		c.need(isCPUList(k.ReservedSystemCPUs), "reservedSystemCPUs", k.ReservedSystemCPUs,
+			"must be a list of CPUs such as 0-1,4")
 	}
 }
 
-// CountCPUs is how many CPUs a list such as 0-1,4 names.
+// CountCPUs returns the number of CPUs in a list such as 0-1,4.
 func CountCPUs(list string) int {
 	set := map[uint64]bool{}
 	for part := range strings.SplitSeq(list, ",") {
@@ -281,7 +300,8 @@ func (c *checker) images(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.notNegative("registryBurst", int64(k.RegistryBurst))
 	if n := k.MaxParallelImagePulls; n != nil {
 		c.need(*n >= 1, "maxParallelImagePulls", *n, "must be at least 1")
-		c.need(*n <= 1 || !*k.SerializeImagePulls, "maxParallelImagePulls", *n, "must be 1 while serializeImagePulls is true")
+		c.need(*n <= 1 || !*k.SerializeImagePulls, "maxParallelImagePulls", *n,
+			"must be 1 while serializeImagePulls is true")
 	}
 
 	policy := k.ImagePullCredentialsVerificationPolicy
@@ -293,11 +313,14 @@ func (c *checker) images(k *v1beta1.KubeletConfiguration, gates Gates) {
 			k.PreloadedImagesVerificationAllowlist, why)
 		return
 	}
-	c.oneOf(field, string(policy), "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
+	c.oneOf(field, string(policy), "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages",
+		"AlwaysVerify")
 	list := k.PreloadedImagesVerificationAllowlist
-	c.need(len(list) == 0 || policy == v1beta1.NeverVerifyAllowlistedImages, "preloadedImagesVerificationAllowlist", list, "is only allowed with %s NeverVerifyAllowlistedImages", field)
+	c.need(len(list) == 0 || policy == v1beta1.NeverVerifyAllowlistedImages,
+		"preloadedImagesVerificationAllowlist", list, "is only allowed with %s NeverVerifyAllowlistedImages", field)
 	for i, image := range list {
-		c.need(isImagePattern(image), fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", i), image, "must be an image without tag or digest, or a prefix ending in /*")
+		c.need(isImagePattern(image), fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", i), image,
+			"must be an image without tag or digest, or a prefix ending in /*")
 	}
 }
 
@@ -313,7 +336,7 @@ func isImagePattern(s string) bool {
 	return err == nil && !tagged && !digested
 }
 
-// evictionSignals are what a threshold may be put on.
+// evictionSignals are the signals that can have a threshold.
 var evictionSignals = []string{
 	"memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree",
 	"imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available",
@@ -341,14 +364,16 @@ func (c *checker) evictions(k *v1beta1.KubeletConfiguration) {
 	}
 	for _, signal := range slices.Sorted(maps.Keys(k.EvictionSoftGracePeriod)) {
 		at, text := "evictionSoftGracePeriod."+signal, k.EvictionSoftGracePeriod[signal]
-		c.need(slices.Contains(evictionSignals, signal), at, text, "unknown signal; known are %s", strings.Join(evictionSignals, ", "))
+		c.need(slices.Contains(evictionSignals, signal), at, text, "unknown signal; known are %s",
+			strings.Join(evictionSignals, ", "))
 		d, err := time.ParseDuration(text)
 		c.need(err == nil && d >= 0, at, text, "must be a duration such as 1m30s, and not negative")
 	}
-	c.need(k.EvictionPressureTransitionPeriod.Duration >= 0, "evictionPressureTransitionPeriod", k.EvictionPressureTransitionPeriod.Duration, "must not be negative")
+	c.need(k.EvictionPressureTransitionPeriod.Duration >= 0, "evictionPressureTransitionPeriod",
+		k.EvictionPressureTransitionPeriod.Duration, "must not be negative")
 }
 
-// badAmount says what is wrong with a threshold: a quantity or a percentage.
+// badAmount returns why a threshold is neither a quantity nor a percentage; "" if it is.
 func badAmount(s string) string {
 	if p, ok := strings.CutSuffix(s, "%"); ok {
 		f, err := strconv.ParseFloat(p, 64)
@@ -369,15 +394,20 @@ func badAmount(s string) string {
 
 func (c *checker) shutdown(k *v1beta1.KubeletConfiguration, gates Gates) {
 	total, critical := k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration
-	c.need(total == 0 && critical == 0 || gates.Enabled("GracefulNodeShutdown"), "shutdownGracePeriod", total, "needs the gate GracefulNodeShutdown")
+	c.need(total == 0 && critical == 0 || gates.Enabled("GracefulNodeShutdown"), "shutdownGracePeriod", total,
+		"needs the gate GracefulNodeShutdown")
 	c.need(total == 0 || total >= time.Second, "shutdownGracePeriod", total, "must be 0 or at least 1s")
-	c.need(critical == 0 || critical >= time.Second, "shutdownGracePeriodCriticalPods", critical, "must be 0 or at least 1s")
-	c.need(critical <= total, "shutdownGracePeriodCriticalPods", critical, "must be at most shutdownGracePeriod, %v", total)
+	c.need(critical == 0 || critical >= time.Second, "shutdownGracePeriodCriticalPods",
+		critical, "must be 0 or at least 1s")
+	c.need(critical <= total, "shutdownGracePeriodCriticalPods", critical,
+		"must be at most shutdownGracePeriod, %v", total)
 	if len(k.ShutdownGracePeriodByPodPriority) == 0 {
 		return
 	}
-	c.need(gates.Enabled("GracefulNodeShutdownBasedOnPodPriority"), "shutdownGracePeriodByPodPriority", nil, "needs the gate GracefulNodeShutdownBasedOnPodPriority")
-	c.need(total == 0 && critical == 0, "shutdownGracePeriodByPodPriority", nil, "cannot be combined with shutdownGracePeriod and shutdownGracePeriodCriticalPods")
+	c.need(gates.Enabled("GracefulNodeShutdownBasedOnPodPriority"), "shutdownGracePeriodByPodPriority", nil,
+		"needs the gate GracefulNodeShutdownBasedOnPodPriority")
+	c.need(total == 0 && critical == 0, "shutdownGracePeriodByPodPriority", nil,
+		"cannot be combined with shutdownGracePeriod and shutdownGracePeriodCriticalPods")
 	seen := map[int32]bool{}
 	for i, p := range k.ShutdownGracePeriodByPodPriority {
 		at := fmt.Sprintf("shutdownGracePeriodByPodPriority[%d]", i)
@@ -396,7 +426,9 @@ func (c *checker) managers(k *v1beta1.KubeletConfiguration, gates Gates) {
 	for _, name := range slices.Sorted(maps.Keys(k.QOSReserved)) {
 		share, percent := strings.CutSuffix(k.QOSReserved[name], "%")
 		n, err := strconv.Atoi(share)
-		c.need(name == "memory" && percent && err == nil && 0 <= n && n <= 100, "qosReserved."+name, k.QOSReserved[name], "must be a percentage of memory between 0%% and 100%%")
+		c.need(name == "memory" && percent && err == nil && 0 <= n && n <= 100, "qosReserved."+name,
+			k.QOSReserved[name],
+			"must be a percentage of memory between 0%% and 100%%")
 	}
 }
 
@@ -405,24 +437,32 @@ func (c *checker) logging(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.oneOf("logging.format", l.Format, "text", "json")
 	c.need(l.Format != "json" || gates.Enabled("LoggingBetaOptions"), "logging.format", l.Format,
 		"needs the gate LoggingBetaOptions")
-	c.need(l.FlushFrequency.Duration.Duration > 0, "logging.flushFrequency", l.FlushFrequency.Duration.Duration, "must be greater than 0")
+	c.need(l.FlushFrequency.Duration.Duration > 0, "logging.flushFrequency",
+		l.FlushFrequency.Duration.Duration, "must be greater than 0")
 	c.need(l.Verbosity <= 1<<31-1, "logging.verbosity", uint32(l.Verbosity), "must be at most 2147483647")
 	c.need(len(l.VModule) == 0 || l.Format == "text", "logging.vmodule", nil, "is only supported for the text format")
 	for i, m := range l.VModule {
-		c.need(m.FilePattern != "" && !strings.ContainsAny(m.FilePattern, "=,"), fmt.Sprintf("logging.vmodule[%d].filePattern", i), m.FilePattern, "must not be empty nor contain = or ,")
+		c.need(m.FilePattern != "" && !strings.ContainsAny(m.FilePattern, "=,"),
+			fmt.Sprintf("logging.vmodule[%d].filePattern", i), m.FilePattern, "must not be empty nor contain = or ,")
 	}
 	if gates.Enabled("LoggingAlphaOptions") {
 		return
 	}
-	for at, split := range map[string]bool{"logging.options.text.splitStream": l.Options.Text.SplitStream, "logging.options.json.splitStream": l.Options.JSON.SplitStream} {
+	for at, split := range map[string]bool{
+		"logging.options.text.splitStream": l.Options.Text.SplitStream,
+		"logging.options.json.splitStream": l.Options.JSON.SplitStream,
+	} {
 		c.need(!split, at, true, "needs the gate LoggingAlphaOptions")
 	}
-	for at, size := range map[string]int64{"logging.options.text.infoBufferSize": l.Options.Text.InfoBufferSize.Value(), "logging.options.json.infoBufferSize": l.Options.JSON.InfoBufferSize.Value()} {
+	for at, size := range map[string]int64{
+		"logging.options.text.infoBufferSize": l.Options.Text.InfoBufferSize.Value(),
+		"logging.options.json.infoBufferSize": l.Options.JSON.InfoBufferSize.Value(),
+	} {
 		c.need(size == 0, at, size, "needs the gate LoggingAlphaOptions")
 	}
 }
 
-// namespacedSysctls are the groups the kernel keeps apart for each pod.
+// namespacedSysctls are the groups of sysctls that the kernel namespaces.
 var namespacedSysctls = []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."}
 
 var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
@@ -432,13 +472,16 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 	c.oneOf("hairpinMode", k.HairpinMode, v1beta1.PromiscuousBridge, v1beta1.HairpinVeth, v1beta1.HairpinNone)
 	c.between("iptablesMasqueradeBit", int64(*k.IPTablesMasqueradeBit), 0, 31)
 	c.between("iptablesDropBit", int64(*k.IPTablesDropBit), 0, 31)
-	c.oneOf("configMapAndSecretChangeDetectionStrategy", string(k.ConfigMapAndSecretChangeDetectionStrategy), "Get", "Cache", "Watch")
-	c.need(!k.ServerTLSBootstrap || gates.Enabled("RotateKubeletServerCertificate"), "serverTLSBootstrap", true, "needs the gate RotateKubeletServerCertificate")
+	c.oneOf("configMapAndSecretChangeDetectionStrategy", string(k.ConfigMapAndSecretChangeDetectionStrategy),
+		"Get", "Cache", "Watch")
+	c.need(!k.ServerTLSBootstrap || gates.Enabled("RotateKubeletServerCertificate"), "serverTLSBootstrap", true,
+		"needs the gate RotateKubeletServerCertificate")
 	c.need(k.ContainerRuntimeEndpoint != "", "containerRuntimeEndpoint", nil, "must be set")
 
 	dir := k.PodLogsDir
 	ascii := strings.IndexFunc(dir, func(r rune) bool { return r > 127 }) < 0
-	c.need(path.IsAbs(dir) && path.Clean(dir) == dir && ascii, "podLogsDir", dir, "must be an absolute, clean path of ASCII characters")
+	c.need(path.IsAbs(dir) && path.Clean(dir) == dir && ascii, "podLogsDir", dir,
+		"must be an absolute, clean path of ASCII characters")
 	if q, err := resource.ParseQuantity(k.ContainerLogMaxSize); err != nil {
 		c.bad("containerLogMaxSize", k.ContainerLogMaxSize, "must be a quantity such as 10Mi")
 	} else if _, whole := q.AsInt64(); !whole {
@@ -446,10 +489,13 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 	}
 	c.need(*k.ContainerLogMaxFiles > 1, "containerLogMaxFiles", *k.ContainerLogMaxFiles, "must be greater than 1")
 	c.need(*k.ContainerLogMaxWorkers >= 1, "containerLogMaxWorkers", *k.ContainerLogMaxWorkers, "must be at least 1")
-	c.need(k.ContainerLogMonitorInterval.Duration >= 3*time.Second, "containerLogMonitorInterval", k.ContainerLogMonitorInterval.Duration, "must be at least 3s")
+	c.need(k.ContainerLogMonitorInterval.Duration >= 3*time.Second, "containerLogMonitorInterval",
+		k.ContainerLogMonitorInterval.Duration, "must be at least 3s")
 
 	for i, s := range k.AllowedUnsafeSysctls {
-		group := slices.ContainsFunc(namespacedSysctls, func(p string) bool { return strings.HasPrefix(strings.ReplaceAll(s, "/", "."), p) })
+		group := slices.ContainsFunc(namespacedSysctls, func(p string) bool {
+			return strings.HasPrefix(strings.ReplaceAll(s, "/", "."), p)
+		})
 		c.need(group && sysctlPattern.MatchString(s) && len(s) <= 253, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), s,
 			"must be a sysctl the kernel keeps apart for each pod (%s*), and may end in *",
 			strings.Join(namespacedSysctls, "*, "))
@@ -475,11 +521,13 @@ func (c *checker) rest(k *v1beta1.KubeletConfiguration, gates Gates) {
 }
 
 func (c *checker) flags(f *Flags) {
-	c.need(f.CloudProvider == "" || f.CloudProvider == "external", "--cloud-provider", f.CloudProvider, "must be empty or external: cloud providers are not built in")
+	c.need(f.CloudProvider == "" || f.CloudProvider == "external", "--cloud-provider", f.CloudProvider,
+		"must be empty or external: cloud providers are not built in")
 	c.need(f.LeastEndedAge >= 0, "--minimum-container-ttl-duration", f.LeastEndedAge, "must not be negative")
 	c.need(!f.ExitOnLock || f.LockFile != "", "--exit-on-lock-contention", true, "needs --lock-file")
 	c.need(filepath.IsAbs(f.RootDir), "--root-dir", f.RootDir, "must be an absolute path")
-	c.need(f.ImageCredentialProviderConfig == "" || f.ImageCredentialProviderBinDir != "", "--image-credential-provider-bin-dir", nil, "must be set with --image-credential-provider-config")
+	c.need(f.ImageCredentialProviderConfig == "" || f.ImageCredentialProviderBinDir != "",
+		"--image-credential-provider-bin-dir", nil, "must be set with --image-credential-provider-config")
 	var foreign []string
 	for _, key := range slices.Sorted(maps.Keys(f.NodeLabels)) {
 		for _, why := range validation.IsQualifiedName(key) {
@@ -493,8 +541,11 @@ func (c *checker) flags(f *Flags) {
 		}
 	}
 	if len(foreign) > 0 {
-		c.bad("--node-labels", nil, "unknown 'kubernetes.io' or 'k8s.io' labels specified: %v; such a label must begin with an allowed prefix (%s) or be in the specifically allowed set (%s)",
-			foreign, strings.Join(kubeletapis.KubeletLabelNamespaces(), ", "), strings.Join(kubeletapis.KubeletLabels(), ", "))
+		c.bad("--node-labels", nil,
+			"unknown 'kubernetes.io' or 'k8s.io' labels specified: %v; such a label must begin with an allowed prefix "+
+				"(%s) or be in the specifically allowed set (%s)",
+			foreign, strings.Join(kubeletapis.KubeletLabelNamespaces(), ", "),
+			strings.Join(kubeletapis.KubeletLabels(), ", "))
 	}
 	if _, _, err := parseNodeIPs(f.NodeIP); err != nil {
 		c.bad("--node-ip", f.NodeIP, "%v", err)
@@ -510,21 +561,22 @@ func isKubernetes(ns string) bool {
 	return false
 }
 
-// standalone checks what cannot work without an API server.
+// standalone refuses settings that need an API server.
 func (c *checker) standalone(cfg *Config) {
 	if !cfg.Standalone() {
 		return
 	}
 	const why = "needs an API server: give --kubeconfig, or set %s"
 	c.need(!*cfg.Kubelet.Authentication.Webhook.Enabled, "authentication.webhook.enabled", true, why, "it to false")
-	c.need(cfg.Kubelet.Authorization.Mode != v1beta1.KubeletAuthorizationModeWebhook, "authorization.mode", "Webhook", why, "AlwaysAllow")
+	c.need(cfg.Kubelet.Authorization.Mode != v1beta1.KubeletAuthorizationModeWebhook, "authorization.mode",
+		"Webhook", why, "AlwaysAllow")
 }
 
-// NodeIPs are the addresses of --node-ip, and what was ignored of it.
+// NodeIPs returns the addresses of --node-ip, and the parts that are ignored.
 func (c *Config) NodeIPs() (ips []netip.Addr, ignored []string) {
 	ips, ignored, err := parseNodeIPs(c.Flags.NodeIP)
 	if err != nil {
-		return nil, ignored // refused at the start; only a Config made by hand gets here
+		return nil, ignored // validation refuses it
 	}
 	return ips, ignored
 }

@@ -11,8 +11,8 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
 
-// versionFlag is --version: alone it asks for the version, =raw for all of it,
-// and =vX.Y.Z changes the version this agent reports.
+// versionFlag is --version: alone it prints the version, =raw all of it, and =vX.Y.Z sets
+// the version that this agent reports.
 type versionFlag struct{ asked, reported string }
 
 func (v *versionFlag) Type() string   { return "version" }
@@ -41,8 +41,8 @@ func (v *versionFlag) Set(s string) error {
 	return nil
 }
 
-// sameRelease refuses to report a version that is not the one built: only the
-// part after the patch number may differ.
+// sameRelease refuses a version of another release than the one built: only the part after
+// the patch number may differ.
 func sameRelease(s string) error {
 	want, err := utilversion.ParseSemantic(s)
 	if err != nil {
@@ -55,7 +55,7 @@ func sameRelease(s string) error {
 	return nil
 }
 
-// text is the answer to --version; "" when it was not asked.
+// text is the output of --version; "" if the flag is not set.
 func (v *versionFlag) text() string {
 	reported := version
 	if v.reported != "" {
@@ -76,7 +76,7 @@ func lastRelease() string {
 	return fmt.Sprintf("%d.%d", sem.Major(), sem.Minor()-1)
 }
 
-// Build tells what this program was built from, under the version that it reports.
+// Build returns the build information, with the version that the agent reports.
 func (c *Config) Build() apiversion.Info { return buildInfo(c.Version) }
 
 func buildInfo(gitVersion string) apiversion.Info {

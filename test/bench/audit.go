@@ -24,7 +24,7 @@ rules:
 // audit reads what the API server was asked by the node.
 type audit struct{ file string }
 
-// newAudit writes the policy and returns what the API server is to be told.
+// newAudit writes the policy and returns the flags of the API server.
 func newAudit(dir string) (audit, []string, error) {
 	policy := filepath.Join(dir, "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {

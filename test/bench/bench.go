@@ -103,7 +103,8 @@ func choose(only []string) ([]scene, error) {
 	used := map[string]bool{}
 	for _, s := range scenes {
 		in := slices.ContainsFunc(only, func(o string) bool {
-			hit := strings.EqualFold(o, s.name) || o == "all" || slices.ContainsFunc(s.figures, func(f string) bool { return strings.EqualFold(f, o) })
+			hit := strings.EqualFold(o, s.name) || o == "all" ||
+				slices.ContainsFunc(s.figures, func(f string) bool { return strings.EqualFold(f, o) })
 			used[o] = used[o] || hit
 			return hit
 		})
@@ -121,7 +122,8 @@ func choose(only []string) ([]scene, error) {
 
 // say prints a line of progress.
 func (r *run) say(format string, args ...any) {
-	fmt.Fprintf(r.cfg.Out, "%4d s  %-8s %s\n", int(time.Since(r.start).Seconds()), r.scene, fmt.Sprintf(format, args...))
+	fmt.Fprintf(r.cfg.Out, "%4d s  %-8s %s\n", int(time.Since(r.start).Seconds()), r.scene,
+		fmt.Sprintf(format, args...))
 }
 
 // contenders are the kubelets to be measured, ours first.

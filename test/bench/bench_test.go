@@ -39,7 +39,11 @@ func TestVerdict(t *testing.T) {
 		want string
 	}{
 		{"a ratio that is kept", Verdict{Bound: readyByHand, Value: 1.18}, "F2  1.18 ≤ 1.20 ok     create→Ready one at a time, × by hand"},
-		{"the bound itself is kept", Verdict{Bound: restartEnds, Value: 0}, "F12 0.00 ≤ 0.00 ok     restart: containers restarted"},
+		{
+			"the bound itself is kept",
+			Verdict{Bound: restartEnds, Value: 0},
+			"F12 0.00 ≤ 0.00 ok     restart: containers restarted",
+		},
 		{"a time that is too long", Verdict{Bound: ownShareP50, Value: 20.4, Note: "cold"}, "F1  20.4 ms ≤ 20 ms short  own share of create→Ready, p50, fake runtime (cold)"},
 		{"nothing to compare with is not kept", Verdict{Bound: readyByPeer, Value: ratio(1.0, 0)}, "F2  +Inf ≤ 0.40 short  create→Ready one at a time, × upstream"},
 	} {
@@ -82,7 +86,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := b.String()
-	if f2, f15 := strings.Index(out, "\nF2  2.00 ≤ 1.20 short"), strings.Index(out, "\nF15 33 MB ≤ 40 MB ok"); f2 < 0 || f15 < f2 {
+	if f2, f15 := strings.Index(out, "\nF2  2.00 ≤ 1.20 short"), strings.Index(out, "\nF15 33 MB ≤ 40 MB ok"); f2 < 0 ||
+		f15 < f2 {
 		t.Errorf("verdicts missing or out of order:\n%s", out)
 	}
 	for _, want := range []string{"2.0 / 2.0 (1)", "not measured: crowd", "Load average"} {

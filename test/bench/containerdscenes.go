@@ -161,7 +161,8 @@ func playCrowd(ctx context.Context, r *run) error {
 				return err
 			}
 			readyIn[Hand] = append(readyIn[Hand], g.there...)
-			r.say("by hand, 4 at a time: p50 %.0f ms, p99 %.0f ms, all stopped in %.0f ms", ms(g.there.Median()), ms(g.there.P(0.99)), ms(g.stopped))
+			r.say("by hand, 4 at a time: p50 %.0f ms, p99 %.0f ms, all stopped in %.0f ms", ms(g.there.Median()),
+				ms(g.there.P(0.99)), ms(g.stopped))
 		}
 		return nil
 	})
@@ -185,7 +186,8 @@ func (s *realStage) group(ctx context.Context, prefix string, n int) (group, err
 		return group{}, err
 	}
 	node := s.kubelet.Node
-	names, lives, err := s.start(ctx, 10*time.Minute, several(n, prefix, func(name string) *corev1.Pod { return pausePod(node, name) }))
+	names, lives, err := s.start(ctx, 10*time.Minute,
+		several(n, prefix, func(name string) *corev1.Pod { return pausePod(node, name) }))
 	if err != nil {
 		return group{}, err
 	}
@@ -214,7 +216,8 @@ func (s *realStage) endGroup(ctx context.Context, g *group) error {
 // playFull fills the node, lets it rest, and empties it.
 func playFull(ctx context.Context, r *run) error {
 	readyIn, cpu, wall := map[string]Samples{}, map[string]float64{}, map[string]float64{}
-	idle, idleRt, switches, memory := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	idle, idleRt, switches, memory := map[string]float64{}, map[string]float64{}, map[string]float64{},
+		map[string]float64{}
 	n := r.cfg.Pods
 	err := r.onRealStage(ctx, func(ctx context.Context, s *realStage) error {
 		for _, c := range r.contenders() {
@@ -232,7 +235,8 @@ func playFull(ctx context.Context, r *run) error {
 			stop()
 			readyIn[c.who] = g.ready
 			cpu[c.who] = ms(g.cpu) / float64(n)
-			r.say("%s: %d pods, p50 %.1f s, p99 %.1f s, %.1f ms of CPU a pod; idling", c.who, n, g.ready.Median().Seconds(), g.ready.P(0.99).Seconds(), cpu[c.who])
+			r.say("%s: %d pods, p50 %.1f s, p99 %.1f s, %.1f ms of CPU a pod; idling", c.who, n,
+				g.ready.Median().Seconds(), g.ready.P(0.99).Seconds(), cpu[c.who])
 			if err := s.rest(ctx, c.who, idle, idleRt, switches); err != nil {
 				return err
 			}
@@ -243,11 +247,12 @@ func playFull(ctx context.Context, r *run) error {
 				return err
 			}
 			wall[c.who] = g.deleted.Seconds()
-			r.say("%s: idle %.2f %%, runtime %.2f %%, %.0f switches a second, %.0f MiB; all gone in %.1f s", c.who, idle[c.who], idleRt[c.who], switches[c.who], memory[c.who], wall[c.who])
+			r.say("%s: idle %.2f %%, runtime %.2f %%, %.0f switches a second, %.0f MiB; all gone in %.1f s", c.who,
+				idle[c.who], idleRt[c.who], switches[c.who], memory[c.who], wall[c.who])
 		}
 		s.clear()
 		g, err := s.byHand(ctx, n, 4, func(ctx context.Context) (err error) {
-			// What the runtime does for pods that nobody asks it about.
+			// What the runtime does for pods that are not queried.
 			_, idleRt[Hand], _, err = atRest(ctx, [2]int{s.runtime.Pid(), s.runtime.Pid()})
 			return err
 		})
@@ -262,7 +267,7 @@ func playFull(ctx context.Context, r *run) error {
 	r.report.Numbers("F3", "kubelet CPU a pod, "+size+" at once", onReal, "ms", cpu)
 	r.report.Numbers("F3", "all deleted, "+size+" at once (by hand: stopped)", onReal, "s", wall)
 	r.report.Numbers("F8", "idle CPU, "+size, onReal, "%", idle)
-	r.report.Numbers("F8", "idle CPU of the runtime, "+size+" (by hand: nobody asks)", onReal, "%", idleRt)
+	r.report.Numbers("F8", "idle CPU of the runtime, "+size+" (by hand: no queries)", onReal, "%", idleRt)
 	r.report.Numbers("F8", "idle context switches, "+size, onReal, "/s", switches)
 	r.report.Numbers("F9", "RSS, "+size, onReal, "MiB", memory)
 	note := ""
@@ -341,7 +346,7 @@ func playRestart(ctx context.Context, r *run) error {
 				return err
 			}
 			readyIn[c.who] = ms(took)
-			// Two periods of the probes: what is going to flip has flipped.
+			// Two periods of the probes: every condition has changed.
 			if err := pause(ctx, 25*time.Second); err != nil {
 				return err
 			}
@@ -350,7 +355,8 @@ func playRestart(ctx context.Context, r *run) error {
 				ends[c.who] += float64(l.Restarts)
 				flips[c.who] += float64(l.Flips)
 			}
-			r.say("%s: node Ready after %.0f ms, %.0f restarts, %.0f transitions", c.who, readyIn[c.who], ends[c.who], flips[c.who])
+			r.say("%s: node Ready after %.0f ms, %.0f restarts, %.0f transitions", c.who, readyIn[c.who], ends[c.who],
+				flips[c.who])
 			if _, err := s.end(ctx, 10*time.Minute, names); err != nil {
 				return err
 			}
@@ -361,7 +367,7 @@ func playRestart(ctx context.Context, r *run) error {
 		return err
 	}
 	size := fmt.Sprintf("%d probed pods", n)
-	r.report.Numbers("F12", "restart, "+size+": exec→node said to be Ready", onReal, "ms", readyIn)
+	r.report.Numbers("F12", "restart, "+size+": exec→node reported Ready", onReal, "ms", readyIn)
 	r.report.Numbers("F12", "restart, "+size+": containers restarted", onReal, "", ends)
 	r.report.Numbers("F12", "restart, "+size+": Ready transitions", onReal, "", flips)
 	note := ""
@@ -411,7 +417,7 @@ func (s *realStage) restart(ctx context.Context) (time.Duration, error) {
 	return took, <-up
 }
 
-// heartbeat is when the node's Ready condition was last said to hold.
+// heartbeat is when the node's Ready condition was last reported.
 func heartbeat(n *corev1.Node) metav1.Time {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

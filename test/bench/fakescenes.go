@@ -43,7 +43,8 @@ func playStart(ctx context.Context, r *run) error {
 		if err != nil {
 			return err
 		}
-		r.say("%s: plain p50 %.1f ms, with a token p50 %.1f ms", c.who, ms(plain[c.who].Median()), ms(token[c.who].Median()))
+		r.say("%s: plain p50 %.1f ms, with a token p50 %.1f ms", c.who, ms(plain[c.who].Median()),
+			ms(token[c.who].Median()))
 	}
 	r.report.Times("F1", "own share of create→Ready, pod without a token", onFakes, plain)
 	r.report.Times("F1", "own share of create→Ready, pod with its token", onFakes, token)
@@ -101,7 +102,8 @@ func playBurst(ctx context.Context, r *run) error {
 			ctx, cancel := within(ctx, 3*time.Minute)
 			defer cancel()
 			defer r.profile(ctx, c, s.kubelet)()
-			names, err := create(ctx, s.client, several(n, "burst", func(name string) *corev1.Pod { return withoutToken(pausePod(s.node, name)) }))
+			names, err := create(ctx, s.client,
+				several(n, "burst", func(name string) *corev1.Pod { return withoutToken(pausePod(s.node, name)) }))
 			if err != nil {
 				return err
 			}
@@ -128,23 +130,27 @@ func playProbe(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	})}
 	go server.Serve(l)
 	defer server.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 
 	by := map[string]Samples{}
 	for _, c := range r.contenders() {
-		err := r.onFakeStage(ctx, c, fakeOptions{runtime: fakecri.Options{PodCIDR: "127.99.0.0/16"}}, func(ctx context.Context, s *fakeStage) error {
-			for i := range r.cfg.Runs {
-				took, err := s.startToReady(ctx, withoutToken(probed(pausePod(s.node, fmt.Sprintf("probe-%03d", i)), port)))
-				if err != nil {
-					return err
+		err := r.onFakeStage(ctx, c, fakeOptions{runtime: fakecri.Options{PodCIDR: "127.99.0.0/16"}},
+			func(ctx context.Context, s *fakeStage) error {
+				for i := range r.cfg.Runs {
+					took, err := s.startToReady(ctx,
+						withoutToken(probed(pausePod(s.node, fmt.Sprintf("probe-%03d", i)), port)))
+					if err != nil {
+						return err
+					}
+					by[c.who] = append(by[c.who], took)
 				}
-				by[c.who] = append(by[c.who], took)
-			}
-			return nil
-		})
+				return nil
+			})
 		if err != nil {
 			return err
 		}
@@ -158,7 +164,9 @@ func playProbe(ctx context.Context, r *run) error {
 func (s *fakeStage) startToReady(ctx context.Context, p *corev1.Pod) (time.Duration, error) {
 	ctx, cancel := within(ctx, time.Minute)
 	defer cancel()
-	started := s.runtime.Ended(func(c fakecri.Call) bool { return c.Method == "StartContainer" && c.Pod == "default/"+p.Name })
+	started := s.runtime.Ended(func(c fakecri.Call) bool {
+		return c.Method == "StartContainer" && c.Pod == "default/"+p.Name
+	})
 	if err := createOne(ctx, s.client, p); err != nil {
 		return 0, err
 	}
@@ -217,7 +225,8 @@ func playMany(ctx context.Context, r *run) error {
 				}
 				st.exits[c.who] = append(st.exits[c.who], took)
 			}
-			r.say("exit→visible at %d pods: p50 %.1f ms, p99 %.1f ms", st.pods, ms(st.exits[c.who].Median()), ms(st.exits[c.who].P(0.99)))
+			r.say("exit→visible at %d pods: p50 %.1f ms, p99 %.1f ms", st.pods, ms(st.exits[c.who].Median()),
+				ms(st.exits[c.who].P(0.99)))
 			have = st.pods
 		}
 		return nil

@@ -4,15 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
-	"fmt"
 	"net/http/httptest"
 	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/kit/apiproxy"
@@ -45,8 +42,10 @@ type fakeOptions struct {
 	edit    func(*kubeletconfig.KubeletConfiguration)
 }
 
-// onFakeStage plays on a stage made for one kubelet and takes it away.
-func (r *run) onFakeStage(ctx context.Context, c contender, o fakeOptions, play func(context.Context, *fakeStage) error) (err error) {
+// onFakeStage plays on a stage made for one kubelet and removes it.
+func (r *run) onFakeStage(
+	ctx context.Context, c contender, o fakeOptions, play func(context.Context, *fakeStage) error,
+) (err error) {
 	s := &fakeStage{api: fakeapi.New()}
 	if s.rig, err = rig.Open(ctx, rig.Config{Purpose: "bench", Parts: r.cfg.Parts, Log: r.cfg.Log}); err != nil {
 		return err
@@ -78,14 +77,16 @@ func (r *run) onFakeStage(ctx context.Context, c contender, o fakeOptions, play 
 	}
 	defer s.watch.close()
 
-	kubeconfig := filepath.Join(s.rig.Dir, "fake.kubeconfig")
-	if err := s.writeKubeconfig(kubeconfig); err != nil {
-		return err
-	}
 	start, cancel := within(ctx, 90*time.Second)
 	defer cancel()
 	s.kubelet, err = s.rig.StartKubelet(start, rig.KubeletConfig{
-		Binary: c.binary, Endpoint: "unix://" + socket, Standalone: true, Flags: []string{"--kubeconfig=" + kubeconfig},
+		Binary:   c.binary,
+		Endpoint: "unix://" + socket,
+		External: &rig.ExternalAPI{
+			URL:    s.http.URL,
+			CA:     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}),
+			Client: s.client,
+		},
 		Edit: func(k *kubeletconfig.KubeletConfiguration) {
 			k.MaxPods = 1200
 			k.StaticPodPath = ""
@@ -98,34 +99,9 @@ func (r *run) onFakeStage(ctx context.Context, c contender, o fakeOptions, play 
 		return err
 	}
 	defer s.kubelet.Stop()
-	if err := s.untilNodeReady(start); err != nil {
-		return err
-	}
 	r.say("%s kubelet is up", c.who)
 	defer r.logCalls(c, s) // also when something went wrong
 	return play(ctx, s)
-}
-
-func (s *fakeStage) writeKubeconfig(file string) error {
-	c := clientcmdapi.NewConfig()
-	c.Clusters["fake"] = &clientcmdapi.Cluster{Server: s.http.URL,
-		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})}
-	c.AuthInfos["node"] = &clientcmdapi.AuthInfo{Token: "node"}
-	c.Contexts["fake"] = &clientcmdapi.Context{Cluster: "fake", AuthInfo: "node"}
-	c.CurrentContext = "fake"
-	return clientcmd.WriteToFile(*c, file)
-}
-
-// untilNodeReady asks the store again and again: it is in this process.
-func (s *fakeStage) untilNodeReady(ctx context.Context) error {
-	for {
-		if n := s.api.Node(s.node); n != nil && rig.NodeReady(n) {
-			return nil
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("wait for node %s: %w", s.node, context.Cause(ctx))
-		}
-	}
 }
 
 // create makes pods, all at once, and returns their names.

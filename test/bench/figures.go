@@ -53,7 +53,8 @@ func (v Verdict) String() string {
 	if v.Held() {
 		word = "ok"
 	}
-	line := fmt.Sprintf("%-3s %s ≤ %s %-5s  %s", v.Figure, amount(v.Value, v.Unit), amount(v.Limit, v.Unit), word, v.What)
+	line := fmt.Sprintf("%-3s %s ≤ %s %-5s  %s", v.Figure, amount(v.Value, v.Unit), amount(v.Limit, v.Unit), word,
+		v.What)
 	if v.Note != "" {
 		line += " (" + v.Note + ")"
 	}

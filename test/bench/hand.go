@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// template is what a kubelet told the runtime about one pod: the same is told
+// template is what a kubelet sent to the runtime for one pod: the same is sent
 // by hand.
 type template struct {
 	sandbox   *cri.PodSandboxConfig
@@ -26,27 +26,33 @@ type template struct {
 // copies what its container mounts: the pod takes the originals with it.
 func capture(ctx context.Context, rt cri.RuntimeServiceClient, uid, dir string) (*template, error) {
 	own := map[string]string{"io.kubernetes.pod.uid": uid}
-	sandboxes, err := rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: own}})
+	sandboxes, err := rt.ListPodSandbox(ctx,
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: own}})
 	if err != nil {
 		return nil, fmt.Errorf("capture pod %s: %w", uid, err)
 	}
-	containers, err := rt.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: own}})
+	containers, err := rt.ListContainers(ctx,
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: own}})
 	if err != nil {
 		return nil, fmt.Errorf("capture pod %s: %w", uid, err)
 	}
 	if len(sandboxes.Items) != 1 || len(containers.Containers) != 1 {
-		return nil, fmt.Errorf("capture pod %s: %d sandboxes and %d containers, want one of each", uid, len(sandboxes.Items), len(containers.Containers))
+		return nil, fmt.Errorf("capture pod %s: %d sandboxes and %d containers, want one of each", uid,
+			len(sandboxes.Items), len(containers.Containers))
 	}
 	s, err := rt.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandboxes.Items[0].Id, Verbose: true})
 	if err != nil {
 		return nil, fmt.Errorf("capture pod %s: %w", uid, err)
 	}
-	c, err := rt.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: containers.Containers[0].Id, Verbose: true})
+	c, err := rt.ContainerStatus(ctx, &cri.ContainerStatusRequest{
+		ContainerId: containers.Containers[0].Id,
+		Verbose:     true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("capture pod %s: %w", uid, err)
 	}
 	t := &template{sandbox: &cri.PodSandboxConfig{}, container: &cri.ContainerConfig{}, dir: dir}
-	if err := errors.Join(told(s.Info, t.sandbox), told(c.Info, t.container)); err != nil {
+	if err := errors.Join(reported(s.Info, t.sandbox), reported(c.Info, t.container)); err != nil {
 		return nil, fmt.Errorf("capture pod %s: %w", uid, err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "mounts"), 0o755); err != nil {
@@ -54,16 +60,16 @@ func capture(ctx context.Context, rt cri.RuntimeServiceClient, uid, dir string) 
 	}
 	for i, m := range t.container.Mounts {
 		to := filepath.Join(dir, "mounts", fmt.Sprint(i))
-		if said, err := exec.CommandContext(ctx, "cp", "-a", m.HostPath, to).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("copy mount %s: %w: %s", m.HostPath, err, said)
+		if logged, err := exec.CommandContext(ctx, "cp", "-a", m.HostPath, to).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("copy mount %s: %w: %s", m.HostPath, err, logged)
 		}
 		m.HostPath = to
 	}
 	return t, nil
 }
 
-// told reads the configuration from a verbose status.
-func told(info map[string]string, config proto.Message) error {
+// reported reads the configuration from a verbose status.
+func reported(info map[string]string, config proto.Message) error {
 	verbose := struct{ Config any }{config}
 	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
 		return fmt.Errorf("read verbose status: %w", err)
@@ -76,9 +82,12 @@ type handPod struct{ sandbox, container string }
 
 // start makes a pod with the calls that cannot be done without, one after the
 // other, and returns how long they took.
-func (t *template) start(ctx context.Context, rt cri.RuntimeServiceClient, cgroup string, n int) (handPod, time.Duration, error) {
+func (t *template) start(
+	ctx context.Context, rt cri.RuntimeServiceClient, cgroup string, n int,
+) (handPod, time.Duration, error) {
 	name := fmt.Sprintf("hand-%04d", n)
-	sandbox, container := proto.Clone(t.sandbox).(*cri.PodSandboxConfig), proto.Clone(t.container).(*cri.ContainerConfig)
+	sandbox, container := proto.Clone(t.sandbox).(*cri.PodSandboxConfig),
+		proto.Clone(t.container).(*cri.ContainerConfig)
 	sandbox.Metadata.Name, sandbox.Metadata.Uid = name, name
 	sandbox.Hostname = name
 	// A kubelet that finds its labels takes the pod for its own.
@@ -99,7 +108,11 @@ func (t *template) start(ctx context.Context, rt cri.RuntimeServiceClient, cgrou
 	if _, err := rt.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.sandbox}); err != nil {
 		return p, 0, fmt.Errorf("read sandbox by hand: %w", err)
 	}
-	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.sandbox, Config: container, SandboxConfig: sandbox})
+	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId:  p.sandbox,
+		Config:        container,
+		SandboxConfig: sandbox,
+	})
 	if err != nil {
 		return p, 0, fmt.Errorf("create container by hand: %w", err)
 	}
@@ -118,7 +131,10 @@ func (t *template) start(ctx context.Context, rt cri.RuntimeServiceClient, cgrou
 func (p handPod) stop(ctx context.Context, rt cri.RuntimeServiceClient) (time.Duration, error) {
 	begin := time.Now()
 	if p.container != "" {
-		if _, err := rt.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: p.container, Timeout: 1}); err != nil {
+		if _, err := rt.StopContainer(ctx, &cri.StopContainerRequest{
+			ContainerId: p.container,
+			Timeout:     1,
+		}); err != nil {
 			return 0, fmt.Errorf("stop container by hand: %w", err)
 		}
 	}

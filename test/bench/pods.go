@@ -16,7 +16,7 @@ import (
 const podImage = images.Pause
 
 // pausePod is a pod as most are: one container, and the token that the API
-// server's admission adds. It ends at once when told to.
+// server's admission adds. It ends at once on SIGTERM.
 func pausePod(node, name string) *corev1.Pod {
 	grace := int64(1)
 	return &corev1.Pod{
@@ -24,7 +24,11 @@ func pausePod(node, name string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName:                      node, // there is nothing to learn about the scheduler here
 			TerminationGracePeriodSeconds: &grace,
-			Containers:                    []corev1.Container{{Name: "main", Image: podImage, ImagePullPolicy: corev1.PullIfNotPresent}},
+			Containers: []corev1.Container{{
+				Name:            "main",
+				Image:           podImage,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+			}},
 		},
 	}
 }
@@ -35,19 +39,34 @@ func withToken(p *corev1.Pod) *corev1.Pod {
 	expires := int64(3607)
 	mode := int32(0o644)
 	const name = "kube-api-access-bench"
-	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		DefaultMode: &mode,
-		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &expires, Path: "token"}},
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
-				Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
-				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}}}}},
-		},
-	}}})
+	p.Spec.Volumes = append(p.Spec.Volumes,
+		corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			DefaultMode: &mode,
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					ExpirationSeconds: &expires,
+					Path:              "token",
+				}},
+				{
+					ConfigMap: &corev1.ConfigMapProjection{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+						Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+					},
+				},
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+					{
+						Path:     "namespace",
+						FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+					}}}},
+			},
+		}}})
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
+			Name:      name,
+			ReadOnly:  true,
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount",
+		})
 	}
 	return p
 }
@@ -68,7 +87,10 @@ func once(p *corev1.Pod) *corev1.Pod {
 // probed adds a readiness probe of the usual period.
 func probed(p *corev1.Pod, port int) *corev1.Pod {
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 10,
-		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(int32(port))}}}
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Path: "/",
+			Port: intstr.FromInt32(int32(port)),
+		}}}
 	return p
 }
 

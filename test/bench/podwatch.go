@@ -185,7 +185,8 @@ func (pw *podWatch) until(ctx context.Context, what string, names []string, want
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return lives, fmt.Errorf("wait until pods are %s: %w: %d of %d are; not %s: %s", what, context.Cause(ctx), n, len(names), missing, describe(pw.life(missing).pod))
+			return lives, fmt.Errorf("wait until pods are %s: %w: %d of %d are; not %s: %s", what, context.Cause(ctx),
+				n, len(names), missing, describe(pw.life(missing).pod))
 		}
 	}
 }
@@ -194,7 +195,8 @@ func describe(p *corev1.Pod) string {
 	if p == nil {
 		return "never seen"
 	}
-	return fmt.Sprintf("phase %s, conditions %v, containers %v", p.Status.Phase, p.Status.Conditions, p.Status.ContainerStatuses)
+	return fmt.Sprintf("phase %s, conditions %v, containers %v", p.Status.Phase, p.Status.Conditions,
+		p.Status.ContainerStatuses)
 }
 
 func isReady(l Life) bool { return !l.Ready.IsZero() }

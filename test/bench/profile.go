@@ -46,14 +46,16 @@ func (r *run) logCalls(c contender, s *fakeStage) {
 	w := tabwriter.NewWriter(f, 0, 0, 2, ' ', 0)
 	calls := s.runtime.Calls(0)
 	for _, call := range calls {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f ms\t%s\n", call.Start.Format("05.000000"), "CRI", call.Method, call.Key(), ms(call.End.Sub(call.Start)), call.Err)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f ms\t%s\n", call.Start.Format("05.000000"), "CRI", call.Method, call.Key(),
+			ms(call.End.Sub(call.Start)), call.Err)
 	}
 	for _, q := range s.proxy.Requests() {
 		took := "open"
 		if !q.End.IsZero() {
 			took = fmt.Sprintf("%.2f ms", ms(q.End.Sub(q.Start)))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", q.Start.Format("05.000000"), "API", q.Verb+" "+q.Resource, q.Namespace+"/"+q.Name, took, q.Code)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", q.Start.Format("05.000000"), "API", q.Verb+" "+q.Resource,
+			q.Namespace+"/"+q.Name, took, q.Code)
 	}
 	if err := w.Flush(); err != nil {
 		r.cfg.Log.Warn("cannot log calls", "err", err)

@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -55,7 +54,7 @@ func (r *run) onRealStage(ctx context.Context, play func(context.Context, *realS
 	r.say("containerd and the control plane are up")
 	err = play(ctx, s)
 	if err != nil && s.kubelet != nil {
-		r.say("the kubelet's log ends: %s", tail(s.kubelet.LogFile, 5))
+		r.say("the kubelet's log ends: %s", s.kubelet.LogEnd())
 	}
 	return err
 }
@@ -68,9 +67,10 @@ func (s *realStage) put(ctx context.Context, c contender) (err error) {
 	if s.kubelet != nil {
 		return s.kubelet.Swap(ctx, c.binary)
 	}
-	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{Binary: c.binary, Edit: func(k *kubeletconfig.KubeletConfiguration) {
-		k.StaticPodPath = ""
-	}})
+	s.kubelet, err = s.rig.StartKubelet(ctx,
+		rig.KubeletConfig{Binary: c.binary, Edit: func(k *kubeletconfig.KubeletConfiguration) {
+			k.StaticPodPath = ""
+		}})
 	return err
 }
 
@@ -122,7 +122,9 @@ type handGroup struct {
 
 // byHand starts n pods by hand, so many at a time, waits for what is to be seen
 // while they are there, and ends them.
-func (s *realStage) byHand(ctx context.Context, n, atOnce int, meanwhile func(context.Context) error) (handGroup, error) {
+func (s *realStage) byHand(
+	ctx context.Context, n, atOnce int, meanwhile func(context.Context) error,
+) (handGroup, error) {
 	ctx, cancel := within(ctx, 10*time.Minute)
 	defer cancel()
 	cgroup := filepath.Join("/", s.rig.Name, "hand")
@@ -173,19 +175,4 @@ func eachOf(n, atOnce int, f func(int) error) error {
 		}
 	}
 	return failed
-}
-
-func tail(file string, lines int) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	at := len(data)
-	for at > 0 && lines >= 0 {
-		at--
-		if data[at] == '\n' {
-			lines--
-		}
-	}
-	return string(data[at:])
 }

@@ -74,7 +74,8 @@ func (r *Report) Failed(scene string, err error) {
 
 // Print writes the table and a line for each promise.
 func (r *Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "\nLoad average %s at the start, %s now; %d s. Times in ms: p50 / p99 (samples).\n\n", r.load, loadAverage(), int(time.Since(r.start).Seconds()))
+	fmt.Fprintf(w, "\nLoad average %s at the start, %s now; %d s. Times in ms: p50 / p99 (samples).\n\n", r.load,
+		loadAverage(), int(time.Since(r.start).Seconds()))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIG\tWHAT\tON\tOURS\tUPSTREAM\tBY HAND\tOURS/UPSTREAM\tOURS/HAND")
 	for _, row := range r.rows {
@@ -91,7 +92,9 @@ func (r *Report) Print(w io.Writer) error {
 			}
 			return fmt.Sprintf("%.2f", q)
 		}
-		fmt.Fprintln(t, strings.Join([]string{row.Figure, row.What, row.On, cell(Ours), cell(Upstream), cell(Hand), against(Upstream), against(Hand)}, "\t"))
+		fmt.Fprintln(t,
+			strings.Join([]string{row.Figure, row.What, row.On, cell(Ours), cell(Upstream), cell(Hand),
+				against(Upstream), against(Hand)}, "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -56,8 +56,10 @@ func playTree(_ context.Context, r *run) (err error) {
 		ours  func() error
 		plain func() error
 	}{
-		{"all match, beside a walk that looks, side by side", func() error { return mount.SetGroup(dir, gid, false) }, func() error { return lookAll(dir) }},
-		{"none match, beside a walk that changes, side by side", func() error { gid++; return mount.SetGroup(dir, gid, false) },
+		{"all match, beside a walk that looks, side by side", func() error { return mount.SetGroup(dir, gid, false) },
+			func() error { return lookAll(dir) }},
+		{"none match, beside a walk that changes, side by side",
+			func() error { gid++; return mount.SetGroup(dir, gid, false) },
 			func() error { gid++; return changeAll(dir, gid) }},
 	} {
 		best := map[string]float64{}

@@ -20,8 +20,9 @@ import (
 
 // The promises about volumes.
 var (
-	fileP99      = Bound{"F14", "ConfigMap changed→file changed, p99, 110 pods", 1000, "ms"}
-	watchesOver  = Bound{"F14", "watches of ConfigMaps and Secrets over upstream's one for each object in use", 0, "watches"}
+	fileP99     = Bound{"F14", "ConfigMap changed→file changed, p99, 110 pods", 1000, "ms"}
+	watchesOver = Bound{"F14", "watches of ConfigMaps and Secrets over upstream's one for each object in use", 0,
+		"watches"}
 	mountedAfter = Bound{"V1", "arrival→last mount, token, configMap and secret, p50", 10, "ms"}
 )
 
@@ -87,7 +88,8 @@ func playFiles(ctx context.Context, r *run) error {
 	if n, ok := watches[Upstream]; ok {
 		upstreams = n
 	}
-	r.report.Hold(watchesOver, max(0, watches[Ours]-upstreams), fmt.Sprintf("%.0f beside %.0f", watches[Ours], upstreams))
+	r.report.Hold(watchesOver, max(0, watches[Ours]-upstreams),
+		fmt.Sprintf("%.0f beside %.0f", watches[Ours], upstreams))
 	return nil
 }
 
@@ -102,7 +104,10 @@ func (s *fakeStage) putMap(ctx context.Context, name, value string) error {
 		_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
 		return err
 	}
-	_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Data: map[string]string{mapKey: value}}, metav1.CreateOptions{})
+	_, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Data:       map[string]string{mapKey: value},
+	}, metav1.CreateOptions{})
 	return err
 }
 
@@ -143,7 +148,7 @@ func (s *fakeStage) change(ctx context.Context, name, value string) (took Sample
 	if want := filePods; name != sharedMap && len(dirs) != filePods/ownMaps || name == sharedMap && len(dirs) != want {
 		return nil, fmt.Errorf("change ConfigMap %s: %d pods have it mounted", name, len(dirs))
 	}
-	// What the kernel tells may be told while this process does something else;
+	// The kernel may report changes while this process does something else;
 	// there is one goroutine for nothing but that.
 	w, err := fsnotify.NewBufferedWatcher(16 * filePods)
 	if err != nil {
@@ -168,7 +173,8 @@ func (s *fakeStage) change(ctx context.Context, name, value string) (took Sample
 		case ev := <-w.Events:
 			at := time.Now()
 			dir := filepath.Dir(ev.Name)
-			if i := slices.Index(left, dir); i >= 0 && strings.HasSuffix(ev.Name, "/..data") && ev.Has(fsnotify.Create) {
+			if i := slices.Index(left, dir); i >= 0 && strings.HasSuffix(ev.Name, "/..data") &&
+				ev.Has(fsnotify.Create) {
 				got, err := os.ReadFile(filepath.Join(dir, mapKey))
 				if err != nil {
 					return took, err
@@ -188,12 +194,15 @@ func (s *fakeStage) change(ctx context.Context, name, value string) (took Sample
 // objects known.
 func playMount(ctx context.Context, r *run) error {
 	by := map[string]Samples{}
-	c := r.contenders()[0] // nobody can ask the other
+	c := r.contenders()[0] // the other cannot be queried
 	err := r.onFakeStage(ctx, c, fakeOptions{}, func(ctx context.Context, s *fakeStage) error {
 		if err := s.putMap(ctx, "conf", "x"); err != nil {
 			return err
 		}
-		if _, err := s.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"a": []byte("b")}}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "hidden"},
+			Data:       map[string][]byte{"a": []byte("b")},
+		}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		if _, err := s.mounted(ctx, "holder"); err != nil {
@@ -233,7 +242,10 @@ func (s *fakeStage) mounted(ctx context.Context, name string) (time.Duration, er
 	ctx, cancel := within(ctx, time.Minute)
 	defer cancel()
 	p := withToken(follower(s.node, name, "conf"))
-	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "hidden", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}}})
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
+		Name:         "hidden",
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}},
+	})
 	main := &p.Spec.Containers[0]
 	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: "hidden", MountPath: "/hidden"})
 	if err := createOne(ctx, s.client, p); err != nil {
@@ -246,17 +258,18 @@ func (s *fakeStage) mounted(ctx context.Context, name string) (time.Duration, er
 	if err != nil {
 		return 0, err
 	}
-	var told struct {
+	var reported struct {
 		UID     string    `json:"uid"`
 		Arrived time.Time `json:"arrived"`
 	}
-	if err := json.Unmarshal([]byte(text), &told); err != nil {
+	if err := json.Unmarshal([]byte(text), &reported); err != nil {
 		return 0, fmt.Errorf("read what the kubelet says of pod %s: %w", name, err)
 	}
 	// When the files came the kernel says, to the tick of its coarse clock.
-	have, err := filepath.Glob(filepath.Join(s.kubelet.Root, "pods", told.UID, "volumes/*/*/..data"))
+	have, err := filepath.Glob(filepath.Join(s.kubelet.Root, "pods", reported.UID, "volumes/*/*/..data"))
 	if err != nil || len(have) != len(p.Spec.Volumes) {
-		return 0, fmt.Errorf("look for volumes of pod %s: %d of %d are there: %v", name, len(have), len(p.Spec.Volumes), err)
+		return 0, fmt.Errorf("look for volumes of pod %s: %d of %d are there: %v", name, len(have), len(p.Spec.Volumes),
+			err)
 	}
 	var took time.Duration
 	for _, link := range have {
@@ -264,7 +277,7 @@ func (s *fakeStage) mounted(ctx context.Context, name string) (time.Duration, er
 		if err != nil {
 			return 0, err
 		}
-		took = max(took, fi.ModTime().Sub(told.Arrived))
+		took = max(took, fi.ModTime().Sub(reported.Arrived))
 	}
 	return took, nil
 }

@@ -19,7 +19,7 @@ type clock struct {
 	waited time.Duration // then
 	count  time.Duration // until then
 	speed  float64       // since then
-	last   time.Duration // that was told
+	last   time.Duration // that was reported
 }
 
 // sample is how long the speed stays as it is.

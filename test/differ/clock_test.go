@@ -20,7 +20,8 @@ func TestTheClockIsSlowOnABusyMachine(t *testing.T) {
 		wall, waited = wall.Add(tc.passes), waited+tc.waits
 		now := c.now()
 		if got := now - last; got < tc.want-time.Millisecond || got > tc.want+time.Millisecond {
-			t.Errorf("%v pass, of which tasks wait for %v: the clock says %v, want %v", tc.passes, tc.waits, got, tc.want)
+			t.Errorf("%v pass, of which tasks wait for %v: the clock says %v, want %v", tc.passes, tc.waits, got,
+				tc.want)
 		}
 		last = now
 	}

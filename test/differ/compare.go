@@ -31,7 +31,8 @@ func (p *play) compareRest(l *Life, at string) error {
 // settled reports whether the pod runs on both sides, with all its files.
 func (p *play) settled(l *Life) bool {
 	for _, s := range p.sides {
-		if look := s.look(l); l.Static || look["status.phase"] != "Running" || look["metadata.deletionTimestamp"] != "" {
+		if look := s.look(l); l.Static || look["status.phase"] != "Running" ||
+			look["metadata.deletionTimestamp"] != "" {
 			return false
 		}
 	}
@@ -46,18 +47,18 @@ func (p *play) compareWhole(l *Life) {
 	p.compareRequests(l)
 }
 
-// compareSayings compares all that statuses have ever said, bit by bit. What stood for a
+// compareSayings compares all that statuses have ever shown, bit by bit. What stood for a
 // short time only, another status may have overtaken on the other side.
 func (p *play) compareSayings(l *Life) {
 	ours, theirs := p.sides[0].sayings(l), p.sides[1].sayings(l)
 	for text, stood := range ours {
 		if _, ok := theirs[text]; !ok && stood > passing {
-			p.differ(l, "said", "at some time", subject(text), text, absent)
+			p.differ(l, "seen", "at some time", subject(text), text, absent)
 		}
 	}
 	for text, stood := range theirs {
 		if _, ok := ours[text]; !ok && stood > passing {
-			p.differ(l, "said", "at some time", subject(text), absent, text)
+			p.differ(l, "seen", "at some time", subject(text), absent, text)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func subject(saying string) string {
 	return s
 }
 
-// sayings are what a life's statuses said, and for how long at most without a break.
+// sayings are what a life's statuses showed, and for how long at most without a break.
 func (s *side) sayings(l *Life) map[string]time.Duration {
 	t := s.record.track(l.Name)
 	t.mu.Lock()
@@ -98,7 +99,7 @@ func (s *side) sayings(l *Life) map[string]time.Duration {
 			}
 		}
 	}
-	for text, began := range since { // said at last
+	for text, began := range since { // shown at last
 		if t.gone {
 			stood[text] = max(stood[text], t.goneAt.Sub(began))
 		} else {
@@ -114,7 +115,8 @@ func say(p *corev1.Pod) (list []string) {
 	for _, c := range p.Status.Conditions {
 		list = append(list, fmt.Sprintf("condition %s: %s %s %s", c.Type, c.Status, c.Reason, c.Message))
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		list = append(list, fmt.Sprintf("container %s: %s, %d restarts", c.Name, stateOf(c.State), c.RestartCount))
 	}
 	return list
@@ -125,7 +127,8 @@ func stateOf(s corev1.ContainerState) string {
 	case s.Waiting != nil:
 		return fmt.Sprintf("waiting %s %q", s.Waiting.Reason, s.Waiting.Message)
 	case s.Terminated != nil:
-		return fmt.Sprintf("terminated %d signal %d %s %q", s.Terminated.ExitCode, s.Terminated.Signal, s.Terminated.Reason, s.Terminated.Message)
+		return fmt.Sprintf("terminated %d signal %d %s %q", s.Terminated.ExitCode, s.Terminated.Signal,
+			s.Terminated.Reason, s.Terminated.Message)
 	case s.Running != nil:
 		return "running"
 	}
@@ -134,8 +137,8 @@ func stateOf(s corev1.ContainerState) string {
 
 // compareEvents compares what events were sent, whatever their order and number.
 func (p *play) compareEvents(l *Life) {
-	ours, _ := p.sides[0].told(l)
-	theirs, _ := p.sides[1].told(l)
+	ours, _ := p.sides[0].reported(l)
+	theirs, _ := p.sides[1].reported(l)
 	for _, e := range ours {
 		if !slices.Contains(theirs, e) {
 			p.differ(l, "event", "at some time", subject(e), e, absent)
@@ -148,8 +151,8 @@ func (p *play) compareEvents(l *Life) {
 	}
 }
 
-// told returns the agent's events about a life, and their counts by type and reason and in total.
-func (s *side) told(l *Life) ([]string, map[string]int) {
+// reported returns the agent's events about a life, and their counts by type and reason and in total.
+func (s *side) reported(l *Life) ([]string, map[string]int) {
 	t := s.record.track(l.Name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +162,7 @@ func (s *side) told(l *Life) ([]string, map[string]int) {
 		spoke[e.Type+" "+e.Reason] += n
 		spoke[""] += n
 	}
-	return slices.Clone(t.told), spoke
+	return slices.Clone(t.reported), spoke
 }
 
 // compareCalls compares the calls to the runtime and their order. Two calls are in an order
@@ -210,7 +213,8 @@ func (p *play) compareRequests(l *Life) {
 		uids := t.knownUIDs()
 		for _, c := range t.kept() {
 			switch c.Method {
-			case "RunPodSandbox", "CreateContainer", "UpdateContainerResources", "UpdatePodSandboxResources", "PullImage":
+			case "RunPodSandbox", "CreateContainer", "UpdateContainerResources", "UpdatePodSandboxResources",
+				"PullImage":
 			default:
 				continue
 			}

@@ -94,14 +94,16 @@ func codeFile(container string) string { return "/dev/shm/code-" + container }
 // 143, though it is process 1, and at SIGUSR1 with the code in a file. A shell runs no trap before a
 // program in the foreground has ended, so it sleeps in the background.
 func prelude(container string) string {
-	return "trap 'exit 143' TERM; trap 'exit $(cat " + codeFile(container) + ")' USR1; sleep() { /bin/sleep \"$1\" & wait $!; }; "
+	return "trap 'exit 143' TERM; trap 'exit $(cat " + codeFile(container) +
+		")' USR1; sleep() { /bin/sleep \"$1\" & wait $!; }; "
 }
 
 // Exit sends signals until the program has ended: one that comes before it has set its trap has no effect.
 func (c *onContainerd) Exit(pod, container string, code int32) error {
 	for _, p := range c.PodsNamed(pod) {
 		for _, ctr := range p.Containers {
-			if ctr.Status.GetState() != cri.ContainerState_CONTAINER_RUNNING || ctr.Status.GetMetadata().GetName() != container {
+			if ctr.Status.GetState() != cri.ContainerState_CONTAINER_RUNNING ||
+				ctr.Status.GetMetadata().GetName() != container {
 				continue
 			}
 			pid, err := c.first(ctr.Status.GetId())

@@ -19,7 +19,9 @@ type noLists struct {
 
 var errNoLists = errors.New("no lists")
 
-func (n *noLists) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest, ...grpc.CallOption) (*cri.ListPodSandboxResponse, error) {
+func (n *noLists) ListPodSandbox(
+	context.Context, *cri.ListPodSandboxRequest, ...grpc.CallOption,
+) (*cri.ListPodSandboxResponse, error) {
 	n.asked++
 	return nil, errNoLists
 }

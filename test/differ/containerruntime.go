@@ -2,6 +2,7 @@ package differ
 
 import (
 	"context"
+	"slices"
 
 	"keelson/test/kit/fakecri"
 )
@@ -29,7 +30,7 @@ type containerRuntime interface {
 	left() ([]string, error)
 }
 
-// onFake is the fake runtime. Its calls take no time, but for faults.
+// onFake is the fake runtime. Its calls take no time, but for faults and stops of containers that ignore the signal.
 type onFake struct {
 	*fakecri.Runtime
 	socket string
@@ -37,8 +38,13 @@ type onFake struct {
 
 func (f *onFake) open(context.Context) error { return f.Listen(f.socket) }
 func (f *onFake) drop()                      { f.Disconnect() }
-func (f *onFake) busy(string) bool           { return false }
 func (f *onFake) left() ([]string, error)    { return nil, nil }
+
+func (f *onFake) busy(pod string) bool {
+	return slices.ContainsFunc(f.PodsNamed(pod), func(p fakecri.Pod) bool {
+		return slices.ContainsFunc(p.Containers, func(c fakecri.Container) bool { return c.Stopping })
+	})
+}
 
 func (f *onFake) close() error {
 	f.Close()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -23,8 +24,9 @@ func TestRealLives(t *testing.T) {
 
 // live fails if a difference shows twice, or if fewer pods live than wanted.
 func live(t *testing.T, onReal bool, plan Plan, want int) {
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
+	need.Root(t, "running containers")
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		need.Skip(t, "this machine has no loop devices", err)
 	}
 	b, err := parts.New(os.Stderr)
 	if err != nil {
@@ -34,7 +36,13 @@ func live(t *testing.T, onReal bool, plan Plan, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := Open(t.Context(), Config{Ours: ours, Parts: b, Real: onReal, Out: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	stage, err := Open(t.Context(), Config{
+		Ours:  ours,
+		Parts: b,
+		Real:  onReal,
+		Out:   t.Output(),
+		Log:   slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Difference is one thing that is not the same on both sides.
 type Difference struct {
-	Kind         string // pod, said, event, call, order, request, file, step or end
+	Kind         string // pod, seen, event, call, order, request, file, step or end
 	At           string // when
 	Where        string // path or subject
 	Ours, Theirs string
@@ -21,12 +21,13 @@ type Difference struct {
 
 // scene is what both sides look like when they differ.
 type scene struct {
-	looks   [2]flat
-	told    [2][]string       // events
-	ended   [2]bool           // without having been deleted
-	refused [2]bool           // with a reason
-	asked   [2][]string       // calls to the runtime
-	spoke   [2]map[string]int // how often, by type and reason of the event; "" for all
+	looks    [2]flat
+	reported [2][]string       // events
+	ended    [2]bool           // without having been deleted
+	refused  [2]bool           // with a reason
+	asked    [2][]string       // calls to the runtime
+	spoke    [2]map[string]int // how often, by type and reason of the event; "" for all
+	changed  []string          // containers whose image changed while upstream's agent stopped them
 }
 
 // has reports whether a call that begins so was made on a side.
@@ -41,6 +42,16 @@ func (sc *scene) failed(side int, call string) bool {
 	})
 }
 
+// leftAfterFailure reports whether the creation of an attempt of a container failed and only our side started it later.
+func (sc *scene) leftAfterFailure(container string) bool {
+	return slices.ContainsFunc(sc.asked[1], func(c string) bool {
+		attempt, failed := strings.CutSuffix(c, " fails")
+		attempt, created := strings.CutPrefix(attempt, "CreateContainer "+container+"#")
+		start := "StartContainer " + container + "#" + attempt
+		return failed && created && sc.has(0, start) && !sc.has(1, start)
+	})
+}
+
 // ranAgain reports whether the pod has had more than one sandbox on a side.
 func (sc *scene) ranAgain(side int) bool {
 	return slices.ContainsFunc(sc.asked[side], func(c string) bool {
@@ -51,7 +62,8 @@ func (sc *scene) ranAgain(side int) bool {
 // waitsForVolumes reports whether volumes could not be mounted and no container runs yet on either side. Upstream's
 // agent does not sync the pod while it waits for its volumes.
 func (sc *scene) waitsForVolumes() bool {
-	failed := slices.ContainsFunc(sc.told[1], func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
+	failed := slices.ContainsFunc(sc.reported[1],
+		func(e string) bool { return strings.HasPrefix(e, "Warning FailedMount: ") })
 	return failed && !sc.has(0, "CreateContainer ") && !sc.has(1, "CreateContainer ")
 }
 
@@ -61,6 +73,11 @@ func (sc *scene) nothingAsked() bool { return len(sc.asked[0])+len(sc.asked[1]) 
 // ended reports whether the pod has, on both sides.
 func (d Difference) ended() bool { return d.scene.ended[0] && d.scene.ended[1] }
 
+// rejected reports whether the pod is rejected. Upstream shows no pod for a static one that it rejects.
+func (d Difference) rejected() bool {
+	return d.scene.refused[0] && (d.scene.refused[1] || d.Life.Static) && d.scene.nothingAsked()
+}
+
 // restarted reports whether the agent is restarted in the course of the history.
 func (d Difference) restarted() bool {
 	return slices.Contains(d.Between, restartAgent) || slices.Contains(d.Between, killAgent)
@@ -68,14 +85,15 @@ func (d Difference) restarted() bool {
 
 func newDifference(l *Life, kind, at, where, ours, theirs string) Difference {
 	d := Difference{Kind: kind, At: at, Where: where, Ours: ours, Theirs: theirs, Life: l}
-	d.Signature = kind + " | " + general(l, inList.ReplaceAllString(where, "[*]")) + " | " + general(l, ours) + " | " + general(l, theirs)
+	d.Signature = kind + " | " + general(l, inList.ReplaceAllString(where, "[*]")) + " | " + general(l, ours) + " | " +
+		general(l, theirs)
 	return d
 }
 
 // moment is when a difference showed: at a rest or a step, or when the life was over.
 func (d Difference) moment() string {
 	switch d.Kind {
-	case "said", "event", "call", "order", "request":
+	case "seen", "event", "call", "order", "request":
 		return "in the end"
 	}
 	return d.At

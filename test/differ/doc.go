@@ -35,7 +35,7 @@
 // and cordoned (nodes.go), and its disk filled (disk.go).
 //
 // What is compared (compare.go), after ids, times, and names of the sides are replaced
-// (normal.go): the pod at every rest, all that its statuses ever said, the requests to the
+// (normal.go): the pod at every rest, all that its statuses ever showed, the requests to the
 // runtime, the order of calls that did not overlap, events, the files below the pod's
 // directory, and what is left in the end.
 //

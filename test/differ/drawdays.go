@@ -47,7 +47,10 @@ func (d *draw) step() (Step, bool) {
 		if c.ImagePullPolicy == corev1.PullAlways {
 			image = "pulled/" + d.life.Name + "-" + c.Name + ":2"
 		}
-		return Step{Verb: patch, Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "image": image}}}})}, !d.life.Static
+		return Step{
+			Verb:  patch,
+			Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "image": image}}}}),
+		}, !d.life.Static
 	case 8:
 		if d.one(2) {
 			return Step{Verb: remove, Grace: []int64{-1, 0, 1, 3}[d.IntN(4)]}, true
@@ -60,11 +63,20 @@ func (d *draw) step() (Step, bool) {
 			return Step{}, false
 		}
 		r := object{"requests": object{"cpu": d.of("4m", "6m")}}
-		return Step{Verb: resize, Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "resources": r}}}})}, !d.life.Static
+		return Step{
+			Verb:  resize,
+			Patch: raw(object{"spec": object{"containers": []object{{"name": c.Name, "resources": r}}}}),
+		}, !d.life.Static
 	case 11:
 		for _, o := range d.life.Objects {
 			if d.one(2) {
-				o.Data = map[string]string{"one": "changed", "two": "3", "user": "you", "text": "other", "password": "shown"}
+				o.Data = map[string]string{
+					"one":      "changed",
+					"two":      "3",
+					"user":     "you",
+					"text":     "other",
+					"password": "shown",
+				}
 				return Step{Verb: putObject, Object: &o}, true
 			}
 		}
@@ -75,12 +87,21 @@ func (d *draw) step() (Step, bool) {
 			return Step{Verb: status, Patch: raw(object{"status": object{"conditions": []object{c}}})}, true
 		}
 		ready := object{"type": corev1.PodReady, "status": "False", "reason": "SomebodyElse"}
-		return Step{Verb: status, Patch: raw(object{"status": object{"conditions": []object{ready}}})}, !d.life.Static && d.one(2)
+		return Step{
+			Verb:  status,
+			Patch: raw(object{"status": object{"conditions": []object{ready}}}),
+		}, !d.life.Static && d.one(2)
 	case 13:
 		if !d.life.Static && !d.extra {
 			d.extra = true
 			d.life.Programs["extra"] = []string{forever}
-			return Step{Verb: ephemeral, Patch: raw(object{"spec": object{"ephemeralContainers": []object{{"name": "extra", "image": "app:1"}}}})}, true
+			return Step{
+				Verb: ephemeral,
+				Patch: raw(object{"spec": object{"ephemeralContainers": []object{{
+					"name":  "extra",
+					"image": "app:1",
+				}}}}),
+			}, true
 		}
 	case 14:
 		return Step{Verb: evict, Grace: []int64{-1, 1, 3}[d.IntN(3)]}, !d.life.Static && d.one(3)

@@ -13,9 +13,10 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	probe := func(is func(corev1.ProbeHandler) bool) func(*Life) bool {
 		return func(l *Life) bool {
 			return slices.ContainsFunc(containers(l.Pod), func(c corev1.Container) bool {
-				return slices.ContainsFunc([]*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe}, func(p *corev1.Probe) bool {
-					return p != nil && is(p.ProbeHandler)
-				})
+				return slices.ContainsFunc([]*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe},
+					func(p *corev1.Probe) bool {
+						return p != nil && is(p.ProbeHandler)
+					})
 			})
 		}
 	}
@@ -29,7 +30,8 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	step := func(verb string) func(*Life) bool { return func(l *Life) bool { return len(l.steps(verb)) > 0 } }
 	tolerates := func(is func(*int64) bool) func(*Life) bool {
 		return func(l *Life) bool {
-			return slices.ContainsFunc(l.Pod.Spec.Tolerations, func(t corev1.Toleration) bool { return is(t.TolerationSeconds) })
+			return slices.ContainsFunc(l.Pod.Spec.Tolerations,
+				func(t corev1.Toleration) bool { return is(t.TolerationSeconds) })
 		}
 	}
 	has := func(is func(corev1.Container) bool) func(*Life) bool {
@@ -42,7 +44,10 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	}{
 		{"exec probe", probe(func(p corev1.ProbeHandler) bool { return p.Exec != nil })},
 		{"HTTP probe", probe(func(p corev1.ProbeHandler) bool { return p.HTTPGet != nil })},
-		{"HTTP probe with headers", probe(func(p corev1.ProbeHandler) bool { return p.HTTPGet != nil && p.HTTPGet.HTTPHeaders != nil })},
+		{
+			"HTTP probe with headers",
+			probe(func(p corev1.ProbeHandler) bool { return p.HTTPGet != nil && p.HTTPGet.HTTPHeaders != nil }),
+		},
 		{"TCP probe", probe(func(p corev1.ProbeHandler) bool { return p.TCPSocket != nil })},
 		{"gRPC probe", probe(func(p corev1.ProbeHandler) bool { return p.GRPC != nil })},
 		{"HTTP PreStop hook", hook(func(l *corev1.Lifecycle) *corev1.LifecycleHandler { return l.PreStop })},
@@ -53,24 +58,31 @@ func TestEveryKindIsDrawn(t *testing.T) {
 		{"pod that tolerates for 2 s", tolerates(func(s *int64) bool { return s != nil && *s == 2 })},
 		{"static pod", func(l *Life) bool { return l.Static && len(l.Pod.Spec.Tolerations) == 0 }},
 		{"user namespace", func(l *Life) bool { return l.Pod.Spec.HostUsers != nil && !*l.Pod.Spec.HostUsers }},
-		{"pod-level requests", func(l *Life) bool { return l.Pod.Spec.Resources != nil && l.Pod.Spec.Resources.Limits == nil }},
+		{
+			"pod-level requests",
+			func(l *Life) bool { return l.Pod.Spec.Resources != nil && l.Pod.Spec.Resources.Limits == nil },
+		},
 		{"pod-level limits", func(l *Life) bool { return l.Pod.Spec.Resources != nil && l.Pod.Spec.Resources.Limits != nil }},
 		{"huge pages", has(func(c corev1.Container) bool { _, ok := c.Resources.Requests["hugepages-2Mi"]; return ok })},
 		{"host port", has(func(c corev1.Container) bool {
 			return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
 		})},
 		{"variable of a file", has(func(c corev1.Container) bool {
-			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil })
+			return slices.ContainsFunc(c.Env,
+				func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil })
 		})},
 		{"mounted file of a ConfigMap", func(l *Life) bool {
 			return has(func(c corev1.Container) bool {
 				return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-					return m.SubPath != "" && slices.ContainsFunc(l.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.ConfigMap != nil })
+					return m.SubPath != "" &&
+						slices.ContainsFunc(l.Pod.Spec.Volumes,
+							func(v corev1.Volume) bool { return v.Name == m.Name && v.ConfigMap != nil })
 				})
 			})(l)
 		}},
 		{"rule that restarts all containers", has(func(c corev1.Container) bool {
-			return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
+			return slices.ContainsFunc(c.RestartPolicyRules,
+				func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
 		})},
 		{"object that comes late", func(l *Life) bool { return len(l.lateObjects()) > 0 }},
 		{"call that hangs", func(l *Life) bool {

@@ -43,9 +43,10 @@ func (d *draw) fileVariable() []corev1.EnvVar {
 				continue
 			}
 			key := d.of("ONE", "NONE")
-			return []corev1.EnvVar{{Name: "FROM_FILE", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{
-				VolumeName: v, Path: envFile, Key: key, Optional: new(key == "NONE" || d.one(2)),
-			}}}}
+			return []corev1.EnvVar{{Name: "FROM_FILE",
+				ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{
+					VolumeName: v, Path: envFile, Key: key, Optional: new(key == "NONE" || d.one(2)),
+				}}}}
 		}
 	}
 	return nil
@@ -60,7 +61,8 @@ func written(p *corev1.Pod, c corev1.Container) (list []string) {
 		if m.SubPath != "" || m.SubPathExpr != "" || m.ReadOnly {
 			continue
 		}
-		if slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.EmptyDir != nil }) {
+		if slices.ContainsFunc(p.Spec.Volumes,
+			func(v corev1.Volume) bool { return v.Name == m.Name && v.EmptyDir != nil }) {
 			list = append(list, m.Name)
 		}
 	}

@@ -42,8 +42,16 @@ func (d *draw) objects() {
 	}
 	d.able.config, d.able.secret = d.life.Name+"-config", d.life.Name+"-secret"
 	d.life.Objects = []Object{
-		{Name: d.able.config, Data: map[string]string{"one": "1", "two": "2 $(HOME)", "bad-name!": "x", "text": "some\nlines\n"}},
-		{Name: d.able.secret, Secret: true, Data: map[string]string{"user": "me", "password": "hidden"}, Type: corev1.SecretTypeOpaque},
+		{
+			Name: d.able.config,
+			Data: map[string]string{"one": "1", "two": "2 $(HOME)", "bad-name!": "x", "text": "some\nlines\n"},
+		},
+		{
+			Name:   d.able.secret,
+			Secret: true,
+			Data:   map[string]string{"user": "me", "password": "hidden"},
+			Type:   corev1.SecretTypeOpaque,
+		},
 	}
 	for i := range d.life.Objects {
 		delete(d.life.Objects[i].Data, "bad-name!") // not a key
@@ -69,7 +77,8 @@ func (d *draw) drawNode() {
 	// A mirror pod that does not tolerate the taint for ever would be deleted again and again.
 	if !d.one(3) && !d.life.Static {
 		s.Tolerations = []corev1.Toleration{{
-			Key: drawnTaint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: maybe(d, 2, int64(2), 3600),
+			Key: drawnTaint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: maybe(d, 2, int64(2), 3600),
 		}}
 	}
 	if d.one(6) {
@@ -84,16 +93,22 @@ func (d *draw) drawNode() {
 	}
 	if d.one(3) {
 		s.SecurityContext = &corev1.PodSecurityContext{
-			RunAsUser: maybe(d, 3, int64(0), 1000), RunAsGroup: maybe(d, 4, int64(2000)), RunAsNonRoot: maybe(d, 5, true, false),
-			FSGroup: maybe(d, 3, int64(3000)), FSGroupChangePolicy: maybe(d, 4, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch),
-			SeccompProfile:           maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}),
-			SupplementalGroupsPolicy: maybe(d, 6, corev1.SupplementalGroupsPolicyStrict, corev1.SupplementalGroupsPolicyMerge),
+			RunAsUser: maybe(d, 3, int64(0), 1000), RunAsGroup: maybe(d, 4, int64(2000)),
+			RunAsNonRoot:        maybe(d, 5, true, false),
+			FSGroup:             maybe(d, 3, int64(3000)),
+			FSGroupChangePolicy: maybe(d, 4, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:      maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}),
+			SupplementalGroupsPolicy: maybe(d, 6, corev1.SupplementalGroupsPolicyStrict,
+				corev1.SupplementalGroupsPolicyMerge),
 		}
 		if d.one(4) {
 			s.SecurityContext.SupplementalGroups = []int64{5, 4000}
 		}
 		if d.one(6) && !s.HostNetwork && !s.HostIPC { // the API server refuses those of the host
-			s.SecurityContext.Sysctls = []corev1.Sysctl{{Name: d.of("net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "kernel.msgmax"), Value: "1"}}
+			s.SecurityContext.Sysctls = []corev1.Sysctl{{
+				Name:  d.of("net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "kernel.msgmax"),
+				Value: "1",
+			}}
 		}
 	}
 }
@@ -113,8 +128,9 @@ func (d *draw) drawFaults() {
 		return
 	}
 	f := Fault{
-		Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "PullImage", "StopContainer", "StopPodSandbox"),
-		Times:  1 + d.IntN(2),
+		Method: d.of("RunPodSandbox", "CreateContainer", "StartContainer", "PullImage", "StopContainer",
+			"StopPodSandbox"),
+		Times: 1 + d.IntN(2),
 	}
 	c := pick(d, slices.Concat(d.pod.Spec.InitContainers, d.pod.Spec.Containers))
 	switch f.Method {
@@ -196,8 +212,11 @@ func (d *draw) ownPolicy(c *corev1.Container) {
 		return
 	}
 	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
-		Action:    corev1.ContainerRestartRuleActionRestart,
-		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
+		Action: corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+			Operator: corev1.ContainerRestartRuleOnExitCodesOpIn,
+			Values:   []int32{3},
+		},
 	}}
 	c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
 	if d.one(2) {
@@ -213,7 +232,8 @@ func (d *draw) probes(c *corev1.Container) {
 		}
 		p := &corev1.Probe{
 			ProbeHandler:        d.prober(c.Name + "/" + kind),
-			InitialDelaySeconds: int32(d.IntN(2)), PeriodSeconds: 1, FailureThreshold: int32(1 + d.IntN(2)), TimeoutSeconds: 1,
+			InitialDelaySeconds: int32(d.IntN(2)), PeriodSeconds: 1, FailureThreshold: int32(1 + d.IntN(2)),
+			TimeoutSeconds: 1,
 		}
 		if p.TCPSocket == nil {
 			d.able.probes = append(d.able.probes, c.Name+"/"+kind)
@@ -235,7 +255,8 @@ func (d *draw) hooks(c *corev1.Container) {
 		case d.one(4) && !d.pod.Spec.HostNetwork:
 			return webHook(d.of("/hook/0", "/hook/1"))
 		}
-		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"), d.of("0s", "500ms", "4s")}}}
+		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", d.of("0", "0", "1"),
+			d.of("0s", "500ms", "4s")}}}
 	}
 	if d.one(5) {
 		c.Lifecycle = &corev1.Lifecycle{}
@@ -245,7 +266,8 @@ func (d *draw) hooks(c *corev1.Container) {
 		case d.one(3) && !d.pod.Spec.HostNetwork:
 			c.Lifecycle.PostStart = webHook("/hook/0")
 		default:
-			c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", "0", "500ms"}}}
+			c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hook", "0",
+				"500ms"}}}
 		}
 	}
 }
@@ -302,7 +324,10 @@ func (d *draw) container(name string) corev1.Container {
 		// On the host's network no two pods may want the same one.
 		port := 10000 + int32(d.number*20+len(d.able.ports))
 		d.able.ports = append(d.able.ports, port)
-		c.Ports = []corev1.ContainerPort{{Name: "web-" + name, ContainerPort: port}, {ContainerPort: port + 10000, Protocol: corev1.ProtocolUDP}}
+		c.Ports = []corev1.ContainerPort{{
+			Name:          "web-" + name,
+			ContainerPort: port,
+		}, {ContainerPort: port + 10000, Protocol: corev1.ProtocolUDP}}
 		if d.one(4) {
 			c.Ports[0].HostPort = port
 		}
@@ -316,12 +341,16 @@ func (d *draw) container(name string) corev1.Container {
 	d.mounts(&c)
 	if d.one(3) {
 		c.SecurityContext = &corev1.SecurityContext{
-			RunAsUser: maybe(d, 4, int64(0), 1001), RunAsNonRoot: maybe(d, 6, true), ReadOnlyRootFilesystem: maybe(d, 3, true),
+			RunAsUser: maybe(d, 4, int64(0), 1001), RunAsNonRoot: maybe(d, 6, true),
+			ReadOnlyRootFilesystem:   maybe(d, 3, true),
 			AllowPrivilegeEscalation: maybe(d, 3, false), ProcMount: maybe(d, 8, corev1.DefaultProcMount),
 			SeccompProfile: maybe(d, 4, corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}),
 		}
 		if d.one(3) {
-			c.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}, Drop: []corev1.Capability{"ALL"}}
+			c.SecurityContext.Capabilities = &corev1.Capabilities{
+				Add:  []corev1.Capability{"NET_ADMIN"},
+				Drop: []corev1.Capability{"ALL"},
+			}
 		} else if c.SecurityContext.AllowPrivilegeEscalation == nil {
 			c.SecurityContext.Privileged = maybe(d, 4, true)
 		}
@@ -335,23 +364,54 @@ func (d *draw) env(container string) (list []corev1.EnvVar, from []corev1.EnvFro
 		return nil, nil
 	}
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+		return corev1.EnvVar{
+			Name:      name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+		}
 	}
 	list = []corev1.EnvVar{
 		{Name: "ONE", Value: "1"}, {Name: "TWO", Value: "$(ONE)+1 $$(ONE) $(NONE)"}, field("POD_NAME", "metadata.name"),
-		field("NAMESPACE", "metadata.namespace"), field("UID", "metadata.uid"), field("NODE", "spec.nodeName"), field("ACCOUNT", "spec.serviceAccountName"),
-		field("HOST_IP", "status.hostIP"), field("POD_IP", "status.podIP"), field("POD_IPS", "status.podIPs"), field("HOST_IPS", "status.hostIPs"),
+		field("NAMESPACE", "metadata.namespace"), field("UID", "metadata.uid"), field("NODE", "spec.nodeName"),
+		field("ACCOUNT", "spec.serviceAccountName"),
+		field("HOST_IP", "status.hostIP"), field("POD_IP", "status.podIP"), field("POD_IPS", "status.podIPs"),
+		field("HOST_IPS", "status.hostIPs"),
 		field("LABEL", "metadata.labels['app']"), field("NOTE", "metadata.annotations['note']"),
-		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.cpu", ContainerName: container, Divisor: quantity("1m")}}},
-		{Name: "MEMORY", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory", ContainerName: container, Divisor: quantity("1Gi")}}},
+		{
+			Name: "CPU",
+			ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{
+				Resource:      "requests.cpu",
+				ContainerName: container,
+				Divisor:       quantity("1m"),
+			}},
+		},
+		{
+			Name: "MEMORY",
+			ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{
+				Resource:      "limits.memory",
+				ContainerName: container,
+				Divisor:       quantity("1Gi"),
+			}},
+		},
 	}
 	if d.able.config == "" {
 		return list[:d.IntN(len(list))+1], nil
 	}
 	config, secret := corev1.LocalObjectReference{Name: d.able.config}, corev1.LocalObjectReference{Name: d.able.secret}
 	list = append(list,
-		corev1.EnvVar{Name: "FROM_CONFIG", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: config, Key: "two"}}},
-		corev1.EnvVar{Name: "FROM_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "user"}}},
+		corev1.EnvVar{
+			Name: "FROM_CONFIG",
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: config,
+				Key:                  "two",
+			}},
+		},
+		corev1.EnvVar{
+			Name: "FROM_SECRET",
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: secret,
+				Key:                  "user",
+			}},
+		},
 		corev1.EnvVar{Name: "LACKING", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 			LocalObjectReference: config, Key: "none", Optional: new(!d.one(15)),
 		}}})
@@ -359,7 +419,10 @@ func (d *draw) env(container string) (list []corev1.EnvVar, from []corev1.EnvFro
 		from = []corev1.EnvFromSource{
 			{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: config}},
 			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}},
-			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "nothing"}, Optional: new(!d.one(15))}},
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "nothing"},
+				Optional:             new(!d.one(15)),
+			}},
 		}
 	}
 	return list, from
@@ -371,7 +434,10 @@ func (d *draw) resources() (r corev1.ResourceRequirements) {
 		return r
 	}
 	if d.one(2) {
-		r.Requests = corev1.ResourceList{"cpu": quantity(d.of("1m", "3m", "5m")), "memory": quantity(d.of("4Mi", "8Mi"))}
+		r.Requests = corev1.ResourceList{
+			"cpu":    quantity(d.of("1m", "3m", "5m")),
+			"memory": quantity(d.of("4Mi", "8Mi")),
+		}
 	}
 	if d.one(2) {
 		r.Limits = corev1.ResourceList{"cpu": quantity(d.of("20m", "50m")), "memory": quantity(d.of("16Mi", "32Mi"))}

@@ -187,7 +187,8 @@ func (d *draw) realHooks(c *corev1.Container) {
 		return
 	}
 	c.Lifecycle = &corev1.Lifecycle{PreStop: pick(d, []*corev1.LifecycleHandler{
-		run("sleep", "1"), run("sh", "-c", "echo hooked; exit 1"), run("/nowhere"), {Sleep: &corev1.SleepAction{Seconds: 1}},
+		run("sleep", "1"), run("sh", "-c", "echo hooked; exit 1"), run("/nowhere"),
+		{Sleep: &corev1.SleepAction{Seconds: 1}},
 	})}
 }
 

@@ -18,7 +18,11 @@ func (d *draw) volumes() (list []corev1.Volume) {
 func (d *draw) volume() corev1.VolumeSource {
 	fields := []corev1.DownwardAPIVolumeFile{
 		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		{Path: "deep/annotations", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}, Mode: maybe(d, 2, int32(0o400))},
+		{
+			Path:     "deep/annotations",
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"},
+			Mode:     maybe(d, 2, int32(0o400)),
+		},
 		{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
 	}
 	config, secret := corev1.LocalObjectReference{Name: d.able.config}, d.able.secret
@@ -31,11 +35,20 @@ func (d *draw) volume() corev1.VolumeSource {
 	case 0:
 		return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	case 1:
-		return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: maybe(d, 2, resource.MustParse("1Mi"))}}
+		return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium:    corev1.StorageMediumMemory,
+			SizeLimit: maybe(d, 2, resource.MustParse("1Mi")),
+		}}
 	case 2:
-		return corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: fields, DefaultMode: maybe(d, 2, int32(0o600))}}
+		return corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items:       fields,
+			DefaultMode: maybe(d, 2, int32(0o600)),
+		}}
 	case 3:
-		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc", Type: maybe(d, 2, corev1.HostPathDirectory, corev1.HostPathFile)}}
+		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+			Path: "/etc",
+			Type: maybe(d, 2, corev1.HostPathDirectory, corev1.HostPathFile),
+		}}
 	case 4:
 		v := &corev1.ConfigMapVolumeSource{LocalObjectReference: config, DefaultMode: maybe(d, 2, int32(0o444))}
 		if d.one(2) {
@@ -46,13 +59,17 @@ func (d *draw) volume() corev1.VolumeSource {
 		}
 		return corev1.VolumeSource{ConfigMap: v}
 	case 5:
-		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: maybe(d, 2, int32(0o400))}}
+		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName:  secret,
+			DefaultMode: maybe(d, 2, int32(0o400)),
+		}}
 	}
-	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: maybe(d, 2, int32(0o440)), Sources: []corev1.VolumeProjection{
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: config, Items: items}},
-		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}},
-		{DownwardAPI: &corev1.DownwardAPIProjection{Items: fields}},
-	}}}
+	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: maybe(d, 2, int32(0o440)),
+		Sources: []corev1.VolumeProjection{
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: config, Items: items}},
+			{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: fields}},
+		}}}
 }
 
 // mounts mounts most volumes, some of them in others.

@@ -29,7 +29,14 @@ func (p *play) filesUnlike(l *Life) bool {
 	trees, err := p.trees(l)
 	scene := p.scene(l)
 	return err == nil && slices.ContainsFunc(unlike(trees[0], trees[1]), func(path string) bool {
-		return ruleFor(Difference{Kind: "file", Where: path, Ours: trees[0].at(path), Theirs: trees[1].at(path), Life: l, scene: scene}) == nil
+		return ruleFor(Difference{
+			Kind:   "file",
+			Where:  path,
+			Ours:   trees[0].at(path),
+			Theirs: trees[1].at(path),
+			Life:   l,
+			scene:  scene,
+		}) == nil
 	})
 }
 

@@ -49,7 +49,7 @@ func (f flat) add(path string, v any) {
 	}
 }
 
-// keyOf is the field by which the elements of a list are told apart, or nothing.
+// keyOf is the field by which the elements of a list are distinguished, or nothing.
 func keyOf(list []any) string {
 	for _, key := range []string{"name", "type", "key", "containerPath", "uid", "ip"} {
 		values := map[string]bool{}

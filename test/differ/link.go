@@ -71,7 +71,7 @@ func (l *link) carry(c net.Conn) {
 	var ends sync.WaitGroup
 	for _, way := range [][2]net.Conn{{c, s}, {s, c}} {
 		ends.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // however it ends, both ends are told
+			_, _ = io.Copy(way[0], way[1]) // however it ends, both ends are closed
 			way[0].Close()
 			way[1].Close()
 		})

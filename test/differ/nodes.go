@@ -31,7 +31,7 @@ func (s *side) changeNode(ctx context.Context, change func(*corev1.Node)) error 
 	return nil
 }
 
-// setTaint puts the taint of the interlude on the node or takes it away.
+// setTaint puts the taint of the interlude on the node or removes it.
 func (s *side) setTaint(ctx context.Context, on bool) error {
 	return s.changeNode(ctx, func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == drawnTaint.Key })

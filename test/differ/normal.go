@@ -48,7 +48,8 @@ const shortest = 8
 // words replaces the names of a side. The agent's directory is known once it runs.
 func (s *side) words() *strings.Replacer {
 	s.once.Do(func() {
-		s.names = strings.NewReplacer(s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns, "NAMESPACE")
+		s.names = strings.NewReplacer(s.kubelet.Root, "ROOT", s.rig.Dir, "RIG", s.rig.Name, "RIG", s.node, "NODE", s.ns,
+			"NAMESPACE")
 	})
 	return s.names
 }

@@ -3,6 +3,7 @@ package differ
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,23 +30,23 @@ type record struct {
 
 // track is what is seen of one life on one side.
 type track struct {
-	mu      sync.Mutex
-	pod     *corev1.Pod // as last seen; nil before it is there
-	uids    []string    // of all pods it has been
-	seen    []sighting  // each that differs from the one before in its status
-	looked  *corev1.Pod // of which looks was made
-	looks   flat
-	gone    bool // and not there again
-	goneAt  time.Time
-	events  map[string]*corev1.Event
-	told    []string // what the agent's events say, each once, in order
-	calls   []request
-	asked   []string // what kept calls do, each once, in order
-	steps   []taken
-	sick    map[string]int // by container/probe: how often it fails yet
-	changed time.Duration  // on the clock
-	clock   *clock
-	news    chan struct{} // closed and replaced whenever something changes
+	mu       sync.Mutex
+	pod      *corev1.Pod // as last seen; nil before it is there
+	uids     []string    // of all pods it has been
+	seen     []sighting  // each that differs from the one before in its status
+	looked   *corev1.Pod // of which looks was made
+	looks    flat
+	gone     bool // and not there again
+	goneAt   time.Time
+	events   map[string]*corev1.Event
+	reported []string // what the agent's events say, each once, in order
+	calls    []request
+	asked    []string // what kept calls do, each once, in order
+	steps    []taken
+	sick     map[string]sickness // by container/probe
+	changed  time.Duration       // on the clock
+	clock    *clock
+	news     chan struct{} // closed and replaced whenever something changes
 }
 
 // sighting is a pod when a watch showed it.
@@ -76,7 +77,13 @@ func (r *record) track(life string) *track {
 	defer r.mu.Unlock()
 	t := r.tracks[life]
 	if t == nil {
-		t = &track{events: map[string]*corev1.Event{}, sick: map[string]int{}, clock: r.side.clock, changed: r.side.clock.now(), news: make(chan struct{})}
+		t = &track{
+			events:  map[string]*corev1.Event{},
+			sick:    map[string]sickness{},
+			clock:   r.side.clock,
+			changed: r.side.clock.now(),
+			news:    make(chan struct{}),
+		}
 		r.tracks[life] = t
 	}
 	return t
@@ -102,6 +109,24 @@ func (t *track) ended() (ended, reason bool) {
 	return ended, reason
 }
 
+// changedWhileStopped are the containers whose image a step changed while they were being stopped.
+func (t *track) changedWhileStopped() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.steps {
+		if !strings.HasPrefix(s.text, patch+" ") || !strings.Contains(s.text, `"image":`) {
+			continue
+		}
+		for _, c := range t.calls {
+			if c.Method == "StopContainer" && c.Start.Before(s.at) && s.at.Before(c.End) &&
+				strings.Contains(s.text, `"name":"`+c.Container+`"`) {
+				names = append(names, c.Container)
+			}
+		}
+	}
+	return names
+}
+
 func (t *track) tookStep(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,37 +146,51 @@ func (t *track) changedLocked() {
 	t.news = make(chan struct{})
 }
 
+// sickness is what a probe that fails has: it lasts for good, or until the container is started again after a probe
+// has failed. One that failed liveness for ever would be restarted for ever. One that fails a number of times only
+// would not be restarted by an agent that probes more often while a container starts.
+type sickness struct {
+	forGood, failed bool
+}
+
 // fails reports whether a probe fails this time.
 func (t *track) fails(probe string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sick[probe] == 0 {
-		return false
+	s, sick := t.sick[probe]
+	if sick {
+		s.failed = true
+		t.sick[probe] = s
 	}
-	t.sick[probe]--
-	return true
+	return sick
 }
 
-// setSick has a probe fail: a readiness probe for good, others as often as it takes for the
-// container to be restarted. One that was sick for ever would be restarted for ever.
+// setSick has a probe fail, a readiness probe for good, or no longer.
 func (t *track) setSick(probe string, is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sick[probe] = 0
+	delete(t.sick, probe)
 	if is {
-		t.sick[probe] = 2
-		if strings.HasSuffix(probe, "/readiness") {
-			t.sick[probe] = 1 << 30
-		}
+		t.sick[probe] = sickness{forGood: strings.HasSuffix(probe, "/readiness")}
 	}
 	t.changedLocked()
 }
 
+// healLocked ends what does not outlast a start of the container.
+func (t *track) healLocked(container string) {
+	maps.DeleteFunc(t.sick, func(probe string, s sickness) bool {
+		return s.failed && !s.forGood && strings.HasPrefix(probe, container+"/")
+	})
+}
+
 // quiet are the calls that change nothing, or go on for ever.
 var quiet = map[string]bool{
-	"Version": true, "Status": true, "RuntimeConfig": true, "UpdateRuntimeConfig": true, "ListPodSandbox": true, "PodSandboxStatus": true,
-	"ListContainers": true, "ContainerStatus": true, "ContainerStats": true, "ListContainerStats": true, "PodSandboxStats": true,
-	"ListPodSandboxStats": true, "ImageStatus": true, "ListImages": true, "ImageFsInfo": true, "ListMetricDescriptors": true, "ListPodSandboxMetrics": true,
+	"Version": true, "Status": true, "RuntimeConfig": true, "UpdateRuntimeConfig": true, "ListPodSandbox": true,
+	"PodSandboxStatus": true,
+	"ListContainers":   true, "ContainerStatus": true, "ContainerStats": true, "ListContainerStats": true,
+	"PodSandboxStats":     true,
+	"ListPodSandboxStats": true, "ImageStatus": true, "ListImages": true, "ImageFsInfo": true,
+	"ListMetricDescriptors": true, "ListPodSandboxMetrics": true,
 }
 
 // call notes a call to the runtime that has ended.
@@ -171,6 +210,9 @@ func (r *record) call(c fakecri.Call, req, _ any) {
 	t := r.track(l.Name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if c.Method == "StartContainer" && c.Done {
+		t.healLocked(c.Container)
+	}
 	asked := request{c, proto.Clone(msg)}
 	t.calls = append(t.calls, asked)
 	// A repeated call, such as the pull of an image before each attempt that fails, is
@@ -207,7 +249,12 @@ func (r *record) watch(ctx context.Context) error {
 }
 
 // follow hands every change on until the context ends. A watch that ends goes on where it was.
-func follow(ctx context.Context, open func(context.Context, metav1.ListOptions) (watch.Interface, error), version string, see func(watch.EventType, runtime.Object)) {
+func follow(
+	ctx context.Context,
+	open func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	version string,
+	see func(watch.EventType, runtime.Object),
+) {
 	for ctx.Err() == nil {
 		w, err := open(ctx, metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
@@ -272,8 +319,9 @@ func (r *record) seeEvent(e *corev1.Event) {
 		return
 	}
 	text := r.side.normal(fmt.Sprintf("%s %s: %s, about %s %s, from %s/%s on %s", e.Type, e.Reason, e.Message,
-		e.InvolvedObject.Kind, e.InvolvedObject.FieldPath, e.Source.Component, e.ReportingController, e.Source.Host), t.uids)
-	if i, known := slices.BinarySearch(t.told, text); !known {
-		t.told = slices.Insert(t.told, i, text)
+		e.InvolvedObject.Kind, e.InvolvedObject.FieldPath, e.Source.Component, e.ReportingController, e.Source.Host),
+		t.uids)
+	if i, known := slices.BinarySearch(t.reported, text); !known {
+		t.reported = slices.Insert(t.reported, i, text)
 	}
 }

@@ -12,7 +12,8 @@ import (
 func Report(out io.Writer, groups []*Group) error {
 	for i, g := range groups {
 		d := g.First
-		fmt.Fprintf(out, "\n=== %d. %s\n%d times, in %d lives: %s\n", i+1, g.Signature, g.Count, len(g.Lives), strings.Join(g.Lives[:min(len(g.Lives), 12)], " "))
+		fmt.Fprintf(out, "\n=== %d. %s\n%d times, in %d lives: %s\n", i+1, g.Signature, g.Count, len(g.Lives),
+			strings.Join(g.Lives[:min(len(g.Lives), 12)], " "))
 		fmt.Fprintf(out, "%s %s, %s\n  ours:   %s\n  theirs: %s\n", d.Kind, d.Where, d.At, d.Ours, d.Theirs)
 		if err := d.Life.print(out, d.Between); err != nil {
 			return err

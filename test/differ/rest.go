@@ -21,6 +21,16 @@ const (
 	knownBound = 32 * time.Second
 )
 
+// delayedStop is by how much a call that stops a container may outlast its grace period.
+func delayedStop(l *Life) (longest time.Duration) {
+	for _, f := range l.Faults {
+		if f.Method == "StopContainer" {
+			longest = max(longest, time.Duration(f.DelayMS)*time.Millisecond)
+		}
+	}
+	return longest
+}
+
 // rest waits until both sides have come to rest, and compares what they look like then.
 func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	if p.isRefused(l) || !p.sides[0].record.track(l.Name).entered() {
@@ -28,7 +38,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	}
 	began := p.clock.now()
 	enough := shortRest + probing(l)
-	ok, err := p.wait(ctx, l, p.patience, func() (left time.Duration) {
+	ok, err := p.wait(ctx, l, p.patience+delayedStop(l), func() (left time.Duration) {
 		quiet := min(p.quietFor(l), p.clock.now()-began) // what is done now may show later
 		if quiet < enough {
 			return enough - quiet
@@ -36,7 +46,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 		switch {
 		case p.unfinished(l), p.waits(l) && !p.alike(l):
 			// Everything that is known to be pending has happened by then, or has no visible effect.
-			if quiet > knownBound && p.alike(l) {
+			if quiet > knownBound+delayedStop(l) && p.alike(l) {
 				return 0
 			}
 			return time.Second
@@ -48,6 +58,11 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	if err != nil {
 		return err
 	}
+	if !ok && !p.alike(l) {
+		if ok, err = p.catchUp(ctx, l, enough); err != nil {
+			return err
+		}
+	}
 	if !ok {
 		p.found.Lock()
 		p.result.Restless++
@@ -58,6 +73,19 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 			l.Name, at, int(took.Seconds()), p.alike(l), p.unfinished(l), int(p.quietFor(l).Seconds()))
 	}
 	return p.compareRest(l, at)
+}
+
+// catchUp has a life whose time is up wait until one side has followed the other, and reports whether it has: after
+// slow retries the time may be up just when a container ends.
+func (p *play) catchUp(ctx context.Context, l *Life, enough time.Duration) (bool, error) {
+	_, err := p.wait(ctx, l, p.patience, func() time.Duration {
+		quiet := p.quietFor(l)
+		if quiet >= longRest || p.alike(l) && quiet >= enough {
+			return 0
+		}
+		return time.Second
+	})
+	return p.alike(l), err
 }
 
 // slow is how long coming to rest takes when it is worth a line.
@@ -128,7 +156,15 @@ func (p *play) quietFor(l *Life) time.Duration {
 func (p *play) alike(l *Life) bool {
 	scene := p.scene(l)
 	ruled := func(kind, where, ours, theirs string) bool {
-		return ruleFor(Difference{Kind: kind, Where: where, Ours: ours, Theirs: theirs, Life: l, Between: p.history.Between, scene: scene}) != nil
+		return ruleFor(Difference{
+			Kind:    kind,
+			Where:   where,
+			Ours:    ours,
+			Theirs:  theirs,
+			Life:    l,
+			Between: p.history.Between,
+			scene:   scene,
+		}) != nil
 	}
 	for i, list := range scene.asked {
 		for _, call := range list {
@@ -153,14 +189,16 @@ func (p *play) scene(l *Life) *scene {
 	sc := &scene{}
 	for i, s := range p.sides {
 		sc.looks[i], sc.asked[i] = s.look(l), s.asked(l)
-		sc.told[i], sc.spoke[i] = s.told(l)
+		sc.reported[i], sc.spoke[i] = s.reported(l)
 		sc.ended[i], sc.refused[i] = s.record.track(l.Name).ended()
 	}
+	sc.changed = p.sides[1].record.track(l.Name).changedWhileStopped()
 	return sc
 }
 
 // waiting are the waiting reasons of containers whose state will change without a further step.
-var waiting = []string{"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "ContainerCreating", "PodInitializing", "CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
+var waiting = []string{"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "ContainerCreating", "PodInitializing",
+	"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 
 // waits reports whether a waiting container may change its state without a further step.
 func (p *play) waits(l *Life) bool {
@@ -169,7 +207,8 @@ func (p *play) waits(l *Life) bool {
 		if pod == nil {
 			continue
 		}
-		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
+			pod.Status.EphemeralContainerStatuses) {
 			if w := c.State.Waiting; w != nil && slices.Contains(waiting, w.Reason) {
 				return true
 			}
@@ -220,7 +259,8 @@ func (t *track) lacked(l *Life) bool {
 		return false
 	}
 	return slices.ContainsFunc(t.steps, func(s taken) bool {
-		return slices.ContainsFunc(l.lateObjects(), func(o Object) bool { return strings.HasPrefix(s.text, putObject+" "+o.Name) })
+		return slices.ContainsFunc(l.lateObjects(),
+			func(o Object) bool { return strings.HasPrefix(s.text, putObject+" "+o.Name) })
 	})
 }
 
@@ -278,7 +318,8 @@ func (s *side) works(l *Life) bool {
 	for _, pod := range s.podsOf(l) {
 		for _, c := range pod.Containers {
 			m := c.Status.GetMetadata()
-			if c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING && !strings.HasSuffix(l.program(m.GetName(), m.GetAttempt()), forever) {
+			if c.Status.GetState() == cri.ContainerState_CONTAINER_RUNNING &&
+				!strings.HasSuffix(l.program(m.GetName(), m.GetAttempt()), forever) {
 				return true
 			}
 		}
@@ -328,7 +369,8 @@ func (p *play) untilGone(ctx context.Context, l *Life) error {
 		gone := t.gone
 		t.mu.Unlock()
 		if !gone {
-			p.differ(l, "end", "2 min after the pod was deleted", "pod", []string{"still there", "gone"}[i], []string{"gone", "still there"}[i])
+			p.differ(l, "end", "2 min after the pod was deleted", "pod", []string{"still there", "gone"}[i],
+				[]string{"gone", "still there"}[i])
 		}
 	}
 	return nil

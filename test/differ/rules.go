@@ -27,12 +27,19 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "request" && d.Theirs == "0" && amountOfInit(d) },
 	},
 	{
-		Why: "decision 0020: restarts that were recalled are noted in the pod's directory",
+		Why: "decision 0020: restarts by the agent are noted in the pod's directory",
 		is:  func(d Difference) bool { return d.Kind == "file" && d.Where == "restarts" && d.Theirs == absent },
 	},
 	{
 		Why: "decision 0144: the file of a termination message is removed with its container",
 		is:  ofATerminationLog,
+	},
+	{
+		Why: "upstream may look for a container's message in its log while that is removed with the container",
+		is: func(d Difference) bool {
+			m := removedLog.FindStringSubmatch(d.Theirs)
+			return d.Kind == "pod" && strings.HasSuffix(d.Where, "].lastState") && m != nil && d.Ours == m[1]+m[2]
+		},
 	},
 	{
 		Why: "decision 0005: images are pulled in parallel, and while the sandbox is created",
@@ -45,9 +52,10 @@ var Rules = []*Rule{
 			case "event":
 				return ofImages.MatchString(d.Ours) || pulledBefore.MatchString(d.Theirs)
 			case "pod":
-				return strings.HasSuffix(d.Where, ".state") && ofAnImage.MatchString(d.Ours) && toBegin.MatchString(d.Theirs)
-			case "said":
-				return saidOfAnImage.MatchString(d.Ours)
+				return strings.HasSuffix(d.Where, ".state") && ofAnImage.MatchString(d.Ours) &&
+					toBegin.MatchString(d.Theirs)
+			case "seen":
+				return imageMessage.MatchString(d.Ours)
 			}
 			return false
 		},
@@ -55,6 +63,14 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0005: the sandbox is created and images are pulled while volumes cannot be mounted",
 		is:  besideVolumes,
+	},
+	{
+		Why: "upstream retries a mirror pod when it syncs the pod, which it does not while volumes cannot be mounted",
+		is: func(d Difference) bool {
+			cut := slices.Contains(d.Between, cutOff) || slices.Contains(d.Between, cutOffLong)
+			return d.Kind == "pod" && d.Life.Static && cut && d.Where == "pod" && d.Theirs == "gone" &&
+				d.scene.waitsForVolumes()
+		},
 	},
 	{
 		Why: "containers without an order among them are stopped at the same time",
@@ -65,23 +81,41 @@ var Rules = []*Rule{
 		is:  func(d Difference) bool { return d.Kind == "order" && restarts(d) },
 	},
 	{
+		Why: "upstream starts the next container if it has not read the objects of the one before in time",
+		is: func(d Difference) bool {
+			return startsSooner(d, d.Theirs, d.scene.reported[1], notRead)
+		},
+	},
+	{
+		Why: "decision 0005: an image is fetched before the sandbox is there, and may fail as the runtime goes down",
+		is: func(d Difference) bool {
+			return slices.Contains(d.Between, restartRuntime) &&
+				startsSooner(d, d.Ours, d.scene.reported[0], imageWithoutRuntime)
+		},
+	},
+	{
 		Why: "upstream shows a container that ended as terminated until its next sync, ours at once as waiting for its back-off",
 		is: func(d Difference) bool {
-			return d.Kind == "said" && d.Ours == absent && containerEnded.MatchString(d.Theirs)
+			return d.Kind == "seen" && d.Ours == absent && containerEnded.MatchString(d.Theirs)
 		},
 	},
 	{
 		Why: "ours updates observedGeneration and images also of a pod that has ended, upstream's does not",
 		is: func(d Difference) bool {
 			generation := strings.HasSuffix(d.Where, "observedGeneration") && d.Ours > d.Theirs
-			return d.Kind == "pod" && d.ended() && (generation || len(d.Life.steps(patch)) > 0 && strings.HasSuffix(d.Where, ".image"))
+			return d.Kind == "pod" && d.ended() &&
+				(generation || len(d.Life.steps(patch)) > 0 && strings.HasSuffix(d.Where, ".image"))
 		},
 	},
 	{
 		Why: "any intermediate status may be skipped while the pod starts",
 		is: func(d Difference) bool {
-			return d.Kind == "said" && (onTheWay.MatchString(d.Ours) || onTheWay.MatchString(d.Theirs))
+			return d.Kind == "seen" && (onTheWay.MatchString(d.Ours) || onTheWay.MatchString(d.Theirs))
 		},
+	},
+	{
+		Why: "upstream may show an init container as running long after it has ended, and ours only its end",
+		is:  ofAShortInit,
 	},
 	{
 		Why: "decision 0128: in a new sandbox only containers run that have not run yet or whose policy restarts them",
@@ -94,14 +128,17 @@ var Rules = []*Rule{
 	{
 		Why: "decision 0132: a pod that has ended is not resized",
 		is: func(d Difference) bool {
-			resized := d.Kind == "event" && ofResizes.MatchString(d.Theirs) || d.Kind == "pod" && strings.Contains(d.Where, "esources")
+			deferred := d.Ours == absent && deferredForPressure(d.Theirs)
+			resized := d.Kind == "event" && (ofResizes.MatchString(d.Theirs) || deferred) ||
+				d.Kind == "pod" && strings.Contains(d.Where, "esources")
 			return resized && d.scene.ended[0]
 		},
 	},
 	{
 		Why: "decision 0137: a rejected static pod has a mirror pod with the rejection",
 		is: func(d Difference) bool {
-			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) && d.scene.nothingAsked()
+			return d.Life.Static && (d.Where == "pod" && d.Theirs == "gone" || d.Theirs == absent) &&
+				d.scene.nothingAsked()
 		},
 	},
 	{
@@ -117,22 +154,40 @@ var Rules = []*Rule{
 		Why: "decision 0139: the status of a rejected pod does not change when the pod is updated",
 		is: func(d Difference) bool {
 			return d.scene.refused[0] && d.scene.refused[1] && d.scene.nothingAsked() &&
-				(d.Kind == "said" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status.") || ofTheDeadline.MatchString(d.Theirs))
+				(d.Kind == "seen" || d.Kind == "pod" && strings.HasPrefix(d.Where, "status.") ||
+					ofTheDeadline.MatchString(d.Theirs))
+		},
+	},
+	{
+		Why: "decision 0139: a rejected static pod has no deadline",
+		is: func(d Difference) bool {
+			return d.Kind == "event" && d.Ours == absent && strings.HasPrefix(d.Theirs, "Normal DeadlineExceeded: ") &&
+				d.Life.Static && d.Life.Pod.Spec.ActiveDeadlineSeconds != nil && d.rejected()
+		},
+	},
+	{
+		Why: "upstream may begin to mount the volumes of a pod before it rejects the pod",
+		is: func(d Difference) bool {
+			return d.Kind == "event" && d.Ours == absent && strings.HasPrefix(d.Theirs, "Warning FailedMount: ") &&
+				d.rejected()
 		},
 	},
 	{
 		Why: "decision 0143: readiness gates of static pods are read from the mirror pod",
 		is: func(d Difference) bool {
 			ready := strings.HasSuffix(d.Where, "[Ready]") || strings.HasPrefix(d.Ours, "condition Ready: ")
-			return d.Life.Static && len(d.Life.Pod.Spec.ReadinessGates) > 0 && (d.Kind == "pod" || d.Kind == "said") && ready &&
-				strings.Contains(d.Theirs+d.Ours, "readiness gate")
+			always := d.Kind == "seen" && d.Theirs == absent && len(d.Life.steps(status)) > 0 &&
+				strings.HasPrefix(d.Ours, "condition Ready: True ") // the gate was closed upstream
+			return d.Life.Static && len(d.Life.Pod.Spec.ReadinessGates) > 0 && (d.Kind == "pod" || d.Kind == "seen") &&
+				ready && (always || strings.Contains(d.Theirs+d.Ours, "readiness gate"))
 		},
 	},
 	{
 		Why: "decision 0153: the Killing event names the failed probe, also when the pod ends with the container",
 		is: func(d Difference) bool {
-			killing := killedForAProbe.MatchString(d.Ours) || strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")
-			return d.Kind == "event" && killing && slices.ContainsFunc(d.scene.told[0], killedForAProbe.MatchString)
+			killing := killedForAProbe.MatchString(d.Ours) ||
+				strings.HasPrefix(d.Theirs, "Normal Killing: Stopping container ")
+			return d.Kind == "event" && killing && slices.ContainsFunc(d.scene.reported[0], killedForAProbe.MatchString)
 		},
 	},
 	{
@@ -140,18 +195,47 @@ var Rules = []*Rule{
 		is: func(d Difference) bool {
 			done := func(e string) bool { return strings.HasPrefix(e, "Normal ResizeCompleted: ") }
 			return d.Kind == "event" && (done(d.Ours) || done(d.Theirs)) &&
-				slices.ContainsFunc(d.scene.told[0], done) && slices.ContainsFunc(d.scene.told[1], done)
+				slices.ContainsFunc(d.scene.reported[0], done) && slices.ContainsFunc(d.scene.reported[1], done)
 		},
 	},
 	{
 		Why: "decision 0153: ResizeDeferred has the condition's reason also of a node under pressure",
 		is: func(d Difference) bool {
-			deferred := func(e string) bool {
-				return strings.HasPrefix(e, "Warning ResizeDeferred: ") && strings.Contains(e, "The node had condition: [DiskPressure]")
-			}
-			return d.Kind == "event" && slices.Contains(d.Between, pressNode) && (deferred(d.Ours) || deferred(d.Theirs)) &&
-				slices.ContainsFunc(d.scene.told[0], deferred) && slices.ContainsFunc(d.scene.told[1], deferred)
+			return d.Kind == "event" && slices.Contains(d.Between, pressNode) &&
+				(deferredForPressure(d.Ours) || deferredForPressure(d.Theirs)) &&
+				slices.ContainsFunc(d.scene.reported[0], deferredForPressure) &&
+				slices.ContainsFunc(d.scene.reported[1], deferredForPressure)
 		},
+	},
+	{
+		Why: "decision 0153: sidecars have a whole grace period when the pod ends with a container that failed a probe",
+		is:  ofASidecarAfterAProbe,
+	},
+	{
+		Why: "decision 0153: FailedKillPod also when a pod ends while sidecars or ephemeral containers run",
+		is:  ofAStopAfterTheEnd,
+	},
+	{
+		Why: "each agent retries a resize that a node under pressure deferred by a clock of its own, every 30 s to 3 min",
+		is: func(d Difference) bool {
+			shown := strings.Contains(d.Where, "esources") ||
+				strings.HasPrefix(d.Where, "status.conditions[PodResizePending]")
+			return d.Kind == "pod" && shown && slices.Contains(d.Between, pressNode) &&
+				slices.ContainsFunc(d.scene.reported[0], deferredForPressure) &&
+				slices.ContainsFunc(d.scene.reported[1], deferredForPressure)
+		},
+	},
+	{
+		Why: "decision 0005: a container whose image changes while it is stopped is started once, with the new image",
+		is:  changedWhileStopped,
+	},
+	{
+		Why: "a restart of all containers does not wait for a container that is being restarted for itself",
+		is:  ofARestartBeforeAll,
+	},
+	{
+		Why: "containers that die with their sandbox are seen to one after the other, and the last ones may be stopped first",
+		is:  diedAfterTheOthers,
 	},
 	{
 		Why: "decision 0138: attempt numbers of init containers continue in a new sandbox",
@@ -178,9 +262,10 @@ var Rules = []*Rule{
 			if !d.Life.Static || !d.restarted() {
 				return false
 			}
-			forgotten := d.Theirs == absent || d.Theirs == "{}"
-			return d.ended() && d.scene.ranAgain(1) && !d.scene.ranAgain(0) ||
-				d.Kind == "pod" && forgotten && ofTheAgentBefore.MatchString(d.Where)
+			dropped := d.Theirs == absent || d.Theirs == "{}"
+			kept := ofTheAgentBefore.MatchString(d.Where) ||
+				d.ended() && (d.Where == "status.reason" || d.Where == "status.message")
+			return d.ended() && d.scene.ranAgain(1) && !d.scene.ranAgain(0) || d.Kind == "pod" && dropped && kept
 		},
 	},
 	{
@@ -189,15 +274,19 @@ var Rules = []*Rule{
 			if !d.ended() || !d.restarted() {
 				return false
 			}
-			kept := d.Kind == "pod" && (strings.HasPrefix(d.Where, "status.podIP") || strings.HasPrefix(d.Where, "status.ephemeralContainerStatuses["))
-			return kept || d.Ours == absent && ofTheDeadline.MatchString(d.Theirs) && d.Life.Pod.Spec.ActiveDeadlineSeconds != nil
+			kept := d.Kind == "pod" &&
+				(strings.HasPrefix(d.Where, "status.podIP") ||
+					strings.HasPrefix(d.Where, "status.ephemeralContainerStatuses["))
+			return kept ||
+				d.Ours == absent && ofTheDeadline.MatchString(d.Theirs) && d.Life.Pod.Spec.ActiveDeadlineSeconds != nil
 		},
 	},
 	{
 		Why: "decision 0133: a container that could not be started does not count as restarted",
 		is: func(d Difference) bool {
 			return slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
-				return d.scene.failed(1, "StartContainer "+c.Name+"#") && strings.Contains(d.Where+d.Ours+d.Theirs, c.Name)
+				return d.scene.failed(1, "StartContainer "+c.Name+"#") &&
+					strings.Contains(d.At+d.Where+d.Ours+d.Theirs, c.Name)
 			})
 		},
 	},
@@ -235,15 +324,31 @@ var Rules = []*Rule{
 	{
 		Why: "an agent tries to mount before its caches have the objects of the pod, or the authorizer has the pod",
 		is: func(d Difference) bool {
-			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs) || d.Theirs == absent && beforeItKnows.MatchString(d.Ours)
-			return (d.Kind == "event" || d.Kind == "said") && (early || tokenOfNone.MatchString(d.Ours))
+			early := d.Ours == absent && beforeItKnows.MatchString(d.Theirs) ||
+				d.Theirs == absent && beforeItKnows.MatchString(d.Ours)
+			return (d.Kind == "event" || d.Kind == "seen") && (early || tokenOfNone.MatchString(d.Ours))
 		},
 	},
 	{
 		Why: "which calls are under way when the runtime goes down is random",
 		is: func(d Difference) bool {
-			told := d.Kind == "event" || d.Kind == "said"
-			return told && slices.Contains(d.Between, restartRuntime) && runtimeAway.MatchString(d.Ours+d.Theirs)
+			reported := d.Kind == "event" || d.Kind == "seen"
+			return reported && slices.Contains(d.Between, restartRuntime) && runtimeAway.MatchString(d.Ours+d.Theirs)
+		},
+	},
+	{
+		Why: "whether a terminated pod counts as initialized depends on the status that was written last",
+		is: func(d Difference) bool {
+			lost := func(s string) bool { return strings.Contains(s, "terminated.reason=ContainerStatusUnknown") }
+			waiting := func(s string) bool { return strings.Contains(s, "waiting.reason=") }
+			if !d.ended() || len(d.Life.Pod.Spec.InitContainers) == 0 {
+				return false
+			}
+			m := containerLost.FindStringSubmatch(d.Ours)
+			shown := d.Kind == "seen" && d.Theirs == absent && m != nil && isRegular(d.Life.Pod, m[1]) &&
+				!d.scene.has(0, "CreateContainer "+m[1]+"#") && !d.scene.has(1, "CreateContainer "+m[1]+"#")
+			return shown || d.Kind == "pod" && ofARegularContainer.MatchString(d.Where) &&
+				(lost(d.Ours) && waiting(d.Theirs) || waiting(d.Ours) && lost(d.Theirs))
 		},
 	},
 	{
@@ -261,6 +366,17 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "upstream opens the token of a pod to all users when it writes it anew and the pod has an ephemeral container",
+		is: func(d Difference) bool {
+			return d.Kind == "file" && tokenFile.MatchString(d.Where) && ofAUser.MatchString(d.Ours) &&
+				d.Theirs == "-rw-r--r-- owner 0:0 content TOKEN" && len(d.Life.steps(ephemeral)) > 0 && d.restarted()
+		},
+	},
+	{
+		Why: "upstream makes the directory of a container before it checks the container's user",
+		is:  refusedForItsUser,
+	},
+	{
 		Why: "upstream at times sets up a volume before it has made the pod's directory, with another mode",
 		is: func(d Difference) bool {
 			return d.Kind == "file" && (d.Where == "." || d.Where == "volumes") && d.Theirs == "drwxr-xr-x owner 0:0"
@@ -275,30 +391,45 @@ var (
 	terminationLog = regexp.MustCompile(`^containers/[^/]+/RANDOM$`)
 	podResources   = regexp.MustCompile(`^status\.resources(\.|$)`)
 	containerEnded = regexp.MustCompile(`^container \S+: terminated `)
+	containerLost  = regexp.MustCompile(`^container (\S+): terminated 137 signal 0 ContainerStatusUnknown `)
 	later          = regexp.MustCompile(`^` + ofAttempt + `.* and ` + ofAttempt)
+	laterBefore    = regexp.MustCompile(`^` + ofAttempt + `.* before ` + ofAttempt)
+	initRuns       = regexp.MustCompile(`^container (\S+): running, (\d+) restarts$`)
+	notRead        = regexp.MustCompile(`^Warning Failed: Error: failed to sync \S+ cache: timed out waiting`)
 	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
 	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
 	ofImages       = regexp.MustCompile(`^(Normal (Pulling|Pulled)|Normal BackOff|Warning ErrImageNeverPull): |` +
 		`^Warning Failed: (Failed to pull image|Error: (ErrImage|ImagePull))`)
 	pulledBefore = regexp.MustCompile(`^Normal Pulled: Container image .* already present on machine`)
 	// A command that is killed with its container has printed nothing.
-	underWay        = regexp.MustCompile(`probe errored and resulted in unknown state|Warning Unhealthy: \S+ probe failed: , about`)
+	underWay = regexp.MustCompile(
+		`probe errored and resulted in unknown state|Warning Unhealthy: \S+ probe failed: , about`)
 	backOffOf       = regexp.MustCompile(`^Warning BackOff: Back-off restarting failed container (\S+) in pod `)
 	killedForAProbe = regexp.MustCompile(`^Normal Killing: Container \S+ failed (liveness|startup) probe, about`)
-	tokenOfNone     = regexp.MustCompile(`failed to fetch token: pod \S+ not found`) // of a pod that is deleted meanwhile
-	beforeItKnows   = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|` +
-		`failed to fetch token: pod \S+ not found`)
+	// of a pod that is deleted meanwhile
+	tokenOfNone   = regexp.MustCompile(`failed to fetch token: pod \S+ not found`)
+	beforeItKnows = regexp.MustCompile(`failed to sync (configmap|secret) cache: timed out|object \S+ not registered|` +
+		`failed to fetch token: pod \S+ not found|is forbidden: User "system:node:`)
+	removedLog = regexp.MustCompile(
+		`^(terminated\..*) terminated\.message=Error on reading termination message from logs: failed to try ` +
+			`resolving symlinks in path "[^"]+": lstat \S+: no such file or directory( terminated\.reason=.*)$`)
 	stopWithin = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
 	// What a status keeps of the one before.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
 	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
-	saidOfAnImage    = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
+	imageMessage     = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
 	hostIDs          = regexp.MustCompile(`\.hostId$`)
 	toBegin          = regexp.MustCompile(`^waiting\.reason=(PodInitializing|ContainerCreating)$`)
-	ofTheDeadline    = regexp.MustCompile(`DeadlineExceeded|^Pod was active on the node longer than the specified deadline$`)
-	runtimeAway      = regexp.MustCompile(`code = Unavailable|: Error: ImageInspectError`)
-	ofResizes        = regexp.MustCompile(`^Normal Resize`)
-	onTheWay         = regexp.MustCompile(`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
+	ofTheDeadline    = regexp.MustCompile(
+		`DeadlineExceeded|^Pod was active on the node longer than the specified deadline$`)
+	imageWithoutRuntime = regexp.MustCompile(
+		`^Warning (Failed: Failed to pull|InspectFailed: Failed to inspect) image .* code = Unavailable `)
+	runtimeAway = regexp.MustCompile(`code = Unavailable|: Error: ImageInspectError`)
+	// The state of one of spec.containers.
+	ofARegularContainer = regexp.MustCompile(`^status\.containerStatuses\[[^\]]+\]\.state$`)
+	ofResizes           = regexp.MustCompile(`^Normal Resize`)
+	onTheWay            = regexp.MustCompile(
+		`waiting (ContainerCreating|PodInitializing) |^phase: Pending  |with (unready|incomplete) status: `)
 )
 
 // ruleFor is the rule that explains a difference, or nil.
@@ -339,7 +470,7 @@ func besideVolumes(d Difference) bool {
 		return strings.HasPrefix(d.Where, "status.")
 	case "call", "event":
 		return d.Theirs == absent
-	case "order", "said", "step":
+	case "order", "seen", "step":
 		return true
 	}
 	return false
@@ -355,13 +486,59 @@ func ofAStopThatFailed(d Difference) bool {
 	case "call", "order":
 		return strings.Contains(d.Where, "StopContainer ") || strings.Contains(d.Where, "StopPodSandbox#")
 	case "event":
-		return strings.Contains(d.Ours+d.Theirs, "Warning FailedKillPod: ")
-	case "said":
+		// A retry runs the preStop hook again.
+		m := failedPreStop.FindStringSubmatch(d.Ours)
+		hook := m != nil && d.Theirs == absent && d.scene.failed(0, "StopContainer "+m[1]+"#") &&
+			d.scene.failed(1, "StopContainer "+m[1]+"#")
+		return hook || strings.Contains(d.Ours+d.Theirs, "Warning FailedKillPod: ")
+	case "seen":
 		return containerEnded.MatchString(d.Ours) || containerEnded.MatchString(d.Theirs)
 	case "pod":
 		return strings.HasSuffix(d.Where, ".state") || strings.HasSuffix(d.Where, ".lastState")
 	}
 	return false
+}
+
+// deferredForPressure reports whether an event is that of a resize which the node's pressure deferred.
+func deferredForPressure(event string) bool {
+	return strings.HasPrefix(event, "Warning ResizeDeferred: ") &&
+		strings.Contains(event, "The node had condition: [DiskPressure]")
+}
+
+// ofASidecarAfterAProbe reports whether the pod ended with a container that failed a probe, and a sidecar was stopped
+// with the whole grace period here and with what was left of one on the other side.
+func ofASidecarAfterAProbe(d Difference) bool {
+	call := d.Ours
+	if call == absent {
+		call = d.Theirs
+	}
+	m := stopWithin.FindStringSubmatch(call)
+	if d.Kind != "call" || m == nil || !d.scene.ended[0] || !d.scene.ended[1] ||
+		!slices.ContainsFunc(d.scene.reported[0], killedForAProbe.MatchString) ||
+		slices.ContainsFunc(d.scene.reported[1], killedForAProbe.MatchString) {
+		return false
+	}
+	within := func(side int) int64 {
+		for _, c := range d.scene.asked[side] {
+			if n := stopWithin.FindStringSubmatch(c); n != nil && n[1] == m[1] {
+				s, err := strconv.ParseInt(n[2], 10, 64)
+				if err != nil {
+					return 0
+				}
+				return s
+			}
+		}
+		return 0
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(m[1], "StopContainer "), "#")
+	sidecar := slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
+	whole := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if own := d.Life.Pod.Spec.TerminationGracePeriodSeconds; own != nil {
+		whole = *own
+	}
+	return sidecar && within(0) == whole && within(1) > 0 && within(1) < whole
 }
 
 // otherwiseRestarted reports whether the sandbox has died, and upstream's agent created no new one
@@ -388,7 +565,7 @@ func ofInitAnew(d Difference) bool {
 	inits := d.Life.Pod.Spec.InitContainers
 	return slices.ContainsFunc(inits, func(c corev1.Container) bool {
 		later := len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#") ||
-			slices.ContainsFunc(d.scene.told[1], func(e string) bool {
+			slices.ContainsFunc(d.scene.reported[1], func(e string) bool {
 				m := backOffOf.FindStringSubmatch(e)
 				return m != nil && m[1] == c.Name
 			})
@@ -399,22 +576,36 @@ func ofInitAnew(d Difference) bool {
 }
 
 // waitsForItsNewImage reports whether a container was stopped on both sides because its image changed and could
-// not be started again, and upstream's agent took that for its end.
+// not be started again, and upstream's agent took that for its end: that of the pod, or of the container alone.
 func waitsForItsNewImage(d Difference) bool {
-	if d.scene.ended[0] || !d.scene.ended[1] {
+	if d.scene.ended[0] {
 		return false
 	}
 	return slices.ContainsFunc(containers(d.Life.Pod), func(c corev1.Container) bool {
 		changed := "Normal Killing: Container " + c.Name + " definition changed, will be restarted"
-		both := func(told []string) bool {
+		both := func(reported []string) bool {
 			failed := func(e string) bool {
 				return strings.HasPrefix(e, "Warning Failed: ") && strings.Contains(e, "{"+c.Name+"}")
 			}
 			killed := func(e string) bool { return strings.HasPrefix(e, changed) }
-			return slices.ContainsFunc(told, killed) && slices.ContainsFunc(told, failed)
+			return slices.ContainsFunc(reported, killed) && slices.ContainsFunc(reported, failed)
 		}
-		return both(d.scene.told[0]) && both(d.scene.told[1])
+		if !both(d.scene.reported[0]) || !both(d.scene.reported[1]) {
+			return false
+		}
+		return d.scene.ended[1] || strings.Contains(d.Where+d.Ours+d.Theirs, c.Name) && d.scene.leftAfterFailure(c.Name)
 	})
+}
+
+// ofAStopAfterTheEnd reports whether our agent alone reported that the sandbox could not be stopped, on both sides, of
+// a pod with containers that do not keep it from ending.
+func ofAStopAfterTheEnd(d Difference) bool {
+	sidecar := func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	}
+	others := len(d.Life.steps(ephemeral)) > 0 || slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, sidecar)
+	return d.Kind == "event" && strings.HasPrefix(d.Ours, "Warning FailedKillPod: ") && d.Theirs == absent && others &&
+		d.scene.failed(0, "StopPodSandbox#") && d.scene.failed(1, "StopPodSandbox#")
 }
 
 // ofAnOrphan reports whether upstream's agent stopped a container with the minimum grace period
@@ -482,5 +673,42 @@ func restarts(d Difference) bool {
 	if m == nil || m[1] == m[3] || m[2] == "0" && m[4] == "0" {
 		return false
 	}
-	return !slices.ContainsFunc(d.Life.Pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == m[1] || c.Name == m[3] })
+	return !slices.ContainsFunc(d.Life.Pod.Spec.InitContainers,
+		func(c corev1.Container) bool { return c.Name == m[1] || c.Name == m[3] })
+}
+
+// isRegular reports whether one of spec.containers has that name.
+func isRegular(p *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+}
+
+// startsSooner reports whether one side, in that order of two calls, started a regular container for the first time
+// before another one that comes earlier in the specification, and reported such a failure of that one.
+func startsSooner(d Difference, order string, reported []string, failure *regexp.Regexp) bool {
+	m := laterBefore.FindStringSubmatch(order)
+	if d.Kind != "order" || m == nil || m[2] != "0" || m[4] != "0" {
+		return false
+	}
+	place := func(name string) int {
+		return slices.IndexFunc(d.Life.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	}
+	sooner, later := place(m[1]), place(m[3])
+	return later >= 0 && sooner > later && slices.ContainsFunc(reported, func(e string) bool {
+		return failure.MatchString(e) && strings.Contains(e, " about Pod spec.containers{"+m[3]+"}")
+	})
+}
+
+// ofAShortInit reports whether upstream's agent alone has shown an init container as running that ran on both sides,
+// and only for a moment.
+func ofAShortInit(d Difference) bool {
+	m := initRuns.FindStringSubmatch(d.Theirs)
+	if d.Kind != "seen" || d.Ours != absent || m == nil {
+		return false
+	}
+	attempt, err := strconv.ParseUint(m[2], 10, 32)
+	call := fmt.Sprintf("StartContainer %s#%s", m[1], m[2])
+	init := slices.ContainsFunc(d.Life.Pod.Spec.InitContainers,
+		func(c corev1.Container) bool { return c.Name == m[1] && c.RestartPolicy == nil })
+	return err == nil && init && strings.HasPrefix(d.Life.program(m[1], uint32(attempt)), "sleep 0.3;") &&
+		slices.Contains(d.scene.asked[0], call) && slices.Contains(d.scene.asked[1], call)
 }

@@ -48,7 +48,7 @@ type Sum struct {
 	Histories, Pods   int
 	Refused, Restless int
 	Differ, Followed  int         // lives that differed, and differences after their first ones
-	Left              [2][]string // what was not taken away, ours and theirs
+	Left              [2][]string // what was not removed, ours and theirs
 	Ruled             map[*Rule]int
 	Groups            []*Group // that showed again when their lives were lived again
 	Unsteady          []*Group // that did not
@@ -89,7 +89,8 @@ func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 			sum.Ruled[r] += n
 		}
 		all = append(all, played.Differences...)
-		s.say("seed %d: %d pods, %d refused, %d differ, in %d ways; %d waits too long; CPU: %s", h.Seed, len(h.Lives), played.Refused, played.Differ,
+		s.say("seed %d: %d pods, %d refused, %d differ, in %d ways; %d waits too long; CPU: %s", h.Seed, len(h.Lives),
+			played.Refused, played.Differ,
 			len(Groups(played.Differences)), played.Restless, s.cost())
 	}
 	groups := Groups(all)
@@ -115,11 +116,21 @@ func (s *Sum) Print(out io.Writer) error {
 		return err
 	}
 	for _, g := range s.Unsteady {
-		fmt.Fprintf(out, "\nonce, and not again: %s\n  %d times, in %d lives, such as %s\n  ours:   %s\n  theirs: %s\n", g.Signature, g.Count, len(g.Lives),
+		fmt.Fprintf(out, "\nonce, and not again: %s\n  %d times, in %d lives, such as %s\n  ours:   %s\n  theirs: %s\n",
+			g.Signature, g.Count, len(g.Lives),
 			g.Lives[0], g.First.Ours, g.First.Theirs)
 	}
-	fmt.Fprintf(out, "\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differ, in %d ways and %d more that did not show again\n",
-		s.Seed, s.Seed+uint64(max(s.Histories, 1))-1, s.Pods, s.Refused, s.Differ, len(s.Groups), len(s.Unsteady))
+	fmt.Fprintf(
+		out,
+		"\nseeds %d to %d: %d pods under both agents, %d of them refused; %d differ, in %d ways and %d more that did not show again\n",
+		s.Seed,
+		s.Seed+uint64(max(s.Histories, 1))-1,
+		s.Pods,
+		s.Refused,
+		s.Differ,
+		len(s.Groups),
+		len(s.Unsteady),
+	)
 	fmt.Fprintf(out, "left behind when all pods were gone: %d by ours, %d by theirs\n", len(s.Left[0]), len(s.Left[1]))
 	for _, what := range s.Left[0] {
 		fmt.Fprintf(out, "  ours: %s\n", what)

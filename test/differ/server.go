@@ -50,7 +50,8 @@ func serve(ctx context.Context, sides [2]*side) (*server, error) {
 		}
 		s.ports[port] = int32(l.Addr().(*net.TCPAddr).Port)
 		go func() {
-			if err := run(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+			if err := run(l); err != nil && !errors.Is(err, http.ErrServerClosed) &&
+				!errors.Is(err, grpc.ErrServerStopped) {
 				panic(fmt.Errorf("serve probes: %w", err)) // comparisons would be meaningless from here on
 			}
 		}()

@@ -33,7 +33,8 @@ func TestServerTellsSidesApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := s.fake.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: res.GetPodSandboxId()})
+		st, err := s.fake.PodSandboxStatus(t.Context(),
+			&cri.PodSandboxStatusRequest{PodSandboxId: res.GetPodSandboxId()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +52,11 @@ func TestServerTellsSidesApart(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name:          "main",
-			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(httpPort)}}},
-			StartupProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpcPort}}},
+			Name: "main",
+			LivenessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(httpPort)}},
+			},
+			StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpcPort}}},
 		}}},
 	}
 	srv.bind(pod)
@@ -64,7 +67,12 @@ func TestServerTellsSidesApart(t *testing.T) {
 	}
 	sides[1].record.track("pod").setSick("main/readiness", true)
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		for path, want := range map[string]int{"/main/readiness": want, "/main/liveness": http.StatusOK, "/hook/1": 500, "/main/liveness?own": 400} {
+		for path, want := range map[string]int{
+			"/main/readiness":    want,
+			"/main/liveness":     http.StatusOK,
+			"/hook/1":            500,
+			"/main/liveness?own": 400,
+		} {
 			if got := get(t, "http://"+at[i]+":"+web+path); got != want {
 				t.Errorf("side %d: %s is answered with %d, want %d", i, path, got, want)
 			}
@@ -78,7 +86,8 @@ func TestServerTellsSidesApart(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		res, err := health.NewHealthClient(conn).Check(t.Context(), &health.HealthCheckRequest{Service: "main/readiness"})
+		res, err := health.NewHealthClient(conn).Check(t.Context(),
+			&health.HealthCheckRequest{Service: "main/readiness"})
 		if err != nil {
 			t.Fatal(err)
 		}

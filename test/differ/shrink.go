@@ -106,7 +106,9 @@ func (s *Stage) shrink(ctx context.Context, groups []*Group) error {
 }
 
 // shrinkRound makes one round of attempts for groups whose histories have the same interludes.
-func (s *Stage) shrinkRound(ctx context.Context, groups []*Group, tried map[*Group]map[string]bool) (did bool, err error) {
+func (s *Stage) shrinkRound(
+	ctx context.Context, groups []*Group, tried map[*Group]map[string]bool,
+) (did bool, err error) {
 	h := &History{Between: groups[0].First.Between}
 	attempts := map[*Group]map[string]cut{} // by name of the life
 	for _, g := range groups {
@@ -275,7 +277,8 @@ func cuts(l *Life) (list []cut) {
 		path []any
 		v    any
 	}
-	queue := []node{{[]any{"Acts"}, tree["Acts"]}, {[]any{"Faults"}, tree["Faults"]}, {[]any{"Objects"}, tree["Objects"]},
+	queue := []node{{[]any{"Acts"}, tree["Acts"]}, {[]any{"Faults"}, tree["Faults"]},
+		{[]any{"Objects"}, tree["Objects"]},
 		{[]any{"Programs"}, tree["Programs"]}, {[]any{"Pod"}, tree["Pod"]}}
 	for len(queue) > 0 {
 		n := queue[0]
@@ -322,5 +325,6 @@ func needed(path []any) bool {
 		return len(path) != 2
 	}
 	key := path[len(path)-1]
-	return len(path) == 2 || text == "[Pod metadata name]" || text == "[Pod spec containers]" || key == "name" || key == "image" && len(path) <= 5
+	return len(path) == 2 || text == "[Pod metadata name]" || text == "[Pod spec containers]" || key == "name" ||
+		key == "image" && len(path) <= 5
 }

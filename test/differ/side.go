@@ -65,7 +65,8 @@ func (c *cast) find(pod, node string) *Life {
 
 func newSide(index int, node, binary string, r *rig.Rig, stage *Stage) *side {
 	s := &side{
-		index: index, node: node, binary: binary, rig: r, lives: stage.lives, clock: stage.clock, faults: map[string][]*fakecri.Injection{},
+		index: index, node: node, binary: binary, rig: r, lives: stage.lives, clock: stage.clock,
+		faults:  map[string][]*fakecri.Injection{},
 		ns:      []string{"side-our", "side-ups"}[index],
 		cidr:    []string{"127.201.0.0/16", "127.202.0.0/16"}[index],
 		bind:    func(*corev1.Pod) {},
@@ -97,7 +98,11 @@ func (s *side) useFake() {
 
 // useContainerd starts a containerd for the side.
 func (s *side) useContainerd(ctx context.Context, archive string) error {
-	c, err := startContainerd(ctx, s.rig, archive, criproxy.Options{OnCreate: s.script, OnExec: s.exec, OnCall: s.record.call})
+	c, err := startContainerd(ctx, s.rig, archive, criproxy.Options{
+		OnCreate: s.script,
+		OnExec:   s.exec,
+		OnCall:   s.record.call,
+	})
 	if err != nil {
 		return err
 	}
@@ -123,7 +128,7 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 	if s.link, err = newLink(ctx, s.rig.Cluster.URL); err != nil {
 		return err
 	}
-	if err := s.makeDisk(); err != nil {
+	if err := s.makeDisk(ctx); err != nil {
 		return err
 	}
 	s.kubelet, err = s.rig.StartKubelet(ctx, rig.KubeletConfig{
@@ -190,7 +195,8 @@ func (s *side) writeEnvFiles(l *Life, container string, mounts []*cri.Mount) {
 				if m.GetContainerPath() != c.VolumeMounts[i].MountPath {
 					continue
 				}
-				if err := os.WriteFile(filepath.Join(m.GetHostPath(), envFile), []byte("# written\nONE='1 of a file'\n"), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(m.GetHostPath(), envFile),
+					[]byte("# written\nONE='1 of a file'\n"), 0o644); err != nil {
 					panic(fmt.Errorf("write env file: %w", err)) // comparisons would be meaningless from here on
 				}
 			}

@@ -44,7 +44,13 @@ type Stage struct {
 
 // Open starts the cluster and both agents.
 func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
-	s = &Stage{cfg: cfg, start: time.Now(), clock: newClock(), lives: &cast{of: map[string]*Life{}}, patience: restBound}
+	s = &Stage{
+		cfg:      cfg,
+		start:    time.Now(),
+		clock:    newClock(),
+		lives:    &cast{of: map[string]*Life{}},
+		patience: restBound,
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -65,7 +71,9 @@ func Open(ctx context.Context, cfg Config) (s *Stage, err error) {
 	if err := s.runtimes(ctx); err != nil {
 		return s, err
 	}
-	cluster, err := s.sides[0].rig.StartCluster(ctx, rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=30s", "--node-monitor-period=1s"}})
+	cluster, err := s.sides[0].rig.StartCluster(ctx,
+		rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=30s",
+			"--node-monitor-period=1s"}})
 	if err != nil {
 		return s, err
 	}

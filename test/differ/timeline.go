@@ -66,7 +66,8 @@ func (s *side) timeline(l *Life) []string {
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
-		list = append(list, moment{at, fmt.Sprintf("event   %s %s: %s (%s)", e.Type, e.Reason, e.Message, e.InvolvedObject.FieldPath)})
+		list = append(list,
+			moment{at, fmt.Sprintf("event   %s %s: %s (%s)", e.Type, e.Reason, e.Message, e.InvolvedObject.FieldPath)})
 	}
 	for _, st := range t.steps {
 		list = append(list, moment{st.at, "step    " + st.text})

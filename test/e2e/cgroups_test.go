@@ -17,6 +17,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
@@ -26,11 +27,13 @@ import (
 // it is started anew below the other, by upstream's agent and by this one.
 func TestContainersMoveWithTheCgroupRoot(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-21")
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	n, peer := bothAgents(t)
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: quick}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{},
+		Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: quick},
+	})
 	s := n.namespace(t)
 	s.create(s.demo("web", []string{"serve"}))
 	before := container(s.ready("web"), "main")
@@ -50,7 +53,8 @@ func TestContainersMoveWithTheCgroupRoot(t *testing.T) {
 		})
 		after := container(p, "main")
 		if after.ContainerID == before.ContainerID || after.RestartCount != before.RestartCount+1 {
-			t.Errorf("under %s: %s, %d restarts; before: %s, %d", filepath.Base(filepath.Dir(binary)), after.ContainerID, after.RestartCount, before.ContainerID, before.RestartCount)
+			t.Errorf("under %s: %s, %d restarts; before: %s, %d", filepath.Base(filepath.Dir(binary)),
+				after.ContainerID, after.RestartCount, before.ContainerID, before.RestartCount)
 		}
 		before = after
 	}
@@ -152,7 +156,8 @@ func TestReservedCgroups(t *testing.T) {
 	untouched := files()
 	want := maps.Clone(untouched)
 	for file, value := range map[string]string{
-		"system/cpu.shares": "256", "system/cpu.weight": "10", "system/memory.limit_in_bytes": "268435456", "system/memory.max": "268435456", "system/pids.max": "1000",
+		"system/cpu.shares": "256", "system/cpu.weight": "10", "system/memory.limit_in_bytes": "268435456",
+		"system/memory.max": "268435456", "system/pids.max": "1000",
 		"agents/cpu.shares": "128", "agents/cpu.weight": "5",
 	} {
 		if _, ok := want[file]; ok {
@@ -174,7 +179,7 @@ func TestReservedCgroups(t *testing.T) {
 				continue
 			}
 			if strings.HasPrefix(value, "9223372036") {
-				value = "-1" // how v1 is told of no limit
+				value = "-1" // how v1 shows no limit
 			}
 			found, err := filepath.Glob("/sys/fs/cgroup/*/" + n.Name + "/" + name + "/" + file)
 			if len(found) == 0 {

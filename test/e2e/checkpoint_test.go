@@ -40,7 +40,10 @@ func TestCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig.Start(t, rig.Options{Runtime: &rig.RuntimeConfig{Checkpoints: true}, Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true, Edit: quick}})
+	r := rig.Start(t, rig.Options{
+		Runtime: &rig.RuntimeConfig{Checkpoints: true},
+		Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true, Edit: quick},
+	})
 	k := r.Kubelet
 	if err := os.WriteFile(filepath.Join(k.Manifests, "frozen.yaml"), []byte(frozen), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,8 +108,8 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("running after the checkpoints: %s, %v; want the same as before: %s", after, err, before)
 	}
 	for path, want := range map[string]int{
-		"default/nobody/main":                  http.StatusNotFound,
-		"default/" + name + "/nobody":          http.StatusNotFound,
+		"default/absent/main":                  http.StatusNotFound,
+		"default/" + name + "/absent":          http.StatusNotFound,
 		"default/" + name + "/main?timeout=no": http.StatusNotFound,
 	} {
 		if code, body := post(path); code != want {

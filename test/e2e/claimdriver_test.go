@@ -32,7 +32,7 @@ type claims struct {
 	stop   func() // has what it offers go
 }
 
-// claims makes a driver, which does not run yet, and takes it away when the test has
+// claims makes a driver, which does not run yet, and removes it when the test has
 // ended.
 func (s *space) claims(versions ...string) *claims {
 	s.t.Helper()
@@ -41,10 +41,16 @@ func (s *space) claims(versions ...string) *claims {
 		s.t.Fatal(err)
 	}
 	c.socket = filepath.Join(s.Kubelet.Root, "plugins_registry", c.name+".sock")
-	c.driver = dradriver.New(dradriver.Config{Name: c.name, CDIDir: s.Runtime.CDI, Versions: versions, Devices: c.devices})
+	c.driver = dradriver.New(dradriver.Config{
+		Name:     c.name,
+		CDIDir:   s.Runtime.CDI,
+		Versions: versions,
+		Devices:  c.devices,
+	})
 	api := s.Cluster.Client.ResourceV1()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: resourcev1.DeviceClassSpec{
-		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + c.name + `"`}}}}}
+		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` +
+			c.name + `"`}}}}}
 	if _, err := api.DeviceClasses().Create(s.t.Context(), class, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -60,7 +66,8 @@ func (s *space) claims(versions ...string) *claims {
 		if err := api.DeviceClasses().Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil {
 			s.t.Error(err)
 		}
-		if err := api.ResourceSlices().Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := api.ResourceSlices().Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			s.t.Error(err)
 		}
 	})
@@ -71,7 +78,8 @@ func (s *space) claims(versions ...string) *claims {
 func (c *claims) clear(ctx context.Context) {
 	at := int64(1)
 	pods := c.Cluster.Client.CoreV1().Pods(c.ns)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at}, metav1.ListOptions{}); err != nil {
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at},
+		metav1.ListOptions{}); err != nil {
 		c.t.Error(err)
 		return
 	}
@@ -90,7 +98,8 @@ func (c *claims) clear(ctx context.Context) {
 
 // devices are what the scheduler has allocated to a claim: one CDI device for each.
 func (c *claims) devices(claim *drav1.Claim) []*drav1.Device {
-	obj, err := c.Cluster.Client.ResourceV1().ResourceClaims(claim.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
+	obj, err := c.Cluster.Client.ResourceV1().ResourceClaims(claim.Namespace).Get(context.Background(), claim.Name,
+		metav1.GetOptions{})
 	if err != nil || obj.Status.Allocation == nil {
 		return nil
 	}
@@ -111,11 +120,11 @@ func (c *claims) serve() {
 		c.t.Fatal(err)
 	}
 	c.until("the driver to be registered", func() (string, bool) {
-		told := c.driver.Told()
-		if len(told) == 0 {
-			return "it was told nothing", false
+		reported := c.driver.Registrations()
+		if len(reported) == 0 {
+			return "it was not notified", false
 		}
-		last := told[len(told)-1]
+		last := reported[len(reported)-1]
 		return last.Error, last.PluginRegistered
 	})
 }
@@ -131,7 +140,8 @@ func (c *claims) offered() {
 		go func() {
 			defer close(done)
 			for ctx.Err() == nil {
-				w, err := c.Cluster.Client.ResourceV1().ResourceSlices().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + c.name})
+				w, err := c.Cluster.Client.ResourceV1().ResourceSlices().Watch(ctx,
+					metav1.ListOptions{FieldSelector: "metadata.name=" + c.name})
 				if err != nil {
 					continue
 				}
@@ -157,7 +167,11 @@ func (c *claims) offer() {
 
 func (c *claims) list(ctx context.Context) error {
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: c.name, NodeName: ptr(c.Kubelet.Node), Pool: resourcev1.ResourcePool{Name: c.Kubelet.Node, Generation: 1, ResourceSliceCount: 1},
+		Driver: c.name, NodeName: ptr(c.Kubelet.Node), Pool: resourcev1.ResourcePool{
+			Name:               c.Kubelet.Node,
+			Generation:         1,
+			ResourceSliceCount: 1,
+		},
 		Devices: []resourcev1.Device{{Name: "dev-0"}, {Name: "dev-1"}, {Name: "dev-2"}, {Name: "dev-3"}}}}
 	_, err := c.Cluster.Client.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})
 	return err
@@ -177,7 +191,10 @@ func (c *claims) want(requests ...string) resourcev1.ResourceClaimSpec {
 func (c *claims) claim(name string, requests ...string) {
 	c.t.Helper()
 	_, err := c.Cluster.Client.ResourceV1().ResourceClaims(c.ns).Create(c.t.Context(),
-		&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.want(requests...)}, metav1.CreateOptions{})
+		&resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       c.want(requests...),
+		}, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -187,7 +204,10 @@ func (c *claims) claim(name string, requests ...string) {
 func (c *claims) template(name string, requests ...string) {
 	c.t.Helper()
 	_, err := c.Cluster.Client.ResourceV1().ResourceClaimTemplates(c.ns).Create(c.t.Context(),
-		&resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: c.want(requests...)}}, metav1.CreateOptions{})
+		&resourcev1.ResourceClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       resourcev1.ResourceClaimTemplateSpec{Spec: c.want(requests...)},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -196,16 +216,24 @@ func (c *claims) template(name string, requests ...string) {
 // uses has a pod use a claim, and its first container requests of it; none: all.
 func uses(claim string, requests ...string) spec {
 	return func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: claim, ResourceClaimName: &claim})
-		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, claimsOf(claim, requests)...)
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{
+			Name:              claim,
+			ResourceClaimName: &claim,
+		})
+		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims,
+			claimsOf(claim, requests)...)
 	}
 }
 
 // usesNew has a pod use a claim of its own, made from a template.
 func usesNew(template string, requests ...string) spec {
 	return func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: "own", ResourceClaimTemplateName: &template})
-		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, claimsOf("own", requests)...)
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{
+			Name:                      "own",
+			ResourceClaimTemplateName: &template,
+		})
+		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims,
+			claimsOf("own", requests)...)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 	"keelson/test/rig"
@@ -28,18 +29,20 @@ func TestCPUs(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-53")
 	parity.ProvesPart(t, 3, "RES-25")
 	parity.Differs(t, "RES-33", "0103")
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	if runtime.NumCPU() < 2 {
-		t.Skip("one CPU is kept for the system, and there is no other")
+		need.Skip(t, "this machine has one CPU")
 	}
 	n, peer := bothAgents(t)
 	static := func(c *kubeletconfig.KubeletConfiguration) {
 		quick(c)
 		c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0"
 	}
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: static}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{},
+		Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: static},
+	})
 	s := n.namespace(t)
 	kept := func(p *corev1.Pod) cpuset.CPUSet {
 		t.Helper()
@@ -66,7 +69,8 @@ func TestCPUs(t *testing.T) {
 		t.Fatalf("one CPU of %v other than 0 was asked for, it has %v", all, own)
 	}
 	for what, id := range map[string]string{"pod": "", "container": container(whole, "main").ContainerID} {
-		if got := s.cgroupValue(whole, id, "cpu.cfs_quota_us", "cpu.max"); got != "" && got != "-1" && !strings.HasPrefix(got, "max") {
+		if got := s.cgroupValue(whole, id, "cpu.cfs_quota_us", "cpu.max"); got != "" && got != "-1" &&
+			!strings.HasPrefix(got, "max") {
 			t.Errorf("the quota of the %s is %s", what, got)
 		}
 	}
@@ -86,15 +90,16 @@ func TestCPUs(t *testing.T) {
 	}
 	before := instances(s.allReady(2))
 	measured := s.ofCPUs()
-	for _, want := range []string{"kubelet_cpu_manager_exclusive_cpu_allocation_count 1", "kubelet_cpu_manager_pinning_requests_total", "kubelet_cpu_manager_pinning_errors_total"} {
+	for _, want := range []string{"kubelet_cpu_manager_exclusive_cpu_allocation_count 1",
+		"kubelet_cpu_manager_pinning_requests_total", "kubelet_cpu_manager_pinning_errors_total"} {
 		if !slices.Contains(measured, want) {
-			t.Errorf("of CPUs is told\n%s\nwithout %s", strings.Join(measured, "\n"), want)
+			t.Errorf("of CPUs is reported\n%s\nwithout %s", strings.Join(measured, "\n"), want)
 		}
 	}
 	stays := func(under string) {
 		t.Helper()
 		// Upstream's agent tells nothing of it before it has read the state.
-		s.until("what is told of CPUs "+under+" to be\n"+strings.Join(measured, "\n"), func() (string, bool) {
+		s.until("what is reported of CPUs "+under+" to be\n"+strings.Join(measured, "\n"), func() (string, bool) {
 			got := s.ofCPUs()
 			return strings.Join(got, "\n"), slices.Equal(got, measured)
 		})
@@ -137,7 +142,7 @@ func TestCPUs(t *testing.T) {
 	keptTo(shares, "after it has ended", all)
 }
 
-// ofCPUs is what is told of CPUs that are somebody's own: each series, and the value of
+// ofCPUs is what is reported of exclusive CPUs: each series, and the value of
 // those that only depend on who has which.
 func (s *space) ofCPUs() (out []string) {
 	s.t.Helper()
@@ -146,7 +151,8 @@ func (s *space) ofCPUs() (out []string) {
 		s.t.Fatal(err)
 	}
 	for name, f := range scrape.Families(s.t, text) {
-		if !strings.HasPrefix(name, "kubelet_cpu_manager_") && !strings.HasPrefix(name, "resource_manager_") && !strings.HasPrefix(name, "kubelet_container_aligned_") {
+		if !strings.HasPrefix(name, "kubelet_cpu_manager_") && !strings.HasPrefix(name, "resource_manager_") &&
+			!strings.HasPrefix(name, "kubelet_container_aligned_") {
 			continue
 		}
 		for _, m := range f.Metric {

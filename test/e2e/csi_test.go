@@ -17,12 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
 // TestAttachedVolumeOfAStatefulSet takes a volume through its life with the real
 // attach/detach controller: attached because a pod wants it, staged and published,
-// grown in use, given to the next pod of the set with its data, and detached only
+// expanded in use, given to the next pod of the set with its data, and detached only
 // after it was taken off the node.
 func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 	t.Parallel()
@@ -34,12 +35,17 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	})
 	labels := map[string]string{"app": "db"}
-	_, err := s.Cluster.Client.AppsV1().StatefulSets(s.ns).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"},
-		Spec: appsv1.StatefulSetSpec{Replicas: ptr(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: like.Spec},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &st.name,
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}}}}}}}, metav1.CreateOptions{})
+	_, err := s.Cluster.Client.AppsV1().StatefulSets(s.ns).Create(t.Context(),
+		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"},
+			Spec: appsv1.StatefulSetSpec{Replicas: ptr(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: like.Spec},
+				VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+					Spec: corev1.PersistentVolumeClaimSpec{
+						AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+						StorageClassName: &st.name,
+						Resources: corev1.VolumeResourceRequirements{
+							Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+						}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +62,7 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 		return have.Cmp(quantity("2Gi")) == 0 && len(c.Status.AllocatedResourceStatuses) == 0
 	})
 	if got := st.driver.Count("NodeExpandVolume"); got != 1 {
-		t.Errorf("the driver was told %d times that the volume grew", got)
+		t.Errorf("the driver was reported %d times that the volume grew", got)
 	}
 	s.event("db-0", "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume")
 	if p := s.ready("db-0"); p.UID != first.UID || containerID(p, "main") != containerID(first, "main") {
@@ -76,13 +82,15 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 		return fmt.Sprint(err), os.IsNotExist(err)
 	})
 
-	if err := s.Cluster.Client.AppsV1().StatefulSets(s.ns).Delete(t.Context(), "db", metav1.DeleteOptions{PropagationPolicy: ptr(metav1.DeletePropagationForeground)}); err != nil {
+	if err := s.Cluster.Client.AppsV1().StatefulSets(s.ns).Delete(t.Context(),
+		"db", metav1.DeleteOptions{PropagationPolicy: ptr(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
 	s.gone("db-0")
 	st.unused("data-db-0")
 	calls := st.driver.Methods()
-	if calls[0] != "NodeStageVolume" || !slices.Equal(calls[len(calls)-2:], []string{"NodeUnpublishVolume", "NodeUnstageVolume"}) ||
+	if calls[0] != "NodeStageVolume" ||
+		!slices.Equal(calls[len(calls)-2:], []string{"NodeUnpublishVolume", "NodeUnstageVolume"}) ||
 		st.driver.Count("NodePublishVolume") != st.driver.Count("NodeUnpublishVolume") {
 		t.Errorf("the driver was called in this order: %v", calls)
 	}
@@ -98,11 +106,12 @@ func TestAttachedVolumeOfAStatefulSet(t *testing.T) {
 func TestBlockVolumeAndInlineVolume(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		t.Skip("block volumes need loop devices")
+		need.Skip(t, "this machine has no loop devices")
 	}
 	s := shared(t).namespace(t)
 	st := s.storage(nil)
-	st.volume("disk", false, func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })
+	st.volume("disk", false,
+		func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })
 	if err := os.MkdirAll(filepath.Dir(st.driver.Data("x")), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +140,7 @@ func TestBlockVolumeAndInlineVolume(t *testing.T) {
 }
 
 // TestNodeIsFull has the attacher say that the node has no room for another volume:
-// the pod ends as Failed, and the scheduler is told how many volumes the node can
+// the pod ends as Failed, and the scheduler learns how many volumes the node can
 // have.
 func TestNodeIsFull(t *testing.T) {
 	t.Parallel()
@@ -161,7 +170,8 @@ func TestNodeIsFull(t *testing.T) {
 	st.mu.Unlock()
 	s.create(s.demo("full", []string{"serve"}, claimed("data", "/data")))
 	p := s.phase("full", corev1.PodFailed)
-	if p.Status.Reason != "VolumeAttachmentLimitExceeded" || !strings.HasPrefix(p.Status.Message, "Pod was rejected: Node has reached its volume attachment limit") {
+	if p.Status.Reason != "VolumeAttachmentLimitExceeded" ||
+		!strings.HasPrefix(p.Status.Message, "Pod was rejected: Node has reached its volume attachment limit") {
 		t.Errorf("the pod ended with %s: %s", p.Status.Reason, p.Status.Message)
 	}
 	s.event("full", "VolumeAttachmentLimitExceeded", "no slot is free")
@@ -169,7 +179,8 @@ func TestNodeIsFull(t *testing.T) {
 	// And now and then, as soon as the driver's object asks for that.
 	st.driver.SetMax(5)
 	_, err := s.Cluster.Client.StorageV1().CSIDrivers().Patch(t.Context(), st.name, types.MergePatchType,
-		mergePatch(t, map[string]any{"spec": map[string]any{"nodeAllocatableUpdatePeriodSeconds": 10}}), metav1.PatchOptions{})
+		mergePatch(t, map[string]any{"spec": map[string]any{"nodeAllocatableUpdatePeriodSeconds": 10}}),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestKilledBetweenStepsOfAVolume(t *testing.T) {
 		}
 	}
 	for _, done := range []bool{false, true} {
-		for _, method := range []string{"NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"} {
+		for _, method := range []string{"NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume",
+			"NodeUnstageVolume"} {
 			what := fmt.Sprintf("a kill at %s, done: %v", method, done)
 			coming := slices.Contains([]string{"NodeStageVolume", "NodePublishVolume"}, method)
 			var killed chan struct{}
@@ -59,7 +60,8 @@ func TestKilledBetweenStepsOfAVolume(t *testing.T) {
 				killed = killAt(method, done)
 			}
 			s.create(s.demo("db", []string{"serve"}, claimed("data", "/data"),
-				mounted("own", "/own", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})))
+				mounted("own", "/own",
+					corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})))
 			if coming {
 				revive(what, killed)
 			}

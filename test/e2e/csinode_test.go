@@ -45,15 +45,22 @@ type storage struct {
 	wrong    []string
 }
 
-// storage registers a driver whose volumes are attached, and takes it away when
+// storage registers a driver whose volumes are attached, and removes it when
 // the test has ended.
 func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	s.t.Helper()
-	st := &storage{space: s, name: s.ns + ".csi.keelson.example", attached: map[string]int{}, detached: map[string]int{}}
+	st := &storage{
+		space:    s,
+		name:     s.ns + ".csi.keelson.example",
+		attached: map[string]int{},
+		detached: map[string]int{},
+	}
 	dir := filepath.Join(s.Dir, s.ns)
 	st.driver = csidriver.New(csidriver.Config{Name: st.name, Dir: dir, Node: s.Kubelet.Node, Max: 50})
-	object := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: st.name}, Spec: storagev1.CSIDriverSpec{AttachRequired: ptr(true),
-		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}}}
+	object := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: st.name},
+		Spec: storagev1.CSIDriverSpec{AttachRequired: ptr(true),
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent,
+				storagev1.VolumeLifecycleEphemeral}}}
 	if edit != nil {
 		edit(&object.Spec)
 	}
@@ -61,7 +68,11 @@ func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	if _, err := api.CSIDrivers().Create(s.t.Context(), object, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: st.name}, Provisioner: st.name, AllowVolumeExpansion: ptr(true)}
+	class := &storagev1.StorageClass{
+		ObjectMeta:           metav1.ObjectMeta{Name: st.name},
+		Provisioner:          st.name,
+		AllowVolumeExpansion: ptr(true),
+	}
 	if _, err := api.StorageClasses().Create(s.t.Context(), class, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -96,8 +107,8 @@ func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	if told, err := st.driver.Told(ctx); err != nil || !told.PluginRegistered {
-		s.t.Fatalf("the driver was told %v, %v", told, err)
+	if reported, err := st.driver.Registrations(ctx); err != nil || !reported.PluginRegistered {
+		s.t.Fatalf("the driver was reported %v, %v", reported, err)
 	}
 	return st
 }
@@ -106,10 +117,12 @@ func (s *space) storage(edit func(*storagev1.CSIDriverSpec)) *storage {
 func (st *storage) clear(ctx context.Context) {
 	at := int64(1)
 	pods := st.Cluster.Client.CoreV1().Pods(st.ns)
-	if err := st.Cluster.Client.AppsV1().StatefulSets(st.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := st.Cluster.Client.AppsV1().StatefulSets(st.ns).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		st.t.Error(err)
 	}
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at}, metav1.ListOptions{}); err != nil {
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at},
+		metav1.ListOptions{}); err != nil {
 		st.t.Error(err)
 	}
 	for ctx.Err() == nil {
@@ -119,7 +132,8 @@ func (st *storage) clear(ctx context.Context) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	st.t.Errorf("left of driver %s: mounts %v, attachments %v", st.name, st.mounts(), st.attachments(context.Background()))
+	st.t.Errorf("left of driver %s: mounts %v, attachments %v", st.name, st.mounts(),
+		st.attachments(context.Background()))
 }
 
 func (st *storage) attachments(ctx context.Context) (names []string) {
@@ -169,7 +183,8 @@ func (st *storage) answer(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		pv, err := st.Cluster.Client.CoreV1().PersistentVolumes().Get(ctx, *a.Spec.Source.PersistentVolumeName, metav1.GetOptions{})
+		pv, err := st.Cluster.Client.CoreV1().PersistentVolumes().Get(ctx, *a.Spec.Source.PersistentVolumeName,
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -200,7 +215,10 @@ func (st *storage) answer(ctx context.Context, name string) error {
 			_, err = api.Update(ctx, a, metav1.UpdateOptions{}) // the event of it leads to the next case
 			return err
 		default:
-			a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"lun": "7"}}
+			a.Status = storagev1.VolumeAttachmentStatus{
+				Attached:           true,
+				AttachmentMetadata: map[string]string{"lun": "7"},
+			}
 			if _, err := api.UpdateStatus(ctx, a, metav1.UpdateOptions{}); err != nil {
 				return err
 			}
@@ -231,17 +249,22 @@ func (st *storage) unique(claim string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + st.name + "^" + st.handle(claim))
 }
 
-// volume makes a volume and, unless somebody else makes it, the claim that it is
+// volume makes a volume and, unless another client makes it, the claim that it is
 // for.
 func (st *storage) volume(claim string, others bool, edit func(*corev1.PersistentVolume)) {
 	st.t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}
 	core := st.Cluster.Client.CoreV1()
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: st.ns + "-" + claim}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: size, StorageClassName: st.name,
-		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-		ClaimRef:                      &corev1.ObjectReference{Namespace: st.ns, Name: claim},
-		PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: st.name, VolumeHandle: st.handle(claim)}}}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: st.ns + "-" + claim},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: size,
+			StorageClassName:              st.name,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:                      &corev1.ObjectReference{Namespace: st.ns, Name: claim},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       st.name,
+				VolumeHandle: st.handle(claim),
+			}}}}
 	if edit != nil {
 		edit(pv)
 	}
@@ -256,8 +279,10 @@ func (st *storage) volume(claim string, others bool, edit func(*corev1.Persisten
 	if others {
 		return
 	}
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: pv.Spec.AccessModes,
-		VolumeName: pv.Name, VolumeMode: pv.Spec.VolumeMode, StorageClassName: &st.name, Resources: corev1.VolumeResourceRequirements{Requests: size}}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: pv.Spec.AccessModes,
+			VolumeName: pv.Name, VolumeMode: pv.Spec.VolumeMode, StorageClassName: &st.name,
+			Resources: corev1.VolumeResourceRequirements{Requests: size}}}
 	if _, err := core.PersistentVolumeClaims(st.ns).Create(st.t.Context(), c, metav1.CreateOptions{}); err != nil {
 		st.t.Fatal(err)
 	}
@@ -265,11 +290,14 @@ func (st *storage) volume(claim string, others bool, edit func(*corev1.Persisten
 }
 
 // claim waits until a claim is as wanted.
-func (st *storage) claim(name, what string, want func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+func (st *storage) claim(
+	name, what string, want func(*corev1.PersistentVolumeClaim) bool,
+) *corev1.PersistentVolumeClaim {
 	st.t.Helper()
 	var got *corev1.PersistentVolumeClaim
 	st.until("claim "+name+" to be "+what, func() (string, bool) {
-		c, err := st.Cluster.Client.CoreV1().PersistentVolumeClaims(st.ns).Get(st.t.Context(), name, metav1.GetOptions{})
+		c, err := st.Cluster.Client.CoreV1().PersistentVolumeClaims(st.ns).Get(st.t.Context(), name,
+			metav1.GetOptions{})
 		if err != nil {
 			return err.Error(), false
 		}
@@ -281,7 +309,8 @@ func (st *storage) claim(name, what string, want func(*corev1.PersistentVolumeCl
 
 // claimed mounts a claim.
 func claimed(claim, path string) spec {
-	return mounted(claim, path, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
+	return mounted(claim, path,
+		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
 }
 
 // write puts a file into a volume, past everybody.
@@ -400,7 +429,8 @@ func (st *storage) grow(claim, size string) {
 	storage := map[string]any{"storage": size}
 	ctx := st.t.Context()
 	_, err := core.PersistentVolumeClaims(st.ns).Patch(ctx, claim, types.MergePatchType,
-		mergePatch(st.t, map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": storage}}}), metav1.PatchOptions{})
+		mergePatch(st.t, map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": storage}}}),
+		metav1.PatchOptions{})
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -409,8 +439,11 @@ func (st *storage) grow(claim, size string) {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	_, err = core.PersistentVolumeClaims(st.ns).Patch(ctx, claim, types.MergePatchType, mergePatch(st.t, map[string]any{"status": map[string]any{
-		"allocatedResources": storage, "allocatedResourceStatuses": map[string]any{"storage": corev1.PersistentVolumeClaimNodeResizePending}}}), metav1.PatchOptions{}, "status")
+	_, err = core.PersistentVolumeClaims(st.ns).Patch(ctx, claim, types.MergePatchType,
+		mergePatch(st.t, map[string]any{"status": map[string]any{
+			"allocatedResources":        storage,
+			"allocatedResourceStatuses": map[string]any{"storage": corev1.PersistentVolumeClaimNodeResizePending}}}),
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		st.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
@@ -25,9 +26,13 @@ func (st *storage) everyVolume(p *corev1.Pod) {
 	for _, add := range []spec{
 		claimed("data", "/data"),
 		mounted("own", "/own", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: st.name}}),
-		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		mounted("memory", "/memory",
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted("conf", "/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}},
+			}),
 		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}}),
 	} {
 		add(p)
@@ -40,12 +45,12 @@ func (st *storage) everyVolume(p *corev1.Pod) {
 
 // TestSwapKeepsVolumes swaps the agent and upstream's under pods with volumes of
 // every kind. A pod that lives through all of it keeps its volumes, each agent
-// serves pods on the same volumes, and takes away what the other has made for a
+// serves pods on the same volumes, and removes what the other has made for a
 // pod, so that at the end nothing is left. Both announce the same plugins as moved
 // to drivers.
 func TestSwapKeepsVolumes(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		t.Skip("block volumes need loop devices")
+		need.Skip(t, "this machine has no loop devices")
 	}
 	parity.Proves(t, "VOL-72")
 	n := shared(t)
@@ -56,7 +61,8 @@ func TestSwapKeepsVolumes(t *testing.T) {
 	s := n.namespace(t)
 	st := s.storage(nil)
 	st.volume("data", false, nil)
-	st.volume("disk", false, func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })
+	st.volume("disk", false,
+		func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })
 	st.write("data", "f", "precious")
 	if err := os.MkdirAll(filepath.Join(st.driver.Data(st.handle("data")), "deep/down"), 0o777); err != nil {
 		t.Fatal(err)
@@ -68,14 +74,19 @@ func TestSwapKeepsVolumes(t *testing.T) {
 	// reads looks through the pod's eyes.
 	reads := func(pod string) {
 		t.Helper()
-		for file, want := range map[string]string{"/data/f": "precious", "/below/g": "below", "/conf/a": "b", "/hidden/word": "sesame"} {
+		for file, want := range map[string]string{
+			"/data/f":      "precious",
+			"/below/g":     "below",
+			"/conf/a":      "b",
+			"/hidden/word": "sesame",
+		} {
 			if got := s.kubectlDo("exec", pod, "--", "/demo", "cat", file); got != want {
 				t.Errorf("%s reads %s as %q, not %q", pod, file, got, want)
 			}
 		}
 		st.held("data")
 	}
-	// announces is what whoever runs the node writes of volumes that drivers have now.
+	// announces is what the operator of the node writes of volumes that drivers have now.
 	announces := func() (names string) {
 		t.Helper()
 		s.until("the node to say which plugins have moved to drivers", func() (string, bool) {
@@ -99,7 +110,12 @@ func TestSwapKeepsVolumes(t *testing.T) {
 	swaps := []string{peer, n.ours, peer, n.ours}
 	for i, binary := range swaps {
 		_, err := s.Cluster.Client.StorageV1().CSINodes().Patch(t.Context(), s.Kubelet.Node, types.MergePatchType,
-			mergePatch(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{corev1.MigratedPluginsAnnotationKey: nil}}}), metav1.PatchOptions{})
+			mergePatch(
+				t,
+				map[string]any{
+					"metadata": map[string]any{"annotations": map[string]any{corev1.MigratedPluginsAnnotationKey: nil}},
+				},
+			), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +130,8 @@ func TestSwapKeepsVolumes(t *testing.T) {
 		s.ready(next)
 		reads(next)
 		reads("kept")
-		if now := s.ready("kept"); containerID(now, "main") != containerID(kept, "main") || container(now, "main").RestartCount > 0 {
+		if now := s.ready("kept"); containerID(now, "main") != containerID(kept, "main") ||
+			container(now, "main").RestartCount > 0 {
 			t.Errorf("swap %d: the pod's container is another one", i+1)
 		}
 		s.delete(passed(i), 1)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -16,9 +17,7 @@ import (
 // TestOlderRuntime runs pods on Debian's containerd, which has no event stream,
 // and crashes agent and runtime there.
 func TestOlderRuntime(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	b, err := parts.New(os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +29,11 @@ func TestOlderRuntime(t *testing.T) {
 	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{Source: "debian"}, Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: quick}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{Source: "debian"},
+		Kubelet: &rig.KubeletConfig{Binary: n.ours, Edit: quick},
+	})
 	s := n.namespace(t)
 	s.deployment("web", 3, s.demo("web", []string{"serve"}))
 	s.create(s.demo("work", []string{"echo", "done"}, onFailure))

@@ -51,7 +51,8 @@ func TestDevicePlugins(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(shared, "f"), []byte("driver"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := deviceplugin.New(deviceplugin.Config{Dir: n.Kubelet.DevicePlugins, Socket: "gadget.sock", Resource: gadget, PreStart: true,
+	p := deviceplugin.New(deviceplugin.Config{Dir: n.Kubelet.DevicePlugins, Socket: "gadget.sock", Resource: gadget,
+		PreStart: true,
 		Answer: func(ids []string) *deviceapi.ContainerAllocateResponse {
 			a := deviceplugin.Usual(ids)
 			a.Mounts = []*deviceapi.Mount{{ContainerPath: "/driver", HostPath: shared, ReadOnly: true}}
@@ -89,14 +90,16 @@ func TestDevicePlugins(t *testing.T) {
 		}
 	}
 	looks()
-	conn, err := grpc.NewClient("unix://"+filepath.Join(n.Kubelet.Root, "pod-resources/kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(n.Kubelet.Root, "pod-resources/kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	held := func() (got []string) {
 		t.Helper()
-		list, err := podresources.NewPodResourcesListerClient(conn).List(t.Context(), &podresources.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+		list, err := podresources.NewPodResourcesListerClient(conn).List(t.Context(),
+			&podresources.ListPodResourcesRequest{}, grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +155,12 @@ func TestDevicePlugins(t *testing.T) {
 
 	// As after the machine was started anew: the runtime has nothing of the pod, and the plugin is late.
 	n.Kubelet.Stop()
-	sandboxes, err := n.Runtime.CRI.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(kept.UID)}}})
+	sandboxes, err := n.Runtime.CRI.ListPodSandbox(
+		t.Context(),
+		&cri.ListPodSandboxRequest{
+			Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(kept.UID)}},
+		},
+	)
 	if err != nil || len(sandboxes.Items) != 1 {
 		t.Fatalf("sandboxes %v, %v", sandboxes, err)
 	}
@@ -160,7 +168,8 @@ func TestDevicePlugins(t *testing.T) {
 	if _, err := n.Runtime.CRI.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Runtime.CRI.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+	if _, err := n.Runtime.CRI.RemovePodSandbox(t.Context(),
+		&cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
 	p.Stop()
@@ -182,5 +191,6 @@ func TestDevicePlugins(t *testing.T) {
 		s.delete(name, 0)
 		s.gone(name)
 	}
-	s.until("the devices to be given back", func() (string, bool) { got := held(); return strings.Join(got, "\n"), len(got) == 0 })
+	s.until("the devices to be given back",
+		func() (string, bool) { got := held(); return strings.Join(got, "\n"), len(got) == 0 })
 }

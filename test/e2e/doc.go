@@ -3,7 +3,7 @@
 //
 // The tests carry the build tag e2e; `make e2e` runs them. Most of them share
 // one node, which starts with the first test that asks for it (shared) and is
-// taken away after the last. Each has a namespace of its own. Tests that break
+// removed after the last. Each has a namespace of its own. Tests that break
 // something everybody stands on, the agent, the runtime or the API server, run
 // one after another, before those that run in parallel.
 //

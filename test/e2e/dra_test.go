@@ -31,13 +31,15 @@ func TestClaimedDevices(t *testing.T) {
 	c.offered() // before there is a driver: the scheduler does not know
 
 	s.create(s.demo("first", []string{"serve"}, uses("one")))
-	s.event("first", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: DRA driver "+c.name+" is not registered")
+	s.event("first", "FailedPrepareDynamicResources",
+		"Failed to prepare dynamic resources: prepare dynamic resources: DRA driver "+c.name+" is not registered")
 	if p := s.pod("first", "there", func(*corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodPending {
 		t.Errorf("without its driver the pod is %s", p.Status.Phase)
 	}
 	c.driver.Fault("NodePrepareResources", dradriver.Fault{Claim: "no luck"})
 	c.serve()
-	s.event("first", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for ResourceClaim one: no luck")
+	s.event("first", "FailedPrepareDynamicResources",
+		"Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for ResourceClaim one: no luck")
 	for _, e := range s.events("first") {
 		if e.Reason == "FailedCreatePodSandBox" || e.Reason == "Created" {
 			t.Errorf("before its claim was prepared: %s %s", e.Reason, e.Message)
@@ -102,7 +104,7 @@ func TestAgentDiesBetweenPrepareAndAnswer(t *testing.T) {
 	called("NodePrepareResources")
 	n.Kubelet.Kill9()
 	c.driver.Fault("NodePrepareResources", dradriver.Fault{})
-	close(hang) // the driver prepares it, and nobody hears
+	close(hang) // the driver prepares it, and the answer is lost
 	c.prepared("one")
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -184,7 +186,7 @@ func TestSwapKeepsClaims(t *testing.T) {
 	s.gone("kept")
 }
 
-// TestOffersGoWithTheirDriver has what a driver offers taken away when it has been gone
+// TestOffersGoWithTheirDriver has the ResourceSlices of a driver deleted when it has been gone
 // for a while, and when the agent starts.
 func TestOffersGoWithTheirDriver(t *testing.T) {
 	parity.Proves(t, "RES-64", "PLUG-28")
@@ -196,7 +198,7 @@ func TestOffersGoWithTheirDriver(t *testing.T) {
 		t.Helper()
 		s.until("the offer of the driver", func() (string, bool) {
 			if want {
-				c.offer() // an agent that has just begun may still take it away
+				c.offer() // an agent that has just begun may still delete it
 			}
 			_, err := s.Cluster.Client.ResourceV1().ResourceSlices().Get(t.Context(), c.name, metav1.GetOptions{})
 			switch {

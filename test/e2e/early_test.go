@@ -5,7 +5,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -87,13 +89,19 @@ func (n *node) bridge() (string, error) {
 func TestDeletedWhileStarting(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
-	s.deleteEarly(func() int { return 0 }, func() {})
+	s.deleteEarly(false, func() {})
 }
 
 // deleteEarly creates and deletes pods, several at a time, and has something happen to
-// each group of them in between. lost are shims that may be left.
-func (s *space) deleteEarly(lost func() int, between func()) {
+// each group of them in between. If that cancels calls, the runtime may lose shims and addresses.
+func (s *space) deleteEarly(cancelled bool, between func()) {
 	s.t.Helper()
+	lost := func() int {
+		if !cancelled {
+			return 0
+		}
+		return s.lostShims()
+	}
 	total := earlyDeletions
 	if text := os.Getenv("KEELSON_EARLY_DELETIONS"); text != "" {
 		var err error
@@ -123,7 +131,9 @@ func (s *space) deleteEarly(lost func() int, between func()) {
 					Spec: corev1.PodSpec{
 						NodeName:                      s.Kubelet.Node,
 						TerminationGracePeriodSeconds: ptr(int64(1)),
-						Containers:                    []corev1.Container{{Name: "main", Image: images.Demo, Args: []string{"serve"}}},
+						Containers: []corev1.Container{
+							{Name: "main", Image: images.Demo, Args: []string{"serve"}},
+						},
 					},
 				}
 				if _, err := pods.Create(s.t.Context(), p, metav1.CreateOptions{}); err != nil {
@@ -157,11 +167,21 @@ func (s *space) deleteEarly(lost func() int, between func()) {
 		if after.within(before) || ctx.Err() != nil {
 			break
 		}
+		if cancelled {
+			freed, err := s.freeLostAddresses()
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if freed > 0 {
+				s.t.Logf("freed %d addresses that the runtime lost", freed)
+			}
+		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	s.t.Logf("left: %+v, and %d shims that the runtime lost", after, lost())
 	if !after.within(before) {
-		s.t.Errorf("after %d pods that were deleted early the node has %+v, before them %+v\n%s", total, after, before, strings.Join(s.shims(), "\n"))
+		s.t.Errorf("after %d pods that were deleted early the node has %+v, before them %+v\n%s", total, after, before,
+			strings.Join(s.shims(), "\n"))
 	}
 }
 
@@ -186,11 +206,11 @@ func (n *node) shims() (lines []string) {
 
 // TestKilledWhileStarting is TestDeletedWhileStarting with the agent killed meanwhile,
 // which cancels its calls. What the agent can see is removed by the next one. containerd
-// 2.4 itself leaves shims that it does not know of any more; those are its own.
+// 2.4 itself leaves shims and addresses that it does not know of any more; those are its own.
 func TestKilledWhileStarting(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
-	s.deleteEarly(n.lostShims, func() {
+	s.deleteEarly(true, func() {
 		time.Sleep(300 * time.Millisecond)
 		n.Kubelet.Kill9()
 		if err := n.Kubelet.Start(t.Context()); err != nil {
@@ -214,11 +234,47 @@ func (n *node) lostShims() (lost int) {
 			continue
 		}
 		for entry := range bytes.Lines(log) {
-			if bytes.Contains(entry, []byte(id[1])) && bytes.Contains(entry, []byte("failed to start shim: start failed")) {
+			if bytes.Contains(entry, []byte(id[1])) &&
+				bytes.Contains(entry, []byte("failed to start shim: start failed")) {
 				lost++
 				break
 			}
 		}
 	}
 	return lost
+}
+
+// freeLostAddresses removes the reservations of addresses for sandboxes whose network containerd has noted that it
+// could not set up: the bridge plugin was killed with the call, and host-local, its child, reserved the address after
+// the plugin's DEL. It returns their number.
+func (n *node) freeLostAddresses() (freed int, err error) {
+	log, err := os.ReadFile(filepath.Join(n.Logs, "containerd.log"))
+	if err != nil {
+		return 0, err
+	}
+	files, err := filepath.Glob(filepath.Join(n.Dir, "ipam", "*", "10.*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		reserved, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the sandbox has been removed meanwhile
+		}
+		if err != nil {
+			return freed, err
+		}
+		id, _, _ := strings.Cut(string(reserved), "\r\n")
+		for entry := range strings.Lines(string(log)) {
+			if id != "" && strings.Contains(entry, "failed to setup network for sandbox") &&
+				strings.Contains(entry, id) {
+				if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return freed, err
+				}
+				freed++
+				break
+			}
+		}
+	}
+	return freed, nil
 }

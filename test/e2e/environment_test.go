@@ -24,20 +24,28 @@ func TestEnvironment(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.configMap("conf", map[string]string{"CONF_A": "a", "OVER": "from the map"})
 	s.secret("hidden", map[string]string{"WORD": "sesame"})
-	svc, err := s.Cluster.Client.CoreV1().Services(s.ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "back-end"},
-		Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}}}, metav1.CreateOptions{})
+	svc, err := s.Cluster.Client.CoreV1().Services(s.ns).Create(t.Context(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "back-end"},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"a": "b"},
+				Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The agent hears of services and of pods by two ways, and a pod is given those that
 	// are known when it starts.
-	for i := 0; !strings.Contains(s.says(s.demo(fmt.Sprint("asks-", i), []string{"env"})), "BACK_END_SERVICE_HOST="); i++ {
+	for i := 0; !strings.Contains(s.says(s.demo(fmt.Sprint("asks-", i), []string{"env"})),
+		"BACK_END_SERVICE_HOST="); i++ {
 		if i == 30 {
-			t.Fatal("pods are not told of the service")
+			t.Fatal("pods do not get the service's variables")
 		}
 	}
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+		return corev1.EnvVar{
+			Name:      name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+		}
 	}
 	named := corev1.LocalObjectReference{Name: "hidden"}
 	p := s.demo("env", []string{"env"}, requests("cpu", "250m"), func(p *corev1.Pod) {
@@ -50,13 +58,36 @@ func TestEnvironment(t *testing.T) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{
 			{Name: "PLAIN", Value: "p"}, {Name: "OVER", Value: "from env"},
 			{Name: "BOTH", Value: "$(PLAIN)-$(CONF_A)-$$(PLAIN)-$(NONE)-$(BACK_END_SERVICE_PORT)"},
-			{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Key: "CONF_A"}}},
-			{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: named, Key: "WORD"}}},
-			{Name: "MAYBE", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: named, Key: "NO", Optional: ptr(true)}}},
-			field("NAME", "metadata.name"), field("NS", "metadata.namespace"), field("UID", "metadata.uid"), field("LABEL", "metadata.labels['colour']"),
-			field("NOTE", "metadata.annotations['note']"), field("NODE", "spec.nodeName"), field("ACCOUNT", "spec.serviceAccountName"),
+			{
+				Name: "KEY",
+				ValueFrom: &corev1.EnvVarSource{
+					ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+						Key:                  "CONF_A",
+					},
+				},
+			},
+			{
+				Name:      "SECRET",
+				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: named, Key: "WORD"}},
+			},
+			{
+				Name: "MAYBE",
+				ValueFrom: &corev1.EnvVarSource{
+					SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: named, Key: "NO", Optional: ptr(true)},
+				},
+			},
+			field("NAME", "metadata.name"), field("NS", "metadata.namespace"), field("UID", "metadata.uid"),
+			field("LABEL", "metadata.labels['colour']"),
+			field("NOTE", "metadata.annotations['note']"), field("NODE", "spec.nodeName"),
+			field("ACCOUNT", "spec.serviceAccountName"),
 			field("HOST_IP", "status.hostIP"), field("POD_IP", "status.podIP"), field("POD_IPS", "status.podIPs"),
-			{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.cpu", Divisor: quantity("1m")}}},
+			{
+				Name: "CPU",
+				ValueFrom: &corev1.EnvVarSource{
+					ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.cpu", Divisor: quantity("1m")},
+				},
+			},
 		}
 	})
 	out := s.says(p)
@@ -67,10 +98,13 @@ func TestEnvironment(t *testing.T) {
 		have[k] = v
 	}
 	for k, want := range map[string]string{
-		"PLAIN": "p", "OVER": "from env", "BOTH": "p-a-$(PLAIN)-$(NONE)-80", "KEY": "a", "SECRET": "sesame", "S_WORD": "sesame", "CONF_A": "a",
-		"NAME": "env", "NS": s.ns, "UID": string(p.UID), "LABEL": "green", "NOTE": "a b", "NODE": s.Kubelet.Node, "ACCOUNT": "default",
+		"PLAIN": "p", "OVER": "from env", "BOTH": "p-a-$(PLAIN)-$(NONE)-80", "KEY": "a", "SECRET": "sesame",
+		"S_WORD": "sesame", "CONF_A": "a",
+		"NAME": "env", "NS": s.ns, "UID": string(p.UID), "LABEL": "green", "NOTE": "a b", "NODE": s.Kubelet.Node,
+		"ACCOUNT": "default",
 		"HOST_IP": s.NodeIP(), "POD_IP": p.Status.PodIP, "POD_IPS": p.Status.PodIP, "CPU": "250", "HOSTNAME": "env",
-		"BACK_END_SERVICE_HOST": svc.Spec.ClusterIP, "BACK_END_SERVICE_PORT_HTTP": "80", "BACK_END_PORT": "tcp://" + svc.Spec.ClusterIP + ":80",
+		"BACK_END_SERVICE_HOST": svc.Spec.ClusterIP, "BACK_END_SERVICE_PORT_HTTP": "80",
+		"BACK_END_PORT":             "tcp://" + svc.Spec.ClusterIP + ":80",
 		"BACK_END_PORT_80_TCP_ADDR": svc.Spec.ClusterIP, "KUBERNETES_SERVICE_PORT": "443",
 	} {
 		if have[k] != want {
@@ -90,8 +124,9 @@ func TestMissingKey(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	s.create(s.demo("wants", []string{"sleep"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Key: "a"}}}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY",
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Key: "a"}}}}
 	}))
 	p := s.pod("wants", "waiting for its configuration", func(p *corev1.Pod) bool {
 		c := container(p, "main")
@@ -133,13 +168,15 @@ func TestNames(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	host := s.demo("host", []string{"cat", "/etc/hosts", "/etc/resolv.conf", "/proc/sys/kernel/hostname"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	host := s.demo("host", []string{"cat", "/etc/hosts", "/etc/resolv.conf", "/proc/sys/kernel/hostname"},
+		func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 	out = s.says(host)
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# Kubernetes-managed hosts file (host network).\n", "nameserver 127.0.0.1\n", name + "\n"} {
+	for _, want := range []string{"# Kubernetes-managed hosts file (host network).\n", "nameserver 127.0.0.1\n",
+		name + "\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -155,7 +192,8 @@ func TestPodsReachEachOther(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, listening))
 	ip := s.ready("web").Status.PodIP
-	if out := s.says(s.demo("client", []string{"get", "http://" + ip + ":8080/"})); !strings.HasPrefix(out, "hello from web") {
+	if out := s.says(s.demo("client", []string{"get", "http://" + ip + ":8080/"})); !strings.HasPrefix(out,
+		"hello from web") {
 		t.Errorf("answer %q", out)
 	}
 }

@@ -116,7 +116,8 @@ func TestPodsRunOutOfMemory(t *testing.T) {
 	s.ready("modest")
 	began := s.create(s.demo("greedy", []string{"hog", "820"}, requests("memory", "10Mi")))
 	p := s.phase("greedy", corev1.PodFailed)
-	for _, part := range []string{"The node was low on resource: memory. Threshold quantity: 300Mi, available: ", "Container main was using ", ", request is 10Mi, has larger consumption of memory. "} {
+	for _, part := range []string{"The node was low on resource: memory. Threshold quantity: 300Mi, available: ",
+		"Container main was using ", ", request is 10Mi, has larger consumption of memory. "} {
 		if !strings.Contains(p.Status.Message, part) {
 			t.Errorf("message %q", p.Status.Message)
 		}
@@ -125,21 +126,23 @@ func TestPodsRunOutOfMemory(t *testing.T) {
 		t.Errorf("status %+v", p.Status)
 	}
 	e := s.event("greedy", "Evicted", p.Status.Message)
-	if e.Type != corev1.EventTypeWarning || e.Annotations["starved_resource"] != "memory" || e.Annotations["offending_containers"] != "main" ||
+	if e.Type != corev1.EventTypeWarning || e.Annotations["starved_resource"] != "memory" ||
+		e.Annotations["offending_containers"] != "main" ||
 		quantityOf(e.Annotations["offending_containers_usage"]) < 300<<20 {
 		t.Errorf("event %+v", e)
 	}
 	s.until("memory pressure on the node, and its end", func() (string, bool) {
-		told := map[string]bool{}
-		list, err := s.Cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + n.Kubelet.Node})
+		reported := map[string]bool{}
+		list, err := s.Cluster.Client.CoreV1().Events("default").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + n.Kubelet.Node})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range list.Items {
-			told[e.Reason] = true
+			reported[e.Reason] = true
 		}
 		c := conditionOf(s.nodeObject(), corev1.NodeMemoryPressure)
-		return fmt.Sprint(told, c), told["NodeHasInsufficientMemory"] && c.Status == corev1.ConditionFalse
+		return fmt.Sprint(reported, c), reported["NodeHasInsufficientMemory"] && c.Status == corev1.ConditionFalse
 	})
 	if p := s.ready("modest"); container(p, "main").RestartCount != 0 {
 		t.Error("the pod that takes little was restarted")
@@ -165,7 +168,7 @@ func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondi
 
 // TestMemoryThatGoesFast has a program that does not listen take memory as fast as it
 // can: its pod is ended for it, and the kernel has not to. How long that takes from the
-// threshold on is told.
+// threshold on is shown.
 func TestMemoryThatGoesFast(t *testing.T) {
 	n := shared(t)
 	n.leaving(t, "2Gi", "400Mi")
@@ -189,17 +192,19 @@ func TestMemoryThatGoesFast(t *testing.T) {
 		}
 		c := watched()
 		if c.gone.IsZero() {
-			t.Log("nobody looked between the threshold and the end")
+			t.Log("no measurement between the threshold and the end")
 			continue
 		}
 		took = append(took, c.gone.Sub(c.over))
-		t.Logf("%v from the threshold to the end, %.1f GB/s before it", c.gone.Sub(c.over).Round(time.Millisecond), c.speed/1e9)
+		t.Logf("%v from the threshold to the end, %.1f GB/s before it", c.gone.Sub(c.over).Round(time.Millisecond),
+			c.speed/1e9)
 	}
 	if len(took) == 0 {
 		return
 	}
 	slices.Sort(took)
-	t.Logf("from the threshold to the end of the process, %d times: median %v, longest %v", len(took), took[len(took)/2], took[len(took)-1])
+	t.Logf("from the threshold to the end of the process, %d times: median %v, longest %v", len(took),
+		took[len(took)/2], took[len(took)-1])
 }
 
 // crossing is when pods came over an amount of memory, how fast, and when what took
@@ -214,7 +219,8 @@ type crossing struct {
 func (n *node) whenAllPodsUse(t *testing.T, amount int64) func() crossing {
 	t.Helper()
 	file := ""
-	for _, pattern := range []string{"/sys/fs/cgroup/memory/" + n.Name + "/kubepods/memory.usage_in_bytes", "/sys/fs/cgroup/" + n.Name + "/kubepods/memory.current"} {
+	for _, pattern := range []string{"/sys/fs/cgroup/memory/" + n.Name + "/kubepods/memory.usage_in_bytes",
+		"/sys/fs/cgroup/" + n.Name + "/kubepods/memory.current"} {
 		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
 			file = found[0]
 		}

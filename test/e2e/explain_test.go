@@ -23,7 +23,8 @@ import (
 // explains runs the command that asks the agent of this node about one pod.
 func (s *space) explains(args ...string) string {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), s.ours, append([]string{"explain", "--root-dir=" + s.Kubelet.Root, "--width=120"}, args...)...)
+	cmd := exec.CommandContext(s.t.Context(), s.ours,
+		append([]string{"explain", "--root-dir=" + s.Kubelet.Root, "--width=120"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%s: %v\n%s", cmd, err, out)
@@ -47,8 +48,18 @@ func TestExplainOnARealNode(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	made := time.Now()
-	s.create(s.demo("image", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "keelson.invalid/none:1" }))
-	s.create(s.demo("volume", []string{"serve"}, mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "absent"}}})))
+	s.create(s.demo("image", []string{"serve"},
+		func(p *corev1.Pod) { p.Spec.Containers[0].Image = "keelson.invalid/none:1" }))
+	s.create(s.demo("volume", []string{"serve"},
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "absent"},
+				},
+			},
+		)))
 	s.create(s.demo("crash", []string{"exit", "3"}))
 	s.create(s.demo("fine", []string{"serve"}, initContainer("first", "exit", "0", "300ms")))
 	fine := s.ready("fine")
@@ -56,17 +67,44 @@ func TestExplainOnARealNode(t *testing.T) {
 		pod, waits, reason, says, image, state string
 		sandbox                                bool
 	}{
-		{"image", "image keelson.invalid/none:1 of container main", "ImagePullBackOff", "keelson.invalid", "keelson.invalid/none:1", "not created", true},
-		{"volume", "its volumes", "", `volume "conf": configmap "absent" not found`, "keelson.local/demo:1", "not created", true},
-		{"crash", "container main, which ended again and again", "CrashLoopBackOff", "it last ended with exit code 3 (Error)", "keelson.local/demo:1", "exited", true},
+		{
+			"image",
+			"image keelson.invalid/none:1 of container main",
+			"ImagePullBackOff",
+			"keelson.invalid",
+			"keelson.invalid/none:1",
+			"not created",
+			true,
+		},
+		{
+			"volume",
+			"its volumes",
+			"",
+			`volume "conf": configmap "absent" not found`,
+			"keelson.local/demo:1",
+			"not created",
+			true,
+		},
+		{
+			"crash",
+			"container main, which crashes again and again",
+			"CrashLoopBackOff",
+			"it last exited with code 3 (Error)",
+			"keelson.local/demo:1",
+			"exited",
+			true,
+		},
 	} {
 		var p explain.Pod
 		s.until(fmt.Sprintf("%s to wait for %s", c.pod, c.waits), func() (string, bool) {
 			p = s.explained(c.pod)
-			return fmt.Sprintf("%+v", p), len(p.Waits) == 1 && p.Waits[0].For == c.waits && p.Waits[0].Reason == c.reason && !p.Waits[0].Next.IsZero()
+			return fmt.Sprintf("%+v",
+					p), len(p.Waits) == 1 && p.Waits[0].For == c.waits && p.Waits[0].Reason == c.reason &&
+					!p.Waits[0].Next.IsZero()
 		})
 		w := p.Waits[0]
-		if p.State != explain.Failing || p.Source != "the API server" || p.Node != s.Kubelet.Node || p.Arrived.Before(made) || p.Sandbox == nil != !c.sandbox {
+		if p.State != explain.Failing || p.Source != "the API server" || p.Node != s.Kubelet.Node ||
+			p.Arrived.Before(made) || p.Sandbox == nil != !c.sandbox {
 			t.Errorf("%s: %+v", c.pod, p)
 		}
 		if len(p.Containers) != 1 || p.Containers[0].Image != c.image || p.Containers[0].State != c.state {
@@ -78,8 +116,11 @@ func TestExplainOnARealNode(t *testing.T) {
 		// What is tried again is for a moment not waited for.
 		s.until("a text about "+c.pod, func() (string, bool) {
 			text := s.explains(s.ns + "/" + c.pod)
-			for _, want := range []string{`^pod        ` + s.ns + "/" + c.pod + "   [0-9a-f-]{36}\n", "(?m)^state      Failing, for [0-9]", "(?m)^waits      for " + regexp.QuoteMeta(c.waits) + ", for [0-9]",
-				"(?m)^error      .*" + regexp.QuoteMeta(c.says), "(?m)^next try   (in [0-9]|now)", "(?m)^wanted     by the API server, heard of [0-9.]+ (m?s|min) ago$"} {
+			for _, want := range []string{`^pod        ` + s.ns + "/" + c.pod + "   [0-9a-f-]{36}\n",
+				"(?m)^state      Failing, for [0-9]",
+				"(?m)^waits      for " + regexp.QuoteMeta(c.waits) + ", for [0-9]",
+				"(?m)^error      .*" + regexp.QuoteMeta(c.says), "(?m)^next retry (in [0-9]|now)",
+				"(?m)^source     the API server, received [0-9.]+ (m?s|min) ago$"} {
 				if !regexp.MustCompile(want).MatchString(text) {
 					return fmt.Sprintf("no %s in\n%s", want, text), false
 				}
@@ -101,7 +142,9 @@ func TestExplainOnARealNode(t *testing.T) {
 		for line := range strings.Lines(list) {
 			order = append(order, strings.Join(strings.Fields(line)[:2], " "))
 		}
-		return list, slices.Equal(order, []string{"POD STATE", s.ns + "/crash Failing", s.ns + "/image Failing", s.ns + "/fine Ready", s.ns + "/volume Ready"})
+		return list, slices.Equal(order,
+			[]string{"POD STATE", s.ns + "/crash Failing", s.ns + "/image Failing", s.ns + "/fine Ready",
+				s.ns + "/volume Ready"})
 	})
 }
 
@@ -110,10 +153,12 @@ func TestExplainOnARealNode(t *testing.T) {
 func (s *space) drawn(pod *corev1.Pod) {
 	s.t.Helper()
 	p := s.explained(pod.Name)
-	if p.State != explain.Ready || p.UID != string(pod.UID) || p.Ready.IsZero() || p.Sandbox == nil || !slices.Equal(p.Sandbox.IPs, []string{pod.Status.PodIP}) {
+	if p.State != explain.Ready || p.UID != string(pod.UID) || p.Ready.IsZero() || p.Sandbox == nil ||
+		!slices.Equal(p.Sandbox.IPs, []string{pod.Status.PodIP}) {
 		s.t.Errorf("a pod that is ready: %+v", p)
 	}
-	if len(p.Containers) != 2 || p.Containers[0].ExitCode == nil || *p.Containers[0].ExitCode != 0 || !p.Containers[1].Ready || p.Containers[1].Restarts != 0 {
+	if len(p.Containers) != 2 || p.Containers[0].ExitCode == nil || *p.Containers[0].ExitCode != 0 ||
+		!p.Containers[1].Ready || p.Containers[1].Restarts != 0 {
 		s.t.Errorf("its containers: %+v", p.Containers)
 	}
 	began := map[string]time.Time{}
@@ -122,16 +167,24 @@ func (s *space) drawn(pod *corev1.Pod) {
 		if began[name] = step.Began; step.Ended.Before(step.Began) || step.Error != "" {
 			s.t.Errorf("step %s: %+v", name, step)
 		}
-		calls := map[string]string{"run sandbox": "RunPodSandbox", "start first": "StartContainer", "start main": "StartContainer"}
-		if want := calls[name]; want != "" && !slices.ContainsFunc(step.Calls, func(c timeline.Call) bool { return c.Method == want && c.Took > 0 }) {
+		calls := map[string]string{
+			"run sandbox": "RunPodSandbox",
+			"start first": "StartContainer",
+			"start main":  "StartContainer",
+		}
+		if want := calls[name]; want != "" &&
+			!slices.ContainsFunc(step.Calls, func(c timeline.Call) bool { return c.Method == want && c.Took > 0 }) {
 			s.t.Errorf("step %s has the calls %+v", name, step.Calls)
 		}
 	}
 	// The init container took 300 ms of the time between.
-	if a, b := began["start first"], began["start main"]; began["run sandbox"].IsZero() || a.Before(began["run sandbox"]) || b.Sub(a) < 300*time.Millisecond {
+	if a, b := began["start first"], began["start main"]; began["run sandbox"].IsZero() ||
+		a.Before(began["run sandbox"]) || b.Sub(a) < 300*time.Millisecond {
 		s.t.Errorf("steps began at %v", began)
 	}
-	lines := regexp.MustCompile(`(?m)^step +(run sandbox|RunPodSandbox|start first|start main) +\S+ (?:m?s|min) +\S+ (?:m?s|min) +[█▒]`).FindAllStringSubmatch(s.explains(pod.Name, "-n", s.ns), -1)
+	lines := regexp.MustCompile(
+		`(?m)^step +(run sandbox|RunPodSandbox|start first|start main) +\S+ (?:m?s|min) +\S+ (?:m?s|min) +[█▒]`,
+	).FindAllStringSubmatch(s.explains(pod.Name, "-n", s.ns), -1)
 	var order []string
 	for _, l := range lines {
 		order = append(order, l[1])
@@ -147,10 +200,13 @@ func (s *space) drawn(pod *corev1.Pod) {
 		s.t.Fatal(err)
 	}
 	order = nil
-	for _, l := range regexp.MustCompile(`<td class="name[^"]*">(run sandbox|RunPodSandbox|start first|start main)<td class="n">`).FindAllStringSubmatch(string(page), -1) {
+	for _, l := range regexp.MustCompile(
+		`<td class="name[^"]*">(run sandbox|RunPodSandbox|start first|start main)<td class="n">`).FindAllStringSubmatch(
+		string(page), -1) {
 		order = append(order, l[1])
 	}
-	if !slices.Equal(order, want) || strings.Contains(string(page), "http://") || !strings.HasPrefix(string(page), "<!doctype html>") {
+	if !slices.Equal(order, want) || strings.Contains(string(page), "http://") ||
+		!strings.HasPrefix(string(page), "<!doctype html>") {
 		s.t.Errorf("the page draws %q:\n%s", order, page)
 	}
 }

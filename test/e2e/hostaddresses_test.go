@@ -18,7 +18,7 @@ import (
 	"keelson/test/rig"
 )
 
-// clouded is a node whose addresses somebody else sets.
+// clouded is a node whose addresses another client sets.
 type clouded struct {
 	*space
 	// asks says that the agent looks at its pods when they change, and not when the
@@ -30,11 +30,16 @@ type clouded struct {
 // controller does.
 func (c clouded) address(list ...corev1.NodeAddress) {
 	c.t.Helper()
-	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/status/addresses", "value": append([]corev1.NodeAddress{}, list...)}})
+	patch, err := json.Marshal(
+		[]map[string]any{
+			{"op": "replace", "path": "/status/addresses", "value": append([]corev1.NodeAddress{}, list...)},
+		},
+	)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	_, err = c.Cluster.Client.CoreV1().Nodes().Patch(c.t.Context(), c.Kubelet.Node, types.JSONPatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.Cluster.Client.CoreV1().Nodes().Patch(c.t.Context(), c.Kubelet.Node, types.JSONPatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -55,7 +60,7 @@ func (c clouded) onHost(name string, addresses ...string) {
 
 func (c clouded) bound(p *corev1.Pod) { p.Spec.NodeName = c.Kubelet.Node }
 
-// have waits until these pods are told that those are their host's addresses.
+// have waits until these pods get that those are their host's addresses.
 func (c clouded) have(scene string, pods, addresses string) {
 	c.t.Helper()
 	looks := 0
@@ -83,15 +88,19 @@ func (c clouded) have(scene string, pods, addresses string) {
 	})
 }
 
-// TestAddressesOfACloud has somebody else set the node's addresses, under upstream's
-// agent and ours: pods are told what the node object has, and who asks for an address
+// TestAddressesOfACloud has another client set the node's addresses, under upstream's
+// agent and ours: pods get what the node object has, and who asks for an address
 // while there is none waits.
 // Ours says of each pod that the cloud has chosen another family; upstream's has the
 // words for that, and never says them.
 func TestAddressesOfACloud(t *testing.T) {
 	parity.Proves(t, "LIFE-28")
 	n, peer := bothAgents(t)
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: peer, Edit: quick, Flags: []string{"--cloud-provider=external"}}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{},
+		Kubelet: &rig.KubeletConfig{Binary: peer, Edit: quick, Flags: []string{"--cloud-provider=external"}},
+	})
 	t.Run("upstream", func(t *testing.T) { n.addressesOfACloud(t, true) })
 	if err := n.Kubelet.Swap(t.Context(), n.ours); err != nil {
 		t.Fatal(err)
@@ -116,7 +125,7 @@ func (n *node) addressesOfACloud(t *testing.T, upstream bool) {
 		})
 	}
 	given := fmt.Sprintf("[{InternalIP %s} {Hostname %s}]", own, n.Kubelet.Node)
-	shows(given) // nobody else has said anything yet
+	shows(given) // no other client has written yet
 	c.create(c.demo("a", []string{"serve"}, c.bound))
 	c.onHost("b", own)
 	c.have("at first", "a b", own)
@@ -135,7 +144,12 @@ func (n *node) addressesOfACloud(t *testing.T, upstream bool) {
 	c.address(name)
 	c.have("with none", "a b c d", "")
 	c.create(c.demo("e", []string{"serve"}, c.bound, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "HOST", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{
+			{
+				Name:      "HOST",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}},
+			},
+		}
 	}))
 	unknown := fmt.Sprintf("host IP unknown; known addresses: [{Hostname %s}]", n.Kubelet.Node)
 	c.pod("e", "waiting for the node's address", func(p *corev1.Pod) bool {
@@ -149,22 +163,23 @@ func (n *node) addressesOfACloud(t *testing.T, upstream bool) {
 	c.ready("e")
 	c.have("with what was given", "a b c d e", own)
 
-	said := map[string][]string{}
+	logged := map[string][]string{}
 	for _, p := range c.pods() {
 		for _, e := range c.events(p.Name) {
 			if e.Reason == "HostIPsIPFamilyMismatch" {
-				said[p.Name] = append(said[p.Name], fmt.Sprintf("%s %d %s", e.Type, e.Count, e.Message))
+				logged[p.Name] = append(logged[p.Name], fmt.Sprintf("%s %d %s", e.Type, e.Count, e.Message))
 			}
 		}
 	}
 	want := map[string][]string{}
 	if !upstream {
-		text := "Warning 1 Kubelet was given an IPv4 node IP (" + own + "), but the cloud provider selected an IPv6 node IP (%s); have the cloud provider follow `--node-ip`, or change that."
+		text := "Warning 1 Kubelet was given an IPv4 node IP (" + own +
+			"), but the cloud provider selected an IPv6 node IP (%s); have the cloud provider follow `--node-ip`, or change that."
 		five, six := fmt.Sprintf(text, "fd00::5"), fmt.Sprintf(text, "fd00::6")
 		want = map[string][]string{"a": {five, six}, "b": {five, six}, "c": {five, six}, "d": {six}}
 	}
-	if fmt.Sprint(said) != fmt.Sprint(want) {
-		t.Errorf("under %s it was said\n%v\nwant\n%v", filepath.Base(t.Name()), said, want)
+	if fmt.Sprint(logged) != fmt.Sprint(want) {
+		t.Errorf("under %s it was logged\n%v\nwant\n%v", filepath.Base(t.Name()), logged, want)
 	}
 	for _, p := range c.pods() {
 		c.delete(p.Name, 0)

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +17,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/kit/fakecri"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 	"keelson/test/parts"
 	"keelson/test/rig"
@@ -28,35 +27,14 @@ import (
 // which has a UID, in a folder and at a URL, and compares the UIDs they make.
 func TestStaticPodsHaveUpstreamsUIDs(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-07")
-	if os.Geteuid() != 0 {
-		t.Skip("cgroups and bridges need root")
-	}
-	b, err := parts.New(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	peer, err := b.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := rig.Open(t.Context(), rig.Config{Purpose: "e2e", Parts: b, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	ours, err := rig.OurKubelet(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.Root(t, "running containers")
+	n, peer := bothAgents(t)
+	r := rig.Start(t, rig.Options{NoRuntime: true})
 	root, err := parts.Checkout()
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := filepath.Join(root, "internal", "pods", "desired", "testdata", "uid")
+	manifests := filepath.Join(root, "internal", "pods", "manifest", "testdata", "uid")
 	files, err := os.ReadDir(manifests)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +53,11 @@ func TestStaticPodsHaveUpstreamsUIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer runtime.Close()
-		k, err := r.StartKubelet(t.Context(), rig.KubeletConfig{Binary: binary, Node: "Node1", Endpoint: "unix://" + socket, Standalone: true,
-			Edit: func(c *kubeletconfig.KubeletConfiguration) {
-				c.StaticPodPath, c.StaticPodURL = manifests, server.URL
-			}})
+		k, err := r.StartKubelet(t.Context(),
+			rig.KubeletConfig{Binary: binary, Node: "Node1", Endpoint: "unix://" + socket, Standalone: true,
+				Edit: func(c *kubeletconfig.KubeletConfiguration) {
+					c.StaticPodPath, c.StaticPodURL = manifests, server.URL
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +85,7 @@ func TestStaticPodsHaveUpstreamsUIDs(t *testing.T) {
 		return have
 	}
 	theirs := uids(peer)
-	if mine := uids(ours); !maps.Equal(mine, theirs) {
+	if mine := uids(n.ours); !maps.Equal(mine, theirs) {
 		t.Errorf("UIDs\n%v\nof upstream:\n%v", mine, theirs)
 	}
 }

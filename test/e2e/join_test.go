@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"keelson/test/kit/await"
 	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
@@ -59,11 +60,12 @@ func TestJoin(t *testing.T) {
 	go approveServing(ctx, t, c)
 
 	begin := time.Now()
-	k, err := r.StartKubelet(ctx, rig.KubeletConfig{Binary: binary, BootstrapToken: token, Edit: func(k *kubeletconfig.KubeletConfiguration) {
-		quick(k)
-		k.RotateCertificates, k.ServerTLSBootstrap = true, true
-		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
-	}})
+	k, err := r.StartKubelet(ctx,
+		rig.KubeletConfig{Binary: binary, BootstrapToken: token, Edit: func(k *kubeletconfig.KubeletConfiguration) {
+			quick(k)
+			k.RotateCertificates, k.ServerTLSBootstrap = true, true
+			k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ func TestJoin(t *testing.T) {
 		t.Errorf("certificate for %s", first.Subject)
 	}
 	text, err := os.ReadFile(k.Kubeconfig)
-	if err != nil || !strings.Contains(string(text), filepath.Join(pki, "kubelet-client-current.pem")) || strings.Contains(string(text), token) {
+	if err != nil || !strings.Contains(string(text), filepath.Join(pki, "kubelet-client-current.pem")) ||
+		strings.Contains(string(text), token) {
 		t.Errorf("kubeconfig, %v:\n%s", err, text)
 	}
 	if _, err := os.Stat(filepath.Join(pki, "kubelet-client.key.tmp")); err == nil {
@@ -83,7 +86,8 @@ func TestJoin(t *testing.T) {
 	asked := signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName)
 	// One that is due at once may be renewed within the second of the first request.
 	if !slices.ContainsFunc(asked, func(q certificatesv1.CertificateSigningRequest) bool {
-		return q.CreationTimestamp.Equal(&asked[0].CreationTimestamp) && q.Spec.Username == "system:bootstrap:"+strings.Split(token, ".")[0]
+		return q.CreationTimestamp.Equal(&asked[0].CreationTimestamp) &&
+			q.Spec.Username == "system:bootstrap:"+strings.Split(token, ".")[0]
 	}) {
 		t.Errorf("requests: %+v", asked)
 	}
@@ -94,7 +98,7 @@ func TestJoin(t *testing.T) {
 
 	// The client's certificate is renewed with itself, and so is the server's.
 	var second *x509.Certificate
-	eventually(ctx, t, "another client certificate", func() bool {
+	eventually(t, "another client certificate", func() bool {
 		second = inForce(t, pki, "kubelet-client")
 		return !second.Equal(first)
 	})
@@ -105,18 +109,20 @@ func TestJoin(t *testing.T) {
 	}) {
 		t.Errorf("%d requests, of the last second none by the node: %+v", n, list)
 	}
-	eventually(ctx, t, "another serving certificate", func() bool {
+	eventually(t, "another serving certificate", func() bool {
 		now, err := handshake(k)
 		return err == nil && !now.Equal(served)
 	})
 	var metrics string
-	eventually(ctx, t, "a rotation among the metrics", func() bool { // counted after it is in force
+	eventually(t, "a rotation among the metrics", func() bool { // counted after it is in force
 		var err error
 		metrics, err = k.Get(ctx, "/metrics")
 		return err == nil && !strings.Contains(metrics, "rotation_seconds_count 0\n")
 	})
 	// On a busy machine a request may time out, which counts as an error, and is tried again.
-	for _, line := range []string{"kubelet_certificate_manager_client_ttl_seconds ", "kubelet_certificate_manager_client_expiration_renew_errors ", "kubelet_certificate_manager_server_ttl_seconds ",
+	for _, line := range []string{"kubelet_certificate_manager_client_ttl_seconds ",
+		"kubelet_certificate_manager_client_expiration_renew_errors ",
+		"kubelet_certificate_manager_server_ttl_seconds ",
 		"kubelet_certificate_manager_server_rotation_seconds_count ", "kubelet_server_expiration_renew_errors "} {
 		if !strings.Contains(metrics, "\n"+line) {
 			t.Errorf("no %q among the metrics", line)
@@ -144,7 +150,8 @@ func TestJoin(t *testing.T) {
 	if err := k.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	eventually(ctx, t, "a certificate after the one before expired", func() bool { return time.Now().Before(inForce(t, pki, "kubelet-client").NotAfter) })
+	eventually(t, "a certificate after the one before expired",
+		func() bool { return time.Now().Before(inForce(t, pki, "kubelet-client").NotAfter) })
 	again := false
 	for _, r := range signingRequests(ctx, t, c, certificatesv1.KubeAPIServerClientKubeletSignerName) {
 		again = again || !before[r.Name] && strings.HasPrefix(r.Spec.Username, "system:bootstrap:")
@@ -154,7 +161,7 @@ func TestJoin(t *testing.T) {
 	}
 
 	// The certificate in force is spoilt while the agent is down.
-	toldBefore := map[string]bool{} // certificates of one second have one name
+	reportedBefore := map[string]bool{} // certificates of one second have one name
 	for name, spoil := range spoilings {
 		k.Stop()
 		file, err := filepath.EvalSymlinks(filepath.Join(pki, "kubelet-client-current.pem"))
@@ -172,33 +179,35 @@ func TestJoin(t *testing.T) {
 		if err := k.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		eventually(ctx, t, "a heartbeat after the start with a certificate that is "+name, func() bool {
+		eventually(t, "a heartbeat after the start with a certificate that is "+name, func() bool {
 			lease, err := c.Client.CoordinationV1().Leases("kube-node-lease").Get(ctx, k.Node, metav1.GetOptions{})
 			return err == nil && lease.Spec.RenewTime.After(begin)
 		})
 		t.Logf("%s: a heartbeat after %v", name, time.Since(begin).Round(100*time.Millisecond))
-		told, events := 0, ""
+		reported, events := 0, ""
 		var names []string
-		eventually(ctx, t, "an event about a certificate that is "+name, func() bool {
-			list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=StateFileUnusable"})
+		eventually(t, "an event about a certificate that is "+name, func() bool {
+			list, err := c.Client.CoreV1().Events("default").List(ctx,
+				metav1.ListOptions{FieldSelector: "reason=StateFileUnusable"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			told, events, names = 0, "", nil
+			reported, events, names = 0, "", nil
 			for _, e := range list.Items {
-				if strings.HasPrefix(e.Message, "use "+file+": ") && !toldBefore[e.Name] {
+				if strings.HasPrefix(e.Message, "use "+file+": ") && !reportedBefore[e.Name] {
 					names = append(names, e.Name)
-					told += int(e.Count)
-					events += fmt.Sprintf("\n%s %d times from %v to %v: %s", e.Name, e.Count, e.FirstTimestamp.Time, e.LastTimestamp.Time, e.Message)
+					reported += int(e.Count)
+					events += fmt.Sprintf("\n%s %d times from %v to %v: %s", e.Name, e.Count, e.FirstTimestamp.Time,
+						e.LastTimestamp.Time, e.Message)
 				}
 			}
-			return told > 0
+			return reported > 0
 		})
 		for _, e := range names {
-			toldBefore[e] = true
+			reportedBefore[e] = true
 		}
-		if _, err := os.Stat(file + ".bad"); told != 1 || err != nil {
-			t.Errorf("%s: told %d times, %v%s", name, told, err, events)
+		if _, err := os.Stat(file + ".bad"); reported != 1 || err != nil {
+			t.Errorf("%s: reported %d times, %v%s", name, reported, err, events)
 		}
 	}
 }
@@ -225,8 +234,12 @@ func foreign(t *testing.T, node string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{
+		CommonName:   "system:node:" + node,
+		Organization: []string{"system:nodes"},
+	},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +248,10 @@ func foreign(t *testing.T, node string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: der,
+	}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // allowJoining makes a bootstrap token and gives its users, and nodes, the rights
@@ -243,8 +259,15 @@ func foreign(t *testing.T, node string) (cert, key []byte) {
 func allowJoining(ctx context.Context, t *testing.T, c *rig.Cluster) string {
 	t.Helper()
 	const id, secret = "07401b", "f395accd246ae52d"
-	_, err := c.Client.CoreV1().Secrets("kube-system").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}}, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().Secrets("kube-system").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
+			Type: corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{
+				"token-id":                       id,
+				"token-secret":                   secret,
+				"usage-bootstrap-authentication": "true",
+				"usage-bootstrap-signing":        "true",
+			}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,9 +276,12 @@ func allowJoining(ctx context.Context, t *testing.T, c *rig.Cluster) string {
 		"system:certificates.k8s.io:certificatesigningrequests:nodeclient":     "system:bootstrappers",
 		"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": "system:nodes",
 	} {
-		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(role, ":", ".")},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}}}, metav1.CreateOptions{})
+		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(ctx,
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(role, ":", ".")},
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				Subjects: []rbacv1.Subject{
+					{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group},
+				}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +304,9 @@ func approveServing(ctx context.Context, t *testing.T, c *rig.Cluster) {
 			continue
 		}
 		r = r.DeepCopy()
-		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"},
+		}
 		if _, err := api.UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil && ctx.Err() == nil {
 			t.Logf("approve %s: %v", r.Name, err)
 		}
@@ -286,9 +314,12 @@ func approveServing(ctx context.Context, t *testing.T, c *rig.Cluster) {
 }
 
 // signingRequests lists those to one signer, oldest first.
-func signingRequests(ctx context.Context, t *testing.T, c *rig.Cluster, signer string) []certificatesv1.CertificateSigningRequest {
+func signingRequests(
+	ctx context.Context, t *testing.T, c *rig.Cluster, signer string,
+) []certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	list, err := c.Client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=" + signer})
+	list, err := c.Client.CertificatesV1().CertificateSigningRequests().List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.signerName=" + signer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +344,8 @@ func inForce(t *testing.T, pki, pair string) *x509.Certificate {
 }
 
 func handshake(k *rig.Kubelet) (*x509.Certificate, error) {
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", strings.TrimPrefix(k.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", strings.TrimPrefix(k.URL, "https://"),
+		&tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +358,7 @@ func handshake(k *rig.Kubelet) (*x509.Certificate, error) {
 func untilServed(ctx context.Context, t *testing.T, k *rig.Kubelet, c *rig.Cluster) *x509.Certificate {
 	t.Helper()
 	var cert *x509.Certificate
-	eventually(ctx, t, "the server to have a certificate", func() bool {
+	eventually(t, "the server to have a certificate", func() bool {
 		var err error
 		cert, err = handshake(k)
 		return err == nil
@@ -338,15 +370,7 @@ func untilServed(ctx context.Context, t *testing.T, k *rig.Kubelet, c *rig.Clust
 }
 
 // eventually looks once a second.
-func eventually(ctx context.Context, t *testing.T, what string, there func() bool) {
+func eventually(t *testing.T, what string, there func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no %s within %v", what, patience))
-	defer cancel()
-	for !there() {
-		select {
-		case <-ctx.Done():
-			t.Fatal(context.Cause(ctx))
-		case <-time.After(time.Second):
-		}
-	}
+	await.Within(t, patience, time.Second, what, func() (string, bool) { return "", there() })
 }

@@ -57,7 +57,7 @@ func (n *node) haveShell() error {
 	return n.shellErr
 }
 
-// untold runs until it is told to end, at once.
+// untold runs until SIGTERM, at once.
 const untold = "trap 'exit 0' TERM; sleep 8640000 & wait"
 
 // fed prints what is written to /tmp/in, line by line, as an error what begins with a
@@ -68,10 +68,12 @@ const fed = `mkfifo /tmp/in; exec 3<>/tmp/in; while read -r l <&3; do case "$l" 
 func (s *space) feed(pod, line string) {
 	s.t.Helper()
 	s.until(pod+" to listen", func() (string, bool) {
-		out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod, "-c", "main", "--", "test", "-p", "/tmp/in").CombinedOutput()
+		out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod,
+			"-c", "main", "--", "test", "-p", "/tmp/in").CombinedOutput()
 		return string(out), err == nil
 	})
-	out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod, "-c", "main", "--", "sh", "-c", "echo '"+line+"' > /tmp/in").CombinedOutput()
+	out, err := s.kubectlCommand(s.t.Context(), s.ns, "exec", pod,
+		"-c", "main", "--", "sh", "-c", "echo '"+line+"' > /tmp/in").CombinedOutput()
 	// What makes the container end may be ended with it, before it says that it is done.
 	if err != nil && !(strings.HasPrefix(line, "end") && strings.Contains(string(out), "exit code 137")) {
 		s.t.Fatalf("feed %s with %q: %v, %s", pod, line, err, out)
@@ -92,7 +94,12 @@ type kubectl struct {
 func (s *space) kubectlStart(args ...string) *kubectl {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	k := &kubectl{t: s.t, args: strings.Join(args, " "), cmd: s.kubectlCommand(ctx, s.ns, args...), lines: make(chan string, 1000)}
+	k := &kubectl{
+		t:     s.t,
+		args:  strings.Join(args, " "),
+		cmd:   s.kubectlCommand(ctx, s.ns, args...),
+		lines: make(chan string, 1000),
+	}
 	out, err := k.cmd.StdoutPipe()
 	if err == nil {
 		k.in, err = k.cmd.StdinPipe()
@@ -144,7 +151,11 @@ func TestKubectlLogs(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.create(s.shell("talk", fed, never, initContainer("first", "echo", "prepared"),
 		func(p *corev1.Pod) {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: images.Demo, Args: []string{"log", "3"}},
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name:  "other",
+				Image: images.Demo,
+				Args:  []string{"log", "3"},
+			},
 				corev1.Container{Name: "bare", Image: images.Shell, Command: []string{"printf", "no newline"}})
 		}))
 	s.pod("talk", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
@@ -184,11 +195,13 @@ func TestKubectlLogs(t *testing.T) {
 		all[i] = strings.TrimSuffix(all[i], "\n")
 	}
 	slices.Sort(all)
-	if want := []string{"", "bare] no newline", "first] prepared", "main] three", "main] wrong", "other] line 2", "other] line 3"}; !slices.Equal(all, want) {
+	if want := []string{"", "bare] no newline", "first] prepared", "main] three", "main] wrong", "other] line 2",
+		"other] line 3"}; !slices.Equal(all, want) {
 		t.Errorf("of all containers: %q, want %q", all, want)
 	}
-	// Without a name the first container is taken, and that is said.
-	if got := s.kubectlDo("logs", "talk"); got != "Defaulted container \"main\" out of: main, other, bare, first (init)\n"+main {
+	// Without a name the first container is taken, and kubectl reports that.
+	if got := s.kubectlDo("logs",
+		"talk"); got != "Defaulted container \"main\" out of: main, other, bare, first (init)\n"+main {
 		t.Errorf("without a name: %q", got)
 	}
 	// Each line has its time, and what is asked for since a time begins there.
@@ -202,14 +215,18 @@ func TestKubectlLogs(t *testing.T) {
 		}
 		times, words = append(times, at), append(words, word)
 	}
-	if !slices.Equal(words, []string{"one", "two", "wrong", "three"}) || !slices.IsSortedFunc(times, time.Time.Compare) {
+	if !slices.Equal(words, []string{"one", "two", "wrong", "three"}) ||
+		!slices.IsSortedFunc(times, time.Time.Compare) {
 		t.Fatalf("with times: %v %q", times, words)
 	}
-	if p := s.phase("talk", corev1.PodSucceeded); times[0].Before(p.Status.StartTime.Time) || times[3].After(container(p, "main").State.Terminated.FinishedAt.Add(time.Second)) {
-		t.Errorf("lines from %s to %s, of a pod begun at %s whose container was %+v", times[0], times[3], p.Status.StartTime, container(p, "main").State.Terminated)
+	if p := s.phase("talk", corev1.PodSucceeded); times[0].Before(p.Status.StartTime.Time) ||
+		times[3].After(container(p, "main").State.Terminated.FinishedAt.Add(time.Second)) {
+		t.Errorf("lines from %s to %s, of a pod begun at %s whose container was %+v", times[0], times[3],
+			p.Status.StartTime, container(p, "main").State.Terminated)
 	}
 	since := times[3].Truncate(time.Second) // what a request can name
-	if got := s.kubectlDo("logs", "talk", "-c", "main", "--since-time="+since.Format(time.RFC3339)); got != words[3]+"\n" {
+	if got := s.kubectlDo("logs", "talk", "-c", "main", "--since-time="+since.Format(time.RFC3339)); got != words[3]+
+		"\n" {
 		t.Errorf("since %s, with lines of %v: %q", since, times, got)
 	}
 	s.until("the log to be two seconds old", func() (string, bool) { return "", time.Since(times[3]) > 2*time.Second })
@@ -217,17 +234,21 @@ func TestKubectlLogs(t *testing.T) {
 		t.Errorf("of the last second: %q", got)
 	}
 	out, err := s.kubectlCommand(t.Context(), s.ns, "logs", "talk", "-c", "none").CombinedOutput()
-	if err == nil || string(out) != "error: container none is not valid for pod talk out of: main, other, bare, first (init)\n" {
+	if err == nil ||
+		string(out) != "error: container none is not valid for pod talk out of: main, other, bare, first (init)\n" {
 		t.Errorf("of no container: %v, %q", err, out)
 	}
 }
 
-// TestKubectlLogsOfTheInstanceBefore reads what a container said before it was restarted.
+// TestKubectlLogsOfTheInstanceBefore reads what a container wrote before it was restarted.
 func TestKubectlLogsOfTheInstanceBefore(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.shell("again", "if [ -e /data/been ]; then echo second; "+untold+"; else touch /data/been; echo first; exit 3; fi", keepCount))
-	p := s.pod("again", "restarted", func(p *corev1.Pod) bool { return rig.PodReady(p) && container(p, "main").RestartCount == 1 })
+	s.create(s.shell("again", "if [ -e /data/been ]; then echo second; "+untold+
+		"; else touch /data/been; echo first; exit 3; fi", keepCount))
+	p := s.pod("again", "restarted", func(p *corev1.Pod) bool {
+		return rig.PodReady(p) && container(p, "main").RestartCount == 1
+	})
 	if end := container(p, "main").LastTerminationState.Terminated; end == nil || end.ExitCode != 3 {
 		t.Errorf("the instance before ended as %+v", end)
 	}
@@ -269,7 +290,7 @@ func TestKubectlFollowsLogs(t *testing.T) {
 		}
 		stamp, got, _ := strings.Cut(late.says(), " ")
 		if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil || got != line {
-			t.Errorf("whoever came later sees %q, want %q (%v)", got, line, err)
+			t.Errorf("a later client sees %q, want %q (%v)", got, line, err)
 		}
 	}
 	s.feed("talk", "end")
@@ -321,20 +342,23 @@ func TestKubectlExecInTerminal(t *testing.T) {
 	})
 	m.types("exit 7\n")
 	var exit *exec.ExitError
-	if shown, err := m.ended(); !errors.As(err, &exit) || exit.ExitCode() != 7 || !strings.Contains(shown, "command terminated with exit code 7") {
+	if shown, err := m.ended(); !errors.As(err, &exit) || exit.ExitCode() != 7 ||
+		!strings.Contains(shown, "command terminated with exit code 7") {
 		t.Errorf("the end: %v after %q", err, shown)
 	}
 	// Without a terminal the streams are apart and carry all bytes.
 	sent := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{'e'}).Read(sent)
-	cmd := s.kubectlCommand(ctx, s.ns, "exec", "-i", "box", "--", "sh", "-c", "tee /tmp/got; sha256sum /tmp/got >&2; tty >&2; exit 9")
+	cmd := s.kubectlCommand(ctx, s.ns,
+		"exec", "-i", "box", "--", "sh", "-c", "tee /tmp/got; sha256sum /tmp/got >&2; tty >&2; exit 9")
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(sent), &out, &errs
 	err := cmd.Run()
 	if !errors.As(err, &exit) || exit.ExitCode() != 9 || !bytes.Equal(out.Bytes(), sent) {
 		t.Errorf("%v, %d bytes of %d came back", err, out.Len(), len(sent))
 	}
-	if want := fmt.Sprintf("%x  /tmp/got\nnot a tty\ncommand terminated with exit code 9\n", sha256.Sum256(sent)); errs.String() != want {
+	if want := fmt.Sprintf("%x  /tmp/got\nnot a tty\ncommand terminated with exit code 9\n",
+		sha256.Sum256(sent)); errs.String() != want {
 		t.Errorf("standard error %q, want %q", &errs, want)
 	}
 }
@@ -344,10 +368,12 @@ func TestKubectlAttach(t *testing.T) {
 	t.Parallel()
 	parity.ProvesPart(t, 2, "SRV-20")
 	s := shared(t).namespace(t)
-	s.create(s.shell("reads", `while read -r l; do echo "got $l"; echo "heard $l" >&2; done; echo bye; exit 5`, never, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Stdin, p.Spec.Containers[0].StdinOnce = true, true
-	}))
-	s.create(s.shell("sits", "exec sh", func(p *corev1.Pod) { p.Spec.Containers[0].Stdin, p.Spec.Containers[0].TTY = true, true }))
+	s.create(s.shell("reads", `while read -r l; do echo "got $l"; echo "heard $l" >&2; done; echo bye; exit 5`, never,
+		func(p *corev1.Pod) {
+			p.Spec.Containers[0].Stdin, p.Spec.Containers[0].StdinOnce = true, true
+		}))
+	s.create(s.shell("sits", "exec sh",
+		func(p *corev1.Pod) { p.Spec.Containers[0].Stdin, p.Spec.Containers[0].TTY = true, true }))
 	s.ready("reads")
 	k := s.kubectlStart("attach", "-i", "-q", "reads")
 	for _, word := range []string{"one", "two words", "three"} {
@@ -367,7 +393,8 @@ func TestKubectlAttach(t *testing.T) {
 	if got := k.errs.String(); got != "heard one\nheard two words\nheard three\n" {
 		t.Errorf("standard error: %q", got)
 	}
-	if c := container(s.phase("reads", corev1.PodFailed), "main"); c.State.Terminated == nil || c.State.Terminated.ExitCode != 5 {
+	if c := container(s.phase("reads", corev1.PodFailed), "main"); c.State.Terminated == nil ||
+		c.State.Terminated.ExitCode != 5 {
 		t.Errorf("container ended as %+v", c.State)
 	}
 
@@ -378,7 +405,7 @@ func TestKubectlAttach(t *testing.T) {
 	m := attach()
 	m.types("kept=$((6 * 7)); echo $((2 * kept)).\n")
 	m.sees("84.")
-	// Whoever leaves takes nothing along.
+	// A client that leaves does not affect the others.
 	if err := m.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +414,8 @@ func TestKubectlAttach(t *testing.T) {
 	}
 	m = attach()
 	// kubectl first tells a size of one more each way, so that what runs there paints anew, then the right one.
-	m.types("until [ \"$(stty size)\" = '30 90' ]; do sleep 0.1; done; echo $kept:$(stty size | tr ' ' x):$((1 + 1)).\n")
+	m.types(
+		"until [ \"$(stty size)\" = '30 90' ]; do sleep 0.1; done; echo $kept:$(stty size | tr ' ' x):$((1 + 1)).\n")
 	m.sees("42:30x90:2.")
 	if p := s.ready("sits"); container(p, "main").ContainerID != container(before, "main").ContainerID {
 		t.Errorf("%+v", container(p, "main"))
@@ -455,7 +483,7 @@ func TestKubectlForwardsManyConnections(t *testing.T) {
 	}
 }
 
-// mirrored sends 128 KiB that nobody else sends and reads them back.
+// mirrored sends 128 KiB that no other sends and reads them back.
 func mirrored(c net.Conn, who, round byte) error {
 	sent, got := make([]byte, 128<<10), make([]byte, 128<<10)
 	rand.NewChaCha8([32]byte{who, round}).Read(sent)
@@ -490,7 +518,8 @@ func TestKubectlCopies(t *testing.T) {
 		mode fs.FileMode
 		data []byte
 	}{
-		"plain.txt": {0o644, []byte("a line\n")}, "deep/er/script.sh": {0o755, []byte("#!/bin/sh\n")}, "deep/big": {0o600, big}, "empty": {0o640, nil},
+		"plain.txt": {0o644, []byte("a line\n")}, "deep/er/script.sh": {0o755, []byte("#!/bin/sh\n")},
+		"deep/big": {0o600, big}, "empty": {0o640, nil},
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(here, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -504,7 +533,8 @@ func TestKubectlCopies(t *testing.T) {
 	if got := s.kubectlDo("exec", "box", "--", "sha256sum", "/data/there/deep/big"); got != want {
 		t.Errorf("in the pod: %s, want %s", got, want)
 	}
-	if got := s.kubectlDo("exec", "box", "--", "stat", "-c", "%a %n", "/data/there/deep/er/script.sh", "/data/there/empty"); got != "755 /data/there/deep/er/script.sh\n640 /data/there/empty\n" {
+	if got := s.kubectlDo("exec", "box", "--", "stat", "-c", "%a %n", "/data/there/deep/er/script.sh",
+		"/data/there/empty"); got != "755 /data/there/deep/er/script.sh\n640 /data/there/empty\n" {
 		t.Errorf("in the pod: %s", got)
 	}
 	s.kubectlDo("exec", "box", "--", "sh", "-c", "echo of the pod > /data/there/new")
@@ -554,9 +584,13 @@ func TestKubectlDebug(t *testing.T) {
 	}
 	s.create(s.demo("web", []string{"serve"}, listening))
 	before := s.ready("web")
-	m := inTerminal(t, s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "web", "--image="+images.Shell, "--target=main", "--container=dbg", "--", "sh"), 30, 90)
+	m := inTerminal(t,
+		s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "web", "--image="+images.Shell,
+			"--target=main", "--container=dbg", "--", "sh"), 30, 90)
 	// It shares the processes of its target, its network, and has files of its own.
-	m.types("echo $((6 * 7)):$(tr '\\0' ' ' < /proc/1/cmdline):$(ls /proc/1/root/demo):$(ls /demo 2>/dev/null | wc -l):\n")
+	m.types(
+		"echo $((6 * 7)):$(tr '\\0' ' ' < /proc/1/cmdline):$(ls /proc/1/root/demo):$(ls /demo 2>/dev/null | wc -l):\n",
+	)
 	m.sees("42:/demo serve :/proc/1/root/demo:0:")
 	m.types("wget -qO- http://127.0.0.1:8080/ | sed 's/^/> /'\n")
 	m.sees("> hello from web, request ")
@@ -568,7 +602,8 @@ func TestKubectlDebug(t *testing.T) {
 	if c := container(p, "dbg"); c.State.Terminated.ExitCode != 4 || c.RestartCount != 0 {
 		t.Errorf("the ephemeral container: %+v", c)
 	}
-	if !rig.PodReady(p) || container(p, "main").ContainerID != container(before, "main").ContainerID || container(p, "main").RestartCount != 0 {
+	if !rig.PodReady(p) || container(p, "main").ContainerID != container(before, "main").ContainerID ||
+		container(p, "main").RestartCount != 0 {
 		t.Error("the pod was disturbed")
 	}
 	if log := s.kubectlDo("logs", "web", "-c", "dbg"); !strings.Contains(log, "> hello from web, request ") {
@@ -578,7 +613,9 @@ func TestKubectlDebug(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m = inTerminal(t, s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "node/"+s.Kubelet.Node, "--image="+images.Shell, "--", "sh"), 30, 90)
+	m = inTerminal(t,
+		s.kubectlCommand(t.Context(), s.ns, "debug", "-it", "node/"+s.Kubelet.Node, "--image="+images.Shell,
+			"--", "sh"), 30, 90)
 	m.types("echo $((6 * 7)):$(hostname):$(ls -d /host" + s.Kubelet.Manifests + "):\n")
 	m.sees("42:" + name + ":/host" + s.Kubelet.Manifests + ":")
 	m.types("exit\n")

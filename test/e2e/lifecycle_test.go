@@ -18,7 +18,11 @@ import (
 
 func initContainer(name string, args ...string) spec {
 	return func(p *corev1.Pod) {
-		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name, Image: images.Demo, Args: args})
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
+			Name:  name,
+			Image: images.Demo,
+			Args:  args,
+		})
 	}
 }
 
@@ -33,7 +37,8 @@ func sidecar(name string, args ...string) spec {
 func TestInitOrder(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	out := s.says(s.demo("steps", []string{"count", "/data/n"}, initContainer("one", "count", "/data/n"), initContainer("two", "count", "/data/n"), keepCount))
+	out := s.says(s.demo("steps", []string{"count", "/data/n"}, initContainer("one", "count", "/data/n"),
+		initContainer("two", "count", "/data/n"), keepCount))
 	one, two := s.kubectlDo("logs", "steps", "-c", "one"), s.kubectlDo("logs", "steps", "-c", "two")
 	if one+two+out != "1\n2\n3\n" {
 		t.Errorf("order of containers: one %q, two %q, main %q", one, two, out)
@@ -56,17 +61,21 @@ func TestInitFailure(t *testing.T) {
 	s.create(s.demo("never", []string{"sleep"}, initContainer("setup", "exit", "3"), never))
 	s.create(s.demo("always", []string{"sleep"}, initContainer("setup", "exit", "3")))
 	p := s.phase("never", corev1.PodFailed)
-	if c := container(p, "setup"); c.State.Terminated == nil || c.State.Terminated.ExitCode != 3 || c.RestartCount != 0 {
+	if c := container(p, "setup"); c.State.Terminated == nil || c.State.Terminated.ExitCode != 3 ||
+		c.RestartCount != 0 {
 		t.Errorf("init container: %+v", c)
 	}
-	if c := container(p, "main"); c.ContainerID != "" || c.State.Waiting == nil || c.State.Waiting.Reason != "PodInitializing" {
+	if c := container(p, "main"); c.ContainerID != "" || c.State.Waiting == nil ||
+		c.State.Waiting.Reason != "PodInitializing" {
 		t.Errorf("the regular container: %+v", c)
 	}
 	p = s.pod("always", "in back-off", func(p *corev1.Pod) bool {
 		c := container(p, "setup")
 		return c.RestartCount >= 1 && c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
 	})
-	if c := condition(p, corev1.PodInitialized); p.Status.Phase != corev1.PodPending || c.Status != corev1.ConditionFalse || c.Reason != "ContainersNotInitialized" ||
+	if c := condition(p,
+		corev1.PodInitialized); p.Status.Phase != corev1.PodPending || c.Status != corev1.ConditionFalse ||
+		c.Reason != "ContainersNotInitialized" ||
 		c.Message != "containers with incomplete status: [setup]" {
 		t.Errorf("phase %s, %+v", p.Status.Phase, c)
 	}
@@ -80,14 +89,16 @@ func TestSidecars(t *testing.T) {
 	s.create(s.shell("job", fed, sidecar("proxy", "serve"), sidecar("flaky", "exit", "0", "1s"), never))
 	p := s.pod("job", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
 	proxy := container(p, "proxy")
-	if proxy.State.Running == nil || proxy.Started == nil || !*proxy.Started || container(p, "main").State.Running.StartedAt.Before(&proxy.State.Running.StartedAt) {
+	if proxy.State.Running == nil || proxy.Started == nil || !*proxy.Started ||
+		container(p, "main").State.Running.StartedAt.Before(&proxy.State.Running.StartedAt) {
 		t.Errorf("the sidecar when the container runs: %+v", proxy)
 	}
 	s.pod("job", "given its sidecar again", func(p *corev1.Pod) bool { return container(p, "flaky").RestartCount > 0 })
 	s.feed("job", "end")
 	p = s.phase("job", corev1.PodSucceeded)
 	proxy, main := container(p, "proxy"), container(p, "main")
-	if proxy.State.Terminated == nil || proxy.RestartCount != 0 || proxy.State.Terminated.FinishedAt.Before(&main.State.Terminated.FinishedAt) {
+	if proxy.State.Terminated == nil || proxy.RestartCount != 0 ||
+		proxy.State.Terminated.FinishedAt.Before(&main.State.Terminated.FinishedAt) {
 		t.Errorf("the sidecar ended as %+v, the container as %+v", proxy, main)
 	}
 }
@@ -97,10 +108,13 @@ func TestSidecarsEndInReverse(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	const hook = 2 * time.Second
-	s.create(s.demo("job", []string{"exit", "0", "2s"}, sidecar("first", "sleep"), sidecar("second", "sleep"), never, func(p *corev1.Pod) {
-		p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) // more than ending when asked takes
-		p.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(hook / time.Second)}}}
-	}))
+	s.create(s.demo("job", []string{"exit", "0", "2s"}, sidecar("first", "sleep"), sidecar("second", "sleep"), never,
+		func(p *corev1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds = ptr(int64(600)) // more than ending when asked takes
+			p.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{
+				PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(hook / time.Second)}},
+			}
+		}))
 	p := s.phase("job", corev1.PodSucceeded)
 	ended := func(name string) time.Time {
 		c := container(p, name)
@@ -157,27 +171,40 @@ func TestPreStopOutOfTime(t *testing.T) {
 func TestRestartOfAllContainers(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	s.create(s.shell("gang", fed, initContainer("setup", "count", "/data/n"), sidecar("proxy", "sleep"), keepCount, never, func(p *corev1.Pod) {
-		p.Spec.Containers[0].RestartPolicy = ptr(corev1.ContainerRestartPolicyNever)
-		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers,
-			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}}}}
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: images.Demo, Args: []string{"sleep"}})
-	}))
+	s.create(s.shell("gang", fed, initContainer("setup", "count", "/data/n"), sidecar("proxy", "sleep"), keepCount,
+		never, func(p *corev1.Pod) {
+			p.Spec.Containers[0].RestartPolicy = ptr(corev1.ContainerRestartPolicyNever)
+			p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{
+				{Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+					ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+						Operator: corev1.ContainerRestartRuleOnExitCodesOpIn,
+						Values:   []int32{88},
+					}},
+			}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name:  "other",
+				Image: images.Demo,
+				Args:  []string{"sleep"},
+			})
+		}))
 	before := s.ready("gang")
 	s.feed("gang", "end 88")
-	s.pod("gang", "said to restart all", func(p *corev1.Pod) bool {
+	s.pod("gang", "shown to restart all", func(p *corev1.Pod) bool {
 		c := condition(p, corev1.AllContainersRestarting)
 		return c.Status == corev1.ConditionTrue || container(p, "other").RestartCount > 0
 	})
-	p := s.pod("gang", "begun anew", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	p := s.pod("gang", "begun anew",
+		func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
 	if p.Status.PodIP != before.Status.PodIP {
 		t.Errorf("the pod had address %s and has %s: its sandbox is another one", before.Status.PodIP, p.Status.PodIP)
 	}
 	for _, name := range []string{"setup", "proxy", "main", "other"} {
 		was, is := container(before, name), container(p, name)
 		last := is.LastTerminationState.Terminated
-		if is.ContainerID == was.ContainerID || is.RestartCount != 1 || last == nil || last.Reason != "RestartingAllContainers" || last.ExitCode != 137 {
-			t.Errorf("%s was %s and is %s after %d restarts, its last end %+v", name, was.ContainerID, is.ContainerID, is.RestartCount, last)
+		if is.ContainerID == was.ContainerID || is.RestartCount != 1 || last == nil ||
+			last.Reason != "RestartingAllContainers" || last.ExitCode != 137 {
+			t.Errorf("%s was %s and is %s after %d restarts, its last end %+v", name, was.ContainerID, is.ContainerID,
+				is.RestartCount, last)
 		}
 	}
 	if got := s.kubectlDo("logs", "gang", "-c", "setup"); got != "2\n" {
@@ -196,7 +223,8 @@ func TestRestartPolicies(t *testing.T) {
 	if c := container(s.phase("fine", corev1.PodSucceeded), "main"); c.RestartCount != 0 {
 		t.Errorf("OnFailure, success: %+v", c)
 	}
-	if c := container(s.phase("once", corev1.PodFailed), "main"); c.RestartCount != 0 || c.State.Terminated.ExitCode != 4 || c.State.Terminated.Reason != "Error" {
+	if c := container(s.phase("once", corev1.PodFailed), "main"); c.RestartCount != 0 ||
+		c.State.Terminated.ExitCode != 4 || c.State.Terminated.Reason != "Error" {
 		t.Errorf("Never, failure: %+v", c)
 	}
 	for _, name := range []string{"always", "failing"} {
@@ -206,7 +234,8 @@ func TestRestartPolicies(t *testing.T) {
 		})
 		c := container(p, "main")
 		want := fmt.Sprintf("restarting failed container=main pod=%s_%s(%s)", name, s.ns, p.UID)
-		if !strings.HasPrefix(c.State.Waiting.Message, "back-off ") || !strings.HasSuffix(c.State.Waiting.Message, want) || c.LastTerminationState.Terminated == nil {
+		if !strings.HasPrefix(c.State.Waiting.Message, "back-off ") ||
+			!strings.HasSuffix(c.State.Waiting.Message, want) || c.LastTerminationState.Terminated == nil {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if p.Status.Phase != corev1.PodRunning || rig.PodReady(p) {
@@ -229,7 +258,10 @@ func TestHooks(t *testing.T) {
 	s.create(s.demo("good", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = ptr(int64(30))
 		p.Finalizers = []string{"keelson.example/held"}
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: hook("write", "/data/started", "yes"), PreStop: hook("sleep", "3s")}
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+			PostStart: hook("write", "/data/started", "yes"),
+			PreStop:   hook("sleep", "3s"),
+		}
 	}))
 	s.create(s.demo("bad", []string{"sleep"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: hook("exit", "9")}
@@ -242,7 +274,8 @@ func TestHooks(t *testing.T) {
 	s.delete("good", -1)
 	p := s.pod("good", "ended", func(p *corev1.Pod) bool { return container(p, "main").State.Terminated != nil })
 	if took := time.Since(asked); took < 3*time.Second || container(p, "main").State.Terminated.ExitCode != 0 {
-		t.Errorf("ended after %s, before the preStop hook was done, as %+v", took, container(p, "main").State.Terminated)
+		t.Errorf("ended after %s, before the preStop hook was done, as %+v", took,
+			container(p, "main").State.Terminated)
 	}
 	s.kubectlDo("patch", "pod", "good", "--type=json", `-p=[{"op":"remove","path":"/metadata/finalizers"}]`)
 
@@ -257,12 +290,18 @@ func TestTerminationMessage(t *testing.T) {
 	s.create(s.demo("file", []string{"message", "2", "no", "fuel"}, never))
 	s.create(s.demo("elsewhere", []string{"message", "0", "all well"}, never, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.TerminationMessagePath, c.Env = "/tmp/last-words", []corev1.EnvVar{{Name: "MESSAGE_FILE", Value: "/tmp/last-words"}}
+		c.TerminationMessagePath, c.Env = "/tmp/last-words", []corev1.EnvVar{
+			{Name: "MESSAGE_FILE", Value: "/tmp/last-words"},
+		}
 	}))
 	s.create(s.demo("log", []string{"cat", "/none"}, never, func(p *corev1.Pod) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}))
-	for name, want := range map[string]string{"file": "no fuel", "elsewhere": "all well", "log": "demo: open /none: no such file or directory\n"} {
+	for name, want := range map[string]string{
+		"file":      "no fuel",
+		"elsewhere": "all well",
+		"log":       "demo: open /none: no such file or directory\n",
+	} {
 		p := s.pod(name, "ended", func(p *corev1.Pod) bool { return container(p, "main").State.Terminated != nil })
 		if got := container(p, "main").State.Terminated.Message; got != want {
 			t.Errorf("%s: message %q, want %q", name, got, want)
@@ -282,7 +321,8 @@ func TestActiveDeadline(t *testing.T) {
 	s.kubectlDo("patch", "pod", "running", "-p", `{"spec":{"activeDeadlineSeconds":1}}`)
 	for _, name := range []string{"late", "running"} {
 		p := s.phase(name, corev1.PodFailed)
-		if p.Status.Reason != "DeadlineExceeded" || p.Status.Message != "Pod was active on the node longer than the specified deadline" {
+		if p.Status.Reason != "DeadlineExceeded" ||
+			p.Status.Message != "Pod was active on the node longer than the specified deadline" {
 			t.Errorf("%s: reason %q, message %q", name, p.Status.Reason, p.Status.Message)
 		}
 		// The first may have been over before its container began.
@@ -320,7 +360,9 @@ func TestImages(t *testing.T) {
 		return w
 	}
 	s.ready("local")
-	if w := waits("never", "ErrImageNeverPull"); w.Message != fmt.Sprintf(`Container image %q is not present with pull policy of Never`, missing) {
+	if w := waits("never",
+		"ErrImageNeverPull"); w.Message != fmt.Sprintf(`Container image %q is not present with pull policy of Never`,
+		missing) {
 		t.Errorf("message %q", w.Message)
 	}
 	s.event("never", "ErrImageNeverPull", "is not present with pull policy of Never")
@@ -342,14 +384,15 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestRejected shows pods that the node cannot take and that nobody asked the
+// TestRejected shows pods that the node cannot take and that were not asked of the
 // scheduler about.
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	bound := func(p *corev1.Pod) { p.Spec.NodeName = s.Kubelet.Node }
 	s.create(s.demo("greedy", []string{"sleep"}, bound, requests("cpu", "1000")))
-	s.create(s.demo("elsewhere", []string{"sleep"}, bound, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "such"} }))
+	s.create(s.demo("elsewhere", []string{"sleep"}, bound,
+		func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "such"} }))
 	for name, want := range map[string]string{"greedy": "OutOfcpu", "elsewhere": "NodeAffinity"} {
 		p := s.phase(name, corev1.PodFailed)
 		if p.Status.Reason != want || !strings.HasPrefix(p.Status.Message, "Pod was rejected: ") {
@@ -374,7 +417,8 @@ func TestEphemeralContainer(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.create(s.demo("box", []string{"sleep"}))
 	before := s.ready("box")
-	s.kubectlDo("debug", "box", "--image="+images.Demo, "--container=look", "--target=main", "--", "/demo", "cat", "/proc/1/cmdline")
+	s.kubectlDo("debug", "box", "--image="+images.Demo,
+		"--container=look", "--target=main", "--", "/demo", "cat", "/proc/1/cmdline")
 	p := s.pod("box", "looked at", func(p *corev1.Pod) bool { return container(p, "look").State.Terminated != nil })
 	if c := container(p, "look"); c.State.Terminated.ExitCode != 0 || c.RestartCount != 0 {
 		t.Errorf("the ephemeral container: %+v", c)
@@ -401,8 +445,9 @@ func TestLostSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The agent may stop the sandbox at the same time, and then one of the two fails to remove its interface.
 	if out, err := s.Runtime.Crictl(t.Context(), "stopp", strings.TrimSpace(out)); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Logf("stop sandbox: %v: %s", err, out)
 	}
 	p := s.pod("box", "in a new sandbox", func(p *corev1.Pod) bool {
 		return rig.PodReady(p) && container(p, "main").ContainerID != container(before, "main").ContainerID

@@ -43,13 +43,15 @@ func TestLogsAndMeasures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig.Start(t, rig.Options{Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true, Edit: func(c *kubeletconfig.KubeletConfiguration) {
-		quick(c)
-		c.ContainerLogMaxSize = "100Ki"
-		files := int32(3)
-		c.ContainerLogMaxFiles = &files
-		c.ContainerLogMonitorInterval = &metav1.Duration{Duration: 3 * time.Second}
-	}}})
+	r := rig.Start(t,
+		rig.Options{Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true,
+			Edit: func(c *kubeletconfig.KubeletConfiguration) {
+				quick(c)
+				c.ContainerLogMaxSize = "100Ki"
+				files := int32(3)
+				c.ContainerLogMaxFiles = &files
+				c.ContainerLogMonitorInterval = &metav1.Duration{Duration: 3 * time.Second}
+			}}})
 	k := r.Kubelet
 	manifest := filepath.Join(k.Manifests, "chatty.yaml")
 	if err := os.WriteFile(manifest, []byte(chatty), 0o600); err != nil {
@@ -62,7 +64,8 @@ func TestLogsAndMeasures(t *testing.T) {
 	})
 	follow(t, k, name)
 
-	until(t, "the live file of the log, a plain one and a compressed one", func() (string, bool) { // not while it is rotated
+	// not while it is rotated
+	until(t, "the live file of the log, a plain one and a compressed one", func() (string, bool) {
 		files, err := filepath.Glob(filepath.Join(k.PodLogs, "default_"+name+"_*", "main", "0.log*"))
 		plain, packed := 0, 0
 		for _, f := range files {
@@ -75,10 +78,15 @@ func TestLogsAndMeasures(t *testing.T) {
 		return strings.Join(files, " "), err == nil && plain == 2 && packed == 1
 	})
 	for path, want := range map[string][]string{
-		"/metrics": {`kubelet_running_pods 1`, `kubelet_running_containers{container_state="running"} 1`, `kubelet_desired_pods{static="true"} 1`,
-			`kubelet_active_pods{static="true"} 1`, `kubelet_working_pods{config="desired",lifecycle="sync",static="true"} 1`, `kubelet_pod_start_duration_seconds_count 1`,
-			`kubelet_evented_pleg_connection_success_count 1`, `kubelet_node_name{node="` + k.Node + `"} 1`, `kubelet_container_log_filesystem_used_bytes{container="main",`},
-		"/metrics/probes":   {`prober_probe_total{container="main",namespace="default",pod="` + name + `",pod_uid="`, `prober_probe_duration_seconds_count{`},
+		"/metrics": {`kubelet_running_pods 1`, `kubelet_running_containers{container_state="running"} 1`,
+			`kubelet_desired_pods{static="true"} 1`,
+			`kubelet_active_pods{static="true"} 1`,
+			`kubelet_working_pods{config="desired",lifecycle="sync",static="true"} 1`,
+			`kubelet_pod_start_duration_seconds_count 1`,
+			`kubelet_evented_pleg_connection_success_count 1`, `kubelet_node_name{node="` + k.Node + `"} 1`,
+			`kubelet_container_log_filesystem_used_bytes{container="main",`},
+		"/metrics/probes": {`prober_probe_total{container="main",namespace="default",pod="` + name + `",pod_uid="`,
+			`prober_probe_duration_seconds_count{`},
 		"/healthz?verbose":  {"[+]ping ok", "[+]log ok", "[+]syncloop ok", "healthz check passed"},
 		"/healthz/syncloop": {"ok"},
 	} {
@@ -107,7 +115,8 @@ func follow(t *testing.T, k *rig.Kubelet, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.URL+"/containerLogs/default/"+name+"/main?follow=true", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		k.URL+"/containerLogs/default/"+name+"/main?follow=true", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ func (s *space) shapes(endpoint string) map[string]shape {
 				}
 			}
 		}
-		out[name] = shape{strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ","), buckets,
+		out[name] = shape{strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ","),
+			buckets,
 			strings.Join(slices.Sorted(maps.Keys(values)), ","), strings.HasPrefix(f.GetHelp(), "[STABLE]")}
 	}
 	return out
@@ -105,11 +106,15 @@ func differences(endpoint string, theirs, ours map[string]shape) (out []differen
 		case mine.kind != yours.kind:
 			out = append(out, difference{endpoint, name, fmt.Sprintf("%s, upstream %s", mine.kind, yours.kind)})
 		case mine.labels != yours.labels:
-			out = append(out, difference{endpoint, name, fmt.Sprintf("labels %s, upstream %s", mine.labels, yours.labels)})
+			out = append(out,
+				difference{endpoint, name, fmt.Sprintf("labels %s, upstream %s", mine.labels, yours.labels)})
 		case mine.buckets != yours.buckets:
-			out = append(out, difference{endpoint, name, fmt.Sprintf("buckets%s, upstream%s", mine.buckets, yours.buckets)})
+			out = append(out,
+				difference{endpoint, name, fmt.Sprintf("buckets%s, upstream%s", mine.buckets, yours.buckets)})
 		case mine.values != yours.values:
-			out = append(out, difference{endpoint, name, fmt.Sprintf("%s of %s, upstream %s", compared[name], mine.values, yours.values)})
+			out = append(out,
+				difference{endpoint, name,
+					fmt.Sprintf("%s of %s, upstream %s", compared[name], mine.values, yours.values)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
@@ -176,21 +181,36 @@ func (n *node) measuredWork(t *testing.T) *space {
 	s.configMap("conf", map[string]string{"a": "b"})
 	s.secret("hidden", map[string]string{"word": "sesame"})
 	bound := func(p *corev1.Pod) { p.Spec.NodeName = s.Kubelet.Node }
-	s.create(s.demo("whole", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081"), limited("100m", "64Mi"), claimed("data", "/claim"),
+	s.create(s.demo("whole", []string{"serve"}, initContainer("one", "echo", "hi"),
+		sidecar("side", "serve", "-port", "8081"), limited("100m", "64Mi"), claimed("data", "/claim"),
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
 		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}}),
 		mounted("host", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}}),
 		func(p *corev1.Pod) {
 			main := &p.Spec.Containers[0]
 			main.StartupProbe, main.ReadinessProbe = onceUp(httpProbe("/healthz")), httpProbe("/healthz")
-			main.LivenessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}}}
+			main.LivenessProbe = &corev1.Probe{
+				PeriodSeconds:  1,
+				TimeoutSeconds: unhurried,
+				ProbeHandler:   corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}},
+			}
 			main.Lifecycle = &corev1.Lifecycle{
 				PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/"}}},
 				PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}
 		}))
-	s.create(s.demo("host", []string{"sleep"}, requests("cpu", "100m"), func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
-	s.create(s.demo("crash", []string{"exit", "3"}, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
+	s.create(s.demo("host", []string{"sleep"}, requests("cpu", "100m"),
+		func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	s.create(s.demo("crash", []string{"exit", "3"},
+		func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
 	s.create(s.demo("nothing", nil, never, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/none"} }))
 	s.create(s.demo("greedy", []string{"sleep"}, bound, requests("cpu", "1000")))
 	s.create(s.demo("unpulled", []string{"sleep"}, func(p *corev1.Pod) {
@@ -207,7 +227,7 @@ func (n *node) measuredWork(t *testing.T) *space {
 	s.resize("whole", "120m", "80Mi")
 	s.resized("whole")
 	s.resize("whole", s.almostAll(), "80Mi")
-	s.pod("whole", "told that there is no room for it now", func(p *corev1.Pod) bool { return shows(p, corev1.PodResizePending) })
+	s.pod("whole", "shown as deferred", func(p *corev1.Pod) bool { return shows(p, corev1.PodResizePending) })
 	s.kubectlDo("exec", "whole", "-c", "main", "--", "/demo", "echo", "hi")
 	s.kubectlDo("logs", "whole", "-c", "main")
 	s.kubectlDo("debug", "whole", "--image="+images.Demo, "--container=look", "--", "/demo", "echo", "seen")
@@ -244,12 +264,22 @@ func (s *space) almostAll() string {
 func (s *space) asAccount() {
 	s.t.Helper()
 	ctx := s.t.Context()
-	token, err := s.Cluster.Client.CoreV1().ServiceAccounts(s.ns).CreateToken(ctx, "default", &authv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := s.Cluster.Client.CoreV1().ServiceAccounts(s.ns).CreateToken(ctx, "default", &authv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}}}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.ns},
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: s.ns},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
+		},
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, RoleRef: rbacv1.RoleRef{
+		APIGroup: rbacv1.GroupName,
+		Kind:     "ClusterRole",
+		Name:     s.ns,
+	},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.ns, Name: "default"}}}
 	api := s.Cluster.Client.RbacV1()
 	if _, err := api.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
@@ -355,13 +385,15 @@ func TestMetricsAreUpstreams(t *testing.T) {
 			s := n.measuredWork(t)
 			// What is measured now and then has been measured.
 			s.until("what container and claim of the pod use", func() (string, bool) {
-				// Here volumes are measured while somebody asks.
+				// Here volumes are measured while there are requests.
 				if _, err := s.Kubelet.Get(t.Context(), "/stats/summary"); err != nil {
 					return err.Error(), false
 				}
 				return s.missing(map[string][]string{
-					"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
-					"/metrics":          {`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
+					"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns +
+						`",pod="whole"}`},
+					"/metrics": {`kubelet_volume_stats_used_bytes{namespace="` + s.ns +
+						`",persistentvolumeclaim="data"}`},
 				})
 			})
 			for _, endpoint := range exposed {
@@ -461,12 +493,13 @@ func TestMetricsOfTheRuntimeAreUpstreams(t *testing.T) {
 						labels = append(labels, l.GetName()+"="+l.GetValue())
 					}
 					if mine {
-						found[f.GetType().String()+" "+name] = append(found[f.GetType().String()+" "+name], strings.Join(labels, ","))
+						found[f.GetType().String()+" "+name] = append(found[f.GetType().String()+" "+name],
+							strings.Join(labels, ","))
 					}
 				}
 			}
-			told := strings.Join(found["COUNTER container_cpu_usage_seconds_total"], "\n")
-			return text, strings.Contains(told, "container=main,") && strings.Contains(told, "container=side,")
+			reported := strings.Join(found["COUNTER container_cpu_usage_seconds_total"], "\n")
+			return text, strings.Contains(reported, "container=main,") && strings.Contains(reported, "container=side,")
 		})
 		for _, list := range found {
 			slices.Sort(list)

@@ -20,6 +20,8 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/images"
+	"keelson/test/kit/await"
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -56,7 +58,11 @@ func run(m *testing.M) int {
 	}
 	n := common.node
 	if code != 0 {
-		fmt.Fprintln(os.Stderr, "logs of the shared node are in", n.keepLogs())
+		dir, err := n.KeepLogs("")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		fmt.Fprintln(os.Stderr, "logs of the shared node are in", dir)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -74,9 +80,7 @@ func run(m *testing.M) int {
 // shared is the node that tests share. It starts with the first call.
 func shared(t *testing.T) *node {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	common.once.Do(func() { common.node, common.err = open(context.Background()) })
 	if common.err != nil {
 		t.Fatal(common.err)
@@ -95,8 +99,9 @@ func open(ctx context.Context) (*node, error) {
 	}
 	n := &node{Rig: r, parts: b}
 	if err := n.start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "logs of the node are in", n.keepLogs())
-		return nil, errors.Join(err, r.Close(ctx))
+		dir, kept := n.KeepLogs("")
+		fmt.Fprintln(os.Stderr, "logs of the node are in", dir)
+		return nil, errors.Join(err, kept, r.Close(ctx))
 	}
 	return n, nil
 }
@@ -129,21 +134,10 @@ func quick(c *kubeletconfig.KubeletConfiguration) {
 	c.EventRecordQPS = new(int32)
 }
 
-// keepLogs copies the logs where they outlive the node, and says where.
-func (n *node) keepLogs() string {
-	dir, err := os.MkdirTemp("", "keelson-e2e-logs-")
-	if err != nil {
-		return err.Error()
-	}
-	if err := os.CopyFS(filepath.Join(dir, "logs"), os.DirFS(n.Logs)); err != nil {
-		return err.Error()
-	}
-	return dir
-}
-
 // kubectlCommand is kubectl as the cluster's administrator.
 func (n *node) kubectlCommand(ctx context.Context, ns string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, n.kubectl, append([]string{"--kubeconfig", n.Cluster.Kubeconfig, "-n", ns}, args...)...)
+	cmd := exec.CommandContext(ctx, n.kubectl,
+		append([]string{"--kubeconfig", n.Cluster.Kubeconfig, "-n", ns}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+n.Dir) // its cache of the API
 	return cmd
 }
@@ -160,7 +154,8 @@ func (n *node) namespace(t *testing.T) *space {
 	t.Helper()
 	s := &space{node: n, t: t}
 	client := n.Cluster.Client.CoreV1()
-	ns, err := client.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{})
+	ns, err := client.Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +169,8 @@ func (n *node) namespace(t *testing.T) *space {
 		}
 		at := int64(1)
 		err := errors.Join(
-			client.Pods(s.ns).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at}, metav1.ListOptions{}),
+			client.Pods(s.ns).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &at},
+				metav1.ListOptions{}),
 			client.Namespaces().Delete(ctx, s.ns, metav1.DeleteOptions{}))
 		if err != nil {
 			t.Error(err)
@@ -221,17 +217,7 @@ func (s *space) until(what string, look func() (saw string, ok bool)) {
 
 func until(t *testing.T, what string, look func() (saw string, ok bool)) {
 	t.Helper()
-	end := time.Now().Add(patience)
-	for {
-		saw, ok := look()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s; at the end: %s", patience, what, saw)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	await.Within(t, patience, 100*time.Millisecond, what, look)
 }
 
 // kubectlDo runs kubectl in the namespace and returns what it prints; it must succeed.
@@ -281,7 +267,8 @@ func (s *space) create(p *corev1.Pod) *corev1.Pod {
 // pod waits until the pod is as wanted.
 func (s *space) pod(name, what string, want func(*corev1.Pod) bool) *corev1.Pod {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience, fmt.Errorf("pod %s is not %s after %s", name, what, patience))
+	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience,
+		fmt.Errorf("pod %s is not %s after %s", name, what, patience))
 	defer cancel()
 	p, err := s.Cluster.UntilPod(ctx, s.ns, name, want)
 	if err != nil {
@@ -314,7 +301,8 @@ func (s *space) delete(name string, grace int64) {
 
 func (s *space) gone(name string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience, fmt.Errorf("pod %s is still there after %s", name, patience))
+	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience,
+		fmt.Errorf("pod %s is still there after %s", name, patience))
 	defer cancel()
 	if err := s.Cluster.UntilGone(ctx, s.ns, name); err != nil {
 		s.t.Fatal(err)
@@ -331,7 +319,8 @@ func (s *space) says(p *corev1.Pod) string {
 	})
 	log := s.kubectlDo("logs", p.Name, "-c", "main")
 	if end.Status.Phase != corev1.PodSucceeded {
-		s.t.Fatalf("pod %s ended as %s (%s %s), saying: %s", p.Name, end.Status.Phase, end.Status.Reason, end.Status.Message, log)
+		s.t.Fatalf("pod %s ended as %s (%s %s), saying: %s", p.Name, end.Status.Phase, end.Status.Reason,
+			end.Status.Message, log)
 	}
 	return log
 }
@@ -357,7 +346,8 @@ func (s *space) event(name, reason, text string) corev1.Event {
 
 func (s *space) events(name string) []corev1.Event {
 	s.t.Helper()
-	list, err := s.Cluster.Client.CoreV1().Events(s.ns).List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	list, err := s.Cluster.Client.CoreV1().Events(s.ns).List(s.t.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -366,7 +356,8 @@ func (s *space) events(name string) []corev1.Event {
 
 // container is the status of a container of any kind.
 func container(p *corev1.Pod, name string) corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for _, c := range list {
 			if c.Name == name {
 				return c

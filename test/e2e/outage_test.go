@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"keelson/test/kit/scrape"
 	"keelson/test/rig"
 )
 
@@ -34,7 +35,7 @@ func (n *node) logSize(t *testing.T) int64 {
 	return info.Size()
 }
 
-// complaints are the lines that somebody has to read.
+// complaints are the lines that an operator has to read.
 func complaints(lines []string) []string {
 	var out []string
 	for _, l := range lines {
@@ -43,6 +44,16 @@ func complaints(lines []string) []string {
 		}
 	}
 	return out
+}
+
+// counted sums up the series of one of the agent's counters that have these labels, given as name, value pairs.
+func (n *node) counted(t *testing.T, metric string, labels ...string) float64 {
+	t.Helper()
+	text, err := n.Kubelet.Get(t.Context(), "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scrape.Total(scrape.Families(t, text)[metric], labels...)
 }
 
 // TestAPIServerAway stops the API server. Pods run on, one that ends is
@@ -59,6 +70,8 @@ func TestAPIServerAway(t *testing.T) {
 		before[name] = s.ready(name)
 	}
 	from := n.logSize(t)
+	requests := func() float64 { return n.counted(t, "rest_client_requests_total", "code", "<error>") }
+	requests() // the agent asks the API server who may, and remembers it
 	n.Cluster.KillAPIServer()
 	up := false
 	defer func() {
@@ -69,7 +82,8 @@ func TestAPIServerAway(t *testing.T) {
 		}
 	}()
 	for name, code := range map[string]string{"ends": "3", "done": "4"} {
-		if out, err := n.Runtime.Crictl(t.Context(), "exec", containerID(before[name], "main"), "/demo", "get", "http://localhost:8080/exit?code="+code); err == nil {
+		if out, err := n.Runtime.Crictl(t.Context(), "exec", containerID(before[name], "main"),
+			"/demo", "get", "http://localhost:8080/exit?code="+code); err == nil {
 			t.Errorf("the server answered: %s", out)
 		}
 	}
@@ -81,23 +95,32 @@ func TestAPIServerAway(t *testing.T) {
 		kinds := have[before["ends"].UID]
 		return lines(kinds), kinds["container main"] == 1 && kinds["dead container main"] == 1
 	})
-	time.Sleep(10 * time.Second) // long enough for a complaint in a loop to show
-	if said := complaints(n.logLines(t, from)); len(said) > 12 {
-		t.Errorf("%d complaints about the API server:\n%s", len(said), strings.Join(said, "\n"))
+	const most = 12
+	failed := requests()
+	s.until("further requests that fail, many more than there may be complaints", func() (string, bool) {
+		now := requests() - failed
+		return fmt.Sprint(now), now > 4*most
+	})
+	if logged := complaints(n.logLines(t, from)); len(logged) > most {
+		t.Errorf("%d complaints about the API server:\n%s", len(logged), strings.Join(logged, "\n"))
 	}
 	if err := n.Cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	up = true
 	back := time.Now()
-	p := s.pod("ends", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	p := s.pod("ends", "restarted", func(p *corev1.Pod) bool {
+		return container(p, "main").RestartCount == 1 && rig.PodReady(p)
+	})
 	if last := container(p, "main").LastTerminationState.Terminated; last == nil || last.ExitCode != 3 {
 		t.Errorf("the instance before: %+v", last)
 	}
-	if c := container(s.phase("done", corev1.PodFailed), "main"); c.State.Terminated == nil || c.State.Terminated.ExitCode != 4 {
+	if c := container(s.phase("done", corev1.PodFailed), "main"); c.State.Terminated == nil ||
+		c.State.Terminated.ExitCode != 4 {
 		t.Errorf("the container that ended: %+v", c)
 	}
-	if p := s.ready("calm"); container(p, "main").ContainerID != container(before["calm"], "main").ContainerID || container(p, "main").RestartCount != 0 {
+	if p := s.ready("calm"); container(p, "main").ContainerID != container(before["calm"], "main").ContainerID ||
+		container(p, "main").RestartCount != 0 {
 		t.Errorf("the pod that nothing happened to: %+v", p.Status)
 	}
 	t.Logf("statuses are right %s after the server was back", time.Since(back))
@@ -111,7 +134,7 @@ func containerID(p *corev1.Pod, name string) string {
 }
 
 // TestRuntimeAway stops the runtime's answers. The node is shown as not Ready
-// and comes back by itself; that the runtime is away is said once.
+// and comes back by itself; that the runtime is away is logged once.
 func TestRuntimeAway(t *testing.T) {
 	n := shared(t)
 	s := n.namespace(t)
@@ -127,22 +150,29 @@ func TestRuntimeAway(t *testing.T) {
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the node is still Ready after %s", patience))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience,
+		fmt.Errorf("the node is still Ready after %s", patience))
 	defer cancel()
 	at, err := n.Cluster.UntilNode(ctx, n.Kubelet.Node, func(node *corev1.Node) bool { return !rig.NodeReady(node) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range at.Status.Conditions {
-		if c.Type == corev1.NodeReady && (c.Reason != "KubeletNotReady" || !strings.Contains(c.Message, "container runtime is down")) {
+		if c.Type == corev1.NodeReady &&
+			(c.Reason != "KubeletNotReady" || !strings.Contains(c.Message, "container runtime is down")) {
 			t.Errorf("condition %+v", c)
 		}
 	}
 	s.create(s.demo("waits", []string{"serve"}, func(p *corev1.Pod) { p.Spec.NodeName = n.Kubelet.Node }))
-	time.Sleep(5 * time.Second) // long enough for a complaint in a loop to show
-	said := complaints(n.logLines(t, from))
-	if len(said) == 0 || len(said) > 8 {
-		t.Errorf("%d complaints about the runtime:\n%s", len(said), strings.Join(said, "\n"))
+	const most = 8
+	failed := n.counted(t, "kubelet_runtime_operations_errors_total")
+	s.until("further calls that fail, many more than there may be complaints", func() (string, bool) {
+		now := n.counted(t, "kubelet_runtime_operations_errors_total") - failed
+		return fmt.Sprint(now), now > 2*most
+	})
+	logged := complaints(n.logLines(t, from))
+	if len(logged) == 0 || len(logged) > most {
+		t.Errorf("%d complaints about the runtime:\n%s", len(logged), strings.Join(logged, "\n"))
 	}
 	if err := n.Runtime.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/kit/parity"
@@ -22,14 +24,16 @@ func TestPartition(t *testing.T) {
 	parity.Differs(t, "LIFE-12", "0120")
 	n, peer := bothAgents(t)
 	n.Rig = rig.Start(t, rig.Options{})
-	cluster := rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=12s", "--node-monitor-period=1s"}}
+	cluster := rig.ClusterConfig{ControllerManagerFlags: []string{"--node-monitor-grace-period=12s",
+		"--node-monitor-period=1s"}}
 	if _, err := n.StartCluster(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.StartKubelet(t.Context(), rig.KubeletConfig{Binary: peer, Edit: func(c *kubeletconfig.KubeletConfiguration) {
-		quick(c)
-		c.NodeLeaseDurationSeconds = 4
-	}})
+	_, err := n.StartKubelet(t.Context(),
+		rig.KubeletConfig{Binary: peer, Edit: func(c *kubeletconfig.KubeletConfiguration) {
+			quick(c)
+			c.NodeLeaseDurationSeconds = 4
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +84,22 @@ func (n *node) partition(t *testing.T) {
 			t.Errorf("%s is Ready %s after the agent's return, want 10 s at most", name, took)
 		}
 		t.Logf("%s is Ready %s after the agent's return", name, took.Round(time.Millisecond))
-		if now, was := container(p, "main"), container(before[name], "main"); now.RestartCount != 0 || now.ContainerID != was.ContainerID {
+		if now, was := container(p, "main"), container(before[name], "main"); now.RestartCount != 0 ||
+			now.ContainerID != was.ContainerID {
 			t.Errorf("%s: %d restarts, container %s after %s", name, now.RestartCount, now.ContainerID, was.ContainerID)
 		}
 	}
-	time.Sleep(11 * time.Second) // nobody takes it back
+	// It is not withdrawn in another period of upstream's: that the agent has run for one shows in its lease.
+	ready := time.Now()
+	s.until("a lease that is renewed later", func() (string, bool) {
+		lease, err := n.Cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
+			n.Kubelet.Node, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), false
+		}
+		at := lease.Spec.RenewTime
+		return fmt.Sprint(at), at != nil && at.Sub(ready) > 11*time.Second
+	})
 	for _, name := range names {
 		s.pod(name, "still Ready", func(*corev1.Pod) bool { return true })
 		if p := s.ready(name); p.Status.Phase != corev1.PodRunning {

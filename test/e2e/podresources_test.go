@@ -23,6 +23,7 @@ import (
 
 	"keelson/test/images"
 	"keelson/test/kit/deviceplugin"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 	"keelson/test/rig"
 )
@@ -43,7 +44,7 @@ type holdings struct {
 func TestPodResources(t *testing.T) {
 	parity.Proves(t, "RES-53", "RES-68", "SRV-65")
 	if runtime.NumCPU() < 2 {
-		t.Skip("one CPU is kept for the system, and there is no other")
+		need.Skip(t, "this machine has one CPU")
 	}
 	n, peer := bothAgents(t)
 	before := numaMemory(t)
@@ -52,9 +53,14 @@ func TestPodResources(t *testing.T) {
 		c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0"
 		c.MemoryManagerPolicy = kubeletconfig.StaticMemoryManagerPolicy
 		// What is kept of memory is what the eviction keeps.
-		c.ReservedMemory = []kubeletconfig.MemoryReservation{{Limits: corev1.ResourceList{"memory": quantity(c.EvictionHard["memory.available"])}}}
+		c.ReservedMemory = []kubeletconfig.MemoryReservation{{Limits: corev1.ResourceList{"memory": quantity(
+			c.EvictionHard["memory.available"])}}}
 	}
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: peer, Edit: static}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{},
+		Kubelet: &rig.KubeletConfig{Binary: peer, Edit: static},
+	})
 	var theirs, ours string
 	t.Run("upstream", func(t *testing.T) { theirs = n.holdings(t).story() })
 	if err := n.Kubelet.Swap(t.Context(), n.ours); err != nil {
@@ -64,7 +70,8 @@ func TestPodResources(t *testing.T) {
 	if numaMemory(t) != before {
 		// The machine was given memory, perhaps between one agent's start and the other's.
 		changed := regexp.MustCompile(`(?m)^memory \[memory [0-9]+ at `)
-		theirs, ours = changed.ReplaceAllString(theirs, "memory [memory <changed> at "), changed.ReplaceAllString(ours, "memory [memory <changed> at ")
+		theirs, ours = changed.ReplaceAllString(theirs, "memory [memory <changed> at "), changed.ReplaceAllString(ours,
+			"memory [memory <changed> at ")
 	}
 	for _, has := range []string{`<ns>/whole/main: CPUs \[[0-9]+\], devices \[example.com/gadget \[gadget-0\] at nodes:{}\], memory \[memory 67108864 at nodes:{}\], claims <ns>/alone .*device_name`,
 		`<ns>/side/helper: CPUs \[\], devices \[example.com/gizmo \[gizmo-0\] at <nil>\], memory \[\], claims <ns>/beside .*device_name`} {
@@ -99,16 +106,22 @@ func numaMemory(t *testing.T) string {
 // holdings makes a driver of claims and two plugins, all of them new to the agent.
 func (n *node) holdings(t *testing.T) holdings {
 	t.Helper()
-	conn, err := grpc.NewClient("unix://"+filepath.Join(n.Kubelet.Root, "pod-resources/kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix://"+filepath.Join(n.Kubelet.Root, "pod-resources/kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	h := holdings{n.namespace(t).claims(), podresources.NewPodResourcesListerClient(conn), older.NewPodResourcesListerClient(conn)}
+	h := holdings{n.namespace(t).claims(), podresources.NewPodResourcesListerClient(conn),
+		older.NewPodResourcesListerClient(conn)}
 	for _, resource := range []corev1.ResourceName{gadget, gizmo} {
 		name := filepath.Base(string(resource))
-		p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Join(n.Kubelet.Root, "plugins_registry"), Socket: name + ".sock", Resource: string(resource)}, name+"-0")
+		p := deviceplugin.New(deviceplugin.Config{
+			Dir:      filepath.Join(n.Kubelet.Root, "plugins_registry"),
+			Socket:   name + ".sock",
+			Resource: string(resource),
+		}, name+"-0")
 		if resource == gadget {
 			p.Place(name+"-0", 0)
 		}
@@ -117,9 +130,9 @@ func (n *node) holdings(t *testing.T) holdings {
 		}
 		t.Cleanup(p.Stop)
 		h.nodeHas(resource, "1/1")
-		h.until("the plugin to be told", func() (string, bool) {
-			told := p.Told()
-			return fmt.Sprint(told), len(told) == 1 && told[0].PluginRegistered
+		h.until("the plugin to be notified", func() (string, bool) {
+			reported := p.Registrations()
+			return fmt.Sprint(reported), len(reported) == 1 && reported[0].PluginRegistered
 		})
 	}
 	h.serve()
@@ -129,60 +142,73 @@ func (n *node) holdings(t *testing.T) holdings {
 	return h
 }
 
-// story has pods come and go, and writes down what is told of them.
+// story has pods come and go, and writes down what is reported of them.
 func (h holdings) story() string {
 	t := h.t
 	t.Helper()
-	var said strings.Builder
+	var logged strings.Builder
 	note := func(what, answer string) {
-		names := strings.NewReplacer(h.name, "<driver>", h.ns, "<ns>", h.Kubelet.Node, "<node>", h.uid("alone"), "<alone>", h.uid("beside"), "<beside>")
+		names := strings.NewReplacer(h.name, "<driver>", h.ns, "<ns>", h.Kubelet.Node, "<node>", h.uid("alone"),
+			"<alone>", h.uid("beside"), "<beside>")
 		// Which of its devices a claim is given is the scheduler's choice.
 		answer = regexp.MustCompile(`\bdev-[0-9]+`).ReplaceAllString(names.Replace(answer), "<device>")
-		fmt.Fprintf(&said, "%s:\n%s", what, answer)
+		fmt.Fprintf(&logged, "%s:\n%s", what, answer)
 	}
-	note("nobody", h.listed())
+	note("no pod", h.listed())
 	note("the node", h.allocatable())
 
 	// These do not take up the node any more, and never have.
 	h.says(h.demo("done", []string{"echo", "done"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gizmo: quantity("1")}
 	}))
-	h.create(h.demo("refused", []string{"serve"}, gadgets("2"), func(p *corev1.Pod) { p.Spec.NodeName = h.Kubelet.Node }))
+	h.create(h.demo("refused", []string{"serve"}, gadgets("2"),
+		func(p *corev1.Pod) { p.Spec.NodeName = h.Kubelet.Node }))
 	h.phase("refused", corev1.PodFailed)
 	h.create(h.demo("plain", []string{"serve"}))
 	h.create(h.demo("whole", []string{"serve"}, uses("alone"), func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": quantity("1"), "memory": quantity("64Mi"), gadget: quantity("1")}
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			"cpu":    quantity("1"),
+			"memory": quantity("64Mi"),
+			gadget:   quantity("1"),
+		}
 	}))
-	h.create(h.demo("side", []string{"serve"}, initContainer("first", "echo", "hi"), sidecar("helper", "serve", "-port", "8081"), uses("beside"), func(p *corev1.Pod) {
-		helper, main := &p.Spec.InitContainers[1], &p.Spec.Containers[0]
-		helper.Resources.Claims, main.Resources.Claims = main.Resources.Claims, nil
-		helper.Resources.Limits = corev1.ResourceList{gizmo: quantity("1")}
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "another", Image: images.Demo, Args: []string{"sleep"}})
-	}))
+	h.create(h.demo("side", []string{"serve"}, initContainer("first", "echo", "hi"),
+		sidecar("helper", "serve", "-port", "8081"), uses("beside"), func(p *corev1.Pod) {
+			helper, main := &p.Spec.InitContainers[1], &p.Spec.Containers[0]
+			helper.Resources.Claims, main.Resources.Claims = main.Resources.Claims, nil
+			helper.Resources.Limits = corev1.ResourceList{gizmo: quantity("1")}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name:  "another",
+				Image: images.Demo,
+				Args:  []string{"sleep"},
+			})
+		}))
 	for _, name := range []string{"plain", "whole", "side"} {
 		h.ready(name)
 	}
 	note("three pods", h.listed())
-	note("three pods, as they were told of before v1", h.listedOlder())
-	for _, name := range []string{"whole", "plain", "done", "refused", "nobody"} {
-		note("pod "+name, h.told(name))
+	note("three pods, as v1alpha1 reports them", h.listedOlder())
+	for _, name := range []string{"whole", "plain", "done", "refused", "absent"} {
+		note("pod "+name, h.reported(name))
 	}
 	note("the node", h.allocatable())
 
 	// One that is about to end still has what it has.
-	h.create(h.demo("going", []string{"serve"}, func(p *corev1.Pod) {
+	h.create(h.demo("ending", []string{"serve"}, func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = ptr(int64(600))
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 600}}}
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+			PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 600}},
+		}
 	}))
-	h.ready("going")
-	h.delete("going", -1)
-	h.event("going", "Killing", "Stopping container main")
-	note("one is going", h.listed())
-	h.delete("going", 0)
-	h.gone("going")
+	h.ready("ending")
+	h.delete("ending", -1)
+	h.event("ending", "Killing", "Stopping container main")
+	note("one terminates", h.listed())
+	h.delete("ending", 0)
+	h.gone("ending")
 	h.until("what was forced to end to be gone", func() (string, bool) {
 		list := h.listed()
-		return list, !strings.Contains(list, "/going/")
+		return list, !strings.Contains(list, "/ending/")
 	})
 
 	for _, name := range []string{"whole", "side", "plain", "done", "refused"} {
@@ -190,7 +216,7 @@ func (h holdings) story() string {
 		h.gone(name)
 		note("after "+name, h.listed())
 	}
-	return said.String()
+	return logged.String()
 }
 
 // uid is of a claim.
@@ -231,8 +257,8 @@ func (h holdings) listedOlder() string {
 	return joined(lines)
 }
 
-// told is what is told of one pod, or why nothing is.
-func (h holdings) told(name string) string {
+// reported is what is reported of one pod, or the error.
+func (h holdings) reported(name string) string {
 	h.t.Helper()
 	one, err := h.list.Get(h.t.Context(), &podresources.GetPodResourcesRequest{PodNamespace: h.ns, PodName: name})
 	if err != nil {
@@ -248,12 +274,14 @@ func (h holdings) allocatable() string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return joined([]string{fmt.Sprint("CPUs ", all.CpuIds), "devices " + devicesOf(all.Devices), "memory " + memoryOf(all.Memory)})
+	return joined([]string{fmt.Sprint("CPUs ", all.CpuIds), "devices " + devicesOf(all.Devices),
+		"memory " + memoryOf(all.Memory)})
 }
 
 func lineOf(p *podresources.PodResources) (lines []string) {
 	for _, c := range p.Containers {
-		line := fmt.Sprintf("%s/%s/%s: CPUs %v, devices %s, memory %s, claims", p.Namespace, p.Name, c.Name, c.CpuIds, devicesOf(c.Devices), memoryOf(c.Memory))
+		line := fmt.Sprintf("%s/%s/%s: CPUs %v, devices %s, memory %s, claims", p.Namespace, p.Name, c.Name, c.CpuIds,
+			devicesOf(c.Devices), memoryOf(c.Memory))
 		for _, claim := range c.DynamicResources {
 			line += fmt.Sprintf(" %s/%s %v", claim.ClaimNamespace, claim.ClaimName, claim.ClaimResources)
 		}

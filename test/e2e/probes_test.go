@@ -24,7 +24,7 @@ func httpProbe(path string) *corev1.Probe {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080)}}}
 }
 
-// listening has the pod Ready no sooner than somebody takes connections at port 8080.
+// listening has the pod Ready no sooner than a server accepts connections at port 8080.
 func listening(p *corev1.Pod) {
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried,
 		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
@@ -60,12 +60,14 @@ func TestReadinessProbe(t *testing.T) {
 	t.Parallel()
 	parity.Proves(t, "PROBE-12")
 	s := shared(t).namespace(t)
-	s.create(s.demo("web", []string{"serve"}, func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = httpProbe("/healthz") }))
+	s.create(s.demo("web", []string{"serve"},
+		func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = httpProbe("/healthz") }))
 	p := s.ready("web")
 	url := "http://" + p.Status.PodIP + ":8080"
 	get(t, url+"/break")
 	p = s.pod("web", "not Ready", func(p *corev1.Pod) bool { return !rig.PodReady(p) })
-	if c := condition(p, corev1.PodReady); c.Reason != "ContainersNotReady" || c.Message != "containers with unready status: [main]" {
+	if c := condition(p, corev1.PodReady); c.Reason != "ContainersNotReady" ||
+		c.Message != "containers with unready status: [main]" {
 		t.Errorf("condition %+v", c)
 	}
 	s.event("web", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
@@ -85,9 +87,11 @@ func TestLivenessProbe(t *testing.T) {
 	}))
 	p := s.ready("web")
 	get(t, "http://"+p.Status.PodIP+":8080/break")
-	p = s.pod("web", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	p = s.pod("web", "restarted", func(p *corev1.Pod) bool {
+		return container(p, "main").RestartCount == 1 && rig.PodReady(p)
+	})
 	if last := container(p, "main").LastTerminationState.Terminated; last == nil {
-		t.Error("nothing is said of the instance before")
+		t.Error("nothing is shown of the instance before")
 	}
 	s.event("web", "Unhealthy", "Liveness probe failed")
 	s.event("web", "Killing", "Container main failed liveness probe, will be restarted")
@@ -101,13 +105,15 @@ func TestStartupProbe(t *testing.T) {
 	s.create(s.demo("slow", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
 		c.LivenessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: unhurried,
-			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/data/up"}}}}
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check",
+				"/data/up"}}}}
 		c.StartupProbe = onceUp(c.LivenessProbe)
 	}))
-	s.create(s.demo("stuck", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = httpProbe("/healthz") }))
+	s.create(s.demo("stuck", []string{"sleep"},
+		func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = httpProbe("/healthz") }))
 	p := s.pod("slow", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })
 	if c := container(p, "main"); c.Started == nil || *c.Started {
-		t.Errorf("started before the startup probe said so: %+v", c)
+		t.Errorf("started before the startup probe succeeded: %+v", c)
 	}
 	s.event("slow", "Unhealthy", "Startup probe failed")
 	s.kubectlDo("exec", "slow", "--", "/demo", "write", "/data/up", "yes")
@@ -124,7 +130,8 @@ func TestProbeHandlers(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.create(s.demo("exec", []string{"sleep"}, keepCount, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: unhurried,
-			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check", "/data/ready"}}}}
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/demo", "check",
+				"/data/ready"}}}}
 	}))
 	s.create(s.demo("tcp", []string{"serve"}, listening))
 	s.ready("tcp")
@@ -146,7 +153,8 @@ func TestGRPCProbe(t *testing.T) {
 	}
 	s.create(s.demo("well", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = asked("demo.Shop"), asked("demo.Shop"), onceUp(asked("demo.Shop"))
+		c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = asked("demo.Shop"), asked("demo.Shop"),
+			onceUp(asked("demo.Shop"))
 	}))
 	s.create(s.demo("other", []string{"health", "demo.Shop", "9000"}, func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = asked("demo.Bank")
@@ -155,10 +163,14 @@ func TestGRPCProbe(t *testing.T) {
 		t.Error("it was restarted")
 	}
 	s.event("other", "Unhealthy", `unknown service "demo.Bank"`) // it listens
-	if rig.PodReady(s.pod("other", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil })) {
+	if rig.PodReady(s.pod("other", "running", func(p *corev1.Pod) bool {
+		return container(p, "main").State.Running != nil
+	})) {
 		t.Error("a service that is not there is Ready")
 	}
 	s.kubectlDo("exec", "well", "--", "/demo", "write", "/data/ill", "yes")
-	s.pod("well", "restarted", func(p *corev1.Pod) bool { return container(p, "main").RestartCount == 1 && rig.PodReady(p) })
+	s.pod("well", "restarted", func(p *corev1.Pod) bool {
+		return container(p, "main").RestartCount == 1 && rig.PodReady(p)
+	})
 	s.event("well", "Unhealthy", "Liveness probe failed: service unhealthy")
 }

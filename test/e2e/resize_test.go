@@ -29,14 +29,16 @@ func (s *space) resize(name, cpu, memory string) {
 	s.t.Helper()
 	amounts := fmt.Sprintf(`{"cpu":%q,"memory":%q}`, cpu, memory)
 	s.kubectlDo("patch", "pod", name, "--subresource=resize", "--patch",
-		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":%s,"limits":%s}}]}}`, amounts, amounts))
+		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":%s,"limits":%s}}]}}`, amounts,
+			amounts))
 }
 
 // resized waits until the pod has what its specification names.
 func (s *space) resized(name string) *corev1.Pod {
 	s.t.Helper()
 	return s.pod(name, "resized", func(p *corev1.Pod) bool {
-		return p.Status.ObservedGeneration == p.Generation && !shows(p, corev1.PodResizePending) && !shows(p, corev1.PodResizeInProgress) &&
+		return p.Status.ObservedGeneration == p.Generation && !shows(p, corev1.PodResizePending) &&
+			!shows(p, corev1.PodResizeInProgress) &&
 			sameAmounts(container(p, "main"), p.Spec.Containers[0].Resources)
 	})
 }
@@ -54,7 +56,8 @@ func sameAmounts(cs corev1.ContainerStatus, want corev1.ResourceRequirements) bo
 	if cs.Resources == nil {
 		return false
 	}
-	for _, pair := range [][2]corev1.ResourceList{{cs.Resources.Requests, want.Requests}, {cs.Resources.Limits, want.Limits}, {cs.AllocatedResources, want.Requests}} {
+	for _, pair := range [][2]corev1.ResourceList{{cs.Resources.Requests, want.Requests},
+		{cs.Resources.Limits, want.Limits}, {cs.AllocatedResources, want.Requests}} {
 		for name, q := range pair[1] {
 			have := pair[0][name]
 			if have.Cmp(q) != 0 {
@@ -73,7 +76,8 @@ func (s *space) cgroupValue(p *corev1.Pod, containerID, v1File, v2File string) s
 	if _, id, ok := strings.Cut(containerID, "://"); ok {
 		below = id
 	}
-	for _, pattern := range []string{"/sys/fs/cgroup/*/" + s.Name + "/kubepods/", "/sys/fs/cgroup/" + s.Name + "/kubepods/"} {
+	for _, pattern := range []string{"/sys/fs/cgroup/*/" + s.Name + "/kubepods/",
+		"/sys/fs/cgroup/" + s.Name + "/kubepods/"} {
 		for _, class := range []string{"", "burstable/", "besteffort/"} {
 			for _, file := range []string{v1File, v2File} {
 				found, err := filepath.Glob(filepath.Join(pattern+class+"pod"+string(p.UID), below, file))
@@ -91,7 +95,7 @@ func (s *space) cgroupValue(p *corev1.Pod, containerID, v1File, v2File string) s
 	return ""
 }
 
-// hasCgroups compares what the kernel is told of the pod and its main container
+// hasCgroups compares the kernel's limits of the pod and its main container
 // with amounts that are the same for both. CPU is in thousandths.
 func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 	s.t.Helper()
@@ -103,9 +107,14 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 			"memory.limit_in_bytes": {fmt.Sprint(memory), fmt.Sprint(memory)},
 		}
 		for v1File, want := range wants {
-			v2File := map[string]string{"cpu.shares": "cpu.weight", "cpu.cfs_quota_us": "cpu.max", "memory.limit_in_bytes": "memory.max"}[v1File]
+			v2File := map[string]string{
+				"cpu.shares":            "cpu.weight",
+				"cpu.cfs_quota_us":      "cpu.max",
+				"memory.limit_in_bytes": "memory.max",
+			}[v1File]
 			if what == "container" && v1File == "cpu.shares" {
-				want[1] = s.cgroupValue(p, id, v1File, v2File) // the OCI runtime has a curve of its own for containers on v2
+				// the OCI runtime has a curve of its own for containers on v2
+				want[1] = s.cgroupValue(p, id, v1File, v2File)
 			}
 			got := s.cgroupValue(p, id, v1File, v2File)
 			switch got {
@@ -120,7 +129,7 @@ func (s *space) hasCgroups(p *corev1.Pod, milli, memory int64) {
 }
 
 // TestResize changes the CPU and memory of a running pod, up and down, and reads
-// what the kernel was told.
+// what the kernel was given.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -138,11 +147,14 @@ func TestResize(t *testing.T) {
 		s.resize("web", step.cpu, step.memory)
 		p := s.resized("web")
 		s.hasCgroups(p, step.milli, step.bytes)
-		if a, b := container(before, "main"), container(p, "main"); a.ContainerID != b.ContainerID || b.RestartCount != 0 {
-			t.Errorf("the container was replaced: %s, then %s after %d restarts", a.ContainerID, b.ContainerID, b.RestartCount)
+		if a, b := container(before, "main"), container(p, "main"); a.ContainerID != b.ContainerID ||
+			b.RestartCount != 0 {
+			t.Errorf("the container was replaced: %s, then %s after %d restarts", a.ContainerID, b.ContainerID,
+				b.RestartCount)
 		}
 	}
-	s.event("web", "ResizeStarted", `Pod resize started: {"containers":[{"name":"main","resources":{"limits":{"cpu":"200m","memory":"96Mi"},"requests":{"cpu":"200m","memory":"96Mi"}}}],"generation":2}`)
+	s.event("web", "ResizeStarted",
+		`Pod resize started: {"containers":[{"name":"main","resources":{"limits":{"cpu":"200m","memory":"96Mi"},"requests":{"cpu":"200m","memory":"96Mi"}}}],"generation":2}`)
 	s.event("web", "ResizeCompleted", `"generation":4}`)
 }
 
@@ -160,14 +172,21 @@ func TestResizeInOppositeDirections(t *testing.T) {
 	before := s.ready("web")
 	for _, next := range []amounts{{"15m", "40Mi", "35m", "40Mi"}, was, {"25m", "30Mi", "25m", "50Mi"}, was} {
 		s.kubectlDo("patch", "pod", "web", "--subresource=resize", "--patch",
-			fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%q,"memory":%q},"limits":{"cpu":%q,"memory":%q}}}]}}`,
-				next.cpuRequest, next.memoryRequest, next.cpuLimit, next.memoryLimit))
+			fmt.Sprintf(
+				`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%q,"memory":%q},"limits":{"cpu":%q,"memory":%q}}}]}}`,
+				next.cpuRequest,
+				next.memoryRequest,
+				next.cpuLimit,
+				next.memoryLimit,
+			))
 		p := s.resized("web")
 		limit := quantity(next.memoryLimit)
-		if got := s.cgroupValue(p, container(p, "main").ContainerID, "memory.limit_in_bytes", "memory.max"); got != "" && got != fmt.Sprint(limit.Value()) {
+		if got := s.cgroupValue(p, container(p, "main").ContainerID,
+			"memory.limit_in_bytes", "memory.max"); got != "" && got != fmt.Sprint(limit.Value()) {
 			t.Errorf("%+v: the kernel limits memory to %s", next, got)
 		}
-		if a, b := container(before, "main"), container(p, "main"); a.ContainerID != b.ContainerID || b.RestartCount != 0 {
+		if a, b := container(before, "main"), container(p, "main"); a.ContainerID != b.ContainerID ||
+			b.RestartCount != 0 {
 			t.Errorf("%+v: the container was replaced: %s, then %s", next, a.ContainerID, b.ContainerID)
 		}
 	}
@@ -181,10 +200,13 @@ func TestResizeBelowUsage(t *testing.T) {
 	before := s.ready("web")
 	s.resize("web", "100m", "10Ki")
 	p := s.pod("web", "in progress with an error", func(p *corev1.Pod) bool {
-		return shows(p, corev1.PodResizeInProgress) && condition(p, corev1.PodResizeInProgress).Reason == corev1.PodReasonError
+		return shows(p, corev1.PodResizeInProgress) &&
+			condition(p, corev1.PodResizeInProgress).Reason == corev1.PodReasonError
 	})
 	c := condition(p, corev1.PodResizeInProgress)
-	if !strings.Contains(c.Message, "memory limit (8192) below current usage") && !strings.Contains(c.Message, "memory limit (10240) below current usage") || c.ObservedGeneration != p.Generation {
+	if !strings.Contains(c.Message, "memory limit (8192) below current usage") &&
+		!strings.Contains(c.Message, "memory limit (10240) below current usage") ||
+		c.ObservedGeneration != p.Generation {
 		t.Errorf("condition %+v of generation %d", c, p.Generation)
 	}
 	s.event("web", "ResizeError", "below current usage")
@@ -201,7 +223,8 @@ func TestResizeBelowUsage(t *testing.T) {
 	s.ready("other")
 	s.resize("web", all, "64Mi")
 	p = s.pod("web", "deferred", func(p *corev1.Pod) bool { return shows(p, corev1.PodResizePending) })
-	if c := condition(p, corev1.PodResizePending); c.Reason != corev1.PodReasonDeferred || !strings.Contains(c.Message, "Node didn't have enough resource: cpu") {
+	if c := condition(p, corev1.PodResizePending); c.Reason != corev1.PodReasonDeferred ||
+		!strings.Contains(c.Message, "Node didn't have enough resource: cpu") {
 		t.Errorf("%+v", c)
 	}
 	s.hasCgroups(p, 100, 64<<20)
@@ -214,7 +237,10 @@ func TestResizeByRestart(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	s.create(s.demo("web", []string{"serve"}, limited("100m", "64Mi"), onFailure, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}, {ResourceName: "cpu", RestartPolicy: corev1.NotRequired}}
+		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: "memory", RestartPolicy: corev1.RestartContainer},
+			{ResourceName: "cpu", RestartPolicy: corev1.NotRequired},
+		}
 	}))
 	s.ready("web")
 	s.resize("web", "200m", "64Mi")
@@ -278,10 +304,12 @@ func TestPodLevelResources(t *testing.T) {
 		milli, bytes int64
 	}{{"300m", "128Mi", 300, 128 << 20}, {"100m", "64Mi", 100, 64 << 20}} {
 		l := fmt.Sprintf(`{"cpu":%q,"memory":%q}`, step.cpu, step.memory)
-		s.kubectlDo("patch", "pod", "web", "--subresource=resize", "--patch", fmt.Sprintf(`{"spec":{"resources":{"requests":%s,"limits":%s}}}`, l, l))
+		s.kubectlDo("patch", "pod", "web", "--subresource=resize", "--patch",
+			fmt.Sprintf(`{"spec":{"resources":{"requests":%s,"limits":%s}}}`, l, l))
 		want := whole(step.cpu, step.memory)
 		p = s.pod("web", "resized", func(p *corev1.Pod) bool {
-			return p.Status.Resources != nil && p.Status.Resources.Limits.Memory().Cmp(*want.Limits.Memory()) == 0 && p.Status.Resources.Requests.Cpu().Cmp(*want.Requests.Cpu()) == 0 &&
+			return p.Status.Resources != nil && p.Status.Resources.Limits.Memory().Cmp(*want.Limits.Memory()) == 0 &&
+				p.Status.Resources.Requests.Cpu().Cmp(*want.Requests.Cpu()) == 0 &&
 				!shows(p, corev1.PodResizePending) && !shows(p, corev1.PodResizeInProgress)
 		})
 		check(p, step.milli, step.bytes)
@@ -305,7 +333,7 @@ func TestResizeAcrossASwap(t *testing.T) {
 	id := container(s.ready("web"), "main").ContainerID
 	s.resize("web", "110m", "64Mi")
 	s.resized("web")
-	// A wish that is not granted must not be taken for what the pod has.
+	// A resize that is not actuated must not be taken for what the pod has.
 	allocatable := s.nodeObject().Status.Allocatable["cpu"]
 	all := allocatable.String()
 	s.create(s.demo("other", []string{"sleep"}, requests("cpu", "10m")))
@@ -317,7 +345,7 @@ func TestResizeAcrossASwap(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := fmt.Sprintf("late-%d", i)
-		s.create(s.demo(late, []string{"serve"})) // whoever runs the node now shows it
+		s.create(s.demo(late, []string{"serve"})) // the agent that runs the node now shows it
 		s.ready(late)
 		p := s.pod("web", "deferred still", func(p *corev1.Pod) bool { return shows(p, corev1.PodResizePending) })
 		granted := container(p, "main").AllocatedResources["cpu"]

@@ -26,7 +26,11 @@ func (s *space) crowd() {
 	s.t.Helper()
 	for i := range many {
 		p := s.demo(fmt.Sprintf("crowd-%02d", i), []string{"serve"})
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "side", Image: p.Spec.Containers[0].Image, Args: []string{"sleep"}})
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name:  "side",
+			Image: p.Spec.Containers[0].Image,
+			Args:  []string{"sleep"},
+		})
 		keepCount(p)
 		s.create(p)
 	}
@@ -115,26 +119,26 @@ func TestRestartLeavesPodsAlone(t *testing.T) {
 	s.create(probed)
 	before := instances(s.allReady(many + 1))
 	seen := s.watchReady()
-	s.create(s.demo("forgotten", []string{"serve"}))
-	s.ready("forgotten")
+	s.create(s.demo("removed", []string{"serve"}))
+	s.ready("removed")
 	start := time.Now()
 	if err := n.Kubelet.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("restarted in %s", time.Since(start))
 	n.Kubelet.Kill9()
-	s.delete("forgotten", 0) // nobody is there to see it
+	s.delete("removed", 0) // while no agent runs
 	if err := n.Kubelet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The new agent has looked after every pod once it has answered to a new one.
+	// The new agent has synced every pod once it has answered to a new one.
 	s.create(s.demo("late", []string{"serve"}))
 	s.ready("late")
 	n.onlyLive(t)
 	s.delete("late", 0)
 	s.gone("late")
 	for _, flap := range seen() {
-		if !strings.Contains(flap, " late: ") && !strings.Contains(flap, " forgotten: ") {
+		if !strings.Contains(flap, " late: ") && !strings.Contains(flap, " removed: ") {
 			t.Errorf("while the agent was restarted: %s", flap)
 		}
 	}

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,12 +18,12 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/kit/logind"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
-	"keelson/test/parts"
 	"keelson/test/rig"
 )
 
-// shutdowns are a node whose machine can be said to shut down.
+// shutdowns are a node whose machine can announce a shutdown.
 type shutdowns struct {
 	*node
 	machine *logind.Manager
@@ -35,49 +33,20 @@ type shutdowns struct {
 // manager of the test's own, and compares what becomes of the same pods.
 func TestShutdownIsUpstreams(t *testing.T) {
 	parity.Proves(t, "EVIC-37", "EVIC-40")
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
-	b, err := parts.New(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := rig.Open(t.Context(), rig.Config{Purpose: "e2e", Parts: b, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := shutdowns{node: &node{Rig: r, parts: b}}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("logs are in", n.keepLogs())
-		}
-		if err := r.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	need.Root(t, "running containers")
+	both, peer := bothAgents(t)
+	n := shutdowns{node: both}
+	n.Rig = rig.Start(t, rig.Options{Cluster: true})
 	bus := logind.StartBus(t)
 	n.machine = logind.Start(t, bus, time.Minute)
-	if n.kubectl, err = b.Path(t.Context(), "kubectl"); err != nil {
-		t.Fatal(err)
-	}
-	if n.ours, err = rig.OurKubelet(t.Context(), t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	peer, err := b.Path(t.Context(), "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.StartRuntime(t.Context(), rig.RuntimeConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.StartCluster(t.Context(), rig.ClusterConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.StartKubelet(t.Context(), rig.KubeletConfig{Binary: n.ours, Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=" + bus.Address}, Edit: func(c *kubeletconfig.KubeletConfiguration) {
-		quick(c)
-		c.ShutdownGracePeriod = metav1.Duration{Duration: 20 * time.Second} // of which one that listens needs little
-		c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 6 * time.Second}
-	}}); err != nil {
+	if _, err := n.StartKubelet(t.Context(),
+		rig.KubeletConfig{Binary: n.ours, Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=" + bus.Address},
+			Edit: func(c *kubeletconfig.KubeletConfiguration) {
+				quick(c)
+				// of which one that listens needs little
+				c.ShutdownGracePeriod = metav1.Duration{Duration: 20 * time.Second}
+				c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 6 * time.Second}
+			}}); err != nil {
 		t.Fatal(err)
 	}
 	ours := n.goThrough(t)
@@ -107,7 +76,8 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	s.create(s.demo("polite", []string{"serve"}, grace(30), listening)) // to signals, too, by then
 	s.create(s.demo("deaf", []string{"deaf"}, grace(60)))
 	s.create(s.demo("short", []string{"deaf"}, grace(2)))
-	s.create(s.demo("critical", []string{"deaf"}, grace(60), func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }))
+	s.create(s.demo("critical", []string{"deaf"}, grace(60),
+		func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }))
 	s.create(s.demo("done", []string{"echo", "x"}, never))
 	s.create(s.demo("failed", []string{"exit", "3"}, never))
 	for _, name := range running {
@@ -120,7 +90,8 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	s.phase("failed", corev1.PodFailed)
 
 	n.machine.Announce(t, true)
-	node, err := n.Cluster.UntilNode(t.Context(), n.Kubelet.Node, func(no *corev1.Node) bool { return !rig.NodeReady(no) })
+	node, err := n.Cluster.UntilNode(t.Context(), n.Kubelet.Node,
+		func(no *corev1.Node) bool { return !rig.NodeReady(no) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +114,8 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 	}
 	n.awaitState(t, endedState)
 	until(t, "the event about the node", func() (string, bool) {
-		list, err := n.Cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=Shutdown"})
+		list, err := n.Cluster.Client.CoreV1().Events("default").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=Shutdown"})
 		if err != nil {
 			return err.Error(), false
 		}
@@ -165,7 +137,8 @@ func (n shutdowns) goThrough(t *testing.T) map[string]string {
 func (s *space) fate(name string) string {
 	s.t.Helper()
 	p := s.pod(name, "ended", func(p *corev1.Pod) bool {
-		return (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded) && container(p, "main").State.Running == nil
+		return (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded) &&
+			container(p, "main").State.Running == nil
 	})
 	lines := []string{fmt.Sprintf("%s %s %q", p.Status.Phase, p.Status.Reason, p.Status.Message)}
 	for _, c := range p.Status.Conditions {

@@ -73,8 +73,10 @@ func TestStaticPod(t *testing.T) {
 	name := "st-" + s.Kubelet.Node
 	s.manifest("st", s.static("st", "serve"))
 	first := s.ready(name)
-	if first.Annotations["kubernetes.io/config.mirror"] == "" || first.Annotations["kubernetes.io/config.source"] != "file" ||
-		len(first.OwnerReferences) != 1 || first.OwnerReferences[0].Kind != "Node" || first.OwnerReferences[0].Name != s.Kubelet.Node {
+	if first.Annotations["kubernetes.io/config.mirror"] == "" ||
+		first.Annotations["kubernetes.io/config.source"] != "file" ||
+		len(first.OwnerReferences) != 1 || first.OwnerReferences[0].Kind != "Node" ||
+		first.OwnerReferences[0].Name != s.Kubelet.Node {
 		t.Errorf("mirror pod: annotations %v, owners %v", first.Annotations, first.OwnerReferences)
 	}
 	s.until("a line of its log", func() (string, bool) {
@@ -133,7 +135,8 @@ func TestStaticPod(t *testing.T) {
 			return fmt.Sprintf("%d pods", len(pods)), false
 		}
 		p := &pods[0]
-		return p.Status.String(), rig.PodReady(p) && container(p, "main").ContainerID != container(fourth, "main").ContainerID
+		return p.Status.String(), rig.PodReady(p) &&
+			container(p, "main").ContainerID != container(fourth, "main").ContainerID
 	})
 	// Removed.
 	if err := os.Remove(file); err != nil {
@@ -147,7 +150,7 @@ func TestStaticPod(t *testing.T) {
 }
 
 // TestBrokenManifest breaks the file of a running pod: it runs on, and the log
-// names file, field and cause. A file that was never good disturbs nobody.
+// names file, field and cause. A file that was never valid affects no other pod.
 func TestBrokenManifest(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
@@ -170,7 +173,8 @@ func TestBrokenManifest(t *testing.T) {
 		}
 		return "nothing", false
 	})
-	if p := s.ready(name); container(p, "main").ContainerID != container(before, "main").ContainerID || s.liveCopies(name) != 1 {
+	if p := s.ready(name); container(p, "main").ContainerID != container(before, "main").ContainerID ||
+		s.liveCopies(name) != 1 {
 		t.Error("the pod was disturbed")
 	}
 	s.manifest("st", good)

@@ -55,11 +55,14 @@ func TestLogStorm(t *testing.T) {
 	}
 	const files, period = 3, 10 * time.Second
 	size := resource.MustParse("1Mi")
-	r := rig.Start(t, rig.Options{Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true, Edit: func(c *kubeletconfig.KubeletConfiguration) {
-		quick(c)
-		n := int32(files)
-		c.ContainerLogMaxSize, c.ContainerLogMaxFiles, c.ContainerLogMonitorInterval = size.String(), &n, &metav1.Duration{Duration: period}
-	}}})
+	r := rig.Start(t,
+		rig.Options{Kubelet: &rig.KubeletConfig{Binary: binary, Standalone: true,
+			Edit: func(c *kubeletconfig.KubeletConfiguration) {
+				quick(c)
+				n := int32(files)
+				c.ContainerLogMaxSize, c.ContainerLogMaxFiles, c.ContainerLogMonitorInterval = size.String(), &n,
+					&metav1.Duration{Duration: period}
+			}}})
 	k := r.Kubelet
 	apply := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(k.Manifests, name), []byte(text), 0o600); err != nil {
@@ -87,12 +90,14 @@ func TestLogStorm(t *testing.T) {
 		asked := probed(t, k, "successful") - well
 		return fmt.Sprint(asked), asked >= 50
 	})
-	perSecond := float64(lastLine(t, logs)-before) * 2050 / time.Since(at).Seconds() // with what the runtime puts before a line
+	// with what the runtime puts before a line
+	perSecond := float64(lastLine(t, logs)-before) * 2050 / time.Since(at).Seconds()
 	if n := probed(t, k, "failed") - failed; n > 0 {
 		t.Errorf("the bystander failed %v probes", n)
 	}
 	bound := int64(files * (float64(size.Value()) + period.Seconds()/2*perSecond))
-	t.Logf("%.1f MB a second, at most %d MB on the disk; without the pace it would be %.0f MB", perSecond/1e6, most>>20, files*period.Seconds()*perSecond/1e6)
+	t.Logf("%.1f MB a second, at most %d MB on the disk; without the pace it would be %.0f MB", perSecond/1e6, most>>20,
+		files*period.Seconds()*perSecond/1e6)
 	if most > bound {
 		t.Errorf("the log took %d bytes, want at most %d", most, bound)
 	}

@@ -42,8 +42,15 @@ func (s *space) fullStatic(name string) []byte {
 	main.Resources.Requests = corev1.ResourceList{"cpu": quantity("0.01"), "memory": quantity("10Mi")}
 	main.LivenessProbe = httpProbe("/healthz")
 	main.LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
-	main.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}}
-	main.Env = []corev1.EnvVar{{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+	main.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}},
+	}
+	main.Env = []corev1.EnvVar{
+		{
+			Name:      "NAME",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+		},
+	}
 	data, err := yaml.Marshal(p)
 	if err != nil {
 		s.t.Fatal(err)
@@ -64,11 +71,21 @@ func TestSwapWithUpstream(t *testing.T) {
 	s.configMap("conf", map[string]string{"a": "b"})
 	s.secret("hidden", map[string]string{"word": "sesame"})
 	s.create(s.demo("plain", []string{"serve"}))
-	s.create(s.demo("init", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081")))
+	s.create(s.demo("init", []string{"serve"}, initContainer("one", "echo", "hi"),
+		sidecar("side", "serve", "-port", "8081")))
 	s.create(s.demo("volumes", []string{"serve"},
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted("memory", "/memory",
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
 		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}})))
 	s.create(s.demo("host", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
 	s.create(s.demo("guaranteed", []string{"serve"}, func(p *corev1.Pod) {
@@ -76,7 +93,8 @@ func TestSwapWithUpstream(t *testing.T) {
 	}))
 	s.create(s.demo("burstable", []string{"serve"}, requests("cpu", "50m")))
 	s.create(s.demo("probed", []string{"serve"}, func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
+		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = httpProbe("/healthz"),
+			httpProbe("/healthz")
 		p.Spec.Containers[0].LivenessProbe.FailureThreshold = 60 // it may be asked before it listens
 	}))
 	// Static pods, none of which has a UID in its manifest.
@@ -89,7 +107,7 @@ func TestSwapWithUpstream(t *testing.T) {
 	s.create(s.demo("finished", []string{"echo", "done"}, never))
 	s.phase("finished", corev1.PodSucceeded)
 	before := instances(s.allReady(begun))
-	// Whoever runs the node now shows it by starting another pod.
+	// The agent that runs the node now shows it by starting another pod.
 	settled := func(name string) {
 		s.create(s.demo(name, []string{"serve"}))
 		s.ready(name)

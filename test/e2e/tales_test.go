@@ -23,7 +23,11 @@ import (
 // those that have ended.
 func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 	n, peer := bothAgents(t)
-	n.Rig = rig.Start(t, rig.Options{Cluster: true, Runtime: &rig.RuntimeConfig{}, Kubelet: &rig.KubeletConfig{Binary: peer, Edit: quick}})
+	n.Rig = rig.Start(t, rig.Options{
+		Cluster: true,
+		Runtime: &rig.RuntimeConfig{},
+		Kubelet: &rig.KubeletConfig{Binary: peer, Edit: quick},
+	})
 	var theirs, ours tales
 	t.Run("upstream", func(t *testing.T) { theirs = n.tales(t) })
 	if err := n.Kubelet.Swap(t.Context(), n.ours); err != nil {
@@ -34,31 +38,33 @@ func TestStatusesTellWhatUpstreamsDo(t *testing.T) {
 		return // what is missing of an unfinished tale says nothing
 	}
 	for name, tale := range theirs {
-		told := func(of []telling) (list []string) {
+		reported := func(of []telling) (list []string) {
 			for _, s := range of {
 				list = append(list, s.pod)
 			}
 			return list
 		}
 		for _, s := range ours[name] {
-			if !slices.Contains(told(tale), s.pod) && s.pod != over {
-				t.Errorf("of %s our agent tells\n  %s\nand upstream's only\n  %s", name, s.pod, strings.Join(slices.Compact(told(tale)), "\n  "))
+			if !slices.Contains(reported(tale), s.pod) && s.pod != over {
+				t.Errorf("of %s our agent tells\n  %s\nand upstream's only\n  %s", name, s.pod,
+					strings.Join(slices.Compact(reported(tale)), "\n  "))
 			}
 		}
 		last, want := ours[name][len(ours[name])-1], tale[len(tale)-1]
 		if last != want && slices.Contains(ended, name) {
-			t.Errorf("of %s our agent tells at last\n  %s\n  %s\nand upstream's\n  %s\n  %s", name, last.pod, last.containers, want.pod, want.containers)
+			t.Errorf("of %s our agent tells at last\n  %s\n  %s\nand upstream's\n  %s\n  %s", name, last.pod,
+				last.containers, want.pod, want.containers)
 		}
 	}
 }
 
-// tales are what is said of pods, one after another, by their names.
+// tales are what is reported of pods, one after another, by their names.
 type tales map[string][]telling
 
 // telling is what a status says of a pod, and of its containers.
 type telling struct{ pod, containers string }
 
-// tales has pods live, and writes down what is said of them.
+// tales has pods live, and writes down what is reported of them.
 func (n *node) tales(t *testing.T) tales {
 	s := n.namespace(t)
 	heard := tales{}
@@ -81,7 +87,7 @@ func (n *node) tales(t *testing.T) tales {
 	return heard
 }
 
-// over is said of a pod whose containers are through and that still takes up the node.
+// over is reported of a pod whose containers are through and that still takes up the node.
 const over = "Running , ContainersReady False ContainersNotReady, Initialized True , PodScheduled True , Ready False ContainersNotReady"
 
 // ended are the pods that come to an end.
@@ -89,7 +95,7 @@ var ended = []string{"job", "job-with-sidecar", "never-begins", "over-its-deadli
 
 // live has pods begin, change and end. What of them is to be seen lasts for seconds.
 func (s *space) live() {
-	// As if nobody had told it to end, and in its own time.
+	// As if it had not got SIGTERM, and in its own time.
 	const stays, lingers = "trap 'exit 0' TERM; sleep 1000 & wait", "trap 'sleep 5; exit 0' TERM; sleep 1000 & wait"
 	first := func(name, script string) spec {
 		return func(p *corev1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, another(p, name, script)) }
@@ -121,7 +127,8 @@ func (s *space) live() {
 	s.create(s.shell("over-its-deadline", lingers, within(20), func(p *corev1.Pod) {
 		p.Spec.ActiveDeadlineSeconds = ptr(int64(20)) // it has to run by then, also on a busy machine
 	}))
-	s.create(s.shell("no-such-command", stays, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/nothing"} }))
+	s.create(s.shell("no-such-command", stays,
+		func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/nothing"} }))
 	s.create(s.shell("no-image", stays, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "keelson.invalid/none:1", corev1.PullNever
 	}))
@@ -150,7 +157,8 @@ func (s *space) live() {
 	s.ready("needs-room")
 	for _, name := range ended {
 		s.pod(name, "at its end", func(p *corev1.Pod) bool {
-			return (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded) && !isTrue(p, corev1.PodReadyToStartContainers)
+			return (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded) &&
+				!isTrue(p, corev1.PodReadyToStartContainers)
 		})
 	}
 	for _, c := range [][2]string{{"crashes", "main"}, {"begins-in-vain", "init"}, {"no-such-command", "main"}} {
@@ -176,21 +184,24 @@ func another(p *corev1.Pod, name, script string) corev1.Container {
 func (s *space) loseSandbox(p *corev1.Pod) {
 	s.t.Helper()
 	of := map[string]string{"io.kubernetes.pod.uid": string(p.UID)}
-	list, err := s.Runtime.CRI.ListPodSandbox(s.t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: of}})
+	list, err := s.Runtime.CRI.ListPodSandbox(s.t.Context(),
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: of}})
 	if err != nil || len(list.Items) != 1 {
 		s.t.Fatalf("sandboxes of %s: %v, %v", p.Name, list, err)
 	}
-	if _, err := s.Runtime.CRI.StopPodSandbox(s.t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: list.Items[0].Id}); err != nil {
+	if _, err := s.Runtime.CRI.StopPodSandbox(s.t.Context(),
+		&cri.StopPodSandboxRequest{PodSandboxId: list.Items[0].Id}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // tell is what a status says. When a sandbox comes and goes is left out: pods of ours are
-// told of when more has come of it.
+// reported when more has come of it.
 func tell(p *corev1.Pod) telling {
 	var of, containers strings.Builder
 	fmt.Fprintf(&of, "%s %s", p.Status.Phase, p.Status.Reason)
-	conditions := slices.SortedFunc(slices.Values(p.Status.Conditions), func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	conditions := slices.SortedFunc(slices.Values(p.Status.Conditions),
+		func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 	for _, c := range conditions {
 		if c.Type != corev1.PodReadyToStartContainers {
 			fmt.Fprintf(&of, ", %s %s %s", c.Type, c.Status, c.Reason)
@@ -201,7 +212,8 @@ func tell(p *corev1.Pod) telling {
 		if c.LastTerminationState.Terminated != nil {
 			fmt.Fprintf(&containers, ", before %s", phaseOf(c.LastTerminationState))
 		}
-		fmt.Fprintf(&containers, ", %d restarts, ready %t, started %t; ", c.RestartCount, c.Ready, c.Started != nil && *c.Started)
+		fmt.Fprintf(&containers, ", %d restarts, ready %t, started %t; ", c.RestartCount, c.Ready,
+			c.Started != nil && *c.Started)
 	}
 	return telling{of.String(), containers.String()}
 }
@@ -217,5 +229,6 @@ func phaseOf(s corev1.ContainerState) string {
 }
 
 func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(p.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }

@@ -27,7 +27,7 @@ type terminal struct {
 }
 
 // inTerminal starts a command in a terminal of its own, which controls it: a
-// change of the size is told to it. It ends with the test.
+// change of the size is sent to it. It ends with the test.
 func inTerminal(t *testing.T, cmd *exec.Cmd, rows, columns uint16) *terminal {
 	t.Helper()
 	screen, tty, err := openTerminal()
@@ -46,7 +46,7 @@ func inTerminal(t *testing.T, cmd *exec.Cmd, rows, columns uint16) *terminal {
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		_, _ = io.Copy(writerFunc(m.show), screen) // ends with an error when nobody has the terminal open
+		_, _ = io.Copy(writerFunc(m.show), screen) // ends with an error when no process has the terminal open
 	})
 	m.end = sync.OnceValue(func() error {
 		err := cmd.Wait()
@@ -115,7 +115,10 @@ func (m *terminal) sees(text string) {
 
 func (m *terminal) resize(rows, columns uint16) {
 	m.t.Helper()
-	if err := unix.IoctlSetWinsize(int(m.screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(m.screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{
+		Row: rows,
+		Col: columns,
+	}); err != nil {
 		m.t.Fatalf("resize terminal: %v", err)
 	}
 }

@@ -54,7 +54,8 @@ const meterService = `{"kind": "List", "apiVersion": "v1", "items": [
 
 func (m *meter) scrape(ctx context.Context) map[string]*dto.MetricFamily {
 	m.t.Helper()
-	text, err := m.Cluster.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", m.Kubelet.Node, "proxy", "metrics", "resource").DoRaw(ctx)
+	text, err := m.Cluster.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", m.Kubelet.Node,
+		"proxy", "metrics", "resource").DoRaw(ctx)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -73,10 +74,11 @@ func (m *meter) of(cpu, memory string, labels ...string) (usage, error) {
 	if window <= 0 {
 		return usage{}, fmt.Errorf("%s of %v: read at the same time twice", cpu, labels)
 	}
-	return usage{Timestamp: metav1.NewTime(time.UnixMilli(last.GetTimestampMs())), Window: window.String(), Usage: corev1.ResourceList{
-		"cpu":    *resource.NewMilliQuantity(int64((b-a)/window.Seconds()*1000), resource.DecimalSI),
-		"memory": *resource.NewQuantity(int64(bytes), resource.BinarySI),
-	}}, nil
+	return usage{Timestamp: metav1.NewTime(time.UnixMilli(last.GetTimestampMs())), Window: window.String(),
+		Usage: corev1.ResourceList{
+			"cpu":    *resource.NewMilliQuantity(int64((b-a)/window.Seconds()*1000), resource.DecimalSI),
+			"memory": *resource.NewQuantity(int64(bytes), resource.BinarySI),
+		}}, nil
 }
 
 func (m *meter) nodes() ([]usage, error) {
@@ -97,14 +99,16 @@ func (m *meter) pods() ([]usage, error) {
 		}
 		p := usage{Metadata: metav1.ObjectMeta{Namespace: m.ns, Name: labels["pod"]}}
 		for _, c := range m.after["container_cpu_usage_seconds_total"].GetMetric() {
-			if _, _, ok := scrape.Value(&dto.MetricFamily{Metric: []*dto.Metric{c}}, "namespace", m.ns, "pod", labels["pod"]); !ok {
+			if _, _, ok := scrape.Value(&dto.MetricFamily{Metric: []*dto.Metric{c}}, "namespace", m.ns,
+				"pod", labels["pod"]); !ok {
 				continue
 			}
 			for _, l := range c.Label {
 				if l.GetName() != "container" {
 					continue
 				}
-				u, err := m.of("container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "namespace", m.ns, "pod", labels["pod"], "container", l.GetValue())
+				u, err := m.of("container_cpu_usage_seconds_total", "container_memory_working_set_bytes",
+					"namespace", m.ns, "pod", labels["pod"], "container", l.GetValue())
 				if err != nil {
 					return nil, err
 				}
@@ -142,7 +146,12 @@ func (m *meter) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1", "metadata": map[string]any{}, "items": items})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind":       kind,
+		"apiVersion": "metrics.k8s.io/v1beta1",
+		"metadata":   map[string]any{},
+		"items":      items,
+	})
 }
 
 // TestKubectlTop shows what pods and node use, from the node's own figures.
@@ -150,7 +159,11 @@ func TestKubectlTop(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	s.create(s.demo("works", []string{"hog", "64"}, func(p *corev1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "busy", Image: images.Demo, Args: []string{"spin"}})
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name:  "busy",
+			Image: images.Demo,
+			Args:  []string{"spin"},
+		})
 	}))
 	s.create(s.demo("rests", []string{"sleep"}))
 	s.ready("works")
@@ -160,18 +173,19 @@ func TestKubectlTop(t *testing.T) {
 	s.until("the load to be seen", func() (string, bool) {
 		now := m.scrape(t.Context())
 		_, spent, _ := scrape.Value(now["container_cpu_usage_seconds_total"], "namespace", s.ns, "container", "busy")
-		_, held, _ := scrape.Value(now["container_memory_working_set_bytes"], "namespace", s.ns, "pod", "works", "container", "main")
-		said := fmt.Sprintf("%v s, %v bytes", spent, held)
+		_, held, _ := scrape.Value(now["container_memory_working_set_bytes"], "namespace", s.ns,
+			"pod", "works", "container", "main")
+		logged := fmt.Sprintf("%v s, %v bytes", spent, held)
 		switch {
 		case held < 64<<20:
 		case m.before == nil:
 			m.before, spun = now, spent
 		case spent-spun >= 1: // a second of CPU later
 			m.after = now
-			_, err := m.nodes() // whoever measures now and then has measured the node again
+			_, err := m.nodes() // a client that measures now and then has measured the node again
 			return fmt.Sprint(err), err == nil
 		}
-		return said, false
+		return logged, false
 	})
 	l, err := net.Listen("tcp", s.Loopback()+":0")
 	if err != nil {
@@ -188,15 +202,17 @@ func TestKubectlTop(t *testing.T) {
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Before the server goes: whoever lists all groups would miss it.
+	// Before the server goes: a listing of all groups would miss it.
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if out, err := s.kubectlCommand(ctx, s.ns, "delete", "apiservice", "v1beta1.metrics.k8s.io").CombinedOutput(); err != nil {
+		if out, err := s.kubectlCommand(ctx, s.ns,
+			"delete", "apiservice", "v1beta1.metrics.k8s.io").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	s.kubectlDo("wait", "--for=condition=Available", "--timeout="+patience.String(), "apiservice/v1beta1.metrics.k8s.io")
+	s.kubectlDo("wait", "--for=condition=Available", "--timeout="+patience.String(),
+		"apiservice/v1beta1.metrics.k8s.io")
 	shown := map[string][]string{}
 	s.until("kubectl top pod", func() (string, bool) { // the group is found a moment later
 		out, err := s.kubectlCommand(t.Context(), s.ns, "top", "pod", "--containers", "--no-headers").CombinedOutput()

@@ -79,7 +79,10 @@ func (n *node) traces(ctx context.Context) (traces, error) {
 			all.add(uid, "dead container "+c.Metadata.Name)
 		}
 	}
-	for dir, kind := range map[string]string{filepath.Join(n.Kubelet.Root, "pods"): "directory", n.Kubelet.PodLogs: "logs"} {
+	for dir, kind := range map[string]string{
+		filepath.Join(n.Kubelet.Root, "pods"): "directory",
+		n.Kubelet.PodLogs:                     "logs",
+	} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -197,7 +200,8 @@ func forgive(p *corev1.Pod, have map[string]int) {
 func (n *node) onlyLive(t *testing.T) {
 	t.Helper()
 	until(t, "the node to hold its live pods and nothing else", func() (string, bool) {
-		list, err := n.Cluster.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Kubelet.Node})
+		list, err := n.Cluster.Client.CoreV1().Pods("").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Kubelet.Node})
 		if err != nil {
 			return err.Error(), false
 		}
@@ -244,7 +248,7 @@ func (n *node) nothing(t *testing.T) {
 	})
 }
 
-// machineHas says what of a node that was taken away is left on the machine.
+// machineHas says what of a node that was removed is left on the machine.
 // Taking it away ended with its folder: one that is there now is the next rig's,
 // which has the same number and is no business of ours.
 func machineHas(dir, name string) error {
@@ -259,7 +263,8 @@ func machineHas(dir, name string) error {
 	for _, m := range mounts {
 		left = append(left, "mount "+m.Mountpoint)
 	}
-	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name, "/var/lib/cni/results/" + name + "-*"} {
+	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name,
+		"/var/lib/cni/results/" + name + "-*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

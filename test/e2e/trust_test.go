@@ -37,13 +37,24 @@ func TestTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.StartCluster(ctx, rig.ClusterConfig{APIServerFlags: []string{"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true"}})
+	c, err := r.StartCluster(
+		ctx,
+		rig.ClusterConfig{
+			APIServerFlags: []string{
+				"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k, err := r.StartKubelet(ctx, rig.KubeletConfig{Binary: binary, Edit: func(k *kubeletconfig.KubeletConfiguration) {
 		quick(k)
-		k.FeatureGates = map[string]bool{"ClusterTrustBundle": true, "ClusterTrustBundleProjection": true, "PodCertificateRequest": true}
+		k.FeatureGates = map[string]bool{
+			"ClusterTrustBundle":           true,
+			"ClusterTrustBundleProjection": true,
+			"PodCertificateRequest":        true,
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -52,25 +63,61 @@ func TestTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true}
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "ca"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(48 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	certs := c.Client.CertificatesV1beta1()
-	if _, err := certs.ClusterTrustBundles().Create(ctx, &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:s:one"},
-		Spec: certificatesv1beta1.ClusterTrustBundleSpec{SignerName: "example.com/s", TrustBundle: string(root)}}, metav1.CreateOptions{}); err != nil {
+	if _, err := certs.ClusterTrustBundles().Create(ctx,
+		&certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:s:one"},
+			Spec: certificatesv1beta1.ClusterTrustBundleSpec{
+				SignerName:  "example.com/s",
+				TrustBundle: string(root),
+			}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	signer := "example.com/s"
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.PodSpec{NodeName: k.Node,
-		Containers: []corev1.Container{{Name: "main", Image: images.Demo, Args: []string{"serve"}, VolumeMounts: []corev1.VolumeMount{{Name: "creds", MountPath: "/creds"}}}},
-		Volumes: []corev1.Volume{{Name: "creds", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{SignerName: &signer, LabelSelector: &metav1.LabelSelector{}, Path: "ca.pem"}},
-			{PodCertificate: &corev1.PodCertificateProjection{SignerName: signer, KeyType: "ED25519", CredentialBundlePath: "both.pem"}},
-		}}}}}}}
-	eventually(ctx, t, "the service account", func() bool {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name:      "web",
+		Namespace: "default",
+	}, Spec: corev1.PodSpec{NodeName: k.Node,
+		Containers: []corev1.Container{
+			{
+				Name:         "main",
+				Image:        images.Demo,
+				Args:         []string{"serve"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "creds", MountPath: "/creds"}},
+			},
+		},
+		Volumes: []corev1.Volume{{Name: "creds",
+			VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+					{
+						ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+							SignerName:    &signer,
+							LabelSelector: &metav1.LabelSelector{},
+							Path:          "ca.pem",
+						},
+					},
+					{
+						PodCertificate: &corev1.PodCertificateProjection{
+							SignerName:           signer,
+							KeyType:              "ED25519",
+							CredentialBundlePath: "both.pem",
+						},
+					},
+				}},
+			}}}}}
+	eventually(t, "the service account", func() bool {
 		_, err := c.Client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err == nil
 	})
@@ -78,7 +125,7 @@ func TestTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	var request *certificatesv1beta1.PodCertificateRequest
-	eventually(ctx, t, "a request for a certificate", func() bool {
+	eventually(t, "a request for a certificate", func() bool {
 		list, err := certs.PodCertificateRequests("default").List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return false
@@ -91,15 +138,33 @@ func TestTrust(t *testing.T) {
 		t.Fatalf("request %+v, %v", request.Spec, err)
 	}
 	now := time.Now().Truncate(time.Second)
-	leaf, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: now, NotAfter: now.Add(24 * time.Hour)}, ca, csr.PublicKey, key)
+	leaf, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		NotBefore:    now,
+		NotAfter:     now.Add(24 * time.Hour),
+	}, ca, csr.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, begin, end := metav1.NewTime(now), metav1.NewTime(now.Add(12*time.Hour)), metav1.NewTime(now.Add(24*time.Hour))
-	request.Status = certificatesv1beta1.PodCertificateRequestStatus{CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf})),
+	from, begin, end := metav1.NewTime(now), metav1.NewTime(now.Add(12*time.Hour)),
+		metav1.NewTime(now.Add(24*time.Hour))
+	request.Status = certificatesv1beta1.PodCertificateRequestStatus{CertificateChain: string(
+		pem.EncodeToMemory(&pem.Block{
+			Type:  "CERTIFICATE",
+			Bytes: leaf,
+		})),
 		NotBefore: &from, BeginRefreshAt: &begin, NotAfter: &end,
-		Conditions: []metav1.Condition{{Type: "Issued", Status: metav1.ConditionTrue, Reason: "Signed", Message: "by hand", LastTransitionTime: from}}}
-	if _, err := certs.PodCertificateRequests("default").UpdateStatus(ctx, request, metav1.UpdateOptions{}); err != nil {
+		Conditions: []metav1.Condition{
+			{
+				Type:               "Issued",
+				Status:             metav1.ConditionTrue,
+				Reason:             "Signed",
+				Message:            "by hand",
+				LastTransitionTime: from,
+			},
+		}}
+	if _, err := certs.PodCertificateRequests("default").UpdateStatus(ctx, request,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.UntilPod(ctx, "default", "web", rig.PodReady); err != nil {

@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/need"
 )
 
-// ownUsers gives the pod users that are nobody on the node.
+// ownUsers gives the pod users that do not exist on the node.
 func ownUsers(p *corev1.Pod) { p.Spec.HostUsers = ptr(false) }
 
 // TestUserNamespaces runs pods whose root is not the node's: each has a range of
@@ -24,18 +26,29 @@ func TestUserNamespaces(t *testing.T) {
 	s := shared(t).namespace(t)
 	supported := false
 	for _, h := range s.nodeObject().Status.RuntimeHandlers {
-		supported = supported || h.Name == "" && h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
+		supported = supported ||
+			h.Name == "" && h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
 	}
 	if !supported {
-		t.Skip("the runtime says that it has no user namespaces to give here")
+		need.Skip(t, "the runtime supports no user namespaces here")
 	}
 	s.configMap("conf", map[string]string{"a": "letter a"})
 	volumes := []spec{
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted("memory", "/memory",
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
 	}
-	s.lists(s.says(s.demo("look", []string{"ls", "/empty", "/memory", "/conf", "/etc/hosts"}, append(volumes, ownUsers)...)), map[string]string{
+	s.lists(s.says(s.demo("look", []string{"ls", "/empty", "/memory", "/conf", "/etc/hosts"},
+		append(volumes, ownUsers)...)), map[string]string{
 		"/empty":  "drwxrwxrwx 0:0",
 		"/memory": "dtrwxrwxrwx 0:0",
 		"/conf/a": "Lrwxrwxrwx 0:0",
@@ -53,7 +66,8 @@ func TestUserNamespaces(t *testing.T) {
 			UIDs []struct{ HostID, ContainerID, Length uint32 } `json:"uidMappings"`
 			GIDs []struct{ HostID, ContainerID, Length uint32 } `json:"gidMappings"`
 		}
-		if err := json.Unmarshal(b, &r); err != nil || len(r.UIDs) != 1 || len(r.GIDs) != 1 || r.UIDs[0] != r.GIDs[0] || r.UIDs[0].Length != 65536 || r.UIDs[0].ContainerID != 0 {
+		if err := json.Unmarshal(b, &r); err != nil || len(r.UIDs) != 1 || len(r.GIDs) != 1 || r.UIDs[0] != r.GIDs[0] ||
+			r.UIDs[0].Length != 65536 || r.UIDs[0].ContainerID != 0 {
 			t.Fatalf("%s: %s, %v", record, b, err)
 		}
 		first := r.UIDs[0].HostID
@@ -61,7 +75,8 @@ func TestUserNamespaces(t *testing.T) {
 			t.Errorf("pod %s has IDs from %d, as has %q", name, first, other)
 		}
 		seen[first] = name
-		pid, _, _ := strings.Cut(s.cgroupValue(p, container(p, "main").ContainerID, "cgroup.procs", "cgroup.procs"), "\n")
+		pid, _, _ := strings.Cut(s.cgroupValue(p, container(p, "main").ContainerID, "cgroup.procs", "cgroup.procs"),
+			"\n")
 		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +88,8 @@ func TestUserNamespaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Fields(string(mapping)); len(got) != 3 || got[0] != "0" || got[1] != fmt.Sprint(first) || got[2] != "65536" {
+		if got := strings.Fields(string(mapping)); len(got) != 3 || got[0] != "0" || got[1] != fmt.Sprint(first) ||
+			got[2] != "65536" {
 			t.Errorf("users of pod %s are mapped as %q", name, mapping)
 		}
 	}

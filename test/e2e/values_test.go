@@ -20,13 +20,14 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"keelson/test/differ/values"
+	"keelson/test/kit/need"
 	"keelson/test/kit/scrape"
 	"keelson/test/parts"
 )
 
 const summaryPath = "/stats/summary"
 
-// steadyPods are pods that go on as they are, whichever agent looks after them.
+// steadyPods are pods that go on as they are, whichever agent runs them.
 func (n *node) steadyPods(t *testing.T) *space {
 	t.Helper()
 	s := n.namespace(t)
@@ -34,7 +35,8 @@ func (n *node) steadyPods(t *testing.T) *space {
 	st.volume("data", false, nil)
 	s.configMap("conf", map[string]string{"a": "b"})
 	size := resource.MustParse("16Mi")
-	s.create(s.demo("whole", []string{"serve"}, initContainer("one", "echo", "hi"), sidecar("side", "serve", "-port", "8081"),
+	s.create(s.demo("whole", []string{"serve"}, initContainer("one", "echo", "hi"),
+		sidecar("side", "serve", "-port", "8081"),
 		limited("100m", "64Mi"), claimed("data", "/claim"),
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}),
 		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
@@ -45,7 +47,8 @@ func (n *node) steadyPods(t *testing.T) *space {
 			main := &p.Spec.Containers[0]
 			main.ReadinessProbe, main.LivenessProbe = httpProbe("/healthz"), httpProbe("/healthz")
 		}))
-	s.create(s.demo("host", []string{"sleep"}, requests("cpu", "100m"), func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	s.create(s.demo("host", []string{"sleep"}, requests("cpu", "100m"),
+		func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
 	s.create(s.demo("modest", []string{"serve"}))
 	s.create(s.demo("finished", []string{"echo", "done"}, never))
 	s.manifest("steady", s.static("steady", "serve"))
@@ -63,7 +66,8 @@ func (s *space) shots() map[string]values.Shot {
 	s.t.Helper()
 	take := func() map[string]values.Shot {
 		all := map[string]values.Shot{}
-		text, err := s.Kubelet.Get(s.t.Context(), summaryPath) // first: here volumes are measured while somebody asks
+		// first: here volumes are measured while there are requests
+		text, err := s.Kubelet.Get(s.t.Context(), summaryPath)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -81,10 +85,12 @@ func (s *space) shots() map[string]values.Shot {
 	}
 	s.until("what the pods use", func() (string, bool) {
 		return s.missing(map[string][]string{
-			"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns + `",pod="whole"}`},
-			"/metrics":          {`kubelet_volume_stats_used_bytes{namespace="` + s.ns + `",persistentvolumeclaim="data"}`},
-			"/metrics/probes":   {`pod="whole"`},
-			summaryPath:         {`"usageNanoCores"`, `"swap"`, `"` + s.ns + `"`},
+			"/metrics/resource": {`container_cpu_usage_seconds_total{container="main",namespace="` + s.ns +
+				`",pod="whole"}`},
+			"/metrics": {`kubelet_volume_stats_used_bytes{namespace="` + s.ns +
+				`",persistentvolumeclaim="data"}`},
+			"/metrics/probes": {`pod="whole"`},
+			summaryPath:       {`"usageNanoCores"`, `"swap"`, `"` + s.ns + `"`},
 		})
 	})
 	last := take()
@@ -97,7 +103,8 @@ func (s *space) shots() map[string]values.Shot {
 		now := take()
 		same := true
 		for endpoint := range now {
-			same = same && maps.EqualFunc(now[endpoint], last[endpoint], func(values.Value, values.Value) bool { return true })
+			same = same &&
+				maps.EqualFunc(now[endpoint], last[endpoint], func(values.Value, values.Value) bool { return true })
 		}
 		if last = now; same {
 			break
@@ -128,12 +135,12 @@ func places(t *testing.T) map[string]bool {
 	return out
 }
 
-// TestMetricValuesAreUpstreams has upstream's agent, this one, and upstream's once more look after the same pods on one
+// TestMetricValuesAreUpstreams has upstream's agent, this one, and upstream's once more run the same pods on one
 // node, and compares every series of all endpoints with its labels and value. What differs is listed, with the reason,
 // in docs/parity/metrics-differences.md.
 func TestMetricValuesAreUpstreams(t *testing.T) {
 	if os.Getenv("DIFFER") != "values" {
-		t.Skip("three minutes, by make differ-values")
+		need.Skip(t, "runs by make differ-values only")
 	}
 	n := shared(t)
 	peer, err := n.parts.Path(t.Context(), "kubelet")
@@ -175,7 +182,8 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 		if len(before) == 0 || len(here) == 0 {
 			t.Fatalf("%s: %d series of upstream, %d here", endpoint, len(before), len(here))
 		}
-		found := values.Compare(endpoint, values.Whose(endpoint == "/metrics" || endpoint == "/metrics/probes"), before, here, after)
+		found := values.Compare(endpoint, values.Whose(endpoint == "/metrics" || endpoint == "/metrics/probes"), before,
+			here, after)
 		equal := values.Common(before, here, after)
 		t.Logf("%s: %d series of upstream, %d here, %d values compared, %d differ",
 			endpoint, len(before), len(here), equal, len(found))
@@ -201,5 +209,6 @@ func TestMetricValuesAreUpstreams(t *testing.T) {
 func listedByName(t *testing.T, names []difference, f values.Finding) bool {
 	t.Helper()
 	name, _, _ := strings.Cut(f.Series, "{")
-	return slices.ContainsFunc(names, func(d difference) bool { return d.covers(t, difference{f.Endpoint, name, f.How}) })
+	return slices.ContainsFunc(names,
+		func(d difference) bool { return d.covers(t, difference{f.Endpoint, name, f.How}) })
 }

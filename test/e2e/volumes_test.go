@@ -29,7 +29,10 @@ func mounted(name, path string, source corev1.VolumeSource) spec {
 
 func (s *space) configMap(name string, data map[string]string) {
 	s.t.Helper()
-	_, err := s.Cluster.Client.CoreV1().ConfigMaps(s.ns).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	_, err := s.Cluster.Client.CoreV1().ConfigMaps(s.ns).Create(s.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       data,
+	}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -37,7 +40,10 @@ func (s *space) configMap(name string, data map[string]string) {
 
 func (s *space) secret(name string, data map[string]string) {
 	s.t.Helper()
-	_, err := s.Cluster.Client.CoreV1().Secrets(s.ns).Create(s.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
+	_, err := s.Cluster.Client.CoreV1().Secrets(s.ns).Create(s.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		StringData: data,
+	}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -69,21 +75,53 @@ func TestVolumes(t *testing.T) {
 	s.secret("hidden", map[string]string{"word": "sesame"})
 	downward := corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		{Path: "deep/cpu", ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "main", Resource: "limits.cpu"}, Mode: ptr(int32(0o400))},
+		{
+			Path:             "deep/cpu",
+			ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "main", Resource: "limits.cpu"},
+			Mode:             ptr(int32(0o400)),
+		},
 	}}
-	p := s.demo("look", []string{"ls", "/empty", "/memory", "/conf", "/hidden", "/down", "/down/deep/cpu", "/all", "/host", "/one",
+	p := s.demo("look", []string{"ls", "/empty", "/memory", "/conf", "/hidden", "/down", "/down/deep/cpu", "/all",
+		"/host", "/one",
 		"/var/run/secrets/kubernetes.io/serviceaccount"},
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("memory", "/memory", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
-		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden", DefaultMode: ptr(int32(0o440))}}),
+		mounted("memory", "/memory",
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}),
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
+		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName:  "hidden",
+			DefaultMode: ptr(int32(0o440)),
+		}}),
 		mounted("down", "/down", corev1.VolumeSource{DownwardAPI: &downward}),
-		mounted("all", "/all", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Items: []corev1.KeyToPath{{Key: "a", Path: "first"}}}},
-			{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "hidden"}}},
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "somebody", ExpirationSeconds: ptr(int64(600))}},
-		}}}),
-		mounted("host", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: host, Type: ptr(corev1.HostPathFile)}}),
+		mounted("all", "/all",
+			corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{
+					ConfigMap: &corev1.ConfigMapProjection{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+						Items:                []corev1.KeyToPath{{Key: "a", Path: "first"}},
+					},
+				},
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "hidden"}}},
+				{
+					ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+						Path:              "token",
+						Audience:          "other",
+						ExpirationSeconds: ptr(int64(600)),
+					},
+				},
+			}}}),
+		mounted("host", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+			Path: host,
+			Type: ptr(corev1.HostPathFile),
+		}}),
 		func(p *corev1.Pod) {
 			p.Labels = map[string]string{"colour": "green"}
 			c := &p.Spec.Containers[0]
@@ -108,7 +146,8 @@ func TestVolumes(t *testing.T) {
 		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt":    "Lrwxrwxrwx 0:0",
 		"/var/run/secrets/kubernetes.io/serviceaccount/namespace": "Lrwxrwxrwx 0:0",
 	})
-	again := s.demo("read", []string{"cat", "/conf/a", "/hidden/word", "/down/labels", "/host", "/one", "/var/run/secrets/kubernetes.io/serviceaccount/namespace"})
+	again := s.demo("read", []string{"cat", "/conf/a", "/hidden/word", "/down/labels", "/host", "/one",
+		"/var/run/secrets/kubernetes.io/serviceaccount/namespace"})
 	again.Labels, again.Spec.Volumes = p.Labels, p.Spec.Volumes
 	again.Spec.Containers[0].VolumeMounts = p.Spec.Containers[0].VolumeMounts
 	if got, want := s.says(again), "letter asesame"+`colour="green"`+"from the hostletter b"+s.ns; got != want {
@@ -123,12 +162,31 @@ func TestNestedMounts(t *testing.T) {
 	s := shared(t).namespace(t)
 	s.configMap("conf", map[string]string{"a": "letter a"})
 	s.secret("hidden", map[string]string{"word": "sesame"})
-	items := []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
-	out := s.says(s.demo("nested", []string{"ls", "/conf/a", "/conf/in", "/hidden/word", "/hidden/in", "/down/name", "/down/deep/in", "/all/name", "/all/in"},
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+	items := []corev1.DownwardAPIVolumeFile{
+		{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+	}
+	out := s.says(s.demo("nested", []string{"ls", "/conf/a", "/conf/in", "/hidden/word", "/hidden/in", "/down/name",
+		"/down/deep/in", "/all/name", "/all/in"},
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
 		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden"}}),
 		mounted("down", "/down", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}),
-		mounted("all", "/all", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: items}}}}}),
+		mounted(
+			"all",
+			"/all",
+			corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: items}}},
+				},
+			},
+		),
 		mounted("free", "/conf/in", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 		func(p *corev1.Pod) {
 			c := &p.Spec.Containers[0]
@@ -148,7 +206,7 @@ func TestNestedMounts(t *testing.T) {
 	})
 }
 
-// lists compares what the demo's ls said with mode and owner of files.
+// lists compares the output of the demo's ls with mode and owner of files.
 func (s *space) lists(out string, want map[string]string) {
 	s.t.Helper()
 	have := listing(out)
@@ -168,9 +226,13 @@ func TestVolumeOwnership(t *testing.T) {
 	parity.ProvesPart(t, 8, "VOL-17")
 	s := shared(t).namespace(t)
 	s.secret("hidden", map[string]string{"word": "sesame"})
-	out := s.says(s.demo("owned", []string{"ls", "/empty", "/hidden/..data/word", "/var/run/secrets/kubernetes.io/serviceaccount/..data/token"},
+	out := s.says(s.demo("owned", []string{"ls", "/empty", "/hidden/..data/word",
+		"/var/run/secrets/kubernetes.io/serviceaccount/..data/token"},
 		mounted("empty", "/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "hidden", DefaultMode: ptr(int32(0o400))}}),
+		mounted("hidden", "/hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName:  "hidden",
+			DefaultMode: ptr(int32(0o400)),
+		}}),
 		func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr(int64(2000)), RunAsUser: ptr(int64(1000))}
 		}))
@@ -187,10 +249,19 @@ func TestConfigMapUpdate(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
 	s.create(s.demo("reader", []string{"sleep"},
-		mounted("conf", "/conf", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}),
+		mounted(
+			"conf",
+			"/conf",
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+				},
+			},
+		),
 		func(p *corev1.Pod) { p.Labels = map[string]string{"v": "1"} },
-		mounted("down", "/down", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}})))
+		mounted("down", "/down",
+			corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}})))
 	s.event("reader", "FailedMount", `configmap "conf" not found`)
 	s.pod("reader", "waiting for its volume", func(p *corev1.Pod) bool {
 		c := container(p, "main")
@@ -219,17 +290,20 @@ func TestTokenServes(t *testing.T) {
 	s.create(s.demo("caller", []string{"sleep"}))
 	s.ready("caller")
 	c := rest.AnonymousClientConfig(s.Cluster.REST)
-	c.BearerToken = s.kubectlDo("exec", "caller", "--", "/demo", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
+	c.BearerToken = s.kubectlDo("exec", "caller", "--", "/demo", "cat",
+		"/var/run/secrets/kubernetes.io/serviceaccount/token")
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	me, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authnv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	me, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authnv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := me.Status.UserInfo
-	if user.Username != "system:serviceaccount:"+s.ns+":default" || fmt.Sprint(user.Extra["authentication.kubernetes.io/pod-name"]) != "[caller]" {
+	if user.Username != "system:serviceaccount:"+s.ns+":default" ||
+		fmt.Sprint(user.Extra["authentication.kubernetes.io/pod-name"]) != "[caller]" {
 		t.Errorf("the token is of %+v", user)
 	}
 }

@@ -48,7 +48,8 @@ func (s *space) whole(name string, replicas int32) {
 		if err != nil {
 			return err.Error(), false
 		}
-		return fmt.Sprintf("%d Ready", d.Status.ReadyReplicas), d.Status.ReadyReplicas == replicas && d.Status.Replicas == replicas
+		return fmt.Sprintf("%d Ready", d.Status.ReadyReplicas), d.Status.ReadyReplicas == replicas &&
+			d.Status.Replicas == replicas
 	})
 }
 
@@ -67,13 +68,16 @@ func TestDeployment(t *testing.T) {
 	s.deployment("web", 3, s.demo("web", []string{"serve"}))
 	for _, p := range s.pods() {
 		c := container(&p, "main")
-		if p.Status.PodIP == "" || p.Status.HostIP != s.NodeIP() || p.Status.StartTime == nil || c.Started == nil || !*c.Started ||
-			c.State.Running == nil || !strings.HasPrefix(c.ContainerID, "containerd://") || !strings.HasSuffix(c.Image, "keelson.local/demo:1") {
+		if p.Status.PodIP == "" || p.Status.HostIP != s.NodeIP() || p.Status.StartTime == nil || c.Started == nil ||
+			!*c.Started ||
+			c.State.Running == nil || !strings.HasPrefix(c.ContainerID, "containerd://") ||
+			!strings.HasSuffix(c.Image, "keelson.local/demo:1") {
 			t.Errorf("status of %s: %+v", p.Name, p.Status)
 		}
 		s.event(p.Name, "Scheduled", "")
 		s.event(p.Name, "Pulled", "already present on machine")
-		if e := s.event(p.Name, "Created", ""); e.Message != "Container created" || e.InvolvedObject.FieldPath != "spec.containers{main}" || e.Source.Component != "kubelet" {
+		if e := s.event(p.Name, "Created", ""); e.Message != "Container created" ||
+			e.InvolvedObject.FieldPath != "spec.containers{main}" || e.Source.Component != "kubelet" {
 			t.Errorf("event %+v", e)
 		}
 		s.event(p.Name, "Started", "Container started")
@@ -107,7 +111,8 @@ func TestJob(t *testing.T) {
 	}
 	s.kubectlDo("wait", "--for=condition=complete", "--timeout="+patience.String(), "job/work")
 	for _, p := range s.pods() {
-		if c := container(&p, "main"); p.Status.Phase != corev1.PodSucceeded || c.State.Terminated == nil || c.State.Terminated.Reason != "Completed" || c.RestartCount != 0 {
+		if c := container(&p, "main"); p.Status.Phase != corev1.PodSucceeded || c.State.Terminated == nil ||
+			c.State.Terminated.Reason != "Completed" || c.RestartCount != 0 {
 			t.Errorf("%s: phase %s, %+v", p.Name, p.Status.Phase, c)
 		}
 		for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
@@ -143,7 +148,8 @@ func TestLogs(t *testing.T) {
 	if got := s.kubectlDo("logs", "talk", "--timestamps", "--tail=1"); !strings.HasSuffix(got, "Z line 5\n") {
 		t.Errorf("with time: %q", got)
 	}
-	if got := s.kubectlDo("logs", "talk", "--since-time="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)); got != "" {
+	if got := s.kubectlDo("logs", "talk", "--since-time="+
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339)); got != "" {
 		t.Errorf("since an hour from now: %q", got)
 	}
 }
@@ -197,7 +203,10 @@ func TestPreviousLog(t *testing.T) {
 
 // keepCount mounts a volume of the pod's own at /data.
 func keepCount(p *corev1.Pod) {
-	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
+		Name:         "data",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	})
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
@@ -238,7 +247,8 @@ func TestExec(t *testing.T) {
 	// In a terminal, standard error comes with the output.
 	cmd = s.kubectlCommand(ctx, s.ns, "exec", "-it", "box", "--", "/demo", "cat", "/none")
 	screen := inTerminal(t, cmd, 24, 80)
-	if got, err := screen.ended(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(got, "open /none: no such file or directory\r\n") {
+	if got, err := screen.ended(); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(got, "open /none: no such file or directory\r\n") {
 		t.Errorf("with a terminal: %v, %q", err, got)
 	}
 	// Input is passed on and its end is seen.
@@ -298,10 +308,13 @@ func (s *space) deafened(name string) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	s := shared(t).namespace(t)
-	const long = int64(4 * patience / time.Second) // nobody waits for all of it
-	s.create(s.demo("polite", []string{"sleep"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
-	s.create(s.demo("deaf", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(3)) }))
-	s.create(s.demo("hurry", []string{"deaf"}, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
+	const long = int64(4 * patience / time.Second) // no test waits for all of it
+	s.create(s.demo("polite", []string{"sleep"},
+		func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
+	s.create(s.demo("deaf", []string{"deaf"},
+		func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(3)) }))
+	s.create(s.demo("hurry", []string{"deaf"},
+		func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(long) }))
 	s.ready("polite")
 	s.deafened("deaf")
 	s.deafened("hurry")

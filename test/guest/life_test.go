@@ -16,7 +16,7 @@ import (
 )
 
 // TestAnAgentThatIsKilled kills the agent, deletes one pod behind its back and
-// leaves a cgroup of nobody's. The next agent removes these two and touches nothing
+// leaves a cgroup of no pod. The next agent removes these two and touches nothing
 // else.
 func TestAnAgentThatIsKilled(t *testing.T) {
 	a := agentWith(t, "", nil)
@@ -36,7 +36,8 @@ func TestAnAgentThatIsKilled(t *testing.T) {
 	leaving := before["leaving"]
 	a.Kill9()
 	now := int64(0)
-	if err := a.api.CoreV1().Pods("default").Delete(t.Context(), "leaving", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := a.api.CoreV1().Pods("default").Delete(t.Context(),
+		"leaving", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	stray := filepath.Join(top, a.Name, "kubepods/burstable/pod0a0a0a0a-0000-4000-8000-000000000001")
@@ -58,7 +59,8 @@ func TestAnAgentThatIsKilled(t *testing.T) {
 	after := a.tree()
 	for _, tree := range []map[string]string{was, after} {
 		maps.DeleteFunc(tree, func(path, _ string) bool {
-			return strings.Contains(path, "/podlate/") || strings.Contains(path, string(leaving.UID)) || strings.Contains(path, filepath.Base(stray)) ||
+			return strings.Contains(path, "/podlate/") || strings.Contains(path, string(leaving.UID)) ||
+				strings.Contains(path, filepath.Base(stray)) ||
 				path == "/kubepods/burstable/cpu.weight" // what leaving asked for is taken off
 		})
 	}
@@ -71,7 +73,8 @@ func TestAnAgentThatIsKilled(t *testing.T) {
 		}
 		p := a.ready(name)
 		if x, y := container(b, "main"), container(p, "main"); x.ContainerID != y.ContainerID || y.RestartCount != 0 {
-			t.Errorf("pod %s: container %s, then %s after %d restarts", name, x.ContainerID, y.ContainerID, y.RestartCount)
+			t.Errorf("pod %s: container %s, then %s after %d restarts", name, x.ContainerID, y.ContainerID,
+				y.RestartCount)
 		}
 	}
 }
@@ -88,19 +91,25 @@ func TestResize(t *testing.T) {
 		p := a.server.Pod("default", "web").DeepCopy()
 		l := list("cpu", step.cpu, "memory", step.memory)
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: l, Limits: l}
-		if _, err := a.api.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p, metav1.UpdateOptions{}); err != nil {
+		if _, err := a.api.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p = a.pod("web", "resized", func(p *corev1.Pod) bool {
 			r := container(p, "main").Resources
 			return r != nil && r.Limits.Cpu().MilliValue() == step.milli && r.Limits.Memory().Value() == step.bytes &&
-				!slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress })
+				!slices.ContainsFunc(p.Status.Conditions,
+					func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress })
 		})
-		want := map[string]string{"cpu.max": fmt.Sprintf("%d 100000", step.milli*100), "memory.max": fmt.Sprint(step.bytes)}
+		want := map[string]string{
+			"cpu.max":    fmt.Sprintf("%d 100000", step.milli*100),
+			"memory.max": fmt.Sprint(step.bytes),
+		}
 		a.has(a.room(p, "main"), want)
 		want["cpu.weight"] = fmt.Sprint(weight(step.milli * 1024 / 1000))
 		a.has(a.home(p), want)
-		if x, y := container(first, "main"), container(p, "main"); x.ContainerID != y.ContainerID || y.RestartCount != 0 {
+		if x, y := container(first, "main"), container(p, "main"); x.ContainerID != y.ContainerID ||
+			y.RestartCount != 0 {
 			t.Errorf("the container was replaced: %s, then %s", x.ContainerID, y.ContainerID)
 		}
 	}

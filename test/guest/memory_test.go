@@ -35,7 +35,8 @@ func TestContainerOutOfMemory(t *testing.T) {
 			a.run("calm", []string{"sleep"}, limits("memory", "64Mi"))
 			a.run("hog", []string{"hog", "200"}, limits("memory", "64Mi"), never)
 			p := a.pod("hog", "over", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-			if end := container(p, "main").State.Terminated; end == nil || end.Reason != "OOMKilled" || end.ExitCode != 137 {
+			if end := container(p, "main").State.Terminated; end == nil || end.Reason != "OOMKilled" ||
+				end.ExitCode != 137 {
 				t.Errorf("ended as %+v", end)
 			}
 			p = a.ready("calm")
@@ -45,7 +46,7 @@ func TestContainerOutOfMemory(t *testing.T) {
 			}
 			for _, e := range a.events() {
 				if e.Reason == "SystemOOM" {
-					t.Errorf("a container's own limit is told of as the machine's: %s", e.Message)
+					t.Errorf("a container's own limit is reported as the machine's: %s", e.Message)
 				}
 			}
 		})
@@ -117,7 +118,8 @@ func TestMemoryPressure(t *testing.T) {
 	a.ready("over")
 	a.run("greedy", []string{"hog", "400"}, requests("memory", "10Mi"))
 	p := a.pod("greedy", "over", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	for _, part := range []string{"The node was low on resource: memory. Threshold quantity: 200Mi, available: ", "Container main was using ", ", request is 10Mi, has larger consumption of memory. "} {
+	for _, part := range []string{"The node was low on resource: memory. Threshold quantity: 200Mi, available: ",
+		"Container main was using ", ", request is 10Mi, has larger consumption of memory. "} {
 		if p.Status.Reason != "Evicted" || !strings.Contains(p.Status.Message, part) {
 			t.Errorf("%s: %q", p.Status.Reason, p.Status.Message)
 		}

@@ -19,10 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"k8s.io/client-go/tools/clientcmd"
-
+	"keelson/test/kit/await"
 	"keelson/test/kit/fakeapi"
 	"keelson/test/parts"
 	"keelson/test/rig"
@@ -33,11 +31,11 @@ const top = "/sys/fs/cgroup"
 // machine is what all tests share: a runtime, and an API server.
 type machine struct {
 	*rig.Rig
-	server     *fakeapi.Server
-	api        kubernetes.Interface
-	kubeconfig string
-	ours       string
-	parts      *parts.Builder
+	server *fakeapi.Server
+	url    string // of the server
+	api    kubernetes.Interface
+	ours   string
+	parts  *parts.Builder
 }
 
 var shared *machine
@@ -52,7 +50,8 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	// Controllers at the root: no machine but the guest has all of its own there.
-	if have, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err != nil || !strings.Contains(string(have), "memory") {
+	if have, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err != nil ||
+		!strings.Contains(string(have), "memory") {
 		fmt.Println("the control groups here are not those of version 2: run `make guest`")
 		return 0
 	}
@@ -78,7 +77,11 @@ func start() (end func() int, err error) {
 	if s.ours, err = rig.OurKubelet(ctx, os.TempDir()); err != nil {
 		return end, err
 	}
-	if s.Rig, err = rig.Open(ctx, rig.Config{Purpose: "test", Parts: s.parts, Log: slog.New(slog.NewTextHandler(os.Stdout, nil))}); err != nil {
+	if s.Rig, err = rig.Open(ctx, rig.Config{
+		Purpose: "test",
+		Parts:   s.parts,
+		Log:     slog.New(slog.NewTextHandler(os.Stdout, nil)),
+	}); err != nil {
 		return end, err
 	}
 	end = func() int {
@@ -99,13 +102,9 @@ func start() (end func() int, err error) {
 	}
 	srv := &http.Server{Handler: s.server}
 	go srv.Serve(l) // ends with the process
-	kc := clientcmdapi.NewConfig()
-	kc.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://" + l.Addr().String()}
-	kc.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
-	kc.Contexts["x"], kc.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
-	s.kubeconfig = filepath.Join(s.Dir, "fake.kubeconfig")
+	s.url = "http://" + l.Addr().String()
 	shared = s
-	return end, clientcmd.WriteToFile(*kc, s.kubeconfig)
+	return end, nil
 }
 
 // agent is one test's agent on the shared machine.
@@ -123,14 +122,20 @@ func agentWith(t *testing.T, binary string, edit func(*config), flags ...string)
 		binary = shared.ours
 	}
 	for _, gone := range []error{
-		shared.api.CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+		shared.api.CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
+			metav1.ListOptions{}),
 		os.Truncate(filepath.Join(shared.Logs, "kubelet.log"), 0),
 	} {
 		if gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			t.Fatal(gone)
 		}
 	}
-	k, err := shared.StartKubelet(t.Context(), rig.KubeletConfig{Binary: binary, Edit: edit, Flags: append(flags, "--kubeconfig="+shared.kubeconfig)})
+	k, err := shared.StartKubelet(t.Context(), rig.KubeletConfig{
+		Binary:   binary,
+		Edit:     edit,
+		Flags:    flags,
+		External: &rig.ExternalAPI{URL: shared.url, Client: shared.api},
+	})
 	a := &agent{machine: shared, Kubelet: k, t: t}
 	if k != nil {
 		t.Cleanup(a.end)
@@ -138,7 +143,6 @@ func agentWith(t *testing.T, binary string, edit func(*config), flags ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.node("ready", rig.NodeReady)
 	return a
 }
 
@@ -147,7 +151,7 @@ func (a *agent) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if a.t.Failed() {
-		a.show()
+		a.ShowLogs(a.t)
 	}
 	// Its node goes with it: the next agent's is not to be taken for it.
 	defer func() {
@@ -157,10 +161,11 @@ func (a *agent) end() {
 		}
 	}()
 	now := int64(0)
-	if err := a.api.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+	if err := a.api.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
+		metav1.ListOptions{}); err != nil {
 		a.t.Error(err)
 	}
-	err := await(ctx, func() (string, bool) {
+	err := await.Poll(ctx, 100*time.Millisecond, func() (string, bool) {
 		left, err := filepath.Glob(filepath.Join(top, a.Name, "kubepods", "*", "pod*"))
 		more, err2 := filepath.Glob(filepath.Join(top, a.Name, "kubepods", "pod*"))
 		left = append(left, more...)
@@ -171,47 +176,10 @@ func (a *agent) end() {
 	}
 }
 
-// show prints the end of the agent's log, and keeps it whole where
-// KEELSON_RIG_LOGS says.
-func (a *agent) show() {
-	data, err := os.ReadFile(a.LogFile)
-	if err != nil {
-		a.t.Log(err)
-		return
-	}
-	lines := strings.Split(string(data), "\n")
-	a.t.Logf("end of the agent's log:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
-	if keep := os.Getenv("KEELSON_RIG_LOGS"); keep != "" {
-		if err := os.WriteFile(filepath.Join(keep, strings.ReplaceAll(a.t.Name(), "/", "-")+".log"), data, 0o644); err != nil {
-			a.t.Log(err)
-		}
-	}
-}
-
-// await asks until it is so. What it asks are files and servers of this machine,
-// which tell nobody of their changes.
-func await(ctx context.Context, so func() (string, bool)) error {
-	for {
-		have, ok := so()
-		if ok {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), have)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
 // until waits until it is so.
 func (a *agent) until(what string, so func() (string, bool)) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(a.t.Context(), patience, errors.New("patience is over"))
-	defer cancel()
-	if err := await(ctx, so); err != nil {
-		a.t.Fatalf("wait for %s: %v", what, err)
-	}
+	await.Within(a.t, patience, 100*time.Millisecond, what, so)
 }
 
 const patience = 90 * time.Second

@@ -39,7 +39,10 @@ func (a *agent) assortment() {
 			p.Spec.InitContainers = []corev1.Container{first, side}
 		}},
 		"whole": {func(p *corev1.Pod) {
-			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "120m", "memory", "40Mi"), Limits: list("cpu", "240m", "memory", "96Mi")}
+			p.Spec.Resources = &corev1.ResourceRequirements{
+				Requests: list("cpu", "120m", "memory", "40Mi"),
+				Limits:   list("cpu", "240m", "memory", "96Mi"),
+			}
 			own := demo("own", "sleep")
 			own.Resources.Limits = list("cpu", "60m", "memory", "32Mi")
 			p.Spec.Containers = append(p.Spec.Containers, own)
@@ -58,7 +61,7 @@ func (a *agent) assortment() {
 }
 
 // tree reads every file below the agent's root cgroup that can be written and read:
-// what somebody may have set. Pods and containers go by their names.
+// what an administrator may have set. Pods and containers go by their names.
 func (a *agent) tree() map[string]string {
 	a.t.Helper()
 	var names []string
@@ -124,7 +127,8 @@ func withClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "cpuinfo")
-	if err := os.WriteFile(file, []byte(strings.TrimSpace(string(text))+"\ncpu MHz\t\t: 2500.000\n\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(strings.TrimSpace(string(text))+"\ncpu MHz\t\t: 2500.000\n\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount(file, "/proc/cpuinfo", "", unix.MS_BIND, ""); err != nil {
@@ -138,7 +142,7 @@ func withClock(t *testing.T) {
 }
 
 // TestTreeIsUpstreams has upstream's agent and ours run the same pods, and compares
-// every value that the kernel was told.
+// every value that the kernel was given.
 func TestTreeIsUpstreams(t *testing.T) {
 	parity.Proves(t, "RES-01")
 	peer, err := shared.parts.Path(t.Context(), "kubelet")

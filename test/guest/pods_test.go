@@ -51,7 +51,8 @@ func (a *agent) run(name string, args []string, specs ...spec) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: corev1.PodSpec{
 			NodeName: a.Node, Containers: []corev1.Container{demo("main", args...)},
-			AutomountServiceAccountToken: ptr(false), EnableServiceLinks: ptr(false), TerminationGracePeriodSeconds: ptr(int64(5)),
+			AutomountServiceAccountToken: ptr(false), EnableServiceLinks: ptr(false),
+			TerminationGracePeriodSeconds: ptr(int64(5)),
 		},
 	}
 	for _, s := range specs {
@@ -88,7 +89,10 @@ func container(p *corev1.Pod, name string) *corev1.ContainerStatus {
 
 // home is the folder of a pod's cgroup, by its class.
 func (a *agent) home(p *corev1.Pod) string {
-	class := map[corev1.PodQOSClass]string{corev1.PodQOSBurstable: "burstable", corev1.PodQOSBestEffort: "besteffort"}[p.Status.QOSClass]
+	class := map[corev1.PodQOSClass]string{
+		corev1.PodQOSBurstable:  "burstable",
+		corev1.PodQOSBestEffort: "besteffort",
+	}[p.Status.QOSClass]
 	return filepath.Join(top, a.Name, "kubepods", class, "pod"+string(p.UID))
 }
 

@@ -39,8 +39,10 @@ func (a *agent) used(dir string) used {
 		return 0
 	}
 	return used{
-		cpu: number("cpu.stat", "usage_usec") * 1000, current: number("memory.current", ""), anon: number("memory.stat", "anon"),
-		inactive: number("memory.stat", "inactive_file"), swap: number("memory.swap.current", ""), pids: number("pids.current", ""),
+		cpu: number("cpu.stat", "usage_usec") * 1000, current: number("memory.current", ""),
+		anon:     number("memory.stat", "anon"),
+		inactive: number("memory.stat", "inactive_file"), swap: number("memory.swap.current", ""),
+		pids: number("pids.current", ""),
 	}
 }
 
@@ -49,12 +51,12 @@ func (a *agent) used(dir string) used {
 func (a *agent) near(what string, got *uint64, before, after uint64) {
 	a.t.Helper()
 	if got == nil {
-		a.t.Errorf("%s is not told", what)
+		a.t.Errorf("%s is not reported", what)
 		return
 	}
 	const off = 1 << 20
 	if low, high := min(before, after), max(before, after); *got+off < low || *got > high+off {
-		a.t.Errorf("%s is told as %d, and the kernel counts %d, then %d", what, *got, before, after)
+		a.t.Errorf("%s is reported as %d, and the kernel counts %d, then %d", what, *got, before, after)
 	}
 }
 
@@ -92,7 +94,7 @@ func TestUsage(t *testing.T) {
 	memory := func(what string, m *stats.MemoryStats, dir string) {
 		t.Helper()
 		if m == nil {
-			t.Errorf("memory of %s is not told", what)
+			t.Errorf("memory of %s is not reported", what)
 			return
 		}
 		b, f := before[dir], after[dir]
@@ -124,11 +126,12 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Errorf("nothing is told of all pods: %s", text)
+		t.Errorf("nothing is reported of all pods: %s", text)
 	}
 	if m := s.Node.Memory; m == nil || m.WorkingSetBytes == nil || m.AvailableBytes == nil || *m.WorkingSetBytes == 0 {
 		t.Errorf("memory of the node: %+v", m)
-	} else if total := a.server.Node(a.Node).Status.Capacity.Memory().Value(); int64(*m.WorkingSetBytes+*m.AvailableBytes) != total {
+	} else if total := a.server.Node(a.Node).Status.Capacity.Memory().Value(); int64(*m.WorkingSetBytes+
+		*m.AvailableBytes) != total {
 		t.Errorf("the node's %d bytes are %d in use and %d available", total, *m.WorkingSetBytes, *m.AvailableBytes)
 	}
 	b, f := before[main], after[main]
@@ -144,8 +147,9 @@ func TestUsage(t *testing.T) {
 	}
 	const labels = `container="main"`
 	for name, want := range map[string][2]uint64{
-		"container_memory_usage_bytes": {b.current, f.current}, "container_memory_rss": {b.anon, f.anon}, "container_memory_working_set_bytes": {b.current - b.inactive, f.current - f.inactive},
-		"container_spec_memory_limit_bytes": {200 << 20, 200 << 20},
+		"container_memory_usage_bytes": {b.current, f.current}, "container_memory_rss": {b.anon, f.anon},
+		"container_memory_working_set_bytes": {b.current - b.inactive, f.current - f.inactive},
+		"container_spec_memory_limit_bytes":  {200 << 20, 200 << 20},
 	} {
 		v := value(t, cadvisor, name+"{", labels)
 		a.near(name, &v, want[0], want[1])

@@ -54,7 +54,8 @@ func TestSwap(t *testing.T) {
 			})
 			a.run("besteffort", []string{"sleep"})
 			a.run("guaranteed", []string{"sleep"}, limits("cpu", "50m", "memory", "64Mi"))
-			a.run("critical", []string{"sleep"}, requests("memory", "300Mi"), func(p *corev1.Pod) { p.Spec.Priority = ptr(int32(2_000_000_000)) })
+			a.run("critical", []string{"sleep"}, requests("memory", "300Mi"),
+				func(p *corev1.Pod) { p.Spec.Priority = ptr(int32(2_000_000_000)) })
 			p := a.ready("may")
 			memory := a.server.Node(a.Node).Status.Capacity.Memory().Value()
 			share := int64(float64(300<<20) / float64(memory) * float64(swapBytes))

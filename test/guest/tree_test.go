@@ -14,7 +14,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestTree reads what the kernel was told of all pods, of each class, of pods and
+// TestTree reads what the kernel was given for all pods, of each class, of pods and
 // of their containers.
 func TestTree(t *testing.T) {
 	parity.Proves(t, "RES-01")
@@ -43,13 +43,38 @@ func TestTree(t *testing.T) {
 	a.has(kubepods, map[string]string{
 		"memory.max": fmt.Sprint(memory), "cpu.weight": fmt.Sprint(weight(shares)), "cpu.max": "max 100000",
 	})
-	a.has(filepath.Join(kubepods, "burstable"), map[string]string{"cpu.weight": fmt.Sprint(weight(153)), "memory.max": "max"})
+	a.has(filepath.Join(kubepods, "burstable"), map[string]string{
+		"cpu.weight": fmt.Sprint(weight(153)),
+		"memory.max": "max",
+	})
 	a.has(filepath.Join(kubepods, "besteffort"), map[string]string{"cpu.weight": "1", "memory.max": "max"})
-	a.has(a.home(pods["guaranteed"]), map[string]string{"cpu.weight": fmt.Sprint(weight(102)), "cpu.max": "10000 100000", "memory.max": fmt.Sprint(64 << 20), "pids.max": "333"})
-	a.has(a.home(pods["burstable"]), map[string]string{"cpu.weight": fmt.Sprint(weight(153)), "cpu.max": "max 100000", "memory.max": fmt.Sprint(50 << 20), "pids.max": "333"})
-	a.has(a.home(pods["besteffort"]), map[string]string{"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max", "pids.max": "333"})
-	a.has(a.room(pods["guaranteed"], "main"), map[string]string{"cpu.max": "10000 100000", "memory.max": fmt.Sprint(64 << 20), "memory.oom.group": "1"})
-	a.has(a.room(pods["burstable"], "main"), map[string]string{"cpu.max": "max 100000", "memory.max": fmt.Sprint(50 << 20)})
+	a.has(a.home(pods["guaranteed"]), map[string]string{
+		"cpu.weight": fmt.Sprint(weight(102)),
+		"cpu.max":    "10000 100000",
+		"memory.max": fmt.Sprint(64 << 20),
+		"pids.max":   "333",
+	})
+	a.has(a.home(pods["burstable"]), map[string]string{
+		"cpu.weight": fmt.Sprint(weight(153)),
+		"cpu.max":    "max 100000",
+		"memory.max": fmt.Sprint(50 << 20),
+		"pids.max":   "333",
+	})
+	a.has(a.home(pods["besteffort"]), map[string]string{
+		"cpu.weight": "1",
+		"cpu.max":    "max 100000",
+		"memory.max": "max",
+		"pids.max":   "333",
+	})
+	a.has(a.room(pods["guaranteed"], "main"), map[string]string{
+		"cpu.max":          "10000 100000",
+		"memory.max":       fmt.Sprint(64 << 20),
+		"memory.oom.group": "1",
+	})
+	a.has(a.room(pods["burstable"], "main"), map[string]string{
+		"cpu.max":    "max 100000",
+		"memory.max": fmt.Sprint(50 << 20),
+	})
 	a.has(a.room(pods["besteffort"], "main"), map[string]string{"cpu.max": "max 100000", "memory.max": "max"})
 	limit, err := os.ReadFile(filepath.Join(kubepods, "pids.max"))
 	if err != nil || strings.TrimSpace(string(limit)) == "max" {

@@ -23,7 +23,12 @@ func ShellArchive(ctx context.Context, busybox, dir string, names ...string) (st
 		return "", fmt.Errorf("make image of a shell: %w", err)
 	}
 	defer os.RemoveAll(root)
-	for name, mode := range map[string]os.FileMode{"bin": 0o755, "dev": 0o755, "etc": 0o755, "tmp": 0o777 | os.ModeSticky} {
+	for name, mode := range map[string]os.FileMode{
+		"bin": 0o755,
+		"dev": 0o755,
+		"etc": 0o755,
+		"tmp": 0o777 | os.ModeSticky,
+	} {
 		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
 			return "", fmt.Errorf("make image of a shell: %w", err)
 		}

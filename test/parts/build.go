@@ -195,7 +195,8 @@ func (b *Builder) make(ctx context.Context, s State) error {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return fmt.Errorf("make part %s: %w", s.Part.Name, err)
 	}
-	unlock, err := lock(filepath.Join(home, "lock"), func() { b.say("%s %s: another run is at it, waiting", s.Part.Name, s.Version) })
+	unlock, err := lock(filepath.Join(home, "lock"),
+		func() { b.say("%s %s: another run is at it, waiting", s.Part.Name, s.Version) })
 	if err != nil {
 		return fmt.Errorf("make part %s: %w", s.Part.Name, err)
 	}
@@ -228,7 +229,7 @@ func (b *Builder) make(ctx context.Context, s State) error {
 }
 
 // scratch makes the folder to work in, and removes those of runs that were
-// killed. The caller holds the lock of home, so nobody works in them.
+// killed. The caller holds the lock of home, so no process works in them.
 func scratch(home string) (string, error) {
 	old, err := filepath.Glob(filepath.Join(home, "tmp-*"))
 	if err != nil {
@@ -250,9 +251,12 @@ func (b *Builder) compile(ctx context.Context, s State, into string, start time.
 	for _, args := range s.Part.commands(s.Version, into) {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = filepath.Join(b.pins, s.Part.Folder)
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[s.Part.Flags.Cgo])
-		var said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &said, &said
+		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+map[bool]string{
+			true:  "1",
+			false: "0",
+		}[s.Part.Flags.Cgo])
+		var logged bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &logged, &logged
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -265,7 +269,8 @@ func (b *Builder) compile(ctx context.Context, s State, into string, start time.
 				b.say("%s %s: still building, %d s", s.Part.Name, s.Version, int(time.Since(start).Seconds()))
 			case err := <-done:
 				if err != nil {
-					return fmt.Errorf("go %s: %w\n%s%s", strings.Join(args, " "), err, tail(said.String(), 20), advice(said.String()))
+					return fmt.Errorf("go %s: %w\n%s%s", strings.Join(args, " "), err, tail(logged.String(), 20),
+						advice(logged.String()))
 				}
 				break wait
 			}
@@ -275,11 +280,12 @@ func (b *Builder) compile(ctx context.Context, s State, into string, start time.
 }
 
 // advice names the Debian package behind a build failure that has one.
-func advice(said string) string {
+func advice(logged string) string {
 	switch {
-	case strings.Contains(said, "libseccomp"), strings.Contains(said, "seccomp.h"), strings.Contains(said, "pkg-config"):
+	case strings.Contains(logged, "libseccomp"), strings.Contains(logged, "seccomp.h"),
+		strings.Contains(logged, "pkg-config"):
 		return "\nDebian packages libseccomp-dev and pkg-config are needed: run test/parts/deps.sh"
-	case strings.Contains(said, `C compiler "gcc" not found`):
+	case strings.Contains(logged, `C compiler "gcc" not found`):
 		return "\nDebian package gcc is needed: run test/parts/deps.sh"
 	}
 	return ""
@@ -294,7 +300,8 @@ func verify(ctx context.Context, s State, dir string) error {
 		want = strings.TrimPrefix(s.Version, "v")
 	}
 	if !strings.Contains(string(out), want) {
-		return fmt.Errorf("%s %s does not print %s: %v\n%s", s.Part.Programs[0].Name, strings.Join(s.Part.Ask, " "), want, err, tail(string(out), 5))
+		return fmt.Errorf("%s %s does not print %s: %v\n%s", s.Part.Programs[0].Name, strings.Join(s.Part.Ask, " "),
+			want, err, tail(string(out), 5))
 	}
 	return nil
 }

@@ -94,7 +94,8 @@ func sourceLists(into string) error {
 		return err
 	}
 	var files []string
-	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"} {
+	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list",
+		"/etc/apt/sources.list.d/*.sources"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
@@ -148,7 +149,8 @@ func compileBusybox(ctx context.Context, source string) error {
 	if err != nil {
 		return err
 	}
-	text := strings.NewReplacer("# CONFIG_STATIC is not set", "CONFIG_STATIC=y", "CONFIG_TC=y", "# CONFIG_TC is not set").Replace(string(data))
+	text := strings.NewReplacer("# CONFIG_STATIC is not set",
+		"CONFIG_STATIC=y", "CONFIG_TC=y", "# CONFIG_TC is not set").Replace(string(data))
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 }
 
 // StaticBusybox returns Debian's own static busybox, for images that stand in
-// for nobody's.
+// for none.
 func (b *Builder) StaticBusybox(ctx context.Context) (string, error) {
 	tree, err := b.Unpack(ctx, "shell", false, "busybox-static")
 	if err != nil {

@@ -13,7 +13,7 @@ type Part struct {
 	Programs []Program // the first one is asked for its version
 	Flags    Flags
 	Ask      []string // arguments that make the program print its version
-	Minutes  float64  // a cold build on two cores, told before a long wait
+	Minutes  float64  // a cold build on two cores, printed before a long wait
 	Says     string   // printed where that is not the pinned version
 }
 
@@ -50,7 +50,8 @@ func kubernetes(name, pkg string, minutes float64, ask ...string) Part {
 			Version: []string{"k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"},
 			Link: []string{
 				"-X", "k8s.io/component-base/version.gitMajor=1", "-X", "k8s.io/component-base/version.gitMinor=36",
-				"-X", "k8s.io/component-base/version.gitCommit=unknown", "-X", "k8s.io/component-base/version.gitTreeState=clean",
+				"-X", "k8s.io/component-base/version.gitCommit=unknown", "-X",
+				"k8s.io/component-base/version.gitTreeState=clean",
 			},
 		},
 	}
@@ -70,10 +71,14 @@ func cniPlugins(paths ...string) []Program {
 // catalogue lists the parts, those that everything waits for first.
 var catalogue = []Part{
 	{
-		Name: "containerd", Folder: "containerd", Pin: "github.com/containerd/containerd/v2", Ask: []string{"--version"}, Minutes: 2,
+		Name: "containerd", Folder: "containerd", Pin: "github.com/containerd/containerd/v2",
+		Ask: []string{"--version"}, Minutes: 2,
 		Programs: []Program{
 			{Name: "containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd"},
-			{Name: "containerd-shim-runc-v2", Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
+			{
+				Name:    "containerd-shim-runc-v2",
+				Package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+			},
 			{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr"},
 		},
 		Flags: Flags{Version: []string{"github.com/containerd/containerd/v2/version.Version"}},
@@ -84,9 +89,11 @@ var catalogue = []Part{
 		Flags:    Flags{Cgo: true, Tags: "seccomp"},
 	},
 	{
-		Name: "cni", Folder: "cni", Pin: "github.com/containernetworking/plugins", Ask: []string{"--version"}, Minutes: 0.5,
-		Programs: cniPlugins("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap", "meta/bandwidth", "meta/firewall", "meta/tuning"),
-		Flags:    Flags{Version: []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"}},
+		Name: "cni", Folder: "cni", Pin: "github.com/containernetworking/plugins", Ask: []string{"--version"},
+		Minutes: 0.5,
+		Programs: cniPlugins("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap", "meta/bandwidth",
+			"meta/firewall", "meta/tuning"),
+		Flags: Flags{Version: []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"}},
 	},
 	{
 		Name: "crictl", Folder: "crictl", Pin: "sigs.k8s.io/cri-tools", Ask: []string{"--version"}, Minutes: 1,

@@ -30,7 +30,8 @@ func (b *Builder) CRIU(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make criu script: %w", err)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec %s --library-path %s --argv0 criu %s/usr/sbin/criu \"$@\"\n", loaders[0], filepath.Dir(loaders[0]), tree)
+	script := fmt.Sprintf("#!/bin/sh\nexec %s --library-path %s --argv0 criu %s/usr/sbin/criu \"$@\"\n", loaders[0],
+		filepath.Dir(loaders[0]), tree)
 	tmp := filepath.Join(dir, "criu.part")
 	if err := os.WriteFile(tmp, []byte(script), 0o755); err != nil {
 		return "", fmt.Errorf("make criu script: %w", err)

@@ -28,7 +28,9 @@ func (b *Builder) Unpack(ctx context.Context, name string, closure bool, package
 
 // unpackFrom is Unpack from a given release; other says that it is not the
 // running one, whose package sources the system has.
-func (b *Builder) unpackFrom(ctx context.Context, release string, other bool, name string, closure bool, packages ...string) (string, error) {
+func (b *Builder) unpackFrom(
+	ctx context.Context, release string, other bool, name string, closure bool, packages ...string,
+) (string, error) {
 	key := sha256.Sum256(fmt.Append(nil, closure, packages))
 	home := filepath.Join(b.cache, "debian", name)
 	dir := filepath.Join(home, release+"-"+hex.EncodeToString(key[:])[:12])
@@ -38,7 +40,8 @@ func (b *Builder) unpackFrom(ctx context.Context, release string, other bool, na
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
 	}
-	unlock, err := lock(filepath.Join(home, "lock"), func() { b.say("%s from Debian: another run is at it, waiting", name) })
+	unlock, err := lock(filepath.Join(home, "lock"),
+		func() { b.say("%s from Debian: another run is at it, waiting", name) })
 	if err != nil {
 		return "", fmt.Errorf("unpack %s from Debian: %w", name, err)
 	}
@@ -98,7 +101,8 @@ func mergedUsr(tree string) error {
 // unpack goes through tar because dpkg-deb itself would replace the links of a
 // merged /usr by folders.
 func unpack(ctx context.Context, deb, tree string) error {
-	cmd := exec.CommandContext(ctx, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "unpack", deb, tree)
+	cmd := exec.CommandContext(ctx,
+		"sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "unpack", deb, tree)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, tail(string(out), 3))
 	}
@@ -108,11 +112,13 @@ func unpack(ctx context.Context, deb, tree string) error {
 // fetch downloads packages into a private folder, with package lists of its
 // own, and returns the files.
 func (a *apt) fetch(ctx context.Context, closure bool, packages []string) ([]string, error) {
-	// A list of somebody else's that cannot be had does not matter as long as
+	// A list of another's that cannot be had does not matter as long as
 	// the packages are found.
 	updated := a.run(ctx, "update")
 	if closure {
-		if err := a.run(ctx, append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Debug::NoLocking=true"}, packages...)...); err != nil {
+		if err := a.run(ctx,
+			append([]string{"install", "--download-only", "--yes", "--no-install-recommends", "-o",
+				"Debug::NoLocking=true"}, packages...)...); err != nil {
 			return nil, errors.Join(updated, err)
 		}
 		return filepath.Glob(filepath.Join(a.dir, "cache", "archives", "*.deb"))
@@ -153,7 +159,10 @@ func newApt(dir string) (*apt, error) {
 // from has apt take packages of another release, from where the system takes its
 // own. What comes is checked with Debian's keys as always.
 func (a *apt) from(ctx context.Context, release string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append(append([]string{}, a.opts...), "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")...)
+	cmd := exec.CommandContext(ctx,
+		"apt-get", append(append([]string{}, a.opts...),
+			"indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+			"Created-By: Packages")...)
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("ask apt-get for its sources: %w", err)
@@ -166,7 +175,9 @@ func (a *apt) from(ctx context.Context, release string) error {
 		if f := strings.Fields(line); len(f) == 3 && f[1] == own && f[2] == "main" {
 			list := filepath.Join(a.dir, "sources.list")
 			a.opts = append(a.opts, "-o", "Dir::Etc::sourcelist="+list, "-o", "Dir::Etc::sourceparts=-")
-			return os.WriteFile(list, fmt.Appendf(nil, "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", f[0], release), 0o644)
+			return os.WriteFile(list,
+				fmt.Appendf(nil, "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", f[0],
+					release), 0o644)
 		}
 	}
 	return fmt.Errorf("find where the packages of Debian %s come from: apt-get does not know", own)

@@ -70,7 +70,8 @@ func TestNamed(t *testing.T) {
 	for _, p := range ps {
 		got = append(got, p.Name)
 	}
-	if s := strings.Join(got, " "); s != "containerd etcd kube-apiserver kube-controller-manager kube-scheduler kubectl" {
+	if s := strings.Join(got,
+		" "); s != "containerd etcd kube-apiserver kube-controller-manager kube-scheduler kubectl" {
 		t.Errorf("order and members: %s", s)
 	}
 	if _, err := Named("nonsense"); err == nil {

@@ -33,7 +33,8 @@ func (b *Builder) BuiltRuntime(ctx context.Context) (Runtime, error) {
 	}
 	r := Runtime{
 		Source: "built", CNI: dirs[2], Path: dirs[:2],
-		Containerd: filepath.Join(dirs[0], "containerd"), Ctr: filepath.Join(dirs[0], "ctr"), Runc: filepath.Join(dirs[1], "runc"),
+		Containerd: filepath.Join(dirs[0], "containerd"), Ctr: filepath.Join(dirs[0], "ctr"),
+		Runc: filepath.Join(dirs[1], "runc"),
 	}
 	return b.complete(ctx, r)
 }
@@ -42,7 +43,8 @@ func (b *Builder) BuiltRuntime(ctx context.Context) (Runtime, error) {
 // libraries are for the plugins that translate addresses.
 var debianRuntime = []string{
 	"containerd", "runc", "containernetworking-plugins",
-	"iptables", "libxtables12", "libip4tc2", "libip6tc2", "libnftnl11", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0",
+	"iptables", "libxtables12", "libip4tc2", "libip6tc2", "libnftnl11", "libmnl0", "libnetfilter-conntrack3",
+	"libnfnetlink0",
 }
 
 // DebianRuntime is the runtime of the running Debian release, unpacked into
@@ -54,8 +56,10 @@ func (b *Builder) DebianRuntime(ctx context.Context) (Runtime, error) {
 	}
 	bin := filepath.Join(tree, "usr", "bin")
 	r := Runtime{
-		Source: "debian", CNI: filepath.Join(tree, "usr", "lib", "cni"), Path: []string{bin, filepath.Join(tree, "usr", "sbin")},
-		Containerd: filepath.Join(bin, "containerd"), Ctr: filepath.Join(bin, "ctr"), Runc: filepath.Join(tree, "usr", "sbin", "runc"),
+		Source: "debian", CNI: filepath.Join(tree, "usr", "lib", "cni"),
+		Path:       []string{bin, filepath.Join(tree, "usr", "sbin")},
+		Containerd: filepath.Join(bin, "containerd"), Ctr: filepath.Join(bin, "ctr"),
+		Runc: filepath.Join(tree, "usr", "sbin", "runc"),
 	}
 	return b.complete(ctx, r)
 }
@@ -131,8 +135,11 @@ func (b *Builder) iptables(ctx context.Context, r *Runtime) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make iptables scripts: %w", err)
 	}
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
-		script := fmt.Sprintf("#!/bin/sh\nLD_LIBRARY_PATH=%s XTABLES_LIBDIR=%s/xtables exec %s/usr/sbin/xtables-nft-multi %s \"$@\"\n", libs[0], libs[0], tree, name)
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save",
+		"ip6tables-restore"} {
+		script := fmt.Sprintf(
+			"#!/bin/sh\nLD_LIBRARY_PATH=%s XTABLES_LIBDIR=%s/xtables exec %s/usr/sbin/xtables-nft-multi %s \"$@\"\n",
+			libs[0], libs[0], tree, name)
 		tmp := filepath.Join(dir, name+".part")
 		if err := os.WriteFile(tmp, []byte(script), 0o755); err != nil {
 			return fmt.Errorf("make iptables scripts: %w", err)

@@ -146,7 +146,7 @@ func Sweep(ctx context.Context, log *slog.Logger) error {
 	return remove(ctx, log, func(p page) bool { return !p.Detached && !p.Owner.alive() })
 }
 
-// Remove takes away the rigs of a purpose that are detached or whose owner is
+// Remove removes the rigs of a purpose that are detached or whose owner is
 // gone, and says how many there were.
 func Remove(ctx context.Context, log *slog.Logger, purpose string) (int, error) {
 	n := 0

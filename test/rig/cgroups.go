@@ -29,7 +29,7 @@ func hierarchies() (dirs []string, unified bool, err error) {
 	for _, m := range mounts {
 		key := m.FSType + m.VFSOptions
 		if seen[key] || !strings.HasPrefix(m.Mountpoint, "/sys/fs/cgroup") {
-			continue // the same hierarchy again, in somebody's container
+			continue // the same hierarchy again, in a container
 		}
 		seen[key] = true
 		unified = unified && m.FSType == "cgroup2"

@@ -69,13 +69,18 @@ func (c *Cluster) credentials() error {
 		return err
 	}
 	err := pki.issue(subject{file: "apiserver", name: "kube-apiserver", hosts: []string{
-		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
 		"127.0.0.1", ip, "10.96.0.1",
 	}})
 	if err != nil {
 		return err
 	}
-	err = pki.issue(subject{file: "kubelet-client", name: "apiserver-kubelet-client", groups: []string{"system:masters"}})
+	err = pki.issue(subject{
+		file:   "kubelet-client",
+		name:   "apiserver-kubelet-client",
+		groups: []string{"system:masters"},
+	})
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,11 @@ func (c *Cluster) credentials() error {
 			return err
 		}
 	}
-	if c.Kubeconfig, err = pki.kubeconfig(c.URL, subject{file: "admin", name: "admin", groups: []string{"system:masters"}}); err != nil {
+	if c.Kubeconfig, err = pki.kubeconfig(c.URL, subject{
+		file:   "admin",
+		name:   "admin",
+		groups: []string{"system:masters"},
+	}); err != nil {
 		return err
 	}
 	if c.REST, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
@@ -106,7 +115,8 @@ func (c *Cluster) startStore(ctx context.Context) error {
 	client, peer := "http://"+c.rig.Loopback()+":2379", "http://"+c.rig.Loopback()+":2380"
 	// The API server waits for it.
 	_, err = c.rig.start(program{name: "etcd", kind: "control", path: bin, args: []string{
-		"--data-dir", filepath.Join(c.rig.Dir, "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--data-dir", filepath.Join(c.rig.Dir, "etcd"), "--listen-client-urls", client, "--advertise-client-urls",
+		client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 		"--unsafe-no-fsync", "--log-level", "warn",
 	}})
@@ -130,10 +140,16 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--service-account-key-file=" + pki.path("sa.key"), "--service-account-signing-key-file=" + pki.path("sa.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction,ServiceAccount",
 		"--service-cluster-ip-range=" + serviceCIDR, "--allow-privileged=true", "--runtime-config=api/all=true",
-		"--kubelet-client-certificate=" + pki.path("kubelet-client.crt"), "--kubelet-client-key=" + pki.path("kubelet-client.key"),
+		"--kubelet-client-certificate=" + pki.path("kubelet-client.crt"),
+		"--kubelet-client-key=" + pki.path("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
 	}
-	c.api, err = c.rig.start(program{name: "kube-apiserver", kind: "control", path: bin, args: append(args, c.cfg.APIServerFlags...)})
+	c.api, err = c.rig.start(program{
+		name: "kube-apiserver",
+		kind: "control",
+		path: bin,
+		args: append(args, c.cfg.APIServerFlags...),
+	})
 	if err != nil {
 		return err
 	}
@@ -184,7 +200,9 @@ func (c *Cluster) untilPodsCanBeMade(ctx context.Context) error {
 }
 
 // UntilPod watches a pod until it is as wanted, and returns it then.
-func (c *Cluster) UntilPod(ctx context.Context, namespace, name string, want func(*corev1.Pod) bool) (*corev1.Pod, error) {
+func (c *Cluster) UntilPod(
+	ctx context.Context, namespace, name string, want func(*corev1.Pod) bool,
+) (*corev1.Pod, error) {
 	return until(ctx, c.Client.CoreV1().Pods(namespace).Watch, name, want)
 }
 
@@ -196,10 +214,11 @@ func (c *Cluster) UntilNode(ctx context.Context, name string, want func(*corev1.
 // UntilGone watches a pod until there is none of that name.
 func (c *Cluster) UntilGone(ctx context.Context, namespace, name string) error {
 	pods := c.Client.CoreV1().Pods(namespace)
-	_, err := untilEvent(ctx, pods.Watch, name, func(e event[*corev1.Pod]) bool { return e.gone }, func(ctx context.Context) (bool, error) {
-		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-		return err == nil && len(list.Items) == 0, err
-	})
+	_, err := untilEvent(ctx, pods.Watch, name, func(e event[*corev1.Pod]) bool { return e.gone },
+		func(ctx context.Context) (bool, error) {
+			list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+			return err == nil && len(list.Items) == 0, err
+		})
 	return err
 }
 

@@ -47,7 +47,7 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 	socket := filepath.Join(dir, socketName)
 	if _, err := os.Stat(socket); err == nil {
 		if err := emptyRuntime(ctx, socket); err != nil {
-			log.Info("the runtime could not remove its pods, going on by force", "rig", name, "err", err)
+			log.Info("the runtime could not remove its pods, continuing by force", "rig", name, "err", err)
 		}
 	}
 	end("runtime", 10*time.Second)
@@ -65,14 +65,16 @@ func (b *book) demolish(ctx context.Context, log *slog.Logger) error {
 	if b.last() {
 		errs = append(errs, restoreKernel(procSys, pg.Kernel))
 		if slices.Contains(pg.Absent, devicePlugins) {
-			errs = append(errs, removeFiles(filepath.Join(devicePlugins, "kubelet.sock"), filepath.Join(devicePlugins, "kubelet_internal_checkpoint")))
+			errs = append(errs,
+				removeFiles(filepath.Join(devicePlugins, "kubelet.sock"),
+					filepath.Join(devicePlugins, "kubelet_internal_checkpoint")))
 		}
 		errs = append(errs, removeEmpty(pg.Absent))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// The ledger last: as long as there is one, somebody can come back.
+	// The ledger last: as long as there is one, a client can come back.
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -145,7 +147,8 @@ func unmountAll(dir string) error {
 	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(b.Mountpoint) - len(a.Mountpoint) })
 	var errs []error
 	for _, m := range mounts {
-		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&
+			!errors.Is(err, unix.EINVAL) {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", m.Mountpoint, err))
 		}
 	}
@@ -159,7 +162,8 @@ func shimAddresses(dir string) []string {
 	var out []string
 	for _, f := range named(filepath.Join(dir, "containerd/state"), "io.containerd.runtime.v2.task/*/*/address") {
 		if data, err := os.ReadFile(f); err == nil {
-			if s, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "unix://"); ok && strings.HasPrefix(s, shimSockets) {
+			if s, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "unix://"); ok &&
+				strings.HasPrefix(s, shimSockets) {
 				out = append(out, s)
 			}
 		}

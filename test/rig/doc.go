@@ -21,7 +21,7 @@
 // example, with Options.NoRuntime.
 //
 // A rig claims a number by making its folder, keelson-rig-<N> in the temporary
-// folder, and everything that has to be told apart follows from the number:
+// folder, and everything that has to be distinct follows from the number:
 // the bridge kl<N> with pods in 10.231.0.0/16, the loopback address
 // 127.88.<N>.1 of the control plane, the cgroup keelson-rig-<N>, the node name.
 // So several rigs run at once and no port is guessed.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 )
@@ -32,10 +33,20 @@ type KubeletConfig struct {
 	APIServer string
 	// Standalone leaves the control plane out even if the rig has one.
 	Standalone bool
-	Edit       func(*kubeletconfig.KubeletConfiguration)
-	Flags      []string
+	// External, if not nil, is the API server instead of the cluster's. It is not asked about
+	// requests to the kubelet's own server.
+	External *ExternalAPI
+	Edit     func(*kubeletconfig.KubeletConfiguration)
+	Flags    []string
 	// Limits of the environment: further variables, as "K=V".
 	Env []string
+}
+
+// ExternalAPI is an API server that the rig has not started.
+type ExternalAPI struct {
+	URL    string
+	CA     []byte // in PEM; none without TLS
+	Client kubernetes.Interface
 }
 
 // Kubelet is a kubelet on the rig's node.
@@ -96,7 +107,12 @@ func (r *Rig) StartKubelet(ctx context.Context, cfg KubeletConfig) (*Kubelet, er
 // the kubelet's own server.
 func (k *Kubelet) credentials() error {
 	pki := k.rig.pki
-	if c := k.rig.Cluster; c != nil && k.cfg.BootstrapToken != "" {
+	if api := k.cfg.External; api != nil {
+		k.Kubeconfig = pki.path("external-" + k.Node + ".kubeconfig")
+		if err := api.kubeconfig(k.Kubeconfig); err != nil {
+			return err
+		}
+	} else if c := k.rig.Cluster; c != nil && k.cfg.BootstrapToken != "" {
 		k.Kubeconfig = filepath.Join(k.Root, "kubeconfig")
 		if err := pki.tokenKubeconfig(c.URL, k.bootstrap(), k.cfg.BootstrapToken); err != nil {
 			return err
@@ -116,10 +132,18 @@ func (k *Kubelet) credentials() error {
 			return err
 		}
 	}
-	if err := pki.issue(subject{file: "kubelet-admin-" + k.Node, name: "admin", groups: []string{"system:masters"}}); err != nil {
+	if err := pki.issue(subject{
+		file:   "kubelet-admin-" + k.Node,
+		name:   "admin",
+		groups: []string{"system:masters"},
+	}); err != nil {
 		return err
 	}
-	if err := pki.issue(subject{file: "kubelet-" + k.Node, name: "system:node:" + k.Node, hosts: []string{k.Node, k.rig.NodeIP()}}); err != nil {
+	if err := pki.issue(subject{
+		file:  "kubelet-" + k.Node,
+		name:  "system:node:" + k.Node,
+		hosts: []string{k.Node, k.rig.NodeIP()},
+	}); err != nil {
 		return err
 	}
 	pair, err := tls.LoadX509KeyPair(pki.path("kubelet-admin-"+k.Node+".crt"), pki.path("kubelet-admin-"+k.Node+".key"))
@@ -133,7 +157,10 @@ func (k *Kubelet) credentials() error {
 		return err
 	}
 	roots.AppendCertsFromPEM(ca)
-	k.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}}
+	k.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs:      roots,
+		Certificates: []tls.Certificate{pair},
+	}}}
 	return nil
 }
 
@@ -155,7 +182,10 @@ func (k *Kubelet) configure() error {
 		endpoint = r.Runtime.Endpoint()
 	}
 	c := kubeletconfig.KubeletConfiguration{
-		TypeMeta:                 metav1.TypeMeta{APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: "kubelet.config.k8s.io/v1beta1",
+			Kind:       "KubeletConfiguration",
+		},
 		ContainerRuntimeEndpoint: endpoint,
 		Address:                  r.NodeIP(),
 		Port:                     10250,
@@ -186,7 +216,7 @@ func (k *Kubelet) configure() error {
 	}
 	c.Authentication.Anonymous.Enabled = &no
 	c.Authentication.X509.ClientCAFile = r.pki.path("ca.crt")
-	if k.Kubeconfig == "" {
+	if k.Kubeconfig == "" || k.cfg.External != nil {
 		c.Authentication.Webhook.Enabled = &no
 		c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeAlwaysAllow
 	} else {
@@ -208,14 +238,21 @@ func ptr[T any](v T) *T { return &v }
 // Start starts the kubelet again after Stop or Kill9, and returns when it is
 // healthy and its node is Ready.
 func (k *Kubelet) Start(ctx context.Context) error {
-	args := []string{"--config=" + k.ConfigFile, "--root-dir=" + k.Root, "--cert-dir=" + filepath.Join(k.Root, "pki"), "--hostname-override=" + k.Node, "--node-ip=" + k.rig.NodeIP(), "--v=2"}
+	args := []string{"--config=" + k.ConfigFile, "--root-dir=" + k.Root, "--cert-dir=" + filepath.Join(k.Root, "pki"),
+		"--hostname-override=" + k.Node, "--node-ip=" + k.rig.NodeIP(), "--v=2"}
 	if k.Kubeconfig != "" {
 		args = append(args, "--kubeconfig="+k.Kubeconfig)
 	}
 	if k.cfg.BootstrapToken != "" {
 		args = append(args, "--bootstrap-kubeconfig="+k.bootstrap())
 	}
-	proc, err := k.rig.start(program{name: "kubelet", kind: "kubelet", path: k.cfg.Binary, args: append(args, k.cfg.Flags...), env: k.cfg.Env})
+	proc, err := k.rig.start(program{
+		name: "kubelet",
+		kind: "kubelet",
+		path: k.cfg.Binary,
+		args: append(args, k.cfg.Flags...),
+		env:  k.cfg.Env,
+	})
 	if err != nil {
 		return err
 	}
@@ -246,10 +283,24 @@ func (k *Kubelet) WaitReady(ctx context.Context) error {
 	if err != nil || k.Kubeconfig == "" {
 		return err
 	}
-	if _, err := k.rig.Cluster.UntilNode(ctx, k.Node, NodeReady); err != nil {
+	if _, err := until(ctx, k.api().CoreV1().Nodes().Watch, k.Node, NodeReady); err != nil {
 		return fmt.Errorf("%w\n%s", err, k.proc.lastWords())
 	}
 	return nil
+}
+
+// api is the API server that the kubelet registers its node with.
+func (k *Kubelet) api() kubernetes.Interface {
+	if k.cfg.External != nil {
+		return k.cfg.External.Client
+	}
+	return k.rig.Cluster.Client
+}
+
+// LogEnd is the end of the kubelet's log.
+func (k *Kubelet) LogEnd() string {
+	p := process{log: k.LogFile}
+	return p.lastWords()
 }
 
 // Stop ends the kubelet in order; pods run on.

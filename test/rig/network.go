@@ -134,7 +134,7 @@ func noPortmapChains(ctx context.Context, path []string) (bool, error) {
 	return !bytes.Contains(rules, []byte(portmapChains)), err
 }
 
-// removeRules takes away the address translation of a network, and the port
+// removeRules removes the address translation of a network, and the port
 // mapper's own chains if that is asked.
 func removeRules(ctx context.Context, path []string, network string, shared bool) error {
 	rules, err := natRules(ctx, path)
@@ -156,7 +156,7 @@ func removeRules(ctx context.Context, path []string, network string, shared bool
 func natRules(ctx context.Context, path []string) ([]byte, error) {
 	out, err := iptables(ctx, path, "iptables-save", "-t", "nat").Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, nil // then nobody translates addresses
+		return nil, nil // then no program translates addresses
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read address translation: %w", err)
@@ -198,7 +198,8 @@ func undo(saved, network string, shared bool) string {
 		if m := chainLine.FindStringSubmatch(line); m != nil && shared && strings.HasPrefix(m[1], portmapChains) {
 			gone[m[1]] = true
 		}
-		if m := jumpTarget.FindStringSubmatch(line); m != nil && strings.Contains(line, mark) && !strings.HasPrefix(m[1], portmapChains) {
+		if m := jumpTarget.FindStringSubmatch(line); m != nil && strings.Contains(line, mark) &&
+			!strings.HasPrefix(m[1], portmapChains) {
 			gone[m[1]] = true
 		}
 	}

@@ -42,7 +42,8 @@ COMMIT
 func TestUndoOfTheLastNetworkRemovesTheSharedChains(t *testing.T) {
 	got := undo(savedRules, "keelson-rig-1", true)
 	for _, line := range []string{
-		"-D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n", "-F CNI-HOSTPORT-DNAT\n", "-X CNI-HOSTPORT-DNAT\n",
+		"-D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n", "-F CNI-HOSTPORT-DNAT\n",
+		"-X CNI-HOSTPORT-DNAT\n",
 	} {
 		if !strings.Contains(got, line) {
 			t.Errorf("no %q in\n%s", line, got)

@@ -119,7 +119,10 @@ func (a *authority) kubeconfig(server string, s subject) (string, error) {
 	}
 	c := clientcmdapi.NewConfig()
 	c.Clusters["rig"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.path("ca.crt")}
-	c.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificate: a.path(s.file + ".crt"), ClientKey: a.path(s.file + ".key")}
+	c.AuthInfos["user"] = &clientcmdapi.AuthInfo{
+		ClientCertificate: a.path(s.file + ".crt"),
+		ClientKey:         a.path(s.file + ".key"),
+	}
 	c.Contexts["rig"] = &clientcmdapi.Context{Cluster: "rig", AuthInfo: "user"}
 	c.CurrentContext = "rig"
 	path := a.path(s.file + ".kubeconfig")
@@ -131,8 +134,21 @@ func (a *authority) kubeconfig(server string, s subject) (string, error) {
 
 // tokenKubeconfig writes a kubeconfig whose user has nothing but a token.
 func (a *authority) tokenKubeconfig(server, path, token string) error {
+	return writeTokenKubeconfig(
+		path,
+		&clientcmdapi.Cluster{Server: server, CertificateAuthority: a.path("ca.crt")},
+		token,
+	)
+}
+
+// kubeconfig writes a kubeconfig for the API server, which does not look at the token.
+func (e *ExternalAPI) kubeconfig(path string) error {
+	return writeTokenKubeconfig(path, &clientcmdapi.Cluster{Server: e.URL, CertificateAuthorityData: e.CA}, "node")
+}
+
+func writeTokenKubeconfig(path string, server *clientcmdapi.Cluster, token string) error {
 	c := clientcmdapi.NewConfig()
-	c.Clusters["rig"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.path("ca.crt")}
+	c.Clusters["rig"] = server
 	c.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: token}
 	c.Contexts["rig"] = &clientcmdapi.Context{Cluster: "rig", AuthInfo: "user"}
 	c.CurrentContext = "rig"

@@ -17,7 +17,7 @@ type Config struct {
 	// Purpose is a word such as "test", "cluster" or "run"; Find and Remove go by it.
 	Purpose string
 	// Detached rigs outlive the process that opened them: Sweep leaves them
-	// alone, Remove takes them away.
+	// alone, Remove removes them.
 	Detached bool
 	// Parts finds the programs. Required.
 	Parts *parts.Builder

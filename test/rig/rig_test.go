@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/test/images"
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 )
 
@@ -26,7 +27,7 @@ func TestUpstreamKubeletOnTheRig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := b.State(ps[0]); err != nil || !s.Built {
-		t.Skipf("upstream's kubelet is not built (%v): go run ./test/rig/cmd/parts peer", err)
+		need.Skip(t, "upstream's kubelet is not built: go run ./tools/parts peer", err)
 	}
 	peer, err := b.Path(t.Context(), "kubelet")
 	if err != nil {
@@ -51,9 +52,10 @@ func TestUpstreamKubeletOnTheRig(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	_, err = until(ctx, r.Cluster.Client.AppsV1().Deployments("default").Watch, d.Name, func(d *appsv1.Deployment) bool {
-		return d.Status.ReadyReplicas == 3
-	})
+	_, err = until(ctx, r.Cluster.Client.AppsV1().Deployments("default").Watch, d.Name,
+		func(d *appsv1.Deployment) bool {
+			return d.Status.ReadyReplicas == 3
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ func (rt *Runtime) Endpoint() string { return "unix://" + rt.Socket }
 // StartRuntime starts containerd and imports the project's images.
 func (r *Rig) StartRuntime(ctx context.Context, cfg RuntimeConfig) (*Runtime, error) {
 	choose := map[string]func(context.Context) (parts.Runtime, error){
-		"": r.parts.BuiltRuntime, "built": r.parts.BuiltRuntime, "debian": r.parts.DebianRuntime, "path": r.parts.PathRuntime, "any": r.parts.AnyRuntime,
+		"": r.parts.BuiltRuntime, "built": r.parts.BuiltRuntime, "debian": r.parts.DebianRuntime,
+		"path": r.parts.PathRuntime, "any": r.parts.AnyRuntime,
 	}[cfg.Source]
 	if choose == nil {
 		return nil, fmt.Errorf("start runtime: no source %q", cfg.Source)
@@ -194,7 +195,8 @@ func (rt *Runtime) Crictl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all := append([]string{"--config", "/dev/null", "--runtime-endpoint", rt.Endpoint(), "--image-endpoint", rt.Endpoint(), "--timeout", "30s"}, args...)
+	all := append([]string{"--config", "/dev/null", "--runtime-endpoint", rt.Endpoint(), "--image-endpoint",
+		rt.Endpoint(), "--timeout", "30s"}, args...)
 	out, err := exec.CommandContext(ctx, prog, all...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("crictl %s: %w: %s", strings.Join(args, " "), err, out)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 )
 
@@ -27,9 +28,7 @@ type Options struct {
 // Without root the test is skipped.
 func Start(t testing.TB, o Options) *Rig {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	b, err := parts.New(os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +40,7 @@ func Start(t testing.TB, o Options) *Rig {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			r.showLogs(t)
+			r.ShowLogs(t)
 		}
 		// The test's own context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -72,9 +71,10 @@ func Start(t testing.TB, o Options) *Rig {
 	return r
 }
 
-// showLogs prints the end of every log, and keeps the whole of them where
+// ShowLogs prints the end of every log, and keeps the whole of them where
 // KEELSON_RIG_LOGS says.
-func (r *Rig) showLogs(t testing.TB) {
+func (r *Rig) ShowLogs(t testing.TB) {
+	t.Helper()
 	for _, f := range named(r.Logs, "*.log") {
 		p := process{log: f}
 		t.Logf("end of %s:\n%s", filepath.Base(f), p.lastWords())
@@ -87,15 +87,25 @@ func (r *Rig) showLogs(t testing.TB) {
 		t.Logf("cannot keep logs: %v", err)
 		return
 	}
-	dst, err := os.MkdirTemp(keep, r.Name+"-")
+	dst, err := r.KeepLogs(keep)
 	if err != nil {
 		t.Logf("cannot keep logs: %v", err)
 		return
 	}
-	if err := os.CopyFS(filepath.Join(dst, "logs"), os.DirFS(r.Logs)); err != nil {
-		t.Logf("cannot keep logs: %v", err)
-	}
 	t.Logf("whole logs in %s", dst)
+}
+
+// KeepLogs copies all logs to a new folder, where they outlive the rig. The folder is made in dir, or
+// among temporary files if dir is empty.
+func (r *Rig) KeepLogs(dir string) (string, error) {
+	dst, err := os.MkdirTemp(dir, "logs-of-"+r.Name+"-")
+	if err != nil {
+		return "", fmt.Errorf("keep logs: %w", err)
+	}
+	if err := os.CopyFS(filepath.Join(dst, "logs"), os.DirFS(r.Logs)); err != nil {
+		return dst, fmt.Errorf("keep logs: %w", err)
+	}
+	return dst, nil
 }
 
 // OurKubelet compiles the project's kubelet into a folder and returns its
@@ -109,11 +119,11 @@ func OurKubelet(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "kubelet")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "./cmd/kubelet")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", out, "./cmd/kubelet")
 	cmd.Dir = checkout
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile kubelet: %w\n%s", err, said)
+	if logged, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile kubelet: %w\n%s", err, logged)
 	}
 	return out, nil
 }

@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/test/images"
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 )
 
@@ -81,9 +82,7 @@ func runContainer(ctx context.Context, rt *Runtime, name string) (string, error)
 // TestSweepRemovesWhatAKilledRunLeft kills a process that owns a rig, and the
 // rig's containerd, with a container running.
 func TestSweepRemovesWhatAKilledRunLeft(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("containers, mounts and bridges need root")
-	}
+	need.Root(t, "running containers")
 	for _, source := range []string{"built", "debian"} {
 		t.Run(source, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", "-test.run=^$")

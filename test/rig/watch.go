@@ -34,7 +34,13 @@ func until[T runtime.Object](ctx context.Context, call watchCall, name string, w
 // untilEvent watches one object until an event is as wanted. A watch without a
 // resource version begins with what is there. When the server ends a watch, or
 // is away, it begins again. before, when given, is asked once a watch is open.
-func untilEvent[T runtime.Object](ctx context.Context, call watchCall, name string, want func(event[T]) bool, before func(context.Context) (bool, error)) (T, error) {
+func untilEvent[T runtime.Object](
+	ctx context.Context,
+	call watchCall,
+	name string,
+	want func(event[T]) bool,
+	before func(context.Context) (bool, error),
+) (T, error) {
 	var last T
 	for {
 		w, err := call(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -80,7 +86,8 @@ func waited(ctx context.Context, name string, last any) error {
 	switch o := last.(type) {
 	case *corev1.Pod:
 		if o != nil {
-			state = fmt.Sprintf("phase %s, conditions %v, containers %v", o.Status.Phase, o.Status.Conditions, o.Status.ContainerStatuses)
+			state = fmt.Sprintf("phase %s, conditions %v, containers %v", o.Status.Phase, o.Status.Conditions,
+				o.Status.ContainerStatuses)
 		}
 	case *corev1.Node:
 		if o != nil {

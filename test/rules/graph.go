@@ -25,7 +25,8 @@ type Package struct {
 // A package that does not build is listed all the same: its imports are what
 // matters here, and the compiler reports the rest.
 func List(dir string) ([]Package, error) {
-	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Doc,GoFiles,Imports,Module", "./...")
+	cmd := exec.Command("go", "list", "-e", "-deps", "-tags", "grpcnotrace",
+		"-json=ImportPath,Doc,GoFiles,Imports,Module", "./...")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -55,20 +56,23 @@ func Comments(pkgs []Package) []string {
 			continue
 		}
 		if p.Doc == "" {
-			out = append(out, fmt.Sprintf("%s has no package comment: add a doc.go that says what it owns, what it reads, its states and its lock order", p.ImportPath))
+			out = append(out,
+				fmt.Sprintf(
+					"%s has no package comment: add a doc.go that says what it owns, what it reads, its states and its lock order", p.ImportPath))
 		}
 	}
 	return out
 }
 
 // shunned are libraries that the product does without, because each of them
-// registers every API group and costs megabytes of binary and memory, or
-// because it is the program we replace.
+// costs megabytes of binary and memory, or because it is the program we
+// replace.
 var shunned = []string{
 	"k8s.io/kubernetes",
 	"k8s.io/client-go/kubernetes",
 	"k8s.io/client-go/informers",
 	"k8s.io/client-go/listers",
+	"golang.org/x/net/trace", // calls methods by their names, so that the linker removes none
 }
 
 // Shunned returns a sentence for each product package that draws in one of
@@ -88,8 +92,12 @@ func Shunned(pkgs []Package) []string {
 				continue // that package answers for itself
 			}
 			if chain := pathToShunned(byPath, imp, map[string]bool{}); chain != nil {
-				out = append(out, fmt.Sprintf("%s imports %s, which the product does without: use a rest.RESTClient with the scheme of internal/node/apiclient, or write the part that is needed",
-					p.ImportPath, strings.Join(chain, " → ")))
+				out = append(out,
+					fmt.Sprintf(
+						"%s imports %s, which the product does without: use a rest.RESTClient with the scheme of internal/api/client, or write the part that is needed",
+						p.ImportPath,
+						strings.Join(chain, " → "),
+					))
 			}
 		}
 	}
@@ -123,7 +131,9 @@ var namesUpstream = regexp.MustCompile(`(?m)^.*\bk8s\.io/kubernetes\s.*$`)
 func GoMod(text string) []string {
 	var out []string
 	for _, line := range namesUpstream.FindAllString(text, -1) {
-		out = append(out, fmt.Sprintf("go.mod names upstream (%s): what needs it lives in a module of its own under test/", strings.TrimSpace(line)))
+		out = append(out,
+			fmt.Sprintf("go.mod names upstream (%s): what needs it lives in a module of its own under test/",
+				strings.TrimSpace(line)))
 	}
 	return out
 }

@@ -61,7 +61,11 @@ func TestLayersCatches(t *testing.T) {
 		pkg  Package
 		want string // "" = allowed
 	}{
-		{"a driver may use a subsystem, an adapter and the floor", pkg(in+"pods/podsync", in+"pods/status", in+"runtime/cri", in+"pods/pod", "time"), ""},
+		{
+			"a driver may use a subsystem, an adapter and the floor",
+			pkg(in+"pods/podsync", in+"pods/status", in+"runtime/cri", in+"pods/pod", "time"),
+			"",
+		},
 		{"a subsystem may use an adapter", pkg(in+"runtime/container", in+"runtime/cri"), ""},
 		{"a child may use its parent", pkg(in+"storage/volume/csi", in+"storage/volume"), ""},
 		{"floor packages may use each other", pkg(in+"pods/podplan", in+"pods/pod"), ""},
@@ -69,15 +73,28 @@ func TestLayersCatches(t *testing.T) {
 		{"the command uses app and config", pkg("keelson/cmd/kubelet", in+"app", in+"config"), ""},
 		{"a room holds a comment only", pkg(in + "pods"), ""},
 		{"a subsystem does not use another", pkg(in+"pods/status", in+"pods/probe"), "one subsystem does not import another"},
-		{"a driver does not use another", pkg(in+"resources/eviction", in+"pods/podsync"), "one driver does not import another"},
+		{
+			"a driver does not use another",
+			pkg(in+"resources/eviction", in+"pods/podsync"),
+			"one driver does not import another",
+		},
 		{"an adapter does not use another", pkg(in+"runtime/cri", in+"runtime/logs"), "one adapter does not import another"},
 		{"imports do not go up", pkg(in+"runtime/cri", in+"pods/status"), "imports go down only"},
 		{"the floor uses nothing above", pkg(in+"pods/podplan", in+"storage/mount"), "imports go down only"},
 		{"a parent does not use its child", pkg(in+"storage/volume", in+"storage/volume/csi"), "a child imports its parent"},
-		{"siblings do not use each other", pkg(in+"storage/volume/csi", in+"storage/volume/builtin"), "a child imports its parent"},
-		{"config is for app and cmd", pkg(in+"node/server", in+"config"), "only cmd and app import config"},
-		{"config uses the floor only", pkg(in+"config", in+"node/apiclient"), "nothing but the floor"},
+		{
+			"siblings do not use each other",
+			pkg(in+"storage/volume/csi", in+"storage/volume/builtin"),
+			"a child imports its parent",
+		},
+		{"config is for app and cmd", pkg(in+"serve/server", in+"config"), "only cmd and app import config"},
+		{"config uses the floor only", pkg(in+"config", in+"api/client"), "nothing but the floor"},
 		{"the product does not use its tests", pkg(in+"pods/pod", "keelson/test/kit/parity"), "does not import its tests"},
+		{
+			"the product does not use its tools",
+			pkg(in+"pods/pod", "keelson/tools/uml"),
+			"does not import its tests and tools",
+		},
 		{"a room has no code to import", pkg(in+"pods/status", in+"pods"), "a room holds no code"},
 		{"a room imports nothing", pkg(in+"pods", in+"pods/pod"), "a room imports nothing"},
 		{"an unknown package must find its place", pkg(in + "pods/novelty"), "add it to `layers` in test/rules/layers.go"},
@@ -99,7 +116,7 @@ func TestCommentsCatches(t *testing.T) {
 func TestShunnedCatches(t *testing.T) {
 	graph := func(imports ...string) []Package {
 		return []Package{
-			pkg("keelson/internal/node/node", imports...),
+			pkg("keelson/internal/api/node", imports...),
 			pkg("keelson/test/kit/fakeapi", "k8s.io/client-go/kubernetes/scheme"),
 			pkg("example.com/friendly", "example.com/deep"),
 			pkg("example.com/deep", "k8s.io/client-go/kubernetes/scheme"),
@@ -107,8 +124,10 @@ func TestShunnedCatches(t *testing.T) {
 		}
 	}
 	check(t, Shunned(graph("k8s.io/client-go/rest", "time")), "")
-	check(t, Shunned(graph("k8s.io/client-go/kubernetes/typed/core/v1")), "imports k8s.io/client-go/kubernetes/typed/core/v1,")
-	check(t, Shunned(graph("example.com/friendly")), "imports example.com/friendly → example.com/deep → k8s.io/client-go/kubernetes/scheme,")
+	check(t, Shunned(graph("k8s.io/client-go/kubernetes/typed/core/v1")),
+		"imports k8s.io/client-go/kubernetes/typed/core/v1,")
+	check(t, Shunned(graph("example.com/friendly")),
+		"imports example.com/friendly → example.com/deep → k8s.io/client-go/kubernetes/scheme,")
 }
 
 func TestGoModCatches(t *testing.T) {

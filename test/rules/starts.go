@@ -15,39 +15,39 @@ import (
 // that is so.
 var unguarded = map[string]string{
 	// Parts that serve the whole node: decision 0136 has their panics end the agent.
-	"internal/app/group.go start":                     "it recovers itself, names the part, and ends the agent",
-	"internal/app/lock.go holdLock":                   "the lock of the root directory is the agent's own",
-	"internal/node/identity/rotator.go Run":           "without a certificate no pod is served",
-	"internal/node/identity/rotator.go whileWanted":   "a step of renewing the node's certificate",
-	"internal/node/logind/session.go Delay":           "the lock that delays a shutdown of the machine",
-	"internal/node/logind/session.go Dial":            "the connection by which shutdowns are announced",
-	"internal/node/node/node.go Run":                  "the loops that keep the Node object and the lease",
-	"internal/node/node/question.go ask":              "a fact for the status of the node",
-	"internal/node/server/server.go Run":              "the listeners; net/http contains panics of handlers",
-	"internal/node/server/server.go serveOn":          "a listener; net/http contains panics of handlers",
-	"internal/node/shutdown/watcher.go leave":         "the shutdown of the whole machine",
-	"internal/pods/desired/store.go Run":              "the sources that all pods come from",
-	"internal/pods/observed/watch.go Run":             "the event stream of the runtime, for all pods",
-	"internal/pods/observed/watch.go relist":          "the first list of the runtime, for all pods",
-	"internal/resources/eviction/evictor.go Run":      "the two loops; each candidate is contained in them",
-	"internal/runtime/container/look.go lookLocked":   "how many calls the runtime is sent at once",
-	"internal/runtime/container/look.go lookOn":       "how many calls the runtime is sent at once",
-	"internal/runtime/container/turns.go placeLocked": "the queue in which all calls to the runtime wait",
+	"internal/app/group.go start":                             "it recovers itself, names the part, and ends the agent",
+	"internal/host/setup/lock.go HoldLock":                    "the lock of the root directory is the agent's own",
+	"internal/api/identity/rotator.go Run":                    "without a certificate no pod is served",
+	"internal/api/identity/rotator.go untilTemplateChanges":   "a step of renewing the node's certificate",
+	"internal/host/logind/session.go Delay":                   "the lock that delays a shutdown of the machine",
+	"internal/host/logind/session.go Dial":                    "the connection by which shutdowns are announced",
+	"internal/api/node/node.go Run":                           "the loops that keep the Node object and the lease",
+	"internal/api/node/cachedcall.go get":                     "a fact for the status of the node",
+	"internal/serve/server/server.go Run":                     "the listeners; net/http contains panics of handlers",
+	"internal/serve/server/server.go serveOn":                 "a listener; net/http contains panics of handlers",
+	"internal/host/shutdown/watcher.go begin":                 "the shutdown of the whole machine",
+	"internal/pods/desired/store.go Run":                      "the sources that all pods come from",
+	"internal/pods/observed/watch.go Run":                     "the event stream of the runtime, for all pods",
+	"internal/pods/observed/watch.go relist":                  "the first list of the runtime, for all pods",
+	"internal/resources/eviction/manager.go Run":              "the two loops; each candidate is contained in them",
+	"internal/runtime/container/idleprobe.go probeIdleLocked": "how many calls the runtime is sent at once",
+	"internal/runtime/container/idleprobe.go probeIdle":       "how many calls the runtime is sent at once",
+	"internal/runtime/container/callqueue.go grantLocked":     "the queue in which all calls to the runtime wait",
 
 	// What they run is contained further in.
-	"internal/node/plugin/watcher.go startLocked":    "what is done with the plugin is contained call by call",
-	"internal/pods/podsync/syncer.go wake":           "the worker of a pod contains each turn and each task",
+	"internal/pods/podsync/syncer.go withWorker":     "the worker of a pod contains each turn",
+	"internal/pods/podsync/tasks.go spawn":           "runner.run contains the step and what reads its effect",
 	"internal/resources/dra/drivers.go followLocked": "it waits for two goroutines that are contained",
-	"internal/storage/volume/share.go give":          "mount.Guard contains the walk, the attempt reports it",
+	"internal/storage/volume/ownership.go report":    "mount.Guard contains the walk, the attempt reports it",
 
 	// They call one function of a library, or cancel a context.
-	"internal/node/panics/timer.go After":              "this is the contained start itself",
-	"internal/node/panics/timer.go Again":              "this is the contained start itself",
-	"internal/node/server/upgrade.go join":             "it copies bytes between two connections, and closes them",
-	"internal/runtime/container/prestop.go begin":      "the timer cancels the context of a hook",
-	"internal/runtime/cri/change.go Run":               "the timer cancels the context of all calls",
-	"internal/storage/mount/tools.go runLong":          "it resets the timer of an attempt at a volume",
-	"internal/storage/volume/patience.go withPatience": "the timer cancels the context of an attempt",
+	"internal/pods/panics/timer.go After":                     "this is the contained start itself",
+	"internal/pods/panics/timer.go Again":                     "this is the contained start itself",
+	"internal/serve/server/upgrade.go join":                   "it copies bytes between two connections, and closes them",
+	"internal/runtime/container/prestop.go begin":             "the timer cancels the context of a hook",
+	"internal/runtime/cri/change.go Run":                      "the timer cancels the context of all calls",
+	"internal/storage/mount/tools.go runLong":                 "it resets the timer of an attempt at a volume",
+	"internal/storage/volume/progress.go withProgressTimeout": "the timer cancels the context of an attempt",
 }
 
 // Starts returns a sentence for each goroutine and timer below a directory that is started without containing
@@ -99,7 +99,8 @@ func startsIn(root, dir string, used map[string]bool) ([]string, error) {
 	isGuard := func(f ast.Expr) bool { return guards[nameOf(f)] }
 	guarded := func(n ast.Node) bool {
 		return callsAny(n, isPanics) || callsAny(n, isGuard) ||
-			callsAny(n, func(f ast.Expr) bool { return bodies[nameOf(f)] != nil && callsAny(bodies[nameOf(f)], isGuard) })
+			callsAny(n,
+				func(f ast.Expr) bool { return bodies[nameOf(f)] != nil && callsAny(bodies[nameOf(f)], isGuard) })
 	}
 	var out []string
 	for _, f := range parsed {

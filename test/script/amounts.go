@@ -15,8 +15,8 @@ import (
 const wholePod = "-"
 
 // resize changes what a container of a pod asks for, or the pod as a whole, as a user does.
-func (r *run) resize(args []string) error {
-	pods := r.api.CoreV1().Pods(namespace)
+func (r *Run) resize(args []string) error {
+	pods := r.API.CoreV1().Pods(Namespace)
 	p, err := pods.Get(context.Background(), args[0], metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -55,21 +55,21 @@ func (r *run) resize(args []string) error {
 }
 
 // label puts a label on the node.
-func (r *run) label(args []string) error {
+func (r *Run) label(args []string) error {
 	key, value, _ := strings.Cut(args[0], "=")
-	n, err := r.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+	n, err := r.API.CoreV1().Nodes().Get(context.Background(), Node, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	n.Labels[key] = value
-	_, err = r.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{})
+	_, err = r.API.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{})
 	return err
 }
 
 // resources shows what the containers of a pod were granted and what they have in
 // force, by the pod's status, and how its resizes stand.
-func (r *run) resources(args []string) (string, error) {
-	p, err := r.api.CoreV1().Pods(namespace).Get(context.Background(), args[0], metav1.GetOptions{})
+func (r *Run) resources(args []string) (string, error) {
+	p, err := r.API.CoreV1().Pods(Namespace).Get(context.Background(), args[0], metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ var apiFaults = []struct{ name, begin, end string }{
 	{"forbidden", "api-fault odd any any code=403", "release odd"},
 	{"unauthorized", "api-fault odd any any code=401", "release odd"},
 	{"slow", "api-fault odd any any delay=8", "release odd"},
-	{"slower than anybody waits", "api-fault odd any any delay=90", "release odd"},
+	{"slower than any timeout", "api-fault odd any any delay=90", "release odd"},
 	{"answers that get lost", "api-fault odd any any drop after", "release odd"},
 	{"connections that break", "api-fault odd any any drop", "release odd"},
 	{"gone", "api down", "api up"},

@@ -18,12 +18,12 @@ import (
 )
 
 // chronicle is what can be seen of a node from outside, moment by moment: what ran, and
-// what was said of it.
+// what was shown of it.
 type chronicle struct {
-	mu      sync.Mutex
-	moments []fakecri.Moment
-	said    []sighting
-	others  map[string]bool // resource versions that another client than the agent wrote
+	mu        sync.Mutex
+	moments   []fakecri.Moment
+	sightings []sighting
+	others    map[string]bool // resource versions that another client than the agent wrote
 }
 
 // sighting is a pod as the API server had it from a moment on.
@@ -39,11 +39,11 @@ func (c *chronicle) note(m fakecri.Moment) {
 	c.moments = append(c.moments, m)
 }
 
-// follow has what is said of pods written down, until it is told to stop. The watch is past
+// follow records what is shown of pods, until it is stopped. The watch is past
 // everything that makes the agent's way to the server a hard one.
-func (w *world) follow(t *testing.T) (stop func()) {
+func (w *World) follow(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	watch, err := w.api.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
+	watch, err := w.API.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (w *world) follow(t *testing.T) (stop func()) {
 func (c *chronicle) hear(s sighting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said = append(c.said, s)
+	c.sightings = append(c.sightings, s)
 }
 
 // uid is the one that the runtime knows the pod by: of the manifest, where there is one.
@@ -78,7 +78,7 @@ func uid(p *corev1.Pod) string {
 // specs are the pods that were ever seen, by the runtime's UIDs.
 func (c *chronicle) specs() map[string]*corev1.Pod {
 	all := map[string]*corev1.Pod{}
-	for _, s := range c.said {
+	for _, s := range c.sightings {
 		all[uid(s.pod)] = s.pod
 	}
 	return all
@@ -109,7 +109,7 @@ func (c *chronicle) blame(p *corev1.Pod) {
 // that it is, whatever still runs of it: the rest of its tale is not the agent's either.
 func (c *chronicle) tales() map[string][]sighting {
 	all, declared := map[string][]sighting{}, map[types.UID]bool{}
-	for _, s := range c.said {
+	for _, s := range c.sightings {
 		switch {
 		case c.others[s.pod.ResourceVersion]:
 			_, mirror := s.pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -121,13 +121,13 @@ func (c *chronicle) tales() map[string][]sighting {
 	return all
 }
 
-// told is what was said of pods, a line for each sighting.
-func (c *chronicle) told() string {
+// reported is what was shown of pods, a line for each sighting.
+func (c *chronicle) reported() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var b strings.Builder
-	for _, s := range c.said {
-		fmt.Fprintf(&b, "%7s %s: %s", s.at.Sub(c.said[0].at).Round(time.Millisecond), s.pod.Name, brief(s.pod))
+	for _, s := range c.sightings {
+		fmt.Fprintf(&b, "%7s %s: %s", s.at.Sub(c.sightings[0].at).Round(time.Millisecond), s.pod.Name, brief(s.pod))
 		for _, st := range statuses(s.pod) {
 			_, id, _ := strings.Cut(st.ContainerID, "://")
 			fmt.Fprintf(&b, " [%s#%d %.4s]", st.Name, st.RestartCount, id)

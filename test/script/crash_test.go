@@ -48,7 +48,8 @@ func TestCrashes(t *testing.T) {
 						t.Errorf("the agent made %d calls and was not killed", got.writes)
 					}
 					if !maps.Equal(got.starts, calm.starts) {
-						t.Errorf("killed after %s: started\n%v, without a crash\n%v\n%s", got.crashed, got.starts, calm.starts, got.trace)
+						t.Errorf("killed after %s: started\n%v, without a crash\n%v\n%s", got.crashed, got.starts,
+							calm.starts, got.trace)
 					}
 				})
 			}

@@ -37,36 +37,39 @@ func TestDamagedStatesOfWhatIsOnesOwn(t *testing.T) {
 	}
 	ways := map[string]func(path string, content []byte) error{
 		"of another policy": func(path string, content []byte) error {
-			return os.WriteFile(path, []byte(strings.NewReplacer(`"static"`, `"none"`, `"Static"`, `"None"`).Replace(string(content))), 0o600)
+			return os.WriteFile(path,
+				[]byte(strings.NewReplacer(`"static"`, `"none"`, `"Static"`, `"None"`).Replace(string(content))), 0o600)
 		},
 	}
 	for name, damage := range damages {
 		ways[name] = damage
 	}
-	for _, files := range []string{"cpu_manager_state", "memory_manager_state", "cpu_manager_state memory_manager_state"} {
+	for _, files := range []string{"cpu_manager_state", "memory_manager_state",
+		"cpu_manager_state memory_manager_state"} {
 		for name, damage := range ways {
 			t.Run(files+" "+name, func(t *testing.T) {
-				settled(t, ownConfig, func(w *world) { w.machine = on.Machine }, func(t *testing.T, r *run) { r.damagedOwn(t, strings.Fields(files), damage) })
+				Settled(t, ownConfig, func(w *World) { w.machine = on.Machine },
+					func(t *testing.T, r *Run) { r.damagedOwn(t, strings.Fields(files), damage) })
 			})
 		}
 	}
 }
 
-func (r *run) damagedOwn(t *testing.T, files []string, damage func(string, []byte) error) {
+func (r *Run) damagedOwn(t *testing.T, files []string, damage func(string, []byte) error) {
 	// What a has is not what it would get if it were asked anew.
 	for _, name := range []string{"first", "second", "a"} {
-		r.pod(t, name, ownPod)
-		r.must(t, "wait", name, "Ready")
+		r.Pod(t, name, ownPod)
+		r.Must(t, "wait", name, "Ready")
 	}
 	for _, name := range []string{"first", "second"} {
-		r.must(t, "delete", name)
-		r.must(t, "wait", name, "gone")
+		r.Must(t, "delete", name)
+		r.Must(t, "wait", name, "gone")
 	}
-	r.pod(t, "shares", plainPod)
-	r.must(t, "wait", "shares", "Ready")
-	r.stop()
+	r.Pod(t, "shares", PlainPod)
+	r.Must(t, "wait", "shares", "Ready")
+	r.Stop()
 	for _, file := range files {
-		path := r.path("kubelet/" + file)
+		path := r.Path("kubelet/" + file)
 		content, err := os.ReadFile(path)
 		if err == nil {
 			err = damage(path, content)
@@ -75,41 +78,42 @@ func (r *run) damagedOwn(t *testing.T, files []string, damage func(string, []byt
 			t.Fatal(err)
 		}
 	}
-	before, told := r.must(t, "cpus"), len(r.nodeEvents())
-	r.start()
+	before, reported := r.Must(t, "cpus"), len(r.nodeEvents())
+	r.Start()
 	time.Sleep(9 * time.Second)
-	if !slices.ContainsFunc(r.nodeObject().Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
+	if !slices.ContainsFunc(r.NodeObject().Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+			time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
 	}) {
-		t.Errorf("the node is not Ready: %v", r.nodeObject().Status.Conditions)
+		t.Errorf("the node is not Ready: %v", r.NodeObject().Status.Conditions)
 	}
 	time.Sleep(time.Minute)
-	if now := r.must(t, "cpus"); now != before {
+	if now := r.Must(t, "cpus"); now != before {
 		t.Errorf("containers run by\n%sbefore\n%s", now, before)
 	}
 	for _, p := range []string{"a", "shares"} {
-		if now := r.server.Pod(namespace, p); !isReady(now) || now.Status.ContainerStatuses[0].RestartCount > 0 {
+		if now := r.Server.Pod(Namespace, p); !isReady(now) || now.Status.ContainerStatuses[0].RestartCount > 0 {
 			t.Errorf("pod %s: %s", p, brief(now))
 		}
 	}
-	now := r.nodeEvents()[told:]
+	now := r.nodeEvents()[reported:]
 	if len(now) != len(files) {
-		t.Errorf("told: %v", now)
+		t.Errorf("reported: %v", now)
 	}
 	for _, file := range files {
-		path := r.path("kubelet/" + file)
+		path := r.Path("kubelet/" + file)
 		if kept, err := filepath.Glob(path + "*.bad"); err != nil || len(kept) != 1 {
 			t.Errorf("kept of %s: %v, %v", file, kept, err)
 		}
 		if !slices.ContainsFunc(now, func(s string) bool {
 			return strings.Contains(s, "StateFileUnusable use "+path+": ") && !strings.Contains(s, "drain")
 		}) {
-			t.Errorf("told of %s: %v", file, now)
+			t.Errorf("reported for %s: %v", file, now)
 		}
 	}
 	// Three more want one CPU each, of which there are two.
 	for _, x := range [][2]string{{"b", "Ready"}, {"c", "Ready"}, {"d", "Failed"}} {
-		r.pod(t, x[0], ownPod)
-		r.must(t, "wait", x[0], x[1])
+		r.Pod(t, x[0], ownPod)
+		r.Must(t, "wait", x[0], x[1])
 	}
 }

@@ -53,14 +53,14 @@ func flipped(content []byte) []byte {
 
 // stateFiles are the files below the agent's directories that it reads when it
 // comes back. What pods mount is theirs.
-func (w *world) stateFiles(t *testing.T) (out []string) {
+func (w *World) stateFiles(t *testing.T) (out []string) {
 	t.Helper()
-	for _, root := range []string{w.path("kubelet"), w.path("pki")} {
+	for _, root := range []string{w.Path("kubelet"), w.Path("pki")} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			inPod := strings.HasPrefix(path, w.path("kubelet/pods")+"/")
+			inPod := strings.HasPrefix(path, w.Path("kubelet/pods")+"/")
 			if d.IsDir() && inPod && slices.Contains([]string{"volumes", "volume-subpaths", "containers"}, d.Name()) {
 				return filepath.SkipDir
 			}
@@ -78,10 +78,10 @@ func (w *world) stateFiles(t *testing.T) (out []string) {
 
 // nodeEvents are the warnings about the node, but for that of every start on a machine
 // with cgroup v1.
-func (w *world) nodeEvents() (out []string) {
-	list, err := w.api.CoreV1().Events("").List(w.t.Context(), metav1.ListOptions{})
+func (w *World) nodeEvents() (out []string) {
+	list, err := w.API.CoreV1().Events("").List(w.T.Context(), metav1.ListOptions{})
 	if err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 		return nil
 	}
 	for _, e := range list.Items {
@@ -98,37 +98,42 @@ var damagedPods = []string{"plain", "users", "pulled", "claims", "given"}
 
 // TestDamagedStateFiles damages each file that an agent leaves, in each way, and
 // has another agent come: the node is Ready soon, what runs is left alone, the file
-// is kept for whoever wants to know what it was, and it is told once.
+// is kept for diagnosis, and is reported once.
 func TestDamagedStateFiles(t *testing.T) {
 	parity.Differs(t, "RT-56", "0101")
 	files := map[string]bool{}
-	begin := func(t *testing.T, story func(t *testing.T, r *run)) {
-		settled(t, "memorySwap: {}\n", func(w *world) {
-			w.runtime.Protect("r.io/secret:1", fakecri.Credentials{Username: "u", Password: "p"})
-		}, func(t *testing.T, r *run) {
-			r.scenario.Files["creds.yaml"] = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\":{\"r.io\":{\"username\":\"u\",\"password\":\"p\"}}}'}\n"
-			r.must(t, "put", "creds.yaml")
-			r.pod(t, "plain", plainPod)
-			r.pod(t, "users", "spec: {hostUsers: false, containers: [{name: main}]}\n")
-			r.pod(t, "pulled", "spec: {imagePullSecrets: [{name: creds}], containers: [{name: main, image: 'r.io/secret:1'}]}\n")
-			r.must(t, "driver", "gpu.example.com")
-			r.must(t, "plugin", "example.com/nic", "a")
+	begin := func(t *testing.T, story func(t *testing.T, r *Run)) {
+		Settled(t, "memorySwap: {}\n", func(w *World) {
+			w.Runtime.Protect("r.io/secret:1", fakecri.Credentials{Username: "u", Password: "p"})
+		}, func(t *testing.T, r *Run) {
+			r.Scenario.Files["creds.yaml"] = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{\"auths\":{\"r.io\":{\"username\":\"u\",\"password\":\"p\"}}}'}\n"
+			r.Must(t, "put", "creds.yaml")
+			r.Pod(t, "plain", PlainPod)
+			r.Pod(t, "users", "spec: {hostUsers: false, containers: [{name: main}]}\n")
+			r.Pod(t,
+				"pulled",
+				"spec: {imagePullSecrets: [{name: creds}], containers: [{name: main, image: 'r.io/secret:1'}]}\n")
+			r.Must(t, "driver", "gpu.example.com")
+			r.Must(t, "plugin", "example.com/nic", "a")
 			time.Sleep(11 * time.Second) // until they are known
-			r.scenario.Files["claim.yaml"] = "kind: ResourceClaim\nspec: {devices: {requests: [{name: one, exactly: {deviceClassName: gpu}}]}}\n"
-			r.must(t, "put", "claim.yaml")
-			r.pod(t, "claims", "spec: {resourceClaims: [{name: c, resourceClaimName: claim}], containers: [{name: main, resources: {claims: [{name: c}]}}]}\n")
-			r.must(t, "reserve", "claim", "gpu.example.com", "claims")
-			r.pod(t, "given", "spec: {containers: [{name: main, resources: {limits: {example.com/nic: 1}}}]}\n")
+			r.Scenario.Files["claim.yaml"] = "kind: ResourceClaim\nspec: {devices: {requests: [{name: one, exactly: {deviceClassName: gpu}}]}}\n"
+			r.Must(t, "put", "claim.yaml")
+			r.Pod(
+				t,
+				"claims",
+				"spec: {resourceClaims: [{name: c, resourceClaimName: claim}], containers: [{name: main, resources: {claims: [{name: c}]}}]}\n")
+			r.Must(t, "reserve", "claim", "gpu.example.com", "claims")
+			r.Pod(t, "given", "spec: {containers: [{name: main, resources: {limits: {example.com/nic: 1}}}]}\n")
 			for _, name := range damagedPods {
-				r.must(t, "wait", name, "Ready")
+				r.Must(t, "wait", name, "Ready")
 			}
 			time.Sleep(10 * time.Second)
 			story(t, r)
 		})
 	}
 	var base string
-	begin(t, func(t *testing.T, r *run) {
-		base = r.dir
+	begin(t, func(t *testing.T, r *Run) {
+		base = r.Dir
 		for _, f := range r.stateFiles(t) {
 			rel, err := filepath.Rel(base, f)
 			if err != nil {
@@ -138,7 +143,8 @@ func TestDamagedStateFiles(t *testing.T) {
 		}
 	})
 	t.Logf("files: %v", files)
-	for _, name := range []string{"cpu_manager_state", "memory_manager_state", "allocated_pods_state", "actuated_pods_state"} {
+	for _, name := range []string{"cpu_manager_state", "memory_manager_state", "allocated_pods_state",
+		"actuated_pods_state"} {
 		if !files["kubelet/"+name] {
 			t.Errorf("%s is not written", name)
 		}
@@ -149,19 +155,19 @@ func TestDamagedStateFiles(t *testing.T) {
 			// mean something.
 			surely := name != "bit flipped" || strings.HasSuffix(file, "_pods_state")
 			t.Run(file+" "+name, func(t *testing.T) {
-				begin(t, func(t *testing.T, r *run) { r.damaged(t, file, surely, damage) })
+				begin(t, func(t *testing.T, r *Run) { r.damaged(t, file, surely, damage) })
 			})
 		}
 	}
 }
 
 // damaged has the agent come back to one damaged file.
-func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string, []byte) error) {
+func (r *Run) damaged(t *testing.T, file string, surely bool, damage func(string, []byte) error) {
 	t.Helper()
-	r.stop()
+	r.Stop()
 	path := ""
 	for _, f := range r.stateFiles(t) {
-		if rel, err := filepath.Rel(r.dir, f); err == nil && r.plain(rel) == file {
+		if rel, err := filepath.Rel(r.Dir, f); err == nil && r.plain(rel) == file {
 			path = f
 		}
 	}
@@ -175,25 +181,26 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 	if err := damage(path, content); err != nil {
 		t.Fatal(err)
 	}
-	calls := len(r.runtime.Calls(0))
+	calls := len(r.Runtime.Calls(0))
 	before := r.nodeEvents()
-	r.start()
+	r.Start()
 	time.Sleep(9 * time.Second)
 	synctest.Wait()
-	n := r.nodeObject()
+	n := r.NodeObject()
 	if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+			time.Since(c.LastHeartbeatTime.Time) < 10*time.Second
 	}) {
 		t.Errorf("the node is not Ready: %v", n.Status.Conditions)
 	}
 	time.Sleep(time.Minute)
-	for _, c := range r.runtime.Calls(0)[calls:] {
+	for _, c := range r.Runtime.Calls(0)[calls:] {
 		if writing[c.Method] {
 			t.Errorf("%s %s was called", c.Method, c.Key())
 		}
 	}
 	for _, p := range damagedPods {
-		if !isReady(r.server.Pod(namespace, p)) {
+		if !isReady(r.Server.Pod(Namespace, p)) {
 			t.Errorf("pod %s is not Ready any more", p)
 		}
 	}
@@ -201,26 +208,27 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 	if err != nil || len(kept) > 1 || surely && len(kept) != 1 {
 		t.Errorf("kept: %v, %v", kept, err)
 	}
-	told := r.nodeEvents()[len(before):]
-	if len(told) != len(kept) || len(told) > 0 && !strings.Contains(told[0], "StateFileUnusable use "+path+": ") {
-		t.Errorf("told: %v", told)
+	reported := r.nodeEvents()[len(before):]
+	if len(reported) != len(kept) ||
+		len(reported) > 0 && !strings.Contains(reported[0], "StateFileUnusable use "+path+": ") {
+		t.Errorf("reported: %v", reported)
 	}
 	if strings.HasSuffix(file, "dra_manager_state") {
 		// Whatever became of its record, the driver takes back what the pod had.
-		r.must(t, "delete", "claims", "grace=1")
-		r.must(t, "wait", "claims", "gone")
-		if left := r.must(t, "prepared"); left != "nothing\n" {
+		r.Must(t, "delete", "claims", "grace=1")
+		r.Must(t, "wait", "claims", "gone")
+		if left := r.Must(t, "prepared"); left != "nothing\n" {
 			t.Errorf("still prepared: %s", left)
 		}
 	}
 	if !strings.HasSuffix(file, "userns") {
 		return
 	}
-	// Nobody gets the IDs of a pod that runs, whatever became of its record.
-	r.pod(t, "later", "spec: {hostUsers: false, containers: [{name: main}]}\n")
-	r.must(t, "wait", "later", "Ready")
+	// No other pod gets the IDs of a pod that runs, whatever became of its record.
+	r.Pod(t, "later", "spec: {hostUsers: false, containers: [{name: main}]}\n")
+	r.Must(t, "wait", "later", "Ready")
 	firsts := map[uint32]string{}
-	for _, p := range r.runtime.Pods() {
+	for _, p := range r.Runtime.Pods() {
 		if u := p.Config.Linux.SecurityContext.NamespaceOptions.GetUsernsOptions().GetUids(); len(u) == 1 {
 			if other := firsts[u[0].HostId]; other != "" {
 				t.Errorf("%s and %s have the same IDs", p.Name, other)
@@ -234,15 +242,15 @@ func (r *run) damaged(t *testing.T, file string, surely bool, damage func(string
 }
 
 // TestDamagedServingCertificate: the pair that the server made for itself is made anew
-// when the agent comes back to what became of it, the files are kept, and it is told
+// when the agent comes back to what became of it, the files are kept, and it is reported
 // once. Pods run on.
 func TestDamagedServingCertificate(t *testing.T) {
-	s := listening(t, "", rights)
-	s.runPod(t, "web", plainPod)
+	s := Listening(t, "", Rights)
+	s.RunPod(t, "web", PlainPod)
 	for _, file := range []string{"kubelet.crt", "kubelet.key"} {
 		for name, damage := range damages {
-			s.stop()
-			path := s.path("pki/" + file)
+			s.Stop()
+			path := s.Path("pki/" + file)
 			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -254,10 +262,10 @@ func TestDamagedServingCertificate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, calls := len(s.nodeEvents()), len(s.runtime.Calls(0))
-			s.start()
+			before, calls := len(s.nodeEvents()), len(s.Runtime.Calls(0))
+			s.Start()
 			s.untilListening(t)
-			if code, text := s.ask(t, "/healthz", "good", nil); code != 200 {
+			if code, text := s.Ask(t, "/healthz", "good", nil); code != 200 {
 				t.Errorf("%s %s: %d %s", file, name, code, text)
 			}
 			now, err := os.Lstat(path)
@@ -265,19 +273,20 @@ func TestDamagedServingCertificate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "bit flipped" && os.SameFile(now, spoilt) {
-				continue // in a signature that nobody needs to look at
+				continue // in a signature that is not checked
 			}
 			if _, err := os.Lstat(path + ".bad"); err != nil {
 				t.Errorf("%s %s: %v", file, name, err)
 			}
-			for end := time.Now().Add(unhurried); len(s.nodeEvents()) == before && time.Now().Before(end); {
-				time.Sleep(20 * time.Millisecond)
+			Eventually(t, file+" "+name+": an event", func() (string, bool) {
+				return "", len(s.nodeEvents()) > before
+			})
+			reported := s.nodeEvents()[before:]
+			if len(reported) != 1 ||
+				!strings.Contains(reported[0], "StateFileUnusable use "+s.Path("pki/kubelet.crt")+": ") {
+				t.Fatalf("%s %s: reported %q", file, name, reported)
 			}
-			told := s.nodeEvents()[before:]
-			if len(told) != 1 || !strings.Contains(told[0], "StateFileUnusable use "+s.path("pki/kubelet.crt")+": ") {
-				t.Fatalf("%s %s: told %q", file, name, told)
-			}
-			for _, c := range s.runtime.Calls(0)[calls:] {
+			for _, c := range s.Runtime.Calls(0)[calls:] {
 				if writing[c.Method] {
 					t.Errorf("%s %s: %s %s was called", file, name, c.Method, c.Key())
 				}

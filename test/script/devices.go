@@ -36,10 +36,17 @@ type plugins struct {
 
 // plugin has a device plugin with devices of these IDs run, in place of one of that
 // resource before it.
-func (r *run) plugin(args []string) error {
+func (r *Run) plugin(args []string) error {
 	resource := args[0]
-	p := deviceplugin.New(deviceplugin.Config{Dir: filepath.Dir(r.path(deviceSocket)), Socket: filepath.Base(resource) + ".sock", Resource: resource, PreStart: true, Done: r.done, Answer: answer(resource)}, args[1:]...)
-	l, err := r.sockets.Listen(filepath.Join(filepath.Dir(r.path(deviceSocket)), filepath.Base(resource)+".sock"))
+	p := deviceplugin.New(deviceplugin.Config{
+		Dir:      filepath.Dir(r.Path(deviceSocket)),
+		Socket:   filepath.Base(resource) + ".sock",
+		Resource: resource,
+		PreStart: true,
+		Done:     r.done,
+		Answer:   answer(resource),
+	}, args[1:]...)
+	l, err := r.sockets.Listen(filepath.Join(filepath.Dir(r.Path(deviceSocket)), filepath.Base(resource)+".sock"))
 	if err != nil {
 		return err
 	}
@@ -69,7 +76,11 @@ func answer(resource string) func([]string) *deviceapi.ContainerAllocateResponse
 		}
 		a := deviceplugin.Usual(ids)
 		for _, id := range ids {
-			a.Mounts = append(a.Mounts, &deviceapi.Mount{ContainerPath: "/given/" + id, HostPath: "/dev", ReadOnly: true})
+			a.Mounts = append(a.Mounts, &deviceapi.Mount{
+				ContainerPath: "/given/" + id,
+				HostPath:      "/dev",
+				ReadOnly:      true,
+			})
 			a.CdiDevices = append(a.CdiDevices, &deviceapi.CDIDevice{Name: resource + "=" + id})
 		}
 		return a
@@ -77,8 +88,9 @@ func answer(resource string) func([]string) *deviceapi.ContainerAllocateResponse
 }
 
 // introduce registers a plugin, if there is an agent.
-func (w *world) introduce(p *deviceplugin.Plugin) error {
-	conn, err := grpc.NewClient("passthrough:///"+w.path(deviceSocket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.sockets.Dial))
+func (w *World) introduce(p *deviceplugin.Plugin) error {
+	conn, err := grpc.NewClient("passthrough:///"+w.Path(deviceSocket),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.sockets.Dial))
 	if err != nil {
 		return err
 	}
@@ -91,19 +103,19 @@ func (w *world) introduce(p *deviceplugin.Plugin) error {
 }
 
 // introduceAll registers the plugins with an agent that has just come.
-func (w *world) introduceAll(path string) {
-	if path != w.path(deviceSocket) {
+func (w *World) introduceAll(path string) {
+	if path != w.Path(deviceSocket) {
 		return
 	}
 	w.plugins.mu.Lock()
 	defer w.plugins.mu.Unlock()
 	for _, p := range w.plugins.running {
-		go w.introduce(p) //nolint:errcheck // an agent that is killed meanwhile takes nobody
+		go w.introduce(p) //nolint:errcheck // an agent that is killed meanwhile takes no registration
 	}
 }
 
 // unplug ends a device plugin.
-func (r *run) unplug(args []string) error {
+func (r *Run) unplug(args []string) error {
 	r.plugins.mu.Lock()
 	p := r.plugins.running[args[0]]
 	delete(r.plugins.running, args[0])
@@ -115,7 +127,7 @@ func (r *run) unplug(args []string) error {
 	return nil
 }
 
-func (w *world) stopPlugins() {
+func (w *World) stopPlugins() {
 	w.plugins.mu.Lock()
 	defer w.plugins.mu.Unlock()
 	for _, p := range w.plugins.running {
@@ -124,7 +136,7 @@ func (w *world) stopPlugins() {
 }
 
 // offers is the plugin of a resource.
-func (r *run) offers(resource string) (*deviceplugin.Plugin, error) {
+func (r *Run) offers(resource string) (*deviceplugin.Plugin, error) {
 	r.plugins.mu.Lock()
 	defer r.plugins.mu.Unlock()
 	if p := r.plugins.running[resource]; p != nil {
@@ -134,7 +146,7 @@ func (r *run) offers(resource string) (*deviceplugin.Plugin, error) {
 }
 
 // device has the plugin say how a device is.
-func (r *run) device(args []string) error {
+func (r *Run) device(args []string) error {
 	p, err := r.offers(args[0])
 	if err != nil {
 		return err
@@ -153,7 +165,7 @@ func (r *run) device(args []string) error {
 }
 
 // pluginFault has calls of a plugin fail or hang, or go on again.
-func (r *run) pluginFault(args []string) error {
+func (r *Run) pluginFault(args []string) error {
 	p, err := r.offers(args[0])
 	if err != nil {
 		return err
@@ -180,7 +192,7 @@ func (r *run) pluginFault(args []string) error {
 }
 
 // showGiven shows what a container was started with that plugins have given it.
-func (r *run) showGiven(pod, container string) (string, error) {
+func (r *Run) showGiven(pod, container string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
 		return "", err
@@ -211,7 +223,7 @@ func (r *run) showGiven(pod, container string) (string, error) {
 }
 
 // showAsked shows what plugins were asked, by resource.
-func (r *run) showAsked() string {
+func (r *Run) showAsked() string {
 	r.plugins.mu.Lock()
 	defer r.plugins.mu.Unlock()
 	var b strings.Builder
@@ -226,8 +238,8 @@ func (r *run) showAsked() string {
 }
 
 // showNodeHas shows of a resource what the node has, and how much of it pods can have.
-func (r *run) showNodeHas(resource string) string {
-	n := r.server.Node(node)
+func (r *Run) showNodeHas(resource string) string {
+	n := r.Server.Node(Node)
 	if n == nil {
 		return "gone\n"
 	}
@@ -240,8 +252,8 @@ func (r *run) showNodeHas(resource string) string {
 }
 
 // showHealth shows how well the devices of a pod are.
-func (r *run) showHealth(name string) string {
-	p := r.server.Pod(namespace, name)
+func (r *Run) showHealth(name string) string {
+	p := r.Server.Pod(Namespace, name)
 	if p == nil {
 		return "gone\n"
 	}

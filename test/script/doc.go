@@ -1,7 +1,7 @@
 // Package script drives the whole agent with text files. A scenario is a list
 // of commands, each on a line of its own: it applies manifests, lets containers
 // exit, makes the runtime or the API server fail, kills the agent, and shows
-// what was asked of the runtime and what was said to the API server. What a
+// what was asked of the runtime and what was sent to the API server. What a
 // command shows is compared with the block below it:
 //
 //	apply web.yaml
@@ -35,8 +35,12 @@
 // runtime call each time. AnswersThatGetLost lets the agent live and has it never
 // hear what became of another call each time.
 //
-// Histories are scenarios that are drawn by lot (history.go). Nobody knows what they
+// Histories are scenarios that are generated at random (history.go). It is not known what they
 // would show; what no history may hold is in judge.go. `make histories` lives through as
 // many as one has time for. What breaks a rule is printed, made as short as it can be,
 // and can be lived again: `go test ./test/script -run Histories -replay FILE -log`.
+//
+// The harness is exported for tests in Go, those of test/config: Settled gives them a node
+// in virtual time (settled.go), Listening one whose server listens on this machine, in real
+// time (served.go). World is that node, Run carries out the verbs of scenarios on it.
 package script

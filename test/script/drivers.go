@@ -28,8 +28,8 @@ type drivers struct {
 }
 
 // driver has a driver run. The agent finds it by a socket in a directory that is a file
-// system's, while all that is said goes through memory.
-func (r *run) driver(args []string) error {
+// system's, while all messages go through memory.
+func (r *Run) driver(args []string) error {
 	name, path := args[0], r.driverSocket(args[0])
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -52,12 +52,12 @@ func (r *run) driver(args []string) error {
 	return unix.Mknod(path, unix.S_IFSOCK|0o600, 0)
 }
 
-func (w *world) driverSocket(name string) string {
-	return w.path("kubelet/plugins_registry/" + name + ".sock")
+func (w *World) driverSocket(name string) string {
+	return w.Path("kubelet/plugins_registry/" + name + ".sock")
 }
 
 // undriver ends a driver for now.
-func (r *run) undriver(args []string) error {
+func (r *Run) undriver(args []string) error {
 	d, err := r.drivers.named(args[0])
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *drivers) stop() {
 }
 
 // driverFault has calls of a driver fail or hang, or go on again.
-func (r *run) driverFault(args []string) error {
+func (r *Run) driverFault(args []string) error {
 	d, err := r.drivers.named(args[0])
 	if err != nil {
 		return err
@@ -111,17 +111,19 @@ func (r *run) driverFault(args []string) error {
 }
 
 // reserve gives a claim a device of a driver, for these pods, as the scheduler does.
-func (r *run) reserve(args []string) error {
-	ctx, claims := context.Background(), r.api.ResourceV1().ResourceClaims(namespace)
+func (r *Run) reserve(args []string) error {
+	ctx, claims := context.Background(), r.API.ResourceV1().ResourceClaims(Namespace)
 	claim, err := claims.Get(ctx, args[0], metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	chosen := resourcev1.DeviceRequestAllocationResult{Request: "one", Driver: args[1], Pool: "pool", Device: "dev-0"}
-	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{chosen}}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{chosen}},
+	}
 	claim.Status.ReservedFor = nil
 	for _, name := range args[2:] {
-		p := r.server.Pod(namespace, name)
+		p := r.Server.Pod(Namespace, name)
 		if p == nil {
 			return fmt.Errorf("there is no pod %s", name)
 		}
@@ -133,7 +135,7 @@ func (r *run) reserve(args []string) error {
 }
 
 // showPrepared shows which claims drivers have prepared.
-func (r *run) showPrepared() string {
+func (r *Run) showPrepared() string {
 	r.drivers.mu.Lock()
 	defer r.drivers.mu.Unlock()
 	var b strings.Builder
@@ -149,7 +151,7 @@ func (r *run) showPrepared() string {
 }
 
 // showDriverCalls shows what drivers were asked, claim by claim in its order.
-func (r *run) showDriverCalls() string {
+func (r *Run) showDriverCalls() string {
 	r.drivers.mu.Lock()
 	defer r.drivers.mu.Unlock()
 	var b strings.Builder

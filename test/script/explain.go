@@ -10,7 +10,7 @@ import (
 
 // explain asks the agent why a pod is as it is, as the administrator does. What
 // differs from run to run, UIDs and addresses, is left out.
-func (r *run) explain(args []string) (string, error) {
+func (r *Run) explain(args []string) (string, error) {
 	r.life.Lock()
 	a := r.agent
 	r.life.Unlock()
@@ -25,7 +25,7 @@ func (r *run) explain(args []string) (string, error) {
 	}
 	path := "/debug/keelson/pods?output=text"
 	if len(args) > 0 {
-		path = "/debug/keelson/pods/" + namespace + "/" + args[0] + "?output=text"
+		path = "/debug/keelson/pods/" + Namespace + "/" + args[0] + "?output=text"
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -7,7 +7,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// fate is what may become of a call whose answer nobody hears.
+// fate is what may become of a call whose answer is lost.
 type fate struct {
 	name   string
 	fault  fakecri.Fault
@@ -28,7 +28,7 @@ var fates = []fate{
 	{name: "done later", fault: fakecri.Fault{Late: 1500 * time.Millisecond}, config: "runtimeRequestTimeout: 2s\n"},
 }
 
-// meets reports whether a call can have that fate. A pull is given up by nobody.
+// meets reports whether a call can have that fate. A pull is never abandoned.
 func (f *fate) meets(c fakecri.Call) bool {
 	return writing[c.Method] && (f.fault.Dies || c.Method != "PullImage")
 }
@@ -51,10 +51,10 @@ type doom struct {
 }
 
 // meet has a call meet its fate. A runtime that is gone for it is back soon.
-func (w *world) meet(f *fate, at int) {
+func (w *World) meet(f *fate, at int) {
 	fault := f.fault
 	fault.Skip, fault.Times, fault.Only = at-1, 1, f.meets
-	d := &doom{Injection: w.runtime.Inject(fault), over: make(chan struct{})}
+	d := &doom{Injection: w.Runtime.Inject(fault), over: make(chan struct{})}
 	w.doom = d
 	d.wg.Go(func() {
 		select {
@@ -67,7 +67,7 @@ func (w *world) meet(f *fate, at int) {
 		down := w.down
 		w.mu.Unlock()
 		if !down {
-			w.connect()
+			w.Connect()
 		}
 	})
 }
@@ -90,7 +90,7 @@ func (d *doom) fated() string {
 }
 
 // setDown notes that the scenario takes the runtime away or brings it back.
-func (w *world) setDown(down bool) {
+func (w *World) setDown(down bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = down

@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-var allFates = flag.Bool("fates", false, "have every call meet every fate, and not one of them, and look for the same end")
+var allFates = flag.Bool("fates", false,
+	"have every call meet every fate, and not one of them, and look for the same end")
 
 // The agent never hears what became of a call: of every single one that changes something
 // in the runtime, one at a time. It finds out, and in no case anything is started twice,
 // nor anything else happens that no scenario may hold. With -fates the scenario must come
-// to the same end as well, which a few cannot: whoever missed a round was restarted less
+// to the same end as well, which a few cannot: an agent that missed a round was restarted less
 // often.
 func TestAnswersThatGetLost(t *testing.T) {
 	for number, s := range scenarios(t) {
@@ -35,7 +36,8 @@ func TestAnswersThatGetLost(t *testing.T) {
 						t.Parallel()
 						got := play(t, s, mode{fate: &f, fateAt: at})
 						if !got.broken && !f.diverges() && !maps.Equal(got.starts, calm.starts) {
-							t.Errorf("%s was %s: started\n%v, otherwise\n%v\n%s", got.fated, f.name, got.starts, calm.starts, got.trace)
+							t.Errorf("%s was %s: started\n%v, otherwise\n%v\n%s", got.fated, f.name, got.starts,
+								calm.starts, got.trace)
 						}
 					})
 				}

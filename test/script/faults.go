@@ -17,12 +17,20 @@ type fault interface {
 	Hit() <-chan struct{}
 }
 
-func (r *run) fault(args []string) error {
-	o, err := options(args[2:], "pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after", "lie", "idle", "dies", "late")
+func (r *Run) fault(args []string) error {
+	o, err := options(args[2:],
+		"pod", "container", "image", "skip", "times", "delay", "fail", "hang", "after", "lie", "idle", "dies", "late")
 	if err != nil {
 		return err
 	}
-	f := fakecri.Fault{Method: unlessAny(args[1]), Lie: o["lie"], Pod: o["pod"], Container: o["container"], Image: o["image"], Message: o["fail"]}
+	f := fakecri.Fault{
+		Method:    unlessAny(args[1]),
+		Lie:       o["lie"],
+		Pod:       o["pod"],
+		Container: o["container"],
+		Image:     o["image"],
+		Message:   o["fail"],
+	}
 	if _, fails := o["fail"]; fails {
 		f.Code = codes.Unknown
 	}
@@ -38,7 +46,7 @@ func (r *run) fault(args []string) error {
 	if err := numbers(o, &f.Skip, &f.Times, &f.Delay); err != nil {
 		return err
 	}
-	r.faults[args[0]] = r.runtime.Inject(f)
+	r.faults[args[0]] = r.Runtime.Inject(f)
 	return nil
 }
 
@@ -64,7 +72,7 @@ func numbers(o map[string]string, skip, times *int, delay *time.Duration) error 
 	return errors.Join(errs[:]...)
 }
 
-func (r *run) apiFault(args []string) error {
+func (r *Run) apiFault(args []string) error {
 	o, err := options(args[3:], "name", "skip", "times", "delay", "code", "retry", "drop", "hang", "after")
 	if err != nil {
 		return err
@@ -86,11 +94,11 @@ func (r *run) apiFault(args []string) error {
 	if err := numbers(o, &f.Skip, &f.Times, &f.Delay); err != nil {
 		return err
 	}
-	r.faults[args[0]] = r.proxy.Inject(f)
+	r.faults[args[0]] = r.Proxy.Inject(f)
 	return nil
 }
 
-func (r *run) hit(args []string) error {
+func (r *Run) hit(args []string) error {
 	f, ok := r.faults[args[0]]
 	if !ok {
 		return fmt.Errorf("there is no fault %s", args[0])
@@ -104,7 +112,7 @@ func (r *run) hit(args []string) error {
 }
 
 // hanging fails when more calls hang on a fault now than there should be.
-func (r *run) hanging(args []string) error {
+func (r *Run) hanging(args []string) error {
 	f, ok := r.faults[args[0]].(interface{ Waiting() int })
 	if !ok {
 		return fmt.Errorf("there is no fault %s of the runtime", args[0])
@@ -116,7 +124,7 @@ func (r *run) hanging(args []string) error {
 	return err
 }
 
-func (r *run) release(args []string) error {
+func (r *Run) release(args []string) error {
 	f, ok := r.faults[args[0]]
 	if !ok {
 		return fmt.Errorf("there is no fault %s", args[0])

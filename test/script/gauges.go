@@ -23,7 +23,7 @@ const roomy = 1 << 40
 // gauges are what the scenario says is left on the node, and what its pods use. Pods
 // that do not run use nothing, and what they have used is left again.
 type gauges struct {
-	world *world
+	world *World
 
 	mu     sync.Mutex
 	left   map[eviction.Signal]int64 // beside what pods use
@@ -33,8 +33,14 @@ type gauges struct {
 	disks  eviction.Disks
 }
 
-func newGauges(w *world) *gauges {
-	return &gauges{world: w, left: map[eviction.Signal]int64{}, blind: map[eviction.Signal]bool{}, uses: map[string]eviction.Use{}, images: map[string]int64{}}
+func newGauges(w *World) *gauges {
+	return &gauges{
+		world:  w,
+		left:   map[eviction.Signal]int64{},
+		blind:  map[eviction.Signal]bool{},
+		uses:   map[string]eviction.Use{},
+		images: map[string]int64{},
+	}
 }
 
 // Disks is part of an eviction.Source.
@@ -56,7 +62,7 @@ func (g *gauges) Observe(_ context.Context, signals []eviction.Signal) eviction.
 			continue
 		}
 		o := eviction.Observation{Capacity: roomy, Available: roomy, At: time.Now()}
-		if n, said := g.left[s]; said {
+		if n, ok := g.left[s]; ok {
 			o.Available = n
 		}
 		for name := range running {
@@ -92,8 +98,8 @@ func (g *gauges) Use(context.Context, eviction.Depth) (map[types.UID]eviction.Us
 	defer g.mu.Unlock()
 	out := map[types.UID]eviction.Use{}
 	for _, name := range slices.Sorted(maps.Keys(running)) {
-		u, said := g.uses[name]
-		if !said {
+		u, ok := g.uses[name]
+		if !ok {
 			continue
 		}
 		uid := running[name]
@@ -112,8 +118,8 @@ func (g *gauges) Use(context.Context, eviction.Depth) (map[types.UID]eviction.Us
 // running are the containers that run, as pod/container, and pod/ for the pod itself.
 func (g *gauges) running() map[string]types.UID {
 	out := map[string]types.UID{}
-	for _, p := range g.world.runtime.Pods() {
-		name := strings.TrimPrefix(p.Name, namespace+"/")
+	for _, p := range g.world.Runtime.Pods() {
+		name := strings.TrimPrefix(p.Name, Namespace+"/")
 		for _, c := range p.Containers {
 			if c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
 				out[name+"/"+c.Status.Metadata.Name] = types.UID(p.UID)
@@ -127,9 +133,9 @@ func (g *gauges) running() map[string]types.UID {
 // imagesThere are the names of the images that are on the node.
 func (g *gauges) imagesThere() map[string]bool {
 	out := map[string]bool{}
-	list, err := g.world.runtime.ListImages(context.Background(), &cri.ListImagesRequest{})
+	list, err := g.world.Runtime.ListImages(context.Background(), &cri.ListImagesRequest{})
 	if err != nil {
-		g.world.t.Errorf("list images: %v", err)
+		g.world.T.Errorf("list images: %v", err)
 	}
 	for _, img := range list.GetImages() {
 		for _, name := range img.RepoTags {
@@ -159,7 +165,7 @@ func plus(a, b *uint64) *uint64 {
 
 // leaves says how much is left on the node beside what pods use: SIGNAL=AMOUNT, or
 // SIGNAL=? for what cannot be measured.
-func (r *run) leaves(args []string) error {
+func (r *Run) leaves(args []string) error {
 	r.gauges.mu.Lock()
 	defer r.gauges.mu.Unlock()
 	for _, a := range args {
@@ -179,7 +185,7 @@ func (r *run) leaves(args []string) error {
 
 // use says what a container uses as soon as it runs, or what a volume of its pod
 // holds.
-func (r *run) use(args []string) error {
+func (r *Run) use(args []string) error {
 	pod, container := args[0], args[1]
 	u, volumes := eviction.Use{}, map[string]eviction.VolumeUse{}
 	c := eviction.ContainerUse{Name: container, Logs: &eviction.Space{}, Layer: &eviction.Space{}}
@@ -213,22 +219,22 @@ func (r *run) use(args []string) error {
 	return nil
 }
 
-// bulk adds an image that nobody uses, and that takes of the disks.
-func (r *run) bulk(args []string) error {
+// bulk adds an image that no container uses, and that takes of the disks.
+func (r *Run) bulk(args []string) error {
 	q, err := resource.ParseQuantity(args[1])
 	if err != nil {
 		return err
 	}
-	r.runtime.AddImage(fakecri.Image{Name: args[0], Size: uint64(q.Value())})
+	r.Runtime.AddImage(fakecri.Image{Name: args[0], Size: uint64(q.Value())})
 	r.gauges.mu.Lock()
 	defer r.gauges.mu.Unlock()
 	r.gauges.images[args[0]] = q.Value()
 	return nil
 }
 
-// pressures shows which pressures the node is under, and what was told of the node.
-func (r *run) pressures([]string) (string, error) {
-	n := r.server.Node(node)
+// pressures shows which pressures the node is under, and what was reported of the node.
+func (r *Run) pressures([]string) (string, error) {
+	n := r.Server.Node(Node)
 	var b strings.Builder
 	for _, c := range n.Status.Conditions {
 		if c.Status == "True" && c.Type != "Ready" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// History draws a scenario by lot: what users, programs, the runtime, the API server and
+// History generates a scenario at random: what users, programs, the runtime, the API server and
 // crashes may do to a node in any order. The same seed draws the same one. Its steps may
 // fail, as when a container is to exit that does not run: then nothing happens.
 func History(seed uint64) (*Scenario, error) {
@@ -114,7 +114,8 @@ func (l *lot) changes() {
 		return
 	}
 	l.named++
-	fmt.Fprintf(&l.files, "-- %s-%d.yaml --\n%s", name, l.named, strings.ReplaceAll(shape, "{name: main", fmt.Sprintf("{name: main, image: 'app:%d'", 2+l.IntN(3))))
+	fmt.Fprintf(&l.files, "-- %s-%d.yaml --\n%s", name, l.named,
+		strings.ReplaceAll(shape, "{name: main", fmt.Sprintf("{name: main, image: 'app:%d'", 2+l.IntN(3))))
 	l.say("apply %s=%s-%d.yaml", name, name, l.named)
 }
 
@@ -132,7 +133,7 @@ func (l *lot) leaves() {
 	l.say("delete %s%s", name, l.of("", "", " grace=1", " grace=20", " force"))
 }
 
-// manifests adds, changes or takes away a static pod.
+// manifests adds, changes or removes a static pod.
 func (l *lot) manifests() {
 	if n := len(l.statics); n > 0 && l.one(3) {
 		l.say("unstatic %s.yaml", l.statics[n-1])
@@ -151,11 +152,11 @@ func (l *lot) manifests() {
 	l.statics = append(l.statics, name)
 }
 
-// container is somebody's: a static pod is known to the runtime by its name on this node.
+// container is that of a pod: a static pod is known to the runtime by its name on this node.
 func (l *lot) container() (pod, name string) {
 	pod = l.pods[l.IntN(len(l.pods))]
 	if n := len(l.statics); n > 0 && l.one(5) {
-		pod = l.statics[l.IntN(n)] + "-" + node
+		pod = l.statics[l.IntN(n)] + "-" + Node
 	}
 	return pod, l.of("main", "main", "main", "other", "side", "init")
 }
@@ -212,8 +213,10 @@ func (l *lot) how(fails string) string {
 
 func (l *lot) runtimeFault() {
 	l.faults++
-	method := l.of("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemoveContainer",
-		"RemovePodSandbox", "PullImage", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "Status")
+	method := l.of("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox",
+		"RemoveContainer",
+		"RemovePodSandbox", "PullImage", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus",
+		"ImageStatus", "Status")
 	l.say("fault f%d %s %s", l.faults, method, l.how(l.of("fail=unwell", "fail=unwell", "dies", "late="+l.while())))
 	if l.one(2) {
 		l.say("advance %s", l.while())
@@ -224,7 +227,8 @@ func (l *lot) runtimeFault() {
 func (l *lot) apiFault() {
 	l.faults++
 	l.say("api-fault f%d %s %s %s", l.faults, l.of("get", "list", "watch", "create", "patch", "delete", "any"),
-		l.of("pods", "pods", "nodes", "leases", "configmaps", "any"), l.how(l.of("code=409", "code=429", "code=500", "drop")))
+		l.of("pods", "pods", "nodes", "leases", "configmaps", "any"),
+		l.how(l.of("code=409", "code=429", "code=500", "drop")))
 	if l.one(2) {
 		l.say("advance %s", l.while())
 		l.say("release f%d", l.faults)
@@ -243,7 +247,8 @@ func (l *lot) pod(policy string) string {
 	}
 	volumes := l.one(4)
 	if volumes {
-		b.WriteString("  volumes: [{name: scratch, emptyDir: {}}, {name: conf, configMap: {name: conf, optional: true}}]\n")
+		b.WriteString(
+			"  volumes: [{name: scratch, emptyDir: {}}, {name: conf, configMap: {name: conf, optional: true}}]\n")
 	}
 	if side, first := l.one(4), l.one(3); side || first {
 		b.WriteString("  initContainers:\n")
@@ -251,7 +256,8 @@ func (l *lot) pod(policy string) string {
 			b.WriteString("  - {name: side, restartPolicy: Always" + l.probes() + "}\n")
 		}
 		if first {
-			fmt.Fprintf(&b, "  - {name: init, command: [sh, -c, 'sleep %d; exit %s']}\n", l.IntN(6), l.of("0", "0", "0", "0", "0", "1"))
+			fmt.Fprintf(&b, "  - {name: init, command: [sh, -c, 'sleep %d; exit %s']}\n", l.IntN(6),
+				l.of("0", "0", "0", "0", "0", "1"))
 		}
 	}
 	b.WriteString("  containers:\n")
@@ -274,7 +280,8 @@ func (l *lot) pod(policy string) string {
 		}
 		b.WriteString(l.probes())
 		if l.one(8) {
-			fmt.Fprintf(&b, ", lifecycle: {%s: {exec: {command: [sh, -c, 'sleep %d']}}}", l.of("preStop", "postStart"), 1+l.IntN(5))
+			fmt.Fprintf(&b, ", lifecycle: {%s: {exec: {command: [sh, -c, 'sleep %d']}}}", l.of("preStop", "postStart"),
+				1+l.IntN(5))
 		}
 		b.WriteString("}\n")
 	}

@@ -22,7 +22,7 @@ var (
 // grace or deadline of a history, and the timeouts of its calls.
 const peace = 12 * time.Minute
 
-// TestHistories lives through histories that are drawn by lot. What fails is made as short
+// TestHistories lives through histories that are generated at random. What fails is made as short
 // as it can be and still fails.
 func TestHistories(t *testing.T) {
 	if *replay != "" {
@@ -56,14 +56,14 @@ func TestHistories(t *testing.T) {
 
 // live lets a node go through a history, gives it peace, and tells what is wrong then.
 func live(t *testing.T, s *Scenario, logged bool) (found []string) {
-	dir := nodeDir(t)
+	dir := NodeDir(t)
 	var log string
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, s.Config, false)
+		w := NewWorld(t, dir, s.Config, false)
 		w.guarded = true
-		r := &run{world: w, scenario: s, faults: map[string]fault{}}
+		r := &Run{World: w, Scenario: s, faults: map[string]fault{}}
 		watched := w.follow(t)
-		w.start()
+		w.Start()
 		for _, st := range s.steps {
 			// What cannot be done is not done: no container of that name may run.
 			if _, err := r.do(st); err != nil && logged {
@@ -76,11 +76,11 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 		found = slices.Concat(found, w.breaches())
 		if logged {
 			t.Logf("the calls:\n%s", w.showCalls(0, "", true))
-			t.Logf("what was said:\n%s", w.chronicle.told())
+			t.Logf("what was logged:\n%s", w.chronicle.reported())
 		}
-		w.close()
+		w.Close()
 		watched()
-		log = w.log.String()
+		log = w.Log.String()
 	})
 	if logged {
 		if err := os.WriteFile(filepath.Join(os.TempDir(), "history.log"), []byte(log), 0o600); err != nil {
@@ -91,7 +91,7 @@ func live(t *testing.T, s *Scenario, logged bool) (found []string) {
 }
 
 // makePeace ends everything that is in the agent's way.
-func (r *run) makePeace() {
+func (r *Run) makePeace() {
 	r.mu.Lock()
 	r.crashAt = 0
 	clear(r.sick)
@@ -101,12 +101,12 @@ func (r *run) makePeace() {
 	}
 	for _, how := range [][]string{{"runtime", "up"}, {"api", "up"}} {
 		if _, err := r.do(step{args: how}); err != nil {
-			r.t.Error(err)
+			r.T.Error(err)
 		}
 	}
 	r.revive.Wait()
 	if !r.wanted {
-		r.start()
+		r.Start()
 	}
 }
 

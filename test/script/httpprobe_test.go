@@ -28,20 +28,22 @@ func TestTheAgentProbesByHTTP(t *testing.T) {
 	}))
 	defer web.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(web.URL, "http://"), ":")
-	s := listening(t, "", rights)
-	s.runPod(t, "web", `spec:
+	s := Listening(t, "", Rights)
+	s.RunPod(t, "web", `spec:
   containers:
-  - {name: main, readinessProbe: {periodSeconds: 1, failureThreshold: 1, httpGet: {host: 127.0.0.1, port: `+port+`, path: /healthz}}}
+  - {name: main, readinessProbe: {periodSeconds: 1, failureThreshold: 1, httpGet: {host: 127.0.0.1, port: `+port+
+		`, path: /healthz}}}
 `)
 	r := <-asked
-	if r.Header.Get("User-Agent") != "kube-probe/1.36" || r.Header.Get("Accept") != "*/*" || r.Host != "127.0.0.1:"+port {
+	if r.Header.Get("User-Agent") != "kube-probe/1.36" || r.Header.Get("Accept") != "*/*" ||
+		r.Host != "127.0.0.1:"+port {
 		t.Errorf("asked of %s with %v", r.Host, r.Header)
 	}
 	ill.Store(true)
 	const want = "web/main Warning Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 503\n"
 	var events string
-	eventually(t, "the event", func() (string, bool) {
-		events += s.showEvents("web")
+	Eventually(t, "the event", func() (string, bool) {
+		events += s.ShowEvents("web")
 		return events, strings.Contains(events, want)
 	})
 	if strings.Contains(events, "secret") {

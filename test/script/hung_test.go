@@ -9,24 +9,27 @@ import (
 // hungCall is a call of the runtime that never comes back for one pod.
 type hungCall struct {
 	method string
-	// told is the event that says what a deletion waits for; empty if the pod is
+	// reported is the event that says what a deletion waits for; empty if the pod is
 	// deleted all the same.
-	told string
+	reported string
 }
 
 var hungCalls = []hungCall{
-	{method: "RunPodSandbox", told: "FailedCreatePodSandBox: Failed to create pod sandbox: rpc error: code = DeadlineExceeded"},
+	{
+		method:   "RunPodSandbox",
+		reported: "FailedCreatePodSandBox: Failed to create pod sandbox: rpc error: code = DeadlineExceeded",
+	},
 	{method: "PullImage"},
 	{method: "ImageStatus"},
-	{method: "CreateContainer", told: "Failed: Error: context deadline exceeded"},
-	{method: "StartContainer", told: "Failed: Error: context deadline exceeded"},
-	// Often an event of the runtime has told all there is to know.
-	{method: "ContainerStatus", told: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
-	// As FailedSync or FailedPodSandBoxStatus: whoever asks first.
-	{method: "PodSandboxStatus", told: "status: rpc error: code = DeadlineExceeded"},
+	{method: "CreateContainer", reported: "Failed: Error: context deadline exceeded"},
+	{method: "StartContainer", reported: "Failed: Error: context deadline exceeded"},
+	// Often an event of the runtime has reported everything.
+	{method: "ContainerStatus", reported: "FailedSync: error determining status: rpc error: code = DeadlineExceeded"},
+	// As FailedSync or FailedPodSandBoxStatus: whichever call is first.
+	{method: "PodSandboxStatus", reported: "status: rpc error: code = DeadlineExceeded"},
 	{method: "ExecSync"},
-	{method: "StopContainer", told: `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded`},
-	{method: "StopPodSandbox", told: `failed to "KillPodSandbox" for "<stuck>" with KillPodSandboxError: "rpc error: code = DeadlineExceeded`},
+	{method: "StopContainer", reported: `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded`},
+	{method: "StopPodSandbox", reported: `failed to "KillPodSandbox" for "<stuck>" with KillPodSandboxError: "rpc error: code = DeadlineExceeded`},
 	{method: "RemoveContainer"},
 	{method: "RemovePodSandbox"},
 }
@@ -53,10 +56,10 @@ func TestAPodWhoseCallsHang(t *testing.T) {
 			}
 			switch gone := shown["status"] == "gone\n"; {
 			case gone:
-			case c.told == "":
+			case c.reported == "":
 				t.Errorf("while %s hangs, the deleted pod is not gone; it is\n%s", c.method, shown["status"])
-			case !strings.Contains(shown["events"], c.told):
-				t.Errorf("while %s hangs, no event says %s, but\n%s", c.method, c.told, shown["events"])
+			case !strings.Contains(shown["events"], c.reported):
+				t.Errorf("while %s hangs, no event says %s, but\n%s", c.method, c.reported, shown["events"])
 			}
 		})
 	}

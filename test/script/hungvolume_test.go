@@ -33,20 +33,28 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer driver.Stop()
-			s := listening(t, "", func(w *world) {
-				rights(w)
-				if err := driver.Register(w.path("kubelet/plugins_registry")); err != nil {
+			s := Listening(t, "", func(w *World) {
+				Rights(w)
+				if err := driver.Register(w.Path("kubelet/plugins_registry")); err != nil {
 					t.Fatal(err)
 				}
 			})
-			if _, err := s.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
-				Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false)}}, metav1.CreateOptions{}); err != nil {
+			if _, err := s.API.StorageV1().CSIDrivers().Create(t.Context(),
+				&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
+					Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false)}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"plain.yaml": plainPod}}, faults: map[string]fault{}}
+			r := &Run{
+				World:    s.World,
+				Scenario: &Scenario{Files: map[string]string{"plain.yaml": PlainPod}},
+				faults:   map[string]fault{},
+			}
 			for _, name := range []string{"stuck", "beside"} {
-				s.claimVolume(t, name, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.test", VolumeHandle: "test-" + name}})
-				r.scenario.Files[name+".yaml"] = fmt.Sprintf(`spec:
+				s.claimVolume(t, name, corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					Driver:       "d.test",
+					VolumeHandle: "test-" + name,
+				}})
+				r.Scenario.Files[name+".yaml"] = fmt.Sprintf(`spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}]}]
   volumes: [{name: v, persistentVolumeClaim: {claimName: %s}}]
@@ -54,7 +62,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 			}
 			comes := func(name, cond string) {
 				t.Helper()
-				if err := s.awaits(name, unhurried, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
+				if err := s.Awaits(name, Unhurried, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
 					t.Fatalf("%s %s: %v", name, cond, err)
 				}
 			}
@@ -66,7 +74,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 			}
 			end := func(name string) {
 				t.Helper()
-				if err := s.api.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				if err := s.API.CoreV1().Pods(Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -89,7 +97,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 			} else {
 				begin("stuck.yaml")
 			}
-			eventually(t, "the call that hangs", func() (string, bool) {
+			Eventually(t, "the call that hangs", func() (string, bool) {
 				calls := fmt.Sprint(driver.Calls())
 				return calls, strings.Contains(calls, call)
 			})
@@ -104,19 +112,19 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 				end(name)
 				comes(name, "gone")
 			}
-			eventually(t, "no more goroutines than before", func() (string, bool) {
+			Eventually(t, "no more goroutines than before", func() (string, bool) {
 				n := goruntime.NumGoroutine()
 				return fmt.Sprintf("%d, and there were %d", n, settledAt), n <= settledAt+steadySlack
 			})
-			if err := r.awaitNode(unhurried); err != nil {
+			if err := r.awaitNode(Unhurried); err != nil {
 				t.Error(err)
 			}
 			if leaves {
-				if p := s.server.Pod(namespace, "stuck"); p == nil {
+				if p := s.Server.Pod(Namespace, "stuck"); p == nil {
 					t.Error("the pod is gone before its volume is")
 				}
 			} else {
-				if p := s.server.Pod(namespace, "stuck"); p == nil || p.Status.Phase != corev1.PodPending {
+				if p := s.Server.Pod(Namespace, "stuck"); p == nil || p.Status.Phase != corev1.PodPending {
 					t.Errorf("without its volume it is\n%s", s.showStatus(p))
 				}
 				end("stuck")
@@ -127,7 +135,7 @@ func TestAPodWhoseVolumeHangs(t *testing.T) {
 			end("plain")
 			comes("beside", "gone")
 			comes("plain", "gone")
-			eventually(t, "nothing to be left", func() (string, bool) {
+			Eventually(t, "nothing to be left", func() (string, bool) {
 				left, err := s.showLeft()
 				if err != nil {
 					t.Fatal(err)

@@ -30,16 +30,19 @@ func (c *chronicle) breaches() []string {
 }
 
 // toldBackwards looks for a status that takes something back.
-func toldBackwards(tale []sighting) (out []string) {
+func reportedBackwards(tale []sighting) (out []string) {
 	restarts := map[string]int32{}
 	var before *corev1.Pod
 	for _, s := range tale {
 		if before != nil && ended(before) && s.pod.Status.Phase != before.Status.Phase {
-			out = append(out, fmt.Sprintf("pod %s is %s after it was %s", s.pod.Name, s.pod.Status.Phase, before.Status.Phase))
+			out = append(out,
+				fmt.Sprintf("pod %s is %s after it was %s", s.pod.Name, s.pod.Status.Phase, before.Status.Phase))
 		}
 		for _, st := range statuses(s.pod) {
 			if st.RestartCount < restarts[st.Name] {
-				out = append(out, fmt.Sprintf("container %s/%s has %d restarts after it had %d", s.pod.Name, st.Name, st.RestartCount, restarts[st.Name]))
+				out = append(out,
+					fmt.Sprintf("container %s/%s has %d restarts after it had %d", s.pod.Name, st.Name, st.RestartCount,
+						restarts[st.Name]))
 			}
 			restarts[st.Name] = st.RestartCount
 		}
@@ -53,7 +56,8 @@ func ended(p *corev1.Pod) bool {
 }
 
 func statuses(p *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses)
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses)
 }
 
 // startedInVain looks for a container that runs again though it has done all it is to do.
@@ -68,9 +72,12 @@ func startedInVain(p *corev1.Pod, name string, life []fakecri.Moment) (out []str
 		case m.Ended:
 			done = done || policy == corev1.RestartPolicyOnFailure && m.Code == 0
 		case policy == corev1.RestartPolicyNever && starts > 0:
-			out = append(out, fmt.Sprintf("container %s/%s#%d was started though it ran before, and never runs again", p.Name, name, m.Attempt))
+			out = append(out,
+				fmt.Sprintf("container %s/%s#%d was started though it ran before, and never runs again", p.Name, name,
+					m.Attempt))
 		case done:
-			out = append(out, fmt.Sprintf("container %s/%s#%d was started though it had succeeded", p.Name, name, m.Attempt))
+			out = append(out,
+				fmt.Sprintf("container %s/%s#%d was started though it had succeeded", p.Name, name, m.Attempt))
 		}
 		if !m.Ended {
 			starts++
@@ -113,15 +120,15 @@ func (c *chronicle) outOfTurn(specs map[string]*corev1.Pod) (out []string) {
 }
 
 // unsettled tells in what a node differs from what it must have come to after a long peace.
-func (w *world) unsettled() []string {
+func (w *World) unsettled() []string {
 	var out []string
 	wrong := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	held := map[string][]fakecri.Pod{}
-	for _, p := range w.runtime.Pods() {
+	for _, p := range w.Runtime.Pods() {
 		held[p.UID] = append(held[p.UID], p)
 	}
 	wanted := map[string]bool{}
-	for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("pods")) {
+	for _, o := range w.Server.Objects(corev1.SchemeGroupVersion.WithResource("pods")) {
 		p := o.(*corev1.Pod)
 		wanted[uid(p)] = true
 		if p.DeletionTimestamp != nil {
@@ -142,7 +149,7 @@ func (w *world) unsettled() []string {
 	}
 	for id, pods := range held {
 		if !wanted[id] {
-			wrong("the runtime holds %s, which nobody wants", pods[0])
+			wrong("the runtime holds %s, which no source has", pods[0])
 		}
 	}
 	traces, err := w.traces()
@@ -150,7 +157,8 @@ func (w *world) unsettled() []string {
 		wrong("%v", err)
 	}
 	for _, line := range traces {
-		if !slices.ContainsFunc(sorted(wanted), func(id string) bool { return strings.Contains(line, id) }) && !strings.HasPrefix(line, "containers/") {
+		if !slices.ContainsFunc(sorted(wanted), func(id string) bool { return strings.Contains(line, id) }) &&
+			!strings.HasPrefix(line, "containers/") {
 			wrong("%s is left", strings.TrimSpace(line))
 		}
 	}
@@ -174,23 +182,26 @@ func untrue(p *corev1.Pod, newest map[string]*cri.ContainerStatus) (out []string
 		running := is != nil && is.State == cri.ContainerState_CONTAINER_RUNNING
 		switch {
 		case st == nil:
-			wrong("nothing is said of container %s", c.Name)
+			wrong("nothing is shown of container %s", c.Name)
 			continue
 		case (st.State.Running != nil) != running:
 			wrong("container %s is %s; the runtime holds %s", c.Name, state(st.State), seen(is))
-		case is != nil && !ended(p) && st.RestartCount != int32(is.Metadata.Attempt) && is.State != cri.ContainerState_CONTAINER_CREATED:
+		case is != nil && !ended(p) && st.RestartCount != int32(is.Metadata.Attempt) &&
+			is.State != cri.ContainerState_CONTAINER_CREATED:
 			wrong("container %s has %d restarts; the runtime holds %s", c.Name, st.RestartCount, seen(is))
 		case ended(p) && running:
 			wrong("container %s runs though the pod is %s", c.Name, p.Status.Phase)
 		}
 		if kind == pod.Regular {
 			over = over && is != nil && is.State == cri.ContainerState_CONTAINER_EXITED &&
-				(p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && is.ExitCode == 0)
+				(p.Spec.RestartPolicy == corev1.RestartPolicyNever ||
+					p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && is.ExitCode == 0)
 		}
 	}
 	switch {
 	case ended(p):
-	case slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }):
+	case slices.ContainsFunc(p.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }):
 		wrong("it is still being resized")
 	case p.Spec.ActiveDeadlineSeconds != nil:
 		wrong("it is %s long after its deadline", p.Status.Phase)
@@ -206,14 +217,16 @@ func untrue(p *corev1.Pod, newest map[string]*cri.ContainerStatus) (out []string
 // others, ends well.
 func steady(c *corev1.Container) bool {
 	command := strings.Join(c.Command, " ")
-	return command == "" || strings.Contains(command, "infinity") || c.Name == "init" && strings.HasSuffix(command, "exit 0")
+	return command == "" || strings.Contains(command, "infinity") ||
+		c.Name == "init" && strings.HasSuffix(command, "exit 0")
 }
 
 func seen(c *cri.ContainerStatus) string {
 	if c == nil {
 		return "none"
 	}
-	return fmt.Sprintf("#%d, %s", c.Metadata.Attempt, strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_")))
+	return fmt.Sprintf("#%d, %s", c.Metadata.Attempt,
+		strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_")))
 }
 
 // brief is the state of a pod and its containers in a few words.

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// untruths are what was said of pods and cannot be.
+// untruths are what was shown of pods and cannot be.
 func (c *chronicle) untruths() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -22,7 +22,7 @@ func (c *chronicle) untruths() []string {
 
 func (c *chronicle) untruthsLocked() (out []string) {
 	for _, tale := range c.tales() {
-		out = append(out, toldBackwards(tale)...)
+		out = append(out, reportedBackwards(tale)...)
 		out = append(out, contradictions(tale)...)
 	}
 	return out
@@ -56,9 +56,9 @@ func atOdds(p *corev1.Pod, wrong wrong) {
 	for kind, c := range pod.Containers(p) {
 		st := containerStatus(p, c.Name)
 		if st == nil {
-			// Nothing is said of containers of a pod that was rejected, or was given since.
+			// Nothing is shown of containers of a pod that was rejected, or was given since.
 			if kind != pod.Ephemeral && (p.Status.Phase != corev1.PodFailed || len(p.Status.ContainerStatuses) > 0) {
-				wrong("nothing is said of container %s", c.Name)
+				wrong("nothing is shown of container %s", c.Name)
 			}
 			continue
 		}
@@ -67,8 +67,10 @@ func atOdds(p *corev1.Pod, wrong wrong) {
 		case now.Running != nil && st.ContainerID == "":
 			wrong("container %s runs and has no ID", c.Name)
 		case now.Running != nil && last != nil && now.Running.StartedAt.Before(&last.FinishedAt):
-			wrong("container %s started at %s, the one before ended at %s", c.Name, now.Running.StartedAt, last.FinishedAt)
-		case now.Terminated != nil && last != nil && last.ContainerID != "" && last.ContainerID == now.Terminated.ContainerID:
+			wrong("container %s started at %s, the one before ended at %s", c.Name, now.Running.StartedAt,
+				last.FinishedAt)
+		case now.Terminated != nil && last != nil && last.ContainerID != "" &&
+			last.ContainerID == now.Terminated.ContainerID:
 			wrong("container %s shows one end twice", c.Name)
 		case now.Waiting != nil && now.Waiting.Reason == "":
 			wrong("container %s waits for no reason", c.Name)
@@ -78,7 +80,8 @@ func atOdds(p *corev1.Pod, wrong wrong) {
 			wrong("container %s is ready and has not started", c.Name)
 		case now.Running != nil && len(p.Status.PodIPs) == 0:
 			wrong("container %s runs and the pod has no address", c.Name)
-		case p.Status.Phase == corev1.PodSucceeded && kind == pod.Regular && (now.Terminated == nil || now.Terminated.ExitCode != 0):
+		case p.Status.Phase == corev1.PodSucceeded && kind == pod.Regular &&
+			(now.Terminated == nil || now.Terminated.ExitCode != 0):
 			wrong("it succeeded, and container %s is %s", c.Name, state(now))
 		case ended(p) && now.Running != nil:
 			wrong("it is %s, and container %s is %s", p.Status.Phase, c.Name, state(now))
@@ -98,7 +101,7 @@ func atOdds(p *corev1.Pod, wrong wrong) {
 	}
 }
 
-// incoherent looks for what cannot follow from what was said before.
+// incoherent looks for what cannot follow from what was shown before.
 func incoherent(before, p *corev1.Pod, wrong wrong) {
 	if !before.Status.StartTime.Equal(p.Status.StartTime) {
 		wrong("it started at %s, and at %s", before.Status.StartTime, p.Status.StartTime)
@@ -109,7 +112,8 @@ func incoherent(before, p *corev1.Pod, wrong wrong) {
 	if before.Status.ObservedGeneration > p.Status.ObservedGeneration {
 		wrong("generation %d was observed after %d", p.Status.ObservedGeneration, before.Status.ObservedGeneration)
 	}
-	if before.Status.Phase == corev1.PodRunning && p.Status.Phase == corev1.PodPending && ran(before) && !beginsAnew(p) {
+	if before.Status.Phase == corev1.PodRunning && p.Status.Phase == corev1.PodPending && ran(before) &&
+		!beginsAnew(p) {
 		wrong("it is %s after it was %s", brief(p), brief(before))
 	}
 	for _, c := range p.Status.Conditions {
@@ -126,22 +130,25 @@ func incoherent(before, p *corev1.Pod, wrong wrong) {
 		}
 		if was.ContainerID != st.ContainerID {
 			if st.RestartCount <= was.RestartCount && was.State.Running != nil {
-				wrong("container %s is %s with %d restarts, after %s with %d", st.Name, st.ContainerID, st.RestartCount, was.ContainerID, was.RestartCount)
+				wrong("container %s is %s with %d restarts, after %s with %d", st.Name, st.ContainerID, st.RestartCount,
+					was.ContainerID, was.RestartCount)
 			}
 			continue
 		}
 		switch {
 		case was.State.Terminated != nil && st.State.Running != nil:
 			wrong("container %s runs after it had ended", st.Name)
-		case was.State.Running != nil && st.State.Running != nil && !was.State.Running.StartedAt.Equal(&st.State.Running.StartedAt):
-			wrong("container %s runs since %s, and since %s", st.Name, was.State.Running.StartedAt, st.State.Running.StartedAt)
+		case was.State.Running != nil && st.State.Running != nil &&
+			!was.State.Running.StartedAt.Equal(&st.State.Running.StartedAt):
+			wrong("container %s runs since %s, and since %s", st.Name, was.State.Running.StartedAt,
+				st.State.Running.StartedAt)
 		case was.Started != nil && *was.Started && st.State.Running != nil && (st.Started == nil || !*st.Started):
 			wrong("container %s has not started, after it had", st.Name)
 		}
 	}
 }
 
-// ran reports whether a container is said to have run.
+// ran reports whether a container is shown to have run.
 func ran(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
 		return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
@@ -166,7 +173,8 @@ func turned(before, now corev1.PodCondition, wrong wrong) {
 }
 
 func isTrue(p *corev1.Pod, t corev1.PodConditionType) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(p.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
 }
 
 func clock(t metav1.Time) string { return t.UTC().Format("15:04:05") }

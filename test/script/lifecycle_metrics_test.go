@@ -12,16 +12,20 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestMetricsOfLives has pods start, fail and end, and reads what is told of that.
+// TestMetricsOfLives has pods start, fail and end, and reads what is reported of that.
 func TestMetricsOfLives(t *testing.T) {
 	parity.Proves(t, "SRV-49")
 	parity.ProvesPart(t, 2, "PROBE-30")
-	s := listening(t, "", rights)
-	pods := s.api.CoreV1().Pods(namespace)
+	s := Listening(t, "", Rights)
+	pods := s.API.CoreV1().Pods(Namespace)
 	create := func(name, container string, edit func(*corev1.PodSpec)) {
 		t.Helper()
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
-			TerminationGracePeriodSeconds: ptr.To[int64](1), Containers: []corev1.Container{{Name: container, Image: image}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: Namespace,
+		}, Spec: corev1.PodSpec{NodeName: Node, RestartPolicy: corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			Containers:                    []corev1.Container{{Name: container, Image: Image}}}}
 		if edit != nil {
 			edit(&p.Spec)
 		}
@@ -31,14 +35,16 @@ func TestMetricsOfLives(t *testing.T) {
 	}
 	phase := func(name string, want corev1.PodPhase) {
 		t.Helper()
-		if err := s.awaits(name, unhurried, func(p *corev1.Pod) bool { return p.Status.Phase == want }); err != nil {
+		if err := s.Awaits(name, Unhurried, func(p *corev1.Pod) bool { return p.Status.Phase == want }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.runtime.Inject(fakecri.Fault{Method: "CreateContainer", Container: "unmade", Message: "no", Code: 2})
+	s.Runtime.Inject(fakecri.Fault{Method: "CreateContainer", Container: "unmade", Message: "no", Code: 2})
 	create("web", "main", func(spec *corev1.PodSpec) {
-		spec.InitContainers = []corev1.Container{{Name: "first", Image: image, Command: []string{"sh", "-c", "exit 0"}}}
-		spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"healthy"}}}}
+		spec.InitContainers = []corev1.Container{{Name: "first", Image: Image, Command: []string{"sh", "-c", "exit 0"}}}
+		spec.Containers[0].ReadinessProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"healthy"}}},
+		}
 	})
 	create("broken", "main", func(spec *corev1.PodSpec) { spec.Containers[0].Command = []string{"sh", "-c", "exit 3"} })
 	create("unmade", "unmade", nil)
@@ -50,7 +56,7 @@ func TestMetricsOfLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`kubelet_node_name{node="` + node + `"} 1`,
+		`kubelet_node_name{node="` + Node + `"} 1`,
 		`kubelet_desired_pods{static=""} 3`,
 		`kubelet_active_pods{static=""} 2`,
 		`kubelet_mirror_pods 0`,
@@ -75,8 +81,8 @@ func TestMetricsOfLives(t *testing.T) {
 		`kubelet_image_volume_mounted_succeed_total 0`,
 		`kubelet_image_volume_mounted_errors_total 0`,
 	}
-	s.soon(t, "the figures", 0, func() (int, string) {
-		_, text := s.ask(t, "/metrics", "good", nil)
+	s.Soon(t, "the figures", 0, func() (int, string) {
+		_, text := s.Ask(t, "/metrics", "good", nil)
 		var missing []string
 		for _, line := range want {
 			if !strings.Contains(text, "\n"+line) {
@@ -96,9 +102,9 @@ func TestMetricsOfLives(t *testing.T) {
 		return len(missing), "without " + strings.Join(missing, "\n") + "\nbut with\n" + strings.Join(have, "")
 	})
 	// Probes are counted on a page of their own.
-	s.soon(t, "the probes", 0, func() (int, string) {
-		_, text := s.ask(t, "/metrics/probes", "good", nil)
-		_, others := s.ask(t, "/metrics", "good", nil)
+	s.Soon(t, "the probes", 0, func() (int, string) {
+		_, text := s.Ask(t, "/metrics/probes", "good", nil)
+		_, others := s.Ask(t, "/metrics", "good", nil)
 		missing := 0
 		for _, series := range []string{
 			`prober_probe_total{container="main",namespace="default",pod="web",pod_uid="`,
@@ -111,7 +117,8 @@ func TestMetricsOfLives(t *testing.T) {
 		return missing, text
 	})
 	// Of the process the page of probes tells when it was started, and no more.
-	if _, text := s.ask(t, "/metrics/probes", "good", nil); !strings.Contains(text, "\nprocess_start_time_seconds ") || strings.Contains(text, "process_cpu") {
+	if _, text := s.Ask(t, "/metrics/probes", "good", nil); !strings.Contains(text, "\nprocess_start_time_seconds ") ||
+		strings.Contains(text, "process_cpu") {
 		t.Errorf("/metrics/probes:\n%s", text)
 	}
 }

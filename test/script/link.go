@@ -25,10 +25,10 @@ import (
 type link struct {
 	runtime func() grpc.ClientConnInterface // the connection now
 	api     http.RoundTripper
-	// after is told of every runtime call that has ended, before the agent is.
+	// after is called for every runtime call that has ended, before the agent is.
 	// It may cut the link: then the agent never hears of it.
 	after func(method string)
-	// cancelled is told of each call that changes something and was cancelled before
+	// cancelled is called for each call that changes something and was cancelled before
 	// it had ended, while the agent was to run.
 	cancelled func(method string)
 	ending    atomic.Bool // the agent was asked to end, and may cancel what hangs
@@ -41,12 +41,13 @@ type link struct {
 // lasting are the calls that must not be cancelled once they have begun: a runtime may
 // lose track of what it was making.
 var lasting = map[string]bool{
-	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
+	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
+	"StartContainer":  true,
 	"RemoveContainer": true, "UpdateContainerResources": true, "UpdatePodSandboxResources": true,
 }
 
 // An answer with this code, and an error of the runtime that begins with "panic: ", make
-// whoever asked panic.
+// the caller panic.
 const panicCode = 599
 
 var errCut = errors.New("the agent was killed")
@@ -78,7 +79,8 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if l.ctx.Err() == nil {
 		err := l.runtime().Invoke(ctx, method, args, reply, opts...)
 		name := path.Base(method)
-		if err != nil && lasting[name] && errors.Is(agents.Err(), context.Canceled) && l.ctx.Err() == nil && !l.ending.Load() {
+		if err != nil && lasting[name] && errors.Is(agents.Err(), context.Canceled) && l.ctx.Err() == nil &&
+			!l.ending.Load() {
 			l.cancelled(name)
 		}
 		l.after(method)
@@ -94,7 +96,9 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 }
 
 // NewStream opens a stream of the runtime's; it breaks when the link is cut.
-func (l *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l *link) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	l.pass()
 	if l.ctx.Err() != nil {
 		return nil, status.Error(codes.Unavailable, errCut.Error())
@@ -212,7 +216,7 @@ type swap[T any] struct {
 	value T
 }
 
-func (s *swap[T]) get() T {
+func (s *swap[T]) Get() T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.value

@@ -58,7 +58,8 @@ func TestNothingPassesALinkThatIsHeld(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(ended) > 0 || c.calls.Load() != 1 || c.requests.Load() != 0 {
-			t.Errorf("%d ended; %d calls and %d requests passed the link", len(ended), c.calls.Load(), c.requests.Load())
+			t.Errorf("%d ended; %d calls and %d requests passed the link", len(ended), c.calls.Load(),
+				c.requests.Load())
 		}
 		l.cut()
 		for range cap(ended) {

@@ -16,7 +16,14 @@ import (
 // above it.
 func (s *Scenario) setMachine(text string) error {
 	m := placement.Machine{Sockets: 1, Nodes: 1, Cores: 1, Threads: 1}
-	parts := map[string]*int{"sockets": &m.Sockets, "nodes": &m.Nodes, "caches": &m.Caches, "cores": &m.Cores, "threads": &m.Threads, "memory": &m.Memory}
+	parts := map[string]*int{
+		"sockets": &m.Sockets,
+		"nodes":   &m.Nodes,
+		"caches":  &m.Caches,
+		"cores":   &m.Cores,
+		"threads": &m.Threads,
+		"memory":  &m.Memory,
+	}
 	for _, word := range strings.Fields(text) {
 		name, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
@@ -31,15 +38,15 @@ func (s *Scenario) setMachine(text string) error {
 
 // showCPUs shows which CPUs, and memory of which nodes, running containers are kept
 // to, and those whose time is limited.
-func (r *run) showCPUs() (string, error) {
-	list, err := r.runtime.ListContainers(context.Background(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+func (r *Run) showCPUs() (string, error) {
+	list, err := r.Runtime.ListContainers(context.Background(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}}})
 	if err != nil {
 		return "", err
 	}
 	var lines []string
 	for _, c := range list.Containers {
-		st, err := r.runtime.ContainerStatus(context.Background(), &cri.ContainerStatusRequest{ContainerId: c.Id})
+		st, err := r.Runtime.ContainerStatus(context.Background(), &cri.ContainerStatusRequest{ContainerId: c.Id})
 		if err != nil {
 			return "", err
 		}

@@ -16,12 +16,12 @@ import (
 func TestARuntimeThatAnswersNonsense(t *testing.T) {
 	for _, lie := range slices.Sorted(maps.Keys(fakecri.Lies)) {
 		oddly(t, lie, "any", "")
-		if lie != "blank" { // not even the version of the interface is told: it ends at once
+		if lie != "blank" { // not even the version of the interface is reported: it ends at once
 			oddly(t, lie, "any", "restart")
 		}
 	}
 	// Where the rest of what it says contradicts the lie. With its lists alone an agent
-	// that has just started is told of less than there is if they deny all traces of
+	// that has just started gets less than there is if they deny all traces of
 	// a container, and an event right in all but the ids it names is believed.
 	for _, lie := range []string{"garbage", "other-ids", "other-sandbox"} {
 		oddly(t, lie, "ListContainers", "restart")
@@ -29,7 +29,8 @@ func TestARuntimeThatAnswersNonsense(t *testing.T) {
 	for _, lie := range []string{"garbage", "no-ids", "first-state"} {
 		oddly(t, lie, "GetContainerEvents", "")
 	}
-	for _, method := range []string{"ListContainers", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "PullImage", "CreateContainer"} {
+	for _, method := range []string{"ListContainers", "ContainerStatus", "PodSandboxStatus", "ImageStatus", "PullImage",
+		"CreateContainer"} {
 		oddly(t, "other-ids", method, "")
 	}
 }
@@ -56,7 +57,8 @@ func TestARuntimeThatStalls(t *testing.T) {
 // A runtime that says it has done what it was asked for, and has not. It is asked
 // again, and not in a loop.
 func TestARuntimeThatDoesNothing(t *testing.T) {
-	for _, method := range []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "PullImage"} {
+	for _, method := range []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer",
+		"StartContainer", "StopContainer", "RemoveContainer", "PullImage"} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			calls := tellOdd(t, method, "fault odd "+method+" idle", "")
@@ -80,7 +82,7 @@ func tellOdd(t *testing.T, name, fault, restart string) (asked string) {
 	for i, out := range r.shown {
 		switch strings.Join(s.steps[i].args, " ") {
 		case "calls calm", "calls still-node1":
-			// What nobody can tell of may be asked for once more: its name is taken.
+			// What cannot be reported may be asked for once more: its name is taken.
 			for line := range strings.Lines(out) {
 				if !strings.Contains(line, " -> ") {
 					t.Errorf("a pod that runs was not left alone: %s", line)

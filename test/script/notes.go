@@ -15,7 +15,7 @@ var noteDirs = []string{"", "device-plugins"}
 
 // notes are the files in which the agent notes what an agent after it is to
 // know of all pods, by name. It writes them behind the back of what they tell of.
-func (w *world) notes() (map[string][]byte, error) {
+func (w *World) notes() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, dir := range noteDirs {
 		if err := w.notesOf(dir, files); err != nil {
@@ -27,7 +27,7 @@ func (w *world) notes() (map[string][]byte, error) {
 
 // steadyNotes reads the notes until two readings are the same, so that files that are written one after the other are
 // not mixed from before and after a change.
-func (w *world) steadyNotes() (map[string][]byte, error) {
+func (w *World) steadyNotes() (map[string][]byte, error) {
 	before, err := w.notes()
 	for range 100 {
 		if err != nil {
@@ -42,8 +42,8 @@ func (w *world) steadyNotes() (map[string][]byte, error) {
 	return nil, errors.New("read notes: they do not stay the same")
 }
 
-func (w *world) notesOf(dir string, files map[string][]byte) error {
-	entries, err := os.ReadDir(filepath.Join(w.path("kubelet"), dir))
+func (w *World) notesOf(dir string, files map[string][]byte) error {
+	entries, err := os.ReadDir(filepath.Join(w.Path("kubelet"), dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (w *world) notesOf(dir string, files map[string][]byte) error {
 			continue
 		}
 		name := filepath.Join(dir, e.Name())
-		text, err := os.ReadFile(filepath.Join(w.path("kubelet"), name))
+		text, err := os.ReadFile(filepath.Join(w.Path("kubelet"), name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the agent was about to rename it
 		}
@@ -68,19 +68,19 @@ func (w *world) notesOf(dir string, files map[string][]byte) error {
 }
 
 // putBack undoes what was written after files was read.
-func (w *world) putBack(files map[string][]byte) error {
+func (w *World) putBack(files map[string][]byte) error {
 	now, err := w.notes()
 	if err != nil {
 		return err
 	}
 	for name := range now {
 		if _, was := files[name]; !was {
-			err = errors.Join(err, os.Remove(filepath.Join(w.path("kubelet"), name)))
+			err = errors.Join(err, os.Remove(filepath.Join(w.Path("kubelet"), name)))
 		}
 	}
 	for name, text := range files {
 		if have, is := now[name]; !is || !bytes.Equal(have, text) {
-			err = errors.Join(err, os.WriteFile(filepath.Join(w.path("kubelet"), name), text, 0o600))
+			err = errors.Join(err, os.WriteFile(filepath.Join(w.Path("kubelet"), name), text, 0o600))
 		}
 	}
 	return err

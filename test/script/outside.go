@@ -14,15 +14,15 @@ import (
 	"keelson/test/kit/apiproxy"
 )
 
-func (r *run) exit(args []string) error {
+func (r *Run) exit(args []string) error {
 	code, err := strconv.ParseInt(args[2], 10, 32)
 	if err != nil {
 		return err
 	}
-	return r.runtime.Exit(args[0], args[1], int32(code))
+	return r.Runtime.Exit(args[0], args[1], int32(code))
 }
 
-func (r *run) health(args []string, sick bool) error {
+func (r *Run) health(args []string, sick bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sick[args[0]+"/"+args[1]] = sick
@@ -32,31 +32,31 @@ func (r *run) health(args []string, sick bool) error {
 // stopSandbox ends a sandbox behind the agent's back as a runtime does when its
 // own client asks for it: the containers are killed, and after a while the
 // sandbox follows.
-func (r *run) stopSandbox(args []string) error {
-	for _, p := range r.runtime.Pods() {
+func (r *Run) stopSandbox(args []string) error {
+	for _, p := range r.Runtime.Pods() {
 		for _, c := range p.Containers {
-			if p.Name == namespace+"/"+args[0] && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
-				if err := r.runtime.Exit(args[0], c.Status.Metadata.Name, 137); err != nil {
+			if p.Name == Namespace+"/"+args[0] && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
+				if err := r.Runtime.Exit(args[0], c.Status.Metadata.Name, 137); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	time.Sleep(500 * time.Millisecond)
-	return r.runtime.KillSandbox(args[0])
+	return r.Runtime.KillSandbox(args[0])
 }
 
 // lose takes a container away behind the agent's back, as a user of the
 // runtime's own client does; without a container, all that the runtime has of the pod,
 // as a machine that starts anew does.
-func (r *run) lose(args []string) error {
+func (r *Run) lose(args []string) error {
 	if len(args) == 1 {
 		return r.loseAll(args[0])
 	}
 	id := ""
-	for _, p := range r.runtime.Pods() {
+	for _, p := range r.Runtime.Pods() {
 		for _, c := range p.Containers {
-			if p.Name == namespace+"/"+args[0] && c.Status.Metadata.Name == args[1] {
+			if p.Name == Namespace+"/"+args[0] && c.Status.Metadata.Name == args[1] {
 				id = c.Status.Id // the newest comes last
 			}
 		}
@@ -64,12 +64,12 @@ func (r *run) lose(args []string) error {
 	if id == "" {
 		return errors.New("there is no such container")
 	}
-	_, err := r.runtime.RemoveContainer(context.Background(), &cri.RemoveContainerRequest{ContainerId: id})
+	_, err := r.Runtime.RemoveContainer(context.Background(), &cri.RemoveContainerRequest{ContainerId: id})
 	return err
 }
 
-func (r *run) loseAll(pod string) error {
-	list, err := r.runtime.ListPodSandbox(context.Background(), &cri.ListPodSandboxRequest{})
+func (r *Run) loseAll(pod string) error {
+	list, err := r.Runtime.ListPodSandbox(context.Background(), &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,8 @@ func (r *run) loseAll(pod string) error {
 		if s.Metadata.Name != pod {
 			continue
 		}
-		if _, err := r.runtime.RemovePodSandbox(context.Background(), &cri.RemovePodSandboxRequest{PodSandboxId: s.Id}); err != nil {
+		if _, err := r.Runtime.RemovePodSandbox(context.Background(),
+			&cri.RemovePodSandboxRequest{PodSandboxId: s.Id}); err != nil {
 			return err
 		}
 	}
@@ -85,69 +86,70 @@ func (r *run) loseAll(pod string) error {
 }
 
 // reboot ends the agent and everything that runs, and starts the agent again. The runtime goes on holding what it held.
-func (r *run) reboot([]string) error {
-	r.stop()
-	for _, p := range r.runtime.Pods() {
+func (r *Run) reboot([]string) error {
+	r.Stop()
+	for _, p := range r.Runtime.Pods() {
 		if p.Sandbox.State != cri.PodSandboxState_SANDBOX_READY {
 			continue
 		}
-		if err := r.runtime.KillSandbox(p.Name); err != nil {
+		if err := r.Runtime.KillSandbox(p.Name); err != nil {
 			return err
 		}
 	}
 	// What is older than the start of the machine tells the agent that there was one.
-	err := os.Chtimes(r.path(deviceCheckpoint), time.Unix(0, 0), time.Unix(0, 0))
+	err := os.Chtimes(r.Path(deviceCheckpoint), time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	r.start()
+	r.Start()
 	return nil
 }
 
 // removeImage takes an image away behind the agent's back.
-func (r *run) removeImage(args []string) error {
-	_, err := r.runtime.RemoveImage(context.Background(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
+func (r *Run) removeImage(args []string) error {
+	_, err := r.Runtime.RemoveImage(context.Background(),
+		&cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
 	return err
 }
 
 // runtimeIs takes the runtime away or brings it back; without a word it shows
 // what the runtime holds.
-func (r *run) runtimeIs(args []string) (string, error) {
+func (r *Run) runtimeIs(args []string) (string, error) {
 	switch first(args) {
 	case "":
 		return r.showRuntime(), nil
 	case "down":
 		r.setDown(true)
-		r.runtime.Disconnect()
+		r.Runtime.Disconnect()
 	case "up":
 		r.setDown(false)
-		r.connect()
+		r.Connect()
 	default:
 		return "", fmt.Errorf("the runtime is up or down, not %s", args[0])
 	}
 	return "", nil
 }
 
-func (r *run) networkIs(how string) error {
+func (r *Run) networkIs(how string) error {
 	if how != "up" && how != "down" {
 		return fmt.Errorf("the network is up or down, not %s", how)
 	}
-	r.runtime.SetCondition(cri.NetworkReady, how == "up", "", "")
+	r.Runtime.SetCondition(cri.NetworkReady, how == "up", "", "")
 	return nil
 }
 
-func (r *run) apiIs(args []string) error {
+func (r *Run) apiIs(args []string) error {
 	states := map[string]apiproxy.Link{"up": apiproxy.Up, "down": apiproxy.Drop, "hang": apiproxy.Hang}
 	s, ok := states[args[0]]
 	if !ok {
 		return fmt.Errorf("the API server is up, down or hang, not %s", args[0])
 	}
-	r.proxy.SetLink(s)
+	r.Proxy.SetLink(s)
 	return nil
 }
 
 // crash has the agent die after its next calls that change something.
-func (r *run) crash(args []string) error {
+func (r *Run) crash(args []string) error {
 	n, err := strconv.Atoi(args[0])
 	r.mu.Lock()
 	defer r.mu.Unlock()

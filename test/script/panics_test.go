@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// panicking panics where the agent logs a message about a pod, as often as it is told to.
+// panicking panics where the agent logs a message about a pod, as often as configured.
 type panicking struct {
 	slog.Handler
 	message, pod string
@@ -18,7 +18,7 @@ type panicking struct {
 
 func (h panicking) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		h.of = h.of || a.Key == "pod" && a.Value.String() == namespace+"/"+h.pod
+		h.of = h.of || a.Key == "pod" && a.Value.String() == Namespace+"/"+h.pod
 	}
 	h.Handler = h.Handler.WithAttrs(attrs)
 	return h
@@ -32,38 +32,38 @@ func (h panicking) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // TestAPanicInATurn has the look at one pod panic four times. It is tried again after one,
-// two, four and eight seconds and said in an event; another pod does not notice.
+// two, four and eight seconds and reported in an event; another pod does not notice.
 func TestAPanicInATurn(t *testing.T) {
 	const times = 4
 	var left atomic.Int32
 	left.Store(times)
-	settled(t, "", func(w *world) {
-		w.wrap = func(h slog.Handler) slog.Handler {
-			return panicking{Handler: h, message: "step", pod: "sick", times: &left}
+	Settled(t, "", func(w *World) {
+		w.Wrap = func(h slog.Handler) slog.Handler {
+			return panicking{Handler: h, message: "pod step", pod: "sick", times: &left}
 		}
-	}, func(t *testing.T, r *run) {
-		r.pod(t, "sick", plainPod)
-		r.pod(t, "well", plainPod)
-		r.must(t, "wait", "well", "Ready", "within=1")
-		r.must(t, "steady", "13")
+	}, func(t *testing.T, r *Run) {
+		r.Pod(t, "sick", PlainPod)
+		r.Pod(t, "well", PlainPod)
+		r.Must(t, "wait", "well", "Ready", "within=1")
+		r.Must(t, "steady", "13")
 		if n := left.Load(); n != 0 {
 			t.Errorf("%d panics have yet to come after 14 s", n)
 		}
 		if out, _ := r.status([]string{"sick"}); !strings.HasPrefix(out, "Pending") {
 			t.Errorf("before the last pause is over the pod is %s", out)
 		}
-		r.must(t, "wait", "sick", "Ready", "within=3")
+		r.Must(t, "wait", "sick", "Ready", "within=3")
 		const event = "sick Warning FailedSync: error syncing pod: look at the pod: " +
 			"internal error, the stack is in the agent's log: in the middle of a turn"
-		if told := r.showEvents("sick"); !strings.Contains(told, event) {
-			t.Errorf("events of the pod:\n%s\nwant\n%s", told, event)
+		if reported := r.ShowEvents("sick"); !strings.Contains(reported, event) {
+			t.Errorf("events of the pod:\n%s\nwant\n%s", reported, event)
 		}
-		if n := strings.Count(r.log.String(), "panics_test.go"); n != times {
+		if n := strings.Count(r.Log.String(), "panics_test.go"); n != times {
 			t.Errorf("%d stacks in the log, want %d", n, times)
 		}
-		r.must(t, "delete", "sick")
-		r.must(t, "wait", "sick", "gone", "within=2")
-		r.must(t, "delete", "well")
-		r.must(t, "wait", "well", "gone", "within=2")
+		r.Must(t, "delete", "sick")
+		r.Must(t, "wait", "sick", "gone", "within=2")
+		r.Must(t, "delete", "well")
+		r.Must(t, "wait", "well", "gone", "within=2")
 	})
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // manifest reads a pod; what most pods have need not be written.
-func (r *run) manifest(file string) (*corev1.Pod, error) {
-	data, ok := r.scenario.Files[file]
+func (r *Run) manifest(file string) (*corev1.Pod, error) {
+	data, ok := r.Scenario.Files[file]
 	if !ok {
 		return nil, fmt.Errorf("there is no file %s in the scenario", file)
 	}
@@ -31,23 +31,23 @@ func (r *run) manifest(file string) (*corev1.Pod, error) {
 	if p.Name == "" {
 		p.Name = strings.TrimSuffix(file, ".yaml")
 	}
-	p.Namespace = namespace
+	p.Namespace = Namespace
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if list[i].Image == "" {
-				list[i].Image = image
+				list[i].Image = Image
 			}
 		}
 	}
 	for i := range p.Spec.EphemeralContainers {
-		p.Spec.EphemeralContainers[i].Image = image
+		p.Spec.EphemeralContainers[i].Image = Image
 	}
 	return p, nil
 }
 
 // named reads the pod that FILE, or NAME=FILE, stands for: the second form makes
 // another version of the pod NAME.
-func (r *run) named(a string) (*corev1.Pod, error) {
+func (r *Run) named(a string) (*corev1.Pod, error) {
 	name, file, other := strings.Cut(a, "=")
 	if !other {
 		file = name
@@ -64,14 +64,14 @@ func (r *run) named(a string) (*corev1.Pod, error) {
 }
 
 // apply creates pods, or changes those that are there.
-func (r *run) apply(args []string) error {
-	pods := r.api.CoreV1().Pods(namespace)
+func (r *Run) apply(args []string) error {
+	pods := r.API.CoreV1().Pods(Namespace)
 	for _, a := range args {
 		p, err := r.named(a)
 		if err != nil {
 			return err
 		}
-		p.Spec.NodeName = node
+		p.Spec.NodeName = Node
 		have, err := pods.Get(context.Background(), p.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			if _, err := pods.Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
@@ -95,7 +95,7 @@ func (r *run) apply(args []string) error {
 	return nil
 }
 
-func (r *run) delete(args []string) error {
+func (r *Run) delete(args []string) error {
 	o, err := options(args[1:], "grace", "force")
 	if err != nil {
 		return err
@@ -111,19 +111,20 @@ func (r *run) delete(args []string) error {
 	if _, ok := o["force"]; ok {
 		opts.GracePeriodSeconds = ptr.To[int64](0)
 	}
-	return r.api.CoreV1().Pods(namespace).Delete(context.Background(), args[0], opts)
+	return r.API.CoreV1().Pods(Namespace).Delete(context.Background(), args[0], opts)
 }
 
-// gate sets a condition that somebody other than the agent owns.
-func (r *run) gate(args []string) error {
+// gate sets a condition that a client other than the agent owns.
+func (r *Run) gate(args []string) error {
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, args[1], args[2])
-	_, err := r.api.CoreV1().Pods(namespace).Patch(context.Background(), args[0], "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := r.API.CoreV1().Pods(Namespace).Patch(context.Background(), args[0],
+		"application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status")
 	return err
 }
 
 // overwrite has another client than the agent write fields of a pod's status.
-func (r *run) overwrite(args []string) error {
-	p, err := r.api.CoreV1().Pods(namespace).Patch(context.Background(), args[0], types.StrategicMergePatchType,
+func (r *Run) overwrite(args []string) error {
+	p, err := r.API.CoreV1().Pods(Namespace).Patch(context.Background(), args[0], types.StrategicMergePatchType,
 		[]byte(`{"status":`+args[1]+`}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		return err
@@ -132,8 +133,8 @@ func (r *run) overwrite(args []string) error {
 	return nil
 }
 
-// static puts manifests in place, as an editor does.
-func (r *run) static(args []string) error {
+// Static puts manifests in place, as an editor does.
+func (r *Run) Static(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		p, err := r.named(a)
@@ -148,12 +149,12 @@ func (r *run) static(args []string) error {
 }
 
 // place writes a manifest and renames it into place.
-func (r *run) place(p *corev1.Pod, name string) error {
+func (r *Run) place(p *corev1.Pod, name string) error {
 	text, err := yaml.Marshal(p)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(r.path("manifests"), name)
+	path := filepath.Join(r.Path("manifests"), name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -163,48 +164,51 @@ func (r *run) place(p *corev1.Pod, name string) error {
 	return os.Rename(path+".new", path)
 }
 
-func (r *run) unstatic(args []string) error {
+func (r *Run) unstatic(args []string) error {
 	for _, file := range args {
-		if err := os.Remove(filepath.Join(r.path("manifests"), file)); err != nil {
+		if err := os.Remove(filepath.Join(r.Path("manifests"), file)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restore removes manifests and puts them back before anybody can have read that they
+// restore removes manifests and puts them back before the agent can have read that they
 // were gone. The kernel reports both; what is renamed into its place is no removal.
-func (r *run) restore(args []string) error {
+func (r *Run) restore(args []string) error {
 	if err := r.unstatic(args); err != nil {
 		return err
 	}
 	for _, file := range args {
-		r.manifests <- fsnotify.Event{Name: filepath.Join(r.path("manifests"), file), Op: fsnotify.Remove}
+		r.manifests <- fsnotify.Event{Name: filepath.Join(r.Path("manifests"), file), Op: fsnotify.Remove}
 	}
 	return r.replace(args)
 }
 
 // replace renames manifests into place, and the kernel reports it.
-func (r *run) replace(args []string) error {
-	if err := r.static(args); err != nil {
+func (r *Run) replace(args []string) error {
+	if err := r.Static(args); err != nil {
 		return err
 	}
 	for _, file := range args {
-		at := filepath.Join(r.path("manifests"), file)
+		at := filepath.Join(r.Path("manifests"), file)
 		r.manifests <- fsnotify.Event{Name: at + ".new", Op: fsnotify.Rename}
 		r.manifests <- fsnotify.Event{Name: at, Op: fsnotify.Create}
 	}
 	return nil
 }
 
-// class makes a RuntimeClass; without a handler it takes it away. The handler of
+// class makes a RuntimeClass; without a handler it removes it. The handler of
 // one that is there is changed as only a deletion and a creation can.
-func (r *run) class(args []string) error {
-	ctx, classes := context.Background(), r.api.NodeV1().RuntimeClasses()
+func (r *Run) class(args []string) error {
+	ctx, classes := context.Background(), r.API.NodeV1().RuntimeClasses()
 	err := classes.Delete(ctx, args[0], metav1.DeleteOptions{})
 	if len(args) == 1 || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, err = classes.Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Handler: args[1]}, metav1.CreateOptions{})
+	_, err = classes.Create(ctx, &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: args[0]},
+		Handler:    args[1],
+	}, metav1.CreateOptions{})
 	return err
 }

@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
-	"keelson/internal/node/podsapi"
+	"keelson/internal/serve/podsapi"
 )
 
 // TestPodsAPI follows a pod through its life as a program of the node does.
 func TestPodsAPI(t *testing.T) {
-	s := listening(t, "featureGates: {PodsAPI: true}\n", rights)
-	conn, err := grpc.NewClient("unix://"+s.path("kubelet/"+podsapi.Socket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	s := Listening(t, "featureGates: {PodsAPI: true}\n", Rights)
+	conn, err := grpc.NewClient("unix://"+s.Path("kubelet/"+podsapi.Socket),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestPodsAPI(t *testing.T) {
 	if kind, _ := next(); kind != podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE {
 		t.Fatalf("first %v", kind)
 	}
-	s.runPod(t, "web", plainPod)
+	s.RunPod(t, "web", PlainPod)
 	if kind, p := next(); kind != podsv1alpha1.EventType_ADDED || p.Name != "web" {
 		t.Fatalf("then %v of %s", kind, p.Name)
 	}
@@ -55,21 +56,23 @@ func TestPodsAPI(t *testing.T) {
 			break
 		}
 	}
-	if code, text := s.ask(t, "/metrics", "good", nil); code != 200 || !strings.Contains(text, "\nkubelet_pod_watch_events_dropped_total 0\n") {
+	if code, text := s.Ask(t, "/metrics", "good", nil); code != 200 ||
+		!strings.Contains(text, "\nkubelet_pod_watch_events_dropped_total 0\n") {
 		t.Errorf("metrics: %d", code)
 	}
 	now := int64(0)
-	if err := s.api.CoreV1().Pods(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := s.API.CoreV1().Pods(Namespace).Delete(t.Context(),
+		"web", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	for kind := podsv1alpha1.EventType_MODIFIED; kind != podsv1alpha1.EventType_DELETED; {
 		kind, _ = next()
 	}
-	s.stop()
+	s.Stop()
 
-	off := listening(t, "", rights)
+	off := Listening(t, "", Rights)
 	time.Sleep(100 * time.Millisecond)
-	if _, err := os.Stat(off.path("kubelet/" + podsapi.Socket)); err == nil {
+	if _, err := os.Stat(off.Path("kubelet/" + podsapi.Socket)); err == nil {
 		t.Error("it is served while the gate is off")
 	}
 }

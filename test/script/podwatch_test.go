@@ -21,11 +21,12 @@ func TestPodsAreWatchedOnceTheNodeIsKnown(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-01")
 	var mu sync.Mutex
 	var asked []string
-	record := func(w *world) {
-		server := w.noteEvents(w.server)
-		w.proxy = apiproxy.New(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	record := func(w *World) {
+		server := w.noteEvents(w.Server)
+		w.Proxy = apiproxy.New(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
-			if selector := r.URL.Query().Get("fieldSelector"); r.Method == http.MethodGet && (kind == "pods" || kind == "nodes") {
+			if selector := r.URL.Query().Get("fieldSelector"); r.Method == http.MethodGet &&
+				(kind == "pods" || kind == "nodes") {
 				mu.Lock()
 				asked = append(asked, kind+" "+selector)
 				mu.Unlock()
@@ -33,17 +34,18 @@ func TestPodsAreWatchedOnceTheNodeIsKnown(t *testing.T) {
 			server.ServeHTTP(rw, r)
 		}))
 	}
-	settled(t, "", record, func(t *testing.T, r *run) {
+	Settled(t, "", record, func(t *testing.T, r *Run) {
 		other := onePod("elsewhere")
-		other.Namespace, other.Spec.NodeName = namespace, "node2"
-		if _, err := r.api.CoreV1().Pods(namespace).Create(context.Background(), other, metav1.CreateOptions{}); err != nil {
+		other.Namespace, other.Spec.NodeName = Namespace, "node2"
+		if _, err := r.API.CoreV1().Pods(Namespace).Create(context.Background(), other,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r.pod(t, "here", plainPod)
-		r.must(t, "wait", "here", "Ready")
+		r.Pod(t, "here", PlainPod)
+		r.Must(t, "wait", "here", "Ready")
 		time.Sleep(time.Minute)
-		if got := r.server.Pod(namespace, "elsewhere").Status.Phase; got != "Pending" || len(r.runtime.Pods()) != 1 {
-			t.Errorf("another node's pod is %s, and the runtime has %d pods", got, len(r.runtime.Pods()))
+		if got := r.Server.Pod(Namespace, "elsewhere").Status.Phase; got != "Pending" || len(r.Runtime.Pods()) != 1 {
+			t.Errorf("another node's pod is %s, and the runtime has %d pods", got, len(r.Runtime.Pods()))
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -24,28 +24,29 @@ func TestPullsOfANode(t *testing.T) {
 		{"", "", pods}, // no limit
 	} {
 		t.Run(fmt.Sprintf("%d at a time", tc.atATime), func(t *testing.T) {
-			edit := func(w *world) {
+			edit := func(w *World) {
 				if tc.flag != "" {
-					w.flags = append(w.flags, tc.flag)
+					w.Flags = append(w.Flags, tc.flag)
 				}
 			}
-			settled(t, tc.config, edit, func(t *testing.T, r *run) {
-				r.runtime.Inject(fakecri.Fault{Method: "PullImage", Delay: takes})
+			Settled(t, tc.config, edit, func(t *testing.T, r *Run) {
+				r.Runtime.Inject(fakecri.Fault{Method: "PullImage", Delay: takes})
 				begin := time.Now()
 				var want []string
 				for i := range pods {
 					name := fmt.Sprintf("p%02d", i)
-					r.pod(t, name, "spec: {containers: [{name: main, image: '"+name+":1'}]}\n")
+					r.Pod(t, name, "spec: {containers: [{name: main, image: '"+name+":1'}]}\n")
 					at := time.Duration(i) * time.Second
-					if at = max(at, time.Duration(i/tc.atATime)*takes+time.Duration(i%tc.atATime)*time.Second); tc.atATime == pods {
+					if at = max(at,
+						time.Duration(i/tc.atATime)*takes+time.Duration(i%tc.atATime)*time.Second); tc.atATime == pods {
 						at = time.Duration(i) * time.Second
 					}
 					want = append(want, fmt.Sprintf("%s:1 %ds", name, int(at.Seconds())))
 					time.Sleep(time.Second)
 				}
-				r.must(t, "wait", fmt.Sprintf("p%02d", pods-1), "Ready")
+				r.Must(t, "wait", fmt.Sprintf("p%02d", pods-1), "Ready")
 				var got []string
-				for _, c := range r.runtime.Calls(0) {
+				for _, c := range r.Runtime.Calls(0) {
 					if c.Method == "PullImage" {
 						got = append(got, fmt.Sprintf("%s %ds", c.Image, int(c.Start.Sub(begin).Seconds())))
 					}

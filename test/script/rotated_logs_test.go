@@ -16,11 +16,15 @@ import (
 // The log of an ended container is not rotated, whatever its size.
 func TestLogsThatAreRotated(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
-	settled(t, "containerLogMaxSize: 1k\ncontainerLogMonitorInterval: 1m\n", nil, func(t *testing.T, r *run) {
-		r.pod(t, "web", `spec: {restartPolicy: Never, containers: [{name: runs}, {name: ended, command: ["sh", "-c", "exit 0"]}]}`)
-		r.must(t, "advance", "5s")
+	Settled(t, "containerLogMaxSize: 1k\ncontainerLogMonitorInterval: 1m\n", nil, func(t *testing.T, r *Run) {
+		r.Pod(
+			t,
+			"web",
+			`spec: {restartPolicy: Never, containers: [{name: runs}, {name: ended, command: ["sh", "-c", "exit 0"]}]}`,
+		)
+		r.Must(t, "advance", "5s")
 		logs := map[string]string{}
-		for _, c := range r.runtime.Pods()[0].Containers {
+		for _, c := range r.Runtime.Pods()[0].Containers {
 			logs[c.Status.Metadata.Name] = c.Status.LogPath
 			if err := os.WriteFile(c.Status.LogPath, []byte(strings.Repeat("x", 1000)), 0o640); err != nil {
 				t.Fatal(err)
@@ -41,13 +45,14 @@ func TestLogsThatAreRotated(t *testing.T) {
 			t.Errorf("before the interval is over there are %s", got)
 		}
 		time.Sleep(40 * time.Second)
-		if got := files("runs"); len(got) != 2 || !slices.Contains(got, "0.log") || !strings.HasPrefix(got[1], "0.log.20") {
+		if got := files("runs"); len(got) != 2 || !slices.Contains(got, "0.log") ||
+			!strings.HasPrefix(got[1], "0.log.20") {
 			t.Errorf("of the running container there are %s", got)
 		}
 		if got := files("ended"); !slices.Equal(got, []string{"0.log"}) {
 			t.Errorf("of the ended container there are %s", got)
 		}
-		for _, c := range r.runtime.Calls(0) {
+		for _, c := range r.Runtime.Calls(0) {
 			if c.Method == "ReopenContainerLog" && c.Container != "runs" {
 				t.Errorf("the runtime was asked to open the log of %s again", c.Container)
 			}

@@ -17,15 +17,15 @@ import (
 func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-81")
 	var hangup chan os.Signal
-	settled(t, "containerLogMaxSize: '-1'\n", func(w *world) {
+	Settled(t, "containerLogMaxSize: '-1'\n", func(w *World) {
 		hangup = make(chan os.Signal) // of the bubble
-		w.operator = app.Operator{Hangup: hangup, Load: w.settings}
-	}, func(t *testing.T, r *run) {
-		r.pod(t, "web", plainPod)
-		r.must(t, "wait", "web", "Ready")
+		w.Operator = app.Operator{Hangup: hangup, Load: w.Settings}
+	}, func(t *testing.T, r *Run) {
+		r.Pod(t, "web", PlainPod)
+		r.Must(t, "wait", "web", "Ready")
 		logs := func() []string {
 			t.Helper()
-			files, err := filepath.Glob(filepath.Join(r.path("logs"), "*", "*", "*"))
+			files, err := filepath.Glob(filepath.Join(r.Path("logs"), "*", "*", "*"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 			size string
 			want int
 		}{{"'-1'", 1}, {"'50'", 2}, {"'-1'", 2}} {
-			r.world.config = "containerLogMaxSize: " + turn.size + "\n"
+			r.World.Config = "containerLogMaxSize: " + turn.size + "\n"
 			hangup <- os.Interrupt
 			grow()
 			if n := len(logs()); n != turn.want {
@@ -66,12 +66,12 @@ func TestThatLogsMayGrowCanBeChanged(t *testing.T) {
 // longer exist are removed, and of those that have exited if there is no log.
 func TestLinksToLogsOverACrash(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-32")
-	settled(t, "", nil, func(t *testing.T, r *run) {
-		r.pod(t, "web", plainPod)
-		r.must(t, "wait", "web", "Ready")
+	Settled(t, "", nil, func(t *testing.T, r *Run) {
+		r.Pod(t, "web", PlainPod)
+		r.Must(t, "wait", "web", "Ready")
 		links := func() []string {
 			t.Helper()
-			all, err := filepath.Glob(filepath.Join(r.path("containers"), "*.log"))
+			all, err := filepath.Glob(filepath.Join(r.Path("containers"), "*.log"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,13 +85,13 @@ func TestLinksToLogsOverACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.pod(t, "done", "spec: {restartPolicy: Never, containers: [{name: main}, {name: other}]}\n")
-		r.must(t, "wait", "done", "Ready")
-		r.must(t, "exit", "done", "main", "0")
-		r.must(t, "exit", "done", "other", "0")
-		r.must(t, "wait", "done", "Succeeded")
+		r.Pod(t, "done", "spec: {restartPolicy: Never, containers: [{name: main}, {name: other}]}\n")
+		r.Must(t, "wait", "done", "Ready")
+		r.Must(t, "exit", "done", "main", "0")
+		r.Must(t, "exit", "done", "other", "0")
+		r.Must(t, "wait", "done", "Succeeded")
 		r.kill()
-		ended, err := filepath.Glob(filepath.Join(r.path("containers"), "done_default_*.log"))
+		ended, err := filepath.Glob(filepath.Join(r.Path("containers"), "done_default_*.log"))
 		if err != nil || len(ended) != 2 {
 			t.Fatalf("the links of the pod that ended are %v, %v", ended, err)
 		}
@@ -100,10 +100,11 @@ func TestLinksToLogsOverACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		gone := filepath.Join(filepath.Dir(live), "old_default_main-"+strings.Repeat("0", 64)+".log")
-		if err := errors.Join(os.Rename(log, log+".20260102-030405"), os.Symlink(r.path("logs/default_old_u/main/0.log"), gone)); err != nil {
+		if err := errors.Join(os.Rename(log, log+".20260102-030405"),
+			os.Symlink(r.Path("logs/default_old_u/main/0.log"), gone)); err != nil {
 			t.Fatal(err)
 		}
-		r.start()
+		r.Start()
 		time.Sleep(time.Minute)
 		if _, err := os.Stat(live); err != nil || !slices.Equal(links(), []string{ended[1], live}) {
 			t.Errorf("the links are %v, %v; want %s and %s", links(), err, ended[1], live)
@@ -117,28 +118,28 @@ func TestLogsOutliveARestartOfAllContainers(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-45")
 	const gang = "spec: {restartPolicy: Never, containers: [{name: other}, {name: main, restartPolicyRules: " +
 		"[{action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}]}]}\n"
-	settled(t, "", nil, func(t *testing.T, r *run) {
-		r.pod(t, "gang", gang)
-		r.must(t, "wait", "gang", "Ready")
-		r.must(t, "exit", "gang", "main", "88")
-		r.must(t, "wait", "gang", "main#1", "other#1")
+	Settled(t, "", nil, func(t *testing.T, r *Run) {
+		r.Pod(t, "gang", gang)
+		r.Must(t, "wait", "gang", "Ready")
+		r.Must(t, "exit", "gang", "main", "88")
+		r.Must(t, "wait", "gang", "main#1", "other#1")
 		for _, name := range []string{"main", "other"} {
-			logs, err := filepath.Glob(filepath.Join(r.path("logs"), "default_gang_*", name, "*"))
+			logs, err := filepath.Glob(filepath.Join(r.Path("logs"), "default_gang_*", name, "*"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(logs) != 2 || filepath.Base(logs[0]) != "0.log" || filepath.Base(logs[1]) != "1.log" {
 				t.Errorf("the logs of %s are %v, want those of both instances", name, logs)
 			}
-			links, err := filepath.Glob(filepath.Join(r.path("containers"), "gang_default_"+name+"-*.log"))
+			links, err := filepath.Glob(filepath.Join(r.Path("containers"), "gang_default_"+name+"-*.log"))
 			if err != nil || len(links) != 2 {
 				t.Errorf("the links to the logs of %s are %v, %v; want two", name, links, err)
 			}
 		}
-		r.must(t, "delete", "gang", "grace=1")
-		r.must(t, "wait", "gang", "gone")
+		r.Must(t, "delete", "gang", "grace=1")
+		r.Must(t, "wait", "gang", "gone")
 		time.Sleep(time.Minute)
-		if left := r.must(t, "left"); left != "nothing\n" {
+		if left := r.Must(t, "left"); left != "nothing\n" {
 			t.Errorf("with the pod gone there is left: %s", left)
 		}
 	})

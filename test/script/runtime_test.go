@@ -10,14 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"keelson/internal/resources/cgroup"
+	"keelson/internal/host/cgroup"
 	"keelson/test/kit/parity"
 )
 
-// told are the messages of events about the node with that reason.
-func (w *world) told(reason string) []string {
+// reported are the messages of events about the node with that reason.
+func (w *World) reported(reason string) []string {
 	var out []string
-	for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
+	for _, o := range w.Server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
 		if e := o.(*corev1.Event); e.InvolvedObject.Kind == "Node" && e.Reason == reason {
 			out = append(out, e.Message)
 		}
@@ -31,31 +31,32 @@ func TestTheHostsResolverIsCheckedOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("search "+strings.Repeat("a ", 30)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	settled(t, "", func(w *world) { w.flags = append(w.flags, "--resolv-conf="+file) }, func(t *testing.T, r *run) {
-		r.pod(t, "app", plainPod)
+	Settled(t, "", func(w *World) { w.Flags = append(w.Flags, "--resolv-conf="+file) }, func(t *testing.T, r *Run) {
+		r.Pod(t, "app", PlainPod)
 		time.Sleep(10 * time.Minute)
 		want := []string{"Resolv.conf file '" + file + "' contains search line consisting of more than 29 domains!"}
-		if got := r.told("CheckLimitsForResolvConf"); !slices.Equal(got, want) {
+		if got := r.reported("CheckLimitsForResolvConf"); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 	})
 }
 
-// TestTheAgeOfCgroupsIsTold: of a machine with cgroup v1, once per start, whether or not pods have cgroups of their own.
-func TestTheAgeOfCgroupsIsTold(t *testing.T) {
+// TestCgroupVersionIsReported: of a machine with cgroup v1, once per start, whether or not pods have cgroups of their
+// own.
+func TestCgroupVersionIsReported(t *testing.T) {
 	parity.ProvesPart(t, 2, "NODE-24")
 	groups, err := cgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	settled(t, "cgroupsPerQOS: false\n", nil, func(t *testing.T, r *run) {
+	Settled(t, "cgroupsPerQOS: false\n", nil, func(t *testing.T, r *Run) {
 		time.Sleep(10 * time.Minute)
 		want := 1
 		if groups.V2() {
 			want = 0
 		}
-		if got := r.told("CgroupV1"); len(got) != want {
-			t.Errorf("told %q, want %d", got, want)
+		if got := r.reported("CgroupV1"); len(got) != want {
+			t.Errorf("reported %q, want %d", got, want)
 		}
 	})
 }
@@ -75,23 +76,24 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 		age + "1h":                            {4},
 		each + "2 " + all + "1 " + age + "1h": {3, 4},
 	} {
-		settled(t, "", func(w *world) { w.flags = append(w.flags, strings.Fields(flags)...) }, func(t *testing.T, r *run) {
-			r.pod(t, "crash", "spec: {containers: [{name: main, command: [sh, -c, 'exit 1']}]}\n")
-			time.Sleep(2 * time.Minute) // five instances, the last of which waits
-			var got []uint32
-			for _, c := range r.runtime.Pods()[0].Containers {
-				got = append(got, c.Status.Metadata.Attempt)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("with %s: instances %v are kept, want %v", flags, got, want)
-			}
-			r.must(t, "delete", "crash", "force")
-			r.must(t, "wait", "crash", "gone")
-			time.Sleep(time.Minute)
-			if left := r.must(t, "left"); left != "nothing\n" {
-				t.Errorf("with %s there is left of a pod that is gone: %s", flags, left)
-			}
-		})
+		Settled(t, "", func(w *World) { w.Flags = append(w.Flags, strings.Fields(flags)...) },
+			func(t *testing.T, r *Run) {
+				r.Pod(t, "crash", "spec: {containers: [{name: main, command: [sh, -c, 'exit 1']}]}\n")
+				time.Sleep(2 * time.Minute) // five instances, the last of which waits
+				var got []uint32
+				for _, c := range r.Runtime.Pods()[0].Containers {
+					got = append(got, c.Status.Metadata.Attempt)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("with %s: instances %v are kept, want %v", flags, got, want)
+				}
+				r.Must(t, "delete", "crash", "force")
+				r.Must(t, "wait", "crash", "gone")
+				time.Sleep(time.Minute)
+				if left := r.Must(t, "left"); left != "nothing\n" {
+					t.Errorf("with %s there is left of a pod that is gone: %s", flags, left)
+				}
+			})
 	}
 }
 
@@ -100,32 +102,33 @@ func TestMoreEndedInstancesAreKeptWhereAFlagSaysSo(t *testing.T) {
 func TestARuntimeThatDoesNotList(t *testing.T) {
 	parity.Differs(t, "RT-22", "0061")
 	parity.ProvesPart(t, 4, "NODE-23")
-	settled(t, "", nil, func(t *testing.T, r *run) {
-		r.pod(t, "app", plainPod)
-		r.must(t, "wait", "app", "Ready")
-		r.must(t, "fault", "stuck", "ListContainers", "hang")
+	Settled(t, "", nil, func(t *testing.T, r *Run) {
+		r.Pod(t, "app", PlainPod)
+		r.Must(t, "wait", "app", "Ready")
+		r.Must(t, "fault", "stuck", "ListContainers", "hang")
 		time.Sleep(2 * time.Minute) // there is a minute between lists while there are events
-		if c := r.nodeReady(); c.Status != corev1.ConditionTrue {
+		if c := r.NodeReady(); c.Status != corev1.ConditionTrue {
 			t.Errorf("after two minutes the node is %s: %s", c.Status, c.Message)
 		}
 		time.Sleep(90 * time.Second)
-		if c := r.nodeReady(); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "PLEG is not healthy: pleg was last seen active 3m") {
+		if c := r.NodeReady(); c.Status != corev1.ConditionFalse ||
+			!strings.Contains(c.Message, "PLEG is not healthy: pleg was last seen active 3m") {
 			t.Errorf("later it is %s: %s", c.Status, c.Message)
 		}
-		r.must(t, "release", "stuck")
+		r.Must(t, "release", "stuck")
 		time.Sleep(90 * time.Second)
-		if c := r.nodeReady(); c.Status != corev1.ConditionTrue {
+		if c := r.NodeReady(); c.Status != corev1.ConditionTrue {
 			t.Errorf("with a runtime that lists again the node is %s: %s", c.Status, c.Message)
 		}
 	})
 }
 
-// Plugins are not registered and a shutdown is not delayed while the runtime has never said that it is well.
+// Plugins are not registered and a shutdown is not delayed while the runtime has never reported that it is ready.
 func TestWhatWaitsForARuntimeThatIsWell(t *testing.T) {
 	parity.Differs(t, "RT-04", "0035")
-	unwell := func(w *world) { w.runtime.SetCondition("RuntimeReady", false, "starting", "") }
-	settled(t, "shutdownGracePeriod: 30s\n", unwell, func(t *testing.T, r *run) {
-		r.must(t, "driver", "gpu.example.com")
+	unwell := func(w *World) { w.Runtime.SetCondition("RuntimeReady", false, "starting", "") }
+	Settled(t, "shutdownGracePeriod: 30s\n", unwell, func(t *testing.T, r *Run) {
+		r.Must(t, "driver", "gpu.example.com")
 		driver, err := r.drivers.named("gpu.example.com")
 		if err != nil {
 			t.Fatal(err)
@@ -133,13 +136,13 @@ func TestWhatWaitsForARuntimeThatIsWell(t *testing.T) {
 		begun := func() (registered, locked int) {
 			r.login.mu.Lock()
 			defer r.login.mu.Unlock()
-			return len(driver.Told()), r.login.locks
+			return len(driver.Registrations()), r.login.locks
 		}
 		time.Sleep(5 * time.Minute)
 		if registered, locked := begun(); registered != 0 || locked != 0 {
 			t.Errorf("beside a runtime that is not well: registered %d times, %d locks", registered, locked)
 		}
-		r.runtime.SetCondition("RuntimeReady", true, "", "")
+		r.Runtime.SetCondition("RuntimeReady", true, "", "")
 		time.Sleep(30 * time.Second)
 		if registered, locked := begun(); registered != 1 || locked != 1 {
 			t.Errorf("beside a runtime that is well: registered %d times, %d locks", registered, locked)

@@ -8,7 +8,7 @@ import (
 )
 
 // A runtime without events has to be asked for the state of a new sandbox. That
-// it does not tell is told of, and tried again.
+// it does not report is shown in an event, and tried again.
 func TestSandboxWhoseStatusFails(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	parity.ProvesPart(t, 2, "LIFE-51")

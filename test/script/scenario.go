@@ -107,7 +107,8 @@ func (s *Scenario) setHead(key, value string) error {
 	case "start":
 		s.Late = value == "later"
 	default:
-		return fmt.Errorf("unknown head %q: there are rows, part, differs, config, machine, crash, answers and start", key)
+		return fmt.Errorf("unknown head %q: there are rows, part, differs, config, machine, crash, answers and start",
+			key)
 	}
 	return nil
 }

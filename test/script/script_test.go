@@ -3,7 +3,6 @@ package script
 import (
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,11 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
-	"keelson/internal/node/apiclient"
 	"keelson/test/kit/parity"
 )
 
@@ -26,18 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// One of the library's handlers keeps errors a millisecond apart by the clock
-	// of the whole process, which is decades ahead of that of a bubble.
-	utilruntime.ErrorHandlers = nil
-	// What counts the requests of clients is put in place once, by the first agent,
-	// while users of other stories make requests.
-	apiclient.Metrics()
-	// The resolver makes its channels at its first use. Made in one bubble, they
-	// would be of no use to the others.
-	if _, err := net.LookupHost("localhost"); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot look up localhost:", err)
-		os.Exit(1)
-	}
+	Prepare()
 	m.Run()
 }
 
@@ -111,7 +94,7 @@ func (m mode) settles(st step) bool {
 
 // play runs a scenario.
 func play(t *testing.T, s *Scenario, m mode) result {
-	dir := nodeDir(t)
+	dir := NodeDir(t)
 	var res result
 	var failure, log string
 	passed := false
@@ -121,18 +104,18 @@ func play(t *testing.T, s *Scenario, m mode) result {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, s.Config, m.old)
+		w := NewWorld(t, dir, s.Config, m.old)
 		w.machine = s.Machine
 		w.crashAt = m.crashAt
 		plain := m == (mode{})
 		if m.fate != nil {
-			w.config += m.fate.config
+			w.Config += m.fate.config
 			w.meet(m.fate, m.fateAt)
 		}
-		r := &run{world: w, scenario: s, faults: map[string]fault{}}
+		r := &Run{World: w, Scenario: s, faults: map[string]fault{}}
 		watched := w.follow(t)
 		if !s.Late {
-			w.start()
+			w.Start()
 		}
 		for _, st := range s.steps {
 			where := fmt.Sprintf("%s:%d: %s", s.Name, st.line+1, strings.Join(st.args, " "))
@@ -157,16 +140,19 @@ func play(t *testing.T, s *Scenario, m mode) result {
 			}
 		}
 		if failure != "" {
-			failure += "\nThe runtime holds:\n" + indent(w.showRuntime()) + "The last calls:\n" + indent(w.showCalls(r.look, "", true))
+			failure += "\nThe runtime holds:\n" + indent(w.showRuntime()) + "The last calls:\n" +
+				indent(w.showCalls(r.look, "", true))
 		}
-		w.close()
+		w.Close()
 		watched()
 		for _, b := range slices.Concat(w.breaches(), w.startedInVain(), w.chronicle.untruths()) {
 			t.Errorf("%s: %s", s.Name, b)
 		}
-		res.writes, res.changes, res.crashed, res.starts, res.fated = w.writes, w.changes, w.crashed, w.starts(), w.doom.fated()
-		log, passed = w.log.String(), !t.Failed()
-		res.trace = "The calls:\n" + indent(w.showAllCalls()) + "The runtime holds:\n" + indent(w.showRuntime()) + "The agents' log:\n" + log
+		res.writes, res.changes, res.crashed, res.starts, res.fated = w.writes, w.changes, w.crashed, w.starts(),
+			w.doom.fated()
+		log, passed = w.Log.String(), !t.Failed()
+		res.trace = "The calls:\n" + indent(w.showAllCalls()) + "The runtime holds:\n" + indent(w.showRuntime()) +
+			"The agents' log:\n" + log
 	})
 	if failure != "" {
 		t.Error(failure)
@@ -179,30 +165,4 @@ func indent(s string) string {
 		return "    (nothing)\n"
 	}
 	return "    " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n    ") + "\n"
-}
-
-// nodeDir is a directory for one node. The agent may make mounts below it.
-func nodeDir(t *testing.T) string {
-	if os.Geteuid() != 0 {
-		t.Skip("the agent makes mounts: this needs root")
-	}
-	dir, err := os.MkdirTemp("", "keelson-script-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-		if err != nil {
-			t.Error(err)
-		}
-		for i := len(mounts) - 1; i >= 0; i-- {
-			if err := unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH); err != nil {
-				t.Errorf("unmount %s: %v", mounts[i].Mountpoint, err)
-			}
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }

@@ -60,26 +60,33 @@ func TestVolumesWithLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer driver.Stop()
-			s := listening(t, c.config, func(w *world) {
-				rights(w)
+			s := Listening(t, c.config, func(w *World) {
+				Rights(w)
 				if c.selinux {
 					w.selinux = levels{}
 				}
-				if err := driver.Register(w.path("kubelet/plugins_registry")); err != nil {
+				if err := driver.Register(w.Path("kubelet/plugins_registry")); err != nil {
 					t.Fatal(err)
 				}
 			})
-			if strings.Contains(s.log.String(), "SELinuxMount") && strings.Contains(s.log.String(), "without effect") {
-				t.Error("the gate is said to be without effect")
+			if strings.Contains(s.Log.String(), "SELinuxMount") && strings.Contains(s.Log.String(), "without effect") {
+				t.Error("the gate is declared to be without effect")
 			}
-			if _, err := s.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
-				Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), SELinuxMount: ptr.To(true)}}, metav1.CreateOptions{}); err != nil {
+			if _, err := s.API.StorageV1().CSIDrivers().Create(t.Context(),
+				&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
+					Spec: storagev1.CSIDriverSpec{
+						AttachRequired: ptr.To(false),
+						SELinuxMount:   ptr.To(true),
+					}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			s.claimVolume(t, "data", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.test", VolumeHandle: "test-data"}})
-			r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}}
+			s.claimVolume(t, "data", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       "d.test",
+				VolumeHandle: "test-data",
+			}})
+			r := &Run{World: s.World, Scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}}
 			for _, p := range []struct{ name, level string }{{"one", "s0:c1,c2"}, {"two", "s0:c3,c4"}} {
-				r.scenario.Files[p.name+".yaml"] = fmt.Sprintf(`spec:
+				r.Scenario.Files[p.name+".yaml"] = fmt.Sprintf(`spec:
   terminationGracePeriodSeconds: 1
   securityContext: {seLinuxOptions: {level: "%s"}}
   containers: [{name: main, volumeMounts: [{name: v, mountPath: /v}, {name: own, mountPath: /own}]}]
@@ -88,13 +95,13 @@ func TestVolumesWithLabels(t *testing.T) {
 			}
 			comes := func(name, cond string) {
 				t.Helper()
-				if err := s.awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
+				if err := s.Awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, cond) }); err != nil {
 					t.Fatalf("%s %s: %v", name, cond, err)
 				}
 			}
 			end := func(name string) {
 				t.Helper()
-				if err := s.api.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				if err := s.API.CoreV1().Pods(Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				comes(name, "gone")
@@ -108,7 +115,9 @@ func TestVolumesWithLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range config.Mounts {
-				if want := c.selinux && m.ContainerPath == "/own"; (m.ContainerPath == "/own" || m.ContainerPath == "/v") && m.SelinuxRelabel != want {
+				if want := c.selinux &&
+					m.ContainerPath == "/own"; (m.ContainerPath == "/own" || m.ContainerPath == "/v") &&
+					m.SelinuxRelabel != want {
 					t.Errorf("the runtime is to label %s: %v", m.ContainerPath, m.SelinuxRelabel)
 				}
 			}
@@ -116,9 +125,10 @@ func TestVolumesWithLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(c.want) == 2 {
-				eventually(t, "the second pod to be told why it waits", func() (string, bool) {
-					told := r.showEvents("two")
-					return told, strings.Contains(told, `conflicting SELinux labels of volume data: "u:r:files:s0:c1,c2" and "u:r:files:s0:c3,c4"`)
+				Eventually(t, "the second pod to have an event about why it waits", func() (string, bool) {
+					reported := r.ShowEvents("two")
+					return reported, strings.Contains(reported,
+						`conflicting SELinux labels of volume data: "u:r:files:s0:c1,c2" and "u:r:files:s0:c3,c4"`)
 				})
 				end("one")
 			}
@@ -132,7 +142,7 @@ func TestVolumesWithLabels(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("staged with %v, want %v", got, c.want)
 			}
-			code, text := s.ask(t, "/metrics", "good", nil)
+			code, text := s.Ask(t, "/metrics", "good", nil)
 			for _, m := range c.metrics {
 				if code != 200 || !strings.Contains(text, "\n"+m) {
 					t.Errorf("metrics, %d, lack %s", code, m)
@@ -145,7 +155,7 @@ func TestVolumesWithLabels(t *testing.T) {
 			if len(c.want) == 1 {
 				end("one")
 			}
-			eventually(t, "nothing to be left", func() (string, bool) {
+			Eventually(t, "nothing to be left", func() (string, bool) {
 				left, err := s.showLeft()
 				if err != nil {
 					t.Fatal(err)

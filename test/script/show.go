@@ -19,10 +19,10 @@ import (
 )
 
 // pods numbers the pods that have had the same name: web, web~2, web~3.
-func (w *world) names() map[string]string {
+func (w *World) names() map[string]string {
 	names, count := map[string]string{}, map[string]int{}
-	for _, c := range w.runtime.Calls(0) {
-		name := strings.TrimPrefix(c.Pod, namespace+"/")
+	for _, c := range w.Runtime.Calls(0) {
+		name := strings.TrimPrefix(c.Pod, Namespace+"/")
 		if c.UID == "" || names[c.UID] != "" {
 			continue
 		}
@@ -37,10 +37,10 @@ func (w *world) names() map[string]string {
 
 // showAllCalls shows every call, lists and reads too, with the moment it came and what
 // became of it.
-func (w *world) showAllCalls() string {
+func (w *World) showAllCalls() string {
 	names := w.names()
 	var b strings.Builder
-	for _, c := range w.runtime.Calls(0) {
+	for _, c := range w.Runtime.Calls(0) {
 		if c.Method == "Status" || c.Method == "GetContainerEvents" {
 			continue
 		}
@@ -64,17 +64,18 @@ func (w *world) showAllCalls() string {
 
 // showCalls shows the calls after one that change something or run a command,
 // pod by pod in the order in which they happened.
-func (w *world) showCalls(after int, pod string, timed bool) string {
+func (w *World) showCalls(after int, pod string, timed bool) string {
 	names := w.names()
 	var calls []fakecri.Call
-	for _, c := range w.runtime.Calls(after) {
+	for _, c := range w.Runtime.Calls(after) {
 		isProbe := len(c.Command) > 0 && c.Command[0] == "healthy"
 		if (writing[c.Method] || c.Method == "ExecSync" && !isProbe) && (pod == "" || names[c.UID] == pod) {
 			calls = append(calls, c)
 		}
 	}
 	slices.SortStableFunc(calls, func(a, b fakecri.Call) int {
-		return cmp.Or(cmp.Compare(names[a.UID], names[b.UID]), a.Start.Compare(b.Start), cmp.Compare(a.Method, b.Method), cmp.Compare(a.Key(), b.Key()), cmp.Compare(a.Image, b.Image))
+		return cmp.Or(cmp.Compare(names[a.UID], names[b.UID]), a.Start.Compare(b.Start),
+			cmp.Compare(a.Method, b.Method), cmp.Compare(a.Key(), b.Key()), cmp.Compare(a.Image, b.Image))
 	})
 	var b strings.Builder
 	for _, c := range calls {
@@ -109,11 +110,11 @@ func (w *world) showCalls(after int, pod string, timed bool) string {
 }
 
 // showRequests shows what the agent asked the API server about a pod since the last look.
-func (r *run) showRequests(pod string) string {
+func (r *Run) showRequests(pod string) string {
 	var b strings.Builder
-	all := r.proxy.Requests()
+	all := r.Proxy.Requests()
 	for _, req := range all[r.logged:] {
-		if req.Namespace == namespace && req.Name == pod {
+		if req.Namespace == Namespace && req.Name == pod {
 			fmt.Fprintf(&b, "%4.0fs %s %s -> %d\n", req.Start.Sub(r.begin).Seconds(), req.Verb, req.Resource, req.Code)
 		}
 	}
@@ -122,7 +123,7 @@ func (r *run) showRequests(pod string) string {
 }
 
 // showStatus shows a pod as the API server has it.
-func (w *world) showStatus(p *corev1.Pod) string {
+func (w *World) showStatus(p *corev1.Pod) string {
 	if p == nil {
 		return ""
 	}
@@ -143,7 +144,8 @@ func (w *world) showStatus(p *corev1.Pod) string {
 	if len(s.Conditions) > 0 {
 		fmt.Fprintf(&b, "  is %s\n", strings.Join(isTrue, ", "))
 	}
-	for _, c := range slices.SortedFunc(slices.Values(s.Conditions), func(a, b corev1.PodCondition) int { return cmp.Compare(a.Type, b.Type) }) {
+	for _, c := range slices.SortedFunc(slices.Values(s.Conditions),
+		func(a, b corev1.PodCondition) int { return cmp.Compare(a.Type, b.Type) }) {
 		if c.Status != corev1.ConditionTrue {
 			fmt.Fprintf(&b, "  not %s%s\n", c.Type, text(c.Reason, c.Message))
 		}
@@ -190,8 +192,8 @@ func text(reason, message string) string {
 	return out
 }
 
-// showEvents shows what was told about a pod, or about all.
-func (w *world) showEvents(pod string) string {
+// ShowEvents shows the events of a pod, or about all.
+func (w *World) ShowEvents(pod string) string {
 	events := w.takeEvents(pod)
 	slices.SortStableFunc(events, func(a, b event) int {
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container))
@@ -213,37 +215,38 @@ func (w *world) showEvents(pod string) string {
 
 var (
 	longID = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	lack   = regexp.MustCompile(`(didn't have enough resource: (?:cpu|memory), requested: \d+, used: \d+), capacity: \d+`)
-	took   = regexp.MustCompile(`\b[0-9.]+m?s \([0-9.]+m?s including waiting\)`)
+	lack   = regexp.MustCompile(
+		`(didn't have enough resource: (?:cpu|memory), requested: \d+, used: \d+), capacity: \d+`)
+	took = regexp.MustCompile(`\b[0-9.]+m?s \([0-9.]+m?s including waiting\)`)
 )
 
 // plain replaces what differs from run to run by what it stands for.
-func (w *world) plain(s string) string {
+func (w *World) plain(s string) string {
 	for uid, name := range w.names() {
 		s = strings.ReplaceAll(s, uid, "<"+name+">")
 	}
-	for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("pods")) {
+	for _, o := range w.Server.Objects(corev1.SchemeGroupVersion.WithResource("pods")) {
 		p := o.(*corev1.Pod)
 		s = strings.ReplaceAll(s, string(p.UID), "<"+p.Name+">")
 	}
-	for _, o := range w.server.Objects(resourcev1.SchemeGroupVersion.WithResource("resourceclaims")) {
+	for _, o := range w.Server.Objects(resourcev1.SchemeGroupVersion.WithResource("resourceclaims")) {
 		c := o.(*resourcev1.ResourceClaim)
 		s = strings.ReplaceAll(s, string(c.UID), "<"+c.Name+">")
 	}
-	if ip := someAddress(); ip != "" {
+	if ip := SomeAddress(); ip != "" {
 		s = strings.ReplaceAll(s, ip, "<node>")
 	}
 	s = took.ReplaceAllString(s, "<time>")
 	s = lack.ReplaceAllString(s, "$1") // the capacity is that of the machine
-	return longID.ReplaceAllString(strings.ReplaceAll(s, w.dir, "<dir>"), "<id>")
+	return longID.ReplaceAllString(strings.ReplaceAll(s, w.Dir, "<dir>"), "<id>")
 }
 
 // showPulls shows what was pulled since the beginning, for which runtime handler,
 // by pod.
-func (w *world) showPulls() string {
+func (w *World) showPulls() string {
 	var lines []string
-	for _, p := range w.runtime.Pulls() {
-		line := strings.TrimPrefix(p.Pod, namespace+"/") + " " + p.Image
+	for _, p := range w.Runtime.Pulls() {
+		line := strings.TrimPrefix(p.Pod, Namespace+"/") + " " + p.Image
 		if p.Handler != "" {
 			line += " on " + p.Handler
 		}
@@ -254,10 +257,10 @@ func (w *world) showPulls() string {
 }
 
 // showRuntime shows what the runtime holds.
-func (w *world) showRuntime() string {
+func (w *World) showRuntime() string {
 	names := w.names()
 	// By name: which of those that come together is first is left to chance.
-	pods := w.runtime.Pods()
+	pods := w.Runtime.Pods()
 	slices.SortStableFunc(pods, func(a, b fakecri.Pod) int { return cmp.Compare(names[a.UID], names[b.UID]) })
 	var b strings.Builder
 	for _, p := range pods {
@@ -267,7 +270,7 @@ func (w *world) showRuntime() string {
 }
 
 // showLeft shows every trace of pods on the node.
-func (w *world) showLeft() (string, error) {
+func (w *World) showLeft() (string, error) {
 	traces, err := w.traces()
 	if err != nil {
 		return "", err
@@ -276,9 +279,9 @@ func (w *world) showLeft() (string, error) {
 }
 
 // traces are the directories and mounts of pods, a line each.
-func (w *world) traces() (lines []string, err error) {
+func (w *World) traces() (lines []string, err error) {
 	for _, dir := range []string{"kubelet/pods", "logs", "containers"} {
-		entries, err := os.ReadDir(w.path(dir))
+		entries, err := os.ReadDir(w.Path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -286,7 +289,7 @@ func (w *world) traces() (lines []string, err error) {
 			lines = append(lines, fmt.Sprintf("%s/%s\n", dir, e.Name()))
 		}
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(w.path("kubelet/pods")))
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(w.Path("kubelet/pods")))
 	if err != nil {
 		return nil, err
 	}

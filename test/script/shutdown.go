@@ -12,14 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"keelson/internal/node/shutdown"
+	"keelson/internal/host/shutdown"
 )
 
 // loginManager is what shuts the node's machine down: its login manager and the bus that
 // it is reached over.
 type loginManager struct {
 	mu       sync.Mutex
-	down     bool // nobody answers
+	down     bool // no answer
 	leaving  bool
 	sessions map[*session]bool
 	locks    int
@@ -41,7 +41,7 @@ func (m *loginManager) connect(agent context.Context) func(context.Context) (shu
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.down || agent.Err() != nil {
-			return nil, errors.New("nobody answers")
+			return nil, errors.New("no answer")
 		}
 		s := &session{m: m, agent: agent, heard: make(chan bool), queue: make(chan bool, 16)}
 		s.life, s.end = context.WithCancel(agent)
@@ -74,7 +74,7 @@ func (s *session) Announcements() <-chan bool                      { return s.he
 func (s *session) MaxDelay(context.Context) (time.Duration, error) { return time.Hour, nil }
 func (s *session) Reload(context.Context) error                    { return nil }
 
-func (s *session) Leaving(context.Context) (bool, error) {
+func (s *session) ShuttingDown(context.Context) (bool, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	return s.m.leaving, s.life.Err()
@@ -122,7 +122,7 @@ func (l *lock) release() {
 
 // machineIs has the machine shut down, or not after all, or takes the way to it away
 // and brings it back.
-func (r *run) machineIs(args []string) error {
+func (r *Run) machineIs(args []string) error {
 	m := &r.login
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,23 +145,23 @@ func (r *run) machineIs(args []string) error {
 
 // showMachine shows what the machine waits for, whether the node is ready, and what is
 // written down of the last shutdown.
-func (r *run) showMachine() (string, error) {
+func (r *Run) showMachine() (string, error) {
 	r.login.mu.Lock()
 	locks := r.login.locks
 	r.login.mu.Unlock()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d locks\n", locks)
-	for _, c := range r.server.Node(node).Status.Conditions {
+	for _, c := range r.Server.Node(Node).Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			fmt.Fprintf(&b, "Ready %s %s %q\n", c.Status, c.Reason, c.Message)
 		}
 	}
-	for _, o := range r.server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
+	for _, o := range r.Server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
 		if e := o.(*corev1.Event); e.InvolvedObject.Kind == "Node" && e.Reason == shutdown.EventShutdown {
 			fmt.Fprintf(&b, "%s %s: %s (%d)\n", e.Type, e.Reason, e.Message, max(e.Count, 1))
 		}
 	}
-	text, err := os.ReadFile(r.path("kubelet/" + shutdown.StateFile))
+	text, err := os.ReadFile(r.Path("kubelet/" + shutdown.StateFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return b.String(), nil
 	}

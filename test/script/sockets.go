@@ -33,7 +33,7 @@ func (s *sockets) Dial(ctx context.Context, path string) (net.Conn, error) {
 	s.mu.Lock()
 	l := s.at[path]
 	s.mu.Unlock()
-	if l == nil { // that of a program outside of virtual time, or nobody's
+	if l == nil { // that of a program outside of virtual time, or of none
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}

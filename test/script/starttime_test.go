@@ -11,23 +11,23 @@ import (
 // pod's status changes, when containers are restarted, and when the agent is.
 func TestStartTimeStaysAsItIs(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-32")
-	settled(t, "", nil, func(t *testing.T, r *run) {
+	Settled(t, "", nil, func(t *testing.T, r *Run) {
 		at := func(pod string) time.Time {
 			t.Helper()
-			p := r.server.Pod(namespace, pod)
+			p := r.Server.Pod(Namespace, pod)
 			if p == nil || p.Status.StartTime == nil {
 				t.Fatalf("%s has no startTime: %+v", pod, p)
 			}
 			return p.Status.StartTime.Time
 		}
 		began := time.Now().Truncate(time.Second)
-		r.pod(t, "refused", `spec:
+		r.Pod(t, "refused", `spec:
   securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}
   containers: [{name: main}]
 `)
-		r.pod(t, "web", plainPod)
-		r.must(t, "wait", "refused", "Failed")
-		r.must(t, "wait", "web", "Ready")
+		r.Pod(t, "web", PlainPod)
+		r.Must(t, "wait", "refused", "Failed")
+		r.Must(t, "wait", "web", "Ready")
 		for range 2 {
 			for _, pod := range []string{"web", "refused"} {
 				if got := at(pod); !got.Equal(began) {
@@ -35,10 +35,10 @@ func TestStartTimeStaysAsItIs(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute)
-			r.must(t, "exit", "web", "main", "1")
-			r.must(t, "restart")
-			r.must(t, "wait", "web", "Ready")
-			r.must(t, "advance", "10")
+			r.Must(t, "exit", "web", "main", "1")
+			r.Must(t, "restart")
+			r.Must(t, "wait", "web", "Ready")
+			r.Must(t, "advance", "10")
 		}
 	})
 }

@@ -11,13 +11,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"keelson/test/kit/await"
 	"keelson/test/kit/fakecri"
 )
 
-// tell runs a story that is told in Go because it counts or draws lots. It is in
+// tell runs a story in Go because it counts or uses random numbers. It is in
 // the same world as a scenario, and what always holds is held here too.
-func tell(t *testing.T, configuration string, story func(t *testing.T, r *run)) {
-	dir := nodeDir(t)
+func tell(t *testing.T, configuration string, story func(t *testing.T, r *Run)) {
+	dir := NodeDir(t)
 	var log string
 	defer func() {
 		if t.Failed() || *logged {
@@ -25,16 +26,16 @@ func tell(t *testing.T, configuration string, story func(t *testing.T, r *run)) 
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, configuration, false)
+		w := NewWorld(t, dir, configuration, false)
 		defer func() {
-			w.close()
+			w.Close()
 			for _, b := range w.breaches() {
 				t.Error(b)
 			}
-			log = w.log.String()
+			log = w.Log.String()
 		}()
-		w.start()
-		story(t, &run{world: w, scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}})
+		w.Start()
+		story(t, &Run{World: w, Scenario: &Scenario{Files: map[string]string{}}, faults: map[string]fault{}})
 	})
 }
 
@@ -42,31 +43,31 @@ func tell(t *testing.T, configuration string, story func(t *testing.T, r *run)) 
 func onePod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: image}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
+		Spec:       corev1.PodSpec{NodeName: Node, Containers: []corev1.Container{{Name: "main", Image: Image}}},
 	}
 }
 
 // TestBurstOnARuntimeWithoutLimit starts a hundred pods at once on a runtime
 // that makes any number of sandboxes in 130 ms each: none has to wait for long.
 func TestBurstOnARuntimeWithoutLimit(t *testing.T) {
-	tell(t, "", func(t *testing.T, r *run) {
+	tell(t, "", func(t *testing.T, r *Run) {
 		const n, sandbox = 100, 130 * time.Millisecond
 		if err := r.awaitNode(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		r.runtime.Inject(fakecri.Fault{Method: "RunPodSandbox", Delay: sandbox})
+		r.Runtime.Inject(fakecri.Fault{Method: "RunPodSandbox", Delay: sandbox})
 		begin := time.Now()
 		var names []string
 		for i := range n {
 			p := onePod(fmt.Sprintf("burst-%03d", i))
 			names = append(names, p.Name)
-			if _, err := r.api.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			if _, err := r.API.CoreV1().Pods(Namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, name := range names {
-			if err := r.awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
+			if err := r.Awaits(name, time.Minute, func(p *corev1.Pod) bool { return holds(p, "Ready") }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -84,7 +85,7 @@ func TestBurstOnARuntimeWithoutLimit(t *testing.T) {
 // and it runs soon after the copy before it has ended.
 func TestStaticPodEditedAThousandTimes(t *testing.T) {
 	const edits = 1000
-	tell(t, "", func(t *testing.T, r *run) {
+	tell(t, "", func(t *testing.T, r *Run) {
 		edit := func(i int) {
 			p := onePod("app")
 			p.Spec.NodeName = ""
@@ -99,11 +100,15 @@ func TestStaticPodEditedAThousandTimes(t *testing.T) {
 		}
 		settled := func(i int) {
 			t.Helper()
-			for end := time.Now().Add(time.Minute); r.version("app-"+node) != fmt.Sprint(i); time.Sleep(50 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("version %q runs, want %d; the runtime holds\n%s", r.version("app-"+node), i, r.showRuntime())
+			defer func() {
+				if t.Failed() {
+					t.Logf("the runtime holds\n%s", r.showRuntime())
 				}
-			}
+			}()
+			await.Within(t, time.Minute, 50*time.Millisecond, fmt.Sprint("version ", i), func() (string, bool) {
+				version := r.version("app-" + Node)
+				return fmt.Sprintf("version %q", version), version == fmt.Sprint(i)
+			})
 		}
 		var longest time.Duration
 		for i := range edits {
@@ -112,21 +117,21 @@ func TestStaticPodEditedAThousandTimes(t *testing.T) {
 			time.Sleep(time.Duration(i*i%97) * 73 * time.Millisecond)
 			switch {
 			case i%41 == 40:
-				r.stop()
-				r.start()
+				r.Stop()
+				r.Start()
 			case i%67 == 66:
 				r.kill()
 				time.Sleep(time.Duration(i%5) * time.Second)
-				r.start()
+				r.Start()
 			case i%10 == 9:
 				settled(i)
-				longest = max(longest, r.lastChange("app-"+node))
+				longest = max(longest, r.lastChange("app-"+Node))
 			}
 		}
 		edit(edits)
 		settled(edits)
 		started := 0
-		for _, c := range r.runtime.Calls(0) {
+		for _, c := range r.Runtime.Calls(0) {
 			if c.Method == "StartContainer" {
 				started++
 			}
@@ -142,10 +147,10 @@ func TestStaticPodEditedAThousandTimes(t *testing.T) {
 }
 
 // version tells by its argument which version of a static pod runs.
-func (w *world) version(pod string) string {
-	for _, p := range w.runtime.Pods() {
+func (w *World) version(pod string) string {
+	for _, p := range w.Runtime.Pods() {
 		for _, c := range p.Containers {
-			if p.Name == namespace+"/"+pod && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
+			if p.Name == Namespace+"/"+pod && c.Status.State == cri.ContainerState_CONTAINER_RUNNING {
 				return c.Config.Args[0]
 			}
 		}
@@ -155,11 +160,11 @@ func (w *world) version(pod string) string {
 
 // lastChange is the time from the end of the last copy of a static pod that was
 // stopped to the start of the one that runs.
-func (w *world) lastChange(pod string) time.Duration {
+func (w *World) lastChange(pod string) time.Duration {
 	var stopped, started time.Time
-	for _, c := range w.runtime.Calls(0) {
+	for _, c := range w.Runtime.Calls(0) {
 		switch {
-		case c.Pod != namespace+"/"+pod || c.End.IsZero() || c.Err != "":
+		case c.Pod != Namespace+"/"+pod || c.End.IsZero() || c.Err != "":
 		case c.Method == "StopContainer":
 			stopped = c.End
 		case c.Method == "StartContainer":

@@ -18,7 +18,9 @@ type trouble struct {
 // play plays the story. Only blocks that are there are compared.
 func (x trouble) play(t *testing.T, name string) (*Scenario, result) {
 	t.Helper()
-	s, err := Parse(name, strings.NewReplacer("DURING\n", x.during, "AFTER\n", x.after, "GONE", x.gone, "REST", x.rest).Replace(troubleStory))
+	s, err := Parse(name,
+		strings.NewReplacer("DURING\n", x.during, "AFTER\n", x.after, "GONE", x.gone,
+			"REST", x.rest).Replace(troubleStory))
 	if err != nil {
 		t.Fatal(err)
 	}

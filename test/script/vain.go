@@ -15,12 +15,12 @@ import (
 // startedInVain looks, in what the runtime has done, for instances that are not numbered
 // one after the other, and for containers that were started though they were not to run
 // any more.
-func (w *world) startedInVain() (out []string) {
+func (w *World) startedInVain() (out []string) {
 	type key struct{ uid, container string }
 	made, started := map[key]int{}, map[key]int{}
 	sandboxes := map[string]int{}
 	names := w.names()
-	for _, c := range w.runtime.Calls(0) {
+	for _, c := range w.Runtime.Calls(0) {
 		k := key{c.UID, c.Container}
 		name := fmt.Sprintf("%s/%s#%d", names[c.UID], c.Container, c.Attempt)
 		switch {
@@ -44,7 +44,7 @@ func (w *world) startedInVain() (out []string) {
 			if again && int(c.Attempt) <= before {
 				out = append(out, fmt.Sprintf("%s was started, and #%d before it", name, before))
 			}
-			if again && w.runsOnce(strings.TrimPrefix(c.Pod, namespace+"/"), c.Container) {
+			if again && w.runsOnce(strings.TrimPrefix(c.Pod, Namespace+"/"), c.Container) {
 				out = append(out, name+" was started, and was to run only once")
 			}
 			started[k] = int(c.Attempt)
@@ -55,8 +55,8 @@ func (w *world) startedInVain() (out []string) {
 
 // runsOnce reports whether a container never runs again once it has, whatever becomes of
 // it. Those that come before the others do, in a new sandbox.
-func (w *world) runsOnce(name, container string) bool {
-	p := w.specs[cmp.Or(strings.TrimSuffix(name, "-"+node), name)]
+func (w *World) runsOnce(name, container string) bool {
+	p := w.specs[cmp.Or(strings.TrimSuffix(name, "-"+Node), name)]
 	if p == nil || p.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		return false
 	}

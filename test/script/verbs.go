@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// image is that of containers that name none. It is on the node already.
-	image = "app:1"
+	// Image is that of containers that name none. It is on the node already.
+	Image = "app:1"
 	// waitLimit is virtual: it is reached only when nothing is left to happen.
 	waitLimit = time.Hour
-	// calm lets what a wait was for have its consequences, statuses that nobody acts on included: those wait for 300 ms.
+	// calm lets what a wait was for have its consequences, statuses that no task acts on included: those wait for 300
+	// ms.
 	calm = 350 * time.Millisecond
 	// steadySlack are goroutines that come and go: a heartbeat, a watch made anew.
 	steadySlack = 4
 )
 
-// run is one execution of a scenario.
-type run struct {
-	*world
-	scenario *Scenario
+// Run is one execution of a scenario.
+type Run struct {
+	*World
+	Scenario *Scenario
 	look     int // the last call that was shown
 	logged   int // the requests that were looked at
 	faults   map[string]fault
@@ -33,103 +34,113 @@ type run struct {
 type verb struct {
 	usage string
 	shows bool // its block is compared
-	do    func(r *run, args []string) (string, error)
+	do    func(r *Run, args []string) (string, error)
 }
 
 var verbs map[string]verb
 
 func init() { // the verbs refer to the table when one is unknown
 	verbs = map[string]verb{
-		"start":   {"", false, quiet(func(r *run, _ []string) error { return r.tryStart() })},
-		"stop":    {"", false, quiet(func(r *run, _ []string) error { r.stop(); return nil })},
-		"kill":    {"", false, quiet(func(r *run, _ []string) error { r.kill(); return nil })},
-		"restart": {"", false, quiet(func(r *run, _ []string) error { r.stop(); r.start(); return nil })},
-		"reboot":  {"", false, quiet((*run).reboot)},
-		"crash":   {"CALLS", false, quiet((*run).crash)}, // the agent dies after that many calls that change something
-		"advance": {"DURATION", false, quiet((*run).advance)},
+		"start":   {"", false, quiet(func(r *Run, _ []string) error { return r.tryStart() })},
+		"stop":    {"", false, quiet(func(r *Run, _ []string) error { r.Stop(); return nil })},
+		"kill":    {"", false, quiet(func(r *Run, _ []string) error { r.kill(); return nil })},
+		"restart": {"", false, quiet(func(r *Run, _ []string) error { r.Stop(); r.Start(); return nil })},
+		"reboot":  {"", false, quiet((*Run).reboot)},
+		"crash":   {"CALLS", false, quiet((*Run).crash)}, // the agent dies after that many calls that change something
+		"advance": {"DURATION", false, quiet((*Run).advance)},
 
-		"apply":    {"FILE...", false, quiet((*run).apply)},
-		"delete":   {"POD [grace=SECONDS|force]", false, quiet((*run).delete)},
-		"resize":   {"POD CONTAINER|- [limits.]RESOURCE=AMOUNT...", false, quiet((*run).resize)},
-		"label":    {"KEY=VALUE", false, quiet((*run).label)},
-		"gate":     {"POD CONDITION True|False", false, quiet((*run).gate)},
-		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*run).class)},
-		"static":   {"FILE...", false, quiet((*run).static)},
-		"unstatic": {"FILE...", false, quiet((*run).unstatic)},
-		"wait":     {"node|lease|POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...", false, quiet((*run).wait)},
+		"apply":    {"FILE...", false, quiet((*Run).apply)},
+		"delete":   {"POD [grace=SECONDS|force]", false, quiet((*Run).delete)},
+		"resize":   {"POD CONTAINER|- [limits.]RESOURCE=AMOUNT...", false, quiet((*Run).resize)},
+		"label":    {"KEY=VALUE", false, quiet((*Run).label)},
+		"gate":     {"POD CONDITION True|False", false, quiet((*Run).gate)},
+		"class":    {"RUNTIMECLASS [HANDLER]", false, quiet((*Run).class)},
+		"static":   {"FILE...", false, quiet((*Run).Static)},
+		"unstatic": {"FILE...", false, quiet((*Run).unstatic)},
+		"wait": {
+			"node|lease|POD Pending|Running|Succeeded|Failed|Ready|NotReady|gone|CONTAINER=STATE|CONTAINER#RESTARTS...",
+			false,
+			quiet((*Run).wait),
+		},
 
-		"overwrite": {"POD STATUS", false, quiet((*run).overwrite)}, // another client writes fields of the status, as JSON
-		"replace":   {"FILE...", false, quiet((*run).replace)},
-		"restore":   {"FILE...", false, quiet((*run).restore)},
-		"requests":  {"POD", true, func(r *run, a []string) (string, error) { return r.showRequests(a[0]), nil }},
+		// another client writes fields of the status, as JSON
+		"overwrite": {"POD STATUS", false, quiet((*Run).overwrite)},
+		"replace":   {"FILE...", false, quiet((*Run).replace)},
+		"restore":   {"FILE...", false, quiet((*Run).restore)},
+		"requests":  {"POD", true, func(r *Run, a []string) (string, error) { return r.showRequests(a[0]), nil }},
 
-		"exit":         {"POD CONTAINER CODE", false, quiet((*run).exit)},
-		"oom":          {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.runtime.OOMKill(a[0], a[1]) })},
-		"kill-sandbox": {"POD", false, quiet(func(r *run, a []string) error { return r.runtime.KillSandbox(a[0]) })},
-		"stop-sandbox": {"POD", false, quiet((*run).stopSandbox)},
-		"sick":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, true) })},
-		"well":         {"POD CONTAINER", false, quiet(func(r *run, a []string) error { return r.health(a, false) })},
-		"remove-image": {"IMAGE", false, quiet((*run).removeImage)},
-		"lose":         {"POD [CONTAINER]", false, quiet((*run).lose)},
+		"exit": {"POD CONTAINER CODE", false, quiet((*Run).exit)},
+		"oom": {"POD CONTAINER", false,
+			quiet(func(r *Run, a []string) error { return r.Runtime.OOMKill(a[0], a[1]) })},
+		"kill-sandbox": {"POD", false, quiet(func(r *Run, a []string) error { return r.Runtime.KillSandbox(a[0]) })},
+		"stop-sandbox": {"POD", false, quiet((*Run).stopSandbox)},
+		"sick":         {"POD CONTAINER", false, quiet(func(r *Run, a []string) error { return r.health(a, true) })},
+		"well":         {"POD CONTAINER", false, quiet(func(r *Run, a []string) error { return r.health(a, false) })},
+		"remove-image": {"IMAGE", false, quiet((*Run).removeImage)},
+		"lose":         {"POD [CONTAINER]", false, quiet((*Run).lose)},
 
-		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*run).leaves)}, // on the node, beside what pods use
-		"uses":      {"POD CONTAINER [memory=|processes=|logs=|layer=|VOLUME=AMOUNT]...", false, quiet((*run).use)},
-		"bulk":      {"IMAGE AMOUNT", false, quiet((*run).bulk)},
-		"pressures": {"", true, (*run).pressures},
+		"leaves":    {"SIGNAL=AMOUNT|?...", false, quiet((*Run).leaves)}, // on the node, beside what pods use
+		"uses":      {"POD CONTAINER [memory=|processes=|logs=|layer=|VOLUME=AMOUNT]...", false, quiet((*Run).use)},
+		"bulk":      {"IMAGE AMOUNT", false, quiet((*Run).bulk)},
+		"pressures": {"", true, (*Run).pressures},
 
-		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle] [dies] [late=DURATION]", false, quiet((*run).fault)},
-		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [retry=DURATION] [drop] [hang] [after]", false, quiet((*run).apiFault)},
-		"hanging":   {"NAME LIMIT", false, quiet((*run).hanging)},
-		"steady":    {"DURATION", false, quiet((*run).steady)},
-		"hit":       {"NAME", false, quiet((*run).hit)},
-		"release":   {"NAME", false, quiet((*run).release)},
-		"runtime":   {"[up|down]", true, (*run).runtimeIs},
-		"network":   {"up|down", false, quiet(func(r *run, a []string) error { return r.networkIs(a[0]) })},
-		"machine": {"[leaving|staying|deaf|back]", true, func(r *run, a []string) (string, error) {
+		"fault":     {"NAME METHOD [pod=POD] [container=NAME] [image=IMAGE] [skip=N] [times=N] [delay=DURATION] [fail=MESSAGE] [hang] [after] [lie=LIE] [idle] [dies] [late=DURATION]", false, quiet((*Run).fault)},
+		"api-fault": {"NAME VERB RESOURCE [name=NAME] [skip=N] [times=N] [delay=DURATION] [code=CODE] [retry=DURATION] [drop] [hang] [after]", false, quiet((*Run).apiFault)},
+		"hanging":   {"NAME LIMIT", false, quiet((*Run).hanging)},
+		"steady":    {"DURATION", false, quiet((*Run).steady)},
+		"hit":       {"NAME", false, quiet((*Run).hit)},
+		"release":   {"NAME", false, quiet((*Run).release)},
+		"runtime":   {"[up|down]", true, (*Run).runtimeIs},
+		"network":   {"up|down", false, quiet(func(r *Run, a []string) error { return r.networkIs(a[0]) })},
+		"machine": {"[leaving|staying|deaf|back]", true, func(r *Run, a []string) (string, error) {
 			if len(a) == 0 {
 				return r.showMachine()
 			}
 			return "", r.machineIs(a)
 		}},
-		"api": {"up|down|hang", false, quiet((*run).apiIs)},
+		"api": {"up|down|hang", false, quiet((*Run).apiIs)},
 
-		"pulls":     {"", true, func(r *run, _ []string) (string, error) { return r.showPulls(), nil }},
-		"calls":     {"[POD] [timed]", true, (*run).calls},
-		"status":    {"POD", true, (*run).status},
-		"resources": {"POD", true, (*run).resources},
-		"cpus":      {"", true, func(r *run, _ []string) (string, error) { return r.showCPUs() }},
-		"explain":   {"[POD [drawn]]", true, (*run).explain}, // what kubelet explain says; a list without a pod
-		"events":    {"[POD]", true, func(r *run, a []string) (string, error) { return r.showEvents(first(a)), nil }},
-		"left":      {"", true, func(r *run, _ []string) (string, error) { return r.showLeft() }},
+		"pulls":     {"", true, func(r *Run, _ []string) (string, error) { return r.showPulls(), nil }},
+		"calls":     {"[POD] [timed]", true, (*Run).calls},
+		"status":    {"POD", true, (*Run).status},
+		"resources": {"POD", true, (*Run).resources},
+		"cpus":      {"", true, func(r *Run, _ []string) (string, error) { return r.showCPUs() }},
+		"explain":   {"[POD [drawn]]", true, (*Run).explain}, // what kubelet explain says; a list without a pod
+		"events":    {"[POD]", true, func(r *Run, a []string) (string, error) { return r.ShowEvents(first(a)), nil }},
+		"left":      {"", true, func(r *Run, _ []string) (string, error) { return r.showLeft() }},
 
-		"plugin":       {"RESOURCE DEVICE...", false, quiet((*run).plugin)},
-		"unplug":       {"RESOURCE", false, quiet((*run).unplug)},
-		"device":       {"RESOURCE DEVICE well|ill|gone", false, quiet((*run).device)},
-		"plugin-fault": {"RESOURCE METHOD hang|fail=TEXT|works", false, quiet((*run).pluginFault)},
-		"asked":        {"", true, func(r *run, _ []string) (string, error) { return r.showAsked(), nil }},
-		"given":        {"POD CONTAINER", true, func(r *run, a []string) (string, error) { return r.showGiven(a[0], a[1]) }},
-		"node-has":     {"RESOURCE", true, func(r *run, a []string) (string, error) { return r.showNodeHas(a[0]), nil }},
-		"health":       {"POD", true, func(r *run, a []string) (string, error) { return r.showHealth(a[0]), nil }},
+		"plugin":       {"RESOURCE DEVICE...", false, quiet((*Run).plugin)},
+		"unplug":       {"RESOURCE", false, quiet((*Run).unplug)},
+		"device":       {"RESOURCE DEVICE well|ill|gone", false, quiet((*Run).device)},
+		"plugin-fault": {"RESOURCE METHOD hang|fail=TEXT|works", false, quiet((*Run).pluginFault)},
+		"asked":        {"", true, func(r *Run, _ []string) (string, error) { return r.showAsked(), nil }},
+		"given": {"POD CONTAINER", true,
+			func(r *Run, a []string) (string, error) { return r.showGiven(a[0], a[1]) }},
+		"node-has": {"RESOURCE", true, func(r *Run, a []string) (string, error) { return r.showNodeHas(a[0]), nil }},
+		"health":   {"POD", true, func(r *Run, a []string) (string, error) { return r.showHealth(a[0]), nil }},
 
-		"driver":       {"DRIVER", false, quiet((*run).driver)}, // of claims: it comes, or comes back
-		"undriver":     {"DRIVER", false, quiet((*run).undriver)},
-		"driver-fault": {"DRIVER METHOD hang|fail=TEXT|works", false, quiet((*run).driverFault)},
-		"reserve":      {"CLAIM DRIVER POD...", false, quiet((*run).reserve)}, // a device of the driver for these pods
-		"prepared":     {"", true, func(r *run, _ []string) (string, error) { return r.showPrepared(), nil }},
-		"driver-calls": {"", true, func(r *run, _ []string) (string, error) { return r.showDriverCalls(), nil }},
+		"driver":       {"DRIVER", false, quiet((*Run).driver)}, // of claims: it comes, or comes back
+		"undriver":     {"DRIVER", false, quiet((*Run).undriver)},
+		"driver-fault": {"DRIVER METHOD hang|fail=TEXT|works", false, quiet((*Run).driverFault)},
+		"reserve":      {"CLAIM DRIVER POD...", false, quiet((*Run).reserve)}, // a device of the driver for these pods
+		"prepared":     {"", true, func(r *Run, _ []string) (string, error) { return r.showPrepared(), nil }},
+		"driver-calls": {"", true, func(r *Run, _ []string) (string, error) { return r.showDriverCalls(), nil }},
 
-		"put":      {"FILE...", false, quiet((*run).put)},
-		"take":     {"KIND NAME", false, quiet((*run).take)},
-		"mounted":  {"[POD]", true, func(r *run, a []string) (string, error) { return r.showMounted(first(a)) }},
-		"mounts":   {"POD CONTAINER", true, func(r *run, a []string) (string, error) { return r.showMounts(a[0], a[1]) }},
-		"token":    {"POD CONTAINER PATH", true, func(r *run, a []string) (string, error) { return r.showToken(a[0], a[1], a[2]) }},
-		"statuses": {"POD", true, (*run).showVolumeStatuses},
-		"read":     {"POD CONTAINER PATH", true, func(r *run, a []string) (string, error) { return r.read(a[0], a[1], a[2]) }},
+		"put":     {"FILE...", false, quiet((*Run).put)},
+		"take":    {"KIND NAME", false, quiet((*Run).take)},
+		"mounted": {"[POD]", true, func(r *Run, a []string) (string, error) { return r.showMounted(first(a)) }},
+		"mounts": {"POD CONTAINER", true,
+			func(r *Run, a []string) (string, error) { return r.showMounts(a[0], a[1]) }},
+		"token": {"POD CONTAINER PATH", true,
+			func(r *Run, a []string) (string, error) { return r.showToken(a[0], a[1], a[2]) }},
+		"statuses": {"POD", true, (*Run).showVolumeStatuses},
+		"read": {"POD CONTAINER PATH", true,
+			func(r *Run, a []string) (string, error) { return r.read(a[0], a[1], a[2]) }},
 	}
 }
 
-func quiet(f func(*run, []string) error) func(*run, []string) (string, error) {
-	return func(r *run, args []string) (string, error) { return "", f(r, args) }
+func quiet(f func(*Run, []string) error) func(*Run, []string) (string, error) {
+	return func(r *Run, args []string) (string, error) { return "", f(r, args) }
 }
 
 func first(args []string) string {
@@ -141,7 +152,7 @@ func first(args []string) string {
 
 // do executes one step, and lets everything that follows from it at the same
 // moment happen.
-func (r *run) do(st step) (string, error) {
+func (r *Run) do(st step) (string, error) {
 	v, ok := verbs[st.args[0]]
 	if !ok {
 		return "", fmt.Errorf("unknown verb %q", st.args[0])
@@ -168,7 +179,7 @@ func options(args []string, known ...string) (map[string]string, error) {
 	return o, nil
 }
 
-func (r *run) advance(args []string) error {
+func (r *Run) advance(args []string) error {
 	d, err := seconds(args[0])
 	time.Sleep(d)
 	return err
@@ -176,7 +187,7 @@ func (r *run) advance(args []string) error {
 
 // steady lets time pass, in which the process must not come to have more
 // goroutines. It is for tests that run alone.
-func (r *run) steady(args []string) error {
+func (r *Run) steady(args []string) error {
 	before := goruntime.NumGoroutine()
 	if err := r.advance(args); err != nil {
 		return err
@@ -188,7 +199,7 @@ func (r *run) steady(args []string) error {
 	return nil
 }
 
-func (r *run) calls(args []string) (string, error) {
+func (r *Run) calls(args []string) (string, error) {
 	pod, timed := "", false
 	for _, a := range args {
 		if a == "timed" {
@@ -199,13 +210,13 @@ func (r *run) calls(args []string) (string, error) {
 	}
 	after := r.look
 	if pod == "" { // a look at one pod is no look at the others
-		r.look = r.runtime.LastCall()
+		r.look = r.Runtime.LastCall()
 	}
 	return r.showCalls(after, pod, timed), nil
 }
 
-func (r *run) status(args []string) (string, error) {
-	p := r.server.Pod(namespace, args[0])
+func (r *Run) status(args []string) (string, error) {
+	p := r.Server.Pod(Namespace, args[0])
 	if p == nil {
 		return "gone\n", nil
 	}

@@ -26,9 +26,9 @@ import (
 )
 
 // put creates objects other than pods, or replaces them.
-func (r *run) put(args []string) error {
+func (r *Run) put(args []string) error {
 	for _, file := range args {
-		data, ok := r.scenario.Files[file]
+		data, ok := r.Scenario.Files[file]
 		if !ok {
 			return fmt.Errorf("there is no file %s in the scenario", file)
 		}
@@ -39,23 +39,23 @@ func (r *run) put(args []string) error {
 	return nil
 }
 
-func (r *run) putOne(data []byte, name string) error {
+func (r *Run) putOne(data []byte, name string) error {
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &meta); err != nil {
 		return err
 	}
-	ctx, core := context.Background(), r.api.CoreV1()
+	ctx, core := context.Background(), r.API.CoreV1()
 	switch meta.Kind {
 	case "ConfigMap":
-		return putAs(ctx, data, name, &corev1.ConfigMap{}, core.ConfigMaps(namespace))
+		return putAs(ctx, data, name, &corev1.ConfigMap{}, core.ConfigMaps(Namespace))
 	case "Secret":
-		return putAs(ctx, data, name, &corev1.Secret{}, core.Secrets(namespace))
+		return putAs(ctx, data, name, &corev1.Secret{}, core.Secrets(Namespace))
 	case "ResourceClaim":
-		return putAs(ctx, data, name, &resourcev1.ResourceClaim{}, r.api.ResourceV1().ResourceClaims(namespace))
+		return putAs(ctx, data, name, &resourcev1.ResourceClaim{}, r.API.ResourceV1().ResourceClaims(Namespace))
 	case "RuntimeClass":
-		return putAs(ctx, data, name, &nodev1.RuntimeClass{}, r.api.NodeV1().RuntimeClasses())
+		return putAs(ctx, data, name, &nodev1.RuntimeClass{}, r.API.NodeV1().RuntimeClasses())
 	case "PersistentVolumeClaim":
-		return putAs(ctx, data, name, &corev1.PersistentVolumeClaim{}, core.PersistentVolumeClaims(namespace))
+		return putAs(ctx, data, name, &corev1.PersistentVolumeClaim{}, core.PersistentVolumeClaims(Namespace))
 	case "PersistentVolume":
 		return r.putVolume(ctx, data, name)
 	}
@@ -64,23 +64,23 @@ func (r *run) putOne(data []byte, name string) error {
 
 // putVolume is put of a PersistentVolume. The UID of the claim that it is bound to is
 // filled in as the controller does: the claim comes first.
-func (r *run) putVolume(ctx context.Context, data []byte, name string) error {
+func (r *Run) putVolume(ctx context.Context, data []byte, name string) error {
 	pv := &corev1.PersistentVolume{}
 	if err := yaml.UnmarshalStrict(data, pv); err != nil {
 		return err
 	}
 	if ref := pv.Spec.ClaimRef; ref != nil && ref.UID == "" {
-		claim, err := r.api.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		claim, err := r.API.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		ref.Namespace, ref.UID = namespace, claim.UID
+		ref.Namespace, ref.UID = Namespace, claim.UID
 	}
 	full, err := yaml.Marshal(pv)
 	if err != nil {
 		return err
 	}
-	return putAs(ctx, full, name, pv, r.api.CoreV1().PersistentVolumes())
+	return putAs(ctx, full, name, pv, r.API.CoreV1().PersistentVolumes())
 }
 
 // putter is a client for one kind of objects.
@@ -112,23 +112,24 @@ func putAs[T metav1.Object](ctx context.Context, data []byte, name string, obj T
 }
 
 // take deletes an object; one with finalizers is being deleted from then on.
-func (r *run) take(args []string) error {
+func (r *Run) take(args []string) error {
 	switch args[0] {
 	case "PersistentVolumeClaim":
-		return r.api.CoreV1().PersistentVolumeClaims(namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
+		return r.API.CoreV1().PersistentVolumeClaims(Namespace).Delete(context.Background(), args[1],
+			metav1.DeleteOptions{})
 	case "ConfigMap":
-		return r.api.CoreV1().ConfigMaps(namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
+		return r.API.CoreV1().ConfigMaps(Namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
 	case "Secret":
-		return r.api.CoreV1().Secrets(namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
+		return r.API.CoreV1().Secrets(Namespace).Delete(context.Background(), args[1], metav1.DeleteOptions{})
 	}
 	return fmt.Errorf("kind %q is not known here", args[0])
 }
 
 // showMounted shows what is mounted for pods on the node: the file system and the
 // place.
-func (r *run) showMounted(pod string) (string, error) {
-	base := r.path("kubelet/pods") + "/"
-	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.path("kubelet/pods")))
+func (r *Run) showMounted(pod string) (string, error) {
+	base := r.Path("kubelet/pods") + "/"
+	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.Path("kubelet/pods")))
 	if err != nil {
 		return "", err
 	}
@@ -147,12 +148,12 @@ func (r *run) showMounted(pod string) (string, error) {
 	return cmp.Or(strings.Join(lines, ""), "nothing\n"), nil
 }
 
-// config is what the runtime was told of a container's latest instance.
-func (r *run) config(pod, container string) (*cri.ContainerConfig, error) {
-	pods := r.runtime.Pods()
+// config is what the runtime got of a container's latest instance.
+func (r *Run) config(pod, container string) (*cri.ContainerConfig, error) {
+	pods := r.Runtime.Pods()
 	slices.Reverse(pods)
 	for _, p := range pods {
-		if p.Name != namespace+"/"+pod {
+		if p.Name != Namespace+"/"+pod {
 			continue
 		}
 		slices.Reverse(p.Containers)
@@ -165,9 +166,9 @@ func (r *run) config(pod, container string) (*cri.ContainerConfig, error) {
 	return nil, fmt.Errorf("the runtime has no container %s/%s", pod, container)
 }
 
-// showVolumeStatuses shows what the API server is told of containers' mounts.
-func (r *run) showVolumeStatuses(args []string) (string, error) {
-	p := r.server.Pod(namespace, args[0])
+// showVolumeStatuses shows what the API server gets of containers' mounts.
+func (r *Run) showVolumeStatuses(args []string) (string, error) {
+	p := r.Server.Pod(Namespace, args[0])
 	if p == nil {
 		return "", fmt.Errorf("there is no pod %s", args[0])
 	}
@@ -190,14 +191,14 @@ func (r *run) showVolumeStatuses(args []string) (string, error) {
 var eightHex = regexp.MustCompile(`/[0-9a-f]{8}\b`)
 
 // showMounts shows what a container's mounts are and how they are made.
-func (r *run) showMounts(pod, container string) (string, error) {
+func (r *Run) showMounts(pod, container string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	for _, m := range c.GetMounts() {
-		fmt.Fprintf(&b, "%s %s", m.GetContainerPath(), strings.TrimPrefix(m.GetHostPath(), r.path("kubelet/pods")+"/"))
+		fmt.Fprintf(&b, "%s %s", m.GetContainerPath(), strings.TrimPrefix(m.GetHostPath(), r.Path("kubelet/pods")+"/"))
 		if m.GetReadonly() {
 			b.WriteString(" ro")
 		}
@@ -214,7 +215,7 @@ func (r *run) showMounts(pod, container string) (string, error) {
 
 // showToken shows what a service account token says, when it was made, and who
 // may read it.
-func (r *run) showToken(pod, container, path string) (string, error) {
+func (r *Run) showToken(pod, container, path string) (string, error) {
 	on, err := r.onHost(pod, container, path)
 	if err != nil {
 		return "", err
@@ -250,12 +251,14 @@ func (r *run) showToken(pod, container, path string) (string, error) {
 	// Each renewal comes up to ten seconds early, and may wait a little for one of
 	// another token: to the nearest minute, two in a row show when they were due.
 	minutes := int(time.Unix(claims.Issued, 0).Sub(r.begin).Round(time.Minute) / time.Minute)
-	return r.plain(fmt.Sprintf("%s for %v, bound to %s %s, for %d s, from minute %d, mode %o owner %d\n", claims.Subject, claims.Audiences,
-		claims.Bound.Pod.Name, claims.Bound.Pod.UID, claims.Expires-claims.Issued, minutes, st.Mode().Perm(), st.Sys().(*syscall.Stat_t).Uid)), nil
+	return r.plain(fmt.Sprintf("%s for %v, bound to %s %s, for %d s, from minute %d, mode %o owner %d\n",
+		claims.Subject, claims.Audiences,
+		claims.Bound.Pod.Name, claims.Bound.Pod.UID, claims.Expires-claims.Issued, minutes, st.Mode().Perm(),
+		st.Sys().(*syscall.Stat_t).Uid)), nil
 }
 
 // onHost is where a path of a container is on the host.
-func (r *run) onHost(pod, container, path string) (string, error) {
+func (r *Run) onHost(pod, container, path string) (string, error) {
 	c, err := r.config(pod, container)
 	if err != nil {
 		return "", err
@@ -269,7 +272,7 @@ func (r *run) onHost(pod, container, path string) (string, error) {
 }
 
 // read shows a file, or names what is in a directory, as the container has it.
-func (r *run) read(pod, container, path string) (string, error) {
+func (r *Run) read(pod, container, path string) (string, error) {
 	on, err := r.onHost(pod, container, path)
 	if err != nil {
 		return "", err

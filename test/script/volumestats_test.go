@@ -18,38 +18,49 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
+	"keelson/test/kit/await"
 	"keelson/test/kit/csidriver"
 	"keelson/test/kit/parity"
 )
 
 // claimVolume makes a claim and the volume that it is bound to, of one name.
-func (w *world) claimVolume(t *testing.T, name string, source corev1.PersistentVolumeSource) {
+func (w *World) claimVolume(t *testing.T, name string, source corev1.PersistentVolumeSource) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	core := w.api.CoreV1()
-	pvc, err := core.PersistentVolumeClaims(namespace).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: name, AccessModes: modes},
-		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size}}, metav1.CreateOptions{})
+	core := w.API.CoreV1()
+	pvc, err := core.PersistentVolumeClaims(Namespace).Create(t.Context(),
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: name, AccessModes: modes},
+			Status: corev1.PersistentVolumeClaimStatus{
+				Phase:    corev1.ClaimBound,
+				Capacity: size,
+			}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pvc.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size}
-	if _, err := core.PersistentVolumeClaims(namespace).UpdateStatus(t.Context(), pvc, metav1.UpdateOptions{}); err != nil {
+	if _, err := core.PersistentVolumeClaims(Namespace).UpdateStatus(t.Context(), pvc,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := core.PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: modes, Capacity: size, PersistentVolumeSource: source,
-		ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: name, UID: pvc.UID}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.PersistentVolumes().Create(t.Context(),
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: modes, Capacity: size, PersistentVolumeSource: source,
+			ClaimRef: &corev1.ObjectReference{
+				Namespace: Namespace,
+				Name:      name,
+				UID:       pvc.UID,
+			}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestVolumesAreTold: the summary and the metrics of an agent tell of volumes of
+// TestVolumesAreReported: the summary and the metrics of an agent tell of volumes of
 // each way to measure: by their files, by their file system, by their driver. A
 // driver that never answers has its own volume shown as it was, and takes nothing
 // from the others.
-func TestVolumesAreTold(t *testing.T) {
+func TestVolumesAreReported(t *testing.T) {
 	driverDir, err := os.MkdirTemp("", "csi")
 	if err != nil {
 		t.Fatal(err)
@@ -61,20 +72,28 @@ func TestVolumesAreTold(t *testing.T) {
 	}
 	defer driver.Stop()
 	disk := t.TempDir()
-	s := listening(t, "volumeStatsAggPeriod: 1s\n", func(w *world) {
-		rights(w)
-		if err := driver.Register(w.path("kubelet/plugins_registry")); err != nil {
+	s := Listening(t, "volumeStatsAggPeriod: 1s\n", func(w *World) {
+		Rights(w)
+		if err := driver.Register(w.Path("kubelet/plugins_registry")); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if _, err := s.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
-		Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false)}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.API.StorageV1().CSIDrivers().Create(t.Context(),
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.test"},
+			Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false)}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.claimVolume(t, "disk", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: disk}})
-	s.claimVolume(t, "plugged", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.test", VolumeHandle: "test-1"}})
-	r := &run{world: s.world, scenario: &Scenario{Files: map[string]string{"conf.yaml": "kind: ConfigMap\napiVersion: v1\ndata: {a: b}\n"}}, faults: map[string]fault{}}
-	r.scenario.Files["web.yaml"] = `spec:
+	s.claimVolume(t, "plugged", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+		Driver:       "d.test",
+		VolumeHandle: "test-1",
+	}})
+	r := &Run{
+		World:    s.World,
+		Scenario: &Scenario{Files: map[string]string{"conf.yaml": "kind: ConfigMap\napiVersion: v1\ndata: {a: b}\n"}},
+		faults:   map[string]fault{},
+	}
+	r.Scenario.Files["web.yaml"] = `spec:
   automountServiceAccountToken: false
   containers:
   - name: main
@@ -89,21 +108,23 @@ func TestVolumesAreTold(t *testing.T) {
 	if err := errors.Join(r.put([]string{"conf.yaml"}), r.apply([]string{"web.yaml"})); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.awaits("web", unhurried, func(p *corev1.Pod) bool {
-		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	if err := s.Awaits("web", Unhurried, func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 	}); err != nil {
 		t.Fatal(err)
 	}
-	uid := string(s.server.Pod(namespace, "web").UID)
+	uid := string(s.Server.Pod(Namespace, "web").UID)
 	const size = 1 << 20
 	for _, name := range []string{"tmp", "mem"} {
-		if err := os.WriteFile(filepath.Join(s.path("kubelet/pods"), uid, "volumes/kubernetes.io~empty-dir", name, "f"), make([]byte, size), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Path("kubelet/pods"), uid, "volumes/kubernetes.io~empty-dir", name, "f"),
+			make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	told := func() (map[string]stats.VolumeStats, *stats.PodStats) {
+	reported := func() (map[string]stats.VolumeStats, *stats.PodStats) {
 		t.Helper()
-		code, text := s.ask(t, "/stats/summary", "good", nil)
+		code, text := s.Ask(t, "/stats/summary", "good", nil)
 		var sum stats.Summary
 		if err := json.Unmarshal([]byte(text), &sum); code != 200 || err != nil {
 			t.Fatalf("%d %s %v", code, text, err)
@@ -117,23 +138,28 @@ func TestVolumesAreTold(t *testing.T) {
 		}
 		return out, &sum.Pods[0]
 	}
-	// Whoever asks waits a second for figures, and is told those before otherwise.
+	// A request waits a second for figures, and gets those before otherwise.
 	var have map[string]stats.VolumeStats
 	var pod *stats.PodStats
-	eventually(t, "the figures of all volumes with their files", func() (string, bool) {
-		have, pod = told()
+	Eventually(t, "the figures of all volumes with their files", func() (string, bool) {
+		have, pod = reported()
 		all := len(have) == 5
 		for _, name := range []string{"tmp", "mem"} {
 			used := have[name].UsedBytes
-			all = all && used != nil && *used >= size && pod.EphemeralStorage != nil && pod.EphemeralStorage.UsedBytes != nil && *pod.EphemeralStorage.UsedBytes >= size
+			all = all && used != nil && *used >= size && pod.EphemeralStorage != nil &&
+				pod.EphemeralStorage.UsedBytes != nil && *pod.EphemeralStorage.UsedBytes >= size
 		}
 		return fmt.Sprintf("%+v", have), all
 	})
 	for name, v := range have {
-		if v.Time.IsZero() || v.CapacityBytes == nil || *v.CapacityBytes == 0 || v.AvailableBytes == nil || v.UsedBytes == nil || v.Inodes == nil || v.InodesFree == nil || v.InodesUsed == nil {
+		if v.Time.IsZero() || v.CapacityBytes == nil || *v.CapacityBytes == 0 || v.AvailableBytes == nil ||
+			v.UsedBytes == nil || v.Inodes == nil || v.InodesFree == nil || v.InodesUsed == nil {
 			t.Errorf("volume %s: %+v", name, v)
 		}
-		claim := map[string]*stats.PVCReference{"disk": {Name: "disk", Namespace: namespace}, "plugged": {Name: "plugged", Namespace: namespace}}[name]
+		claim := map[string]*stats.PVCReference{
+			"disk":    {Name: "disk", Namespace: Namespace},
+			"plugged": {Name: "plugged", Namespace: Namespace},
+		}[name]
 		if (v.PVCRef == nil) != (claim == nil) || claim != nil && *v.PVCRef != *claim {
 			t.Errorf("volume %s: claim %+v, want %+v", name, v.PVCRef, claim)
 		}
@@ -146,7 +172,8 @@ func TestVolumesAreTold(t *testing.T) {
 	}
 	// By its file system, and by its driver.
 	for _, name := range []string{"disk", "plugged"} {
-		if *have[name].UsedBytes+*have[name].AvailableBytes > *have[name].CapacityBytes || *have[name].UsedBytes <= size {
+		if *have[name].UsedBytes+*have[name].AvailableBytes > *have[name].CapacityBytes ||
+			*have[name].UsedBytes <= size {
 			t.Errorf("volume %s: %+v", name, have[name])
 		}
 	}
@@ -170,36 +197,36 @@ func TestVolumesAreTold(t *testing.T) {
 	later := func(t0 metav1.Time, v stats.VolumeStats) bool { return v.Time.After(t0.Time) }
 	// Until the figures of the others are newer than the first ones that were seen
 	// after the driver stopped to answer.
-	eventually(t, "the driver to be asked once more", func() (string, bool) {
-		told()
+	Eventually(t, "the driver to be asked once more", func() (string, bool) {
+		reported()
 		return fmt.Sprint(driver.Calls()), asked() > answered
 	})
-	before, _ := told()
-	for end := time.Now().Add(unhurried); ; time.Sleep(200 * time.Millisecond) {
-		now, _ := told()
-		if later(before["tmp"].Time, now["tmp"]) && later(before["disk"].Time, now["disk"]) && later(before["mem"].Time, now["mem"]) {
-			if was, is := before["plugged"].Time, now["plugged"].Time; !is.Equal(&was) {
-				t.Errorf("the volume of a driver that does not answer is shown as %+v", now["plugged"])
-			}
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("volumes are not measured beside one that hangs: %+v", now)
-		}
+	before, _ := reported()
+	now := before
+	await.Within(t, Unhurried, 200*time.Millisecond, "figures of volumes beside one that hangs", func() (string, bool) {
+		now, _ = reported()
+		return fmt.Sprintf("%+v", now), later(before["tmp"].Time, now["tmp"]) &&
+			later(before["disk"].Time, now["disk"]) && later(before["mem"].Time, now["mem"])
+	})
+	if was, is := before["plugged"].Time, now["plugged"].Time; !is.Equal(&was) {
+		t.Errorf("the volume of a driver that does not answer is shown as %+v", now["plugged"])
 	}
-	code, text := s.ask(t, "/metrics", "good", nil)
+	code, text := s.Ask(t, "/metrics", "good", nil)
 	if code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	for _, claim := range []string{"disk", "plugged"} {
-		for _, what := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"} {
-			if series := "kubelet_volume_stats_" + what + `{namespace="default",persistentvolumeclaim="` + claim + `"} `; !strings.Contains(text, "\n"+series) {
+		for _, what := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free",
+			"inodes_used"} {
+			if series := "kubelet_volume_stats_" + what + `{namespace="default",persistentvolumeclaim="` + claim +
+				`"} `; !strings.Contains(text, "\n"+series) {
 				t.Errorf("no %s", series)
 			}
 		}
 	}
 	for _, source := range []string{"du", "statfs", "d.test"} {
-		if series := `kubelet_volume_metric_collection_duration_seconds_count{metric_source="` + source + `"} `; !strings.Contains(text, "\n"+series) {
+		if series := `kubelet_volume_metric_collection_duration_seconds_count{metric_source="` + source +
+			`"} `; !strings.Contains(text, "\n"+series) {
 			t.Errorf("no %s", series)
 		}
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,10 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/await"
 )
 
 // wait waits until all conditions hold at once.
-func (r *run) wait(args []string) error {
+func (r *Run) wait(args []string) error {
 	limit := waitLimit
 	if last := args[len(args)-1]; strings.HasPrefix(last, "within=") {
 		d, err := seconds(strings.TrimPrefix(last, "within="))
@@ -29,7 +32,7 @@ func (r *run) wait(args []string) error {
 	case "lease":
 		return r.awaitLease(limit)
 	}
-	err := r.awaits(args[0], limit, func(p *corev1.Pod) bool {
+	err := r.Awaits(args[0], limit, func(p *corev1.Pod) bool {
 		return !slices.ContainsFunc(args[1:], func(cond string) bool { return !holds(p, cond) })
 	})
 	time.Sleep(calm)
@@ -37,38 +40,43 @@ func (r *run) wait(args []string) error {
 }
 
 // awaitNode waits until the node is ready.
-func (r *run) awaitNode(limit time.Duration) error {
-	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
-		n, err := r.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("the node is not ready within %s: %v", limit, n.Status.Conditions)
-		}
-	}
+func (r *Run) awaitNode(limit time.Duration) error {
+	return poll(limit, "the node is not ready", func(ctx context.Context) (string, bool, error) {
+		n, err := r.API.CoreV1().Nodes().Get(ctx, Node, metav1.GetOptions{})
+		return fmt.Sprint(
+				n.Status.Conditions,
+			), slices.ContainsFunc(
+				n.Status.Conditions,
+				func(c corev1.NodeCondition) bool {
+					return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+				},
+			), err
+	})
 }
 
 // awaitLease waits until the agent renews its lease once more.
-func (r *run) awaitLease(limit time.Duration) error {
-	begin := time.Now()
-	for {
-		l, err := r.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(context.Background(), node, metav1.GetOptions{})
-		switch {
-		case err != nil && !apierrors.IsNotFound(err):
-			return err
-		case err == nil && l.Spec.RenewTime != nil && !l.Spec.RenewTime.Time.Before(begin.Truncate(time.Microsecond)):
-			return nil
-		case time.Since(begin) > limit:
-			return fmt.Errorf("the lease is not renewed within %s: %v", limit, l.Spec.RenewTime)
+func (r *Run) awaitLease(limit time.Duration) error {
+	begin := time.Now().Truncate(time.Microsecond)
+	return poll(limit, "the lease is not renewed", func(ctx context.Context) (string, bool, error) {
+		l, err := r.API.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, Node, metav1.GetOptions{})
+		return fmt.Sprint(l.Spec.RenewTime), l.Spec.RenewTime != nil && !l.Spec.RenewTime.Time.Before(begin), err
+	})
+}
+
+// poll looks ten times a second until an object is as it should be. One that is not found may come, another error
+// is final.
+func poll(limit time.Duration, not string, look func(context.Context) (saw string, ok bool, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("%s within %s", not, limit))
+	defer cancel()
+	var failed error
+	err := await.Poll(ctx, 100*time.Millisecond, func() (string, bool) {
+		saw, ok, err := look(context.Background())
+		if err != nil && !apierrors.IsNotFound(err) {
+			failed = err
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return saw, failed != nil || err == nil && ok
+	})
+	return errors.Join(failed, err)
 }
 
 func holds(p *corev1.Pod, cond string) bool {
@@ -96,7 +104,8 @@ func holds(p *corev1.Pod, cond string) bool {
 }
 
 func containerStatus(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]

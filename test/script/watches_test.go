@@ -16,11 +16,11 @@ const manyPods = 40
 // node refers to, preceded by a list. There are never more watches than that,
 // however many pods refer to an object and in however many ways, and no lists.
 func TestOneWatchForEachObject(t *testing.T) {
-	settled(t, "", nil, func(t *testing.T, r *run) {
+	Settled(t, "", nil, func(t *testing.T, r *Run) {
 		objects := map[string]int{"configmaps": 1, "secrets": 2} // the CA's is every pod's
 		put := func(kind, name, more string) {
-			r.scenario.Files[name+".yaml"] = "apiVersion: v1\nkind: " + kind + "\ndata: {a: Yg==}\n" + more
-			r.must(t, "put", name+".yaml")
+			r.Scenario.Files[name+".yaml"] = "apiVersion: v1\nkind: " + kind + "\ndata: {a: Yg==}\n" + more
+			r.Must(t, "put", name+".yaml")
 		}
 		put("ConfigMap", "kube-root-ca.crt", "")
 		put("Secret", "shared-s", "")
@@ -30,12 +30,12 @@ func TestOneWatchForEachObject(t *testing.T) {
 			objects["configmaps"]++
 		}
 		put("ConfigMap", "fixed", "immutable: true\n")
-		r.proxy.Reset()
+		r.Proxy.Reset()
 		var names []string
 		for i := range manyPods {
 			name := fmt.Sprintf("p%02d", i)
 			names = append(names, name)
-			r.pod(t, name, fmt.Sprintf(`spec:
+			r.Pod(t, name, fmt.Sprintf(`spec:
   imagePullSecrets: [{name: pull}]
   containers:
   - name: main
@@ -54,48 +54,56 @@ func TestOneWatchForEachObject(t *testing.T) {
 `, i%4))
 		}
 		for _, name := range names {
-			r.must(t, "wait", name, "Ready", "within=60")
+			r.Must(t, "wait", name, "Ready", "within=60")
 		}
 		time.Sleep(10 * time.Minute)
-		counts := r.proxy.Counts()
+		counts := r.Proxy.Counts()
 		// The immutable one was watched until it was seen to be, and is not any more.
-		for resource, want := range map[string]int{"configmaps": objects["configmaps"] + 1, "secrets": objects["secrets"]} {
+		for resource, want := range map[string]int{
+			"configmaps": objects["configmaps"] + 1,
+			"secrets":    objects["secrets"],
+		} {
 			if got := counts[apiproxy.Key{Verb: "watch", Resource: resource}]; got > want {
 				t.Errorf("%d watches of %s were opened for %d objects in use", got, resource, want)
 			}
-			if got := counts[apiproxy.Key{Verb: "list", Resource: resource}] + counts[apiproxy.Key{Verb: "get", Resource: resource}]; got > 0 {
+			if got := counts[apiproxy.Key{
+				Verb:     "list",
+				Resource: resource,
+			}] + counts[apiproxy.Key{Verb: "get", Resource: resource}]; got > 0 {
 				t.Errorf("%d reads of %s beside the watches", got, resource)
 			}
-			if got := openWatches(r.world, resource); got > objects[resource] {
-				t.Errorf("%d watches of %s are open, want one for each of %d objects that can change", got, resource, objects[resource])
+			if got := openWatches(r.World, resource); got > objects[resource] {
+				t.Errorf("%d watches of %s are open, want one for each of %d objects that can change", got, resource,
+					objects[resource])
 			}
 		}
 		for resource := range objects {
-			if openWatches(r.world, resource) == 0 {
+			if openWatches(r.World, resource) == 0 {
 				t.Errorf("no watch of %s is open, so nothing was shown", resource)
 			}
 		}
 
 		// A watch ends with the last pod that needs it.
 		for _, name := range names {
-			r.must(t, "delete", name)
+			r.Must(t, "delete", name)
 		}
 		for _, name := range names {
-			r.must(t, "wait", name, "gone", "within=60")
+			r.Must(t, "wait", name, "gone", "within=60")
 		}
 		time.Sleep(time.Minute)
 		for resource := range objects {
-			if got := openWatches(r.world, resource); got > 0 {
-				t.Errorf("%d watches of %s are open without a pod: %s", got, resource, strings.TrimSpace(r.proxy.Summary()))
+			if got := openWatches(r.World, resource); got > 0 {
+				t.Errorf("%d watches of %s are open without a pod: %s", got, resource,
+					strings.TrimSpace(r.Proxy.Summary()))
 			}
 		}
 	})
 }
 
 // openWatches are those that have not ended.
-func openWatches(w *world, resource string) int {
+func openWatches(w *World, resource string) int {
 	n := 0
-	for _, q := range w.asked("watch", resource) {
+	for _, q := range w.Asked("watch", resource) {
 		if q.End.IsZero() {
 			n++
 		}

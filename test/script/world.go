@@ -30,7 +30,7 @@ import (
 
 	"keelson/internal/app"
 	"keelson/internal/config"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 	"keelson/internal/storage/volume/persistent"
 	"keelson/test/kit/apiproxy"
 	"keelson/test/kit/fakeapi"
@@ -40,8 +40,8 @@ import (
 )
 
 const (
-	node      = "node1"
-	namespace = "default"
+	Node      = "node1"
+	Namespace = "default"
 	// latency is what every runtime call takes, so that one after another and
 	// both at once are not the same.
 	latency = time.Millisecond
@@ -51,30 +51,31 @@ const (
 	restartAfter = 10 * time.Second
 )
 
-// world is one node with its control plane.
-type world struct {
-	t        testing.TB
-	dir      string
-	config   string             // YAML of the scenario
+// World is one node with its control plane.
+type World struct {
+	T        testing.TB
+	Dir      string
+	Config   string             // YAML of the scenario
 	machine  *placement.Machine // nil: this one
-	flags    []string
-	alone    bool // without an API server
-	operator app.Operator
-	filter   func(ctx context.Context, program string, args ...string) error // runs iptables; nil: nobody asks
-	selinux  persistent.Labels                                               // the node's SELinux; nil: it has that of the machine
-	log      *logBuffer
-	wrap     func(slog.Handler) slog.Handler // what the log passes first; nil: nothing
-	begin    time.Time
-	runtime  *fakecri.Runtime
-	conn     swap[*grpc.ClientConn]
-	server   *fakeapi.Server
-	proxy    *apiproxy.Proxy
-	login    loginManager
-	sockets  *sockets
-	plugins  plugins
-	drivers  drivers
-	living   atomic.Pointer[agent] // the one that others deal with; it may be dead
-	api      kubernetes.Interface  // past the proxy: the user is never partitioned
+	Flags    []string
+	Alone    bool // without an API server
+	Operator app.Operator
+	Filter   func(ctx context.Context, program string, args ...string) error // runs iptables; nil: not used
+	// the node's SELinux; nil: it has that of the machine
+	selinux persistent.Labels
+	Log     *logBuffer
+	Wrap    func(slog.Handler) slog.Handler // what the log passes first; nil: nothing
+	begin   time.Time
+	Runtime *fakecri.Runtime
+	Conn    swap[*grpc.ClientConn]
+	Server  *fakeapi.Server
+	Proxy   *apiproxy.Proxy
+	login   loginManager
+	sockets *sockets
+	plugins plugins
+	drivers drivers
+	living  atomic.Pointer[agent] // the one that others deal with; it may be dead
+	API     kubernetes.Interface  // past the proxy: the user is never partitioned
 
 	gauges    *gauges
 	chronicle chronicle
@@ -119,48 +120,65 @@ type agent struct {
 	files map[string][]byte // what it had written down when it was killed
 }
 
-// newWorld must be called inside the bubble. dir is the agent's own; old is for a
+// NewWorld must be called inside the bubble. dir is the agent's own; old is for a
 // runtime without event stream.
-func newWorld(t testing.TB, dir, configuration string, old bool) *world {
-	w := &world{t: t, dir: dir, config: configuration, log: &logBuffer{}, begin: time.Now(), server: fakeapi.New(), sick: map[string]bool{}, specs: map[string]*corev1.Pod{}, life: make(turn, 1), manifests: make(chan fsnotify.Event, 16)}
-	w.runtime = fakecri.New(fakecri.Options{OnExec: w.onExec, OnMoment: w.chronicle.note, Old: old, Handlers: []string{"kata"}, Plain: []string{"plain"}})
-	w.runtime.AddImage(fakecri.Image{Name: image, Size: 1 << 20})
-	w.runtime.Inject(fakecri.Fault{Delay: latency})
+func NewWorld(t testing.TB, dir, configuration string, old bool) *World {
+	w := &World{
+		T:         t,
+		Dir:       dir,
+		Config:    configuration,
+		Log:       &logBuffer{},
+		begin:     time.Now(),
+		Server:    fakeapi.New(),
+		sick:      map[string]bool{},
+		specs:     map[string]*corev1.Pod{},
+		life:      make(turn, 1),
+		manifests: make(chan fsnotify.Event, 16),
+	}
+	w.Runtime = fakecri.New(fakecri.Options{
+		OnExec:   w.onExec,
+		OnMoment: w.chronicle.note,
+		Old:      old,
+		Handlers: []string{"kata"},
+		Plain:    []string{"plain"},
+	})
+	w.Runtime.AddImage(fakecri.Image{Name: Image, Size: 1 << 20})
+	w.Runtime.Inject(fakecri.Fault{Delay: latency})
 	w.sockets = &sockets{made: func(path string) { w.introduceAll(path) }}
-	w.proxy = apiproxy.New(w.noteEvents(w.server))
-	w.api = w.server.Client()
+	w.Proxy = apiproxy.New(w.noteEvents(w.Server))
+	w.API = w.Server.Client()
 	w.gauges = newGauges(w)
-	w.connect()
+	w.Connect()
 	return w
 }
 
-// connect makes the runtime reachable.
-func (w *world) connect() {
-	conn, err := w.runtime.Dial()
+// Connect makes the runtime reachable.
+func (w *World) Connect() {
+	conn, err := w.Runtime.Dial()
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	if old := w.conn.get(); old != nil {
+	if old := w.Conn.Get(); old != nil {
 		old.Close() // its server is gone
 	}
-	w.conn.set(conn)
+	w.Conn.set(conn)
 }
 
-// close ends everything that lives in the bubble.
-func (w *world) close() {
-	w.stop()
+// Close ends everything that lives in the bubble.
+func (w *World) Close() {
+	w.Stop()
 	w.doom.end()
 	w.revive.Wait()
 	w.stopPlugins()
 	w.drivers.stop()
-	w.runtime.Close()
-	w.conn.get().Close() // its server is gone
+	w.Runtime.Close()
+	w.Conn.Get().Close() // its server is gone
 }
 
-// settings is the agent's configuration: that of every node, but for what has
+// Settings is the agent's configuration: that of every node, but for what has
 // no place in a test that is to run next to others, in virtual time. The disk is
 // that of the machine, and how full it is must not matter.
-func (w *world) settings() (*config.Config, error) {
+func (w *World) Settings() (*config.Config, error) {
 	base := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///in-memory
@@ -180,23 +198,24 @@ eventRecordQPS: 0
 registryPullQPS: 0
 serializeImagePulls: false
 imageGCHighThresholdPercent: 100
-`, w.path("manifests"), w.path("logs"))
-	file := w.path("config.yaml")
-	if err := os.WriteFile(file, []byte(base+w.config), 0o600); err != nil {
+`, w.Path("manifests"), w.Path("logs"))
+	file := w.Path("config.yaml")
+	if err := os.WriteFile(file, []byte(base+w.Config), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"--config=" + file, "--root-dir=" + w.path("kubelet"), "--cert-dir=" + w.path("pki"), "--hostname-override=" + node}
-	if !w.alone {
-		args = append(args, "--kubeconfig="+w.path("in-memory"))
+	args := []string{"--config=" + file, "--root-dir=" + w.Path("kubelet"), "--cert-dir=" + w.Path("pki"),
+		"--hostname-override=" + Node}
+	if !w.Alone {
+		args = append(args, "--kubeconfig="+w.Path("in-memory"))
 	}
-	if ip := someAddress(); ip != "" {
+	if ip := SomeAddress(); ip != "" {
 		args = append(args, "--node-ip="+ip)
 	}
-	return config.Load(append(args, w.flags...))
+	return config.Load(append(args, w.Flags...))
 }
 
-// someAddress is an address of this machine: nothing needs to be looked up then.
-func someAddress() string {
+// SomeAddress is an address of this machine: nothing needs to be looked up then.
+func SomeAddress() string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return ""
@@ -209,17 +228,17 @@ func someAddress() string {
 	return ""
 }
 
-func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *World) Path(name string) string { return filepath.Join(w.Dir, name) }
 
-// start begins a life of the agent.
-func (w *world) start() {
+// Start begins a life of the agent.
+func (w *World) Start() {
 	if err := w.tryStart(); err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 	}
 }
 
 // tryStart is start where one may run already.
-func (w *world) tryStart() error {
+func (w *World) tryStart() error {
 	w.revive.Wait()
 	w.life.Lock()
 	defer w.life.Unlock()
@@ -231,24 +250,29 @@ func (w *world) tryStart() error {
 	return nil
 }
 
-func (w *world) startLocked() {
-	cfg, err := w.settings()
+func (w *World) startLocked() {
+	cfg, err := w.Settings()
 	if err != nil {
-		w.t.Errorf("start the agent: %v", err)
+		w.T.Errorf("start the agent: %v", err)
 		return
 	}
 	// Plugins look for this node's agent here, and not where the machine's is.
-	if err := os.MkdirAll(filepath.Dir(w.path(deviceSocket)), 0o750); err != nil && !errors.Is(err, syscall.ENOTDIR) {
-		w.t.Errorf("start the agent: %v", err)
+	if err := os.MkdirAll(filepath.Dir(w.Path(deviceSocket)), 0o750); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+		w.T.Errorf("start the agent: %v", err)
 		return
 	}
 	a := &agent{done: make(chan struct{})}
-	a.link = newLink(func() grpc.ClientConnInterface { return w.conn.get() }, memhttp.Transport(w.proxy))
+	a.link = newLink(func() grpc.ClientConnInterface { return w.Conn.Get() }, memhttp.Transport(w.Proxy))
 	a.link.after = func(method string) { w.after(a, method) }
 	a.link.cancelled = func(method string) { w.breach("the agent cancelled " + method) }
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(context.Background())
-	links := app.Links{Operator: w.operator, Runtime: a.link, API: &rest.Config{Host: "http://api", Transport: a.link, QPS: -1}, NoFileWatch: true, ManifestChanges: w.manifests, Netfilter: w.filter, SELinux: w.selinux, Gauges: w.gauges, Login: w.login.connect(a.link.ctx),
+	links := app.Links{Operator: w.Operator, Runtime: a.link, API: &rest.Config{
+		Host:      "http://api",
+		Transport: a.link,
+		QPS:       -1,
+	}, NoFileWatch: true, ManifestChanges: w.manifests, Netfilter: w.Filter, SELinux: w.selinux, Gauges: w.gauges,
+		Login:   w.login.connect(a.link.ctx),
 		Sockets: a.link.sockets(w.sockets),
 		Local: func(h http.Handler) {
 			a.mu.Lock()
@@ -258,9 +282,9 @@ func (w *world) startLocked() {
 	if w.machine != nil {
 		links.Machine = w.machine.On(machine.Host())
 	}
-	var log slog.Handler = slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})
-	if w.wrap != nil {
-		log = w.wrap(log)
+	var log slog.Handler = slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})
+	if w.Wrap != nil {
+		log = w.Wrap(log)
 	}
 	go func() {
 		defer close(a.done)
@@ -274,7 +298,7 @@ func (w *world) startLocked() {
 }
 
 // startAnew starts the agent in place of one that has ended, if one is wanted then.
-func (w *world) startAnew(after *agent, pause time.Duration) {
+func (w *World) startAnew(after *agent, pause time.Duration) {
 	time.Sleep(pause)
 	w.life.Lock()
 	defer w.life.Unlock()
@@ -286,21 +310,21 @@ func (w *world) startAnew(after *agent, pause time.Duration) {
 	}
 }
 
-// stop ends the agent as a signal does. Without an agent it does nothing.
-func (w *world) stop() { w.end(false) }
+// Stop ends the agent as a signal does. Without an agent it does nothing.
+func (w *World) Stop() { w.end(false) }
 
 // kill ends it as SIGKILL does.
-func (w *world) kill() { w.end(true) }
+func (w *World) kill() { w.end(true) }
 
 // end ends the agent for good. One that is killed on the way there stays away.
-func (w *world) end(abruptly bool) {
+func (w *World) end(abruptly bool) {
 	w.life.Lock()
 	defer w.life.Unlock()
 	w.wanted = false
 	w.endLocked(abruptly)
 }
 
-func (w *world) endLocked(abruptly bool) {
+func (w *World) endLocked(abruptly bool) {
 	a := w.agent
 	if a == nil {
 		return
@@ -317,17 +341,17 @@ func (w *world) endLocked(abruptly bool) {
 	defer a.mu.Unlock()
 	if a.files != nil {
 		if err := w.putBack(a.files); err != nil {
-			w.t.Errorf("kill the agent: %v", err)
+			w.T.Errorf("kill the agent: %v", err)
 		}
 	}
 	if a.err != nil && !w.guarded {
-		w.t.Errorf("the agent failed: %v", a.err)
+		w.T.Errorf("the agent failed: %v", a.err)
 	}
 }
 
 // cut ends at this moment what others can see of an agent, and what it writes
 // down: its process has yet to end, as SIGKILL would not let it.
-func (w *world) cut(a *agent) {
+func (w *World) cut(a *agent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.files != nil {
@@ -338,23 +362,30 @@ func (w *world) cut(a *agent) {
 	a.link.hold()
 	files, err := w.steadyNotes()
 	if err != nil {
-		w.t.Errorf("kill the agent: %v", err)
+		w.T.Errorf("kill the agent: %v", err)
 	}
 	a.files = files
 	a.link.cut()
 }
 
 // writing are the calls that change what the runtime holds.
-var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true,
-	"StartContainer": true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
+var writing = map[string]bool{"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true,
+	"CreateContainer": true,
+	"StartContainer":  true, "StopContainer": true, "RemoveContainer": true, "PullImage": true,
 	"UpdateContainerResources": true, "UpdatePodSandboxResources": true}
 
 // asking are the calls by which the agent has others give something to containers, or
 // hears from them.
-var asking = map[string]bool{"Register": true, "Allocate": true, "PreStartContainer": true, "NodePrepareResources": true, "NodeUnprepareResources": true}
+var asking = map[string]bool{
+	"Register":               true,
+	"Allocate":               true,
+	"PreStartContainer":      true,
+	"NodePrepareResources":   true,
+	"NodeUnprepareResources": true,
+}
 
 // done sees every such call that has been done, before who made it hears of it.
-func (w *world) done(method string) {
+func (w *World) done(method string) {
 	if a := w.living.Load(); a != nil && a.link.ctx.Err() == nil {
 		w.after(a, method)
 	}
@@ -362,7 +393,7 @@ func (w *world) done(method string) {
 
 // after sees every runtime call of the agent that has ended. It holds what must
 // always hold, and kills the agent when its time has come.
-func (w *world) after(a *agent, method string) {
+func (w *World) after(a *agent, method string) {
 	method = filepath.Base(method)
 	if method == "StartContainer" {
 		w.checkInstances()
@@ -394,10 +425,10 @@ func (w *world) after(a *agent, method string) {
 
 // checkInstances looks for two running instances of a container, and for two
 // running copies of a static pod, which are two pods of one name.
-func (w *world) checkInstances() {
+func (w *World) checkInstances() {
 	type key struct{ uid, container string }
 	running, copies := map[key]string{}, map[string]string{}
-	for _, p := range w.runtime.Pods() {
+	for _, p := range w.Runtime.Pods() {
 		for _, c := range p.Containers {
 			if c.Status.State != cri.ContainerState_CONTAINER_RUNNING {
 				continue
@@ -419,9 +450,9 @@ func (w *world) checkInstances() {
 }
 
 // starts counts the starts of each instance, whatever the agent heard of them.
-func (w *world) starts() map[string]int {
+func (w *World) starts() map[string]int {
 	names, n := w.names(), map[string]int{}
-	for _, c := range w.runtime.Calls(0) {
+	for _, c := range w.Runtime.Calls(0) {
 		if c.Method == "StartContainer" && c.Done {
 			n[fmt.Sprintf("%s/%s#%d", names[c.UID], c.Container, c.Attempt)]++
 		}
@@ -430,32 +461,32 @@ func (w *world) starts() map[string]int {
 }
 
 // breaches are what must never happen and did.
-func (w *world) breaches() []string {
+func (w *World) breaches() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.breached)
 }
 
-func (w *world) breach(what string) {
+func (w *World) breach(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.breached = append(w.breached, what)
 }
 
 // onExec answers the probe command "healthy".
-func (w *world) onExec(e fakecri.Exec) (fakecri.ExecResult, bool) {
+func (w *World) onExec(e fakecri.Exec) (fakecri.ExecResult, bool) {
 	if e.Command[0] != "healthy" {
 		return fakecri.ExecResult{}, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sick[strings.TrimPrefix(e.Pod, namespace+"/")+"/"+e.Container] {
+	if w.sick[strings.TrimPrefix(e.Pod, Namespace+"/")+"/"+e.Container] {
 		return fakecri.ExecResult{Code: 1, Stdout: "not well"}, true
 	}
 	return fakecri.ExecResult{}, true
 }
 
-// event is what the agent told about a pod.
+// event is what the agent reported about a pod.
 type event struct {
 	pod, container, kind, reason, message string
 	again                                 bool
@@ -465,7 +496,7 @@ type event struct {
 // noteEvents writes down what events are sent. The server has them too, but
 // events of one pod at one moment have one name there, and here time stands
 // still often enough for that to happen.
-func (w *world) noteEvents(next http.Handler) http.Handler {
+func (w *World) noteEvents(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		what := apiproxy.Describe(r)
 		if what.Resource != "events" || what.Verb != "create" && what.Verb != "patch" {
@@ -481,13 +512,13 @@ func (w *world) noteEvents(next http.Handler) http.Handler {
 		next.ServeHTTP(rw, r)
 		var e corev1.Event
 		if what.Verb == "patch" {
-			for _, o := range w.server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
+			for _, o := range w.Server.Objects(corev1.SchemeGroupVersion.WithResource("events")) {
 				if o.(*corev1.Event).Name == what.Name {
 					e = *o.(*corev1.Event)
 				}
 			}
 		} else if err := json.Unmarshal(text, &e); err != nil {
-			w.t.Errorf("read event: %v", err)
+			w.T.Errorf("read event: %v", err)
 		}
 		if e.InvolvedObject.Kind == "Node" && e.Type == corev1.EventTypeWarning && e.Reason != "CgroupV1" {
 			w.mu.Lock()
@@ -501,12 +532,13 @@ func (w *world) noteEvents(next http.Handler) http.Handler {
 		_, container, _ := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.events = append(w.events, event{e.InvolvedObject.Name, container, e.Type, e.Reason, e.Message, what.Verb == "patch", time.Now()})
+		w.events = append(w.events,
+			event{e.InvolvedObject.Name, container, e.Type, e.Reason, e.Message, what.Verb == "patch", time.Now()})
 	})
 }
 
 // takeEvents are the events about a pod, or about all, since the last time.
-func (w *world) takeEvents(pod string) []event {
+func (w *World) takeEvents(pod string) []event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out, others []event
@@ -521,11 +553,11 @@ func (w *world) takeEvents(pod string) []event {
 	return out
 }
 
-// awaits waits for the pod at the API server.
-func (w *world) awaits(name string, limit time.Duration, wanted func(*corev1.Pod) bool) error {
+// Awaits waits for the pod at the API server.
+func (w *World) Awaits(name string, limit time.Duration, wanted func(*corev1.Pod) bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	p, err := w.server.WaitPod(ctx, namespace, name, wanted)
+	p, err := w.Server.WaitPod(ctx, Namespace, name, wanted)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("not within %s; it is:\n%s", limit, cmp.Or(w.showStatus(p), "not there\n"))
 	}

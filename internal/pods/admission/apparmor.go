@@ -10,13 +10,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// annotationAppArmor is how a profile was asked for before there was a field; the
-// container's name follows.
+// annotationAppArmor is the prefix of the former annotation for a profile; the container's
+// name follows.
 const annotationAppArmor = "container.apparmor.security.beta.kubernetes.io/"
 
-// appArmor refuses pods that ask for a profile which nobody would enforce. A pod
-// that has run was judged before.
-func (r Rules) appArmor(in Input) *Rejection {
+// appArmor refuses pods with a profile that the host cannot enforce. A pod that has run
+// was admitted before.
+func (r Rules) appArmor(in Input) *pod.Rejection {
 	p := in.Pod
 	if p.Status.Phase != v1.PodPending && p.Status.Phase != "" {
 		return nil
@@ -27,18 +27,18 @@ func (r Rules) appArmor(in Input) *Rejection {
 	}
 	err := r.AppArmor
 	for _, profile := range profiles {
-		if err == nil && profile.Type == v1.AppArmorProfileTypeLocalhost && (profile.LocalhostProfile == nil || strings.TrimSpace(*profile.LocalhostProfile) == "") {
+		if err == nil && profile.Type == v1.AppArmorProfileTypeLocalhost &&
+			(profile.LocalhostProfile == nil || strings.TrimSpace(*profile.LocalhostProfile) == "") {
 			err = errors.New("localhost profile name is empty")
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	return &Rejection{Reason: ReasonAppArmor, Message: fmt.Sprintf("Cannot enforce AppArmor: %v", err)}
+	return &pod.Rejection{Reason: ReasonAppArmor, Message: fmt.Sprintf("Cannot enforce AppArmor: %v", err)}
 }
 
-// appArmorProfiles are those that the pod asks for; to be unconfined is to ask for
-// none.
+// appArmorProfiles returns the profiles of the pod, except Unconfined.
 func appArmorProfiles(p *v1.Pod) []v1.AppArmorProfile {
 	var out []v1.AppArmorProfile
 	add := func(a *v1.AppArmorProfile) {

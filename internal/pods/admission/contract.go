@@ -20,10 +20,10 @@ const (
 	ReasonOutOf              = "OutOf"
 )
 
-// MessagePrefix stands before the detail in the status message of a rejected pod.
+// MessagePrefix precedes the detail in the status message of a rejected pod.
 const MessagePrefix = "Pod was rejected: "
 
-// Words of the checks that the scheduler makes too.
+// Messages of the checks that are the scheduler's, too.
 const (
 	saysNodeName     = "node(s) didn't match the requested node name"
 	saysNodeAffinity = "node(s) didn't match Pod's node affinity/selector"

@@ -1,16 +1,16 @@
-// Package admission judges whether a pod that has arrived may run on this node.
+// Package admission decides whether a new pod is admitted to this node.
 //
-// It holds no state: [Rules.Admit] is a pure function of the pod, the node, what
-// the node can give, and the pods that run already. The scheduler has judged
-// before, but from an older picture, and nobody has judged a pod that was bound
-// by hand. The first reason found counts, in a fixed order.
+// It holds no state: [Rules.Admit] is a pure function of the pod, the node, its
+// allocatable resources and the admitted pods. The scheduler has checked most of it
+// before, but from an older state, and a pod may be bound without the scheduler. The
+// checks have a fixed order, and the first rejection counts.
 //
-// A rejection is final for the pod: it is shown as Failed and never started. The
-// one answer worth asking twice is [ReasonNodeAffinity]: the node's labels may
-// have changed a moment ago, so ask again with a node read anew.
+// A rejection is final for the pod: it fails and is never started. Only
+// [ReasonNodeAffinity] is checked again by the caller, with the node read from the API
+// server: its labels may have just changed.
 //
-// A critical pod that is refused for resources alone may have others end for it:
-// [Rules.Preempt] names them.
+// A critical pod that is refused for resources alone may preempt others: [Rules.Preempt]
+// returns the victims.
 //
-// Pods that have ended ([Admissible]) are not judged at all.
+// Admission is not decided for pods that have terminated ([Admissible]).
 package admission

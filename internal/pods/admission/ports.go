@@ -9,16 +9,17 @@ import (
 // hostPort is a port of the node.
 type hostPort struct {
 	protocol v1.Protocol
-	ip       string // empty for all addresses
+	ip       string // empty: all addresses
 	port     int32
 }
 
-// clashes reports whether two pods cannot have both: all addresses include each.
+// clashes reports whether two host ports conflict. The empty address conflicts with every
+// address.
 func (a hostPort) clashes(b hostPort) bool {
 	return a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || a.ip == "" || b.ip == "")
 }
 
-func nodePorts(in Input) *Rejection {
+func nodePorts(in Input) *pod.Rejection {
 	wanted := hostPorts(in.Pod)
 	if len(wanted) == 0 {
 		return nil
@@ -35,7 +36,7 @@ func nodePorts(in Input) *Rejection {
 	return nil
 }
 
-// hostPorts are those of the containers that stay: regular ones and sidecars.
+// hostPorts returns the host ports of regular containers and sidecars.
 func hostPorts(p *v1.Pod) []hostPort {
 	var out []hostPort
 	for kind, c := range pod.Containers(p) {

@@ -11,13 +11,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Preempt names the pods that have to end so that a critical pod, which was
-// refused for a lack of resources, can run. There are none for other pods. It is an
-// error if all that may end would not be enough.
+// Preempt returns the victims that have to be evicted so that a critical pod, which was
+// refused for a lack of resources, can run; none for other pods. It is an error if all
+// possible victims are not enough.
 //
-// Guaranteed pods are spared as far as those of the other classes can give what is
-// needed, and burstable ones as far as those without any claim can; within a class
-// few pods near in size go rather than many or large ones.
+// Burstable pods are victims only if BestEffort pods are not enough, Guaranteed pods only
+// if both are not. Within a class few pods near in size are preferred to many or large
+// ones.
 func (r Rules) Preempt(in Input) ([]*v1.Pod, error) {
 	if !pod.IsCritical(in.Pod) {
 		return nil, nil
@@ -38,9 +38,11 @@ func (r Rules) Preempt(in Input) ([]*v1.Pod, error) {
 	for _, pods := range classes {
 		slices.SortFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	}
-	bestEffort, burstable, guaranteed := classes[v1.PodQOSBestEffort], classes[v1.PodQOSBurstable], classes[v1.PodQOSGuaranteed]
+	bestEffort, burstable := classes[v1.PodQOSBestEffort], classes[v1.PodQOSBurstable]
+	guaranteed := classes[v1.PodQOSGuaranteed]
 	if short := need.less(bestEffort).less(burstable).less(guaranteed); len(short) > 0 {
-		return nil, fmt.Errorf("preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: %s", short)
+		return nil, fmt.Errorf("preemption: error finding a set of pods to preempt: no set of running pods found to "+
+			"reclaim resources: %s", short)
 	}
 	g := nearest(guaranteed, need.less(bestEffort).less(burstable))
 	b := nearest(burstable, need.less(bestEffort).less(g))
@@ -58,8 +60,8 @@ func preemptable(by, p *v1.Pod) bool {
 	return by.Spec.Priority != nil && p.Spec.Priority != nil && *by.Spec.Priority > *p.Spec.Priority
 }
 
-// nearest chooses pods one by one until nothing is needed any more: each time the
-// one that leaves the least to be wished for, and among equals the smallest.
+// nearest chooses pods one at a time until nothing is needed any more: each time the one
+// that leaves the smallest distance, and among equals the smallest pod.
 func nearest(pods []*v1.Pod, need needs) (chosen []*v1.Pod) {
 	left := slices.Clone(pods)
 	for len(need) > 0 && len(left) > 0 {
@@ -82,10 +84,10 @@ type amountOf struct {
 	amount int64
 }
 
-// needs are what is still missing.
+// needs are the missing amounts by resource.
 type needs []amountOf
 
-// less is what the pods do not give either.
+// less subtracts the requests of the pods.
 func (n needs) less(pods []*v1.Pod) needs {
 	var out needs
 	for _, need := range n {
@@ -99,7 +101,8 @@ func (n needs) less(pods []*v1.Pod) needs {
 	return out
 }
 
-// distance adds up, squared, which part of each need the pod leaves open.
+// distance is the sum, over all needs, of the squared fraction that the pod does not
+// cover.
 func (n needs) distance(p *v1.Pod) float64 {
 	sum := 0.0
 	for _, need := range n {
@@ -128,5 +131,6 @@ func gives(p *v1.Pod, name v1.ResourceName) int64 {
 // smaller compares memory, then CPU.
 func smaller(a, b *v1.Pod) bool {
 	ra, rb := requests(a), requests(b)
-	return cmp.Or(cmp.Compare(ra[v1.ResourceMemory], rb[v1.ResourceMemory]), cmp.Compare(ra[v1.ResourceCPU], rb[v1.ResourceCPU])) < 0
+	return cmp.Or(cmp.Compare(ra[v1.ResourceMemory], rb[v1.ResourceMemory]),
+		cmp.Compare(ra[v1.ResourceCPU], rb[v1.ResourceCPU])) < 0
 }

@@ -12,25 +12,25 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// resources checks that what the pod asks for is left on the node: room for one
-// more pod, then CPU, memory and ephemeral storage, then the rest by name.
-func resources(in Input) *Rejection {
+// resources checks that the pod's requests are available: the number of pods, then CPU,
+// memory and ephemeral storage, then the rest by name.
+func resources(in Input) *pod.Rejection {
 	for l := range lacks(in) {
 		return outOf(l.name, l.asked, l.used, l.capacity)
 	}
 	return nil
 }
 
-// lack is a resource of which too little is left.
+// lack is an insufficient resource.
 type lack struct {
 	name                  v1.ResourceName
 	asked, used, capacity int64
 }
 
-// missing is how much of it others would have to give back.
+// missing is the amount that victims would have to release.
 func (l lack) missing() int64 { return l.asked - (l.capacity - l.used) }
 
-// lacks are what there is too little of, in the order in which it is told.
+// lacks yields the insufficient resources, in the order of the checks.
 func lacks(in Input) iter.Seq[lack] {
 	return func(yield func(lack) bool) { eachLack(in, yield) }
 }
@@ -54,7 +54,7 @@ func eachLack(in Input, yield func(lack) bool) {
 		}
 		have, known := in.Allocatable[name]
 		if !known && pod.IsExtended(name) {
-			continue // somebody else's: the cluster keeps count of it
+			continue // not the node's: the scheduler accounts for it
 		}
 		capacity := amount(name, have.MilliValue, have.Value)
 		if asked[name] > 0 && asked[name] > capacity-used[name] {
@@ -65,7 +65,7 @@ func eachLack(in Input, yield func(lack) bool) {
 	}
 }
 
-// requests are what a pod takes up: CPU in thousandths, the rest in whole units.
+// requests returns a pod's requests: CPU in millicores, the rest in whole units.
 func requests(p *v1.Pod) map[v1.ResourceName]int64 {
 	out := map[v1.ResourceName]int64{}
 	for name, q := range resource.PodRequests(withoutClaimed(p), resource.PodResourcesOptions{}) {
@@ -74,8 +74,8 @@ func requests(p *v1.Pod) map[v1.ResourceName]int64 {
 	return out
 }
 
-// withoutClaimed is the pod without the devices that its containers have by a claim,
-// which are counted there.
+// withoutClaimed is the pod without extended resources that a resource claim backs: they
+// are accounted there.
 func withoutClaimed(p *v1.Pod) *v1.Pod {
 	claimed := p.Status.ExtendedResourceClaimStatus
 	if claimed == nil {
@@ -99,13 +99,17 @@ func amount(name v1.ResourceName, milli, whole func() int64) int64 {
 
 func order(asked map[v1.ResourceName]int64) []v1.ResourceName {
 	first := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), func(n v1.ResourceName) bool { return slices.Contains(first, n) })
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), func(n v1.ResourceName) bool {
+		return slices.Contains(first,
+			n)
+	})
 	return append(first, rest...)
 }
 
-func outOf(name v1.ResourceName, asked, used, capacity int64) *Rejection {
-	return &Rejection{
-		Reason:  ReasonOutOf + string(name),
-		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, asked, used, capacity),
+func outOf(name v1.ResourceName, asked, used, capacity int64) *pod.Rejection {
+	return &pod.Rejection{
+		Reason: ReasonOutOf + string(name),
+		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			name, asked, used, capacity),
 	}
 }

@@ -7,11 +7,13 @@ import (
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/node/util/sysctl"
+
+	"keelson/internal/pods/pod"
 )
 
-// sysctls refuses those that are not allowed, and those that would reach beyond
-// the pod because it shares the host's namespace.
-func (r Rules) sysctls(in Input) *Rejection {
+// sysctls refuses sysctls that are not allowed, and those of a namespace that the pod
+// shares with the host.
+func (r Rules) sysctls(in Input) *pod.Rejection {
 	sc := in.Pod.Spec.SecurityContext
 	if sc == nil {
 		return nil
@@ -28,7 +30,7 @@ func (r Rules) sysctls(in Input) *Rejection {
 			why = "not allowed with host ipc enabled"
 		}
 		if why != "" {
-			return &Rejection{Reason: ReasonSysctl, Message: fmt.Sprintf("forbidden sysctl: %q %s", name, why)}
+			return &pod.Rejection{Reason: ReasonSysctl, Message: fmt.Sprintf("forbidden sysctl: %q %s", name, why)}
 		}
 	}
 	return nil
@@ -47,7 +49,8 @@ func (r Rules) allows(name string) bool {
 	})
 }
 
-// isIPC reports whether the kernel keeps the sysctl for each IPC namespace.
+// isIPC reports whether the sysctl is namespaced by IPC namespace.
 func isIPC(name string) bool {
-	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")
+	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+		strings.HasPrefix(name, "fs.mqueue.")
 }

@@ -2,8 +2,8 @@ package allocation
 
 // State files, below the agent's directory.
 const (
-	fileGranted = "allocated_pods_state"
-	fileInForce = "actuated_pods_state"
+	fileAllocated = "allocated_pods_state"
+	fileActuated  = "actuated_pods_state"
 )
 
 // Event reasons.
@@ -38,7 +38,7 @@ const (
 	metricDuration   = "kubelet_pod_resize_duration_milliseconds"
 )
 
-// trigger is the label retry_trigger: what made deferred resizes be asked again.
+// trigger is the label retry_trigger: what made deferred resizes be decided again.
 type trigger string
 
 const (

@@ -32,12 +32,12 @@ const saysNotFor = "Resize is infeasible for Guaranteed Pods alongside "
 
 // feasible is the reason why a resize can never be allocated. Whether the node has enough is left to admission, which
 // defers a resize, also one above the node's allocatable.
-func (r Rules) feasible(want *v1.Pod, granted Resources) refusal {
+func (r Rules) feasible(want *v1.Pod, allocated Resources) refusal {
 	if !r.InPlace {
 		return refusal{"InPlacePodVerticalScaling is disabled", detailGate}
 	}
 	for kind, c := range pod.Containers(want) {
-		was, known := granted.Containers[c.Name]
+		was, known := allocated.Containers[c.Name]
 		if kind == pod.Ephemeral || !known || same(was, c.Resources) {
 			continue
 		}
@@ -49,14 +49,14 @@ func (r Rules) feasible(want *v1.Pod, granted Resources) refusal {
 			return refusal{"In-place resize of containers with swap is not supported.", detailSwap}
 		}
 	}
-	if !r.PodLevel && !samePod(granted.Pod, want.Spec.Resources) {
+	if !r.PodLevel && !samePod(allocated.Pod, want.Spec.Resources) {
 		return refusal{"InPlacePodLevelResourcesVerticalScaling is disabled", detailPodLevel}
 	}
 	if pod.QOS(want) == v1.PodQOSGuaranteed {
 		switch {
-		case r.StaticCPU && granted.otherwise(want, v1.ResourceCPU):
+		case r.StaticCPU && allocated.otherwise(want, v1.ResourceCPU):
 			return refusal{saysNotFor + `CPU Manager policy "static"`, detailStaticCPU}
-		case r.StaticMemory && granted.otherwise(want, v1.ResourceMemory):
+		case r.StaticMemory && allocated.otherwise(want, v1.ResourceMemory):
 			return refusal{saysNotFor + `Memory Manager policy "Static"`, detailStaticMemory}
 		}
 	}
@@ -69,7 +69,7 @@ func asksOther(a, b v1.ResourceRequirements, name v1.ResourceName) bool {
 }
 
 // otherwise reports whether any container of the pod asks for another amount of a
-// resource than it was granted.
+// resource than it is allocated.
 func (r Resources) otherwise(want *v1.Pod, name v1.ResourceName) bool {
 	for kind, c := range pod.Containers(want) {
 		if was, known := r.Containers[c.Name]; known && kind != pod.Ephemeral && asksOther(was, c.Resources, name) {
@@ -103,8 +103,8 @@ func restartsFor(c *v1.Container, name v1.ResourceName) bool {
 }
 
 // grows reports whether the pod asks for more of anything.
-func grows(granted, want *v1.Pod) bool {
-	was := resourcehelper.PodRequests(granted, resourcehelper.PodResourcesOptions{})
+func grows(allocated, want *v1.Pod) bool {
+	was := resourcehelper.PodRequests(allocated, resourcehelper.PodResourcesOptions{})
 	for name, q := range resourcehelper.PodRequests(want, resourcehelper.PodResourcesOptions{}) {
 		have := was[name]
 		if q.Cmp(have) > 0 {
@@ -117,7 +117,7 @@ func grows(granted, want *v1.Pod) bool {
 // request is one change that a resize asks for, as the metric counts it.
 type request struct{ resource, requirement, operation string }
 
-// requests are the changes from one wish to the next, container by container.
+// requests are the changes from one request to the next, container by container.
 func requests(was, now Resources) []request {
 	var out []request
 	for name, n := range now.Containers {

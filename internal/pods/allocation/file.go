@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
 // envelope is a state file: the state as text, and the checksum of that text.

@@ -11,13 +11,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Gap is what a pod's running containers lack of what it was granted.
+// Gap is what a pod's running containers lack of what is allocated to it.
 type Gap struct {
 	// Restart names the containers that take it by a restart alone.
 	Restart []string
 	// Update are the changes that running containers take.
 	Update []Change
-	// Pod says that the pod as a whole was granted something else than it has.
+	// Pod says that the pod as a whole is allocated something else than it has.
 	Pod bool
 }
 
@@ -29,7 +29,7 @@ type Change struct {
 	Container string
 	ID        string // of the instance that runs
 	Resource  v1.ResourceName
-	// Now and Next are the limits in force and to come, or where those are the
+	// Now and Next are the limits actuated and to come, or where those are the
 	// same, the requests; no limit is Unlimited.
 	Now, Next int64
 	// Limit says that it is the limit which changes.
@@ -44,21 +44,21 @@ const Unlimited = math.MaxInt64
 // without a limit has that of the pod, and is restarted for a change of it if its
 // resizePolicy requires that; but not for a limit that could not be actuated, since the
 // container would be restarted again and again.
-func gap(p *v1.Pod, have pod.Runtime, force Resources, failing bool) Gap {
+func gap(p *v1.Pod, have pod.Runtime, actuated Resources, failing bool) Gap {
 	var g Gap
 	for kind, c := range pod.Containers(p) {
 		inst, ok := have.Latest(c.Name)
 		if kind == pod.Ephemeral || !ok || inst.State != pod.StateRunning {
 			continue
 		}
-		now, known := force.Containers[c.Name]
+		now, known := actuated.Containers[c.Name]
 		if !known {
 			continue
 		}
 		restart := false
 		var changes []Change
 		for _, res := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
-			wasLimit, limit := effective(now, force.Pod, res), effective(c.Resources, p.Spec.Resources, res)
+			wasLimit, limit := effective(now, actuated.Pod, res), effective(c.Resources, p.Spec.Resources, res)
 			was, next := amount(now.Requests, res), amount(c.Resources.Requests, res)
 			ownLimit := amount(now.Limits, res) != amount(c.Resources.Limits, res)
 			if (wasLimit != limit && (ownLimit || !failing) || was != next) && restartsFor(c, res) {
@@ -77,7 +77,7 @@ func gap(p *v1.Pod, have pod.Runtime, force Resources, failing bool) Gap {
 			g.Update = append(g.Update, changes...)
 		}
 	}
-	if p.Spec.Resources != nil && force.Pod != nil && !samePod(p.Spec.Resources, force.Pod) {
+	if p.Spec.Resources != nil && actuated.Pod != nil && !samePod(p.Spec.Resources, actuated.Pod) {
 		g.Pod = true
 	}
 	return g
@@ -194,10 +194,14 @@ func BelowUsage(now, next Size, changes []Change, usage func(id string) (int64, 
 	return nil
 }
 
-// Between is what a container has in force once a change of one resource was made
+// Between is what a container has actuated once a change of one resource was made
 // on top of what it had.
 func Between(now, next v1.ResourceRequirements, res v1.ResourceName) v1.ResourceRequirements {
-	return v1.ResourceRequirements{Limits: swap(now.Limits, next.Limits, res), Requests: swap(now.Requests, next.Requests, res), Claims: next.Claims}
+	return v1.ResourceRequirements{
+		Limits:   swap(now.Limits, next.Limits, res),
+		Requests: swap(now.Requests, next.Requests, res),
+		Claims:   next.Claims,
+	}
 }
 
 func swap(now, next v1.ResourceList, res v1.ResourceName) v1.ResourceList {

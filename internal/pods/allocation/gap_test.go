@@ -43,16 +43,62 @@ func TestGap(t *testing.T) {
 	}{
 		{name: "nothing", now: base, granted: base},
 		{name: "the same in other words", now: base, granted: with(amounts("cpu", "1000m", "memory", "1024Mi"), base.Limits)},
-		{name: "a limit of CPU", now: base, granted: with(base.Requests, amounts("cpu", "3", "memory", "2Gi")), update: "main cpu limit 2000→3000"},
-		{name: "a request of CPU", now: base, granted: with(amounts("cpu", "500m", "memory", "1Gi"), base.Limits), update: "main cpu request 1000→500"},
-		{name: "both: the limit says where it goes", now: base, granted: with(amounts("cpu", "2", "memory", "1Gi"), amounts("cpu", "1", "memory", "2Gi")), update: "main cpu limit 2000→1000"},
+		{
+			name:    "a limit of CPU",
+			now:     base,
+			granted: with(base.Requests, amounts("cpu", "3", "memory", "2Gi")),
+			update:  "main cpu limit 2000→3000",
+		},
+		{
+			name:    "a request of CPU",
+			now:     base,
+			granted: with(amounts("cpu", "500m", "memory", "1Gi"), base.Limits),
+			update:  "main cpu request 1000→500",
+		},
+		{
+			name:    "both: the limit says where it goes",
+			now:     base,
+			granted: with(amounts("cpu", "2", "memory", "1Gi"), amounts("cpu", "1", "memory", "2Gi")),
+			update:  "main cpu limit 2000→1000",
+		},
 		{name: "memory comes before CPU", now: base, granted: with(base.Requests, amounts("cpu", "1", "memory", "1Gi")), update: "main memory limit 2147483648→1073741824, main cpu limit 2000→1000"},
-		{name: "a limit that was not there", now: with(base.Requests, nil), granted: with(base.Requests, amounts("cpu", "2")), update: fmt.Sprintf("main cpu limit %d→2000", int64(Unlimited))},
-		{name: "one that wants a restart for memory, and memory", now: base, granted: with(amounts("cpu", "1", "memory", "2Gi"), base.Limits), policy: []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}}, restart: true},
-		{name: "one that wants a restart for memory, and CPU", now: base, granted: with(amounts("cpu", "2", "memory", "1Gi"), base.Limits), policy: []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}}, update: "main cpu request 1000→2000"},
-		{name: "one that takes it as it runs by name", now: base, granted: with(amounts("cpu", "2", "memory", "1Gi"), base.Limits), policy: []v1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: v1.NotRequired}}, update: "main cpu request 1000→2000"},
+		{
+			name:    "a limit that was not there",
+			now:     with(base.Requests, nil),
+			granted: with(base.Requests, amounts("cpu", "2")),
+			update:  fmt.Sprintf("main cpu limit %d→2000", int64(Unlimited)),
+		},
+		{
+			name:    "one that wants a restart for memory, and memory",
+			now:     base,
+			granted: with(amounts("cpu", "1", "memory", "2Gi"), base.Limits),
+			policy:  []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}},
+			restart: true,
+		},
+		{
+			name:    "one that wants a restart for memory, and CPU",
+			now:     base,
+			granted: with(amounts("cpu", "2", "memory", "1Gi"), base.Limits),
+			policy:  []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: v1.RestartContainer}},
+			update:  "main cpu request 1000→2000",
+		},
+		{
+			name:    "one that takes it as it runs by name",
+			now:     base,
+			granted: with(amounts("cpu", "2", "memory", "1Gi"), base.Limits),
+			policy:  []v1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: v1.NotRequired}},
+			update:  "main cpu request 1000→2000",
+		},
 		{name: "what does not run", now: base, granted: with(base.Requests, amounts("cpu", "3")), stopped: true},
-		{name: "the limit of the pod, of a container without one", now: with(nil, nil), granted: with(nil, nil), nowPod: ptr.To(with(nil, amounts("memory", "1Gi"))), whole: ptr.To(with(nil, amounts("memory", "2Gi"))), update: "main memory limit 1073741824→2147483648", pod: true},
+		{
+			name:    "the limit of the pod, of a container without one",
+			now:     with(nil, nil),
+			granted: with(nil, nil),
+			nowPod:  ptr.To(with(nil, amounts("memory", "1Gi"))),
+			whole:   ptr.To(with(nil, amounts("memory", "2Gi"))),
+			update:  "main memory limit 1073741824→2147483648",
+			pod:     true,
+		},
 		{
 			name:    "the limit of the pod, of a container without one that wants a restart for memory",
 			now:     with(nil, nil),
@@ -74,10 +120,20 @@ func TestGap(t *testing.T) {
 			update:  "main memory limit 1073741824→2147483648",
 			pod:     true,
 		},
-		{name: "the limit of the pod, of a container with its own", now: base, granted: base, nowPod: ptr.To(with(nil, amounts("memory", "3Gi"))), whole: ptr.To(with(nil, amounts("memory", "4Gi"))), pod: true},
+		{
+			name:    "the limit of the pod, of a container with its own",
+			now:     base,
+			granted: base,
+			nowPod:  ptr.To(with(nil, amounts("memory", "3Gi"))),
+			whole:   ptr.To(with(nil, amounts("memory", "4Gi"))),
+			pod:     true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &v1.Pod{Spec: v1.PodSpec{Resources: tc.whole, Containers: []v1.Container{{Name: "main", Resources: tc.granted, ResizePolicy: tc.policy}}}}
+			p := &v1.Pod{Spec: v1.PodSpec{
+				Resources:  tc.whole,
+				Containers: []v1.Container{{Name: "main", Resources: tc.granted, ResizePolicy: tc.policy}},
+			}}
 			have := running("main")
 			if tc.stopped {
 				have.Containers[0].State = pod.StateExited
@@ -86,16 +142,18 @@ func TestGap(t *testing.T) {
 				Containers: map[string]v1.ResourceRequirements{"main": tc.now},
 				Pod:        tc.nowPod,
 			}, tc.failing)
-			var said []string
+			var logged []string
 			for _, c := range g.Update {
 				what := "request"
 				if c.Limit {
 					what = "limit"
 				}
-				said = append(said, fmt.Sprintf("%s %s %s %d→%d", c.Container, c.Resource, what, c.Now, c.Next))
+				logged = append(logged, fmt.Sprintf("%s %s %s %d→%d", c.Container, c.Resource, what, c.Now, c.Next))
 			}
-			if got := strings.Join(said, ", "); got != tc.update || g.Pod != tc.pod || slices.Equal(g.Restart, []string{"main"}) != tc.restart {
-				t.Errorf("update %q, restart %v, pod %v; want %q, %v, %v", got, g.Restart, g.Pod, tc.update, tc.restart, tc.pod)
+			if got := strings.Join(logged, ", "); got != tc.update || g.Pod != tc.pod ||
+				slices.Equal(g.Restart, []string{"main"}) != tc.restart {
+				t.Errorf("update %q, restart %v, pod %v; want %q, %v, %v", got, g.Restart, g.Pod, tc.update, tc.restart,
+					tc.pod)
 			}
 		})
 	}
@@ -115,23 +173,29 @@ func TestPlanGivesBeforeItTakes(t *testing.T) {
 		{"nothing", small, small, nil, ""},
 		{"a pod that grows gains before its containers", small, large, []Change{up("a", "cpu"), up("a", "memory")}, "pod memory limit, a memory, pod cpu limit, pod cpu weight, a cpu"},
 		{"one that shrinks loses after them", large, small, []Change{down("a", "cpu"), down("a", "memory")}, "a memory, pod memory limit, a cpu, pod cpu weight, pod cpu limit"},
-		{"who gives comes before who takes", small, small, []Change{up("a", "cpu"), down("b", "cpu"), up("c", "cpu"), down("d", "cpu")}, "b cpu, d cpu, a cpu, c cpu"},
+		{
+			"who gives comes before who takes",
+			small,
+			small,
+			[]Change{up("a", "cpu"), down("b", "cpu"), up("c", "cpu"), down("d", "cpu")},
+			"b cpu, d cpu, a cpu, c cpu",
+		},
 		{"the resources go their own ways", Size{Weight: 10, Quota: Unlimited, Memory: 200}, Size{Weight: 20, Quota: 1000, Memory: 100}, []Change{down("a", "memory"), up("a", "cpu")}, "a memory, pod memory limit, pod cpu weight, a cpu, pod cpu limit"},
 		{"the pod alone", small, large, nil, "pod memory limit, pod cpu limit, pod cpu weight"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var said []string
+			var logged []string
 			for _, s := range Plan(tc.now, tc.next, tc.changes) {
 				switch {
 				case s.Change != nil:
-					said = append(said, s.Change.Container+" "+string(s.Resource))
+					logged = append(logged, s.Change.Container+" "+string(s.Resource))
 				case s.Limit:
-					said = append(said, "pod "+string(s.Resource)+" limit")
+					logged = append(logged, "pod "+string(s.Resource)+" limit")
 				default:
-					said = append(said, "pod "+string(s.Resource)+" weight")
+					logged = append(logged, "pod "+string(s.Resource)+" weight")
 				}
 			}
-			if got := strings.Join(said, ", "); got != tc.want {
+			if got := strings.Join(logged, ", "); got != tc.want {
 				t.Errorf("%s\nwant %s", got, tc.want)
 			}
 		})
@@ -179,12 +243,14 @@ func TestFeasible(t *testing.T) {
 	all := Rules{InPlace: true, InitContainers: true, PodLevel: true}
 	guaranteed := func(cpu string) *v1.Pod {
 		return edited(asking("p", cpu), func(p *v1.Pod) {
-			p.Spec.Containers[0].Resources = with(amounts("cpu", cpu, "memory", "1Gi"), amounts("cpu", cpu, "memory", "1Gi"))
+			p.Spec.Containers[0].Resources = with(amounts("cpu", cpu, "memory", "1Gi"),
+				amounts("cpu", cpu, "memory", "1Gi"))
 		})
 	}
 	guaranteedMemory := func(memory string) *v1.Pod {
 		return edited(asking("p", "1"), func(p *v1.Pod) {
-			p.Spec.Containers[0].Resources = with(amounts("cpu", "1", "memory", memory), amounts("cpu", "1", "memory", memory))
+			p.Spec.Containers[0].Resources = with(amounts("cpu", "1", "memory", memory),
+				amounts("cpu", "1", "memory", memory))
 		})
 	}
 	init := func(cpu string) *v1.Pod {
@@ -195,7 +261,9 @@ func TestFeasible(t *testing.T) {
 	memory := func(q string, policy v1.ResourceResizeRestartPolicy) *v1.Pod {
 		return edited(asking("p", "1"), func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources = with(amounts("memory", q), nil)
-			p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: policy}}
+			p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{
+				{ResourceName: "memory", RestartPolicy: policy},
+			}
 		})
 	}
 	swapping := all
@@ -217,19 +285,44 @@ func TestFeasible(t *testing.T) {
 		{"whole CPUs, of a guaranteed pod", static(func(r *Rules) { r.StaticCPU = true }), guaranteed("1"), guaranteed("2"), `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
 		{"whole CPUs, of another", static(func(r *Rules) { r.StaticCPU = true }), asking("p", "1"), asking("p", "2"), ""},
 		{"memory of a NUMA node", static(func(r *Rules) { r.StaticMemory = true }), guaranteed("1"), guaranteedMemory("2Gi"), `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
-		{"memory beside whole CPUs", static(func(r *Rules) { r.StaticCPU = true }), guaranteed("1"), guaranteedMemory("2Gi"), ""},
-		{"CPU beside memory of a NUMA node", static(func(r *Rules) { r.StaticMemory = true }), guaranteed("1"), guaranteed("2"), ""},
-		{"the pod as a whole, the gate off", static(func(r *Rules) { r.PodLevel = false }), asking("p", "1"), edited(asking("p", "1"), func(p *v1.Pod) {
-			p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), nil))
-		}), "InPlacePodLevelResourcesVerticalScaling is disabled"},
-		{"memory of a container that swaps", swapping, memory("1Gi", v1.NotRequired), memory("2Gi", v1.NotRequired), "In-place resize of containers with swap is not supported."},
+		{
+			"memory beside whole CPUs",
+			static(func(r *Rules) { r.StaticCPU = true }),
+			guaranteed("1"),
+			guaranteedMemory("2Gi"),
+			"",
+		},
+		{
+			"CPU beside memory of a NUMA node",
+			static(func(r *Rules) { r.StaticMemory = true }),
+			guaranteed("1"),
+			guaranteed("2"),
+			"",
+		},
+		{
+			"the pod as a whole, the gate off",
+			static(func(r *Rules) { r.PodLevel = false }),
+			asking("p", "1"),
+			edited(asking("p", "1"), func(p *v1.Pod) {
+				p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), nil))
+			}),
+			"InPlacePodLevelResourcesVerticalScaling is disabled",
+		},
+		{
+			"memory of a container that swaps",
+			swapping,
+			memory("1Gi", v1.NotRequired),
+			memory("2Gi", v1.NotRequired),
+			"In-place resize of containers with swap is not supported.",
+		},
 		{"the same with a restart", swapping, memory("1Gi", v1.RestartContainer), memory("2Gi", v1.RestartContainer), ""},
 		{"CPU of a container that swaps", swapping, asking("p", "1"), asking("p", "2"), ""},
 		{"an init container", all, init("1"), init("2"), ""},
 		{"an init container, the gate off", static(func(r *Rules) { r.InitContainers = false }), init("1"), init("2"), "In-place resize of non-restartable init containers is not supported"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.rules.feasible(tc.want, Of(tc.was)); got.message != tc.message || (got.detail == "") != (tc.message == "") {
+			if got := tc.rules.feasible(tc.want, Of(tc.was)); got.message != tc.message ||
+				(got.detail == "") != (tc.message == "") {
 				t.Errorf("%+v, want %q", got, tc.message)
 			}
 		})
@@ -239,10 +332,12 @@ func TestFeasible(t *testing.T) {
 func TestBetweenChangesOneResource(t *testing.T) {
 	now := with(amounts("cpu", "1", "memory", "1Gi"), amounts("memory", "1Gi"))
 	next := with(amounts("cpu", "2", "memory", "2Gi", "ephemeral-storage", "1Gi"), amounts("cpu", "3", "memory", "2Gi"))
-	if got := Between(now, next, "cpu"); !same(got, with(amounts("cpu", "2", "memory", "1Gi", "ephemeral-storage", "1Gi"), amounts("cpu", "3", "memory", "1Gi"))) {
+	if got := Between(now, next, "cpu"); !same(got,
+		with(amounts("cpu", "2", "memory", "1Gi", "ephemeral-storage", "1Gi"), amounts("cpu", "3", "memory", "1Gi"))) {
 		t.Errorf("CPU: %+v", got)
 	}
-	if got := Between(now, next, "memory"); !same(got, with(amounts("cpu", "1", "memory", "2Gi", "ephemeral-storage", "1Gi"), amounts("memory", "2Gi"))) {
+	if got := Between(now, next, "memory"); !same(got,
+		with(amounts("cpu", "1", "memory", "2Gi", "ephemeral-storage", "1Gi"), amounts("memory", "2Gi"))) {
 		t.Errorf("memory: %+v", got)
 	}
 }
@@ -252,7 +347,10 @@ func TestOnLeavesThePodAlone(t *testing.T) {
 	if Of(p).On(p) != p {
 		t.Error("a pod that has what it wants is copied")
 	}
-	granted := Resources{Containers: map[string]v1.ResourceRequirements{"main": with(amounts("cpu", "2"), nil), "other": {}}}
+	granted := Resources{Containers: map[string]v1.ResourceRequirements{
+		"main":  with(amounts("cpu", "2"), nil),
+		"other": {},
+	}}
 	if got := granted.On(p); milli(got) != 2000 || milli(p) != 1000 || got.UID != types.UID("p") {
 		t.Errorf("got %d, the pod itself has %d", milli(got), milli(p))
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 )
@@ -37,7 +38,11 @@ func amounts(pairs ...string) v1.ResourceList {
 // asking is a pod with one container that asks for CPU, from the API server.
 func asking(uid types.UID, cpu string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns", Generation: 1},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: amounts("cpu", cpu)}}}}}
+		Spec: v1.PodSpec{
+			Containers: []v1.Container{
+				{Name: "main", Resources: v1.ResourceRequirements{Requests: amounts("cpu", cpu)}},
+			},
+		}}
 }
 
 func edited(p *v1.Pod, f func(*v1.Pod)) *v1.Pod {
@@ -57,12 +62,11 @@ func resizedTo(p *v1.Pod, cpu string) *v1.Pod {
 // stage is a ledger on a node with four CPUs.
 type stage struct {
 	*Ledger
-	t       *testing.T
-	dir     string
-	events  []string
-	wakes   sync.Mutex // guards woken, which the ledger's own goroutine adds to
-	woken   []types.UID
-	evicted []types.UID
+	t      *testing.T
+	dir    string
+	events eventlog.Log
+	wakes  sync.Mutex // guards woken, which the ledger's own goroutine adds to
+	woken  []types.UID
 	// released are those whose reservations were given back, taken those for whom
 	// they were taken over.
 	released, taken []types.UID
@@ -71,6 +75,28 @@ type stage struct {
 	running         map[types.UID]bool
 	victims         map[types.UID][]*v1.Pod
 	second          Judge
+}
+
+// Allocate requests what the pod wants, and returns what it is allocated once that is decided.
+func (s *stage) Allocate(p *v1.Pod) *v1.Pod {
+	s.t.Helper()
+	s.Ledger.Allocate(p)
+	s.decides()
+	got, decided := s.Ledger.Allocate(p)
+	if !decided {
+		s.t.Errorf("the resize of %s is not decided", p.Name)
+	}
+	return got
+}
+
+func (s *stage) Vacate(uid types.UID) {
+	s.Ledger.Vacate(uid)
+	s.decides()
+}
+
+// decides is what Run does when there is something to decide.
+func (s *stage) decides() {
+	s.exclusively(func(judging) {})
 }
 
 func (s *stage) wake(uid types.UID) {
@@ -86,14 +112,6 @@ func (s *stage) awake() []types.UID {
 	return slices.Clone(s.woken)
 }
 
-func (s *stage) Pod(p *v1.Pod, _, eventType, reason, message string) {
-	s.events = append(s.events, fmt.Sprintf("%s %s %s %s", p.Name, eventType, reason, message))
-}
-
-func (s *stage) Node(eventType, reason, message string) {
-	s.events = append(s.events, fmt.Sprintf("node %s %s", eventType, reason))
-}
-
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t, dir: t.TempDir(), running: map[types.UID]bool{}, victims: map[types.UID][]*v1.Pod{}}
 	s.restart()
@@ -104,14 +122,13 @@ func newStage(t *testing.T) *stage {
 func (s *stage) restart() {
 	s.Ledger = New(Config{
 		Dir: s.dir, Judge: fits,
-		SecondLook: func(context.Context, *Rejection) Judge { return s.second },
-		MakeRoom: func(p *v1.Pod, _ []*v1.Pod, _ *Rejection) ([]*v1.Pod, error) {
+		SecondLook: func(context.Context, *pod.Rejection) Judge { return s.second },
+		MakeRoom: func(p *v1.Pod, _ []*v1.Pod, _ *pod.Rejection) ([]*v1.Pod, error) {
 			return s.victims[p.UID], nil
 		},
 		Release:  func(uid types.UID) { s.released = append(s.released, uid) },
 		Vacate:   func() { s.vacated++ },
 		TakeOver: func(p *v1.Pod) { s.taken = append(s.taken, p.UID) },
-		Evict:    func(uid types.UID, _ time.Duration, _, _, _ string) { s.evicted = append(s.evicted, uid) },
 		Arrivals: func(skip func(types.UID) bool) (out []Arrival) {
 			for _, a := range s.arrived {
 				if !skip(a.Pod.UID) {
@@ -120,9 +137,9 @@ func (s *stage) restart() {
 			}
 			return out
 		},
-		Unheard: func(uid types.UID) bool { return s.running[uid] },
-		Rules:   Rules{InPlace: true, InitContainers: true, PodLevel: true},
-		Events:  s, OnChange: s.wake,
+		RunningWithoutSource: func(uid types.UID) bool { return s.running[uid] },
+		Rules:                Rules{InPlace: true, InitContainers: true, PodLevel: true},
+		Events:               &s.events, OnChange: s.wake,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 }
@@ -138,7 +155,7 @@ func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
 			t.Errorf("taken over by then: %v", s.taken)
 		}
 	}
-	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, _ bool) *Rejection {
+	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, _ bool) *pod.Rejection {
 		if s.vacated == 0 {
 			t.Errorf("%s was judged before", p.Name)
 		}
@@ -152,13 +169,13 @@ func TestRoomOfPodsThatAreGoneIsThereForTheNext(t *testing.T) {
 }
 
 // fits judges by CPU alone, of which there are four.
-func fits(p *v1.Pod, others []*v1.Pod, _ bool) *Rejection {
+func fits(p *v1.Pod, others []*v1.Pod, _ bool) *pod.Rejection {
 	used := int64(0)
 	for _, o := range others {
 		used += milli(o)
 	}
 	if milli(p)+used > 4000 {
-		return &Rejection{Reason: "OutOfcpu", Message: fmt.Sprintf("requested %d, used %d", milli(p), used)}
+		return &pod.Rejection{Reason: "OutOfcpu", Message: fmt.Sprintf("requested %d, used %d", milli(p), used)}
 	}
 	return nil
 }
@@ -188,10 +205,9 @@ func (s *stage) pendingOf(uid types.UID) string {
 
 func (s *stage) tells(want ...string) {
 	s.t.Helper()
-	if !slices.Equal(s.events, want) {
-		s.t.Errorf("events:\n%s\nwant:\n%s", strings.Join(s.events, "\n"), strings.Join(want, "\n"))
+	if got := s.events.Take(); !slices.Equal(got, want) {
+		s.t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	s.events = nil
 }
 
 func (s *stage) writes() { // what Run does when there is something to write
@@ -204,7 +220,8 @@ func TestWhatRunsIsCountedBeforeAnythingNewIsJudged(t *testing.T) {
 	s := newStage(t)
 	old := asking("old", "3")
 	s.arrived = []Arrival{{Pod: old, Running: true}}
-	if v := s.Admit(t.Context(), asking("new", "2"), false); v.Rejection == nil || v.Rejection.Message != "requested 2000, used 3000" {
+	if v := s.Admit(t.Context(), asking("new", "2"), false); v.Rejection == nil ||
+		v.Rejection.Message != "requested 2000, used 3000" {
 		t.Errorf("beside a pod that runs and has not had its turn yet: %+v", v.Rejection)
 	}
 	s.admit(asking("small", "1"))
@@ -218,7 +235,8 @@ func TestWhatWasReservedForARefusedPodIsGivenBack(t *testing.T) {
 	if !slices.Equal(s.taken, []types.UID{"old"}) {
 		t.Errorf("taken over for %v, want for the one that runs", s.taken)
 	}
-	if v := s.Admit(t.Context(), asking("new", "1"), false); v.Rejection == nil || !slices.Equal(s.released, []types.UID{"new"}) {
+	if v := s.Admit(t.Context(), asking("new", "1"), false); v.Rejection == nil ||
+		!slices.Equal(s.released, []types.UID{"new"}) {
 		t.Errorf("%+v: given back of %v", v.Rejection, s.released)
 	}
 	// One that others have to end for keeps what was reserved.
@@ -228,16 +246,17 @@ func TestWhatWasReservedForARefusedPodIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestAPodThatNoSourceHasToldOfYetIsCountedByWhatItWasGranted(t *testing.T) {
+func TestPodWithoutASourceYetCountsWithItsAllocation(t *testing.T) {
 	s := newStage(t)
 	s.admit(asking("gone", "3"), asking("old", "1"))
 	s.writes()
 	s.restart()
 	s.running["old"] = true
-	if v := s.Admit(t.Context(), asking("new", "4"), false); v.Rejection == nil || v.Rejection.Message != "requested 4000, used 1000" {
+	if v := s.Admit(t.Context(), asking("new", "4"), false); v.Rejection == nil ||
+		v.Rejection.Message != "requested 4000, used 1000" {
 		t.Errorf("while the API server is away: %+v", v.Rejection)
 	}
-	// Nobody is told of a pod of which nothing but its size is known: it may be critical.
+	// A pod of which only the size is known is no preemption victim: it may be critical.
 	if list := s.Account(); len(list) != 0 {
 		t.Errorf("in the account: %v", list)
 	}
@@ -265,23 +284,26 @@ func TestThoseWhoArriveTogetherAreJudgedByAge(t *testing.T) {
 	s.admit(second, first)
 	// What was granted counts, not what is wanted: a resize that is pending frees
 	// nothing.
-	if got := s.Consider(resizedTo(first, "3")); milli(got) != 2000 {
+	if got := s.Allocate(resizedTo(first, "3")); milli(got) != 2000 {
 		t.Errorf("first has %d", milli(got))
 	}
-	if v := s.Admit(t.Context(), born("fourth", "100m", 4), false); v.Rejection == nil || v.Rejection.Message != "requested 100, used 4000" {
+	if v := s.Admit(t.Context(), born("fourth", "100m", 4), false); v.Rejection == nil ||
+		v.Rejection.Message != "requested 100, used 4000" {
 		t.Errorf("fourth: %+v", v.Rejection)
 	}
 }
 
 func TestASecondLookAndTheMetric(t *testing.T) {
 	s := newStage(t)
-	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection { return nil }
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *pod.Rejection { return nil }
 	s.admit(asking("lucky", "5"))
-	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection {
-		return &Rejection{Reason: "OutOfexample.com/gpu", Message: ""}
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *pod.Rejection {
+		return &pod.Rejection{Reason: "OutOfexample.com/gpu", Message: ""}
 	}
 	s.Admit(t.Context(), asking("late", "5"), false)
-	s.second = func(*v1.Pod, []*v1.Pod, bool) *Rejection { return &Rejection{Reason: "SomethingElse", Message: ""} }
+	s.second = func(*v1.Pod, []*v1.Pod, bool) *pod.Rejection {
+		return &pod.Rejection{Reason: "SomethingElse", Message: ""}
+	}
 	s.Admit(t.Context(), asking("odd", "5"), false)
 	s.second = nil
 	s.Admit(t.Context(), asking("big", "5"), false)
@@ -311,7 +333,8 @@ func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 	for _, known := range []string{
 		"AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo",
 		"InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError",
-		"UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods",
+		"UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage",
+		"OutOfpods",
 		"PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden", "TopologyAffinityError",
 		"NodeShutdown", "VolumeAttachmentLimitExceeded",
 	} {
@@ -324,19 +347,47 @@ func TestRejectionsAreCountedUnderWordsThatAreFew(t *testing.T) {
 	}
 }
 
+// TestEndedPodStaysOutOfTheAccount has a pod that has ended while the runtime still holds its containers and its source
+// does not show that it has ended. Another pod is admitted then.
+func TestEndedPodStaysOutOfTheAccount(t *testing.T) {
+	s := newStage(t)
+	ended := asking("ended", "3")
+	s.admit(ended)
+	s.Vacate("ended")
+	s.arrived = []Arrival{{Pod: ended, Running: true}}
+	if v := s.Admit(t.Context(), asking("next", "3"), false); v.Rejection != nil {
+		t.Errorf("the next pod is rejected: %+v", v.Rejection)
+	}
+	if len(s.taken) != 0 {
+		t.Errorf("resources are allocated again to %v", s.taken)
+	}
+	if as := s.Allocate(resizedTo(ended, "1")); as.Spec.Containers[0].Resources.Requests.Cpu().String() != "3" {
+		t.Errorf("the ended pod was resized to %v", as.Spec.Containers[0].Resources.Requests)
+	}
+	s.tells()
+
+	s.Forget("ended") // the pod is gone; one with its UID is another pod
+	if v := s.Admit(t.Context(), ended, true); v.Rejection != nil || !slices.Contains(s.taken, "ended") {
+		t.Errorf("a new pod with its UID: %+v, taken over: %v", v, s.taken)
+	}
+}
+
 func TestACriticalPodWaitsUntilThoseItDrivesAwayHaveEnded(t *testing.T) {
 	parity.ProvesPart(t, 3, "EVIC-24")
 	s := newStage(t)
 	a, b := asking("a", "2"), asking("b", "2")
 	s.admit(a, b)
 	s.victims["critical"] = []*v1.Pod{a, b}
-	if v := s.Admit(t.Context(), asking("critical", "4"), false); !v.Waits || v.Rejection != nil {
+	v := s.Admit(t.Context(), asking("critical", "4"), false)
+	if !v.Waits || v.Rejection != nil {
 		t.Fatalf("%+v", v)
 	}
-	if !slices.Equal(s.evicted, []types.UID{"a", "b"}) {
-		t.Errorf("evicted %v", s.evicted)
+	if len(v.Victims) != 2 || v.Victims[0].UID != "a" || v.Victims[1].UID != "b" ||
+		v.Victims[0].Reason != ReasonPreempting {
+		t.Errorf("to be preempted: %+v", v.Victims)
 	}
-	s.tells("a Warning Preempting Preempted in order to admit critical pod", "b Warning Preempting Preempted in order to admit critical pod")
+	s.tells("a Warning Preempting Preempted in order to admit critical pod",
+		"b Warning Preempting Preempted in order to admit critical pod")
 	if n := scrape.Of(t, s)["kubelet_preemptions{preemption_signal=cpu}"]; n != 2 {
 		t.Errorf("%v preemptions", n)
 	}
@@ -374,17 +425,21 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	s.admit(p, other)
 
 	up := resizedTo(p, "2")
-	if got := s.Consider(up); milli(got) != 2000 {
+	if got := s.Allocate(up); milli(got) != 2000 {
 		t.Errorf("granted %d", milli(got))
 	}
-	s.tells(`p Normal ResizeStarted Pod resize started: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
-	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizeInProgress || c[0].ObservedGeneration != 2 || c[0].Reason != "" {
+	s.tells(
+		`p Normal ResizeStarted Pod resize started: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizeInProgress || c[0].ObservedGeneration != 2 ||
+		c[0].Reason != "" {
 		t.Errorf("in progress: %+v", c)
 	}
 	s.Tried(up, time.Second, fmt.Errorf("no way"))
 	s.Tried(up, time.Second, fmt.Errorf("no way"))
-	s.tells(`p Warning ResizeError Pod resize error: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"no way"}`)
-	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Error" || c[0].Message != "no way" || c[0].ObservedGeneration != 2 {
+	s.tells(
+		`p Warning ResizeError Pod resize error: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"no way"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Error" || c[0].Message != "no way" ||
+		c[0].ObservedGeneration != 2 {
 		t.Errorf("failed: %+v", c)
 	}
 	s.Tried(up, time.Second, nil)
@@ -392,24 +447,27 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	s.tells()
 	s.Progress(up, false)
 	s.Progress(up, false)
-	s.tells(`p Normal ResizeCompleted Pod resize completed: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
+	s.tells(
+		`p Normal ResizeCompleted Pod resize completed: {"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}],"generation":2}`)
 	if c := s.Conditions("p"); len(c) != 0 {
 		t.Errorf("done: %+v", c)
 	}
 
 	more := resizedTo(up, "3")
 	for range 3 {
-		if got := s.Consider(more); milli(got) != 2000 || got.Generation != 3 {
+		if got := s.Allocate(more); milli(got) != 2000 || got.Generation != 3 {
 			t.Errorf("deferred: has %d of generation %d", milli(got), got.Generation)
 		}
 	}
-	s.tells(`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"3"}}}],"generation":3,"error":"requested 3000, used 2000"}`)
-	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizePending || c[0].Reason != "Deferred" || c[0].Message != "requested 3000, used 2000" || c[0].ObservedGeneration != 3 {
+	s.tells(
+		`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"3"}}}],"generation":3,"error":"requested 3000, used 2000"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Type != v1.PodResizePending || c[0].Reason != "Deferred" ||
+		c[0].Message != "requested 3000, used 2000" || c[0].ObservedGeneration != 3 {
 		t.Errorf("deferred: %+v", c)
 	}
 	// The message follows; that is no event.
-	s.Consider(resizedTo(other, "1500m"))
-	s.events = nil
+	s.Allocate(resizedTo(other, "1500m"))
+	s.events.Take()
 	if c := s.Conditions("p"); c[0].Message != "requested 3000, used 1500" {
 		t.Errorf("deferred later: %+v", c)
 	}
@@ -417,9 +475,11 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 
 	// More than the node has is deferred like the rest.
 	large := resizedTo(more, "5")
-	s.Consider(large)
-	s.tells(`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"requested 5000, used 1500"}`)
-	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Deferred" || c[0].Message != "requested 5000, used 1500" || c[0].ObservedGeneration != 4 {
+	s.Allocate(large)
+	s.tells(
+		`p Warning ResizeDeferred Pod resize Deferred: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5"}}}],"generation":4,"error":"requested 5000, used 1500"}`)
+	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Deferred" ||
+		c[0].Message != "requested 5000, used 1500" || c[0].ObservedGeneration != 4 {
 		t.Errorf("more than the node has: %+v", c)
 	}
 
@@ -428,8 +488,9 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 		p.Generation++
 		p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1Gi")
 	})
-	s.Consider(never)
-	s.tells(`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5","memory":"1Gi"}}}],"generation":5,"error":"In-place resize of containers with swap is not supported."}`)
+	s.Allocate(never)
+	s.tells(
+		`p Warning ResizeInfeasible Pod resize Infeasible: {"containers":[{"name":"main","resources":{"requests":{"cpu":"5","memory":"1Gi"}}}],"generation":5,"error":"In-place resize of containers with swap is not supported."}`)
 	if c := s.Conditions("p"); len(c) != 1 || c[0].Reason != "Infeasible" || c[0].ObservedGeneration != 5 {
 		t.Errorf("infeasible: %+v", c)
 	}
@@ -437,8 +498,8 @@ func TestAResizeIsGrantedDeferredOrInfeasible(t *testing.T) {
 	if s.pendingOf("p") != "Infeasible" {
 		t.Error("an infeasible resize was asked again")
 	}
-	// What is taken back is said by the condition that goes.
-	s.Consider(edited(never, func(p *v1.Pod) { p.Generation++; p.Spec = up.Spec }))
+	// A withdrawn resize is shown by the removal of its condition.
+	s.Allocate(edited(never, func(p *v1.Pod) { p.Generation++; p.Spec = up.Spec }))
 	s.tells()
 	if c := s.Conditions("p"); len(c) != 0 {
 		t.Errorf("taken back: %+v", c)
@@ -452,7 +513,8 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 		s := newStage(t)
 		// Each has half a CPU and wants one and a half: of those who wait, one fits
 		// when the big one has gone.
-		ranked := []*v1.Pod{asking("late", "500m"), asking("early", "500m"), asking("burstable", "500m"), asking("urgent", "500m")}
+		ranked := []*v1.Pod{asking("late", "500m"), asking("early", "500m"), asking("burstable", "500m"),
+			asking("urgent", "500m")}
 		ranked[3].Spec.Priority = new(int32)
 		*ranked[3].Spec.Priority = 7
 		for _, p := range ranked[:2] { // best of the classes they can have with a limit
@@ -472,7 +534,7 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 			})
 		}
 		for _, i := range []int{1, 0, 2, 3} { // early first
-			s.Consider(want(ranked[i]))
+			s.Allocate(want(ranked[i]))
 			time.Sleep(time.Second)
 		}
 		for _, p := range ranked {
@@ -494,7 +556,7 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 			return got
 		}
 		// Who gives back comes before all others, and makes room for the most urgent.
-		s.Consider(resizedTo(big, "1"))
+		s.Allocate(resizedTo(big, "1"))
 		if got := granted(); !slices.Equal(got, []types.UID{"urgent"}) {
 			t.Errorf("after the big one shrank: %v", got)
 		}
@@ -503,13 +565,14 @@ func TestDeferredResizesAreAskedInOrder(t *testing.T) {
 			t.Errorf("after the big one went: %v", got)
 		}
 		s.Vacate("urgent")
-		if got := granted(); !slices.Equal(got, []types.UID{"late", "early"}) && !slices.Equal(got, []types.UID{"late", "early", "urgent"}) {
+		if got := granted(); !slices.Equal(got, []types.UID{"late", "early"}) &&
+			!slices.Equal(got, []types.UID{"late", "early", "urgent"}) {
 			t.Errorf("after the urgent one went: %v", got)
 		}
 		if s.pendingOf("burstable") != "Deferred" {
 			t.Error("the burstable pod was granted before the guaranteed")
 		}
-		// Nobody tells that there is more room; the clock finds out.
+		// No event reports the free resources; the periodic retry finds them.
 		s.mu.Lock()
 		delete(s.account, "early")
 		s.mu.Unlock()
@@ -551,13 +614,13 @@ func TestTheClockAsksAfterHalfAMinuteAndThenEveryThree(t *testing.T) {
 		})
 		var mu sync.Mutex
 		asked, begun := []time.Duration{}, time.Now()
-		s.cfg.Judge = func(*v1.Pod, []*v1.Pod, bool) *Rejection {
+		s.cfg.Judge = func(*v1.Pod, []*v1.Pod, bool) *pod.Rejection {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, time.Since(begun))
-			return &Rejection{Reason: "OutOfcpu", Message: ""}
+			return &pod.Rejection{Reason: "OutOfcpu", Message: ""}
 		}
-		s.Consider(resizedTo(a, "3"))
+		s.Allocate(resizedTo(a, "3"))
 		time.Sleep(7 * time.Minute)
 		synctest.Wait()
 		mu.Lock()
@@ -576,11 +639,14 @@ func TestMetricsOfResizes(t *testing.T) {
 	s.admit(p, q)
 	up := edited(p, func(p *v1.Pod) {
 		p.Generation++
-		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("cpu", "500m", "memory", "1Gi"), Limits: amounts("cpu", "2")}
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{
+			Requests: amounts("cpu", "500m", "memory", "1Gi"),
+			Limits:   amounts("cpu", "2"),
+		}
 	})
-	s.Consider(up)
-	s.Consider(up)
-	s.Consider(resizedTo(q, "3500m"))
+	s.Allocate(up)
+	s.Allocate(up)
+	s.Allocate(resizedTo(q, "3500m"))
 	s.Tried(up, 25*time.Millisecond, nil)
 	s.Tried(up, time.Millisecond, fmt.Errorf("no"))
 	got := scrape.Of(t, s)
@@ -600,10 +666,10 @@ func TestMetricsOfResizes(t *testing.T) {
 		}
 	}
 	s.cfg.Rules.MaySwap = func(_ *v1.Pod, c *v1.Container) bool { return c.Resources.Requests.Memory().String() == "7Gi" }
-	s.Consider(edited(resizedTo(resizedTo(q, "3500m"), "1"), func(p *v1.Pod) {
+	s.Allocate(edited(resizedTo(resizedTo(q, "3500m"), "1"), func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("7Gi")
 	}))
-	s.Consider(edited(up, func(p *v1.Pod) {
+	s.Allocate(edited(up, func(p *v1.Pod) {
 		p.Generation++
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
 	}))
@@ -623,13 +689,13 @@ func TestStateSurvivesARestart(t *testing.T) {
 	s := newStage(t)
 	p := asking("p", "1")
 	s.admit(p)
-	s.Enforced(p, "main", p.Spec.Containers[0].Resources)
+	s.SetActuated(p, "main", p.Spec.Containers[0].Resources)
 	up := resizedTo(p, "2")
-	s.Consider(up)
+	s.Allocate(up)
 	s.writes()
 	s.restart()
 	s.Admit(t.Context(), up, true)
-	if got := s.Consider(up); milli(got) != 2000 {
+	if got := s.Allocate(up); milli(got) != 2000 {
 		t.Errorf("granted %d after a restart", milli(got))
 	}
 	have := pod.Runtime{Containers: []pod.Container{{ID: "c1", Name: "main", State: pod.StateRunning}}}
@@ -637,19 +703,19 @@ func TestStateSurvivesARestart(t *testing.T) {
 	if len(g.Update) != 1 || g.Update[0].Now != 1000 || g.Update[0].Next != 2000 {
 		t.Errorf("what was under way: %+v", g)
 	}
-	if got := milli(s.InForce(up)); got != 1000 {
+	if got := milli(s.Actuated(up)); got != 1000 {
 		t.Errorf("in force %d", got)
 	}
 	s.Forget("p")
 	s.writes()
 	s.restart()
-	if len(s.granted)+len(s.force) != 0 {
-		t.Errorf("left of a pod that is gone: %v %v", s.granted, s.force)
+	if len(s.allocated)+len(s.actuated) != 0 {
+		t.Errorf("left of a pod that is gone: %v %v", s.allocated, s.actuated)
 	}
 }
 
 // The first pod that is looked at after a restart may be one that waits for more:
-// what the others use is not free, whether a source has told of them or not.
+// what the others use is not free, whether or not a source has them.
 func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
 	for _, heard := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heard=%v", heard), func(t *testing.T) {
@@ -657,7 +723,7 @@ func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
 			other, p := asking("other", "3"), asking("p", "1")
 			s.admit(other, p)
 			up := resizedTo(p, "2")
-			if got := milli(s.Consider(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
+			if got := milli(s.Allocate(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
 				t.Fatalf("granted %d, pending %q", got, s.pendingOf("p"))
 			}
 			s.writes()
@@ -668,12 +734,12 @@ func TestAWishThatWaitsOverARestartIsJudgedBesideAllThatRuns(t *testing.T) {
 				s.running = map[types.UID]bool{"other": true}
 			}
 			s.Admit(t.Context(), up, true)
-			if got := milli(s.Consider(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
+			if got := milli(s.Allocate(up)); got != 1000 || s.pendingOf("p") != v1.PodReasonDeferred {
 				t.Errorf("after a restart: granted %d, pending %q", got, s.pendingOf("p"))
 			}
 			s.Admit(t.Context(), other, true)
 			s.Vacate("other")
-			if got := milli(s.Consider(up)); got != 2000 {
+			if got := milli(s.Allocate(up)); got != 2000 {
 				t.Errorf("once the other has ended: granted %d", got)
 			}
 		})
@@ -686,30 +752,32 @@ func TestWhatAContainerIsStartedWithIsKnownAfterADeath(t *testing.T) {
 	s := newStage(t)
 	p := asking("p", "1")
 	s.admit(p)
-	s.Enforced(p, "main", p.Spec.Containers[0].Resources)
+	s.SetActuated(p, "main", p.Spec.Containers[0].Resources)
 	s.writes()
 	up := resizedTo(p, "2")
-	s.Consider(up)
+	s.Allocate(up)
 	s.Starting(up, "main", up.Spec.Containers[0].Resources)
 	s.restart()
 	s.Admit(t.Context(), up, true)
 	have := pod.Runtime{Containers: []pod.Container{{ID: "c2", Name: "main", State: pod.StateRunning}}}
-	if g := s.Gap(s.Consider(up), have); g.Open() {
+	if g := s.Gap(s.Allocate(up), have); g.Open() {
 		t.Errorf("still to do: %+v", g)
 	}
 }
 
 func TestAPodWithoutStateHasWhatItsStatusSays(t *testing.T) {
 	s := newStage(t)
-	p := resizedTo(asking("p", "1"), "2") // the wish was not granted when the state was lost
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", Resources: &v1.ResourceRequirements{Requests: amounts("cpu", "1")}}}
+	p := resizedTo(asking("p", "1"), "2") // the desired resources were not allocated when the state was lost
+	p.Status.ContainerStatuses = []v1.ContainerStatus{
+		{Name: "main", Resources: &v1.ResourceRequirements{Requests: amounts("cpu", "1")}},
+	}
 	s.admit(asking("other", "3"))
 	s.Admit(t.Context(), p, true)
-	if got := milli(s.Consider(p)); got != 1000 || s.pendingOf("p") != "Deferred" {
+	if got := milli(s.Allocate(p)); got != 1000 || s.pendingOf("p") != "Deferred" {
 		t.Errorf("granted %d, pending %q", got, s.pendingOf("p"))
 	}
 	have := pod.Runtime{Containers: []pod.Container{{ID: "c1", Name: "main", State: pod.StateRunning}}}
-	if g := s.Gap(s.Consider(p), have); g.Open() {
+	if g := s.Gap(s.Allocate(p), have); g.Open() {
 		t.Errorf("a running container is touched: %+v", g)
 	}
 }
@@ -717,7 +785,10 @@ func TestAPodWithoutStateHasWhatItsStatusSays(t *testing.T) {
 func TestStateFilesAreUpstreams(t *testing.T) {
 	s := newStage(t)
 	p := edited(asking("uid-1", "500m"), func(p *v1.Pod) {
-		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("cpu", "500m", "memory", "64Mi"), Limits: amounts("cpu", "500m", "memory", "64Mi")}
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{
+			Requests: amounts("cpu", "500m", "memory", "64Mi"),
+			Limits:   amounts("cpu", "500m", "memory", "64Mi"),
+		}
 		p.Spec.InitContainers = []v1.Container{{Name: "init"}}
 	})
 	s.admit(p)
@@ -732,7 +803,7 @@ func TestStateFilesAreUpstreams(t *testing.T) {
 	}
 }
 
-func TestABadStateFileIsPutAsideAndToldOnce(t *testing.T) {
+func TestInvalidStateFileIsPutAsideAndReportedOnce(t *testing.T) {
 	good := func() []byte {
 		s := newStage(t)
 		s.admit(asking("p", "1"))
@@ -746,7 +817,8 @@ func TestABadStateFileIsPutAsideAndToldOnce(t *testing.T) {
 	flipped := slices.Clone(good)
 	flipped[40] ^= 1
 	for name, content := range map[string][]byte{
-		"empty": {}, "cut": good[:len(good)/2], "flipped": flipped, "of something else": []byte(`{"policyName":"none","checksum":1}`),
+		"empty": {}, "cut": good[:len(good)/2], "flipped": flipped,
+		"of something else": []byte(`{"policyName":"none","checksum":1}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -755,7 +827,10 @@ func TestABadStateFileIsPutAsideAndToldOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.restart()
-			s.tells("node Warning StateFileUnusable")
+			if got := s.events.Take(); len(got) != 1 ||
+				!strings.HasPrefix(got[0], "node Warning StateFileUnusable use "+path+": ") {
+				t.Errorf("events %q, want one about the file", got)
+			}
 			if kept, err := os.ReadFile(path + ".bad"); err != nil || string(kept) != string(content) {
 				t.Errorf("kept %q, %v", kept, err)
 			}
@@ -770,7 +845,9 @@ func TestABadStateFileIsPutAsideAndToldOnce(t *testing.T) {
 }
 
 func FuzzStateFiles(f *testing.F) {
-	good, err := encode(map[types.UID]Resources{"u": {Containers: map[string]v1.ResourceRequirements{"c": {Requests: amounts("cpu", "1")}}}})
+	good, err := encode(
+		map[types.UID]Resources{"u": {Containers: map[string]v1.ResourceRequirements{"c": {Requests: amounts("cpu",
+			"1")}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -797,7 +874,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 	late := pod.Late{Resources: []string{"example.com/gpu"}}
 	missing := true
 	var admitted []bool
-	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, before bool) *Rejection {
+	s.cfg.Judge = func(p *v1.Pod, others []*v1.Pod, before bool) *pod.Rejection {
 		if p.Name != "waits" {
 			return fits(p, others, before)
 		}
@@ -805,37 +882,38 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 		if no := fits(p, others, before); no != nil || !missing {
 			return no
 		}
-		return &Rejection{Message: "waiting", Late: late}
+		return &pod.Rejection{Message: "waiting", Late: late}
 	}
 	waits := asking("waits", "3")
 	for range 2 {
-		if v := s.Admit(t.Context(), waits, false); v.Rejection != nil || !v.Waits || !slices.Equal(v.Late.Resources, late.Resources) {
+		if v := s.Admit(t.Context(), waits, false); v.Rejection != nil || !v.Waits ||
+			!slices.Equal(v.Late.Resources, late.Resources) {
 			t.Fatalf("while the plugin is missing: %+v", v)
 		}
 	}
 	if v := s.Admit(t.Context(), asking("other", "2"), false); v.Rejection == nil {
 		t.Error("another pod takes its place")
 	}
-	if len(s.granted) != 0 || len(s.released) != 1 || s.released[0] != "other" {
-		t.Errorf("granted %v, released %v", s.granted, s.released)
+	if len(s.allocated) != 0 || len(s.released) != 1 || s.released[0] != "other" {
+		t.Errorf("granted %v, released %v", s.allocated, s.released)
 	}
 	// One that is deleted leaves its place.
-	s.Vacate("waits")
+	s.Forget("waits")
 	s.admit(asking("second", "2"))
 	s.Vacate("second")
 	s.Admit(t.Context(), waits, false)
 	missing = false
 	s.admit(waits)
 	s.admit(waits) // it is not judged once more
-	if n := len(admitted); n != 4 || slices.Contains(admitted, true) || len(s.granted) != 2 {
-		t.Errorf("judged as admitted before: %v; granted %v", admitted, s.granted)
+	if n := len(admitted); n != 4 || slices.Contains(admitted, true) || len(s.allocated) != 2 {
+		t.Errorf("judged as admitted before: %v; granted %v", admitted, s.allocated)
 	}
 
 	// The agent after this one knows that it was admitted; else the API server does.
 	s.write()
 	s.restart()
 	known := map[types.UID]bool{}
-	s.cfg.Judge = func(p *v1.Pod, _ []*v1.Pod, before bool) *Rejection { known[p.UID] = before; return nil }
+	s.cfg.Judge = func(p *v1.Pod, _ []*v1.Pod, before bool) *pod.Rejection { known[p.UID] = before; return nil }
 	ran := asking("ran", "1")
 	ran.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", ContainerID: "containerd://1"}}
 	s.admit(waits, ran, asking("new", "1"))
@@ -845,7 +923,7 @@ func TestPodsThatWaitForDevicePluginsAreJudgedAgain(t *testing.T) {
 }
 
 // Pod-level resources are restored from the pod's status, and are not computed as the sum over its containers.
-func TestAPodLevelWishIsReadFromTheStatus(t *testing.T) {
+func TestDesiredPodLevelResourcesAreReadFromTheStatus(t *testing.T) {
 	p := asking("p", "1")
 	p.Spec.Resources = ptr.To(with(amounts("cpu", "2"), amounts("cpu", "4")))
 	p.Status.Resources = ptr.To(with(amounts("cpu", "2", "memory", "1Gi"), amounts("cpu", "3", "memory", "1Gi")))

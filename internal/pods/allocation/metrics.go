@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	v1 "k8s.io/api/core/v1"
 )
 
 type metrics struct {
@@ -23,12 +22,17 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		rejections: counter(metricRejections, "Pods that were refused on their arrival", "reason"),
-		preempted:  counter(metricPreempted, "Pods that had to go so that a critical one could run", "preemption_signal"),
-		requested:  counter(metricRequested, "Changes of resources that were asked for, by container", "resource", "requirement", "operation"),
+		preempted: counter(metricPreempted, "Number of pods that were preempted for a critical pod",
+			"preemption_signal"),
+		requested: counter(metricRequested, "Changes of resources that were asked for, by container",
+			"resource", "requirement", "operation"),
 		infeasible: counter(metricInfeasible, "Resizes that can never be had on this node", "reason_detail"),
 		accepted:   counter(metricAccepted, "Resizes that were deferred and then accepted", "retry_trigger"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricDuration, Help: "Milliseconds that it took to put a resize in force",
-			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}}, []string{"success"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    metricDuration,
+			Help:    "Duration in milliseconds of the actuation of a resize",
+			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000},
+		}, []string{"success"}),
 	}
 }
 
@@ -45,8 +49,10 @@ func (m *metrics) took(d time.Duration, failed error) {
 }
 
 var (
-	descPending    = prometheus.NewDesc(metricPending, "Resizes that were not granted yet", []string{"reason"}, nil)
-	descInProgress = prometheus.NewDesc(metricInProgress, "Resizes that were granted and are not in force yet", nil, nil)
+	descPending = prometheus.NewDesc(metricPending, "Number of resizes that were not accepted yet",
+		[]string{"reason"}, nil)
+	descInProgress = prometheus.NewDesc(metricInProgress,
+		"Number of resizes that were accepted and are not actuated yet", nil, nil)
 )
 
 // Describe makes the Ledger a collector of its metrics.
@@ -61,11 +67,7 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 // Collect counts the resizes that there are.
 func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
-	count := map[string]int{v1.PodReasonDeferred: 0, v1.PodReasonInfeasible: 0}
-	for _, w := range l.wishes {
-		count[w.reason]++
-	}
-	progress := len(l.progress)
+	count, progress := l.resizes.numbers()
 	l.mu.Unlock()
 	for reason, n := range count {
 		ch <- prometheus.MustNewConstMetric(descPending, prometheus.GaugeValue, float64(n), strings.ToLower(reason))
@@ -81,9 +83,9 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 var counted = map[string]bool{
 	"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true, "InvalidNodeInfo": true,
 	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true, ReasonUnexpected: true,
-	"UnknownReason": true, "UnexpectedPredicateFailureType": true, "PodLevelResourcesNotSupported": true, "PodFeatureUnsupported": true,
-	"OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
-	"Evicted": true, "SysctlForbidden": true, "TopologyAffinityError": true,
+	"UnknownReason": true, "UnexpectedPredicateFailureType": true, "PodLevelResourcesNotSupported": true,
+	"PodFeatureUnsupported": true, "OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true,
+	"OutOfpods": true, "Evicted": true, "SysctlForbidden": true, "TopologyAffinityError": true,
 	"NodeShutdown": true, "VolumeAttachmentLimitExceeded": true,
 }
 

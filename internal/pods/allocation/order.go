@@ -10,21 +10,21 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// pending is a wish that was not granted.
-type pending struct {
+// pendingResize is a resize request that was not accepted.
+type pendingResize struct {
 	pod     *v1.Pod // as wanted
 	want    Resources
-	reason  string // Deferred or Infeasible; empty: not judged yet
+	reason  string // Deferred or Infeasible; empty: not decided yet
 	message string
-	told    string    // the reason that an event has told, perhaps an earlier agent's
+	event   string    // the reason that was recorded in an event last, maybe by an earlier agent
 	since   time.Time // when it was first pending
 	grows   bool
 }
 
 // sortPending puts in order who is asked first: who gives something back, then by
 // priority, by class, and by how long they have waited.
-func sortPending(list []*pending) {
-	slices.SortStableFunc(list, func(a, b *pending) int {
+func sortPending(list []*pendingResize) {
+	slices.SortStableFunc(list, func(a, b *pendingResize) int {
 		return cmp.Or(
 			cmp.Compare(boolInt(a.grows), boolInt(b.grows)),
 			-cmp.Compare(priority(a.pod), priority(b.pod)),
@@ -58,7 +58,7 @@ func classRank(p *v1.Pod) int {
 	return 2
 }
 
-// Deferred resizes are asked again by the clock after firstRetry, then every
+// Deferred resizes are decided again by the clock after firstRetry, then every
 // laterRetry; mostly something happens before that.
 const (
 	firstRetry = 30 * time.Second

@@ -83,7 +83,7 @@ func (r Resources) with(container string, rr v1.ResourceRequirements) Resources 
 	return Resources{Containers: all, Pod: r.Pod}
 }
 
-// stored are the resources that the pod's stored status says are in force, and
+// stored are the resources that the pod's stored status says are actuated, and
 // its specification where the status says nothing.
 func stored(p *v1.Pod) Resources {
 	r := Of(p)

@@ -6,24 +6,20 @@ import (
 	"path/filepath"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
 // writePause gathers what a burst of pods changes into one write.
 const writePause = 100 * time.Millisecond
 
 func (l *Ledger) writeLocked() {
-	select {
-	case l.dirty <- struct{}{}:
-	default:
-	}
+	signal(l.dirty)
 }
 
-// Run writes the state and asks again for deferred resizes until ctx ends. What is
-// still to be written then is written.
+// Run decides resizes, deferred ones again from time to time, and writes the state until ctx ends. State that has
+// not been written by then is written at the end.
 func (l *Ledger) Run(ctx context.Context) error {
 	var retry, write <-chan time.Time
 	wait := firstRetry
@@ -41,36 +37,34 @@ func (l *Ledger) Run(ctx context.Context) error {
 			if !l.write() {
 				write = time.After(firstRetry)
 			}
-		case <-l.defers:
+		case <-l.resizes.queued:
+			l.exclusively(func(judging) {})
+		case <-l.resizes.deferred:
 			if retry == nil {
 				wait = firstRetry
 				retry = time.After(wait)
 			}
 		case <-retry:
 			retry, wait = nil, laterRetry
-			if l.askAgain() {
+			again := false
+			l.exclusively(func(j judging) { again = j.retryDeferred() })
+			if again {
 				retry = time.After(wait)
 			}
 		}
 	}
 }
 
-// askAgain asks again by the clock, and reports whether any resize is still
-// deferred.
-func (l *Ledger) askAgain() bool {
-	l.mu.Lock()
-	woken := l.retryLocked(triggerPeriod)
-	waits := false
-	for _, w := range l.wishes {
-		waits = waits || w.reason == v1.PodReasonDeferred
-	}
+// retryDeferred decides deferred resizes again, and reports whether any is still deferred.
+func (j judging) retryDeferred() bool {
+	j.retry(triggerPeriod)
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	select {
-	case <-l.defers: // what was deferred just now is waited for already
+	case <-j.resizes.deferred: // those that were deferred just now are counted
 	default:
 	}
-	l.mu.Unlock()
-	l.wake(woken)
-	return waits
+	return j.resizes.anyDeferred()
 }
 
 // write writes both files, and reports whether it could.
@@ -78,7 +72,10 @@ func (l *Ledger) write() bool {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	states := map[string]map[types.UID]Resources{fileGranted: maps.Clone(l.granted), fileInForce: maps.Clone(l.force)}
+	states := map[string]map[types.UID]Resources{
+		fileAllocated: maps.Clone(l.allocated),
+		fileActuated:  maps.Clone(l.actuated),
+	}
 	l.mu.Unlock()
 	ok := true
 	for name, pods := range states {
@@ -88,7 +85,7 @@ func (l *Ledger) write() bool {
 		}
 		if err != nil {
 			ok = false
-			l.cfg.Log.Error("cannot write down what pods were granted", "err", err)
+			l.cfg.Log.Error("failed to save the allocation of pods", "err", err)
 		}
 	}
 	return ok

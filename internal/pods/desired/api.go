@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -12,9 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/pod"
 )
 
@@ -22,7 +21,7 @@ import (
 type APIConfig struct {
 	// Pods lists and watches the pods whose spec.nodeName is this node's.
 	Pods cache.ListerWatcher
-	// After is waited for before the first list; nil for nothing.
+	// After is closed when the first list may be made; nil: at once.
 	After <-chan struct{}
 	Log   *slog.Logger
 }
@@ -38,8 +37,8 @@ func NewAPI(cfg APIConfig) *API { return &API{cfg: cfg} }
 // Name is "api".
 func (a *API) Name() pod.Source { return pod.SourceAPI }
 
-// Run lists and watches until ctx ends. A server that is away is waited for and
-// mentioned once.
+// Run lists and watches until ctx ends. It retries while the server is unavailable and
+// logs the failure once.
 func (a *API) Run(ctx context.Context, to Sink) error {
 	if a.cfg.After != nil {
 		select {
@@ -49,16 +48,17 @@ func (a *API) Run(ctx context.Context, to Sink) error {
 		}
 	}
 	store := &apiStore{to: to, log: a.cfg.Log, uids: map[string]types.UID{}}
-	// What the reflector has to say is for those who look closely.
+	// The reflector's own messages are logged at verbosity 2.
 	logger := logr.FromSlogHandler(a.cfg.Log.Handler()).V(2)
 	ctx = logr.NewContext(ctx, logger)
+	backoff := apiBackoff
 	r := cache.NewReflectorWithOptions(a.cfg.Pods, &v1.Pod{}, store, cache.ReflectorOptions{
 		Name:    "pods of this node",
 		Logger:  &logger,
-		Backoff: &wait.Backoff{Duration: minAPIRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: maxAPIRetry},
+		Backoff: &backoff,
 	})
-	// The reflector's own loop logs every attempt; this one speaks up once.
-	for retry := minAPIRetry; ; {
+	// The reflector's own loop would log every attempt; this one logs the first failure only.
+	for retry := apiBackoff; ; {
 		began := time.Now()
 		err := r.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
@@ -68,14 +68,11 @@ func (a *API) Run(ctx context.Context, to Sink) error {
 			store.failed(err)
 		}
 		if time.Since(began) > maxAPIRetry {
-			retry = minAPIRetry // it worked for a while
+			retry = apiBackoff // the watch worked for a while
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, retry.Step()) {
 			return nil
-		case <-time.After(wait.Jitter(retry, 0.5)):
 		}
-		retry = min(2*retry, maxAPIRetry)
 	}
 }
 
@@ -84,16 +81,19 @@ const (
 	maxAPIRetry = 5 * time.Second
 )
 
-// apiStore is where the reflector delivers. A pod that was deleted and made
-// anew under the same name may arrive as an update, so names are kept beside
-// the UIDs.
+// apiBackoff is the back-off between watches, with jitter, because all nodes of a cluster may have lost the same
+// server.
+var apiBackoff = clock.Jittered(clock.Backoff(minAPIRetry, maxAPIRetry), 0.5)
+
+// apiStore is the store that the reflector writes to. A pod that was deleted and created
+// again under the same name may arrive as an update, so the UID is recorded by name.
 type apiStore struct {
 	to  Sink
 	log *slog.Logger
 
 	mu   sync.Mutex
 	uids map[string]types.UID // by namespace/name
-	down bool                 // the server was reported as away
+	down bool                 // a failure was logged
 }
 
 func (s *apiStore) Add(obj any) error    { return s.set(obj) }
@@ -153,8 +153,8 @@ func (s *apiStore) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// podOf takes a pod from the reflector. Who changed which field is of no
-// interest here and makes up much of an object.
+// podOf returns the pod that the reflector delivered, without its managed fields: the
+// agent does not use them, and they make up much of an object.
 func podOf(obj any) (*v1.Pod, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
@@ -164,8 +164,8 @@ func podOf(obj any) (*v1.Pod, error) {
 	return p, nil
 }
 
-// failed reports the first failure of a series. A watch that only became too old
-// is part of ordinary life: the reflector lists again.
+// failed logs the first failure of a series. An expired resource version is not a failure:
+// the reflector lists again.
 func (s *apiStore) failed(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
@@ -175,7 +175,7 @@ func (s *apiStore) failed(err error) {
 	s.down = true
 	s.mu.Unlock()
 	if first {
-		s.log.Warn("cannot watch pods; running pods stay as they are until the API server is back", "err", err)
+		s.log.Warn("failed to watch pods; running pods are not affected", "err", err)
 	}
 }
 
@@ -185,6 +185,6 @@ func (s *apiStore) recovered() {
 	s.down = false
 	s.mu.Unlock()
 	if was {
-		s.log.Info("watching pods again")
+		s.log.Info("resumed watching pods")
 	}
 }

@@ -74,17 +74,29 @@ func (listWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 func apiStory(t *testing.T, s *server) (*Store, *recorder) {
 	r := newRecorder()
 	src := NewAPI(APIConfig{Pods: s.listWatch(), Log: r.logger()})
-	return start(t, Config{NodeName: "node1", Sources: []Source{src}, Events: r, OnChange: r.changed, Log: r.logger()}), r
+	return start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{src},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+	}), r
 }
 
-func TestPodsOfTheAPIServer(t *testing.T) {
+func TestAPISource(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-01")
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{list: []v1.Pod{*apiPod("a", "1"), *mirrorPod("m", "2", "h")}}
 		after := make(chan struct{})
 		r := newRecorder()
 		src := NewAPI(APIConfig{Pods: srv.listWatch(), After: after, Log: r.logger()})
-		s := start(t, Config{NodeName: "node1", Sources: []Source{src}, Events: r, OnChange: r.changed, Log: r.logger()})
+		s := start(t, Config{
+			NodeName: "node1",
+			Sources:  []Source{src},
+			Events:   r,
+			OnChange: r.changed,
+			Log:      r.logger(),
+		})
 		synctest.Wait()
 		if srv.lists != 0 {
 			t.Error("listed before the node was known")
@@ -96,13 +108,13 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 			t.Errorf("pods = %s", got)
 		}
 		b := apiPod("b", "3")
-		b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "other"}}
 		srv.watched().Add(b)
 		synctest.Wait()
 		if got, _, ok := s.Get("3"); !ok || got.ManagedFields != nil {
 			t.Errorf("a new pod: %v", ok)
 		}
-		// Deleted and made anew while nobody looked: one update.
+		// Deleted and created again between two events: one update.
 		srv.watched().Modify(apiPod("b", "4"))
 		synctest.Wait()
 		if _, _, ok := s.Get("3"); ok || names(s.All()) != "api/a api/b" {
@@ -116,7 +128,7 @@ func TestPodsOfTheAPIServer(t *testing.T) {
 	})
 }
 
-func TestABrokenWatchResumes(t *testing.T) {
+func TestWatchResumesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{list: []v1.Pod{*apiPod("a", "1")}}
 		s, r := apiStory(t, srv)
@@ -128,28 +140,28 @@ func TestABrokenWatchResumes(t *testing.T) {
 		if got := names(s.All()); got != "api/a" {
 			t.Errorf("while the server is away: %s", got)
 		}
-		if n := r.logged("cannot watch pods"); n != 1 {
-			t.Errorf("said %d times:\n%s", n, r.log.String())
+		if n := r.logged("failed to watch pods"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, r.log.String())
 		}
 		srv.becomes(nil, *apiPod("b", "2"))
 		time.Sleep(2 * maxAPIRetry)
 		if got := names(s.All()); got != "api/b" {
 			t.Errorf("after it came back: %s", got)
 		}
-		if n := r.logged("watching pods again"); n != 1 {
+		if n := r.logged("resumed watching pods"); n != 1 {
 			t.Errorf("the recovery is mentioned %d times", n)
 		}
 
 		srv.becomes(nil)
 		srv.watched().Error(&apierrors.NewResourceExpired("too old").ErrStatus)
 		time.Sleep(2 * maxAPIRetry)
-		if got := names(s.All()); got != "" || r.logged("cannot watch pods") != 1 {
+		if got := names(s.All()); got != "" || r.logged("failed to watch pods") != 1 {
 			t.Errorf("after the watch became too old: %s\n%s", got, r.log.String())
 		}
 	})
 }
 
-func TestAPISourceEndsWhileWaiting(t *testing.T) {
+func TestAPISourceStopsWhileWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	src := NewAPI(APIConfig{After: make(chan struct{}), Log: newRecorder().logger()})

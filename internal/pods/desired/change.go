@@ -10,8 +10,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// classify names the change from one version of a pod to the next; "" when
-// nothing differs that anybody here acts on.
+// classify names the change from one version of a pod to the next; "" when nothing
+// relevant differs.
 func classify(old, p *v1.Pod) string {
 	same := apiequality.Semantic.DeepEqual(old.Spec, p.Spec) && maps.Equal(old.Labels, p.Labels) &&
 		maps.Equal(foreign(old.Annotations), foreign(p.Annotations)) && sameDeletion(old, p)
@@ -38,7 +38,7 @@ func sameTime(a, b *metav1.Time) bool {
 	return a.Equal(b)
 }
 
-// foreign leaves out the annotations that the agent itself puts on pods.
+// foreign returns the annotations without those that the agent itself sets.
 func foreign(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range annotations {

@@ -6,21 +6,21 @@ const (
 	// maxManifest is the size above which a manifest is refused.
 	maxManifest = 10 << 20
 
-	// settle is how long a file must be left alone before it is read: whoever
-	// writes it in place may be half way. A file that is renamed into place
-	// keeps the time it was written, and is usually read at once.
+	// settle is how long a file must be unchanged before it is read: a file that is written in
+	// place may be incomplete. A file that is renamed into place keeps its modification time
+	// and is usually read at once.
 	settle = 100 * time.Millisecond
 
-	// A manifest path that cannot be watched is tried again after a while.
+	// Back-off for a manifest path that cannot be watched.
 	minWatchRetry = time.Second
 	maxWatchRetry = 20 * time.Second
 )
 
-// Words of the log lines about changes, one for each kind of change.
+// Log messages about changes, one for each kind of change, as upstream has them.
 const (
 	changeAdd       = "SyncLoop ADD"
 	changeUpdate    = "SyncLoop UPDATE"    // specification, labels, annotations
-	changeDelete    = "SyncLoop DELETE"    // the API server wants it gone
-	changeRemove    = "SyncLoop REMOVE"    // its source has it no more
+	changeDelete    = "SyncLoop DELETE"    // the API server requests its deletion
+	changeRemove    = "SyncLoop REMOVE"    // its source no longer has it
 	changeReconcile = "SyncLoop RECONCILE" // only the status stored at the API server
 )

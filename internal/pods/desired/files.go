@@ -19,7 +19,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/manifest"
 	"keelson/internal/pods/pod"
 )
 
@@ -31,20 +34,20 @@ type FilesConfig struct {
 	// Changes reports changes in place of the kernel's notifications; nil without Watch:
 	// nothing reports them.
 	Changes  <-chan fsnotify.Event
-	Manifest Manifest
+	Manifest manifest.Compiler
 	Events   pod.Events
 	Log      *slog.Logger
 }
 
-// Files is the source of pods with manifests on this machine.
+// Files is the source of static pods: it reads their manifests from files of this machine.
 //
-// A full read looks at every file: notifications only tell when it is worth
-// while. What each file said last is remembered, so an unchanged one is not
-// parsed again and a broken one is reported once.
+// Each read looks at every file: notifications only trigger it. The last content of each
+// file is remembered, so an unchanged file is not parsed again and an invalid one is
+// reported once.
 type Files struct {
 	cfg      FilesConfig
 	known    map[string]*manifestFile // by path
-	unlisted bool                     // it could not be told which files there are
+	unlisted bool                     // the last listing failed
 	restored map[types.UID]bool       // pods of files that were removed before the last read
 }
 
@@ -57,7 +60,7 @@ type manifestFile struct {
 	removed bool    // the watch reported that it was removed or renamed, and it was not read since
 }
 
-// stamp tells without reading whether a file may have changed.
+// stamp shows, without reading the file, whether it may have changed.
 type stamp struct {
 	size    int64
 	changed time.Time
@@ -75,7 +78,7 @@ func (f *Files) Name() pod.Source { return pod.SourceFile }
 
 // Run reads the manifests whenever they change, and every Period.
 func (f *Files) Run(ctx context.Context, to Sink) error {
-	w := &pathWatch{path: f.cfg.Path, given: f.cfg.Changes, log: f.cfg.Log, retry: minWatchRetry}
+	w := &pathWatch{path: f.cfg.Path, given: f.cfg.Changes, log: f.cfg.Log, backoff: watchBackoff}
 	defer w.close()
 	period := time.NewTicker(f.cfg.Period)
 	defer period.Stop()
@@ -86,8 +89,8 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 			retry = w.ensure()
 		}
 		pods, again := f.read(time.Now())
-		// Before the first delivery everything must have settled, and been found: a
-		// pod that is left out then would be taken for one that is gone.
+		// The first delivery waits until every file was listed and has settled: a pod that is
+		// missing from it would be terminated as removed.
 		if delivered || again == 0 && !f.unlisted {
 			if left := f.withoutRestored(pods); len(left) < len(pods) {
 				to.Replace(left)
@@ -107,7 +110,7 @@ func (f *Files) Run(ctx context.Context, to Sink) error {
 		case err := <-w.errors():
 			// Notifications may have been lost; the read that follows does not
 			// need them.
-			f.cfg.Log.Warn("watching the manifests failed", "path", f.cfg.Path, "err", err)
+			f.cfg.Log.Warn("failed to watch manifests", "path", f.cfg.Path, "err", err)
 		}
 	}
 }
@@ -120,8 +123,8 @@ func after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// read looks at all files, in the order of their names. again is when to look
-// once more because a file is being written; zero if none is.
+// read reads all files, in the order of their names. again is the time until the next read
+// because a file is being written; zero if none is.
 func (f *Files) read(now time.Time) (pods []*v1.Pod, again time.Duration) {
 	paths, err := f.list()
 	f.unlisted = err != nil
@@ -145,9 +148,9 @@ func (f *Files) read(now time.Time) (pods []*v1.Pod, again time.Duration) {
 	return f.keep(), again
 }
 
-// noteRemoved takes in what the watch reports. A file that is removed and put back at
-// once, with the same text, is the end of one pod and the beginning of another, and no
-// read can show that. A file that is renamed into its place is no removal.
+// noteRemoved records a removal that the watch reports. A file that is removed and
+// restored at once with the same text ends one pod and starts another, which no read can
+// show. A file that is renamed into its place is no removal.
 func (f *Files) noteRemoved(e fsnotify.Event) {
 	if known, ok := f.known[filepath.Clean(e.Name)]; ok && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
 		known.removed = true
@@ -163,15 +166,15 @@ func (f *Files) noteRestored(e *manifestFile) {
 	e.removed = false
 }
 
-// withoutRestored is what was left between the removal of files and their return. It
-// answers once.
+// withoutRestored returns the pods without those whose files were removed and restored
+// since the last call.
 func (f *Files) withoutRestored(pods []*v1.Pod) []*v1.Pod {
 	left := slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return f.restored[p.UID] })
 	clear(f.restored)
 	return left
 }
 
-// keep are the pods of the last good versions, in the order of their files.
+// keep returns the pods of the last good versions, in the order of their files.
 func (f *Files) keep() []*v1.Pod {
 	var pods []*v1.Pod
 	for _, path := range slices.Sorted(maps.Keys(f.known)) {
@@ -182,7 +185,7 @@ func (f *Files) keep() []*v1.Pod {
 	return pods
 }
 
-// list names the manifests. A path that does not exist has none.
+// list returns the paths of the manifests; none if the path does not exist.
 func (f *Files) list() ([]string, error) {
 	info, err := os.Stat(f.cfg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,8 +219,8 @@ func (f *Files) entry(path string) *manifestFile {
 	return e
 }
 
-// readFile brings what is known of one file up to date. It returns how long to
-// wait for a file that is being written.
+// readFile updates the entry of one file. It returns how long to wait for a file that is
+// being written.
 func (f *Files) readFile(path string, now time.Time) (wait time.Duration) {
 	e := f.entry(path)
 	info, err := os.Stat(path) // through symbolic links
@@ -261,16 +264,17 @@ func (f *Files) readFile(path string, now time.Time) (wait time.Duration) {
 	}
 	f.noteRestored(e)
 	if e.bad != "" {
-		f.cfg.Log.Info("the manifest is good again", "file", path, "pod", p.Namespace+"/"+p.Name)
+		f.cfg.Log.Info("manifest is valid again", "file", path, "pod", p.Namespace+"/"+p.Name)
 	}
 	e.pod, e.bad = p, ""
 	if len(unknown) > 0 {
-		f.cfg.Log.Warn("ignored fields of a manifest that no pod has", "file", path, "fields", strings.Join(unknown, ", "))
+		f.cfg.Log.Warn("ignored unknown fields of manifest", "file", path, "fields", strings.Join(unknown, ", "))
 	}
 	return 0
 }
 
-// failed reports a file that cannot be read, and has it read anew next time.
+// failed reports a file that cannot be read, and drops its content so that the next read
+// tries again.
 func (f *Files) failed(path string, e *manifestFile, err error) {
 	e.stamp, e.sum = stamp{}, [sha256.Size]byte{}
 	f.note(path, e, fmt.Sprintf("read manifest: %v", err))
@@ -288,7 +292,7 @@ func kindOf(mode fs.FileMode) string {
 	return "a device"
 }
 
-// note reports what is wrong with a file, once for each thing.
+// note reports why a file is invalid, once for each cause.
 func (f *Files) note(path string, e *manifestFile, what string) {
 	e.removed = false // the new file has no valid pod, so the old pod keeps running
 	if e.bad == what {
@@ -299,7 +303,7 @@ func (f *Files) note(path string, e *manifestFile, what string) {
 	if e.pod != nil {
 		message += "; pod " + e.pod.Namespace + "/" + e.pod.Name + " goes on as the last good manifest had it"
 	}
-	f.cfg.Log.Error("bad manifest", "file", path, "err", what, "keepsLastGood", e.pod != nil)
+	f.cfg.Log.Error("invalid manifest", "file", path, "err", what, "keepsLastGood", e.pod != nil)
 	f.cfg.Events.Node(v1.EventTypeWarning, pod.EventFailedValidation, message)
 }
 
@@ -320,22 +324,23 @@ func readLimited(path string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// pathWatch watches the directory that holds the manifests. For one manifest
-// that is its parent: an editor puts a new file in the place of the old one.
-// While the path does not exist, the nearest parent that does is watched.
+// pathWatch watches the directory that holds the manifests. For a single manifest that is
+// its parent, because an editor replaces the file by a new one. While the path does not
+// exist, the nearest parent that does is watched.
 type pathWatch struct {
 	path    string
-	given   <-chan fsnotify.Event // in place of those of w
+	given   <-chan fsnotify.Event // replaces the events of w
 	dir     fs.FileInfo           // what is watched
-	missing bool                  // that is a parent of a path that does not exist
+	missing bool                  // dir is a parent of a path that does not exist
 	log     *slog.Logger
 	w       *fsnotify.Watcher
-	retry   time.Duration
-	said    bool // that it cannot be watched
+	backoff wait.Backoff
+	warned  bool // the failure was logged
 }
 
-// ensure starts watching if that is not so already. It returns when to try again. A path that does
-// not exist is tried again too: a file system that is mounted, and the target of a link, are not notified.
+// ensure starts the watch unless it runs. It returns the time until the next attempt. A
+// path that does not exist is tried again, too: inotify reports neither a mount nor the
+// target of a symbolic link.
 func (p *pathWatch) ensure() time.Duration {
 	if p.watching() {
 		return p.wait()
@@ -344,15 +349,15 @@ func (p *pathWatch) ensure() time.Duration {
 	err := p.start()
 	switch {
 	case err == nil:
-		p.said = false
-	case !p.said:
-		p.log.Warn("cannot watch the manifests; they are read from time to time", "path", p.path, "err", err)
-		p.said = true
+		p.warned = false
+	case !p.warned:
+		p.log.Warn("failed to watch manifests; reading them periodically", "path", p.path, "err", err)
+		p.warned = true
 	}
 	return p.wait()
 }
 
-// watching reports whether the directory that is watched is still the one to watch.
+// watching reports whether the watch is on the directory that target returns.
 func (p *pathWatch) watching() bool {
 	if p.w == nil || len(p.w.WatchList()) == 0 {
 		return false
@@ -361,18 +366,20 @@ func (p *pathWatch) watching() bool {
 	return err == nil && missing == p.missing && os.SameFile(now, p.dir)
 }
 
-// wait is when to try again, zero if the path is watched.
+// watchBackoff is the back-off of attempts to watch the path.
+var watchBackoff = clock.Backoff(minWatchRetry, maxWatchRetry)
+
+// wait is the time until the next attempt; zero if the path is watched.
 func (p *pathWatch) wait() time.Duration {
 	if p.w != nil && !p.missing {
-		p.retry = minWatchRetry
+		p.backoff = watchBackoff
 		return 0
 	}
-	wait := p.retry
-	p.retry = min(2*p.retry, maxWatchRetry)
-	return wait
+	return p.backoff.Step()
 }
 
-// target is the directory to watch, and whether it is only a parent of a path that does not exist.
+// target is the directory to watch. missing says that it is a parent of a path that does
+// not exist.
 func (p *pathWatch) target() (dir string, info fs.FileInfo, missing bool, err error) {
 	dir = p.path
 	info, err = os.Stat(dir)
@@ -417,8 +424,8 @@ func (p *pathWatch) errors() <-chan error {
 	return p.w.Errors
 }
 
-// drain waits until a burst of changes is over: an editor renames, writes and
-// removes in one go. It never waits long.
+// drain waits until a burst of changes is over, such as the renames and writes of an
+// editor; at most ten times quiet.
 func (p *pathWatch) drain(ctx context.Context, each func(fsnotify.Event)) {
 	limit := time.NewTimer(10 * quiet)
 	defer limit.Stop()
@@ -444,7 +451,10 @@ func (p *pathWatch) close() {
 		return
 	}
 	if err := p.w.Close(); err != nil {
-		p.log.Warn("cannot stop watching the manifests", "path", p.path, "err", err)
+		p.log.Warn("failed to close watch of manifests", "path", p.path, "err", err)
 	}
 	p.w = nil
 }
+
+// digest shows whether the text of a manifest has changed.
+func digest(text []byte) [sha256.Size]byte { return sha256.Sum256(text) }

@@ -13,15 +13,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/manifest"
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/parity"
 )
 
 func manifestText(name, image string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers:\n  - name: main\n    image: %s\n", name, image)
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers:\n  - name: main\n    "+
+		"image: %s\n", name, image)
 }
 
-// put writes a file that has settled: the time it says it was written has passed.
+// put writes a file with an old modification time, so that it has settled.
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	tmp := filepath.Join(t.TempDir(), "new")
@@ -45,7 +47,14 @@ func remove(t *testing.T, path string) {
 }
 
 func newFiles(r *recorder, path string) *Files {
-	return NewFiles(FilesConfig{Path: path, Period: time.Hour, Watch: true, Manifest: Manifest{NodeName: "node1"}, Events: r, Log: r.logger()})
+	return NewFiles(FilesConfig{
+		Path:     path,
+		Period:   time.Hour,
+		Watch:    true,
+		Manifest: manifest.Compiler{NodeName: "node1"},
+		Events:   r,
+		Log:      r.logger(),
+	})
 }
 
 func read(f *Files) string {
@@ -61,11 +70,12 @@ func images(pods []*v1.Pod) string {
 	return strings.Join(out, " ")
 }
 
-func TestFilesOfADirectory(t *testing.T) {
+func TestFilesInDirectory(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-02")
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/b.yaml", manifestText("b", "two"))
-	put(t, dir+"/a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"main","image":"one"}]}}`)
+	put(t, dir+"/a.json",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"main","image":"one"}]}}`)
 	put(t, dir+"/c", manifestText("c", "any-extension"))
 	put(t, dir+"/.hidden.yaml", manifestText("hidden", "x"))
 	if err := os.MkdirAll(dir+"/below", 0o755); err != nil {
@@ -77,8 +87,10 @@ func TestFilesOfADirectory(t *testing.T) {
 	if got := read(f); got != "a-node1=one b-node1=two c-node1=any-extension" {
 		t.Errorf("pods = %s", got)
 	}
-	ev := strings.Join(r.takeEvents(), "\n")
-	if !strings.Contains(ev, dir+"/big.yaml: read manifest: larger than 10 MiB") || !strings.Contains(ev, dir+"/below: read manifest: a directory is not a regular file") || strings.Contains(ev, "hidden") {
+	ev := strings.Join(r.Take(), "\n")
+	if !strings.Contains(ev, dir+"/big.yaml: read manifest: larger than 10 MiB") ||
+		!strings.Contains(ev, dir+"/below: read manifest: a directory is not a regular file") ||
+		strings.Contains(ev, "hidden") {
 		t.Errorf("events:\n%s", ev)
 	}
 
@@ -102,10 +114,13 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 	for _, bad := range []struct{ name, text, want string }{
 		{"empty", "", "the file is empty"},
 		{"malformed", "a: [\n", "malformed manifest: yaml: line 1"},
-		{"wrong type", manifestText("a", "[1]"), "malformed manifest: json: cannot unmarshal array into Go struct field Container.spec.containers.image of type string"},
+		{"wrong type", manifestText("a", "[1]"),
+			"malformed manifest: json: cannot unmarshal array into Go struct field Container.spec.containers.image of " +
+				"type string"},
 		{"another kind", "apiVersion: v1\nkind: Secret\n", `not a pod: apiVersion "v1" kind "Secret"`},
 		{"invalid", manifestText("a", `""`), "invalid pod: spec.containers[0].image: Required value"},
-		{"a secret", manifestText("a", "x\n    envFrom: [{secretRef: {name: s}}]"), "invalid pod: spec.containers[0].envFrom[0].secretRef: Forbidden: a static pod may not refer to a secret"},
+		{"a secret", manifestText("a", "x\n    envFrom: [{secretRef: {name: s}}]"),
+			"invalid pod: spec.containers[0].envFrom[0].secretRef: Forbidden: a static pod may not refer to a secret"},
 	} {
 		put(t, dir+"/a.yaml", bad.text)
 		for range 3 {
@@ -113,8 +128,10 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 				t.Fatalf("%s: pods = %s", bad.name, got)
 			}
 		}
-		ev := r.takeEvents()
-		if len(ev) != 1 || !strings.Contains(ev[0], "FailedValidation Manifest "+dir+"/a.yaml: ") || !strings.Contains(ev[0], bad.want) || !strings.Contains(ev[0], "pod default/a-node1 goes on as the last good manifest had it") {
+		ev := r.Take()
+		if len(ev) != 1 || !strings.Contains(ev[0], "FailedValidation Manifest "+dir+"/a.yaml: ") ||
+			!strings.Contains(ev[0], bad.want) ||
+			!strings.Contains(ev[0], "pod default/a-node1 goes on as the last good manifest had it") {
 			t.Errorf("%s: events = %q", bad.name, ev)
 		}
 	}
@@ -122,8 +139,8 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 	if got := read(f); got != "a-node1=three b-node1=two" {
 		t.Errorf("mended: %s", got)
 	}
-	if r.logged("the manifest is good again") != 1 {
-		t.Error("nothing says that the manifest is good again")
+	if r.logged("manifest is valid again") != 1 {
+		t.Error("nothing says that manifest is valid again")
 	}
 	put(t, dir+"/a.yaml", "bad again")
 	read(f)
@@ -133,7 +150,7 @@ func TestABadManifestLosesNoPod(t *testing.T) {
 	}
 }
 
-func TestAFileBeingWrittenIsNotRead(t *testing.T) {
+func TestFileBeingWrittenIsNotRead(t *testing.T) {
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
 	f := newFiles(r, dir)
@@ -146,16 +163,16 @@ func TestAFileBeingWrittenIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods, again := f.read(info.ModTime().Add(settle / 4))
-	if images(pods) != "a-node1=one" || again <= 0 || again > settle || len(r.takeEvents()) != 0 {
+	if images(pods) != "a-node1=one" || again <= 0 || again > settle || len(r.Take()) != 0 {
 		t.Errorf("half written: %s, again in %v", images(pods), again)
 	}
 	pods, again = f.read(info.ModTime().Add(settle))
-	if images(pods) != "a-node1=one" || again != 0 || len(r.takeEvents()) != 1 {
+	if images(pods) != "a-node1=one" || again != 0 || len(r.Take()) != 1 {
 		t.Errorf("left half written: %s, again in %v", images(pods), again)
 	}
 }
 
-func TestUnknownFieldsAreMentioned(t *testing.T) {
+func TestUnknownFieldsAreLogged(t *testing.T) {
 	dir, r := t.TempDir(), newRecorder()
 	put(t, dir+"/a.yaml", manifestText("a", "one\n    comand: [x]"))
 	f := newFiles(r, dir)
@@ -196,7 +213,13 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	dir, r := t.TempDir(), newRecorder()
 	path := dir + "/manifests"
-	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, path)}, Events: r, OnChange: r.changed, Log: r.logger()})
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{newFiles(r, path)},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+	})
 	<-s.ReadyC() // a missing path counts as read
 	made := time.Now()
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -255,8 +278,8 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 		slowest = max(slowest, time.Since(begun))
 		eventually(t, s, r, step.want) // the directory is read once an hour
 	}
-	// Who takes so long that the file seems to be written is told what it is by then.
-	if ev := r.takeEvents(); len(ev) != 0 && slowest < settle/2 {
+	// A reader that takes until the file seems to be written gets its content by then.
+	if ev := r.Take(); len(ev) != 0 && slowest < settle/2 {
 		t.Errorf("events about good manifests: %q", ev)
 	}
 }
@@ -265,7 +288,7 @@ func TestFileChangesAreSeenAtOnce(t *testing.T) {
 func TestTheCreationOfThePathIsNotified(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	r, parent := newRecorder(), filepath.Join(t.TempDir(), "etc")
-	w := &pathWatch{path: filepath.Join(parent, "manifests"), log: r.logger(), retry: minWatchRetry}
+	w := &pathWatch{path: filepath.Join(parent, "manifests"), log: r.logger(), backoff: watchBackoff}
 	defer w.close()
 	for _, dir := range []string{parent, w.path} {
 		if got := w.ensure(); got == 0 {
@@ -298,7 +321,7 @@ func TestTheCreationOfThePathIsNotified(t *testing.T) {
 func TestAPathThatCannotBeWatchedIsTriedAgain(t *testing.T) {
 	parity.ProvesPart(t, 4, "SRC-03")
 	r, path := newRecorder(), filepath.Join(t.TempDir(), "manifests")
-	w := &pathWatch{path: path, log: r.logger(), retry: minWatchRetry}
+	w := &pathWatch{path: path, log: r.logger(), backoff: watchBackoff}
 	defer w.close()
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 20, 20} {
 		if got := w.ensure(); got != want*time.Second {
@@ -322,8 +345,14 @@ func TestStaticPodsFromFileToMirror(t *testing.T) {
 	dir, r, api := t.TempDir(), newRecorder(), newFakeAPI()
 	put(t, dir+"/a.yaml", manifestText("a", "one"))
 	server := newScript(pod.SourceAPI)
-	s := start(t, Config{NodeName: "node1", Sources: []Source{newFiles(r, dir), server}, Events: r, OnChange: r.changed, Log: r.logger(),
-		Mirrors: &MirrorConfig{API: api, Node: api.node, Busy: func(string) bool { return false }}})
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{newFiles(r, dir), server},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+		Mirrors:  &MirrorConfig{API: api, Node: api.node, Busy: func(string) bool { return false }},
+	})
 	server.replace()
 	m := <-api.made
 	p, ok := s.ByName("default", "a-node1")
@@ -378,7 +407,13 @@ func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
 		r, to, parent := newRecorder(), &taken{}, filepath.Join(t.TempDir(), "manifests.d")
 		put(t, parent, "a file in the place of a directory")
 		path := filepath.Join(parent, "static")
-		f := NewFiles(FilesConfig{Path: path, Period: time.Minute, Manifest: Manifest{NodeName: "node1"}, Events: r, Log: r.logger()})
+		f := NewFiles(FilesConfig{
+			Path:     path,
+			Period:   time.Minute,
+			Manifest: manifest.Compiler{NodeName: "node1"},
+			Events:   r,
+			Log:      r.logger(),
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- f.Run(ctx, to) }()
@@ -392,7 +427,7 @@ func TestADirectoryThatCannotBeReadAtFirstIsNotEmpty(t *testing.T) {
 		expect("unreadable")
 		time.Sleep(time.Minute)
 		expect("still unreadable")
-		if n := len(r.takeEvents()); n != 1 {
+		if n := len(r.Take()); n != 1 {
 			t.Errorf("%d events tell of it, want one", n)
 		}
 		remove(t, parent)

@@ -13,31 +13,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/pods/manifest"
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/eventlog"
 )
 
 // recorder keeps events, changes and log lines.
 type recorder struct {
+	eventlog.Log
 	mu      sync.Mutex
-	events  []string
 	changes []types.UID
 	log     strings.Builder
 	woken   chan struct{}
 }
 
 func newRecorder() *recorder { return &recorder{woken: make(chan struct{}, 1)} }
-
-func (r *recorder) Pod(p *v1.Pod, _, eventType, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, p.Name+" "+eventType+" "+reason+" "+message)
-}
-
-func (r *recorder) Node(_, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, reason+" "+message)
-}
 
 func (r *recorder) changed(uid types.UID) {
 	r.mu.Lock()
@@ -57,14 +47,6 @@ func (r *recorder) takeChanges() []types.UID {
 	return out
 }
 
-func (r *recorder) takeEvents() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := r.events
-	r.events = nil
-	return out
-}
-
 func (r *recorder) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +63,7 @@ func (r *recorder) logged(s string) int {
 	return strings.Count(r.log.String(), s)
 }
 
-// script is a source that delivers what a test hands it.
+// script is a source that delivers the pods of a test.
 type script struct {
 	name pod.Source
 	do   chan func(Sink)
@@ -128,7 +110,11 @@ func staticPod(name string, uid types.UID) *v1.Pod {
 
 func mirrorPod(name string, uid types.UID, hash string) *v1.Pod {
 	p := apiPod(name, uid)
-	p.Annotations = map[string]string{pod.AnnotationConfigHash: hash, pod.AnnotationConfigMirror: hash, pod.AnnotationConfigSource: "file"}
+	p.Annotations = map[string]string{
+		pod.AnnotationConfigHash:   hash,
+		pod.AnnotationConfigMirror: hash,
+		pod.AnnotationConfigSource: "file",
+	}
 	return p
 }
 
@@ -156,3 +142,5 @@ func names(pods []Pod) string {
 	slices.Sort(out)
 	return strings.Join(out, " ")
 }
+
+var onNode1 = manifest.Compiler{NodeName: "node1"}

@@ -15,51 +15,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/pod"
 )
 
-// podAPI is what mirror pods need of the API server.
+// podAPI are the calls to the API server for mirror pods.
 type podAPI interface {
 	CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error)
 	DeletePod(ctx context.Context, namespace, name string, opts metav1.DeleteOptions) error
 }
 
-// MirrorConfig holds what mirror pods are kept with. Every field but Older is
-// required.
+// MirrorConfig holds what Mirrors is built from. Every field but Older is required.
 type MirrorConfig struct {
 	API podAPI
-	// Node is this node's object as last seen; false before it is registered.
+	// Node returns this node's object as last seen; false before it is registered.
 	Node func() (*v1.Node, bool)
-	// Busy reports whether a static pod of this full name (name_namespace) is
-	// there or still ending. It is asked about pods that no source has any more:
-	// their mirror pods stay until they have ended.
+	// Busy reports whether a static pod of this full name (name_namespace) exists or is
+	// terminating. It is called for pods that no source has any more: their mirror pods stay
+	// until they have terminated.
 	Busy func(fullName string) bool
-	// Older reports whether a pod of this full name, other than the given one
-	// which takes its place, is still ending: until then its mirror pod is not
-	// replaced. Nil: it is replaced at once.
+	// Older reports whether a pod of this full name, other than its replacement than, is
+	// terminating: its mirror pod is not replaced until it has terminated. Nil: it is replaced
+	// at once.
 	//
-	// Whoever answers either calls PokeMirrors when an answer may have changed.
+	// The implementation calls SyncMirrors when a result of either may have changed.
 	Older func(fullName string, than types.UID) bool
 }
 
-// Mirrors sees to it that the API server has one mirror pod for each static pod,
-// and none without.
+// Mirrors reconciles mirror pods: the API server has one for each static pod, and deletes
+// those without a static pod.
 type Mirrors struct {
 	cfg      MirrorConfig
 	store    *Store
 	nodeName string
 	log      *slog.Logger
 	now      func() time.Time
-	wake     chan struct{} // capacity 1: one waiting poke says all there is to say
+	wake     chan struct{} // capacity 1
 
 	// State of the goroutine in run.
 	created map[string]creation     // by full name
-	deleted map[types.UID]time.Time // mirror pods that were deleted and that the watch still shows
+	deleted map[types.UID]time.Time // deleted mirror pods that the watch still shows
 	failing bool
 }
 
-// creation is a mirror pod that the API server was given and the watch has not
-// shown yet.
+// creation is a mirror pod that was created and that the watch has not shown yet.
 type creation struct {
 	uid  types.UID
 	hash string
@@ -67,8 +66,8 @@ type creation struct {
 }
 
 const (
-	// unseen is how long a created mirror pod is waited for before it is
-	// created once more: it may have been deleted at once.
+	// unseen is how long a created mirror pod may be missing from the watch before it is
+	// created again: it may have been deleted at once.
 	unseen = 10 * time.Second
 
 	minMirrorRetry = 500 * time.Millisecond
@@ -87,20 +86,20 @@ func (m *Mirrors) poke() {
 	}
 }
 
-// run acts whenever poked, and again after a failure.
+// run reconciles whenever requested, and retries with back-off after a failure.
 func (m *Mirrors) run(ctx context.Context) error {
-	retry := minMirrorRetry
+	backoff := clock.Backoff(minMirrorRetry, maxMirrorRetry)
 	for {
-		// Only a complete picture tells what is an orphan, or missing.
+		// Orphans and missing mirror pods are only known once every source has delivered.
 		var again time.Duration
 		if m.store.Ready() {
 			var err error
 			if again, err = m.sync(ctx); err != nil {
 				m.report(err)
-				again, retry = retry, min(2*retry, maxMirrorRetry)
+				again = backoff.Step()
 			} else {
 				m.report(nil)
-				retry = minMirrorRetry
+				backoff = clock.Backoff(minMirrorRetry, maxMirrorRetry)
 			}
 		}
 		select {
@@ -121,18 +120,19 @@ func (m *Mirrors) untilReady() <-chan struct{} {
 	return m.store.ReadyC()
 }
 
-// report says once that mirror pods cannot be kept, and once that they can.
+// report logs the first failure of a series and the recovery.
 func (m *Mirrors) report(err error) {
 	switch {
 	case err != nil && !m.failing:
-		m.log.Warn("cannot keep the mirror pods; the static pods run all the same", "err", err)
+		m.log.Warn("failed to reconcile mirror pods; static pods are not affected", "err", err)
 	case err == nil && m.failing:
-		m.log.Info("mirror pods are kept again")
+		m.log.Info("reconciled mirror pods again")
 	}
 	m.failing = err != nil
 }
 
-// sync takes every step that is due. again is when to look once more.
+// sync executes the steps that are due. again is the time until the next sync; zero for
+// none.
 func (m *Mirrors) sync(ctx context.Context) (again time.Duration, err error) {
 	static, mirrors := m.store.staticAndMirrors()
 	node, known := m.cfg.Node()
@@ -150,7 +150,7 @@ func (m *Mirrors) sync(ctx context.Context) (again time.Duration, err error) {
 	return steps.wait, errors.Join(failed...)
 }
 
-// busy reports whether a pod of the name, other than the wanted one, is ending.
+// busy reports whether a pod of the name, other than the desired one, is terminating.
 func (m *Mirrors) busy(name string, want *v1.Pod) bool {
 	switch {
 	case want == nil:
@@ -161,9 +161,8 @@ func (m *Mirrors) busy(name string, want *v1.Pod) bool {
 	return false
 }
 
-// forgetSeen drops what the watch has shown meanwhile: creations that have
-// arrived, deletions that are through. Mirror pods whose deletion is under way
-// are taken out of mirrors.
+// forgetSeen drops creations and deletions that the watch has shown. Mirror pods whose
+// deletion is in progress are removed from mirrors.
 func (m *Mirrors) forgetSeen(static map[string]*v1.Pod, mirrors map[string][]*v1.Pod) {
 	shown := map[types.UID]bool{}
 	for name, list := range mirrors {
@@ -185,7 +184,7 @@ func (m *Mirrors) forgetSeen(static map[string]*v1.Pod, mirrors map[string][]*v1
 func (m *Mirrors) take(ctx context.Context, step mirrorStep, node *v1.Node) error {
 	p := step.pod
 	if step.remove {
-		m.log.Info("deleting mirror pod", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "reason", step.reason)
+		m.log.Info("deleting mirror pod", "pod", p.Namespace+"/"+p.Name, "podUID", p.UID, "reason", step.reason)
 		err := m.cfg.API.DeletePod(ctx, p.Namespace, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0),
 			Preconditions:      &metav1.Preconditions{UID: &p.UID},
@@ -204,13 +203,13 @@ func (m *Mirrors) take(ctx context.Context, step mirrorStep, node *v1.Node) erro
 	return nil
 }
 
-// MirrorOf is the mirror pod that is created for a static pod of this node.
+// MirrorOf returns the mirror pod of a static pod of this node.
 func MirrorOf(p *v1.Pod, node *v1.Node) *v1.Pod {
 	m := &v1.Pod{
 		ObjectMeta: p.ObjectMeta,
 		Spec:       p.Spec,
 	}
-	m.UID = "" // the API server gives it one
+	m.UID = "" // the API server assigns it
 	m.Annotations = maps.Clone(p.Annotations)
 	m.Annotations[pod.AnnotationConfigMirror] = p.Annotations[pod.AnnotationConfigHash]
 	m.OwnerReferences = []metav1.OwnerReference{{
@@ -223,29 +222,29 @@ func MirrorOf(p *v1.Pod, node *v1.Node) *v1.Pod {
 	return m
 }
 
-// mirrorInput is everything the decision about mirror pods goes by.
+// mirrorInput is the input of planMirrors.
 type mirrorInput struct {
 	Static    map[string]*v1.Pod   // by full name
 	Mirrors   map[string][]*v1.Pod // by full name
 	Created   map[string]creation
-	Busy      func(fullName string, want *v1.Pod) bool // a pod of the name is ending; want is not meant
+	Busy      func(fullName string, want *v1.Pod) bool // a pod of the name other than want is terminating
 	NodeKnown bool
 	Now       time.Time
 }
 
 type mirrorStep struct {
-	pod    *v1.Pod // the mirror pod to remove, or the static pod to show
+	pod    *v1.Pod // the mirror pod to delete, or the static pod to mirror
 	remove bool
 	reason string
 }
 
 type mirrorPlan struct {
 	do   []mirrorStep
-	wait time.Duration // until the next look; zero for none
+	wait time.Duration // until the next sync; zero for none
 }
 
-// planMirrors decides what to do now. While an older pod of a name is ending,
-// its mirror pod is left to show that.
+// planMirrors decides which mirror pods to delete and create. While an older pod of a name
+// is terminating, its mirror pod stays.
 func planMirrors(in mirrorInput) mirrorPlan {
 	var plan mirrorPlan
 	for _, name := range slices.Sorted(maps.Keys(in.Mirrors)) {
@@ -254,11 +253,11 @@ func planMirrors(in mirrorInput) mirrorPlan {
 			reason := ""
 			switch {
 			case want == nil:
-				reason = "its static pod is gone"
+				reason = "static pod is gone"
 			case !isMirrorOf(m, want):
-				reason = "it shows an older version"
+				reason = "mirror of an older version"
 			case m.DeletionTimestamp != nil:
-				reason = "it is being deleted; the static pod is not"
+				reason = "mirror pod is being deleted"
 			}
 			if reason != "" && !in.Busy(name, want) {
 				plan.do = append(plan.do, mirrorStep{pod: m, remove: true, reason: reason})
@@ -266,11 +265,14 @@ func planMirrors(in mirrorInput) mirrorPlan {
 		}
 	}
 	if !in.NodeKnown {
-		return plan // whoever learns of the node pokes
+		return plan // SyncMirrors is called when the node is registered
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Static)) {
 		want := in.Static[name]
-		held := slices.ContainsFunc(in.Mirrors[name], func(m *v1.Pod) bool { return isMirrorOf(m, want) && m.DeletionTimestamp == nil })
+		held := slices.ContainsFunc(in.Mirrors[name], func(m *v1.Pod) bool {
+			return isMirrorOf(m, want) &&
+				m.DeletionTimestamp == nil
+		})
 		if held || in.Busy(name, want) {
 			continue
 		}
@@ -282,12 +284,12 @@ func planMirrors(in mirrorInput) mirrorPlan {
 				continue
 			}
 		}
-		plan.do = append(plan.do, mirrorStep{pod: want, reason: "it has none"})
+		plan.do = append(plan.do, mirrorStep{pod: want, reason: "static pod has no mirror pod"})
 	}
 	return plan
 }
 
-// staticAndMirrors are both sides of what Mirrors compares, by full name.
+// staticAndMirrors returns the static pods and the mirror pods by full name.
 func (s *Store) staticAndMirrors() (static map[string]*v1.Pod, mirrors map[string][]*v1.Pod) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

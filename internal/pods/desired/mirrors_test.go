@@ -18,19 +18,19 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fakeAPI keeps pods by name as a server does. What happens to them is told to
-// the source, if there is one.
+// fakeAPI stores pods by name as a server does. It delivers changes to the source, if
+// there is one.
 type fakeAPI struct {
-	mu     sync.Mutex
-	pods   map[string]*v1.Pod
-	next   int
-	fail   error
-	absent bool // the node is not registered
-	noUID  bool // the node that is known is not the API server's
-	going  bool // the node is being deleted
-	made   chan *v1.Pod
-	calls  []string
-	source *script
+	mu          sync.Mutex
+	pods        map[string]*v1.Pod
+	next        int
+	fail        error
+	absent      bool // the node is not registered
+	noUID       bool // the node that is known is not the API server's
+	terminating bool // the node is being deleted
+	made        chan *v1.Pod
+	calls       []string
+	source      *script
 }
 
 func newFakeAPI() *fakeAPI {
@@ -44,7 +44,7 @@ func (a *fakeAPI) node() (*v1.Node, bool) {
 	if a.noUID {
 		n.UID = ""
 	}
-	if a.going {
+	if a.terminating {
 		now := metav1.Now()
 		n.DeletionTimestamp = &now
 	}
@@ -131,15 +131,56 @@ func TestPlanMirrors(t *testing.T) {
 	}{
 		{name: "a static pod is shown", in: mirrorInput{Static: static("1"), NodeKnown: true}, want: "create a"},
 		{name: "once the node is known", in: mirrorInput{Static: static("1")}, want: ""},
-		{name: "one is enough", in: mirrorInput{Static: static("1"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true}, want: ""},
-		{name: "one of another version is replaced", in: mirrorInput{Static: static("2"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true}, want: "delete m1, create a"},
-		{name: "but not while the older pod ends", in: mirrorInput{Static: static("2"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true}, busy: true, want: ""},
-		{name: "one that is being deleted is replaced", in: mirrorInput{Static: static("1"), Mirrors: mirrors(deleting), NodeKnown: true}, want: "delete m1, create a"},
-		{name: "one without a static pod is an orphan", in: mirrorInput{Mirrors: mirrors(mirrorPod("a", "m1", "1"))}, want: "delete m1"},
-		{name: "but stays while its pod ends", in: mirrorInput{Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true}, busy: true, want: ""},
-		{name: "what was just created is waited for", in: mirrorInput{Static: static("1"), NodeKnown: true, Now: now, Created: map[string]creation{"a_default": {hash: "1", at: now.Add(-time.Second)}}}, want: "", wait: unseen - time.Second},
-		{name: "but not for ever", in: mirrorInput{Static: static("1"), NodeKnown: true, Now: now, Created: map[string]creation{"a_default": {hash: "1", at: now.Add(-unseen)}}}, want: "create a"},
-		{name: "nor for another version", in: mirrorInput{Static: static("2"), NodeKnown: true, Now: now, Created: map[string]creation{"a_default": {hash: "1", at: now}}}, want: "create a"},
+		{
+			name: "one is enough",
+			in:   mirrorInput{Static: static("1"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true},
+			want: "",
+		},
+		{
+			name: "one of another version is replaced",
+			in:   mirrorInput{Static: static("2"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true},
+			want: "delete m1, create a",
+		},
+		{
+			name: "but not while the older pod ends",
+			in:   mirrorInput{Static: static("2"), Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true},
+			busy: true,
+			want: "",
+		},
+		{
+			name: "one that is being deleted is replaced",
+			in:   mirrorInput{Static: static("1"), Mirrors: mirrors(deleting), NodeKnown: true},
+			want: "delete m1, create a",
+		},
+		{
+			name: "one without a static pod is an orphan",
+			in:   mirrorInput{Mirrors: mirrors(mirrorPod("a", "m1", "1"))},
+			want: "delete m1",
+		},
+		{
+			name: "but stays while its pod ends",
+			in:   mirrorInput{Mirrors: mirrors(mirrorPod("a", "m1", "1")), NodeKnown: true},
+			busy: true,
+			want: "",
+		},
+		{name: "what was just created is waited for", in: mirrorInput{
+			Static:    static("1"),
+			NodeKnown: true,
+			Now:       now,
+			Created:   map[string]creation{"a_default": {hash: "1", at: now.Add(-time.Second)}},
+		}, want: "", wait: unseen - time.Second},
+		{name: "but not for ever", in: mirrorInput{
+			Static:    static("1"),
+			NodeKnown: true,
+			Now:       now,
+			Created:   map[string]creation{"a_default": {hash: "1", at: now.Add(-unseen)}},
+		}, want: "create a"},
+		{name: "nor for another version", in: mirrorInput{
+			Static:    static("2"),
+			NodeKnown: true,
+			Now:       now,
+			Created:   map[string]creation{"a_default": {hash: "1", at: now}},
+		}, want: "create a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Busy = func(string, *v1.Pod) bool { return tc.busy }
@@ -166,12 +207,23 @@ func mirrorStory(t *testing.T, busy func(string) bool) (*Store, *fakeAPI, *scrip
 	if busy == nil {
 		busy = func(string) bool { return false }
 	}
-	s := start(t, Config{NodeName: "node1", Sources: []Source{file, api.source}, Events: r, OnChange: r.changed, Log: r.logger(),
-		Mirrors: &MirrorConfig{API: api, Node: api.node, Busy: busy, Older: func(name string, _ types.UID) bool { return busy(name) }}})
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{file, api.source},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+		Mirrors: &MirrorConfig{
+			API:   api,
+			Node:  api.node,
+			Busy:  busy,
+			Older: func(name string, _ types.UID) bool { return busy(name) },
+		},
+	})
 	return s, api, file, r
 }
 
-func TestMirrorOfAStaticPod(t *testing.T) {
+func TestMirrorPodLifecycle(t *testing.T) {
 	parity.Proves(t, "SRC-19", "SRC-23", "SRC-24")
 	parity.ProvesPart(t, 2, "SRC-14")
 	parity.ProvesPart(t, 2, "SRC-25")
@@ -192,20 +244,22 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 		}
 
 		api.set(func() { api.absent, api.noUID = false, true })
-		s.PokeMirrors()
+		s.SyncMirrors()
 		synctest.Wait()
 		if got := api.took(); got != "" {
 			t.Errorf("with a node without a UID: %s", got)
 		}
 		api.set(func() { api.noUID = false })
-		s.PokeMirrors()
+		s.SyncMirrors()
 		synctest.Wait()
 		m := api.get("a_default")
 		if m == nil {
 			t.Fatal("no mirror pod once the node is registered")
 		}
 		o := m.OwnerReferences
-		if len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node1" || o[0].UID != "node-uid" || o[0].Controller == nil || !*o[0].Controller {
+		if len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "node1" ||
+			o[0].UID != "node-uid" ||
+			o[0].Controller == nil || !*o[0].Controller {
 			t.Errorf("owner = %v", o)
 		}
 		if m.Annotations["kubernetes.io/config.mirror"] != "1" || m.Spec.NodeName != "node1" {
@@ -215,7 +269,7 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 			t.Errorf("the store does not know the mirror: %v", got)
 		}
 
-		// Its annotation is changed by somebody else, and changed back: that alone is no change.
+		// Another client changes its annotation and changes it back: that alone is no change.
 		api.took()
 		r.takeChanges()
 		for _, hash := range []string{"other", "1"} {
@@ -251,7 +305,8 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 		// Another version, then none.
 		file.replace(staticPod("a", "2"))
 		synctest.Wait()
-		if got := api.took(); got != "delete a, create a" || api.get("a_default").Annotations[pod.AnnotationConfigMirror] != "2" {
+		if got := api.took(); got != "delete a, create a" ||
+			api.get("a_default").Annotations[pod.AnnotationConfigMirror] != "2" {
 			t.Errorf("after an edit: %s", got)
 		}
 		file.replace()
@@ -265,7 +320,7 @@ func TestMirrorOfAStaticPod(t *testing.T) {
 	})
 }
 
-func TestMirrorStaysWhileItsPodEnds(t *testing.T) {
+func TestMirrorStaysWhilePodTerminates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		ending := false
@@ -285,7 +340,7 @@ func TestMirrorStaysWhileItsPodEnds(t *testing.T) {
 		mu.Lock()
 		ending = false
 		mu.Unlock()
-		s.PokeMirrors()
+		s.SyncMirrors()
 		synctest.Wait()
 		if got := api.took(); got != "delete a, create a" {
 			t.Errorf("once it has ended: %s", got)
@@ -293,7 +348,7 @@ func TestMirrorStaysWhileItsPodEnds(t *testing.T) {
 	})
 }
 
-func TestAFailingServerIsTriedAgainAndMentionedOnce(t *testing.T) {
+func TestMirrorFailureIsRetriedAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, api, file, r := mirrorStory(t, nil)
 		api.source.replace()
@@ -308,30 +363,30 @@ func TestAFailingServerIsTriedAgainAndMentionedOnce(t *testing.T) {
 		if api.get("a_default") == nil {
 			t.Error("no mirror pod after the server came back")
 		}
-		if n := r.logged("cannot keep the mirror pods"); n != 1 || r.logged("server is away") != 1 {
-			t.Errorf("said %d times:\n%s", n, r.log.String())
+		if n := r.logged("failed to reconcile mirror pods"); n != 1 || r.logged("server is away") != 1 {
+			t.Errorf("logged %d times:\n%s", n, r.log.String())
 		}
-		if r.logged("mirror pods are kept again") != 1 {
+		if r.logged("reconciled mirror pods again") != 1 {
 			t.Error("the recovery is not mentioned")
 		}
 	})
 }
 
-func TestNoMirrorWhileTheNodeIsBeingDeleted(t *testing.T) {
+func TestNoMirrorWhileNodeIsDeleted(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-26")
 	synctest.Test(t, func(t *testing.T) {
 		s, api, file, _ := mirrorStory(t, nil)
-		api.set(func() { api.going = true })
+		api.set(func() { api.terminating = true })
 		api.source.replace()
 		file.replace(staticPod("a", "1"))
-		s.PokeMirrors()
+		s.SyncMirrors()
 		synctest.Wait()
 		if got := api.took(); got != "" {
 			t.Errorf("the node is being deleted: %s", got)
 		}
 		// The node is no longer being deleted, or was created again.
-		api.set(func() { api.going = false })
-		s.PokeMirrors()
+		api.set(func() { api.terminating = false })
+		s.SyncMirrors()
 		synctest.Wait()
 		if got := api.took(); got != "create a" {
 			t.Errorf("the node is there again: %s", got)

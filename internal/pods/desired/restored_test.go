@@ -57,7 +57,13 @@ func TestAManifestThatIsPutBackAtOnce(t *testing.T) {
 			dir, r := t.TempDir(), newRecorder()
 			put(t, dir+"/a.yaml", manifestText("a", "one"))
 			files := newFiles(r, dir)
-			s := start(t, Config{NodeName: "node1", Sources: []Source{files}, Events: r, OnChange: r.changed, Log: r.logger()})
+			s := start(t, Config{
+				NodeName: "node1",
+				Sources:  []Source{files},
+				Events:   r,
+				OnChange: r.changed,
+				Log:      r.logger(),
+			})
 			<-s.ReadyC()
 			before, ok := s.ByName("default", "a-node1")
 			if !ok {

@@ -17,12 +17,12 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Pod is one pod that should run. Both objects are shared and never changed.
+// Pod is one desired pod. Both objects are shared and immutable.
 type Pod struct {
 	Spec   *v1.Pod
 	Source pod.Source
-	// Mirror is the API server's picture of a static pod; nil if there is none,
-	// or only one of an older version of the pod.
+	// Mirror is the mirror pod of a static pod; nil if there is none, or only one of an older
+	// version of the pod.
 	Mirror *v1.Pod
 }
 
@@ -30,19 +30,20 @@ type Pod struct {
 type Source interface {
 	// Name is one of the three kinds; a Store has at most one of each.
 	Name() pod.Source
-	// Run hands pods to the sink until ctx ends. The first Replace tells that
-	// the source has been read once.
+	// Run delivers pods to the sink until ctx ends. The first Replace means that the source
+	// was read once.
 	Run(ctx context.Context, to Sink) error
 }
 
-// Sink takes what a source found.
+// Sink receives the pods of a source.
 type Sink interface {
-	Replace([]*v1.Pod) // these are all
-	Set(*v1.Pod)       // this one is new or changed
-	Remove(types.UID)  // this one is gone
+	Replace([]*v1.Pod) // all pods of the source
+	Set(*v1.Pod)       // a new or changed pod
+	Remove(types.UID)  // a pod that the source no longer has
 }
 
-// Config holds what a Store is built from. Fields are required unless they say otherwise.
+// Config holds what a Store is built from. Fields are required unless their comment says
+// otherwise.
 type Config struct {
 	NodeName string
 	Sources  []Source
@@ -51,20 +52,19 @@ type Config struct {
 	// OnForced, if not nil, is called before OnChange when the API server no longer has
 	// a pod that was being deleted. It must not block.
 	OnForced func(types.UID)
-	// OnUpdate, if not nil, is told of what a pod was and what it is to be now. It must
-	// not block.
+	// OnUpdate, if not nil, is called with the old and the new version of an updated pod. It
+	// must not block.
 	OnUpdate func(old, p *v1.Pod)
-	// OnHeard, if not nil, is called when a source has delivered for the first time: what
-	// it does not have it will not have told of later. It must not block.
-	OnHeard func()
-	// Mirrors keeps mirror pods; nil without an API server.
+	// OnSourceReady, if not nil, is called when a source has delivered for the first time: a
+	// pod that is missing then does not exist. It must not block.
+	OnSourceReady func()
+	// Mirrors configures mirror pods; nil without an API server.
 	Mirrors *MirrorConfig
 	Log     *slog.Logger
 	Now     func() time.Time // nil: the time of day
 }
 
-// Store is what should run. Its methods are safe for concurrent use and do not
-// block.
+// Store holds the desired pods. Its methods are safe for concurrent use and do not block.
 type Store struct {
 	cfg     Config
 	mirrors *Mirrors // nil without an API server
@@ -74,7 +74,7 @@ type Store struct {
 	pods    map[pod.Source]map[types.UID]*v1.Pod
 	shown   map[types.UID]*v1.Pod // mirror pods by their own UID
 	waiting map[pod.Source]bool   // sources that have not delivered
-	arrival time.Time             // the last that was given to a pod
+	arrival time.Time             // the latest that was assigned to a pod
 }
 
 // New makes a Store. Nothing is read before Run.
@@ -102,8 +102,8 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// Run reads the sources and keeps the mirror pods until ctx ends, or one of
-// them cannot go on.
+// Run reads the sources and reconciles the mirror pods until ctx ends, or one of them
+// fails.
 func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, src := range s.cfg.Sources {
@@ -120,8 +120,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Get tells the specification of a pod and, for a static pod, the API server's
-// picture of it, if there is one.
+// Get returns the specification of a pod and, for a static pod, its mirror pod if there is
+// one.
 func (s *Store) Get(uid types.UID) (spec, mirror *v1.Pod, known bool) {
 	p, ok := s.Lookup(uid)
 	return p.Spec, p.Mirror, ok
@@ -139,7 +139,7 @@ func (s *Store) Lookup(uid types.UID) (Pod, bool) {
 	return Pod{}, false
 }
 
-// UIDs are those of all pods.
+// UIDs returns the UIDs of all pods.
 func (s *Store) UIDs() []types.UID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -150,7 +150,7 @@ func (s *Store) UIDs() []types.UID {
 	return out
 }
 
-// All are the pods, mirror pods aside, by namespace and name.
+// All returns the pods without mirror pods, sorted by namespace and name.
 func (s *Store) All() []Pod {
 	s.mu.RLock()
 	var out []Pod
@@ -161,7 +161,8 @@ func (s *Store) All() []Pod {
 	}
 	s.mu.RUnlock()
 	slices.SortFunc(out, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(a.Spec.Namespace, b.Spec.Namespace), cmp.Compare(a.Spec.Name, b.Spec.Name), cmp.Compare(a.Spec.UID, b.Spec.UID))
+		return cmp.Or(cmp.Compare(a.Spec.Namespace, b.Spec.Namespace), cmp.Compare(a.Spec.Name, b.Spec.Name),
+			cmp.Compare(a.Spec.UID, b.Spec.UID))
 	})
 	return out
 }
@@ -191,8 +192,8 @@ func (s *Store) Ready() bool {
 	}
 }
 
-// Heard reports whether a source has delivered once, or is not used.
-func (s *Store) Heard(source pod.Source) bool {
+// SourceReady reports whether a source has delivered once, or is not used.
+func (s *Store) SourceReady(source pod.Source) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return !s.waiting[source]
@@ -201,9 +202,9 @@ func (s *Store) Heard(source pod.Source) bool {
 // ReadyC is closed when every source has delivered once.
 func (s *Store) ReadyC() <-chan struct{} { return s.ready }
 
-// PokeMirrors has the mirror pods looked at: the node was registered, or a pod
-// has ended whose mirror waited for that.
-func (s *Store) PokeMirrors() {
+// SyncMirrors requests a reconciliation of the mirror pods: the node was registered, or a
+// pod has terminated whose mirror pod had to stay until then.
+func (s *Store) SyncMirrors() {
 	if s.mirrors != nil {
 		s.mirrors.poke()
 	}
@@ -228,7 +229,7 @@ func isMirrorOf(m, p *v1.Pod) bool {
 		m.Annotations[pod.AnnotationConfigMirror] == p.Annotations[pod.AnnotationConfigHash]
 }
 
-// sink is where one source delivers.
+// sink is the Sink of one source.
 type sink struct {
 	s    *Store
 	name pod.Source
@@ -255,7 +256,7 @@ func (k *sink) Replace(pods []*v1.Pod) {
 		}
 	}
 	k.s.mu.RUnlock()
-	// The old version of a static pod leaves before the new one comes.
+	// The old version of a static pod is removed before the new one is added.
 	for _, uid := range gone {
 		k.Remove(uid)
 	}
@@ -317,12 +318,13 @@ func (k *sink) Remove(uid types.UID) {
 	}
 }
 
-// changed tells everybody concerned about one pod.
+// changed logs a change and calls OnChange.
 func (s *Store) changed(change string, source pod.Source, p *v1.Pod) {
-	s.cfg.Log.Log(context.Background(), slog.Level(-2), change, "source", source, "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	s.cfg.Log.Log(context.Background(), slog.Level(-2), change, "source", source, "pod", p.Namespace+"/"+p.Name,
+		"podUID", p.UID)
 	s.cfg.OnChange(p.UID)
 	if source != pod.SourceAPI {
-		s.PokeMirrors()
+		s.SyncMirrors()
 	}
 }
 
@@ -330,7 +332,7 @@ func (s *Store) mirrorChanged(static types.UID, known bool) {
 	if known {
 		s.cfg.OnChange(static)
 	}
-	s.PokeMirrors()
+	s.SyncMirrors()
 }
 
 // staticLocked finds the static pod of a full name.
@@ -353,15 +355,14 @@ func (s *Store) delivered(source pod.Source) {
 		close(s.ready)
 	}
 	s.mu.Unlock()
-	if first && s.cfg.OnHeard != nil {
-		s.cfg.OnHeard()
+	if first && s.cfg.OnSourceReady != nil {
+		s.cfg.OnSourceReady()
 	}
 }
 
-// markLocked puts the agent's own annotations on a pod: where it came from and when it
-// was first seen. Whatever the pod brings under these names does not count. No two
-// arrivals have the same time: a different time shows that the pod was removed and
-// added again in between.
+// markLocked returns the pod with the agent's own annotations: its source and when it was
+// first seen. They replace annotations of the same names. No two arrivals have the same
+// time: a different time shows that the pod was removed and added again in between.
 func (s *Store) markLocked(p, old *v1.Pod, source pod.Source) *v1.Pod {
 	var seen string
 	if old != nil {
@@ -384,8 +385,8 @@ func (s *Store) markLocked(p, old *v1.Pod, source pod.Source) *v1.Pod {
 	return &marked
 }
 
-// dropDuplicates keeps one pod of each name: of files the last in their order, otherwise
-// the first, as upstream does. Only sources that no API server watches over can have two.
+// dropDuplicates keeps one pod of each name, as upstream does: the last of a directory,
+// otherwise the first. Only static pods can have the same name.
 func (s *Store) dropDuplicates(source pod.Source, pods []*v1.Pod) []*v1.Pod {
 	if source == pod.SourceAPI {
 		return pods
@@ -411,6 +412,7 @@ func (s *Store) dropDuplicates(source pod.Source, pods []*v1.Pod) []*v1.Pod {
 func (s *Store) reportDuplicate(source pod.Source, p *v1.Pod) {
 	message := fmt.Sprintf("Error validating pod %s(%s) from %s due to duplicate pod name %q, ignoring",
 		pod.FullName(p), p.UID, source, p.Name)
-	s.cfg.Log.Warn("ignored a pod whose name another one has", "source", source, "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	s.cfg.Log.Warn("ignored pod with duplicate name",
+		"source", source, "pod", p.Namespace+"/"+p.Name, "podUID", p.UID)
 	s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedValidation, message)
 }

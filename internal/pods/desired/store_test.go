@@ -18,7 +18,13 @@ import (
 func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
 	parity.Differs(t, "SRC-15", "0121")
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
-	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{api, file},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+	})
 	if s.Ready() {
 		t.Fatal("ready before anything was delivered")
 	}
@@ -34,27 +40,34 @@ func TestReadyWhenEverySourceHasDelivered(t *testing.T) {
 	}
 }
 
-// What an earlier agent left of a static pod is judged when the sources of such pods have
-// spoken, and the API server may be away then.
-func TestEachSourceIsHeardOnce(t *testing.T) {
+// What an earlier agent left of a static pod is decided when the sources of static pods
+// are ready, also while the API server is unavailable.
+func TestOnSourceReadyOncePerSource(t *testing.T) {
 	parity.Differs(t, "SRC-15", "0121")
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
 	var s *Store
 	var heard []string
-	s = start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger(), OnHeard: func() {
-		heard = append(heard, fmt.Sprintf("file %t, all %t", s.Heard(pod.SourceFile), s.Ready()))
-	}})
+	s = start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{api, file},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+		OnSourceReady: func() {
+			heard = append(heard, fmt.Sprintf("file %t, all %t", s.SourceReady(pod.SourceFile), s.Ready()))
+		},
+	})
 	api.deliver(func(to Sink) { to.Set(apiPod("b", "2")) })
 	file.replace()
 	file.replace(staticPod("a", "1"))
 	api.replace()
 	api.replace()
 	if want := []string{"file true, all false", "file true, all true"}; !slices.Equal(heard, want) {
-		t.Errorf("heard %q, want %q", heard, want)
+		t.Errorf("sources ready %q, want %q", heard, want)
 	}
 }
 
-func TestChangesOfAnAPIPod(t *testing.T) {
+func TestAPIPodChanges(t *testing.T) {
 	parity.Proves(t, "SRC-13")
 	parity.ProvesPart(t, 2, "SRC-14")
 	parity.ProvesPart(t, 3, "SRC-08")
@@ -89,16 +102,22 @@ func TestChangesOfAnAPIPod(t *testing.T) {
 		{"when it was seen", "", edit(func(p *v1.Pod) { p.Annotations["kubernetes.io/config.seen"] = "never" })},
 		{"its source", "", edit(func(p *v1.Pod) { p.Annotations["kubernetes.io/config.source"] = "http" })},
 		{"annotations of others", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2" })},
-		{"labels", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
+		{"labels", "SyncLoop UPDATE",
+			edit(func(p *v1.Pod) { p.Annotations["mine"] = "2"; p.Labels = map[string]string{"a": "b"} })},
 		{"specification", "SyncLoop UPDATE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" })},
-		{"status", "SyncLoop RECONCILE", edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
-		{"deletion", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
-		{"shorter grace", "SyncLoop DELETE", edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
+		{"status", "SyncLoop RECONCILE",
+			edit(func(p *v1.Pod) { p.Spec.Containers[0].Image = "other"; p.Status.Phase = v1.PodRunning })},
+		{"deletion", "SyncLoop DELETE",
+			edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](30) })},
+		{"shorter grace", "SyncLoop DELETE",
+			edit(func(p *v1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5) })},
 		{"labels of a pod that is being deleted", "SyncLoop DELETE", edit(func(p *v1.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Labels = &now, ptr.To[int64](5), map[string]string{"a": "c"}
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5)
+			p.Labels = map[string]string{"a": "c"}
 		})},
 		{"its status", "SyncLoop RECONCILE", edit(func(p *v1.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Labels = &now, ptr.To[int64](5), map[string]string{"a": "c"}
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, ptr.To[int64](5)
+			p.Labels = map[string]string{"a": "c"}
 			p.Status.Phase = v1.PodFailed
 		})},
 	} {
@@ -163,13 +182,13 @@ func TestDuplicateNamesInOneSource(t *testing.T) {
 		}
 		event := fmt.Sprintf("a Warning FailedValidation Error validating pod a_default(%s) from %s "+
 			"due to duplicate pod name \"a\", ignoring", want.goes, source)
-		if ev := r.takeEvents(); len(ev) != 1 || ev[0] != event {
+		if ev := r.Take(); len(ev) != 1 || ev[0] != event {
 			t.Errorf("events = %q, want %q", ev, event)
 		}
 	}
 }
 
-func TestANewStaticVersionReplacesTheOld(t *testing.T) {
+func TestNewStaticVersionReplacesOld(t *testing.T) {
 	r, file := newRecorder(), newScript(pod.SourceFile)
 	s := start(t, Config{NodeName: "node1", Sources: []Source{file}, Events: r, OnChange: r.changed, Log: r.logger()})
 	file.replace(staticPod("a", "1"))
@@ -187,10 +206,16 @@ func TestANewStaticVersionReplacesTheOld(t *testing.T) {
 	}
 }
 
-func TestMirrorsBelongToOneVersion(t *testing.T) {
+func TestMirrorMatchesOneVersion(t *testing.T) {
 	parity.Proves(t, "SRC-21")
 	r, api, file := newRecorder(), newScript(pod.SourceAPI), newScript(pod.SourceFile)
-	s := start(t, Config{NodeName: "node1", Sources: []Source{api, file}, Events: r, OnChange: r.changed, Log: r.logger()})
+	s := start(t, Config{
+		NodeName: "node1",
+		Sources:  []Source{api, file},
+		Events:   r,
+		OnChange: r.changed,
+		Log:      r.logger(),
+	})
 	file.replace(staticPod("a", "1"))
 	elsewhere := mirrorPod("a", "m3", "1")
 	elsewhere.Namespace = "elsewhere"

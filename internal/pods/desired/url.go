@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/pods/manifest"
 	"keelson/internal/pods/pod"
 )
 
@@ -19,11 +20,11 @@ type URLConfig struct {
 	URL      string
 	Header   http.Header // sent with each request
 	Period   time.Duration
-	Manifest Manifest
+	Manifest manifest.Compiler
 	Log      *slog.Logger
 }
 
-// URL is the source of pods whose manifests a web server has.
+// URL is the source of static pods whose manifests a web server provides.
 type URL struct {
 	cfg    URLConfig
 	client *http.Client
@@ -32,8 +33,8 @@ type URL struct {
 	fails  int
 }
 
-// The first failures of a series are worth a line each; a server that stays away
-// is not.
+// loudFailures is how many failures in a row are logged at level Info, as upstream does;
+// further ones are debug messages.
 const loudFailures = 4
 
 // NewURL makes the source.
@@ -44,19 +45,19 @@ func NewURL(cfg URLConfig) *URL {
 // Name is "http".
 func (u *URL) Name() pod.Source { return pod.SourceHTTP }
 
-// Run asks every Period. As long as there is no good answer the pods stay as
-// they are.
+// Run requests the manifests every Period. After a failed or invalid response the pods
+// stay as they are.
 func (u *URL) Run(ctx context.Context, to Sink) error {
 	tick := time.NewTicker(u.cfg.Period)
 	defer tick.Stop()
 	for {
-		pods, changed, err := u.ask(ctx)
+		pods, changed, err := u.fetch(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			u.failed(err)
 		case err == nil:
 			if u.fails > 0 {
-				u.cfg.Log.Info("read manifests from the URL again", "url", u.cfg.URL)
+				u.cfg.Log.Info("read manifests from URL again", "url", u.cfg.URL)
 				u.fails = 0
 			}
 			if changed {
@@ -77,11 +78,11 @@ func (u *URL) failed(err error) {
 	if u.fails > loudFailures {
 		level = slog.LevelDebug
 	}
-	u.cfg.Log.Log(context.Background(), level, "cannot read manifests from the URL", "url", u.cfg.URL, "err", err)
+	u.cfg.Log.Log(context.Background(), level, "failed to read manifests from URL", "url", u.cfg.URL, "err", err)
 }
 
-// ask makes one request. An empty body means that there are no pods.
-func (u *URL) ask(ctx context.Context) (pods []*v1.Pod, changed bool, err error) {
+// fetch makes one request. An empty body means that there are no pods.
+func (u *URL) fetch(ctx context.Context) (pods []*v1.Pod, changed bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.cfg.URL, nil)
 	if err != nil {
 		return nil, false, err
@@ -98,11 +99,11 @@ func (u *URL) ask(ctx context.Context) (pods []*v1.Pod, changed bool, err error)
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxManifest+1))
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("read answer: %w", err)
+		return nil, false, fmt.Errorf("read response: %w", err)
 	case res.StatusCode != http.StatusOK:
-		return nil, false, fmt.Errorf("the server answered %s", res.Status)
+		return nil, false, fmt.Errorf("server responded with %s", res.Status)
 	case len(text) > maxManifest:
-		return nil, false, fmt.Errorf("the answer is larger than %d MiB", maxManifest>>20)
+		return nil, false, fmt.Errorf("response is larger than %d MiB", maxManifest>>20)
 	}
 	sum := digest(text)
 	if u.seen && sum == u.sum {

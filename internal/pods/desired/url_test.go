@@ -16,7 +16,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestPodsByURL(t *testing.T) {
+func TestURLSource(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-05")
 	parity.ProvesPart(t, 2, "SRC-06")
 	var code int
@@ -29,7 +29,13 @@ func TestPodsByURL(t *testing.T) {
 	}))
 	defer srv.Close()
 	r := newRecorder()
-	u := NewURL(URLConfig{URL: srv.URL, Header: http.Header{"X-Two": {"1", "2"}}, Period: time.Hour, Manifest: onNode1, Log: r.logger()})
+	u := NewURL(URLConfig{
+		URL:      srv.URL,
+		Header:   http.Header{"X-Two": {"1", "2"}},
+		Period:   time.Hour,
+		Manifest: onNode1,
+		Log:      r.logger(),
+	})
 	if u.client.Timeout != 10*time.Second || u.Name() != pod.SourceHTTP {
 		t.Errorf("timeout %v", u.client.Timeout)
 	}
@@ -41,14 +47,25 @@ func TestPodsByURL(t *testing.T) {
 	}{
 		{name: "one pod", code: 200, body: manifestText("a", "one"), changed: true, want: "a-node1=one"},
 		{name: "the same again", code: 200, body: manifestText("a", "one")},
-		{name: "an error", code: 500, body: manifestText("a", "two"), err: "the server answered 500"},
-		{name: "a list", code: 200, body: `{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"m","image":"two"}]}},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"m","image":"three"}]}}]}`, changed: true, want: "a-node1=two b-node1=three"},
-		{name: "an invalid one", code: 200, body: manifestText("a", `""`), err: "pod a-node1: invalid pod: spec.containers[0].image: Required value"},
+		{name: "an error", code: 500, body: manifestText("a", "two"), err: "server responded with 500"},
+		{
+			name:    "a list",
+			code:    200,
+			body:    `{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"m","image":"two"}]}},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"m","image":"three"}]}}]}`,
+			changed: true,
+			want:    "a-node1=two b-node1=three",
+		},
+		{
+			name: "an invalid one",
+			code: 200,
+			body: manifestText("a", `""`),
+			err:  "pod a-node1: invalid pod: spec.containers[0].image: Required value",
+		},
 		{name: "too much", code: 200, body: strings.Repeat("#", 10<<20+1), err: "larger than 10 MiB"},
 		{name: "nothing", code: 200, body: "", changed: true, want: ""},
 	} {
 		code, body = step.code, step.body
-		pods, changed, err := u.ask(t.Context())
+		pods, changed, err := u.fetch(t.Context())
 		if step.err != "" {
 			if err == nil || !strings.Contains(err.Error(), step.err) {
 				t.Errorf("%s: %v", step.name, err)
@@ -72,7 +89,7 @@ func TestPodsByURL(t *testing.T) {
 	}
 }
 
-func TestURLRecoveryIsSaidOnce(t *testing.T) {
+func TestURLRecoveryIsLoggedOnce(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-06")
 	parity.ProvesPart(t, 3, "SRC-08")
 	up := make(chan bool, 10)
@@ -98,14 +115,14 @@ func TestURLRecoveryIsSaidOnce(t *testing.T) {
 		p.Spec.Annotations["kubernetes.io/config.seen"] == "" {
 		t.Errorf("the pod is %+v", p)
 	}
-	if n := r.logged("read manifests from the URL again"); n != 1 {
-		t.Errorf("said %d times", n)
+	if n := r.logged("read manifests from URL again"); n != 1 {
+		t.Errorf("logged %d times", n)
 	}
 }
 
 // The URL is asked once in a period. An error leaves the pods as they are and the source
-// unheard; an empty answer says that there are none.
-func TestWhatAURLDelivers(t *testing.T) {
+// not ready; an empty response means that there are none.
+func TestURLResponses(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRC-05")
 	answers := []struct {
 		code int
@@ -122,11 +139,20 @@ func TestWhatAURLDelivers(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		asked, to := 0, &taken{}
-		src := NewURL(URLConfig{URL: "http://manifests", Period: 20 * time.Second, Manifest: onNode1, Log: newRecorder().logger()})
+		src := NewURL(URLConfig{
+			URL:      "http://manifests",
+			Period:   20 * time.Second,
+			Manifest: onNode1,
+			Log:      newRecorder().logger(),
+		})
 		src.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
 			a := answers[min(asked, len(answers)-1)]
 			asked++
-			return &http.Response{StatusCode: a.code, Status: fmt.Sprint(a.code), Body: io.NopCloser(strings.NewReader(a.body))}, nil
+			return &http.Response{
+				StatusCode: a.code,
+				Status:     fmt.Sprint(a.code),
+				Body:       io.NopCloser(strings.NewReader(a.body)),
+			}, nil
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -134,7 +160,8 @@ func TestWhatAURLDelivers(t *testing.T) {
 		for i, a := range answers {
 			synctest.Wait()
 			if asked != i+1 || !slices.Equal(to.sets, a.sets) {
-				t.Errorf("after %v: asked %d times, delivered %q, want %d and %q", time.Duration(i)*20*time.Second, asked, to.sets, i+1, a.sets)
+				t.Errorf("after %v: asked %d times, delivered %q, want %d and %q",
+					time.Duration(i)*20*time.Second, asked, to.sets, i+1, a.sets)
 			}
 			time.Sleep(20 * time.Second)
 		}

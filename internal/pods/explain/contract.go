@@ -1,5 +1,5 @@
 package explain
 
-// Socket is the name of the socket below the root directory on which the agent
-// answers the administrator of the machine.
+// Socket is the name of the socket below the root directory on which the agent serves
+// explanations to root.
 const Socket = "explain.sock"

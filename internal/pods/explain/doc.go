@@ -1,7 +1,7 @@
-// Package explain says why a pod is, or is not, running, to people.
+// Package explain explains to people why a pod runs or does not run.
 //
-// It holds the vocabulary of the answer ([Pod]), the judgement that turns what is
-// known into one sentence ([Judge]), and its two pictures: text for a terminal
-// ([Text]) and a page that stands alone ([Page]). All of it is pure. The facts are
-// gathered by whoever looks after the pod, when somebody asks and not before.
+// It has the types of an explanation ([Pod]), the function that sums it up in one sentence
+// ([Judge]), and two renderings: text for a terminal ([Text]) and a self-contained HTML
+// page ([Page]). All of it is pure. The worker of the pod collects the facts on request
+// only.
 package explain

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"keelson/internal/host/clock"
 )
 
-// Judge says in one word and one sentence how the pod is, and since when.
+// Judge sets the pod's state, a sentence that explains it, and since when it holds.
 func Judge(p *Pod) {
 	p.State, p.Verdict, p.Since = judge(p)
 }
@@ -14,11 +16,11 @@ func Judge(p *Pod) {
 func judge(p *Pod) (State, string, time.Time) {
 	switch {
 	case !p.Stuck.IsZero():
-		return Stuck, "its worker does not answer: one turn has not ended", p.Stuck
-	case p.Refused != nil:
-		return Refused, fmt.Sprintf("this node refused it: %s: %s", p.Refused.Reason, p.Refused.Message), p.Arrived
-	case p.Going != nil:
-		return stopping(p)
+		return Stuck, "its worker does not respond: one turn has not ended", p.Stuck
+	case p.Rejected != nil:
+		return Rejected, fmt.Sprintf("this node rejected it: %s: %s", p.Rejected.Reason, p.Rejected.Message), p.Arrived
+	case p.Termination != nil:
+		return terminating(p)
 	}
 	if w, ok := first(p.Waits, Wait.failed); ok {
 		return Failing, sentence(w, p.At), w.Since
@@ -41,7 +43,7 @@ func first(ws []Wait, is func(Wait) bool) (Wait, bool) {
 	return Wait{}, false
 }
 
-// busyWith reports whether anything is being done that may end the wait.
+// busyWith reports whether a task is in progress that may end the wait.
 func (p *Pod) busyWith() bool { return len(p.Doing) > 0 }
 
 func sentence(w Wait, at time.Time) string {
@@ -54,31 +56,34 @@ func sentence(w Wait, at time.Time) string {
 		fmt.Fprintf(&b, ": %s", w.Error)
 	}
 	if !w.Next.IsZero() {
-		fmt.Fprintf(&b, "; tried again %s", until(w.Next, at))
+		fmt.Fprintf(&b, "; retried %s", until(w.Next, at))
 	}
 	return b.String()
 }
 
-func stopping(p *Pod) (State, string, time.Time) {
+func terminating(p *Pod) (State, string, time.Time) {
 	alive := 0
 	for _, c := range p.Containers {
 		if c.State == "running" || c.State == "unknown" {
 			alive++
 		}
 	}
-	why := "it is to end: " + p.Going.Why
+	why := "it is terminated: " + p.Termination.Why
 	switch {
 	case alive > 0:
-		return Stopping, fmt.Sprintf("%s; %d of its containers still run, and their time is over %s", why, alive, until(p.Going.Deadline, p.At)), p.Going.Since
+		grace := until(p.Termination.Deadline, p.At)
+		return Terminating, fmt.Sprintf("%s; %d of its containers still run, and their grace period is over %s", why,
+				alive, grace),
+			p.Termination.Since
 	case len(p.Waits) > 0:
-		return Stopping, why + "; " + sentence(p.Waits[0], p.At), p.Going.Since
+		return Terminating, why + "; " + sentence(p.Waits[0], p.At), p.Termination.Since
 	case len(p.Doing) > 0:
-		return Stopping, why + "; " + p.Doing[0].What, p.Doing[0].Since
+		return Terminating, why + "; " + p.Doing[0].What, p.Doing[0].Since
 	}
-	return Finished, "it has ended: " + p.Going.Why, p.Going.Since
+	return Terminated, "it has terminated: " + p.Termination.Why, p.Termination.Since
 }
 
-// living judges a pod that waits for nothing.
+// living returns the state of a pod that waits for nothing.
 func living(p *Pod) (State, string, time.Time) {
 	var since time.Time
 	notReady := ""
@@ -98,7 +103,8 @@ func living(p *Pod) (State, string, time.Time) {
 		switch {
 		case notReady != "" || c.Ready:
 		case !c.Started:
-			notReady = fmt.Sprintf("container %s has not started yet: its startup probe or postStart hook is not done", c.Name)
+			notReady = fmt.Sprintf("container %s has not started yet: its startup probe or postStart hook is not done",
+				c.Name)
 		default:
 			notReady = fmt.Sprintf("container %s is not ready: its readiness probe does not succeed", c.Name)
 		}
@@ -107,23 +113,17 @@ func living(p *Pod) (State, string, time.Time) {
 	case notReady != "":
 		return Running, notReady, since
 	case runs > 0 && runs == want:
-		return Ready, "all containers run and are ready", later(since, p.Ready)
+		return Ready, "all containers run and are ready", clock.Later(since, p.Ready)
 	case runs > 0:
-		return Running, fmt.Sprintf("%d of %d containers run; the others have ended and are not restarted", runs, want), since
+		return Running, fmt.Sprintf("%d of %d containers run; the others have ended and are not restarted", runs,
+			want), since
 	case len(p.Doing) > 0:
 		return Starting, p.Doing[0].What, p.Doing[0].Since
 	}
-	return Starting, "it was just taken up", p.Arrived
+	return Starting, "its first sync is in progress", p.Arrived
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// until says when something is to be, seen from at.
+// until formats the time t relative to at.
 func until(t, at time.Time) string {
 	if d := t.Sub(at); d > 0 {
 		return "in " + short(d)
@@ -131,7 +131,7 @@ func until(t, at time.Time) string {
 	return "now"
 }
 
-// short says a duration with as much detail as one cares for.
+// short formats a duration with two or three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// style is all that the page needs beside its text; it asks nobody for anything.
+// style is the page's style sheet; the page loads no other files.
 const style = `
 :root{color-scheme:light dark;--ink:#1a1a1a;--dim:#6b7280;--rule:#d1d5db;--bar:#2563eb;--call:#93c5fd;--bad:#dc2626;--paper:#fff}
 @media(prefers-color-scheme:dark){:root{--ink:#e5e7eb;--dim:#9ca3af;--rule:#374151;--bar:#60a5fa;--call:#1e3a8a;--bad:#f87171;--paper:#111827}}
@@ -21,26 +21,31 @@ td.track{width:60%;padding-right:0}.track div{height:.9em;margin-top:.25em;borde
 .track div.call{background:var(--call)}.track div.bad{background:var(--bad)}.track div.open{border-right:4px dotted var(--ink)}
 `
 
-// Page is the answer as a page of HTML that needs nothing else.
+// Page renders the explanation as a self-contained HTML page.
 func Page(p *Pod) string {
 	b := &strings.Builder{}
 	e := html.EscapeString
-	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n<title>%s/%s</title>\n<style>%s</style>\n",
+	fmt.Fprintf(b,
+		"<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "+
+			"content=\"width=device-width\">\n<title>%s/%s</title>\n<style>%s</style>\n",
 		e(p.Namespace), e(p.Name), style)
-	fmt.Fprintf(b, "<h1>%s/%s</h1>\n<div class=\"dim\">%s%s, at %s</div>\n", e(p.Namespace), e(p.Name), e(p.UID), e(orNothing(" on node ", p.Node)), p.At.UTC().Format(time.RFC3339))
+	fmt.Fprintf(b, "<h1>%s/%s</h1>\n<div class=\"dim\">%s%s, at %s</div>\n",
+		e(p.Namespace), e(p.Name), e(p.UID), e(orNothing(" on node ", p.Node)), p.At.UTC().Format(time.RFC3339))
 	class := "verdict"
 	if bad(p.State) {
 		class += " bad"
 	}
-	fmt.Fprintf(b, "<div class=\"%s\"><b>%s</b>%s<br>%s</div>\n", class, e(string(p.State)), e(forHow(p.Since, p.At)), e(p.Verdict))
+	fmt.Fprintf(b, "<div class=\"%s\"><b>%s</b>%s<br>%s</div>\n",
+		class, e(string(p.State)), e(forHow(p.Since, p.At)), e(p.Verdict))
 	if len(p.Waits) > 0 {
-		b.WriteString("<h2>What it waits for</h2>\n<table><tr><th>for<th>how long<th>why<th>next try</tr>\n")
+		b.WriteString("<h2>Waits</h2>\n<table><tr><th>for<th>how long<th>why<th>next retry</tr>\n")
 		for _, w := range p.Waits {
 			next := ""
 			if !w.Next.IsZero() {
 				next = until(w.Next, p.At)
 			}
-			fmt.Fprintf(b, "<tr><td>%s<td class=\"n\">%s<td>%s <span class=\"bad\">%s</span><td>%s</tr>\n", e(w.For), since(w.Since, p.At), e(w.Reason), e(w.Error), next)
+			fmt.Fprintf(b, "<tr><td>%s<td class=\"n\">%s<td>%s <span class=\"bad\">%s</span><td>%s</tr>\n",
+				e(w.For), since(w.Since, p.At), e(w.Reason), e(w.Error), next)
 		}
 		b.WriteString("</table>\n")
 	}
@@ -56,7 +61,7 @@ func Page(p *Pod) string {
 	return b.String()
 }
 
-func bad(s State) bool { return s == Failing || s == Refused || s == Stuck }
+func bad(s State) bool { return s == Failing || s == Rejected || s == Stuck }
 
 func since(t, at time.Time) string {
 	if t.IsZero() {
@@ -65,11 +70,12 @@ func since(t, at time.Time) string {
 	return short(at.Sub(t))
 }
 
-// drawing is the waterfall of the page.
+// drawing writes the waterfall diagram of the page.
 func drawing(b *strings.Builder, p *Pod) {
 	drawn, rest, whole := bars(p)
 	e := html.EscapeString
-	fmt.Fprintf(b, "<h2>Where the time of its start went: %s</h2>\n<table><tr><th>step<th>after<th>took<th></tr>\n", short(whole))
+	fmt.Fprintf(b, "<h2>Start: %s</h2>\n<table><tr><th>step<th>after<th>took<th></tr>\n",
+		short(whole))
 	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(max(whole, 1)) }
 	for _, d := range drawn {
 		cell, div := "name", ""
@@ -82,8 +88,11 @@ func drawing(b *strings.Builder, p *Pod) {
 		if d.open {
 			div += " open"
 		}
-		fmt.Fprintf(b, "<tr title=\"%s\"><td class=\"%s\">%s<td class=\"n\">%s<td class=\"n\">%s<td class=\"track\"><div class=\"%s\" style=\"margin-left:%.3f%%;width:%.3f%%\"></div>",
-			e(d.why), cell, e(d.name), short(d.from), short(d.to-d.from), strings.TrimSpace(div), share(d.from), share(d.to-d.from))
+		fmt.Fprintf(b,
+			"<tr title=\"%s\"><td class=\"%s\">%s<td class=\"n\">%s<td class=\"n\">%s<td class=\"track\"><div "+
+				"class=\"%s\" style=\"margin-left:%.3f%%;width:%.3f%%\"></div>",
+			e(d.why), cell, e(d.name), short(d.from), short(d.to-d.from), strings.TrimSpace(div),
+			share(d.from), share(d.to-d.from))
 		if d.err != "" {
 			fmt.Fprintf(b, "<span class=\"bad\">%s</span>", e(d.err))
 		}
@@ -91,14 +100,15 @@ func drawing(b *strings.Builder, p *Pod) {
 	}
 	b.WriteString("</table>\n")
 	if !p.Ready.IsZero() && !p.Arrived.IsZero() {
-		fmt.Fprintf(b, "<p>Ready %s after the agent heard of it.</p>\n", short(p.Ready.Sub(p.Arrived)))
+		fmt.Fprintf(b, "<p>Ready %s after the agent received it.</p>\n", short(p.Ready.Sub(p.Arrived)))
 	}
 	if len(rest) == 0 {
 		return
 	}
 	b.WriteString("<h2>Later</h2>\n<table>\n")
 	for _, s := range rest {
-		fmt.Fprintf(b, "<tr><td>%s<td class=\"n\">%s<td>%s <span class=\"bad\">%s</span></tr>\n", e(nameOf(s)), ago(s.Began, p.At), e(s.Why), e(s.Error))
+		fmt.Fprintf(b, "<tr><td>%s<td class=\"n\">%s<td>%s <span class=\"bad\">%s</span></tr>\n",
+			e(nameOf(s)), ago(s.Began, p.At), e(s.Why), e(s.Error))
 	}
 	b.WriteString("</table>\n")
 }

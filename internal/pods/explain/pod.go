@@ -6,7 +6,7 @@ import (
 	"keelson/internal/pods/timeline"
 )
 
-// Pod is all that is to be said of one pod at one moment.
+// Pod is the explanation of one pod at one time.
 type Pod struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -19,22 +19,21 @@ type Pod struct {
 	Verdict string    `json:"verdict"`
 	Since   time.Time `json:"since,omitzero"`
 
-	Source  string    `json:"source,omitempty"` // empty: no source knows the pod any more
-	Arrived time.Time `json:"arrived,omitzero"` // when this agent first heard of it
-	Phase   string    `json:"phase,omitempty"`  // as it was last published
-	Going   *Going    `json:"going,omitempty"`
-	Refused *Refusal  `json:"refused,omitempty"`
+	Source      string       `json:"source,omitempty"` // empty: no source has the pod any more (orphan)
+	Arrived     time.Time    `json:"arrived,omitzero"` // when this agent first received it
+	Phase       string       `json:"phase,omitempty"`  // as it was last published
+	Termination *Termination `json:"termination,omitempty"`
+	Rejected    *Rejection   `json:"rejected,omitempty"`
 
 	Sandbox    *Sandbox    `json:"sandbox,omitempty"`
 	Containers []Container `json:"containers"`
-	// Waits are what the pod waits for, the first cause first.
+	// Waits are what the pod waits for, the root cause first.
 	Waits []Wait `json:"waits,omitempty"`
-	// Doing is what is under way.
+	// Doing are the tasks in progress.
 	Doing []Task `json:"doing,omitempty"`
-	// Next is when the pod is looked at again if nothing happens first.
+	// Next is the time of the next sync unless a change triggers one before.
 	Next time.Time `json:"next,omitzero"`
-	// Stuck is set when the pod could not be asked about: since when its worker is
-	// busy with one turn.
+	// Stuck is set if the worker does not respond: since when it is busy with one turn.
 	Stuck time.Time `json:"stuck,omitzero"`
 
 	Steps []timeline.View `json:"steps,omitempty"`
@@ -42,36 +41,36 @@ type Pod struct {
 	Ready time.Time       `json:"ready,omitzero"` // when all containers were first ready
 }
 
-// State is one word for how a pod is.
+// State is the state of a pod in one word.
 type State string
 
 // The states.
 const (
-	Ready    State = "Ready"    // all that is to run runs and is ready
-	Running  State = "Running"  // it runs and is not ready
-	Starting State = "Starting" // under way, nothing is wrong
-	Waiting  State = "Waiting"  // it needs something that is not there
-	Failing  State = "Failing"  // a step went wrong and is tried again
-	Stopping State = "Stopping"
-	Finished State = "Finished" // it ran to its end
-	Refused  State = "Refused"  // this node does not take it
-	Stuck    State = "Stuck"    // its worker does not answer
+	Ready       State = "Ready"    // all containers that should run do and are ready
+	Running     State = "Running"  // it runs and is not ready
+	Starting    State = "Starting" // in progress, without failures
+	Waiting     State = "Waiting"  // it waits for something
+	Failing     State = "Failing"  // a step has failed and is retried
+	Terminating State = "Terminating"
+	Terminated  State = "Terminated"
+	Rejected    State = "Rejected" // this node does not admit it
+	Stuck       State = "Stuck"    // its worker does not respond
 )
 
-// Going says that a pod is to end.
-type Going struct {
+// Termination describes why and since when a pod is terminated.
+type Termination struct {
 	Why      string    `json:"why"`
 	Since    time.Time `json:"since"`
 	Deadline time.Time `json:"deadline"`
 }
 
-// Refusal says why the node does not take the pod.
-type Refusal struct {
+// Rejection describes why the node does not admit the pod.
+type Rejection struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Sandbox is the pod's place in the runtime.
+// Sandbox is the pod's sandbox in the runtime.
 type Sandbox struct {
 	ID    string    `json:"id"`
 	Ready bool      `json:"ready"`
@@ -79,7 +78,7 @@ type Sandbox struct {
 	IPs   []string  `json:"ips,omitempty"`
 }
 
-// Container is one container: what is wanted and what is seen of it.
+// Container is one container, desired and observed.
 type Container struct {
 	Name     string    `json:"name"`
 	Kind     string    `json:"kind"` // container, init container, sidecar, ephemeral container
@@ -97,23 +96,23 @@ type Container struct {
 // Wait is one thing the pod waits for.
 type Wait struct {
 	For     string    `json:"for"`
-	Reason  string    `json:"reason,omitempty"` // as it is shown in the pod's status
+	Reason  string    `json:"reason,omitempty"` // as in the pod's status
 	Error   string    `json:"error,omitempty"`  // the last one
 	Since   time.Time `json:"since,omitzero"`
 	Next    time.Time `json:"next,omitzero"` // when it is tried again
 	Attempt int       `json:"attempt,omitempty"`
 }
 
-// failed reports whether something went wrong, as opposed to taking its time.
+// failed reports whether an attempt failed, as opposed to one that is still in progress.
 func (w Wait) failed() bool { return w.Error != "" || !w.Next.IsZero() }
 
-// Task is a step under way.
+// Task is a step in progress.
 type Task struct {
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
 }
 
-// Line is one pod in the list of all.
+// Line is one pod in the list of all pods.
 type Line struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -122,7 +121,7 @@ type Line struct {
 	Verdict   string    `json:"verdict"`
 }
 
-// List is all pods of the node.
+// List are all pods of the node.
 type List struct {
 	Node string    `json:"node"`
 	At   time.Time `json:"at"`

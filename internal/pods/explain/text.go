@@ -10,14 +10,13 @@ import (
 	"keelson/internal/pods/timeline"
 )
 
-// Every line begins with what it is about, so that a single fact can be found by
-// its word: grep ^waits, grep ^container.
+// Every line begins with its subject, so that grep ^waits or grep ^container finds it.
 const column = 11
 
-// maxError is how much of an error has a place beside its bar.
+// maxError is the length at which an error beside its bar is truncated.
 const maxError = 80
 
-// Text is the answer for a terminal that is width columns wide.
+// Text renders the explanation for a terminal that is width columns wide.
 func Text(p *Pod, width int) string {
 	b := &page{}
 	b.line("pod", "%s/%s   %s", p.Namespace, p.Name, p.UID)
@@ -26,14 +25,14 @@ func Text(p *Pod, width int) string {
 	b.blank()
 	from := p.Source
 	if from == "" {
-		from = "no source any more"
+		from = "no source"
 	}
-	b.line("wanted", "by %s%s", from, agoIf(", heard of ", p.Arrived, p.At))
+	b.line("source", "%s%s", from, agoIf(", received ", p.Arrived, p.At))
 	if p.Phase != "" {
 		b.line("published", "phase %s", p.Phase)
 	}
-	if g := p.Going; g != nil {
-		b.line("ending", "%s, %s; its time is over %s", g.Why, ago(g.Since, p.At), until(g.Deadline, p.At))
+	if t := p.Termination; t != nil {
+		b.line("terminates", "%s, %s; its grace period is over %s", t.Why, ago(t.Since, p.At), until(t.Deadline, p.At))
 	}
 	switch s := p.Sandbox; {
 	case s == nil:
@@ -41,7 +40,7 @@ func Text(p *Pod, width int) string {
 	case s.Ready:
 		b.line("sandbox", "ready, %s%s", ago(s.Since, p.At), orNothing("   ", strings.Join(s.IPs, " ")))
 	default:
-		b.line("sandbox", "not ready, made %s", ago(s.Since, p.At))
+		b.line("sandbox", "not ready, created %s", ago(s.Since, p.At))
 	}
 	names := 0
 	for _, c := range p.Containers {
@@ -59,14 +58,14 @@ func Text(p *Pod, width int) string {
 			b.line("error", "%s", w.Error)
 		}
 		if !w.Next.IsZero() {
-			b.line("next try", "%s", until(w.Next, p.At))
+			b.line("next retry", "%s", until(w.Next, p.At))
 		}
 	}
 	for _, t := range p.Doing {
 		b.line("doing", "%s%s", t.What, forHow(t.Since, p.At))
 	}
 	if !p.Next.IsZero() {
-		b.line("next look", "%s", until(p.Next, p.At))
+		b.line("next sync", "%s", until(p.Next, p.At))
 	}
 	if len(p.Steps) > 0 {
 		b.blank()
@@ -75,38 +74,39 @@ func Text(p *Pod, width int) string {
 	return b.String()
 }
 
-// TextList is the list of pods, the worst off first.
+// TextList renders the list of pods, those with problems first.
 func TextList(l *List) string {
 	pods := slices.Clone(l.Pods)
 	slices.SortStableFunc(pods, func(a, b Line) int {
-		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	names := len("POD")
 	for _, p := range pods {
 		names = max(names, len(p.Namespace)+1+len(p.Name))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-*s  %-8s  %-7s  %s\n", names, "POD", "STATE", "SINCE", "WHY")
+	fmt.Fprintf(&b, "%-*s  %-11s  %-7s  %s\n", names, "POD", "STATE", "SINCE", "WHY")
 	for _, p := range pods {
 		since := ""
 		if !p.Since.IsZero() {
 			since = short(l.At.Sub(p.Since))
 		}
-		fmt.Fprintf(&b, "%-*s  %-8s  %-7s  %s\n", names, p.Namespace+"/"+p.Name, p.State, since, p.Verdict)
+		fmt.Fprintf(&b, "%-*s  %-11s  %-7s  %s\n", names, p.Namespace+"/"+p.Name, p.State, since, p.Verdict)
 	}
 	return b.String()
 }
 
 func rank(s State) int {
-	return slices.Index([]State{Stuck, Failing, Refused, Waiting, Starting, Stopping, Running, Finished, Ready}, s)
+	return slices.Index([]State{Stuck, Failing, Rejected, Waiting, Starting, Terminating, Running, Terminated, Ready},
+		s)
 }
 
 type page struct{ strings.Builder }
 
 func (b *page) blank() { b.WriteByte('\n') }
 
-// line writes one fact. What is longer than a line, such as an error of several,
-// goes on below itself.
+// line writes one fact. Further lines of a multi-line value are indented.
 func (b *page) line(about, format string, args ...any) {
 	text := strings.TrimRight(fmt.Sprintf(format, args...), " \n")
 	text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", column))
@@ -166,19 +166,19 @@ func forHow(since, at time.Time) string {
 	return ", for " + short(at.Sub(since))
 }
 
-// bar is one line of the picture.
+// bar is one line of the waterfall diagram.
 type bar struct {
 	name     string
 	depth    int
-	from, to time.Duration // since the beginning
-	open     bool          // it has not ended
+	from, to time.Duration // since the begin of the diagram
+	open     bool          // in progress
 	err      string
 	why      string
 }
 
-// bars are the steps of the pod's start with their calls, in the order in which
-// they began, and how long the picture is. What came long after the start, such as
-// a restart, is listed and not drawn.
+// bars returns the steps of the pod's start with their calls, in the order of their
+// begins, and the length of the diagram. Later steps, such as a restart, are listed and
+// not drawn.
 func bars(p *Pod) (drawn []bar, later []timeline.View, whole time.Duration) {
 	begin := p.Arrived
 	if begin.IsZero() || p.Steps[0].Began.Before(begin) {
@@ -186,7 +186,7 @@ func bars(p *Pod) (drawn []bar, later []timeline.View, whole time.Duration) {
 	}
 	end := begin
 	for i, s := range p.Steps {
-		// The start goes on for as long as one step follows the other closely.
+		// The start lasts as long as the gap between steps is at most calm.
 		if i > 0 && s.Began.Sub(end) > calm && !end.Equal(begin) {
 			later = p.Steps[i:]
 			break
@@ -195,7 +195,14 @@ func bars(p *Pod) (drawn []bar, later []timeline.View, whole time.Duration) {
 		if to.IsZero() {
 			to = p.At
 		}
-		drawn = append(drawn, bar{name: nameOf(s), from: s.Began.Sub(begin), to: to.Sub(begin), open: s.Ended.IsZero(), err: s.Error, why: s.Why})
+		drawn = append(drawn, bar{
+			name: nameOf(s),
+			from: s.Began.Sub(begin),
+			to:   to.Sub(begin),
+			open: s.Ended.IsZero(),
+			err:  s.Error,
+			why:  s.Why,
+		})
 		for _, c := range s.Calls {
 			from := c.Began.Sub(begin)
 			drawn = append(drawn, bar{name: c.Method, depth: 1, from: from, to: from + c.Took, err: c.Error})
@@ -207,7 +214,7 @@ func bars(p *Pod) (drawn []bar, later []timeline.View, whole time.Duration) {
 	return drawn, later, end.Sub(begin)
 }
 
-// calm is how long nothing has to happen for a pod's start to be over.
+// calm is the gap between two steps after which a pod's start is over.
 const calm = 10 * time.Second
 
 func nameOf(s timeline.View) string {
@@ -218,7 +225,7 @@ func nameOf(s timeline.View) string {
 	return name
 }
 
-// waterfall draws where the time of the start went.
+// waterfall draws the steps of the start over time.
 func (b *page) waterfall(p *Pod, width int) {
 	drawn, rest, whole := bars(p)
 	names := len("start")
@@ -233,10 +240,11 @@ func (b *page) waterfall(p *Pod, width int) {
 		if len(name) > names {
 			name = name[:names-1] + "…"
 		}
-		b.line("step", "%-*s  %8s %8s  %s%s", names, name, short(d.from), short(d.to-d.from), draw(d, whole, room), failed(d))
+		b.line("step", "%-*s  %8s %8s  %s%s", names, name, short(d.from), short(d.to-d.from), draw(d, whole, room),
+			failed(d))
 	}
 	if !p.Ready.IsZero() && !p.Arrived.IsZero() {
-		b.line("ready", "%s after it was heard of", short(p.Ready.Sub(p.Arrived)))
+		b.line("ready", "%s after it was received", short(p.Ready.Sub(p.Arrived)))
 	}
 	if p.Lost > 0 {
 		b.line("", "%d later steps are not kept", p.Lost)
@@ -246,7 +254,8 @@ func (b *page) waterfall(p *Pod, width int) {
 		if !s.Ended.IsZero() {
 			took = "took " + short(s.Ended.Sub(s.Began))
 		}
-		b.line("later", "%-*s  %s, %s%s%s", names, nameOf(s), ago(s.Began, p.At), took, orNothing("   ", s.Why), orNothing("   failed: ", s.Error))
+		b.line("later", "%-*s  %s, %s%s%s", names, nameOf(s), ago(s.Began,
+			p.At), took, orNothing("   ", s.Why), orNothing("   failed: ", s.Error))
 	}
 }
 
@@ -256,12 +265,12 @@ func failed(d bar) string {
 	}
 	line, _, _ := strings.Cut(d.err, "\n")
 	if r := []rune(line); len(r) > maxError {
-		line = string(r[:maxError]) + "…" // the whole of the last one stands above
+		line = string(r[:maxError]) + "…" // the whole text is in the lines above
 	}
 	return "  failed: " + line
 }
 
-// draw is the bar itself: what has not ended has an open end.
+// draw renders the bar; a step in progress has an open end.
 func draw(d bar, whole time.Duration, room int) string {
 	if whole <= 0 {
 		whole = 1

@@ -15,8 +15,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// runtime is the part of the container runtime that tells what is there. Its
-// calls end by themselves, if late.
+// runtime is the part of the CRI that lists and reads sandboxes and containers. Every call
+// has a timeout of its own.
 type runtime interface {
 	ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error)
 	ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error)
@@ -27,7 +27,7 @@ type runtime interface {
 }
 
 // Config holds what a Cache is built from. Fields are required unless their
-// comment says otherwise.
+// comment says conflicting.
 type Config struct {
 	Runtime  runtime
 	OnChange func(types.UID) // called after a pod changed; must not block
@@ -37,33 +37,32 @@ type Config struct {
 }
 
 const (
-	// slots is how many pods are read at a time.
+	// slots is how many pods are read in parallel.
 	slots = 16
-	// patience is how long a read may keep its slot.
-	patience = 5 * time.Second
-	// maxEvents is how many events of one pod are kept until they are looked at;
-	// with more, the pod is simply read.
+	// slotTimeout is how long a read may keep its slot.
+	slotTimeout = 5 * time.Second
+	// maxEvents is how many events of one pod are queued; with more, they are dropped and the
+	// pod is read.
 	maxEvents = 16
-	// maxTries is how often a pod is read for one reason in a row. After that
-	// the next list has to find out.
+	// maxTries is how often a pod is read in a row for one reason. After that the next list
+	// decides.
 	maxTries = 8
 	retryMin = 50 * time.Millisecond
 	retryMax = 10 * time.Second
-	// syncPatience bounds the wait for every pod of the first list to be read.
-	syncPatience = 10 * time.Second
+	// syncTimeout bounds the wait for every pod of the first list to be read.
+	syncTimeout = 10 * time.Second
 )
 
-// Cache knows what the runtime holds for each pod. It is safe for concurrent
-// use.
+// Cache holds the observed state of each pod. It is safe for concurrent use.
 type Cache struct {
-	cfg     Config
-	ctx     context.Context // ends with Run; workers live in it
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	slots   chan struct{}
-	poke    chan struct{} // capacity 1: asks for a list
-	synced  chan struct{}
-	metrics metrics
+	cfg       Config
+	ctx       context.Context // ends with Run; the context of the workers
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	slots     chan struct{}
+	relistNow chan struct{} // capacity 1; requests a list
+	synced    chan struct{}
+	metrics   metrics
 
 	mu      sync.Mutex
 	closed  bool
@@ -72,26 +71,26 @@ type Cache struct {
 	unread  map[types.UID]struct{} // of the first list; nil before it and once synced
 	listed  time.Time              // when the last list arrived; zero: never
 	stream  time.Time              // since when there is an event stream; zero: none
-	streams int                    // that stood for a while and ended
+	streams int                    // that were reliable and ended
 }
 
-// entry is one pod. An entry exists while the runtime holds something of the
-// pod, or somebody wants to know.
+// entry is one pod. An entry exists while the runtime holds something of the pod, or a
+// caller waits for it.
 type entry struct {
 	uid     types.UID
 	have    pod.Runtime
 	shown   bool      // a list shows the pod, but it has not been read yet
 	changed time.Time // when have was set
 
-	// What there is to do. It belongs to the worker while busy is set.
-	waiting *request // callers that the next read answers
+	// Pending work. It belongs to the worker while busy is set.
+	waiting *request // callers that wait for the next read
 	events  []event
 	listing *listing // differs from have
-	dirty   bool     // read it, for whatever reason
+	dirty   bool     // the pod is to be read
 	after   time.Time
 	tries   int
 	busy    bool
-	odd     bool          // the last read made no sense, which was said
+	odd     bool          // the last read was inconsistent, and that was logged
 	wake    chan struct{} // capacity 1
 }
 
@@ -104,27 +103,27 @@ type request struct {
 	err     error
 }
 
-// New makes a cache; it knows nothing until Run is called.
+// New makes a cache; it is empty until Run is called.
 func New(cfg Config) *Cache {
 	if cfg.Audit == 0 {
 		cfg.Audit = DefaultAudit
 	}
 	c := &Cache{
-		cfg:     cfg,
-		slots:   make(chan struct{}, slots),
-		poke:    make(chan struct{}, 1),
-		synced:  make(chan struct{}),
-		metrics: newMetrics(),
-		pods:    map[types.UID]*entry{},
-		owners:  map[string]types.UID{},
+		cfg:       cfg,
+		slots:     make(chan struct{}, slots),
+		relistNow: make(chan struct{}, 1),
+		synced:    make(chan struct{}),
+		metrics:   newMetrics(),
+		pods:      map[types.UID]*entry{},
+		owners:    map[string]types.UID{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// Get is what the runtime holds for a pod; that may be nothing. It is false
-// when that is not known: before [Cache.Synced], and while a pod that was found
-// in the runtime could not be read yet. Nothing should be decided then.
+// Get returns what the runtime holds for a pod; that may be nothing. It is false while
+// that is unknown: before [Cache.Synced], and while a listed pod could not be read yet.
+// The caller should not act then.
 func (c *Cache) Get(uid types.UID) (pod.Runtime, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +133,7 @@ func (c *Cache) Get(uid types.UID) (pod.Runtime, bool) {
 	return pod.Runtime{Ref: pod.Ref{UID: uid}, SeenAt: c.listed}, c.isSynced()
 }
 
-// UIDs are the pods of which the runtime holds something.
+// UIDs returns the pods of which the runtime holds something.
 func (c *Cache) UIDs() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +146,8 @@ func (c *Cache) UIDs() []types.UID {
 	return uids
 }
 
-// Synced is closed once the runtime was listed and its pods were read. A pod
-// that cannot be read holds it up for a few seconds only; see [Cache.Get].
+// Synced is closed once the runtime was listed and its pods were read. A pod that cannot
+// be read delays it by a few seconds at most; see [Cache.Get].
 func (c *Cache) Synced() <-chan struct{} { return c.synced }
 
 func (c *Cache) isSynced() bool {
@@ -183,15 +182,15 @@ func (c *Cache) Refresh(ctx context.Context, uid types.UID) (pod.Runtime, error)
 	}
 }
 
-var errStopped = errors.New("observing has stopped")
+var errStopped = errors.New("cache has stopped")
 
 func (c *Cache) entryLocked(uid types.UID) *entry {
 	e := c.pods[uid]
 	if e == nil {
 		e = &entry{uid: uid, have: pod.Runtime{Ref: pod.Ref{UID: uid}}, wake: make(chan struct{}, 1)}
 		if c.isSynced() {
-			// The last list did not show it, nor did anything since: there was
-			// nothing of it, which is knowledge too.
+			// Neither the last list nor a later event showed the pod: the runtime held nothing of it
+			// at that time.
 			e.have.SeenAt = c.listed
 		}
 		c.pods[uid] = e
@@ -199,7 +198,7 @@ func (c *Cache) entryLocked(uid types.UID) *entry {
 	return e
 }
 
-// workLocked sees to it that somebody looks at the entry.
+// workLocked starts or wakes the worker of the entry.
 func (c *Cache) workLocked(e *entry) bool {
 	if c.closed {
 		return false
@@ -216,7 +215,7 @@ func (c *Cache) workLocked(e *entry) bool {
 	return true
 }
 
-// setLocked makes next what is known of a pod and reports whether that is news.
+// setLocked stores the observed state of a pod and reports whether it changed.
 func (c *Cache) setLocked(e *entry, next pod.Runtime) bool {
 	for _, s := range e.have.Sandboxes {
 		delete(c.owners, s.ID)
@@ -230,8 +229,7 @@ func (c *Cache) setLocked(e *entry, next pod.Runtime) bool {
 	for _, ctr := range next.Containers {
 		c.owners[ctr.ID] = e.uid
 	}
-	// That it is known what there is is news, too, where it was not: somebody may wait to
-	// know that there is nothing.
+	// The first observation is a change, too, even an empty one: a caller may wait for it.
 	news := e.shown || e.have.SeenAt.IsZero() || !equal(e.have, next)
 	e.have, e.shown, e.changed = next, false, c.cfg.Now()
 	return news
@@ -246,7 +244,7 @@ func equal(a, b pod.Runtime) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// readLocked notes that a pod of the first list needs no more waiting for.
+// readLocked records that a pod of the first list was read.
 func (c *Cache) readLocked(uid types.UID) {
 	if c.unread == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// Confirm returns once what is known of a pod shows the effect of an action.
-// Mostly the event stream has told of it by then; otherwise the sandbox or
-// container is read, and nothing else. What was removed takes a full read.
+// Confirm returns once the cache shows the effect of an action. Usually an event has shown
+// it already; conflicting only the sandbox or container is read. After a removal the whole
+// pod is read.
 func (c *Cache) Confirm(ctx context.Context, uid types.UID, effect pod.Effect) error {
 	c.mu.Lock()
 	e := c.entryLocked(uid)
@@ -36,21 +36,23 @@ func (c *Cache) Confirm(ctx context.Context, uid types.UID, effect pod.Effect) e
 	}
 }
 
-// anyGone reports whether one of the effects is a removal.
-func anyGone(effects []pod.Effect) bool {
+// anyRemoved reports whether one of the effects is a removal.
+func anyRemoved(effects []pod.Effect) bool {
 	return slices.ContainsFunc(effects, func(e pod.Effect) bool { return e.Gone })
 }
 
-// unshown are the effects that r does not show.
+// unshown returns the effects that r does not show.
 func unshown(r pod.Runtime, effects []pod.Effect) []pod.Effect {
 	return slices.DeleteFunc(slices.Clone(effects), func(e pod.Effect) bool { return e.ShownBy(r) })
 }
 
-// readEffects reads the sandboxes and containers that were acted on. The rest of
-// the pod is as it was, and so is the time it was read at. When one is not there,
-// everything is read: an event that is late must not bring it back, and what is
-// late is told by the time of a full read.
-func (c *Cache) readEffects(ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect) (pod.Runtime, error) {
+// readEffects reads the sandboxes and containers that were acted on. The rest of the pod
+// and the time of its last full read stay as they are. If one does not exist, the whole
+// pod is read: a late event must not bring it back, and the time of a full read is what
+// shows that an event is late.
+func (c *Cache) readEffects(
+	ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect,
+) (pod.Runtime, error) {
 	next := have
 	for _, e := range effects {
 		var err error
@@ -69,9 +71,11 @@ func (c *Cache) readEffects(ctx context.Context, uid types.UID, have pod.Runtime
 	return next, nil
 }
 
-// seeMade reads what was just made or ended and a list does not show: a list may
-// lack what is there.
-func (c *Cache) seeMade(ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect) (pod.Runtime, error) {
+// seeMade reads sandboxes and containers that were just created or stopped and that a list
+// does not show: lists may be incomplete.
+func (c *Cache) seeMade(
+	ctx context.Context, uid types.UID, have pod.Runtime, effects []pod.Effect,
+) (pod.Runtime, error) {
 	left := slices.DeleteFunc(unshown(have, effects), func(e pod.Effect) bool { return e.Gone })
 	if len(left) == 0 {
 		return have, nil
@@ -79,7 +83,9 @@ func (c *Cache) seeMade(ctx context.Context, uid types.UID, have pod.Runtime, ef
 	return c.readEffects(ctx, uid, have, left)
 }
 
-func (c *Cache) readContainer(ctx context.Context, uid types.UID, have pod.Runtime, sandbox, id string) (pod.Runtime, error) {
+func (c *Cache) readContainer(
+	ctx context.Context, uid types.UID, have pod.Runtime, sandbox, id string,
+) (pod.Runtime, error) {
 	resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		return have, err

@@ -9,7 +9,7 @@ const Threshold = 3 * time.Minute
 const (
 	// PollPeriod is the time between lists without an event stream.
 	PollPeriod = time.Second
-	// DefaultAudit is the time between lists with one.
+	// DefaultAudit is the time between lists with an event stream.
 	DefaultAudit = time.Minute
 )
 
@@ -34,5 +34,6 @@ const (
 	metricBroken            = "kubelet_evented_pleg_connection_error_count"
 )
 
-// reasonCannotRun is a runtime's reason for a container that could not be started: it has no log.
+// reasonCannotRun is the runtime's reason for a container that could not be started and so
+// has no log.
 const reasonCannotRun = "ContainerCannotRun"

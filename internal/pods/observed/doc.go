@@ -1,31 +1,31 @@
-// Package observed knows what the container runtime holds for each pod.
+// Package observed is the cache of what the container runtime holds for each pod, and the
+// agent's PLEG.
 //
-// It owns one [pod.Runtime] per pod, read from the runtime and never assumed,
-// and tells, by UID, when one changed. It reads the runtime's event stream and
-// lists, the status of containers, and, once a container has ended, its
-// termination message.
+// It owns one [pod.Runtime] per pod, read from the runtime and never assumed, and calls
+// OnChange with the UID when one changed. It reads the runtime's event stream and lists,
+// the status of containers, and, once a container has ended, its termination message.
 //
-// Three sources say that a pod may have changed:
+// Three sources show that a pod may have changed:
 //
 //   - An event of the runtime. Often it carries all there is to know and no
-//     call is needed; otherwise the pod is read. See [digest].
-//   - Whoever acted on the pod: with [Cache.Confirm], which reads at most what
+//     call is needed; conflicting the pod is read. See [digest].
+//   - The part that acted on the pod: with [Cache.Confirm], which reads at most what
 //     was acted on, or with [Cache.Refresh], when it is not clear what happened.
 //   - A list of everything. With a working event stream it is an audit, once a
 //     minute; without one it is made every second and only compared: calls are
 //     made for pods that changed, so the cost follows changes.
 //
-// What they tell is checked against what was asked and what cannot change; an
-// answer that makes no sense leaves the pod as it was seen last. See sense.go.
+// Responses are checked against the request and against what cannot change; an
+// inconsistent response leaves the pod as it was last observed. See consistency.go.
 //
-// Each pod that needs reading has one goroutine, for as long as it needs it:
+// Each pod that has to be read has one goroutine, for as long as that takes:
 //
 //	idle ── event, Refresh, list ──► reading ──► settled? ── yes ──► idle
 //	                                    ▲           │ no: failed, or the runtime
 //	                                    └─ back-off ┘     is behind its own event
 //
-// Reads take one of a few slots and give it back when they take long, so a pod
-// whose calls hang keeps nobody else waiting.
+// Each read takes one of a few slots and releases it when it takes long, so a pod whose
+// calls hang does not delay others.
 //
 // Lock order: Cache.mu only. OnChange is called without it.
 package observed

@@ -11,47 +11,47 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// event is a runtime's event and how far its statuses can be trusted.
+// event is a CRI event and whether its statuses can be trusted.
 type event struct {
 	*runtimeapi.ContainerEventResponse
-	// old says that it happened before the stream was opened, or before the pod
-	// was last read; runtimes keep events for a while, and queue them. It still
-	// tells where to look, but what it says of a pod may long be history.
+	// old is set if the event happened before the stream was opened or before the pod was last
+	// read: runtimes queue events. It still names the pod to read, but its statuses may be
+	// outdated.
 	old bool
 }
 
-// verdict is what an event means next to what is known.
+// verdict is the consequence of an event for the observed state.
 type verdict int
 
 const (
-	known   verdict = iota // it says nothing new
-	applied                // it said all there is to know
+	known   verdict = iota // nothing new
+	applied                // the event was complete; no read is needed
 	later                  // read the pod, but not at once
 	now                    // read the pod
 )
 
-// lazy is how long a read waits that nobody is in a hurry for. Containers are
-// created and removed by this agent, which re-reads the pod itself right after;
-// mostly the event turns out to be known by then.
-const lazy = 100 * time.Millisecond
+// lazyDelay is how long a read that is not urgent waits. Containers are created and
+// removed by this agent, which reads the pod right after; usually the event is known by
+// then.
+const lazyDelay = 100 * time.Millisecond
 
-// judge compares an event with what is known of its pod and returns what is
-// known then. No event is passed over because of a clock or the order of events:
-// the life of a container only moves forward, so each event is a claim that can
-// be checked. Time decides only whether its statuses may be taken as read.
+// compareEvent compares an event with the observed state of its pod and returns the new
+// state. No event is dropped because of a clock or the order of events: the state of a
+// container only moves forward, so each event can be checked against it. Time decides only
+// whether its statuses are used.
 //
-// A status in an event is taken as read if it is of the event's own container,
-// not behind the event, and ahead of what is known. Statuses of the pod's other
-// containers are not: containerd collects them before it queues the event, and
-// two events may pass each other.
-func judge(have pod.Runtime, ev event) (pod.Runtime, verdict) {
+// A status in an event is used if it is of the event's own container, not behind the
+// event, and ahead of the observed state. Statuses of the pod's other containers are not:
+// containerd collects them before it queues the event, and two events may arrive out of
+// order.
+func compareEvent(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	if have.SeenAt.IsZero() {
-		return have, now // there may be more than the event tells
+		return have, now // the pod may have more than the event shows
 	}
 	ev.old = ev.old || ev.CreatedAt < have.SeenAt.UnixNano()
 	id, kind := ev.ContainerId, ev.ContainerEventType
 	if s := ev.PodSandboxStatus; s != nil && s.Id == id || hasSandbox(have, id) {
-		return judgeSandbox(have, ev)
+		return compareSandboxEvent(have, ev)
 	}
 	had, ok := have.ByID(id)
 	if kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
@@ -65,7 +65,7 @@ func judge(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 		return have, known
 	}
 	if !ok && want == pod.StateExited {
-		return have, later // perhaps removed already: a late event must not bring it back
+		return have, later // may be removed already: a late event must not bring it back
 	}
 	status, found := statusIn(ev, id)
 	if ev.old || !found || cri.ToState(status.State) < want || !hasSandbox(have, ev.PodSandboxStatus.GetId()) {
@@ -81,20 +81,20 @@ func judge(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	return withContainer(have, c), applied
 }
 
-// judgeSandbox does the same for a sandbox, which is ready or not.
-func judgeSandbox(have pod.Runtime, ev event) (pod.Runtime, verdict) {
+// compareSandboxEvent does the same for an event of a sandbox, which is ready or not.
+func compareSandboxEvent(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	i := slices.IndexFunc(have.Sandboxes, func(s pod.Sandbox) bool { return s.ID == ev.ContainerId })
 	switch kind := ev.ContainerEventType; {
 	case kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT && i < 0:
 		return have, known
 	case kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		return have, later // containerd 2 says so a little before it is so
+		return have, later // containerd 2 sends the event shortly before the state changes
 	case kind == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT && i >= 0 && !have.Sandboxes[i].Ready:
 		return have, known
 	case kind == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT && i < 0:
 		return have, later
 	case kind != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT && i >= 0:
-		return have, known // there, and ready or past it
+		return have, known // known, and ready or stopped
 	case ev.old || ev.PodSandboxStatus == nil:
 		return have, now
 	}
@@ -121,14 +121,15 @@ func judgeSandbox(have pod.Runtime, ev event) (pod.Runtime, verdict) {
 	return have, applied
 }
 
-// moot reports whether a pod that was read after the event came shows no trace
-// of what it is about: that was there, and is gone.
-func moot(have pod.Runtime, ev event) bool {
+// removedSince reports whether a pod that was read after the event arrived does not show
+// the event's sandbox or container: it was removed.
+func removedSince(have pod.Runtime, ev event) bool {
 	_, ok := have.ByID(ev.ContainerId)
-	return !ok && !hasSandbox(have, ev.ContainerId) && ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	return !ok && !hasSandbox(have, ev.ContainerId) &&
+		ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
 }
 
-// claim is the state that an event says its container has reached.
+// claim returns the state that the container of an event has reached.
 func claim(kind runtimeapi.ContainerEventType) pod.State {
 	switch kind {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
@@ -164,12 +165,12 @@ func withContainer(r pod.Runtime, c pod.Container) pod.Runtime {
 	return r
 }
 
-// digest judges events one after the other. It returns what is known then, the
-// events that ask for the pod to be read, and how urgently they do.
+// digest applies events in order. It returns the new state, the events that require a
+// read, and how urgent that is.
 func digest(have pod.Runtime, evs []event) (next pod.Runtime, open []event, need verdict) {
 	for _, ev := range evs {
 		var v verdict
-		if have, v = judge(have, ev); v >= later {
+		if have, v = compareEvent(have, ev); v >= later {
 			open = append(open, ev)
 		}
 		need = max(need, v)
@@ -177,16 +178,16 @@ func digest(have pod.Runtime, evs []event) (next pod.Runtime, open []event, need
 	return have, open, need
 }
 
-// sortSandboxes puts the newest first. Attempts tell which that is: the clock may have
-// been set back since one was made.
+// sortSandboxes sorts by attempt, the newest first: creation times are unreliable when the
+// clock was set back.
 func sortSandboxes(ss []pod.Sandbox) {
 	slices.SortStableFunc(ss, func(a, b pod.Sandbox) int {
 		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt))
 	})
 }
 
-// sortContainers puts the newest first. Among the instances of one container attempts
-// tell which that is, as of sandboxes; they take the places that all of them have.
+// sortContainers sorts by creation time, the newest first. The instances of one container
+// are sorted by attempt within the places that they have.
 func sortContainers(cs []pod.Container) {
 	slices.SortStableFunc(cs, func(a, b pod.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	places := map[string][]int{}

@@ -23,14 +23,14 @@ type fakeRuntime struct {
 	containers map[string]*runtimeapi.ContainerStatus
 	in         map[string]string // container → sandbox
 	calls      map[string]int
-	events     chan *runtimeapi.ContainerEventResponse // nil: nobody listens
+	events     chan *runtimeapi.ContainerEventResponse // nil: not used
 	broken     chan struct{}
 	noStream   bool
 	silent     bool // changes send no events
 	latency    time.Duration
 	mangle     *rand.Rand // events are lost, doubled, late and out of order
 	down       error
-	hang       map[string]bool // ids whose status is never told
+	hang       map[string]bool // ids whose status call hangs
 	linger     map[string]int  // ids that stay listed for so many more lists after their removal
 }
 
@@ -64,7 +64,8 @@ func (f *fakeRuntime) run(uid, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sandboxes[id] = &runtimeapi.PodSandboxStatus{
-		Id: id, CreatedAt: time.Now().UnixNano(), Labels: labels(uid, ""), State: runtimeapi.PodSandboxState_SANDBOX_READY,
+		Id: id, CreatedAt: time.Now().UnixNano(), Labels: labels(uid, ""),
+		State:   runtimeapi.PodSandboxState_SANDBOX_READY,
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
 	}
 	f.emit(id, id, created)
@@ -119,7 +120,12 @@ func (f *fakeRuntime) emit(id, sandbox string, kind runtimeapi.ContainerEventTyp
 	if f.events == nil || f.silent {
 		return
 	}
-	ev := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: f.sandboxes[sandbox]}
+	ev := &runtimeapi.ContainerEventResponse{
+		ContainerId:        id,
+		ContainerEventType: kind,
+		CreatedAt:          time.Now().UnixNano(),
+		PodSandboxStatus:   f.sandboxes[sandbox],
+	}
 	for cid, c := range f.containers {
 		if f.in[cid] == sandbox {
 			ev.ContainersStatuses = append(ev.ContainersStatuses, c)
@@ -175,7 +181,9 @@ func (f *fakeRuntime) total() int {
 	return n
 }
 
-func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (f *fakeRuntime) ListPodSandbox(
+	_ context.Context, r *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.count("ListPodSandbox"); err != nil {
@@ -184,7 +192,12 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSan
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	for id, s := range f.sandboxes {
 		if want := r.GetFilter().GetLabelSelector()[pod.LabelPodUID]; want == "" || want == s.Labels[pod.LabelPodUID] {
-			resp.Items = append(resp.Items, &runtimeapi.PodSandbox{Id: id, State: s.State, Labels: s.Labels, CreatedAt: s.CreatedAt})
+			resp.Items = append(resp.Items, &runtimeapi.PodSandbox{
+				Id:        id,
+				State:     s.State,
+				Labels:    s.Labels,
+				CreatedAt: s.CreatedAt,
+			})
 		}
 		if f.linger[id] > 0 {
 			if f.linger[id]--; f.linger[id] == 0 {
@@ -195,7 +208,9 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSan
 	return resp, nil
 }
 
-func (f *fakeRuntime) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (f *fakeRuntime) ListContainers(
+	_ context.Context, r *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	f.mu.Lock()
 	latency := f.latency
 	f.mu.Unlock()
@@ -208,13 +223,21 @@ func (f *fakeRuntime) ListContainers(_ context.Context, r *runtimeapi.ListContai
 	resp := &runtimeapi.ListContainersResponse{}
 	for id, c := range f.containers {
 		if want := r.GetFilter().GetLabelSelector()[pod.LabelPodUID]; want == "" || want == c.Labels[pod.LabelPodUID] {
-			resp.Containers = append(resp.Containers, &runtimeapi.Container{Id: id, PodSandboxId: f.in[id], State: c.State, Labels: c.Labels, CreatedAt: c.CreatedAt})
+			resp.Containers = append(resp.Containers, &runtimeapi.Container{
+				Id:           id,
+				PodSandboxId: f.in[id],
+				State:        c.State,
+				Labels:       c.Labels,
+				CreatedAt:    c.CreatedAt,
+			})
 		}
 	}
 	return resp, nil
 }
 
-func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (f *fakeRuntime) PodSandboxStatus(
+	ctx context.Context, r *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.count("PodSandboxStatus"); err != nil {
@@ -227,7 +250,9 @@ func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSan
 	return &runtimeapi.PodSandboxStatusResponse{Status: s}, nil
 }
 
-func (f *fakeRuntime) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (f *fakeRuntime) ContainerStatus(
+	ctx context.Context, r *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	f.mu.Lock()
 	if f.hang[r.ContainerId] {
 		f.mu.Unlock()

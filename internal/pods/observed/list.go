@@ -12,17 +12,17 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// listing is what the lists say of one pod.
+// listing is what the lists show of one pod.
 type listing struct {
 	ref        pod.Ref
-	at         time.Time // when the lists were asked for
+	at         time.Time // when the lists were requested
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	odd        error // why the lists make no sense for the pod
+	odd        error // why the lists are inconsistent for the pod
 }
 
-// list asks for everything that is there, or for one pod if uid is not empty.
-// What carries no pod UID is not ours and left out.
+// list lists all sandboxes and containers, or those of one pod if uid is not empty. Those
+// without a label of a pod UID are not a kubelet's and left out.
 func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing, error) {
 	at := c.cfg.Now()
 	var sf *runtimeapi.PodSandboxFilter
@@ -32,8 +32,8 @@ func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing
 		sf = &runtimeapi.PodSandboxFilter{LabelSelector: label}
 		cf = &runtimeapi.ContainerFilter{LabelSelector: label}
 	}
-	// Containers first: one that is made in between belongs to a sandbox that
-	// is in the second list.
+	// Containers are listed first: one that is created in between belongs to a sandbox that is
+	// in the second list.
 	cs, err := c.cfg.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: cf})
 	if err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing
 		return l
 	}
 	for _, s := range ss.Items {
-		if otherwise(s.GetLabels()[pod.LabelPodUID], s.GetMetadata().GetUid()) {
-			continue // labelled like one of ours, and not made by a kubelet
+		if conflicting(s.GetLabels()[pod.LabelPodUID], s.GetMetadata().GetUid()) {
+			continue // has the labels, but was not created by a kubelet
 		}
 		if l := of(s.Labels); l != nil {
 			l.sandboxes = append(l.sandboxes, s)
@@ -72,13 +72,14 @@ func (c *Cache) list(ctx context.Context, uid types.UID) (map[types.UID]*listing
 	return all, nil
 }
 
-// same reports whether a list shows what is known already.
+// same reports whether a list shows the observed state.
 func (l *listing) same(have pod.Runtime) bool {
 	if len(l.sandboxes) != len(have.Sandboxes) || len(l.containers) != len(have.Containers) {
 		return false
 	}
 	for _, s := range l.sandboxes {
-		if i := slices.IndexFunc(have.Sandboxes, func(h pod.Sandbox) bool { return h.ID == s.Id }); i < 0 || have.Sandboxes[i].Ready != ready(s) {
+		if i := slices.IndexFunc(have.Sandboxes, func(h pod.Sandbox) bool { return h.ID == s.Id }); i < 0 ||
+			have.Sandboxes[i].Ready != ready(s) {
 			return false
 		}
 	}

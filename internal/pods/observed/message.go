@@ -49,9 +49,9 @@ func terminationMessage(ctx context.Context, c pod.Container) string {
 	return s
 }
 
-// readMessage reads the end of a file that a container could write. The
-// container may have made anything of it: a link in its place is not followed,
-// a pipe is not waited for, and however large it is, little is read.
+// readMessage reads the end of a file that a container could write. The container controls
+// the file: a symbolic link is not followed, a pipe is not opened blocking, and only the
+// last bytes are read.
 func readMessage(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

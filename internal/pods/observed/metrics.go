@@ -8,7 +8,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// metrics are what cannot be told from the cache at the moment of a scrape.
+// metrics are those that are not computed from the cache at a scrape.
 type metrics struct {
 	relist   prometheus.Histogram
 	interval prometheus.Histogram
@@ -26,20 +26,29 @@ func newMetrics() metrics {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help})
 	}
 	return metrics{
-		relist:   histogram(metricRelist, "Seconds that listing the container runtime took"),
-		interval: histogram(metricInterval, "Seconds between lists of the container runtime"),
-		podRead:  histogram(metricPodRead, "Seconds that reading one pod from the container runtime took"),
-		latency:  histogram(metricLatency, "Seconds from an event of the container runtime to its arrival"),
-		dropped:  counter(metricDropped, "Events that were not looked at one by one because there were too many of a pod"),
-		broken:   counter(metricBroken, "Event streams of the container runtime that broke or could not be opened"),
+		relist: histogram(metricRelist,
+			"Duration in seconds of listing the sandboxes and containers of the container runtime (relist)"),
+		interval: histogram(metricInterval, "Interval in seconds between two relists of the container runtime"),
+		podRead: histogram(metricPodRead,
+			"Duration in seconds of reading the state of one pod from the container runtime"),
+		latency: histogram(metricLatency,
+			"Latency in seconds from the creation of a CRI event to its arrival at the kubelet"),
+		dropped: counter(metricDropped,
+			"Cumulative number of CRI events that were dropped because too many of one pod were queued; the pod is read "+
+				"instead"),
+		broken: counter(metricBroken, "Cumulative number of CRI event streams that broke or could not be opened"),
 	}
 }
 
 var (
-	descRunningPods       = prometheus.NewDesc(metricRunningPods, "Pods that have a ready sandbox", nil, nil)
-	descRunningContainers = prometheus.NewDesc(metricRunningContainers, "Containers that the runtime holds, by state", []string{"container_state"}, nil)
-	descLastSeen          = prometheus.NewDesc(metricLastSeen, "When the container runtime was last listed, in seconds since the epoch", nil, nil)
-	descStood             = prometheus.NewDesc(metricStood, "Event streams of the container runtime that could be relied on", nil, nil)
+	descRunningPods       = prometheus.NewDesc(metricRunningPods, "Number of pods that have a ready sandbox", nil, nil)
+	descRunningContainers = prometheus.NewDesc(metricRunningContainers,
+		"Number of containers in the container runtime, by state",
+		[]string{"container_state"}, nil)
+	descLastSeen = prometheus.NewDesc(metricLastSeen,
+		"Timestamp in seconds of the last successful relist of the container runtime", nil, nil)
+	descStood = prometheus.NewDesc(metricStood,
+		"Cumulative number of CRI event streams that were established and used", nil, nil)
 )
 
 // Describe makes the Cache a collector of its metrics.
@@ -52,7 +61,7 @@ func (c *Cache) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect counts what the runtime was seen to hold.
+// Collect counts the observed sandboxes and containers.
 func (c *Cache) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -73,7 +82,7 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.relist, m.interval, m.podRead, m.latency, m.dropped, m.broken}
 }
 
-// tally is what a scrape counts.
+// tally counts the cache's content for a scrape.
 type tally struct {
 	pods       int
 	containers [pod.StateExited + 1]int // by state

@@ -8,7 +8,7 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-func TestMetricsTellWhatTheRuntimeHolds(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	parity.Proves(t, "RT-27")
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
@@ -60,7 +60,8 @@ func TestMetricsTellWhatTheRuntimeHolds(t *testing.T) {
 			"kubelet_evented_pleg_connection_error_count":   1,
 		})
 		got := scrape.Of(t, r.Cache)
-		if n := got["kubelet_pleg_relist_interval_seconds"]; n == 0 || got["kubelet_pleg_relist_duration_seconds"] != n+1 {
+		if n := got["kubelet_pleg_relist_interval_seconds"]; n == 0 ||
+			got["kubelet_pleg_relist_duration_seconds"] != n+1 {
 			t.Errorf("metrics are %v, want an interval between each two lists", got)
 		}
 		if got["kubelet_pleg_last_seen_seconds"] <= listed {

@@ -112,7 +112,8 @@ func TestFirstListFindsWhatRuns(t *testing.T) {
 			t.Fatal("not synced after the first list")
 		}
 		have, ok := r.Get("u1")
-		if !ok || have.Name != "pod-u1" || have.Namespace != "ns" || len(have.Sandboxes) != 1 || have.Sandboxes[0].IPs[0] != "10.0.0.1" {
+		if !ok || have.Name != "pod-u1" || have.Namespace != "ns" || len(have.Sandboxes) != 1 ||
+			have.Sandboxes[0].IPs[0] != "10.0.0.1" {
 			t.Errorf("Get = %+v, %v", have, ok)
 		}
 		if got := r.state(t, "u1", "main"); got != pod.StateRunning {
@@ -127,7 +128,7 @@ func TestFirstListFindsWhatRuns(t *testing.T) {
 	})
 }
 
-func TestEventsTellWithoutACall(t *testing.T) {
+func TestEventsNeedNoCall(t *testing.T) {
 	parity.Differs(t, "RT-23", "0061")
 	inTime(t, nil, func(t *testing.T, r *rig) {
 		r.after(5 * time.Second) // the stream is relied on
@@ -145,15 +146,15 @@ func TestEventsTellWithoutACall(t *testing.T) {
 			t.Errorf("after the exit: %+v", have)
 		}
 		if n := r.fake.total() - before; n != 0 {
-			t.Errorf("%d calls for a pod whose events told everything, want none: %v", n, r.fake.calls)
+			t.Errorf("%d calls for a pod whose events are complete, want none: %v", n, r.fake.calls)
 		}
 		if len(r.changed()) == 0 {
-			t.Error("nobody was told of the change")
+			t.Error("OnChange was not called")
 		}
 	})
 }
 
-func TestExitIsSeenAtOnce(t *testing.T) {
+func TestExitIsObservedAtOnce(t *testing.T) {
 	for _, noStream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("noStream=%v", noStream), func(t *testing.T) {
 			inTime(t, func(f *fakeRuntime) {
@@ -173,14 +174,14 @@ func TestExitIsSeenAtOnce(t *testing.T) {
 					t.Errorf("main is %v, want exited", got)
 				}
 				if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
-					t.Errorf("told of %v, want u1 once", got)
+					t.Errorf("OnChange called for %v, want u1 once", got)
 				}
 			})
 		})
 	}
 }
 
-func TestQuietPodsCostNothing(t *testing.T) {
+func TestIdlePodsNeedNoCalls(t *testing.T) {
 	parity.Differs(t, "RT-22", "0061")
 	many := func(f *fakeRuntime) {
 		for i := range 50 {
@@ -225,7 +226,7 @@ func TestQuietPodsCostNothing(t *testing.T) {
 	})
 }
 
-func TestAuditFindsWhatEventsDidNotTell(t *testing.T) {
+func TestAuditFindsMissedEvents(t *testing.T) {
 	parity.Differs(t, "RT-23", "0061")
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
@@ -237,7 +238,7 @@ func TestAuditFindsWhatEventsDidNotTell(t *testing.T) {
 		r.fake.remove("c1")
 		r.after(DefaultAudit)
 		if have, _ := r.Get("u1"); len(have.Containers) != 0 || len(r.changed()) != 1 {
-			t.Errorf("a container that went unsaid is still known: %+v", have)
+			t.Errorf("a container that was removed without an event is still known: %+v", have)
 		}
 		r.fake.remove("s1")
 		r.after(DefaultAudit)
@@ -247,7 +248,7 @@ func TestAuditFindsWhatEventsDidNotTell(t *testing.T) {
 	})
 }
 
-func TestBrokenStreamFallsBackToListsAndReturns(t *testing.T) {
+func TestBrokenStreamFallsBackToRelists(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
 		f.start("u1", "s1", "main", "c1")
@@ -256,7 +257,7 @@ func TestBrokenStreamFallsBackToListsAndReturns(t *testing.T) {
 		r.fake.set(func() { r.fake.down = errors.New("runtime is gone") })
 		r.fake.breakStream()
 		r.after(3 * time.Second)
-		r.fake.exit("c1", 0) // nobody hears it
+		r.fake.exit("c1", 0) // its event is lost
 		r.fake.set(func() { r.fake.down = nil })
 		r.after(PollPeriod)
 		if got := r.state(t, "u1", "main"); got != pod.StateExited {
@@ -278,7 +279,7 @@ func TestRemovedSandboxThatIsStillListed(t *testing.T) {
 		r.fake.remove("s1")
 		r.after(2 * time.Second)
 		if got := r.UIDs(); len(got) != 0 {
-			t.Errorf("UIDs = %v, want none: the runtime said that the sandbox is gone before it was", got)
+			t.Errorf("UIDs = %v, want none: the event came before the removal", got)
 		}
 	})
 }
@@ -312,7 +313,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%d statuses read, want one: an ended container does not change", n)
 		}
 		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
-			t.Errorf("told of %v, want u1 once", got)
+			t.Errorf("OnChange called for %v, want u1 once", got)
 		}
 		if have, err := r.Refresh(t.Context(), "u9"); err != nil || !have.Empty() {
 			t.Errorf("Refresh of a pod that is not there = %+v, %v", have, err)
@@ -345,8 +346,10 @@ func TestAPodIsReadAloneAndUntilItSucceeds(t *testing.T) {
 		if _, err := r.Refresh(t.Context(), "u1"); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) || r.state(t, "u0", "main") != pod.StateRunning || r.state(t, "u2", "main") != pod.StateRunning {
-			t.Errorf("after one pod was read told of %v; u0 %v, u2 %v", got, r.state(t, "u0", "main"), r.state(t, "u2", "main"))
+		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) || r.state(t, "u0", "main") != pod.StateRunning ||
+			r.state(t, "u2", "main") != pod.StateRunning {
+			t.Errorf("after one pod was read OnChange called for %v; u0 %v, u2 %v",
+				got, r.state(t, "u0", "main"), r.state(t, "u2", "main"))
 		}
 		if n := r.fake.called("ContainerStatus"); n != 1 || reads() != before+1 {
 			t.Errorf("%d statuses and %v pods were read, want one of each", n, reads()-before)
@@ -361,7 +364,7 @@ func TestAPodIsReadAloneAndUntilItSucceeds(t *testing.T) {
 			t.Errorf("the pod that could not be read is %v, want it read again", got)
 		}
 		if got := r.state(t, "u0", "main"); got != pod.StateRunning {
-			t.Errorf("a pod that nobody asked for was read: it is %v", got)
+			t.Errorf("a pod that was not requested was read: it is %v", got)
 		}
 	})
 }
@@ -376,7 +379,7 @@ func TestConfirm(t *testing.T) {
 		r.fake.forgetCalls()
 		runs := pod.Effect{Sandbox: "s1", Container: "c1", State: pod.StateRunning}
 		if err := r.Confirm(t.Context(), "u1", runs); err != nil || r.fake.total() != 0 {
-			t.Errorf("%v, calls %v; want none for what events told", err, r.fake.calls)
+			t.Errorf("%v, calls %v; want none for what events reported", err, r.fake.calls)
 		}
 		r.changed()
 
@@ -390,7 +393,7 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("calls %v, want the status of the container alone", r.fake.calls)
 		}
 		if got := r.changed(); !slices.Equal(got, []types.UID{"u1"}) {
-			t.Errorf("told of %v, want u1 once", got)
+			t.Errorf("OnChange called for %v, want u1 once", got)
 		}
 
 		r.fake.remove("c1")
@@ -417,7 +420,7 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-func TestOneHungPodKeepsNobodyWaiting(t *testing.T) {
+func TestHungPodDoesNotDelayOthers(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		for i := range 3 * slots {
 			uid, s := fmt.Sprintf("u%d", i), fmt.Sprintf("s%d", i)
@@ -426,7 +429,7 @@ func TestOneHungPodKeepsNobodyWaiting(t *testing.T) {
 			f.hang["c"+s] = i > 0
 		}
 	}, func(t *testing.T, r *rig) {
-		r.after(syncPatience)
+		r.after(syncTimeout)
 		select {
 		case <-r.Synced():
 		default:
@@ -469,7 +472,8 @@ func TestHealthy(t *testing.T) {
 		set(errors.New("gone"))
 		r.after(Threshold + DefaultAudit)
 		err := r.Healthy()
-		if err == nil || !strings.HasPrefix(err.Error(), "pleg was last seen active ") || !strings.HasSuffix(err.Error(), "s ago; threshold is 3m0s") {
+		if err == nil || !strings.HasPrefix(err.Error(), "pleg was last seen active ") ||
+			!strings.HasSuffix(err.Error(), "s ago; threshold is 3m0s") {
 			t.Errorf("Healthy long after the last list = %v", err)
 		}
 	})
@@ -502,7 +506,8 @@ func TestRandomHistories(t *testing.T) {
 		inTime(t, nil, func(t *testing.T, r *rig) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			r.fake.set(func() {
-				r.fake.mangle, r.fake.latency = rand.New(rand.NewPCG(seed, 2)), time.Duration(seed%4)*20*time.Millisecond
+				r.fake.mangle, r.fake.latency = rand.New(rand.NewPCG(seed,
+					2)), time.Duration(seed%4)*20*time.Millisecond
 			})
 			r.after(5 * time.Second)
 			furthest := map[string]pod.State{}
@@ -511,7 +516,8 @@ func TestRandomHistories(t *testing.T) {
 					have, ok := r.Get(uid)
 					for _, c := range have.Containers {
 						if ok && c.State < furthest[c.ID] {
-							t.Errorf("seed %d: container %s went from %v back to %v", seed, c.ID, furthest[c.ID], c.State)
+							t.Errorf("seed %d: container %s went from %v back to %v", seed, c.ID, furthest[c.ID],
+								c.State)
 						}
 						furthest[c.ID] = c.State
 					}
@@ -527,7 +533,7 @@ func TestRandomHistories(t *testing.T) {
 				*from = slices.Delete(*from, i, i+1)
 				return id, true
 			}
-			confirm := func(uid types.UID, e pod.Effect) { // as whoever acts does, mostly
+			confirm := func(uid types.UID, e pod.Effect) { // as the acting part does, mostly
 				if rnd.IntN(3) == 0 {
 					return
 				}
@@ -613,7 +619,10 @@ func TestTerminationMessageIsRead(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		f.run("u1", "s1")
 		f.start("u1", "s1", "main", "c1")
-		f.containers["c1"].Annotations = map[string]string{pod.AnnotationTerminationMessagePath: "/dev/termination-log", pod.AnnotationTerminationMessagePolicy: "File"}
+		f.containers["c1"].Annotations = map[string]string{
+			pod.AnnotationTerminationMessagePath:   "/dev/termination-log",
+			pod.AnnotationTerminationMessagePolicy: "File",
+		}
 		f.containers["c1"].Mounts = []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: file}}
 	}, func(t *testing.T, r *rig) {
 		r.after(5 * time.Second)
@@ -687,9 +696,20 @@ func TestTerminationMessage(t *testing.T) {
 		like   string
 	}{
 		{name: "the file's content", file: write("a", "bye"), policy: v1.TerminationMessageReadFile, want: "bye"},
-		{name: "the end of a long file", file: write("b", strings.Repeat("x", 10)+strings.Repeat("y", 4096)), policy: v1.TerminationMessageReadFile, want: strings.Repeat("y", 4096)},
+		{
+			name:   "the end of a long file",
+			file:   write("b", strings.Repeat("x", 10)+strings.Repeat("y", 4096)),
+			policy: v1.TerminationMessageReadFile,
+			want:   strings.Repeat("y", 4096),
+		},
 		{name: "an empty file and the file policy", file: write("c", ""), policy: v1.TerminationMessageReadFile, exit: 1},
-		{name: "the log of a failed container without a message", file: write("d", ""), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: tail.String()},
+		{
+			name:   "the log of a failed container without a message",
+			file:   write("d", ""),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+			exit:   1,
+			want:   tail.String(),
+		},
 		{
 			name:   "2048 bytes of a log of long lines",
 			file:   write("g", ""),
@@ -698,9 +718,25 @@ func TestTerminationMessage(t *testing.T) {
 			log:    longLog,
 			want:   (line + "\n")[100-48:] + strings.Repeat(line+"\n", 20),
 		},
-		{name: "no log when there is a message", file: write("e", "oops"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 1, want: "oops"},
-		{name: "no log of a container that succeeded", file: write("f", ""), policy: v1.TerminationMessageFallbackToLogsOnError},
-		{name: "the log when the file is gone", file: filepath.Join(dir, "none"), policy: v1.TerminationMessageFallbackToLogsOnError, exit: 2, want: tail.String()},
+		{
+			name:   "no log when there is a message",
+			file:   write("e", "oops"),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+			exit:   1,
+			want:   "oops",
+		},
+		{
+			name:   "no log of a container that succeeded",
+			file:   write("f", ""),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+		},
+		{
+			name:   "the log when the file is removed",
+			file:   filepath.Join(dir, "none"),
+			policy: v1.TerminationMessageFallbackToLogsOnError,
+			exit:   2,
+			want:   tail.String(),
+		},
 		{
 			name:   "no log of a container that could not run",
 			file:   write("h", ""),
@@ -716,13 +752,23 @@ func TestTerminationMessage(t *testing.T) {
 			want:   "bye",
 		},
 		{
-			name:   "a file that is gone says nothing",
+			name:   "a removed file has no message",
 			file:   filepath.Join(dir, "none"),
 			policy: v1.TerminationMessageReadFile,
 			exit:   1,
 		},
-		{name: "a link is not followed", file: link, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
-		{name: "a pipe is not waited for", file: pipe, policy: v1.TerminationMessageReadFile, like: "Error on reading termination log "},
+		{
+			name:   "a link is not followed",
+			file:   link,
+			policy: v1.TerminationMessageReadFile,
+			like:   "Error on reading termination log ",
+		},
+		{
+			name:   "a pipe is not waited for",
+			file:   pipe,
+			policy: v1.TerminationMessageReadFile,
+			like:   "Error on reading termination log ",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := terminationMessage(t.Context(), pod.Container{
@@ -734,7 +780,10 @@ func TestTerminationMessage(t *testing.T) {
 					pod.AnnotationTerminationMessagePath:   cmp.Or(tc.path, "/msg"),
 					pod.AnnotationTerminationMessagePolicy: string(tc.policy),
 				},
-				Mounts: []pod.Mount{{ContainerPath: "/other", HostPath: "/etc/passwd"}, {ContainerPath: "/msg", HostPath: tc.file}},
+				Mounts: []pod.Mount{
+					{ContainerPath: "/other", HostPath: "/etc/passwd"},
+					{ContainerPath: "/msg", HostPath: tc.file},
+				},
 			})
 			if tc.like != "" && !strings.HasPrefix(got, tc.like) || tc.like == "" && got != tc.want {
 				t.Errorf("message = %q, want %q%s", got, tc.want, tc.like)
@@ -743,9 +792,9 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
-// A pod that was listed and could not be read is waited for: nothing is decided about it
-// meanwhile. That nothing is left of it has to be told like anything else.
-func TestAPodThatGoesBeforeItCouldBeReadIsToldOf(t *testing.T) {
+// A listed pod that could not be read is unknown. OnChange is called when it turns out to
+// be removed.
+func TestPodRemovedBeforeItIsReadIsReported(t *testing.T) {
 	inTime(t, func(f *fakeRuntime) {
 		f.noStream = true
 		f.run("u1", "s1")
@@ -762,7 +811,7 @@ func TestAPodThatGoesBeforeItCouldBeReadIsToldOf(t *testing.T) {
 			t.Errorf("it is gone, and is %+v, %v", have, read)
 		}
 		if got := r.changed(); !slices.Contains(got, "u1") {
-			t.Errorf("told of %v", got)
+			t.Errorf("notified of %v", got)
 		}
 	})
 }

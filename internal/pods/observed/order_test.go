@@ -8,14 +8,17 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// A clock that is set back makes what is newer look older. To take an instance that has
-// ended for the newest would be to start another beside the one that runs.
-func TestWhatIsNewestIsToldByAttempts(t *testing.T) {
+// A clock that is set back gives newer instances older times. If an exited instance
+// counted as the newest, another would be started beside the running one.
+func TestNewestInstanceByAttempt(t *testing.T) {
 	at := func(minutes int) time.Time { return time.Date(2026, 1, 1, 12, minutes, 0, 0, time.UTC) }
 	ss := []pod.Sandbox{{ID: "s1", Attempt: 1, CreatedAt: at(0)}, {ID: "s0", CreatedAt: at(30)}}
 	cs := []pod.Container{
-		{ID: "a1", Name: "a", Attempt: 1, CreatedAt: at(0)}, {ID: "b0", Name: "b", CreatedAt: at(20)}, {ID: "a0", Name: "a", CreatedAt: at(30)},
-		{ID: "a2", Name: "a", Attempt: 2, CreatedAt: at(1)}, {ID: "older a2", Name: "a", Attempt: 2, CreatedAt: at(0)},
+		{ID: "a1", Name: "a", Attempt: 1, CreatedAt: at(0)},
+		{ID: "b0", Name: "b", CreatedAt: at(20)},
+		{ID: "a0", Name: "a", CreatedAt: at(30)},
+		{ID: "a2", Name: "a", Attempt: 2, CreatedAt: at(1)},
+		{ID: "older a2", Name: "a", Attempt: 2, CreatedAt: at(0)},
 	}
 	sortSandboxes(ss)
 	sortContainers(cs)

@@ -12,9 +12,9 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// read reads one pod. What makes no sense is an error. What cannot have changed is taken from have: a container
-// that has ended, a sandbox in the state it was in, and, unless all is set, a
-// container in the state it was in. l is a list to start from, or nil.
+// read reads one pod. An inconsistent response is an error. What cannot have changed is
+// taken from have: an exited container, a sandbox whose state is the same, and, unless all
+// is set, a container whose state is the same. l is a list to start from, or nil.
 func (c *Cache) read(ctx context.Context, uid types.UID, have pod.Runtime, l *listing, all bool) (pod.Runtime, error) {
 	if l == nil {
 		at := c.cfg.Now()
@@ -34,7 +34,8 @@ func (c *Cache) read(ctx context.Context, uid types.UID, have pod.Runtime, l *li
 	lostSandboxes, lostContainers := l.vanished(have)
 	for _, s := range l.sandboxes {
 		i := slices.IndexFunc(have.Sandboxes, func(h pod.Sandbox) bool { return h.ID == s.Id })
-		if i >= 0 && have.Sandboxes[i].Ready == ready(s) && (!ready(s) || have.Sandboxes[i].HostNetwork || len(have.Sandboxes[i].IPs) > 0) {
+		if i >= 0 && have.Sandboxes[i].Ready == ready(s) &&
+			(!ready(s) || have.Sandboxes[i].HostNetwork || len(have.Sandboxes[i].IPs) > 0) {
 			next.Sandboxes = append(next.Sandboxes, have.Sandboxes[i])
 			continue
 		}
@@ -49,7 +50,8 @@ func (c *Cache) read(ctx context.Context, uid types.UID, have pod.Runtime, l *li
 	}
 	for _, ctr := range l.containers {
 		h, ok := have.ByID(ctr.Id)
-		if ok && h.SandboxID == ctr.PodSandboxId && h.State == cri.ToState(ctr.State) && (h.State == pod.StateExited || !all) {
+		if ok && h.SandboxID == ctr.PodSandboxId && h.State == cri.ToState(ctr.State) &&
+			(h.State == pod.StateExited || !all) {
 			next.Containers = append(next.Containers, h)
 			continue
 		}
@@ -92,8 +94,10 @@ func (c *Cache) addSandbox(ctx context.Context, uid types.UID, id string, next *
 	return err
 }
 
-// addContainer does the same for a container, and reports whether it is there.
-func (c *Cache) addContainer(ctx context.Context, have pod.Runtime, sandbox, id string, next *pod.Runtime) (found bool, err error) {
+// addContainer reads a container into next and reports whether it exists.
+func (c *Cache) addContainer(
+	ctx context.Context, have pod.Runtime, sandbox, id string, next *pod.Runtime,
+) (found bool, err error) {
 	resp, err := c.cfg.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if cri.IsNotFound(err) {
 		return false, nil

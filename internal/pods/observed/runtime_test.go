@@ -34,8 +34,16 @@ func TestOnARuntimeThatBehaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				client := cri.Over(conn, conn, cri.Config{RequestTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
-				c := New(Config{Runtime: client, OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+				client := cri.Over(conn, conn, cri.Config{
+					RequestTimeout: time.Minute,
+					Log:            slog.New(slog.DiscardHandler),
+				})
+				c := New(Config{
+					Runtime:  client,
+					OnChange: func(types.UID) {},
+					Log:      slog.New(slog.DiscardHandler),
+					Now:      time.Now,
+				})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- c.Run(ctx) }()
@@ -56,8 +64,12 @@ func TestOnARuntimeThatBehaves(t *testing.T) {
 				logDir := filepath.Join(dir, "logs", "ns_web_u1")
 				labels := map[string]string{pod.LabelPodUID: "u1", pod.LabelPodNamespace: "ns", pod.LabelPodName: "web"}
 				sandbox := &runtimeapi.PodSandboxConfig{
-					Metadata: &runtimeapi.PodSandboxMetadata{Name: ref.Name, Namespace: ref.Namespace, Uid: string(ref.UID)},
-					Labels:   labels, LogDirectory: logDir,
+					Metadata: &runtimeapi.PodSandboxMetadata{
+						Name:      ref.Name,
+						Namespace: ref.Namespace,
+						Uid:       string(ref.UID),
+					},
+					Labels: labels, LogDirectory: logDir,
 				}
 				for _, d := range []string{"main", "side"} {
 					if err := os.MkdirAll(filepath.Join(logDir, d), 0o755); err != nil {
@@ -74,16 +86,27 @@ func TestOnARuntimeThatBehaves(t *testing.T) {
 					for k, v := range labels {
 						l[k] = v
 					}
-					ctr, err := client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
-						Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: &runtimeapi.ImageSpec{Image: "busybox:1"},
-						Command: []string{"sh", "-c", script}, Labels: l, LogPath: name + "/0.log",
-						Annotations: map[string]string{pod.AnnotationTerminationMessagePath: "/dev/termination-log", pod.AnnotationTerminationMessagePolicy: "FallbackToLogsOnError"},
-						Mounts:      []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: message}},
-					}})
+					ctr, err := client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+						PodSandboxId:  s.PodSandboxId,
+						SandboxConfig: sandbox,
+						Config: &runtimeapi.ContainerConfig{
+							Metadata: &runtimeapi.ContainerMetadata{Name: name},
+							Image:    &runtimeapi.ImageSpec{Image: "busybox:1"},
+							Command:  []string{"sh", "-c", script},
+							Labels:   l,
+							LogPath:  name + "/0.log",
+							Annotations: map[string]string{
+								pod.AnnotationTerminationMessagePath:   "/dev/termination-log",
+								pod.AnnotationTerminationMessagePolicy: "FallbackToLogsOnError",
+							},
+							Mounts: []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: message}},
+						},
+					})
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: ctr.ContainerId}); err != nil {
+					if _, err := client.StartContainer(ctx,
+						&runtimeapi.StartContainerRequest{ContainerId: ctr.ContainerId}); err != nil {
 						t.Fatal(err)
 					}
 					return ctr.ContainerId
@@ -94,7 +117,8 @@ func TestOnARuntimeThatBehaves(t *testing.T) {
 				synctest.Wait()
 				have, _ := c.Get("u1")
 				sb, ready := have.ReadySandbox()
-				if m, _ := have.Latest("main"); have.Ref != ref || !ready || len(sb.IPs) != 1 || m.ID != main || m.SandboxID != sb.ID || m.State != pod.StateRunning {
+				if m, _ := have.Latest("main"); have.Ref != ref || !ready || len(sb.IPs) != 1 || m.ID != main ||
+					m.SandboxID != sb.ID || m.State != pod.StateRunning {
 					t.Errorf("after the start: %+v", have)
 				}
 

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// serve does what there is to do for one pod and ends when nothing is left.
+// serve is the worker of one pod; it ends when no work is left.
 func (c *Cache) serve(e *entry) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,11 +45,11 @@ type doing int
 const (
 	doNothing doing = iota
 	doWait
-	doApply // next, which events told
+	doApply // apply next, which events have shown
 	doRead
 )
 
-// turn is one step of a worker.
+// turn is one iteration of a worker.
 type turn struct {
 	do      doing
 	have    pod.Runtime // before
@@ -58,17 +58,17 @@ type turn struct {
 	request *request
 	listing *listing
 	effects []pod.Effect // to be read and nothing else
-	events  int          // how many events the read should settle
+	events  int          // how many events the read covers
 }
 
-// next decides the step. When there is nothing to do, the worker is let go
-// under the same lock, so that whoever comes next starts another.
+// next decides the next step. When there is no work, the worker is released under the same
+// lock, so that new work starts another.
 func (c *Cache) next(e *entry) turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	have := e.have
 	if e.shown {
-		have.SeenAt = time.Time{} // what is known is out of date as a whole
+		have.SeenAt = time.Time{} // the whole state is out of date
 	}
 	next, open, need := digest(have, e.events)
 	moved := !equal(have, next)
@@ -82,7 +82,7 @@ func (c *Cache) next(e *entry) turn {
 			e.waiting = nil
 			r.result = have
 			close(r.done)
-		} else if need != now && !e.dirty && e.listing == nil && !anyGone(left) {
+		} else if need != now && !e.dirty && e.listing == nil && !anyRemoved(left) {
 			e.waiting = nil
 			return turn{do: doRead, have: e.have, request: r, effects: left}
 		}
@@ -96,7 +96,7 @@ func (c *Cache) next(e *entry) turn {
 	}
 	clock := time.Now()
 	if e.tries == 0 && need == later && e.listing == nil && !e.dirty && e.after.IsZero() {
-		e.after = clock.Add(lazy)
+		e.after = clock.Add(lazyDelay)
 	}
 	urgent := e.waiting != nil || e.tries == 0 && (need == now || e.listing != nil || e.dirty)
 	if wait := e.after.Sub(clock); wait > 0 && !urgent {
@@ -104,13 +104,13 @@ func (c *Cache) next(e *entry) turn {
 	}
 	t := turn{do: doRead, have: e.have, request: e.waiting, listing: e.listing, events: len(e.events)}
 	if e.waiting != nil || e.dirty || len(open) > 0 || e.listing != nil && e.changed.After(e.listing.at) {
-		t.listing = nil // what is asked for may be newer than the list
+		t.listing = nil // the requested read has to be newer than the list
 	}
 	e.waiting, e.listing, e.dirty = nil, nil, false
 	return t
 }
 
-// publish makes next known.
+// publish stores next.
 func (c *Cache) publish(e *entry, next pod.Runtime) {
 	c.mu.Lock()
 	news := c.setLocked(e, next)
@@ -120,7 +120,7 @@ func (c *Cache) publish(e *entry, next pod.Runtime) {
 	}
 }
 
-// readInSlot reads the pod, when a slot is free, and settles the turn.
+// readInSlot reads the pod when a slot is free, and completes the turn.
 func (c *Cache) readInSlot(e *entry, t turn) {
 	select {
 	case c.slots <- struct{}{}:
@@ -128,11 +128,11 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 		c.settle(e, t, pod.Runtime{}, c.ctx.Err())
 		return
 	}
-	lease := make(chan struct{}) // closed when the slot is given back
-	slow := panics.After(c.cfg.Log, "observed pods", patience, func() {
+	lease := make(chan struct{}) // closed when the slot is released
+	slow := panics.After(c.cfg.Log, "observed pods", slotTimeout, func() {
 		<-c.slots
 		close(lease)
-		c.cfg.Log.Warn("container runtime is slow to tell about a pod", "uid", e.uid, "after", patience)
+		c.cfg.Log.Warn("reading pod from container runtime is slow", "podUID", e.uid, "after", slotTimeout)
 	})
 	start := time.Now()
 	var next pod.Runtime
@@ -152,7 +152,7 @@ func (c *Cache) readInSlot(e *entry, t turn) {
 	c.settle(e, t, next, err)
 }
 
-// readTurn reads what the turn asks for.
+// readTurn does the read of the turn.
 func (c *Cache) readTurn(e *entry, t turn) (next pod.Runtime, err error) {
 	if t.effects != nil {
 		return c.readEffects(c.ctx, e.uid, t.have, t.effects)
@@ -164,8 +164,8 @@ func (c *Cache) readTurn(e *entry, t turn) (next pod.Runtime, err error) {
 	return next, err
 }
 
-// settle makes a read known, answers who waited for it, and sees whether it was
-// enough.
+// settle stores the result of a read, answers the callers that wait for it, and decides
+// whether another read is needed.
 func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 	c.mu.Lock()
 	var news bool
@@ -176,7 +176,7 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 	open := t.events
 	if err == nil {
 		_, still, _ := digest(e.have, e.events[:t.events])
-		still = slices.DeleteFunc(still, func(ev event) bool { return moot(e.have, ev) })
+		still = slices.DeleteFunc(still, func(ev event) bool { return removedSince(e.have, ev) })
 		open = len(still)
 		e.events = append(still, e.events[t.events:]...)
 	}
@@ -187,18 +187,19 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 		e.after = time.Now().Add(min(retryMin<<e.tries, retryMax))
 		e.tries++
 		e.dirty = e.dirty || err != nil
-	default: // a list will show whether there is anything to it
+	default: // the next list decides
 		e.tries, e.after = 0, time.Time{}
 		e.events = e.events[open:]
 	}
-	odd := errors.Is(err, errNonsense) && !e.odd
-	e.odd = errors.Is(err, errNonsense)
+	odd := errors.Is(err, errInconsistent) && !e.odd
+	e.odd = errors.Is(err, errInconsistent)
 	c.mu.Unlock()
 	switch {
 	case odd:
-		c.cfg.Log.Warn("container runtime tells what makes no sense; the pod is left as it was last seen", "uid", e.uid, "err", err)
+		c.cfg.Log.Warn("inconsistent response of the container runtime; keeping the last observed state of the pod",
+			"podUID", e.uid, "err", err)
 	case err != nil && c.ctx.Err() == nil:
-		c.cfg.Log.Debug("cannot read pod", "uid", e.uid, "err", err)
+		c.cfg.Log.Debug("failed to read pod from container runtime", "podUID", e.uid, "err", err)
 	}
 	if news {
 		c.cfg.OnChange(e.uid)
@@ -209,7 +210,7 @@ func (c *Cache) settle(e *entry, t turn, next pod.Runtime, err error) {
 	}
 }
 
-// abandon lets go of an entry when the cache stops.
+// abandon fails the waiting callers of an entry when the cache stops.
 func (c *Cache) abandon(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

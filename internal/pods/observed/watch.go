@@ -7,12 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/runtime/cri"
 )
 
 const (
-	// steady is how long a stream must have stood before it is relied on. A
-	// runtime without one answers so at once.
+	// steady is how long a stream must have been open before it is relied on. A runtime
+	// without one returns an error at once.
 	steady = 2 * PollPeriod
 	// streamMax is the longest pause before the stream is opened again.
 	streamMax = 10 * time.Second
@@ -21,8 +22,8 @@ const (
 	streamNone = time.Minute
 )
 
-// Run keeps the cache up to date until ctx ends. A runtime that is down is a
-// state of the node: it is said once and waited for.
+// Run keeps the cache up to date until ctx ends. While the runtime is down it retries; the
+// failure is logged once.
 func (c *Cache) Run(ctx context.Context) error {
 	defer func() {
 		c.mu.Lock()
@@ -48,12 +49,12 @@ func (c *Cache) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && !down:
-			c.cfg.Log.Warn("cannot list the container runtime", "err", err)
+			c.cfg.Log.Warn("failed to list pods of container runtime", "err", err)
 		case err == nil && down:
-			c.cfg.Log.Info("container runtime is listed again")
+			c.cfg.Log.Info("listed pods of container runtime again")
 		}
 		down = err != nil
-		// The list was made while the stream stood: nothing is between the two.
+		// The list was made while the stream was open: no change between the two is missed.
 		period := PollPeriod
 		if relied && err == nil {
 			period = c.cfg.Audit
@@ -63,7 +64,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case <-c.poke:
+		case <-c.relistNow:
 			// Not more often than without a stream.
 			timer.Reset(time.Until(start.Add(PollPeriod)))
 			select {
@@ -75,7 +76,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// relist lists everything and has every pod read that is not as it was.
+// relist lists all pods and requests a read of each that has changed.
 func (c *Cache) relist(ctx context.Context) error {
 	at, start := c.cfg.Now(), time.Now()
 	all, err := c.list(ctx, "")
@@ -95,7 +96,7 @@ func (c *Cache) relist(ctx context.Context) error {
 		if first && e.have.SeenAt.IsZero() {
 			c.unread[uid] = struct{}{}
 		}
-		// Before anything else was known of it, the pod is only known to exist.
+		// Of a pod that was not observed before only the existence is known.
 		e.shown = e.shown || e.have.SeenAt.IsZero() || e.have.Empty() && !e.have.SeenAt.After(l.at)
 		c.compareLocked(e, l)
 	}
@@ -108,15 +109,15 @@ func (c *Cache) relist(ctx context.Context) error {
 		if len(c.unread) == 0 {
 			c.syncLocked()
 		} else {
-			c.wg.Go(func() { c.syncAnyway(syncPatience) })
+			c.wg.Go(func() { c.syncAnyway(syncTimeout) })
 		}
 	}
 	return nil
 }
 
-// syncAnyway stops waiting for pods that cannot be read.
-func (c *Cache) syncAnyway(patience time.Duration) {
-	t := time.NewTimer(patience)
+// syncAnyway closes synced though some pods could not be read.
+func (c *Cache) syncAnyway(limit time.Duration) {
+	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -126,12 +127,12 @@ func (c *Cache) syncAnyway(patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unread != nil && c.ctx.Err() == nil {
-		c.cfg.Log.Warn("going on without knowing every pod in the container runtime", "unread", len(c.unread))
+		c.cfg.Log.Warn("not all pods of container runtime could be read; continuing", "unread", len(c.unread))
 		c.syncLocked()
 	}
 }
 
-// compareLocked has the pod read if the list shows something else.
+// compareLocked requests a read of the pod if the list differs from its state.
 func (c *Cache) compareLocked(e *entry, l *listing) {
 	if e.have.SeenAt.After(l.at) || !e.shown && l.same(e.have) {
 		return
@@ -142,7 +143,7 @@ func (c *Cache) compareLocked(e *entry, l *listing) {
 
 // follow reads the event stream for as long as ctx lasts.
 func (c *Cache) follow(ctx context.Context) {
-	pause, saidNone, saidBroken := PollPeriod, false, false
+	backoff, loggedNone, loggedBroken := clock.Backoff(PollPeriod, streamMax), false, false
 	for ctx.Err() == nil {
 		opened := time.Now()
 		wall := c.cfg.Now().UnixNano()
@@ -157,34 +158,23 @@ func (c *Cache) follow(ctx context.Context) {
 		}
 		c.metrics.broken.Inc()
 		if stood {
-			pause, saidBroken = PollPeriod, false
+			backoff, loggedBroken = clock.Backoff(PollPeriod, streamMax), false
 		}
 		switch {
 		case cri.IsUnimplemented(err):
-			if !saidNone {
-				c.cfg.Log.Info("container runtime has no event stream, listing it every second", "err", err)
+			if !loggedNone {
+				c.cfg.Log.Info("container runtime has no event stream; relisting every second", "err", err)
 			}
-			saidNone, pause = true, streamNone
-		case !saidBroken:
-			c.cfg.Log.Warn("event stream of the container runtime broke, listing it every second until it is back", "err", err)
-			saidBroken, saidNone = true, false
+			loggedNone, backoff = true, clock.Backoff(streamNone, streamMax)
+		case !loggedBroken:
+			c.cfg.Log.Warn("event stream of container runtime broke; relisting every second until it is open again",
+				"err", err)
+			loggedBroken, loggedNone = true, false
 		}
 		c.askList()
-		if !sleep(ctx, pause) {
+		if !clock.Sleep(ctx, backoff.Step()) {
 			return
 		}
-		pause = min(pause*2, streamMax)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 
@@ -194,7 +184,7 @@ func (c *Cache) beginStream(t time.Time) {
 	c.stream = t
 }
 
-// endStream notes that the stream has ended.
+// endStream records the end of the stream.
 func (c *Cache) endStream(stood bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,12 +203,12 @@ func (c *Cache) streaming(now time.Time) bool {
 
 func (c *Cache) askList() {
 	select {
-	case c.poke <- struct{}{}:
+	case c.relistNow <- struct{}{}:
 	default:
 	}
 }
 
-// handle takes in one event. It does not block: the runtime waits for us.
+// handle queues one event for its pod. It does not block the stream.
 func (c *Cache) handle(ev event) {
 	if !ev.old {
 		c.metrics.latency.Observe(max(c.cfg.Now().Sub(time.Unix(0, ev.CreatedAt)), 0).Seconds())
@@ -228,13 +218,13 @@ func (c *Cache) handle(ev event) {
 	uid, ok := c.ownerLocked(ev)
 	if !ok {
 		if ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
-			c.askList() // somebody's, but whose?
+			c.askList() // the pod is unknown
 		}
 		return
 	}
 	e := c.entryLocked(uid)
 	if !e.busy {
-		if _, v := judge(e.have, ev); v == known {
+		if _, v := compareEvent(e.have, ev); v == known {
 			if e.have.Empty() && !e.shown {
 				delete(c.pods, uid)
 			}
@@ -255,10 +245,10 @@ func (c *Cache) handle(ev event) {
 // may carry no status, only an id.
 func (c *Cache) ownerLocked(ev event) (types.UID, bool) {
 	if uid, ok := c.owners[ev.ContainerId]; ok {
-		return uid, true // whatever else is said of it
+		return uid, true // the recorded owner has precedence
 	}
 	if ref, ok := cri.PodRef(ev.PodSandboxStatus.GetLabels()); ok {
-		return ref.UID, !otherwise(string(ref.UID), ev.PodSandboxStatus.GetMetadata().GetUid())
+		return ref.UID, !conflicting(string(ref.UID), ev.PodSandboxStatus.GetMetadata().GetUid())
 	}
 	for _, s := range ev.ContainersStatuses {
 		if ref, ok := cri.PodRef(s.GetLabels()); ok {

@@ -4,9 +4,9 @@ import (
 	netutil "k8s.io/utils/net"
 )
 
-// Addresses are those of a pod as the API knows them: one of each family, in their usual form, that of the address
-// in --node-ip first, or IPv4 without one. The API server refuses the status of a pod with more, and runtimes report as many as the
-// network plugin has given the sandbox.
+// Addresses returns the pod IPs for the API: one of each family, in canonical form, first
+// the family of --node-ip, by default IPv4. The API server refuses a status with more,
+// while runtimes report all that the network plugin assigned to the sandbox.
 func Addresses(reported []string, nodeIP string) []string {
 	var first, second string
 	for _, s := range reported {

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Kind tells in which list of the specification a container stands.
+// Kind is the list of the specification that a container is in.
 type Kind int
 
 // The kinds of containers. A sidecar is an init container that runs for the
@@ -28,9 +28,9 @@ func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// Containers yields every container of the pod in the order of the
-// specification: init containers and sidecars, regular ones, ephemeral ones.
-// An ephemeral container is shown as the plain container it amounts to.
+// Containers yields every container of the pod in the order of the specification: init
+// containers and sidecars, regular ones, ephemeral ones. An ephemeral container is
+// converted to a Container.
 func Containers(p *v1.Pod) iter.Seq2[Kind, *v1.Container] {
 	return func(yield func(Kind, *v1.Container) bool) {
 		for i := range p.Spec.InitContainers {
@@ -77,6 +77,11 @@ func FieldPath(p *v1.Pod, name string) string {
 	if !ok {
 		return ""
 	}
-	list := map[Kind]string{Regular: "containers", Init: "initContainers", Sidecar: "initContainers", Ephemeral: "ephemeralContainers"}[k]
+	list := map[Kind]string{
+		Regular:   "containers",
+		Init:      "initContainers",
+		Sidecar:   "initContainers",
+		Ephemeral: "ephemeralContainers",
+	}[k]
 	return fmt.Sprintf("spec.%s{%s}", list, name)
 }

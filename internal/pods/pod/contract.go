@@ -1,8 +1,8 @@
 package pod
 
-// Labels and annotations on sandboxes and containers. They are how a node agent
-// finds its own after a restart, so they may never change: a container without
-// them is not ours, one with a different hash is restarted.
+// Labels and annotations on sandboxes and containers. The agent recognizes its own by them
+// after a restart, so they must not change: a container without them is ignored, one with
+// a different hash is restarted.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -23,11 +23,11 @@ const (
 const (
 	AnnotationConfigSource = "kubernetes.io/config.source" // "api", "file" or "http"
 	AnnotationConfigSeen   = "kubernetes.io/config.seen"   // RFC 3339 time the agent first saw the pod
-	AnnotationConfigHash   = "kubernetes.io/config.hash"   // static pods: the UID made from the manifest
-	AnnotationConfigMirror = "kubernetes.io/config.mirror" // mirror pods: the hash of the static pod shown
+	AnnotationConfigHash   = "kubernetes.io/config.hash"   // static pods: the UID computed from the manifest
+	AnnotationConfigMirror = "kubernetes.io/config.mirror" // mirror pods: the hash of the static pod
 )
 
-// Source says where a pod's specification came from.
+// Source is where a pod's specification came from.
 type Source string
 
 // The sources of pods.
@@ -91,7 +91,7 @@ const (
 	EventDevicePluginLate      = "DevicePluginNotRegistered"
 )
 
-// ReasonEvicted is the reason in the status of a pod that the node has put out.
+// ReasonEvicted is the reason in the status of a pod that the node has evicted.
 const ReasonEvicted = "Evicted"
 
 // Reasons a container waits, as shown in its status.

@@ -9,12 +9,12 @@ import (
 
 // Mount is one mount of a container: a path of the host, or an image.
 type Mount struct {
-	Volume        string // the volume's name; empty for files the agent makes itself
+	Volume        string // the volume's name; empty for files that the agent creates
 	HostPath      string // empty for an image
 	ContainerPath string
 	ReadOnly      bool
 	Propagation   v1.MountPropagationMode // empty means none
-	// RecursiveReadOnly asks that mounts below this one be read-only too (KEP-3857).
+	// RecursiveReadOnly makes mounts below this one read-only, too (KEP-3857).
 	RecursiveReadOnly bool
 	SELinuxRelabel    bool
 	Image             string // image volumes: the runtime's reference of the pulled image
@@ -28,24 +28,23 @@ type Device struct {
 	Permissions   string // of "rwm"
 }
 
-// EnvVar is one environment variable, its value final.
+// EnvVar is one environment variable with its expanded value.
 type EnvVar struct{ Name, Value string }
 
-// Contribution is what one preparer adds to a container: volumes add mounts,
-// device plugins add devices, environment and annotations, and so on.
+// Contribution is what one preparer adds to a container's configuration: volumes add
+// mounts; device plugins add devices, environment and annotations.
 type Contribution struct {
 	Mounts      []Mount
 	Devices     []Device
 	CDIDevices  []string
 	Env         []EnvVar
 	Annotations map[string]string
-	// CPUs and Mems are the CPUs and NUMA nodes that the container is kept to, as
-	// cpuset files take them; empty for any.
+	// CPUs and Mems are the container's CPUs and NUMA nodes in the format of cpusets; empty
+	// for any.
 	CPUs, Mems string
 }
 
-// With is what two preparers add together. A container is kept to CPUs, or to nodes,
-// by one of them.
+// With merges two contributions. At most one of them sets CPUs, and at most one Mems.
 func (c Contribution) With(o Contribution) Contribution {
 	sum := Contribution{
 		Mounts:     slices.Concat(c.Mounts, o.Mounts),

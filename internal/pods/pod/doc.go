@@ -1,12 +1,10 @@
-// Package pod is the vocabulary of the agent: what a pod is called, what its
-// containers are, what the runtime was seen to hold for it, and the values that
-// the other packages pass to each other about it.
+// Package pod is the vocabulary of the agent: names of pods, kinds of containers, the
+// observed state of a pod, and the values that other packages exchange about it.
 //
-// It owns no state and makes no decision about when to act. Pod specifications
-// are the API's own *v1.Pod, shared between packages and never changed: who
-// needs another one makes a copy.
+// It owns no state and makes no decision about when to act. Pod specifications are *v1.Pod
+// objects, shared between packages and immutable: changes are made to a copy.
 //
-// Two views of a pod meet in the agent. What should run is the specification
-// (package desired). What does run is a [Runtime], read from the container
-// runtime (package observed). Both are values; a wake-up carries only the UID.
+// The agent reconciles two views of a pod. The desired one is the specification (package
+// desired). The observed one is a [Runtime], read from the container runtime (package
+// observed). Both are values; a notification carries only the UID.
 package pod

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// FieldValue is the value of one field of the pod as a fieldRef shows it, for
-// the fields that the specification holds: metadata and the names the pod was
-// bound to. Labels and annotations as a whole are sorted lines key="escaped
-// value". Fields of the status (addresses) belong to whoever knows them.
+// FieldValue is the value of one field of the pod as a fieldRef shows it, for the fields
+// that the specification holds: metadata and the names the pod was bound to. Labels and
+// annotations as a whole are sorted lines key="escaped value". Fields of the status
+// (addresses) are the caller's.
 func FieldValue(p *v1.Pod, fieldPath string) (string, error) {
 	if path, key, ok := subscript(fieldPath); ok {
 		switch path {
@@ -75,12 +75,13 @@ func mapLines(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// ResourceValue is the value of one resource of a container as a
-// resourceFieldRef shows it: the quantity divided by the divisor (one if it is
-// not given), rounded up. The container is the one that sel names, or the given
-// one. A limit that the container does not set is what bounds it all the same:
-// the pod's own limit, else what the node can allocate.
-func ResourceValue(p *v1.Pod, container string, sel *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
+// ResourceValue is the value of one resource of a container as a resourceFieldRef shows
+// it: the quantity divided by the divisor (by default one), rounded up. The container is
+// the one that sel names, or the given one. Without a limit of the container it is the
+// pod-level limit, else the node's allocatable.
+func ResourceValue(
+	p *v1.Pod, container string, sel *v1.ResourceFieldSelector, allocatable v1.ResourceList,
+) (string, error) {
 	if sel.ContainerName != "" {
 		container = sel.ContainerName
 	}
@@ -117,8 +118,8 @@ func ResourceValue(p *v1.Pod, container string, sel *v1.ResourceFieldSelector, a
 	return strconv.FormatInt(int64(math.Ceil(float64(n)/float64(d))), 10), nil
 }
 
-// boundOf is what limits a container that sets no limit of its own. The pod's limit
-// counts as a limit of the container would, even where the node has less.
+// boundOf is the effective limit of a container without one: the pod-level limit, even if
+// it exceeds the node's allocatable, else allocatable.
 func boundOf(p *v1.Pod, rn v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
 	if p.Spec.Resources != nil {
 		if q, ok := p.Spec.Resources.Limits[rn]; ok && !q.IsZero() {

@@ -60,7 +60,11 @@ func TestResourceValue(t *testing.T) {
 		},
 	}}
 	p.Spec.Containers[0].Resources.Limits["hugepages-2Mi"] = resource.MustParse("4Mi")
-	node := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi"), v1.ResourceEphemeralStorage: resource.MustParse("10Gi")}
+	node := v1.ResourceList{
+		v1.ResourceCPU:              resource.MustParse("4"),
+		v1.ResourceMemory:           resource.MustParse("1Gi"),
+		v1.ResourceEphemeralStorage: resource.MustParse("10Gi"),
+	}
 	for _, tc := range []struct{ name, in, container, resource, divisor, want string }{
 		{"cores are rounded up", "app", "", "limits.cpu", "", "2"},
 		{"a milli divisor counts milli-cores", "app", "", "limits.cpu", "1m", "1250"},
@@ -87,7 +91,8 @@ func TestResourceValue(t *testing.T) {
 	t.Run("the pod's own limit bounds its containers", func(t *testing.T) {
 		p := p.DeepCopy()
 		p.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}
-		if got, err := ResourceValue(p, "free", &v1.ResourceFieldSelector{Resource: "limits.cpu"}, node); err != nil || got != "3" {
+		if got, err := ResourceValue(p, "free", &v1.ResourceFieldSelector{Resource: "limits.cpu"}, node); err != nil ||
+			got != "3" {
 			t.Errorf("ResourceValue = %q, %v, want 3", got, err)
 		}
 	})

@@ -2,18 +2,17 @@ package pod
 
 import "slices"
 
-// Effect is what an action did to one sandbox or container, as the runtime will
-// show it.
+// Effect is the expected result of an action on one sandbox or container.
 type Effect struct {
-	Sandbox   string // its id; of a container: that of the sandbox it is in
-	Container string // its id; empty when the sandbox itself is meant
-	// State is what a container reached at least. A sandbox that runs is ready, one
-	// that has exited is not.
+	Sandbox   string // its id; for a container that of its sandbox
+	Container string // its id; empty for an effect on the sandbox itself
+	// State is the minimum state of the container. For a sandbox, running means ready and
+	// exited not ready.
 	State State
 	Gone  bool // removed, with everything in it
 }
 
-// ShownBy reports whether the effect, or what came after it, is in r.
+// ShownBy reports whether r shows the effect or a later state.
 func (e Effect) ShownBy(r Runtime) bool {
 	if e.Container != "" {
 		c, ok := r.ByID(e.Container)

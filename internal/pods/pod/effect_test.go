@@ -4,8 +4,17 @@ import "testing"
 
 func TestEffectShownBy(t *testing.T) {
 	have := Runtime{
-		Sandboxes:  []Sandbox{{ID: "ready", Ready: true, IPs: []string{"10.0.0.1"}}, {ID: "bare", Ready: true}, {ID: "host", Ready: true, HostNetwork: true}, {ID: "down"}},
-		Containers: []Container{{ID: "made", State: StateCreated}, {ID: "runs", State: StateRunning}, {ID: "over", State: StateExited}},
+		Sandboxes: []Sandbox{
+			{ID: "ready", Ready: true, IPs: []string{"10.0.0.1"}},
+			{ID: "bare", Ready: true},
+			{ID: "host", Ready: true, HostNetwork: true},
+			{ID: "down"},
+		},
+		Containers: []Container{
+			{ID: "made", State: StateCreated},
+			{ID: "runs", State: StateRunning},
+			{ID: "over", State: StateExited},
+		},
 	}
 	for _, c := range []struct {
 		name string

@@ -2,8 +2,8 @@ package pod
 
 import v1 "k8s.io/api/core/v1"
 
-// Events records what happens where users look for it. Recording never blocks
-// and never fails for the caller; without an API server it goes to the log.
+// Events records Kubernetes events. Recording never blocks and never fails for the caller;
+// without an API server events go to the log.
 type Events interface {
 	// Pod records an event about p, or about one of its containers when
 	// container is not empty. eventType is Normal or Warning.

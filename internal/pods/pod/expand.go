@@ -2,9 +2,9 @@ package pod
 
 import "strings"
 
-// Expand replaces $(NAME) in s by what lookup knows. $$ stands for one dollar
-// sign, so that $$(NAME) comes out as $(NAME). A name that lookup does not know
-// and anything that is not a complete reference stay as they are.
+// Expand replaces $(NAME) in s by the value that lookup returns. $$ is an escaped dollar
+// sign, so $$(NAME) becomes $(NAME). Unknown names and incomplete references are not
+// changed.
 func Expand(s string, lookup func(string) (string, bool)) string {
 	if !strings.Contains(s, "$") {
 		return s

@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// DefaultGrace applies where a specification names no grace period.
+	// DefaultGrace is the grace period where a specification has none.
 	DefaultGrace = 30 * time.Second
-	// MinStopTimeout is the least timeout ever sent to the runtime when a
-	// container is stopped, however little of the grace period is left.
+	// MinStopTimeout is the minimum timeout of a StopContainer request, even if less of the
+	// grace period is left.
 	MinStopTimeout = 2 * time.Second
 )
 
-// Grace is the time the pod's containers get between being asked and being made
-// to stop: the deletion's own if the pod is being deleted, else the
-// specification's. It is never below one second.
+// Grace is the pod's termination grace period: that of the deletion if the pod is being
+// deleted, else that of the specification. It is at least one second.
 func Grace(p *v1.Pod) time.Duration {
 	s := int64(DefaultGrace / time.Second)
 	if p.Spec.TerminationGracePeriodSeconds != nil {
@@ -29,19 +28,17 @@ func Grace(p *v1.Pod) time.Duration {
 	return max(Seconds(s), time.Second)
 }
 
-// longest is what a number of seconds stands for that is too large to compute
-// with: a hundred years.
+// longest replaces numbers of seconds that a duration cannot hold: a hundred years.
 const longest = 100 * 365 * 24 * time.Hour
 
-// Seconds is the time that a number of the API or of an annotation means. Both
-// may name more seconds than a duration can hold.
+// Seconds converts a number of seconds, capped at longest.
 func Seconds(n int64) time.Duration {
 	most := int64(longest / time.Second)
 	return time.Duration(min(max(n, -most), most)) * time.Second
 }
 
-// GraceFromAnnotations reads the grace period that was written on a container
-// when it was created; it serves for containers whose pod no source knows.
+// GraceFromAnnotations reads the grace period from the annotations of a container; it is
+// used for orphaned containers.
 func GraceFromAnnotations(a map[string]string) (time.Duration, bool) {
 	for _, k := range []string{AnnotationDeletionGracePeriod, AnnotationTerminationGracePeriod} {
 		if s, err := strconv.ParseInt(a[k], 10, 64); err == nil {

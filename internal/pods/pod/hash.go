@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// Hash identifies the part of a container's specification whose change makes a
-// running instance obsolete: name and image. It is written on the container, so
-// an agent that computed it differently would restart every container it finds.
+// Hash is a hash over the part of a container's specification whose change restarts it:
+// name and image. It is an annotation of the container, so a different algorithm would
+// restart every container.
 func Hash(c *v1.Container) string {
 	// json sorts the keys of a map; marshalling two strings cannot fail.
 	b, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})

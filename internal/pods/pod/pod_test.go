@@ -36,18 +36,37 @@ func TestQOS(t *testing.T) {
 		want v1.PodQOSClass
 	}{
 		{"nothing asked is best effort", v1.PodSpec{Containers: []v1.Container{{}}}, v1.PodQOSBestEffort},
-		{"zero requests ask for nothing", v1.PodSpec{Containers: []v1.Container{{Resources: res("0", "", "", "")}}}, v1.PodQOSBestEffort},
-		{"equal requests and limits are guaranteed", v1.PodSpec{Containers: []v1.Container{{Resources: full}}}, v1.PodQOSGuaranteed},
-		{"limits alone are guaranteed", v1.PodSpec{Containers: []v1.Container{{Resources: res("", "", "1", "1Gi")}}}, v1.PodQOSGuaranteed},
-		{"a missing memory limit is burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "", "1", "")}}}, v1.PodQOSBurstable},
-		{"an init container without limits takes guaranteed away", v1.PodSpec{InitContainers: []v1.Container{{}}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
-		{"requests below limits are burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "2", "1Gi")}}}, v1.PodQOSBurstable},
-		{"memory requested below its limit is burstable", v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "1", "2Gi")}}}, v1.PodQOSBurstable},
-		{"init containers count as others do", v1.PodSpec{InitContainers: []v1.Container{{Resources: full}}, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSGuaranteed},
-		{"pod-level resources replace those of containers", v1.PodSpec{Resources: &full, Containers: []v1.Container{{}}}, v1.PodQOSGuaranteed},
-		{"pod-level requests take guaranteed away", v1.PodSpec{Resources: &asked, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
-		{"one container of many without limits takes guaranteed away", v1.PodSpec{Containers: []v1.Container{{Resources: full}, {}}}, v1.PodQOSBurstable},
-		{"ephemeral containers do not count", v1.PodSpec{Containers: []v1.Container{{Resources: full}}, EphemeralContainers: []v1.EphemeralContainer{{}}}, v1.PodQOSGuaranteed},
+		{"zero requests ask for nothing",
+			v1.PodSpec{Containers: []v1.Container{{Resources: res("0", "", "", "")}}}, v1.PodQOSBestEffort},
+		{"equal requests and limits are guaranteed",
+			v1.PodSpec{Containers: []v1.Container{{Resources: full}}}, v1.PodQOSGuaranteed},
+		{"limits alone are guaranteed",
+			v1.PodSpec{Containers: []v1.Container{{Resources: res("", "", "1", "1Gi")}}}, v1.PodQOSGuaranteed},
+		{"a missing memory limit is burstable",
+			v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "", "1", "")}}}, v1.PodQOSBurstable},
+		{"an init container without limits takes guaranteed away",
+			v1.PodSpec{
+				InitContainers: []v1.Container{{}},
+				Containers:     []v1.Container{{Resources: full}},
+			}, v1.PodQOSBurstable},
+		{"requests below limits are burstable",
+			v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "2", "1Gi")}}}, v1.PodQOSBurstable},
+		{"memory requested below its limit is burstable",
+			v1.PodSpec{Containers: []v1.Container{{Resources: res("1", "1Gi", "1", "2Gi")}}}, v1.PodQOSBurstable},
+		{"init containers count as others do", v1.PodSpec{
+			InitContainers: []v1.Container{{Resources: full}},
+			Containers:     []v1.Container{{Resources: full}},
+		}, v1.PodQOSGuaranteed},
+		{"pod-level resources replace those of containers",
+			v1.PodSpec{Resources: &full, Containers: []v1.Container{{}}}, v1.PodQOSGuaranteed},
+		{"pod-level requests take guaranteed away",
+			v1.PodSpec{Resources: &asked, Containers: []v1.Container{{Resources: full}}}, v1.PodQOSBurstable},
+		{"one container of many without limits takes guaranteed away",
+			v1.PodSpec{Containers: []v1.Container{{Resources: full}, {}}}, v1.PodQOSBurstable},
+		{"ephemeral containers do not count", v1.PodSpec{
+			Containers:          []v1.Container{{Resources: full}},
+			EphemeralContainers: []v1.EphemeralContainer{{}},
+		}, v1.PodQOSGuaranteed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := QOS(&v1.Pod{Spec: tc.spec}); got != tc.want {
@@ -66,8 +85,12 @@ func TestGrace(t *testing.T) {
 		want time.Duration
 	}{
 		{"default", v1.Pod{}, 30 * time.Second},
-		{"from the specification", v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](5)}}, 5 * time.Second},
-		{"a deletion's own wins", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: ptr.To[int64](3)}, Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](50)}}, 3 * time.Second},
+		{"from the specification",
+			v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](5)}}, 5 * time.Second},
+		{"a deletion's own wins", v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: ptr.To[int64](3)},
+			Spec:       v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](50)},
+		}, 3 * time.Second},
 		{"never below a second", v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0)}}, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -102,9 +125,14 @@ func TestGraceFromAnnotations(t *testing.T) {
 
 func TestContainersInOrderWithKinds(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{
-		InitContainers:      []v1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},
-		Containers:          []v1.Container{{Name: "app"}},
-		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}},
+		InitContainers: []v1.Container{
+			{Name: "setup"},
+			{Name: "proxy", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)},
+		},
+		Containers: []v1.Container{{Name: "app"}},
+		EphemeralContainers: []v1.EphemeralContainer{
+			{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}},
+		},
 	}}
 	want := []struct {
 		name, path string

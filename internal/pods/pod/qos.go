@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// QOS is the pod's quality-of-service class: the stored one if there is one,
-// because it never changes, else the one its requests and limits amount to.
+// QOS is the pod's quality-of-service class: the stored one if there is one, because it is
+// immutable, else computed from requests and limits.
 func QOS(p *v1.Pod) v1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass

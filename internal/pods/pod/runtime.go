@@ -6,8 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Runtime is what the container runtime was seen to hold for one pod at one
-// moment. It is a value: nobody changes it after it was handed out.
+// Runtime is the observed state of one pod in the container runtime. It is immutable.
 type Runtime struct {
 	Ref
 	SeenAt     time.Time
@@ -24,14 +23,11 @@ type Sandbox struct {
 	IPs            []string // primary first; empty for host network
 	HostNetwork    bool
 	RuntimeHandler string
-	CgroupParent   string // empty when the runtime does not tell
-	Source         Source // of its pod, as is written on it
-	// Uprooted says that the cgroup in which its pod should be is gone: its containers
-	// run where nobody limits them. Only podsync sets it.
-	Uprooted bool
+	CgroupParent   string // empty if the runtime does not report it
+	Source         Source // of its pod, from its annotations
 }
 
-// State is where a container is in its life; it only moves down this list.
+// State is the state of a container; it only moves down this list.
 type State int
 
 // The states of a container in the runtime.
@@ -54,31 +50,27 @@ type Container struct {
 	SandboxID string
 	Attempt   int // the restart count this instance was created with
 	State     State
-	Hash      string // of the specification it was made from, as on its annotation
+	Hash      string // of the specification that it was created from, from its annotation
 
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero before the start
 	FinishedAt time.Time // zero before the exit
 	ExitCode   int32
 	Reason     string // the runtime's: Completed, Error, OOMKilled
-	Message    string // the runtime's, or the termination message once it was read
+	Message    string // the runtime's, or the termination message
 
-	Image       string // the name the runtime shows
+	Image       string // the name that the runtime reports
 	ImageID     string // the runtime's id of the image
 	ImageRef    string // digest reference; what status.imageID shows
 	LogPath     string
 	Annotations map[string]string
 	Mounts      []Mount
-	Resources   *v1.ResourceRequirements // as the runtime has them in force; nil when it does not tell
-	User        *v1.ContainerUser        // nil when the runtime does not tell
-	StopSignal  *v1.Signal               // nil when the runtime does not tell
-
-	// Recalled says that it was stopped in order to be started anew: how it ended
-	// says nothing of its work. The runtime does not tell; who stopped it does.
-	Recalled bool
+	Resources   *v1.ResourceRequirements // actuated, as the runtime reports them; nil if it does not
+	User        *v1.ContainerUser        // nil if the runtime does not report it
+	StopSignal  *v1.Signal               // nil if the runtime does not report it
 }
 
-// Latest is the newest instance of the named container.
+// Latest returns the newest instance of the named container.
 func (r Runtime) Latest(name string) (Container, bool) {
 	for _, c := range r.Containers {
 		if c.Name == name {
@@ -88,7 +80,7 @@ func (r Runtime) Latest(name string) (Container, bool) {
 	return Container{}, false
 }
 
-// Instances are all instances of the named container, newest first.
+// Instances returns all instances of the named container, newest first.
 func (r Runtime) Instances(name string) []Container {
 	var cs []Container
 	for _, c := range r.Containers {
@@ -99,7 +91,7 @@ func (r Runtime) Instances(name string) []Container {
 	return cs
 }
 
-// ByID finds one container instance.
+// ByID returns one container instance.
 func (r Runtime) ByID(id string) (Container, bool) {
 	for _, c := range r.Containers {
 		if c.ID == id {
@@ -109,8 +101,8 @@ func (r Runtime) ByID(id string) (Container, bool) {
 	return Container{}, false
 }
 
-// Live reports whether any container is running or in a state that the runtime
-// cannot tell. One that was created and never started does nothing.
+// Live reports whether any container is running or in an unknown state. One that was
+// created and never started is not live.
 func (r Runtime) Live() bool {
 	for _, c := range r.Containers {
 		if c.State == StateRunning || c.State == StateUnknown {
@@ -123,7 +115,7 @@ func (r Runtime) Live() bool {
 // Empty reports whether the runtime holds nothing of the pod.
 func (r Runtime) Empty() bool { return len(r.Sandboxes) == 0 && len(r.Containers) == 0 }
 
-// Source is where the pod came from when its newest sandbox was made.
+// Source returns the pod's source when its newest sandbox was created.
 func (r Runtime) Source() Source {
 	if len(r.Sandboxes) == 0 || r.Sandboxes[0].Source == "" {
 		return SourceAPI
@@ -131,7 +123,7 @@ func (r Runtime) Source() Source {
 	return r.Sandboxes[0].Source
 }
 
-// ReadySandbox is the newest sandbox if it is ready.
+// ReadySandbox returns the newest sandbox if it is ready.
 func (r Runtime) ReadySandbox() (Sandbox, bool) {
 	if len(r.Sandboxes) > 0 && r.Sandboxes[0].Ready {
 		return r.Sandboxes[0], true

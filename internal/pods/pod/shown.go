@@ -2,9 +2,9 @@ package pod
 
 import "errors"
 
-// Shown is an error with two texts. Events and statuses show Text: upstream's words, which users search
-// for, and nothing of the node's files that a pod is not to learn. The log shows Err, which names the step
-// and the cause.
+// Shown is an error with two texts. Events and statuses show Text: upstream's message,
+// which users search for, without details of the node that a pod's owner must not see. The
+// log shows Err, which names the step and the cause.
 type Shown struct {
 	Text string
 	Err  error
@@ -16,7 +16,8 @@ func ShowAs(text string, err error) error { return &Shown{Text: text, Err: err} 
 func (s *Shown) Error() string { return s.Err.Error() }
 func (s *Shown) Unwrap() error { return s.Err }
 
-// TextOf is what events and statuses show of err: the text that it carries for them, or its own.
+// TextOf returns the text of err for events and statuses: that of a Shown in it, or its
+// own.
 func TextOf(err error) string {
 	if text, ok := ShownText(err); ok {
 		return text
@@ -24,7 +25,7 @@ func TextOf(err error) string {
 	return err.Error()
 }
 
-// ShownText is the text that err carries for events and statuses, if it carries one.
+// ShownText returns the text of a Shown in err, if there is one.
 func ShownText(err error) (text string, ok bool) {
 	var s *Shown
 	if !errors.As(err, &s) {

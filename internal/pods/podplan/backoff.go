@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Backoff is the crash back-off of one container: how long it waits after its
-// next exit. The zero value is a container that has not been restarted yet.
+// Backoff is the restart back-off (CrashLoopBackOff) of one container: how long it
+// waits after its next exit. The zero value is a container that has not been restarted yet.
 type Backoff struct {
 	Delay time.Duration
 	Since time.Time // when Delay was set

@@ -1,18 +1,18 @@
-// Package podplan decides what to do next for one pod. It is pure: no clock, no
-// logger, no call; everything it goes by is in its [Input], and the same input
-// always gives the same [Plan].
+// Package podplan decides what to do next for one pod. It is pure: no clock, no logger, no call. Everything that it
+// goes by is in its [Input], and the same input always gives the same [Plan].
 //
-// A plan may be partial. Its steps are those that can be taken now, each safe to
-// repeat; what they change comes back through the next input. Where nothing can
-// be done yet, the plan says when to look again, and what is waited for.
+// [Decide] computes the [State] of the pod from facts and returns the steps of that state. It is the only place that
+// decides about a pod:
 //
-// The order of a pod's life, each line waiting for the one above:
+//	admit.go      Pending: full name, recovery, admission, confirmation of devices
+//	terminate.go  whether, why and by when a pod is terminated, and the order of the reasons
+//	run.go        Syncing: what containers need; sandbox.go, start.go, prune.go and restartall.go are parts of it
+//	stop.go       Terminating: containers, sidecars in reverse, sandboxes
+//	release.go    Terminated: claims, resources, volumes, cgroup; then removal from the runtime and from the disk
 //
-//	sandbox      one, ready, of the network mode asked for
-//	init         one after the other; a sidecar is passed when it has started
-//	regular      all, in the order of the specification
-//	going        all are told; regular containers stop together, then sidecars in
-//	             reverse
-//	stopped      nothing lives; sandboxes are stopped
-//	removed      only when no source knows the pod any more
+// A plan may be partial. Its steps are those that can be taken now, each safe to repeat. Their effects come back
+// through the next input. If nothing can be done yet, the plan has a time to wake up at, and says what is waited for.
+//
+// Steps and waits are typed. A [Target] is what a step is about, and a [Key] identifies work of which only one can be
+// under way at a time.
 package podplan

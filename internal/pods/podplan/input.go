@@ -11,50 +11,159 @@ import (
 // Input is everything a decision goes by.
 type Input struct {
 	Now  time.Time
-	Pod  *v1.Pod // nil when only the runtime knows the pod
+	Pod  *v1.Pod // with its allocated resources; nil when only the runtime or the disk knows the pod
 	Have pod.Runtime
+	// StoppedForRestart and Recreated are parts of the [View].
+	StoppedForRestart map[string]bool
+	Recreated         map[string]int
 
-	// Going is set once the pod is to end, and never taken back.
-	Going *Going
-	// Forgotten says that no source holds the pod any more, or nobody looks at what
-	// is left of it: whatever the runtime still has of it is removed.
-	Forgotten bool
+	State       State        // as Assess computed it
+	Termination *Termination // of the decision before; nil: there was none
 
-	NetworkReady bool // the runtime's network; pods on the host's do not need it
+	Source Source
+	// RuntimeUnlisted says that the runtime was not listed yet, RuntimeUnread that what it holds of the pod could not
+	// be read yet.
+	RuntimeUnlisted bool
+	RuntimeUnread   bool
+	// Adopted says that the pod was found by its traces on the node, and that no source has it.
+	Adopted bool
+	// NameTaken says that another static pod of the same full name has not ended.
+	NameTaken bool
+	Recovered bool // what an earlier agent has recorded of the pod was read
+	Admission Admission
+	Eviction  Eviction
+	Held      Holdings
+	Readiness
+
+	Busy    map[Key]Task
+	RetryAt map[Key]time.Time // after a failed step: it is not repeated before
+	History
+	Resize ResizeNeed
+
+	Images map[string]Image // by container name
+	Probes map[string]Probe // by container ID
+	// UnlinkedLogs says that logs of containers may not be linked under their older names yet.
+	UnlinkedLogs bool
+	// KeepEnded is how many ended instances of each container are kept, one at least.
+	KeepEnded int
+}
+
+// View is what the input says of the pod's containers.
+func (in *Input) View() View {
+	return View{
+		Pod:               in.Pod,
+		Have:              in.Have,
+		StoppedForRestart: in.StoppedForRestart,
+		Recreated:         in.Recreated,
+	}
+}
+
+// Source is what the sources of pods say.
+type Source struct {
+	Missing  bool // no source has the pod
+	Unsynced bool // a source that may have it has not delivered yet
+	// Undecided: a resize of the pod is not decided yet, and what it was before is not known.
+	Undecided bool
+	Forced    bool // the object was removed from the API server while the pod was being deleted
+	Discard   bool // what the runtime holds of it after its end is removed, though a source has it
+}
+
+// AdmissionState is how far the admission of a pod is.
+type AdmissionState int
+
+// The states of an admission.
+const (
+	NotAsked AdmissionState = iota // or to be asked again
+	Waiting                        // for other pods to end, or for device plugins to register
+	Granted                        // by the allocation; what is allocated may have to be confirmed
+	Admitted
+)
+
+// Admission is what is known of the pod's admission.
+type Admission struct {
+	State  AdmissionState
+	Judged bool // once at least
+	Late   bool // when it was judged last, it had to wait for device plugins
+	// Unconfirmed says that what is allocated to the pod has yet to be confirmed by device plugins.
+	Unconfirmed bool
+	// Rejection, if not nil, says why the node does not take the pod: its admission, a device plugin or a volume does.
+	Rejection *pod.Rejection
+	Started   time.Time // when the pod's life on this node began
+}
+
+// admitted reports whether the pod may run.
+func (in *Input) admitted() bool {
+	return in.Admission.State == Admitted || in.Admission.State == Granted && !in.Admission.Unconfirmed
+}
+
+// Eviction is what others ask for: that the pod makes room, or that it ends before the machine does.
+type Eviction struct {
+	// Pending is an eviction that is not in force yet. It is recorded on the disk before anything is stopped: an agent
+	// after this one finds a pod that could run and was not to, and the reason for the eviction may be over.
+	Pending *EvictionRecord
+	Since   time.Time // when it was asked for
+	// Recorded says that Pending is on the disk, or that it cannot be.
+	Recorded bool
+	// Earlier is the eviction that an earlier agent has recorded; nil for none.
+	Earlier *EvictionRecord
+	// Requests are in force at once: node shutdown, and evictions after the first.
+	Requests []EvictionRecord
+}
+
+// Readiness is what containers need before they can start.
+type Readiness struct {
+	NetworkReady bool // the runtime's; pods on the host's network do not need it
 	VolumesReady bool
-	// ClaimsPending says that drivers have yet to prepare what the pod claims: neither
-	// its sandbox nor a container starts before.
+	// ClaimsPending says that drivers have yet to prepare what the pod claims: neither its sandbox nor a container
+	// starts before.
 	ClaimsPending bool
-	// DevicesPending is set while device plugins that the pod needs have not registered: neither
-	// its sandbox nor a container starts before.
+	// DevicesPending is set while device plugins that the pod needs have not registered: neither its sandbox nor a
+	// container starts before.
 	DevicesPending bool
-	Busy           map[string]Task      // what is under way, by step target
-	Images         map[string]Image     // by container name
-	Probes         map[string]Probe     // by container ID
-	Backoff        map[string]Backoff   // crash back-off, by container name
-	RetryAt        map[string]time.Time // after a failed step: its target is not tried before
-	Announced      map[string]bool      // containers whose stop was announced by a Killing event, by ID
+	// LogsUnread says that for a container which the runtime does not hold, the attempts that its log files show have
+	// yet to be read.
+	LogsUnread bool
+}
+
+// Holdings are what the pod still holds on the node.
+type Holdings struct {
+	Claims      bool
+	Resources   bool // its allocation
+	Volumes     bool
+	VolumesFail bool // they cannot be unmounted
+	Objects     bool // ConfigMaps and Secrets
+	Cgroup      bool
+	CgroupFull  bool // its cgroup has more than the least CPU
+	Directories bool
+}
+
+// History is what this agent has done to the pod's containers and sandboxes.
+type History struct {
+	Backoff   map[string]Backoff // crash back-off, by container name
+	Announced map[string]bool    // containers whose stop was announced by a Killing event, by ID
 	// Replaced are the containers that this agent stopped to start them again, by ID, and when the instance before each
 	// of them ended; the zero time if the runtime held none.
 	Replaced map[string]time.Time
 	// SandboxStopped are the sandboxes that were stopped, by ID. A sandbox that died by itself is not ready either, but
 	// the runtime holds its network until it is stopped.
 	SandboxStopped map[string]bool
-	// Resize names running containers that must be restarted to get their allocated
-	// resources. While Resizing, the pod's cgroup does not have the allocated resources
-	// yet: no regular container starts.
-	Resize   map[string]bool
-	Resizing bool
-	// KeepEnded is how many ended instances of each container are kept, one at least.
-	KeepEnded int
+	// UprootedSandbox is the sandbox whose containers run although the pod's cgroup was removed; empty: none is.
+	SandboxWithoutCgroup string
 	// Ran is the latest attempt of each container that this agent has seen run.
 	Ran         map[string]int
-	LogAttempts map[string]int // next attempt by the log files on disk, for containers the runtime has forgotten
+	LogAttempts map[string]int // next attempt by the log files on disk, for containers that the runtime has no longer
+	// RestartsRecorded says that a restart of all containers is recorded on the disk.
+	RestartsRecorded bool
 }
 
-// Going says that a pod is to end and how much time its containers have.
-type Going struct {
-	Deadline time.Time // when the grace period is over; it may only move earlier
+// ResizeNeed is what the pod lacks of its allocated resources.
+type ResizeNeed struct {
+	// Restart are the running containers that get their allocated resources by a restart alone.
+	Restart map[string]bool
+	// Open says that the pod's cgroup or a container does not have the allocated resources yet.
+	Open bool
+	// Failing says that the last attempt failed. Containers start all the same.
+	Failing bool
 }
 
 // Task is a step under way.
@@ -75,82 +184,4 @@ type Probe struct {
 	Started        bool // no startup probe, or it has succeeded; the postStart hook is done
 	StartupFailed  bool
 	LivenessFailed bool
-}
-
-// Verb is the kind of a step.
-type Verb string
-
-// The verbs. A step's target is a container name for Image and Start, a
-// container ID for Stop, AnnounceStop and Remove, a sandbox ID for StopSandbox and
-// RemoveSandbox, and [SandboxTarget] for RunSandbox.
-const (
-	RunSandbox    Verb = "run sandbox"
-	StopSandbox   Verb = "stop sandbox"
-	RemoveSandbox Verb = "remove sandbox"
-	FetchImage    Verb = "fetch image"
-	Start         Verb = "start"
-	Stop          Verb = "stop"
-	AnnounceStop  Verb = "announce stop"
-	Remove        Verb = "remove"
-)
-
-// SandboxTarget is the target of RunSandbox: a pod has one at a time.
-const SandboxTarget = "/sandbox"
-
-// Cause says why a container is stopped, where the reader of its event or
-// status needs to know.
-type Cause string
-
-// The causes of a Stop.
-const (
-	CausePodGoing       Cause = ""
-	CauseSandboxChanged Cause = "sandbox changed"
-	CauseSpecChanged    Cause = "definition changed"
-	CauseLiveness       Cause = "failed liveness probe"
-	CauseStartup        Cause = "failed startup probe"
-	CauseUnknownState   Cause = "in an unknown state"
-	CauseRemoval        Cause = "in an unknown state, and to be removed"
-	CauseResize         Cause = "resize requires restart"
-	CauseRestartAll     Cause = "all containers are restarted"
-)
-
-// Step is one thing to do now.
-type Step struct {
-	Verb     Verb
-	Target   string
-	Attempt  int       // RunSandbox, Start, FetchImage
-	Deadline time.Time // Stop, AnnounceStop: when the container's grace period is over
-	Cause    Cause     // Stop, Remove
-	Reason   string    // what a person would want in a log
-}
-
-// What a plan waits for, where others ask which it is.
-const (
-	WaitVolumes = "volumes"
-	WaitClaims  = "resource claims"
-	WaitDevices = "device plugins"
-	WaitNetwork = "the runtime's network"
-	WaitSandbox = "sandbox"
-	WaitBackoff = "back-off of " // and the container
-)
-
-// Plan is the answer: steps to take now, in order, and when to ask again if
-// nothing else happens first. A zero Wake means that there is nothing to wait for.
-type Plan struct {
-	Steps []Step
-	Wake  time.Time
-	// Waits names what the pod waits for, for people.
-	Waits []string
-	// Held are the containers that wait out a crash back-off, and until when.
-	Held map[string]time.Time
-	// Stopped is set if no container runs, and no sandbox is ready or still holds its network.
-	Stopped bool
-}
-
-func (p *Plan) step(s Step)         { p.Steps = append(p.Steps, s) }
-func (p *Plan) waitFor(what string) { p.Waits = append(p.Waits, what) }
-func (p *Plan) wakeAt(t time.Time) {
-	if p.Wake.IsZero() || t.Before(p.Wake) {
-		p.Wake = t
-	}
 }

@@ -1,8 +1,11 @@
 package podplan
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -21,13 +24,14 @@ type world struct {
 	now   time.Time
 	pod   *v1.Pod
 	have  pod.Runtime
-	busy  map[string]pending
+	busy  map[Key]pending
 	in    Input
 	calm  bool // nothing exits or fails any more
 	trace []string
 	next  int
 	anew  map[string]int // the agent's memory of what begins anew
-	used  map[string]int // the latest attempt of each container that anybody remembers
+	state State          // of the last decision
+	used  map[string]int // the latest attempt of each container in any record
 }
 
 type pending struct {
@@ -37,21 +41,25 @@ type pending struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
-	shapes := []string{"a", "a b", "i : a", "i j : a b", "+s : a", "i +s j : a b", "+s +t : a", "!a b", "i +s : !a b", "!i +s : a", "i +!s +t : a b"}
+	shapes := []string{"a", "a b", "i : a", "i j : a b", "+s : a", "i +s j : a b", "+s +t : a", "!a b", "i +s : !a b",
+		"!i +s : a", "i +!s +t : a b"}
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
-	return &world{t: t, r: r, seed: seed, now: now, pod: spec(shapes[r.IntN(len(shapes))], policies[r.IntN(len(policies))]),
-		busy: map[string]pending{}, in: memory(), anew: map[string]int{}, used: map[string]int{}}
+	return &world{t: t, r: r, seed: seed, now: now,
+		pod:  spec(shapes[r.IntN(len(shapes))], policies[r.IntN(len(policies))]),
+		busy: map[Key]pending{}, in: memory(), anew: map[string]int{}, used: map[string]int{}}
 }
 
 // memory is what an agent that has just been started remembers.
 func memory() Input {
 	return Input{
-		Images:         map[string]Image{},
-		Backoff:        map[string]Backoff{},
-		RetryAt:        map[string]time.Time{},
-		Announced:      map[string]bool{},
-		Ran:            map[string]int{},
-		SandboxStopped: map[string]bool{},
+		Images:  map[string]Image{},
+		RetryAt: map[Key]time.Time{},
+		History: History{
+			Backoff:        map[string]Backoff{},
+			Announced:      map[string]bool{},
+			Ran:            map[string]int{},
+			SandboxStopped: map[string]bool{},
+		},
 	}
 }
 
@@ -62,24 +70,41 @@ func (w *world) fail(format string, args ...any) {
 
 func (w *world) decide() Plan {
 	in := w.in
-	in.Now, in.Pod, in.Have = w.now, Renew(w.pod, w.have, w.anew), w.have
-	in.Busy = map[string]Task{}
-	for target, p := range w.busy {
-		in.Busy[target] = Task{Verb: p.step.Verb, Deadline: p.step.Deadline}
+	in.Now, in.Pod, in.Have, in.Recreated = w.now, w.pod, w.have, w.anew
+	in.Busy = map[Key]Task{}
+	for key, p := range w.busy {
+		in.Busy[key] = Task{Verb: p.step.Verb, Deadline: p.step.Deadline}
 	}
 	in.Probes = map[string]Probe{}
 	for _, c := range w.have.Containers {
 		in.Probes[c.ID] = Probe{Started: true}
 	}
-	return Decide(in)
+	plan := decide(in)
+	if w.seed%8 == 0 && !reflect.DeepEqual(plan, decide(in)) {
+		w.fail("the same input gives another plan")
+	}
+	if plan.State < w.state && (w.state >= Terminating) != (plan.State >= Terminating) {
+		w.fail("from %v back to %v", w.state, plan.State)
+	}
+	w.anew, w.in.Termination, w.state = plan.Recreated, plan.Termination, plan.State
+	return plan
+}
+
+// view is what is known of the pod.
+func (w *world) view() View {
+	v := View{Pod: w.pod, Have: w.have, Recreated: w.anew}
+	v.Recreated = v.updateRecreated()
+	w.anew = v.Recreated
+	return v
 }
 
 // begin checks a step against the rules and puts it under way.
 func (w *world) begin(s Step) {
-	w.trace = append(w.trace, fmt.Sprintf("%v %s %s #%d\n", w.now.Sub(now), s.Verb, s.Target, s.Attempt))
+	w.trace = append(w.trace, fmt.Sprintf("%v %s %s #%d\n", w.now.Sub(now), s.Verb, s.Target.Name, s.Attempt))
 	stopping := func(v Verb) bool { return v == Stop || v == AnnounceStop }
-	if p, ok := w.busy[s.Target]; ok && !(stopping(s.Verb) && stopping(p.step.Verb) && s.Deadline.Before(p.step.Deadline)) {
-		w.fail("%s %s while %s is under way", s.Verb, s.Target, p.step.Verb)
+	if p, ok := w.busy[s.Key()]; ok &&
+		!(stopping(s.Verb) && stopping(p.step.Verb) && s.Deadline.Before(p.step.Deadline)) {
+		w.fail("%s %s while %s is under way", s.Verb, s.Target.Name, p.step.Verb)
 	}
 	if (s.Verb == RunSandbox || s.Verb == Start) && w.in.ClaimsPending {
 		w.fail("%s before what the pod claims is prepared", s.Verb)
@@ -89,12 +114,12 @@ func (w *world) begin(s Step) {
 	}
 	switch s.Verb {
 	case AnnounceStop:
-		if w.in.Going == nil {
-			w.fail("%s is announced to stop in a pod that stays", s.Target)
+		if w.in.Termination == nil {
+			w.fail("%s is announced to stop in a pod that stays", s.Target.Name)
 		}
 	case RunSandbox:
-		if w.in.Going != nil {
-			w.fail("a sandbox for a pod that is going")
+		if w.in.Termination != nil {
+			w.fail("a sandbox for a pod that terminates")
 		}
 		if _, ok := w.have.ReadySandbox(); ok {
 			w.fail("a second ready sandbox")
@@ -105,37 +130,37 @@ func (w *world) begin(s Step) {
 			}
 		}
 	case Start:
-		if w.in.Going != nil {
-			w.fail("%s starts while the pod is going", s.Target)
+		if w.in.Termination != nil {
+			w.fail("%s starts while the pod terminates", s.Target.Name)
 		}
 		if _, ok := w.have.ReadySandbox(); !ok {
-			w.fail("%s starts without a sandbox", s.Target)
+			w.fail("%s starts without a sandbox", s.Target.Name)
 		}
-		for _, c := range w.have.Instances(s.Target) {
+		for _, c := range w.have.Instances(s.Target.Name) {
 			if c.State != pod.StateExited {
-				w.fail("a second live instance of %s", s.Target)
+				w.fail("a second live instance of %s", s.Target.Name)
 			}
 			if c.Attempt >= s.Attempt {
-				w.fail("%s starts as attempt %d after attempt %d", s.Target, s.Attempt, c.Attempt)
+				w.fail("%s starts as attempt %d after attempt %d", s.Target.Name, s.Attempt, c.Attempt)
 			}
 		}
-		if last, ok := w.used[s.Target]; ok && s.Attempt <= last {
-			w.fail("%s starts as attempt %d, which it was before", s.Target, s.Attempt)
+		if last, ok := w.used[s.Target.Name]; ok && s.Attempt <= last {
+			w.fail("%s starts as attempt %d, which it was before", s.Target.Name, s.Attempt)
 		}
-		w.checkOrder(s.Target)
+		w.checkOrder(s.Target.Name)
 	case Remove:
-		c, _ := w.have.ByID(s.Target)
-		if p, ok := w.busy[c.Name]; ok && c.State == pod.StateCreated {
+		c, _ := w.have.ByID(s.Target.Name)
+		if p, ok := w.busy[KeyOf(Start, Container(c.Name))]; ok && c.State == pod.StateCreated {
 			w.fail("%s is removed while its %s is under way", c.Name, p.step.Verb)
 		}
 		if c.State == pod.StateRunning {
 			w.fail("running container %s is removed", c.Name)
 		}
 	case FetchImage:
-		w.in.Images[s.Target] = Image{Attempt: s.Attempt, Ready: true}
+		w.in.Images[s.Target.Name] = Image{Attempt: s.Attempt, Ready: true}
 		return
 	}
-	w.busy[s.Target] = pending{s, w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)}
+	w.busy[s.Key()] = pending{s, w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)}
 	if s.Verb == Start {
 		w.create(s) // the runtime shows a container before it runs
 	}
@@ -144,7 +169,7 @@ func (w *world) begin(s Step) {
 // create is the first half of a start.
 func (w *world) create(s Step) {
 	w.next++
-	c := instance(s.Target, pod.StateCreated)
+	c := instance(s.Target.Name, pod.StateCreated)
 	c.ID, c.Attempt, c.SandboxID = fmt.Sprintf("id%d", w.next), s.Attempt, w.have.Sandboxes[0].ID
 	w.have.Containers = append([]pod.Container{c}, w.have.Containers...)
 }
@@ -185,11 +210,11 @@ func (w *world) begunAfter(name string) bool {
 
 // settle carries out the steps whose time has come.
 func (w *world) settle() {
-	targets := make([]string, 0, len(w.busy))
-	for target := range w.busy {
-		targets = append(targets, target)
-	}
-	slices.Sort(targets)
+	targets := slices.Collect(maps.Keys(w.busy))
+	slices.SortFunc(targets, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Target.Kind, b.Target.Kind), cmp.Compare(a.Target.Name, b.Target.Name),
+			cmp.Compare(a.Verb, b.Verb))
+	})
 	for _, target := range targets {
 		p := w.busy[target]
 		if p.done.After(w.now) {
@@ -210,32 +235,37 @@ func (w *world) effect(s Step) {
 	id := fmt.Sprintf("id%d", w.next)
 	switch s.Verb {
 	case RunSandbox:
-		w.have.Sandboxes = append([]pod.Sandbox{{ID: id, Attempt: uint32(s.Attempt), Ready: true, IPs: []string{"10.0.0.1"}}}, w.have.Sandboxes...)
+		w.have.Sandboxes = append(
+			[]pod.Sandbox{{ID: id, Attempt: uint32(s.Attempt), Ready: true, IPs: []string{"10.0.0.1"}}},
+			w.have.Sandboxes...)
 	case Start:
 		if s.Attempt > 0 {
-			w.in.Backoff[s.Target] = w.in.Backoff[s.Target].Next(w.now, DefaultBackoff)
+			w.in.Backoff[s.Target.Name] = w.in.Backoff[s.Target.Name].Next(w.now, DefaultBackoff)
 		}
 		if !w.calm && w.r.IntN(10) == 0 {
 			return // the agent died between create and start
 		}
 		w.have.Containers = slices.Clone(w.have.Containers)
 		for i := range w.have.Containers {
-			if c := &w.have.Containers[i]; c.Name == s.Target && c.Attempt == s.Attempt && c.State == pod.StateCreated {
+			if c := &w.have.Containers[i]; c.Name == s.Target.Name && c.Attempt == s.Attempt &&
+				c.State == pod.StateCreated {
 				c.State, c.StartedAt = pod.StateRunning, w.now
 				w.in.Ran[c.Name], w.used[c.Name] = c.Attempt, c.Attempt
 			}
 		}
 	case AnnounceStop:
-		w.in.Announced[s.Target] = true
+		w.in.Announced[s.Target.Name] = true
 	case Stop:
-		w.exit(s.Target, 143)
+		w.exit(s.Target.Name, 143)
 	case Remove:
-		w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers), func(c pod.Container) bool { return c.ID == s.Target })
+		w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers),
+			func(c pod.Container) bool { return c.ID == s.Target.Name })
 	case StopSandbox:
-		w.killSandbox(s.Target)
-		w.in.SandboxStopped[s.Target] = true
+		w.killSandbox(s.Target.Name)
+		w.in.SandboxStopped[s.Target.Name] = true
 	case RemoveSandbox:
-		w.have.Sandboxes = slices.DeleteFunc(slices.Clone(w.have.Sandboxes), func(b pod.Sandbox) bool { return b.ID == s.Target })
+		w.have.Sandboxes = slices.DeleteFunc(slices.Clone(w.have.Sandboxes),
+			func(b pod.Sandbox) bool { return b.ID == s.Target.Name })
 	}
 }
 
@@ -259,7 +289,7 @@ func (w *world) killSandbox(id string) {
 	w.have.Sandboxes = bs
 }
 
-// disturb lets something happen that nobody asked for.
+// disturb lets something happen that the plan did not ask for.
 func (w *world) disturb() {
 	for _, c := range w.have.Containers {
 		kind, _, _ := pod.Find(w.pod, c.Name)
@@ -267,7 +297,7 @@ func (w *world) disturb() {
 		case c.State != pod.StateRunning:
 		case kind == pod.Init:
 			code := int32(w.r.IntN(2))
-			if w.calm || w.in.Going != nil {
+			if w.calm || w.in.Termination != nil {
 				code = 0
 			}
 			w.exit(c.ID, code) // an init container always ends
@@ -295,11 +325,12 @@ func (w *world) disturb() {
 
 // lose takes a container away that does not belong to anything under way.
 func (w *world) lose(c pod.Container) {
-	if _, busy := w.busy[c.Name]; busy {
+	if _, busy := w.busy[KeyOf(Start, Container(c.Name))]; busy {
 		return
 	}
 	w.trace = append(w.trace, fmt.Sprintf("%v %s #%d is lost\n", w.now.Sub(now), c.Name, c.Attempt))
-	w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers), func(o pod.Container) bool { return o.ID == c.ID })
+	w.have.Containers = slices.DeleteFunc(slices.Clone(w.have.Containers),
+		func(o pod.Container) bool { return o.ID == c.ID })
 }
 
 // crash ends the agent and starts another. What was under way comes to its end or
@@ -312,9 +343,9 @@ func (w *world) crash() {
 			w.effect(p.step)
 		}
 	}
-	going, forgotten := w.in.Going, w.in.Forgotten
+	terminating, source := w.in.Termination, w.in.Source
 	w.in, w.anew = memory(), map[string]int{}
-	w.in.Going, w.in.Forgotten = going, forgotten
+	w.in.Termination, w.in.Source = terminating, source
 	w.used = map[string]int{}
 	w.remember()
 }
@@ -322,7 +353,7 @@ func (w *world) crash() {
 // remember notes the attempts that the API server knows of.
 func (w *world) remember() {
 	for _, c := range pod.Containers(w.pod) {
-		if s, ok := recorded(w.pod, c.Name); ok && s.ContainerID != "" {
+		if s, ok := stored(w.pod, c.Name); ok && s.ContainerID != "" {
 			w.used[c.Name] = int(s.RestartCount)
 		}
 	}
@@ -330,26 +361,30 @@ func (w *world) remember() {
 
 // tell lets the API server know what there is.
 func (w *world) tell() {
-	p := Renew(w.pod, w.have, w.anew).DeepCopy()
+	p, v := w.pod, w.view()
 	st := &v1.PodStatus{}
 	for kind, spec := range pod.Containers(p) {
-		c, ok := Instance(p, w.have, spec.Name)
+		c, ok := v.Instance(spec.Name)
 		s := v1.ContainerStatus{Name: spec.Name, RestartCount: int32(c.Attempt)}
-		last, told := recorded(p, spec.Name)
+		last, reported := v.recorded(spec.Name)
 		switch {
 		case ok && c.ID != "":
 			s.ContainerID = "test://" + c.ID
 			if c.State == pod.StateExited {
-				s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, ContainerID: s.ContainerID}
+				s.State.Terminated = &v1.ContainerStateTerminated{
+					ExitCode:    c.ExitCode,
+					Reason:      c.Reason,
+					ContainerID: s.ContainerID,
+				}
 			}
-		case ok && told && last.State.Terminated != nil:
+		case ok && reported && last.State.Terminated != nil:
 			s = last // how it ended is remembered
 		case ok:
 			s.State.Terminated = &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason}
-		case told:
+		case reported:
 			s = last
 		}
-		if attempt, renewed := Renewed(p, spec.Name); ok && renewed && attempt == c.Attempt {
+		if attempt, recreated := v.RecreatedAs(spec.Name); ok && recreated && attempt == c.Attempt {
 			s.LastTerminationState = Anew(spec.Name, attempt).LastTerminationState
 		}
 		list := &st.ContainerStatuses
@@ -358,7 +393,7 @@ func (w *world) tell() {
 		}
 		*list = append(*list, s)
 	}
-	if _, restarting := Trigger(p, w.have); restarting && w.in.Going == nil {
+	if _, restarting := v.Trigger(); restarting && w.in.Termination == nil {
 		st.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}}
 	}
 	p = w.pod.DeepCopy()
@@ -378,14 +413,12 @@ func (w *world) initializing() bool {
 func (w *world) turn() Plan {
 	w.settle()
 	w.disturb()
-	if w.in.Going == nil && Done(Renew(w.pod, w.have, w.anew), w.have) {
-		w.in.Going = &Going{Deadline: w.now.Add(30 * time.Second)}
-	}
 	plan := w.decide()
 	for _, s := range plan.Steps {
 		w.begin(s)
 	}
-	if w.in.NetworkReady && w.in.VolumesReady && !w.in.ClaimsPending && !w.in.DevicesPending && !w.initializing() && len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
+	if w.in.NetworkReady && w.in.VolumesReady && !w.in.ClaimsPending && !w.in.DevicesPending && !w.initializing() &&
+		len(plan.Steps) == 0 && len(w.busy) == 0 && plan.Wake.IsZero() && len(plan.Waits) > 0 {
 		w.fail("waits for %v and nothing will wake it", plan.Waits)
 	}
 	w.now = w.now.Add(time.Duration(500+w.r.IntN(1500)) * time.Millisecond)
@@ -405,22 +438,24 @@ func TestRandomHistoriesConverge(t *testing.T) {
 		for range 400 {
 			w.turn()
 		}
-		if w.in.Going == nil {
+		if w.in.Termination == nil {
 			for kind, c := range pod.Containers(w.pod) {
-				seen, ok := Instance(Renew(w.pod, w.have, w.anew), w.have, c.Name)
-				well := ok && (seen.State == pod.StateRunning || seen.State == pod.StateExited && !Restarts(w.pod, kind, c, seen))
+				seen, ok := w.view().Instance(c.Name)
+				well := ok &&
+					(seen.State == pod.StateRunning ||
+						seen.State == pod.StateExited && !w.view().ShouldRestart(kind, c, seen))
 				if !well && kind != pod.Init {
 					w.fail("%s has not come up: %+v", c.Name, seen)
 				}
 			}
 		}
-		w.in.Going = &Going{Deadline: w.now.Add(30 * time.Second)}
-		w.in.Forgotten = true
+		w.in.Termination = &Termination{Deadline: w.now.Add(30 * time.Second)}
+		w.in.Source.Missing = true
 		var last Plan
 		for range 200 {
 			last = w.turn()
 		}
-		if !last.Stopped || !w.have.Empty() {
+		if !(last.State >= Terminated) || !w.have.Empty() {
 			w.fail("the pod does not end: %+v", w.have)
 		}
 	}

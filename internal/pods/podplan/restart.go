@@ -8,20 +8,20 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Restarts tells whether a container that ended as c did is to be started again
+// ShouldRestart decides whether a container that exited as c did is started again
 // while its pod is wanted. Rules of the container come first, then its own
 // policy (KEP-5307), then the pod's.
-func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) bool {
+func (v View) ShouldRestart(kind pod.Kind, spec *v1.Container, c pod.Container) bool {
 	if kind == pod.Ephemeral {
 		return false
 	}
-	if c.Recalled {
+	if v.stoppedForRestart(c) {
 		return true
 	}
 	if r, ok := matchingRule(spec, c.ExitCode); ok {
 		return r.Action == v1.ContainerRestartRuleActionRestart || restartsAll(r)
 	}
-	policy := p.Spec.RestartPolicy
+	policy := v.Pod.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
 		policy = v1.RestartPolicy(*spec.RestartPolicy)
 	}
@@ -29,18 +29,18 @@ func Restarts(p *v1.Pod, kind pod.Kind, spec *v1.Container, c pod.Container) boo
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:
-		return !Succeeded(kind, c)
+		return !v.Succeeded(kind, c)
 	default:
 		// Always restarts an init container only after a failure: it is done once
 		// it has succeeded.
-		return kind != pod.Init || !Succeeded(kind, c)
+		return kind != pod.Init || !v.Succeeded(kind, c)
 	}
 }
 
 // Succeeded reports whether an exited container did its work. An init container
 // that was killed for memory has not, whatever exit code its shell gave.
-func Succeeded(kind pod.Kind, c pod.Container) bool {
-	return c.ExitCode == 0 && !c.Recalled && !(kind == pod.Init && c.Reason == "OOMKilled")
+func (v View) Succeeded(kind pod.Kind, c pod.Container) bool {
+	return c.ExitCode == 0 && !v.stoppedForRestart(c) && !(kind == pod.Init && c.Reason == "OOMKilled")
 }
 
 // matchingRule is the first rule that speaks of the exit code.

@@ -22,11 +22,18 @@ func TestAnInitContainerThatWasOutOfMemoryHasFailed(t *testing.T) {
 		v1.RestartPolicyAlways:    v1.PodPending,
 	} {
 		p := spec("i : a", policy)
-		if got := Phase(p, have(true, killed), false); got != want {
+		if got := view(p, have(true, killed)).Phase(false); got != want {
 			t.Errorf("with restartPolicy %s the pod is %s, want %s", policy, got, want)
 		}
-		plan := Decide(Input{Now: now, Pod: p, Have: have(true, killed), NetworkReady: true, VolumesReady: true, Images: images(p, 1)})
-		starts := slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Verb == Start && s.Target == "i" })
+		plan := decide(Input{
+			Now:       now,
+			Pod:       p,
+			Have:      have(true, killed),
+			Images:    images(p, 1),
+			Readiness: Readiness{NetworkReady: true, VolumesReady: true},
+		})
+		starts := slices.ContainsFunc(plan.Steps,
+			func(s Step) bool { return s.Verb == Start && s.Target == Container("i") })
 		if starts != (want == v1.PodPending) {
 			t.Errorf("with restartPolicy %s the steps are %v", policy, plan.Steps)
 		}
@@ -34,10 +41,10 @@ func TestAnInitContainerThatWasOutOfMemoryHasFailed(t *testing.T) {
 	// A regular container is taken at its word.
 	done := exited("a", 0)
 	done.Reason = "OOMKilled"
-	if got := Phase(spec("a", v1.RestartPolicyNever), have(true, done), false); got != v1.PodSucceeded {
+	if got := view(spec("a", v1.RestartPolicyNever), have(true, done)).Phase(false); got != v1.PodSucceeded {
 		t.Errorf("a pod whose container ended with 0 is %s", got)
 	}
-	if !Succeeded(pod.Init, exited("i", 0)) {
+	if !(View{}).Succeeded(pod.Init, exited("i", 0)) {
 		t.Error("an init container that ended with 0 has not succeeded")
 	}
 }

@@ -37,12 +37,22 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := spec("a", v1.RestartPolicyAlways)
 			decide := func(c pod.Container, down bool, stopped map[string]bool) Plan {
-				have := pod.Runtime{Sandboxes: append([]pod.Sandbox(nil), tc.sandboxes...), Containers: []pod.Container{c}}
+				have := pod.Runtime{
+					Sandboxes:  append([]pod.Sandbox(nil), tc.sandboxes...),
+					Containers: []pod.Container{c},
+				}
 				for i := range have.Sandboxes {
 					have.Sandboxes[i].Ready = have.Sandboxes[i].Ready && !down
 				}
-				return Decide(Input{Now: now, Pod: p, NetworkReady: true, VolumesReady: true, Have: have,
-					Images: images(p, 1), Probes: started("a"), SandboxStopped: stopped})
+				return decide(Input{
+					Now:       now,
+					Pod:       p,
+					Have:      have,
+					Images:    images(p, 1),
+					Probes:    started("a"),
+					Readiness: Readiness{NetworkReady: true, VolumesReady: true},
+					History:   History{SandboxStopped: stopped},
+				})
 			}
 			if got := say(decide(running("a"), false, nil)); got != "stop a-id" {
 				t.Errorf("with a container that runs: %s", got)
@@ -54,7 +64,8 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 				plan := decide(exited("a", 137), true, stopped)
 				return slices.DeleteFunc(plan.Steps, func(s Step) bool { return s.Verb == RemoveSandbox })
 			}
-			if steps := replaced(nil); len(steps) == 0 || steps[0].Verb != StopSandbox || steps[0].Target != "s0" {
+			if steps := replaced(nil); len(steps) == 0 || steps[0].Verb != StopSandbox ||
+				steps[0].Target != Sandbox("s0") {
 				t.Errorf("with its sandbox down: %+v, want it stopped", steps)
 			}
 			steps := replaced(map[string]bool{"s0": true, "old": true})
@@ -63,7 +74,11 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 			}
 		})
 	}
-	plan := Decide(Input{Now: now, Pod: spec("a", v1.RestartPolicyAlways), NetworkReady: true, VolumesReady: true})
+	plan := decide(Input{
+		Now:       now,
+		Pod:       spec("a", v1.RestartPolicyAlways),
+		Readiness: Readiness{NetworkReady: true, VolumesReady: true},
+	})
 	if len(plan.Steps) == 0 || plan.Steps[0].Verb != RunSandbox || plan.Steps[0].Attempt != 0 {
 		t.Errorf("without a sandbox: %+v, want the first", plan.Steps)
 	}
@@ -73,38 +88,59 @@ func TestSandboxesThatAreReplaced(t *testing.T) {
 // until then.
 func TestSandboxesThatDiedAreStopped(t *testing.T) {
 	dead := have(false, exited("a", 1))
-	gone := &Going{Deadline: now.Add(30 * time.Second)}
+	gone := &Termination{Deadline: now.Add(30 * time.Second)}
 	for _, tc := range []struct {
 		name    string
 		in      Input
 		want    string
 		stopped bool
 	}{
-		{"the pod goes on", Input{NetworkReady: true}, "stop sandbox s0", false},
-		{"it was stopped", Input{NetworkReady: true, SandboxStopped: map[string]bool{"s0": true}},
-			"run sandbox /sandbox", false},
-		{"it is being stopped", Input{NetworkReady: true, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
+		{"the pod goes on", Input{Readiness: Readiness{NetworkReady: true}}, "stop sandbox s0", false},
+		{"it was stopped", Input{
+			Readiness: Readiness{NetworkReady: true},
+			History:   History{SandboxStopped: map[string]bool{"s0": true}},
+		},
+			"run sandbox", false},
+		{
+			"it is being stopped",
+			Input{Busy: map[Key]Task{{Target: Sandbox("s0")}: {Verb: StopSandbox}}, Readiness: Readiness{NetworkReady: true}},
+			"",
+			false,
+		},
 		{"it could not be stopped",
-			Input{NetworkReady: true, RetryAt: map[string]time.Time{"s0": now.Add(time.Second)}}, "", false},
+			Input{
+				RetryAt:   map[Key]time.Time{{Target: Sandbox("s0")}: now.Add(time.Second)},
+				Readiness: Readiness{NetworkReady: true},
+			}, "", false},
 		{"there is no network yet", Input{}, "", false},
-		{"device plugins have yet to come", Input{NetworkReady: true, DevicesPending: true}, "stop sandbox s0", false},
-		{"the pod ends", Input{Going: gone}, "stop sandbox s0", false},
+		{
+			"device plugins have yet to come",
+			Input{Readiness: Readiness{NetworkReady: true, DevicesPending: true}},
+			"stop sandbox s0",
+			false,
+		},
+		{"the pod ends", Input{Termination: gone}, "stop sandbox s0", false},
 		{"the pod ends, and it is being stopped",
-			Input{Going: gone, Busy: map[string]Task{"s0": {Verb: StopSandbox}}}, "", false},
-		{"the pod ends, and it was stopped", Input{Going: gone, SandboxStopped: map[string]bool{"s0": true}}, "", true},
+			Input{Termination: gone, Busy: map[Key]Task{{Target: Sandbox("s0")}: {Verb: StopSandbox}}}, "", false},
+		{
+			"the pod ends, and it was stopped",
+			Input{Termination: gone, History: History{SandboxStopped: map[string]bool{"s0": true}}},
+			"",
+			true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := tc.in
 			in.Now, in.Pod, in.Have = now, spec("a", v1.RestartPolicyAlways), dead
-			plan := Decide(in)
-			if got := say(plan); got != tc.want || plan.Stopped != tc.stopped {
-				t.Errorf("%q, stopped: %v; want %q, %v", got, plan.Stopped, tc.want, tc.stopped)
+			plan := decide(in)
+			if got := say(plan); got != tc.want || plan.State >= Terminated != tc.stopped {
+				t.Errorf("%q, stopped: %v; want %q, %v", got, plan.State >= Terminated, tc.want, tc.stopped)
 			}
 		})
 	}
-	// Everything of a forgotten pod is removed, and RemovePodSandbox stops the sandbox first.
-	if got := say(Decide(Input{Now: now, Have: dead, Forgotten: true})); got != "remove a-id" {
-		t.Errorf("of a forgotten pod: %q, want its container removed", got)
+	// Everything of an orphaned pod is removed, and RemovePodSandbox stops the sandbox first.
+	if got := say(decide(Input{Now: now, Have: dead, Source: Source{Missing: true}})); got != "remove a-id" {
+		t.Errorf("of an orphaned pod: %q, want its container removed", got)
 	}
 }
 
@@ -119,12 +155,19 @@ func TestOrderOfStarts(t *testing.T) {
 	have := have(true)
 	for _, want := range []string{"e", "i", "a", "b"} {
 		for _, resizing := range []bool{true, false} {
-			plan := Decide(Input{Now: now, Pod: p, Have: have, NetworkReady: true, VolumesReady: true, Images: images(p, 0),
-				Probes: started("a", "b", "e"), Resizing: resizing})
+			plan := decide(Input{
+				Now:       now,
+				Pod:       p,
+				Have:      have,
+				Images:    images(p, 0),
+				Probes:    started("a", "b", "e"),
+				Resize:    ResizeNeed{Open: resizing},
+				Readiness: Readiness{NetworkReady: true, VolumesReady: true},
+			})
 			started := ""
 			for _, s := range plan.Steps {
 				if s.Verb == Start {
-					started += s.Target
+					started += s.Target.Name
 				}
 			}
 			expected := want
@@ -145,37 +188,38 @@ func TestOrderOfStarts(t *testing.T) {
 
 // Containers that cannot be stopped are stopped with their sandbox, but not before the grace period is over.
 func TestContainersThatCannotBeStopped(t *testing.T) {
-	later, over := now.Add(time.Second), &Going{Deadline: now}
+	later, over := now.Add(time.Second), &Termination{Deadline: now}
+	a, b := Key{Target: Instance("a-id")}, Key{Target: Instance("b-id")}
 	for _, tc := range []struct {
-		name  string
-		going *Going
-		retry map[string]time.Time
-		busy  map[string]Task
-		want  string
+		name        string
+		terminating *Termination
+		retry       map[Key]time.Time
+		busy        map[Key]Task
+		want        string
 	}{
-		{"they have time", &Going{Deadline: later}, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
-		{"one has yet to be asked", over, map[string]time.Time{"a-id": later}, nil, "stop b-id"},
-		{"none of them can be stopped", over, map[string]time.Time{"a-id": later, "b-id": later}, nil, "stop sandbox s0"},
-		{"one is being stopped", over, map[string]time.Time{"a-id": later},
-			map[string]Task{"b-id": {Verb: Stop, Deadline: now}}, ""},
-		{"they are tried again first", over, map[string]time.Time{"a-id": now, "b-id": now}, nil, "stop a-id, stop b-id"},
+		{"they have time", &Termination{Deadline: later}, map[Key]time.Time{a: later, b: later}, nil, ""},
+		{"one has yet to be asked", over, map[Key]time.Time{a: later}, nil, "stop b-id"},
+		{"none of them can be stopped", over, map[Key]time.Time{a: later, b: later}, nil, "stop sandbox s0"},
+		{"one is being stopped", over, map[Key]time.Time{a: later},
+			map[Key]Task{b: {Verb: Stop, Deadline: now}}, ""},
+		{"they are tried again first", over, map[Key]time.Time{a: now, b: now}, nil, "stop a-id, stop b-id"},
 		{"the sandbox cannot be stopped either", over,
-			map[string]time.Time{"a-id": later, "b-id": later, "s0": later}, nil, ""},
-		{"nobody knows the pod, nor its grace period", nil, map[string]time.Time{"a-id": later, "b-id": later}, nil, ""},
+			map[Key]time.Time{a: later, b: later, {Target: Sandbox("s0")}: later}, nil, ""},
+		{"no source has the pod, nor its grace period", nil, map[Key]time.Time{a: later, b: later}, nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := Input{
-				Now:     now,
-				Pod:     spec("a b", v1.RestartPolicyAlways),
-				Have:    have(true, running("a"), running("b")),
-				Going:   tc.going,
-				RetryAt: tc.retry,
-				Busy:    tc.busy,
+				Now:         now,
+				Pod:         spec("a b", v1.RestartPolicyAlways),
+				Have:        have(true, running("a"), running("b")),
+				Termination: tc.terminating,
+				RetryAt:     tc.retry,
+				Busy:        tc.busy,
 			}
-			if tc.going == nil {
+			if tc.terminating == nil {
 				in.Pod = nil
 			}
-			if got := say(Decide(in)); got != tc.want {
+			if got := say(decide(in)); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})

@@ -3,57 +3,77 @@ package podsync
 import (
 	"context"
 	"errors"
-	"sync"
+	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/explain"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
 // maxTurnPause bounds the pause after turns that panic.
 const maxTurnPause = 5 * time.Minute
 
-// contain runs what belongs to this pod alone. A panic in it is an error, and an event of
-// the pod.
-func (w *worker) contain(p *v1.Pod, what string, f func() error) error {
-	err := panics.Try(w.log, "pods", f)
+// hold is the pause after turns that panic.
+type hold struct {
+	pause   time.Duration
+	backoff wait.Backoff // while turns panic
+	until   time.Time    // no turn before that
+}
+
+// contain runs what belongs to one pod alone. A panic in it is an error, and an event of
+// the pod; p is nil where none is to be recorded.
+func contain(cfg *Config, log *slog.Logger, p *v1.Pod, what string, f func() error) error {
+	err := panics.Try(log, "pods", f)
 	var panicked *panics.Error
 	if errors.As(err, &panicked) && p != nil {
-		w.s.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error syncing pod: "+what+": "+err.Error())
+		cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error syncing pod: "+what+": "+err.Error())
 	}
 	return err
 }
 
 // safeTurn is a turn whose panic is an event of the pod. The next turn comes after a
 // pause, which doubles while turns panic.
-func (w *worker) safeTurn(ctx context.Context, tasks *sync.WaitGroup) (next time.Time, gone bool) {
-	if w.s.cfg.Now().Before(w.heldUntil) {
-		return w.heldUntil, false
-	}
-	err := w.contain(w.spec, "look at the pod", func() error {
-		next, gone = w.turn(ctx, tasks)
+func (w *worker) safeTurn(ctx context.Context, m mail) (next time.Time, gone bool) {
+	cfg, held := &w.s.cfg, &w.hold
+	err := contain(cfg, w.log, w.source.spec, "look at the pod", func() error {
+		w.receive(m, cfg.Now())
+		if cfg.Now().Before(held.until) {
+			next = held.until
+			return nil
+		}
+		next, gone = w.turn(ctx)
+		held.pause = 0
 		return nil
 	})
 	if err == nil {
-		w.turnPause = 0
 		return next, gone
 	}
-	w.turnPause = min(max(2*w.turnPause, firstPause), maxTurnPause)
-	w.heldUntil = w.s.cfg.Now().Add(w.turnPause)
-	return w.heldUntil, false
+	if held.pause == 0 {
+		held.backoff = clock.Backoff(firstPause, maxTurnPause)
+	}
+	held.pause = held.backoff.Step()
+	held.until = cfg.Now().Add(held.pause)
+	return held.until, false
 }
 
-// safeExplain is explain; a panic in it becomes part of the explanation.
+// safeExplain explains the pod; a panic in it becomes part of the explanation.
 func (w *worker) safeExplain() (p explain.Pod) {
-	err := w.contain(nil, "explain the pod", func() error {
-		p = w.explain()
+	err := contain(&w.s.cfg, w.log, nil, "explain the pod", func() error {
+		have, _ := w.s.cfg.Observed.Get(w.uid)
+		p = explainer{w: w, have: have}.explain()
 		return nil
 	})
 	if err != nil {
-		p = explain.Pod{UID: string(w.uid), At: w.s.cfg.Now(), Waits: []explain.Wait{{For: "the agent", Error: err.Error()}}}
+		p = explain.Pod{
+			UID:   string(w.uid),
+			At:    w.s.cfg.Now(),
+			Waits: []explain.Wait{{For: "the agent", Error: err.Error()}},
+		}
 	}
 	return p
 }

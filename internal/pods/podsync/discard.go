@@ -4,7 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
+
+// ends are what others can wait for at the end of a pod.
+type ends struct {
+	released chan struct{} // closed when nothing of the pod takes up the node
+	emptied  chan struct{} // closed when the runtime holds nothing of it either
+
+	releaseOnce, emptyOnce sync.Once
+}
+
+func newEnds() *ends {
+	return &ends{
+		released: make(chan struct{}),
+		emptied:  make(chan struct{}),
+	}
+}
+
+// note notes how far the end of the pod is.
+func (e *ends) note(released, empty bool) {
+	if !released {
+		return
+	}
+	e.releaseOnce.Do(func() { close(e.released) })
+	if empty {
+		e.emptyOnce.Do(func() { close(e.emptied) })
+	}
+}
+
+func (e *ends) isReleased() bool {
+	select {
+	case <-e.released:
+		return true
+	default:
+		return false
+	}
+}
 
 // Discard removes from the runtime what is left of pods that have finished, though a
 // source still has them: their containers, with their logs, and their sandboxes. It
@@ -13,41 +49,19 @@ func (s *Syncer) Discard(ctx context.Context) error {
 	s.mu.Lock()
 	var all []*worker
 	for _, w := range s.workers {
-		if w.isReleased() {
+		if w.ends.isReleased() {
+			w.mail.discard()
 			all = append(all, w)
 		}
 	}
 	s.mu.Unlock()
-	for _, w := range all {
-		w.discard.Store(true)
-		w.poke()
-	}
 	var errs []error
 	for _, w := range all {
 		select {
-		case <-w.emptied:
+		case <-w.ends.emptied:
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("remove what is left of pod %s: %w", w.uid, ctx.Err()))
+			errs = append(errs, fmt.Errorf("remove containers of pod %s: %w", w.uid, ctx.Err()))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (w *worker) isReleased() bool {
-	select {
-	case <-w.released:
-		return true
-	default:
-		return false
-	}
-}
-
-// noteProgress tells those who wait for the pod's end how far it is.
-func (w *worker) noteProgress(finished, empty bool) {
-	if finished {
-		w.releaseOnce.Do(func() { close(w.released) })
-		if empty {
-			w.emptyOnce.Do(func() { close(w.emptied) })
-		}
-	}
 }

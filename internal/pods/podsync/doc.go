@@ -1,25 +1,23 @@
 // Package podsync gives every pod a worker that brings what runs to what should
-// run. It owns the life-cycle state of pods: whether one is going and why, what
-// is under way for it, and whether it is finished.
+// run. It owns the life-cycle state of pods: how far each one is, why it ends, and what is under way for it.
 //
-// A wake-up carries only the UID. The worker then gathers one podplan.Input from
-// the stores, asks podplan.Decide what to do, and starts the steps as tasks, each
-// in a goroutine of its own, so that a worker never waits for a runtime call, a
-// hook or an image. A task that is done re-reads its pod from the runtime and
-// wakes the worker: effects are not assumed, they come back through the stores.
+// A worker is an actor. One goroutine owns all of its state. Others put wake-ups, evictions, questions and the outcomes
+// of tasks into its mailbox, and never wait for it. For each mail the worker takes a turn:
 //
-// States of a pod, each computed from facts and only moving forward:
+//	receive   the mail, and apply the outcomes of tasks
+//	observe   gather the facts at hand into a podplan.Input
+//	prepare   ask volumes, claims, probes and devices for what the pod wants
+//	decide    podplan.Decide computes the state of the pod and the steps to take
+//	perform   start the steps, each as a task with a goroutine of its own
+//	publish   pass the facts of the pod's status on
 //
-//	waiting   another pod of the same full name has not ended yet
-//	syncing   wanted; the plan brings it forward
-//	going     is to end: deleted, gone from its source, rejected, evicted,
-//	          over its deadline, or done; never taken back
-//	stopped   nothing of it lives; volumes are released, its cgroup is removed
-//	finished  all is released; the API object may go
-//	gone      no source knows it, the runtime holds nothing, its directories
-//	          are removed; the worker ends
+// A turn calls neither the runtime, nor the API server, nor the disk. A task does, and touches nothing of the worker:
+// it gets what it needs when it is started and returns an outcome. A task on the runtime ends when its effect is seen:
+// effects are not assumed, they come back through the stores.
 //
-// Locks: Syncer.mu guards the table of workers and the full names; worker.mu
-// guards what tasks and the worker's turn share. Neither is held over a call
-// that leaves the package.
+// The states of a pod are those of [podplan.State]; podplan decides all of them.
+//
+// Locks: Syncer.mu guards the table of workers; the mailbox of a worker may be locked under it. The board, the full
+// names, mailboxes and journals have locks of their own, held for a few assignments. A journal has another one that is
+// held while it is written, by tasks alone.
 package podsync

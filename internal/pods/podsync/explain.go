@@ -1,12 +1,12 @@
 package podsync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,257 +14,246 @@ import (
 	"keelson/internal/pods/explain"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
-	"keelson/internal/pods/timeline"
 )
 
-// story is what a worker keeps to be able to explain its pod. Only its turns touch
-// it; the line has a lock of its own.
-type story struct {
-	line    *timeline.Line
-	pulls   map[string]*timeline.Step // images that are waited for, by container
-	volumes *timeline.Step            // nil: not asked for
-	claims  *timeline.Step            // likewise
-	probing *timeline.Step            // from the start of the last container until all are ready
-	readyAt time.Time
-	plan    podplan.Plan
-	next    time.Time
-	waits   map[string]time.Time // since when the plan waits for what
-	refused *explain.Refusal
-	held    time.Time // since when the pod waits to be admitted; zero: it does not
-}
-
-func newStory() story {
-	return story{line: &timeline.Line{}, pulls: map[string]*timeline.Step{}, waits: map[string]time.Time{}}
-}
-
-// tell takes in what a turn found.
-func (w *worker) tell(now time.Time, plan podplan.Plan, have pod.Runtime, next time.Time) {
-	s := &w.story
-	s.plan, s.next = plan, next
-	for what := range s.waits {
-		if !slices.Contains(plan.Waits, what) {
-			delete(s.waits, what)
-		}
-	}
-	for _, what := range plan.Waits {
-		if _, known := s.waits[what]; !known {
-			s.waits[what] = now
-		}
-	}
-	if w.spec == nil {
-		return
-	}
-	w.tellImages(now)
-	if slices.Contains(plan.Waits, podplan.WaitVolumes) && s.volumes == nil {
-		s.volumes = s.line.Begin(now, timeline.View{Verb: "prepare", Target: "volumes"})
-	} else if !slices.Contains(plan.Waits, podplan.WaitVolumes) {
-		s.volumes.End(now, nil)
-	}
-	if slices.Contains(plan.Waits, podplan.WaitClaims) && s.claims == nil {
-		s.claims = s.line.Begin(now, timeline.View{Verb: "prepare", Target: podplan.WaitClaims})
-	} else if !slices.Contains(plan.Waits, podplan.WaitClaims) {
-		s.claims.End(now, nil)
-	}
-	w.tellReady(now, have)
-}
-
-func (w *worker) tellImages(now time.Time) {
-	for _, spec := range pod.Containers(w.spec) {
-		name := spec.Name
-		f, asked := w.images[name]
-		if !asked {
-			continue
-		}
-		step, waiting := w.story.pulls[name]
-		switch done := f.result.Ready || f.result.Reason != ""; {
-		case !done && !waiting:
-			w.story.pulls[name] = w.story.line.Begin(now, timeline.View{Verb: string(podplan.FetchImage), Target: name, Attempt: f.attempt})
-		case done && waiting:
-			var err error
-			if f.result.Reason != "" {
-				err = fmt.Errorf("%s: %s", f.result.Reason, f.result.Message)
-			}
-			step.End(now, err)
-			delete(w.story.pulls, name)
-		}
-	}
-}
-
-// tellReady notes when all containers run and when all are ready for the first time.
-func (w *worker) tellReady(now time.Time, have pod.Runtime) {
-	s := &w.story
-	if !s.readyAt.IsZero() {
-		return
-	}
-	ready := true
-	for i := range w.spec.Spec.Containers {
-		c, ok := have.Latest(w.spec.Spec.Containers[i].Name)
-		if !ok || c.State != pod.StateRunning {
-			return
-		}
-		ready = ready && w.s.cfg.Probes.Result(w.spec, c).Ready
-	}
-	if s.probing == nil && !ready {
-		s.probing = s.line.Begin(now, timeline.View{Verb: "become ready"})
-	}
-	if ready {
-		s.probing.End(now, nil)
-		s.readyAt = now
-	}
-}
-
-// Explain says why a pod is as it is; ok is false when no worker looks after it.
+// Explain says why a pod is as it is; ok is false when it has no worker.
 // A worker that is in the middle of a turn is waited for, as long as ctx allows.
 func (s *Syncer) Explain(ctx context.Context, uid types.UID) (p explain.Pod, ok bool) {
+	answer := make(chan explain.Pod, 1)
 	s.mu.Lock()
 	w, ok := s.workers[uid]
+	if ok {
+		w.mail.ask(answer)
+	}
 	s.mu.Unlock()
 	if !ok {
 		return explain.Pod{}, false
 	}
-	answer := make(chan explain.Pod, 1)
 	select {
-	case w.ask <- answer:
-		p = <-answer
+	case p = <-answer:
 	case <-ctx.Done():
-		p = explain.Pod{UID: string(uid), At: s.cfg.Now()}
-		if since := w.turning.Load(); since != nil {
-			p.Stuck = *since
-		} else {
-			p.Stuck = p.At
+		p = explain.Pod{
+			UID: string(uid),
+			At:  s.cfg.Now(),
 		}
-		p.Steps, p.Lost = w.story.line.Steps()
+		p.Stuck = p.At
+		if since := s.board.turning(uid); !since.IsZero() {
+			p.Stuck = since
+		}
+		p.Steps, p.Lost = w.history.steps.Steps()
 	}
 	explain.Judge(&p)
 	return p, true
 }
 
-// explain gathers what is known. It runs between two turns.
-func (w *worker) explain() explain.Pod {
-	now := w.s.cfg.Now()
-	have, read := w.s.cfg.Observed.Get(w.uid)
-	ref := w.ref(have)
-	p := explain.Pod{Namespace: ref.Namespace, Name: ref.Name, UID: string(w.uid), At: now, Arrived: w.times.arrived, Next: w.story.next, Ready: w.story.readyAt}
-	if w.known {
-		p.Source = sourceName(w.spec)
+// explainer explains one pod, between two turns of its worker.
+type explainer struct {
+	w    *worker
+	have pod.Runtime
+}
+
+// explain gathers what is known.
+func (e explainer) explain() explain.Pod {
+	ref := e.w.ref(e.have)
+	p := explain.Pod{
+		Namespace:  ref.Namespace,
+		Name:       ref.Name,
+		UID:        string(e.w.uid),
+		At:         e.w.s.cfg.Now(),
+		Arrived:    e.w.times.arrived,
+		Next:       e.w.history.next,
+		Ready:      e.w.history.readyAt,
+		Containers: e.containers(),
+		Rejected:   e.w.history.rejection,
 	}
-	p.Steps, p.Lost = w.story.line.Steps()
-	if s := have.Sandboxes; len(s) > 0 {
-		p.Sandbox = &explain.Sandbox{ID: s[0].ID, Ready: s[0].Ready, Since: s[0].CreatedAt, IPs: s[0].IPs}
+	if e.w.source.known {
+		p.Source = sourceName(e.w.source.spec)
 	}
-	p.Containers = w.explainContainers(have)
-	p.Refused = w.story.refused
-	if !w.story.held.IsZero() {
-		what, reason := "other pods, which make room for it, to end", ""
-		if w.late.Waits() {
-			what, reason = awaited(w.late), pod.ReasonDevicePluginLate
-		} else if _, asks := w.underWay()[string(confirmResources)]; asks {
-			what = "plugins that are asked for its devices"
+	p.Steps, p.Lost = e.w.history.steps.Steps()
+	if s := e.have.Sandboxes; len(s) > 0 {
+		p.Sandbox = &explain.Sandbox{
+			ID:    s[0].ID,
+			Ready: s[0].Ready,
+			Since: s[0].CreatedAt,
+			IPs:   s[0].IPs,
 		}
-		p.Waits = append(p.Waits, explain.Wait{For: what, Reason: reason, Since: w.story.held})
 	}
-	select {
-	case <-w.s.cfg.Observed.Synced():
-		if !read {
-			p.Waits = append(p.Waits, explain.Wait{For: "the container runtime to tell what it has of the pod"})
+	if t := e.w.termination.Termination; t != nil {
+		p.Termination = &explain.Termination{
+			Why:      string(t.Reason),
+			Since:    t.Since,
+			Deadline: t.Deadline,
 		}
-	default:
-		p.Waits = append(p.Waits, explain.Wait{For: "the container runtime to be listed for the first time"})
 	}
-	if !w.known && !w.vanished && w.spec == nil && !w.s.cfg.Desired.Ready() {
-		p.Waits = append(p.Waits, explain.Wait{For: "every source of pods to speak for the first time"})
+	p.Doing = e.tasks()
+	first, others := e.waits()
+	p.Waits = slices.Concat(first, e.retries(), others)
+	if e.w.termination.Termination == nil && e.w.source.spec != nil {
+		p.Waits = append(p.Waits, e.starts(p.Containers)...)
+		p.Waits = append(p.Waits, e.gates()...)
 	}
-	if w.spec != nil && w.known && !w.claimTurn(have) {
-		p.Waits = append(p.Waits, explain.Wait{For: "an earlier pod of the same name to end", Since: w.times.arrived})
-	}
-	w.explainShared(&p)
 	return p
 }
 
-// explainShared tells what tasks and turns share.
-func (w *worker) explainShared(p *explain.Pod) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.going != nil {
-		p.Going = &explain.Going{Why: w.goingWhy, Since: w.goingSince, Deadline: w.going.Deadline}
+// tasks says what is under way.
+func (e explainer) tasks() (doing []explain.Task) {
+	for _, key := range sortedKeys(e.w.tasks.running) {
+		t := e.w.tasks.running[key]
+		doing = append(doing, explain.Task{
+			What:  e.nameTask(t.verb, key.Target),
+			Since: t.began,
+		})
 	}
-	for _, target := range slices.Sorted(maps.Keys(w.tasks)) {
-		t := w.tasks[target]
-		p.Doing = append(p.Doing, explain.Task{What: w.nameTask(string(t.verb), target), Since: t.began})
+	for _, name := range slices.Sorted(maps.Keys(e.w.history.pulls)) {
+		doing = append(doing, explain.Task{
+			What:  "the pull of the image of container " + name,
+			Since: e.w.images[name].asked,
+		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.story.pulls)) {
-		p.Doing = append(p.Doing, explain.Task{What: "the fetch of the image of container " + name, Since: w.images[name].asked})
-	}
-	if !w.cgroupGone && p.Going != nil && w.story.plan.Stopped {
-		if done, err := w.s.cfg.Claims.Released(w.uid); !done {
-			p.Waits = append(p.Waits, explain.Wait{For: "its resource claims to be released", Error: text(err), Next: w.s.cfg.Claims.RetryAt(w.uid)})
-		} else if done, err := w.s.cfg.Volumes.Released(w.uid); !done {
-			p.Waits = append(p.Waits, explain.Wait{For: "its volumes to be released", Error: text(err)})
-		}
-	}
-	for _, target := range slices.Sorted(maps.Keys(w.retries)) {
-		r := w.retries[target]
-		if _, again := w.tasks[target]; again {
+	return doing
+}
+
+// retries says which steps have failed and are repeated.
+func (e explainer) retries() (waits []explain.Wait) {
+	for _, key := range sortedKeys(e.w.tasks.retries) {
+		r := e.w.tasks.retries[key]
+		if _, again := e.w.tasks.running[key]; again {
 			continue // what it comes to is not known yet
 		}
-		wait := explain.Wait{For: w.nameTask(r.verb, target), Error: r.err, Since: r.since, Next: r.at, Attempt: r.count}
-		if said, known := w.waiting[target]; known && said.Message != "" {
-			wait.Reason, wait.Error = said.Reason, said.Message // without saying twice of what
-		} else {
-			wait.Reason = said.Reason
+		wait := explain.Wait{
+			For:     e.nameTask(r.verb, key.Target),
+			Error:   r.err,
+			Since:   r.since,
+			Next:    r.at,
+			Attempt: r.count,
 		}
-		p.Waits = append(p.Waits, wait)
-	}
-	for _, what := range w.story.plan.Waits {
-		since := w.story.waits[what]
-		if strings.HasPrefix(what, podplan.WaitBackoff) {
-			continue // told with the container that ended
-		}
-		switch what {
-		case podplan.WaitVolumes:
-			_, err := w.s.cfg.Volumes.Ready(w.uid)
-			p.Waits = append(p.Waits, explain.Wait{For: "its volumes", Error: text(err), Since: since, Next: w.s.cfg.Volumes.RetryAt(w.uid)})
-		case podplan.WaitClaims:
-			_, err := w.s.cfg.Claims.Ready(w.uid)
-			p.Waits = append(p.Waits, explain.Wait{For: "its resource claims", Error: text(err), Since: since, Next: w.s.cfg.Claims.RetryAt(w.uid)})
-		case podplan.WaitDevices:
-			p.Waits = append(p.Waits, explain.Wait{For: awaited(w.late), Reason: pod.ReasonDevicePluginLate, Since: since})
-		case podplan.WaitNetwork:
-			p.Waits = append(p.Waits, explain.Wait{For: what, Error: text(w.s.cfg.NetworkReady()), Since: since})
-		case podplan.WaitSandbox:
-			if _, failed := w.retries[podplan.SandboxTarget]; !failed {
-				p.Waits = append(p.Waits, explain.Wait{For: "its sandbox", Since: since})
+		if key.Target.Kind == podplan.KindContainer {
+			shown := e.w.waiting.containers[key.Target.Name]
+			wait.Reason = shown.Reason
+			if shown.Message != "" {
+				wait.Error = shown.Message // the same without naming the container twice
 			}
+		}
+		waits = append(waits, wait)
+	}
+	return waits
+}
+
+func sortedKeys[T any](m map[podplan.Key]T) []podplan.Key {
+	return slices.SortedFunc(maps.Keys(m), func(a, b podplan.Key) int {
+		return cmp.Or(
+			cmp.Compare(a.Target.Name, b.Target.Name),
+			cmp.Compare(a.Target.Kind, b.Target.Kind),
+			cmp.Compare(a.Verb, b.Verb))
+	})
+}
+
+// waits says what the plan waits for: first what comes before anything can be done for the pod, or what has it
+// still take up the node.
+func (e explainer) waits() (first, others []explain.Wait) {
+	for _, what := range e.w.plan.Waits {
+		wait := explain.Wait{
+			For:   what.String(),
+			Since: e.w.history.waits[what],
+		}
+		switch what.Kind {
+		case podplan.WaitRuntimeList, podplan.WaitRuntimeRead, podplan.WaitSources:
+			wait.Since = e.w.times.arrived
+			first = append(first, wait)
+		case podplan.WaitDecision, podplan.WaitName, podplan.WaitRoom, podplan.WaitConfirm, podplan.WaitAdmission:
+			first = append(first, wait)
+		case podplan.WaitUnprepared, podplan.WaitUnmounted:
+			first = append(first, e.preparation(wait, what.Kind))
+		case podplan.WaitVolumes, podplan.WaitClaims:
+			others = append(others, e.preparation(wait, what.Kind))
+		case podplan.WaitDevices:
+			wait.For, wait.Reason = awaited(e.w.waiting.late), pod.ReasonDevicePluginLate
+			others = append(others, wait)
+		case podplan.WaitNetwork:
+			wait.Error = text(e.w.s.cfg.Node.NetworkReady())
+			others = append(others, wait)
+		case podplan.WaitSandbox:
+			wait.For = "its sandbox"
+			if _, failed := e.w.tasks.retries[podplan.KeyOf(podplan.RunSandbox, podplan.NewSandbox)]; !failed {
+				others = append(others, wait)
+			}
+		case podplan.WaitBackoff: // shown with the container that ended
 		default:
-			p.Waits = append(p.Waits, explain.Wait{For: what, Since: since})
+			others = append(others, wait)
 		}
 	}
-	if w.going != nil || w.spec == nil {
-		return
+	return first, others
+}
+
+// preparation completes a wait for the preparation or the release of volumes or claims.
+func (e explainer) preparation(wait explain.Wait, kind podplan.WaitKind) explain.Wait {
+	cfg := &e.w.s.cfg
+	var err error
+	switch kind {
+	case podplan.WaitVolumes:
+		_, err = cfg.Volumes.Ready(e.w.uid)
+		wait.For, wait.Next = "its volumes", cfg.Volumes.RetryAt(e.w.uid)
+	case podplan.WaitClaims:
+		_, err = cfg.Claims.Ready(e.w.uid)
+		wait.For, wait.Next = "its resource claims", cfg.Claims.RetryAt(e.w.uid)
+	case podplan.WaitUnprepared:
+		_, err = cfg.Claims.Released(e.w.uid)
+		wait.Next = cfg.Claims.RetryAt(e.w.uid)
+	case podplan.WaitUnmounted:
+		_, err = cfg.Volumes.Released(e.w.uid)
 	}
-	for _, c := range p.Containers {
-		img, asked := w.images[c.Name]
-		switch until, held := w.held[c.Name]; {
+	wait.Error = text(err)
+	return wait
+}
+
+// starts says why containers do not run.
+func (e explainer) starts(containers []explain.Container) (waits []explain.Wait) {
+	for _, c := range containers {
+		img, asked := e.w.images[c.Name]
+		switch until, held := e.w.waiting.held[c.Name]; {
 		case held:
-			wait := w.waiting[c.Name]
-			p.Waits = append(p.Waits, explain.Wait{For: fmt.Sprintf("container %s, which ended again and again", c.Name), Reason: wait.Reason,
-				Error: lastEnd(c), Since: c.Since, Next: until, Attempt: c.Restarts + 1})
+			waits = append(waits, explain.Wait{
+				For:     fmt.Sprintf("container %s, which crashes again and again", c.Name),
+				Reason:  e.w.waiting.containers[c.Name].Reason,
+				Error:   lastEnd(c),
+				Since:   c.Since,
+				Next:    until,
+				Attempt: c.Restarts + 1,
+			})
 		case asked && img.result.Reason != "":
-			p.Waits = append(p.Waits, explain.Wait{For: fmt.Sprintf("image %s of container %s", c.Image, c.Name), Reason: img.result.Reason, Error: img.result.Message,
-				Since: img.asked, Next: img.result.RetryAt})
+			waits = append(waits, explain.Wait{
+				For:    fmt.Sprintf("image %s of container %s", c.Image, c.Name),
+				Reason: img.result.Reason,
+				Error:  img.result.Message,
+				Since:  img.asked,
+				Next:   img.result.RetryAt,
+			})
 		case asked && !img.result.Ready && c.State != "running":
-			p.Waits = append(p.Waits, explain.Wait{For: fmt.Sprintf("image %s of container %s", c.Image, c.Name), Since: img.asked})
+			waits = append(waits, explain.Wait{
+				For:   fmt.Sprintf("image %s of container %s", c.Image, c.Name),
+				Since: img.asked,
+			})
 		}
 	}
-	for _, gate := range w.spec.Spec.ReadinessGates {
-		if met := conditionMet(w.spec, gate.ConditionType); !met {
-			p.Waits = append(p.Waits, explain.Wait{For: fmt.Sprintf("its readiness gate: somebody has to set the condition %s", gate.ConditionType)})
+	return waits
+}
+
+// gates says which readiness gates of the pod are not met.
+func (e explainer) gates() (waits []explain.Wait) {
+	for _, gate := range e.w.source.spec.Spec.ReadinessGates {
+		if !conditionMet(e.w.source.spec, gate.ConditionType) {
+			waits = append(waits, explain.Wait{
+				For: fmt.Sprintf("the condition %s of its readiness gate", gate.ConditionType),
+			})
 		}
 	}
+	return waits
 }
 
 func conditionMet(p *v1.Pod, kind v1.PodConditionType) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind && c.Status == v1.ConditionTrue })
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == kind && c.Status == v1.ConditionTrue
+	})
 }
 
 // lastEnd says how a container ended.
@@ -272,7 +261,7 @@ func lastEnd(c explain.Container) string {
 	if c.ExitCode == nil {
 		return ""
 	}
-	out := fmt.Sprintf("it last ended with exit code %d", *c.ExitCode)
+	out := fmt.Sprintf("it last exited with code %d", *c.ExitCode)
 	if c.Reason != "" {
 		out += " (" + c.Reason + ")"
 	}
@@ -282,56 +271,49 @@ func lastEnd(c explain.Container) string {
 	return out
 }
 
-// nameTask says what a task is for, in words.
-func (w *worker) nameTask(verb, target string) string {
+// nameTask says what a task is for.
+func (e explainer) nameTask(verb podplan.Verb, target podplan.Target) string {
 	switch {
-	case target == podplan.SandboxTarget:
-		return "the making of its sandbox"
-	case verb == string(podplan.Start):
-		return "the start of container " + target
-	case target == verb: // the end of the pod
-		return verb
+	case target == podplan.NewSandbox:
+		return "the creation of its sandbox"
+	case verb == podplan.Start:
+		return "the start of container " + target.Name
 	}
-	if have, ok := w.s.cfg.Observed.Get(w.uid); ok {
-		if c, ok := have.ByID(target); ok {
-			what := "the " + verb + " of container " + c.Name
-			if verb == string(podplan.Stop) && w.hooked(c.Name) {
-				what += ", which begins with its preStop hook"
-			}
-			return what
-		}
+	c, ok := e.have.ByID(target.Name)
+	if !ok || target.Kind != podplan.KindInstance {
+		return string(verb)
 	}
-	return verb
+	what := "the " + string(verb) + " of container " + c.Name
+	if verb == podplan.Stop && e.hasPreStop(c.Name) {
+		what += ", which begins with its preStop hook"
+	}
+	return what
 }
 
-// hooked reports whether something runs in the container before it is stopped.
-func (w *worker) hooked(name string) bool {
-	if w.spec == nil {
+// hasPreStop reports whether a hook runs before the container is stopped.
+func (e explainer) hasPreStop(name string) bool {
+	if e.w.source.spec == nil {
 		return false
 	}
-	for _, spec := range pod.Containers(w.spec) {
-		if spec.Name == name {
-			return spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil
-		}
-	}
-	return false
+	_, spec, ok := pod.Find(e.w.source.spec, name)
+	return ok && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil
 }
 
-func (w *worker) explainContainers(have pod.Runtime) []explain.Container {
-	if w.spec == nil {
+func (e explainer) containers() []explain.Container {
+	if e.w.source.spec == nil {
 		var out []explain.Container
-		for _, c := range have.Containers {
+		for _, c := range e.have.Containers {
 			out = append(out, seen(explain.Container{Name: c.Name, Kind: pod.Regular.String(), Image: c.Image}, c))
 		}
 		return out
 	}
 	var out []explain.Container
-	for kind, spec := range pod.Containers(w.spec) {
+	for kind, spec := range pod.Containers(e.w.source.spec) {
 		c := explain.Container{Name: spec.Name, Kind: kind.String(), Image: spec.Image, State: "not created"}
-		if inst, ok := have.Latest(spec.Name); ok {
+		if inst, ok := e.have.Latest(spec.Name); ok {
 			c = seen(c, inst)
 			if inst.State == pod.StateRunning {
-				r := w.s.cfg.Probes.Result(w.spec, inst)
+				r := e.w.s.cfg.Probes.Result(e.w.source.spec, inst)
 				c.Started, c.Ready = r.Started, r.Ready
 			}
 		}
@@ -356,7 +338,11 @@ func seen(c explain.Container, inst pod.Container) explain.Container {
 }
 
 func sourceName(p *v1.Pod) string {
-	return map[pod.Source]string{pod.SourceAPI: "the API server", pod.SourceFile: "a file", pod.SourceHTTP: "a URL"}[pod.SourceOf(p)]
+	return map[pod.Source]string{
+		pod.SourceAPI:  "the API server",
+		pod.SourceFile: "a file",
+		pod.SourceHTTP: "a URL",
+	}[pod.SourceOf(p)]
 }
 
 func text(err error) string {

@@ -11,27 +11,22 @@ type checkup struct {
 	err error
 }
 
-// checkups a patience: how late it is noticed that a turn stands still.
+// checkups a patience: how late it is noticed that a turn does not end.
 const checkups = 5
 
 // check goes through the workers. A turn waits for nothing, so one that takes
-// long has met a lock that is never given back, or a disk that does not answer.
+// long has met a lock that is never unlocked.
 func (s *Syncer) check() {
 	now := s.cfg.Now()
 	c := checkup{at: now}
-	s.mu.Lock()
-	for uid, w := range s.workers {
-		if began := w.turning.Load(); began != nil && now.Sub(*began) > s.cfg.TurnPatience {
-			c.err = fmt.Errorf("the worker of pod %s has been in one turn since %s", uid, began.Format(time.RFC3339))
-			break
-		}
+	if uid, since, stuck := s.board.stuck(now.Add(-s.cfg.TurnPatience)); stuck {
+		c.err = fmt.Errorf("the worker of pod %s has been in one turn since %s", uid, since.Format(time.RFC3339))
 	}
-	s.mu.Unlock()
 	s.checked.Store(&c)
 }
 
-// Healthy is nil while pods are looked after. It never blocks: it only looks at
-// the last round, and when that was. Before Run there is nothing to complain of.
+// Healthy is nil while workers make progress. It never blocks: it only looks at
+// the last round, and when that was. Before Run nothing can be wrong.
 func (s *Syncer) Healthy() error {
 	c := s.checked.Load()
 	if c == nil {

@@ -14,7 +14,7 @@ func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
 	parity.ProvesPart(t, 6, "SRV-13")
 	m := newMeasured(t)
 	m.cfg.TurnPatience = 5 * time.Minute
-	w := m.worker("web", podNamed("web", pod.SourceAPI))
+	m.worker("web", podNamed("web", pod.SourceAPI))
 	if err := m.Healthy(); err != nil {
 		t.Errorf("before the first round: %v", err)
 	}
@@ -27,8 +27,7 @@ func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "5m1s ago") {
 		t.Errorf("when no round has been for long: %v, want what is wrong", err)
 	}
-	began := m.now
-	w.turning.Store(&began)
+	m.board.beginTurn("web", m.now)
 	m.now = m.now.Add(5 * time.Minute)
 	m.check()
 	if err := m.Healthy(); err != nil {
@@ -39,7 +38,7 @@ func TestAWorkerThatStandsStillIsNotHealthy(t *testing.T) {
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "pod web") {
 		t.Errorf("a turn that takes for ever: %v, want whose", err)
 	}
-	w.turning.Store(nil)
+	m.board.endTurn("web")
 	m.check()
 	if err := m.Healthy(); err != nil {
 		t.Errorf("when it goes on: %v", err)

@@ -25,7 +25,7 @@ func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 		}
 		return what + "definition changed"
 	case podplan.CauseLiveness, podplan.CauseStartup:
-		if regular && known && restartsAfterProbe(p, spec) {
+		if regular && known && podplan.RestartsAfterProbe(p, spec) {
 			return what + string(cause) + ", will be restarted"
 		}
 		return what + string(cause)
@@ -42,37 +42,4 @@ func killing(cause podplan.Cause, p *v1.Pod, name string) string {
 		return "killing"
 	}
 	return ""
-}
-
-// recalls reports whether a container that the agent stops for this cause is restarted whatever
-// its exit status. After a failed probe that has to be noted only where the restart policy or a
-// restart rule could decide otherwise.
-func recalls(cause podplan.Cause, p *v1.Pod, name string) bool {
-	switch cause {
-	case podplan.CauseSpecChanged, podplan.CauseResize:
-		return true
-	case podplan.CauseLiveness, podplan.CauseStartup:
-		if p == nil {
-			return false
-		}
-		kind, spec, known := pod.Find(p, name)
-		if !known || kind != pod.Regular || !restartsAfterProbe(p, spec) {
-			return false
-		}
-		always := p.Spec.RestartPolicy == v1.RestartPolicyAlways
-		if spec.RestartPolicy != nil {
-			always = *spec.RestartPolicy == v1.ContainerRestartPolicyAlways
-		}
-		return !always || len(spec.RestartPolicyRules) > 0
-	}
-	return false
-}
-
-// restartsAfterProbe reports whether a container that a failed probe ends is started again. Restart rules do not
-// count: they are about how a container exits by itself.
-func restartsAfterProbe(p *v1.Pod, c *v1.Container) bool {
-	if c.RestartPolicy != nil {
-		return *c.RestartPolicy != v1.ContainerRestartPolicyNever
-	}
-	return p.Spec.RestartPolicy != v1.RestartPolicyNever
 }

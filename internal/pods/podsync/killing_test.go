@@ -17,16 +17,46 @@ func TestKillingSaysWhatUpstreamSays(t *testing.T) {
 		cause     podplan.Cause
 		want      string
 	}{
-		{"a pod that ends", "Always", "main", podplan.CausePodGoing, ""},
+		{"a pod that ends", "Always", "main", podplan.CauseTerminating, ""},
 		{"another image", "Always", "main", podplan.CauseSpecChanged, "Container main definition changed, will be restarted"},
-		{"another image where nothing else restarts", "Never", "main", podplan.CauseSpecChanged, "Container main definition changed, will be restarted"},
+		{
+			"another image where nothing else restarts",
+			"Never",
+			"main",
+			podplan.CauseSpecChanged,
+			"Container main definition changed, will be restarted",
+		},
 		{"another image of a sidecar", "Always", "side", podplan.CauseSpecChanged, "Init container side definition changed"},
-		{"a liveness probe", "Always", "main", podplan.CauseLiveness, "Container main failed liveness probe, will be restarted"},
-		{"a liveness probe on failure", "OnFailure", "main", podplan.CauseLiveness, "Container main failed liveness probe, will be restarted"},
+		{
+			"a liveness probe",
+			"Always",
+			"main",
+			podplan.CauseLiveness,
+			"Container main failed liveness probe, will be restarted",
+		},
+		{
+			"a liveness probe on failure",
+			"OnFailure",
+			"main",
+			podplan.CauseLiveness,
+			"Container main failed liveness probe, will be restarted",
+		},
 		{"a liveness probe, never again", "Never", "main", podplan.CauseLiveness, "Container main failed liveness probe"},
 		{"a startup probe, never again", "Never", "main", podplan.CauseStartup, "Container main failed startup probe"},
-		{"a container that restarts though its pod does not", "Never", "again", podplan.CauseStartup, "Container again failed startup probe, will be restarted"},
-		{"a container that does not restart though its pod does", "Always", "once", podplan.CauseLiveness, "Container once failed liveness probe"},
+		{
+			"a container that restarts though its pod does not",
+			"Never",
+			"again",
+			podplan.CauseStartup,
+			"Container again failed startup probe, will be restarted",
+		},
+		{
+			"a container that does not restart though its pod does",
+			"Always",
+			"once",
+			podplan.CauseLiveness,
+			"Container once failed liveness probe",
+		},
 		{"a sidecar's liveness probe", "Always", "side", podplan.CauseLiveness, "Init container side failed liveness probe"},
 		{"a sidecar's startup probe", "Never", "side", podplan.CauseStartup, "Init container side failed startup probe"},
 		{"a resize", "Never", "main", podplan.CauseResize, "Container main resize requires restart"},
@@ -38,8 +68,11 @@ func TestKillingSaysWhatUpstreamSays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{Spec: v1.PodSpec{
-				RestartPolicy:  tc.restart,
-				InitContainers: []v1.Container{{Name: "first"}, {Name: "side", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},
+				RestartPolicy: tc.restart,
+				InitContainers: []v1.Container{
+					{Name: "first"},
+					{Name: "side", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)},
+				},
 				Containers: []v1.Container{
 					{Name: "main"},
 					{Name: "again", RestartPolicy: ptr.To(v1.ContainerRestartPolicyOnFailure)},

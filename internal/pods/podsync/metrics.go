@@ -27,26 +27,38 @@ type metrics struct {
 }
 
 // startBuckets are those that a pod's start is measured in: up to an hour.
-var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+var startBuckets = []float64{
+	0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+}
 
 func newMetrics() *metrics {
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	}
 	m := &metrics{
-		orphaned: prometheus.NewCounter(prometheus.CounterOpts{Name: metricOrphaned, Help: "Pods that were found in the container runtime and that no source knew"}),
-		restarted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricRestarted,
-			Help: "Pods that came back with the same UID while their first life ended"}, []string{"static"}),
-		terminated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTerminated,
-			Help: "Containers that ended"}, []string{"container_type", "exit_code", "reason"}),
-		containers: histogram(metricContainers, "Containers of a pod when it arrives", prometheus.ExponentialBuckets(1, 2, 5)),
-		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricWorker,
-			Help: "Seconds that a turn of a pod's worker took"}, []string{"operation_type"}),
-		workerStart:   histogram(metricWorkerStart, "Seconds from the arrival of a pod to the first turn of its worker", nil),
-		podStart:      histogram(metricPodStart, "Seconds from the arrival of a pod to the start of its last container", startBuckets),
-		podStartTotal: histogram(metricPodStartTotal, "Seconds from the creation of a pod to the start of its last container", startBuckets),
-		podStartSLI:   histogram(metricPodStartSLI, "The same without the time in which images were pulled and init containers ran", startBuckets),
-		firstStart:    prometheus.NewGauge(prometheus.GaugeOpts{Name: metricFirstStart, Help: "The same in seconds for the first pod with a network of its own"}),
+		orphaned: counter(metricOrphaned,
+			"Number of pods that were found in the container runtime and that no source has"),
+		restarted: counters(metricRestarted,
+			"Number of pods that were added again with the same UID before they had terminated", "static"),
+		terminated: counters(metricTerminated,
+			"Number of containers that have terminated", "container_type", "exit_code", "reason"),
+		containers: histogram(metricContainers,
+			"Number of containers of a pod when it arrives", prometheus.ExponentialBuckets(1, 2, 5)),
+		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: metricWorker,
+			Help: "Duration in seconds of one sync of a pod",
+		}, []string{"operation_type"}),
+		workerStart: histogram(metricWorkerStart,
+			"Duration in seconds from the arrival of a pod to its first sync", nil),
+		podStart: histogram(metricPodStart,
+			"Duration in seconds from the arrival of a pod to the start of its last container", startBuckets),
+		podStartTotal: histogram(metricPodStartTotal,
+			"Duration in seconds from the creation of a pod to the start of its last container", startBuckets),
+		podStartSLI: histogram(metricPodStartSLI,
+			"Duration in seconds from the creation of a pod to the start of its last container, "+
+				"without image pulls and init containers", startBuckets),
+		firstStart: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: metricFirstStart,
+			Help: "Duration in seconds from the creation to the start of the last container, " +
+				"without image pulls and init containers, of the first pod with a network of its own",
+		}),
 	}
 	for _, static := range []string{staticNo, staticYes} {
 		m.restarted.WithLabelValues(static) // shown as zero before the first
@@ -54,17 +66,46 @@ func newMetrics() *metrics {
 	return m
 }
 
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: name,
+		Help: help,
+	})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: name,
+		Help: help,
+	}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    name,
+		Help:    help,
+		Buckets: buckets,
+	})
+}
+
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.orphaned, m.restarted, m.terminated, m.containers, m.worker, m.workerStart, m.podStart, m.podStartTotal, m.podStartSLI, m.firstStart}
+	return []prometheus.Collector{
+		m.orphaned, m.restarted, m.terminated, m.containers, m.worker, m.workerStart,
+		m.podStart, m.podStartTotal, m.podStartSLI, m.firstStart,
+	}
 }
 
 var (
-	descDesired   = prometheus.NewDesc(metricDesired, "Pods that sources want to run", []string{"static"}, nil)
-	descActive    = prometheus.NewDesc(metricActive, "Pods that take up the node's resources", []string{"static"}, nil)
-	descMirror    = prometheus.NewDesc(metricMirror, "Static pods that the API server shows", nil, nil)
-	descEphemeral = prometheus.NewDesc(metricEphemeral, "Ephemeral containers of pods that sources want to run", nil, nil)
-	descWorking   = prometheus.NewDesc(metricWorking, "Pods that have a worker", []string{"lifecycle", "config", "static"}, nil)
+	descDesired   = desc(metricDesired, "Number of pods that sources want to run", "static")
+	descActive    = desc(metricActive, "Number of pods that take up resources of the node", "static")
+	descMirror    = desc(metricMirror, "Number of static pods that have a mirror pod")
+	descEphemeral = desc(metricEphemeral, "Number of ephemeral containers of pods that sources want to run")
+	descWorking   = desc(metricWorking, "Number of pods that have a worker", "lifecycle", "config", "static")
 )
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
 
 // Describe makes the Syncer a collector of its metrics.
 func (s *Syncer) Describe(ch chan<- *prometheus.Desc) {
@@ -101,8 +142,13 @@ func (s *Syncer) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMirror, mirrors)
 	gauge(descEphemeral, ephemeral)
 	for _, life := range []lifecycle{lifeSync, lifeTerminating, lifeTerminated} {
-		for _, at := range []place{{life, knownDesired, staticNo}, {life, knownDesired, staticYes}, {life, knownOrphan, staticNo},
-			{life, knownOrphan, staticYes}, {life, knownRuntime, staticUnknown}} {
+		for _, at := range []place{
+			{life, knownDesired, staticNo},
+			{life, knownDesired, staticYes},
+			{life, knownOrphan, staticNo},
+			{life, knownOrphan, staticYes},
+			{life, knownRuntime, staticUnknown},
+		} {
 			gauge(descWorking, working[at], string(at.life), string(at.known), at.static)
 		}
 	}
@@ -120,25 +166,11 @@ type place struct {
 
 // tally counts pods that are admitted, and those that have a worker.
 func (s *Syncer) tally() (active map[string]int, working map[place]int) {
-	active, working = map[string]int{}, map[place]int{}
-	s.mu.Lock()
-	workers := make([]*worker, 0, len(s.workers))
-	for _, w := range s.workers {
-		workers = append(workers, w)
-	}
-	s.mu.Unlock()
+	active = map[string]int{}
 	for _, p := range s.cfg.Allocation.Account() {
 		active[staticLabel(p)]++
 	}
-	for _, w := range workers {
-		w.mu.Lock()
-		at := w.place
-		w.mu.Unlock()
-		if at.life != "" { // it has had a turn
-			working[at]++
-		}
-	}
-	return active, working
+	return active, s.board.places()
 }
 
 func staticLabel(p *v1.Pod) string {
@@ -149,20 +181,20 @@ func staticLabel(p *v1.Pod) string {
 }
 
 // placeOf says where a pod is; spec is nil when only the runtime knows it.
-func placeOf(spec *v1.Pod, known, going, stopped bool) place {
+func placeOf(spec *v1.Pod, known, terminating, stopped bool) place {
 	at := place{life: lifeSync, known: knownDesired}
 	switch {
 	case spec == nil:
-		at.known, at.static, going = knownRuntime, staticUnknown, true
+		at.known, at.static, terminating = knownRuntime, staticUnknown, true
 	case !known:
 		at.known, at.static = knownOrphan, staticLabel(spec)
 	default:
 		at.static = staticLabel(spec)
 	}
 	switch {
-	case going && stopped:
+	case terminating && stopped:
 		at.life = lifeTerminated
-	case going:
+	case terminating:
 		at.life = lifeTerminating
 	}
 	return at
@@ -293,23 +325,18 @@ func (t *times) seePull(waits bool, now time.Time) {
 	}
 }
 
-// measure takes in what a turn saw, before the pod may be forgotten.
+// measure takes in what a turn saw, before the pod may be removed.
 func (w *worker) measure(began time.Time, have pod.Runtime, stopped bool) {
-	m, t, now := w.s.metrics, &w.times, w.s.cfg.Now()
-	waits := false
-	for _, f := range w.images {
-		waits = waits || !f.result.Ready
-	}
-	t.seePull(waits, now)
-	m.seeStart(t, w.spec, have, now)
-	m.seeExits(t, w.spec, have)
-	if w.spec != nil {
-		m.seeTurn(t, w.spec, w.isReleased(), began, now)
+	m, t, now, spec := w.s.metrics, &w.times, w.s.cfg.Now(), w.source.spec
+	t.seePull(w.images.pulling(), now)
+	m.seeStart(t, spec, have, now)
+	m.seeExits(t, spec, have)
+	if spec != nil {
+		m.seeTurn(t, spec, w.ends.isReleased(), began, now)
 	} else if !t.orphan && !have.Empty() {
 		t.orphan = true
 		m.orphaned.Inc()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.place = placeOf(w.spec, w.known, w.going != nil, stopped)
+	w.place = placeOf(spec, w.source.known, w.termination.Termination != nil, stopped)
+	w.s.board.post(w.uid, w.place)
 }

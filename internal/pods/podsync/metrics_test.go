@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,13 +25,13 @@ func (f fakeDesired) Get(uid types.UID) (spec, mirror *v1.Pod, known bool) {
 	p, ok := f[uid]
 	return p.spec, p.mirror, ok
 }
-func (f fakeDesired) UIDs() []types.UID     { return slices.Collect(maps.Keys(f)) }
-func (f fakeDesired) Ready() bool           { return true }
-func (f fakeDesired) Heard(pod.Source) bool { return true }
+func (f fakeDesired) UIDs() []types.UID           { return slices.Collect(maps.Keys(f)) }
+func (f fakeDesired) Ready() bool                 { return true }
+func (f fakeDesired) SourceReady(pod.Source) bool { return true }
 
 // fakeAllocation counts the pods it was given.
 type fakeAllocation struct {
-	Allocation
+	Allocated
 	pods []*v1.Pod
 }
 
@@ -40,6 +41,7 @@ func (f *fakeAllocation) Account() []*v1.Pod { return f.pods }
 type measured struct {
 	*Syncer
 	t       *testing.T
+	clock   sync.Mutex // guards now while tasks run
 	now     time.Time
 	desired fakeDesired
 
@@ -49,13 +51,31 @@ type measured struct {
 func newMeasured(t *testing.T) *measured {
 	m := &measured{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), desired: fakeDesired{}}
 	m.admitted = &fakeAllocation{}
-	m.Syncer = New(Config{Desired: m.desired, Allocation: m.admitted, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }})
+	m.Syncer = New(Config{
+		Desired:    m.desired,
+		Allocation: Allocation{Allocated: m.admitted},
+		Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Now:        m.time,
+	})
 	return m
+}
+
+func (m *measured) time() time.Time {
+	m.clock.Lock()
+	defer m.clock.Unlock()
+	return m.now
+}
+
+// advance sets the clock forward while tasks run.
+func (m *measured) advance(d time.Duration) {
+	m.clock.Lock()
+	defer m.clock.Unlock()
+	m.now = m.now.Add(d)
 }
 
 func (m *measured) worker(uid types.UID, spec *v1.Pod) *worker {
 	w := newWorker(m.Syncer, uid)
-	w.spec, w.known = spec, spec != nil
+	w.source.spec, w.source.desired, w.source.known = spec, spec, spec != nil
 	m.workers[uid] = w
 	return w
 }
@@ -71,14 +91,22 @@ func (m *measured) expect(want map[string]float64) {
 }
 
 func podNamed(uid types.UID, source pod.Source) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns", Annotations: map[string]string{pod.AnnotationConfigSource: string(source)}},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}}}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID:         uid,
+			Name:        string(uid),
+			Namespace:   "ns",
+			Annotations: map[string]string{pod.AnnotationConfigSource: string(source)},
+		},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}},
+	}
 }
 
 func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-01")
 	m := newMeasured(t)
-	web, static, lost := podNamed("web", pod.SourceAPI), podNamed("static", pod.SourceFile), podNamed("lost", pod.SourceAPI)
+	web, static, lost := podNamed("web", pod.SourceAPI), podNamed("static", pod.SourceFile), podNamed("lost",
+		pod.SourceAPI)
 	web.Spec.EphemeralContainers = []v1.EphemeralContainer{{}}
 	m.desired["web"] = struct{ spec, mirror *v1.Pod }{spec: web}
 	m.desired["static"] = struct{ spec, mirror *v1.Pod }{static, &v1.Pod{}}
@@ -87,10 +115,10 @@ func TestPodsAreCountedByHowFarTheyAreAndWhoKnowsThem(t *testing.T) {
 	have := pod.Runtime{Containers: []pod.Container{{ID: "x", Name: "a"}}}
 	m.worker("web", web).measure(m.now, pod.Runtime{}, false)
 	w := m.worker("static", static)
-	w.going = &podplan.Going{}
+	w.termination.Termination = &podplan.Termination{}
 	w.measure(m.now, have, false)
 	w = m.worker("lost", lost)
-	w.known, w.going = false, &podplan.Going{}
+	w.source.known, w.termination.Termination = false, &podplan.Termination{}
 	w.measure(m.now, pod.Runtime{}, true)
 	w = m.worker("stray", nil)
 	w.measure(m.now, have, false)
@@ -130,7 +158,10 @@ func TestAPodThatComesBackIsCounted(t *testing.T) {
 	m.desired["static"] = struct{ spec, mirror *v1.Pod }{spec: static}
 	m.leave(w)
 	m.leave(m.worker("gone", podNamed("gone", pod.SourceAPI)))
-	m.expect(map[string]float64{"kubelet_restarted_pods_total{static=true}": 1, "kubelet_restarted_pods_total{static=}": 0})
+	m.expect(map[string]float64{
+		"kubelet_restarted_pods_total{static=true}": 1,
+		"kubelet_restarted_pods_total{static=}":     0,
+	})
 }
 
 func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
@@ -141,15 +172,21 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 	spec.Spec.InitContainers = []v1.Container{{Name: "i"}}
 	w := m.worker("web", spec)
 	m.now = m.now.Add(time.Second)
-	w.images["a"] = imageFact{}
+	w.images["a"] = image{}
 	w.measure(m.now, pod.Runtime{}, false) // images are pulled from now on
 	m.now = m.now.Add(10 * time.Second)
-	w.images["a"] = imageFact{result: ImageResult{Ready: true}}
+	w.images["a"] = image{result: ImageResult{Ready: true}}
 	w.measure(m.now, pod.Runtime{}, false)
 	started := func(name string) pod.Container {
 		return pod.Container{ID: name, Name: name, State: pod.StateRunning, StartedAt: m.now}
 	}
-	init := pod.Container{ID: "i", Name: "i", State: pod.StateExited, StartedAt: m.now, FinishedAt: m.now.Add(20 * time.Second)}
+	init := pod.Container{
+		ID:         "i",
+		Name:       "i",
+		State:      pod.StateExited,
+		StartedAt:  m.now,
+		FinishedAt: m.now.Add(20 * time.Second),
+	}
 	m.now = m.now.Add(20 * time.Second)
 	w.measure(m.now, pod.Runtime{Containers: []pod.Container{init, started("a")}}, false)
 	m.expect(map[string]float64{"kubelet_pod_start_duration_seconds": 0})
@@ -157,7 +194,7 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 	all := pod.Runtime{Containers: []pod.Container{init, started("a"), started("b")}}
 	w.measure(m.now, all, false)
 	edited := *spec
-	w.spec = &edited
+	w.source.spec = &edited
 	w.measure(m.now, all, false)
 	m.expect(map[string]float64{
 		"kubelet_pod_start_duration_seconds":                         1,
@@ -169,14 +206,20 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 		"kubelet_pod_worker_duration_seconds{operation_type=sync}":   3,
 		"kubelet_pod_worker_duration_seconds{operation_type=update}": 1,
 	})
-	w.noteProgress(true, false)
+	w.ends.note(true, false)
 	w.measure(m.now, pod.Runtime{}, true)
 	w.measure(m.now, pod.Runtime{}, true) // a source has it still, and nothing is done
 	m.expect(map[string]float64{
 		"kubelet_pod_worker_duration_seconds{operation_type=terminated}": 1,
 		"kubelet_pod_worker_duration_seconds{operation_type=sync}":       3,
 	})
-	for name, want := range map[string]float64{metricPodStart: 34, metricPodStartTotal: 35, metricPodStartSLI: 5, metricWorkerStart: 1, metricContainers: 2} {
+	for name, want := range map[string]float64{
+		metricPodStart:      34,
+		metricPodStartTotal: 35,
+		metricPodStartSLI:   5,
+		metricWorkerStart:   1,
+		metricContainers:    2,
+	} {
 		if got := scrape.Sums(t, m.Syncer)[name]; got != want {
 			t.Errorf("%s counted %v, want %v", name, got, want)
 		}
@@ -189,13 +232,19 @@ func TestTheStartOfAPodIsMeasuredOnce(t *testing.T) {
 
 func TestTheFirstPodWithANetworkIsMeasuredAlone(t *testing.T) {
 	m := newMeasured(t)
-	for i, p := range []*v1.Pod{podNamed("host", pod.SourceAPI), podNamed("first", pod.SourceAPI), podNamed("second", pod.SourceAPI)} {
+	for i, p := range []*v1.Pod{
+		podNamed("host", pod.SourceAPI),
+		podNamed("first", pod.SourceAPI),
+		podNamed("second", pod.SourceAPI),
+	} {
 		p.Spec.HostNetwork = p.Name == "host"
 		p.CreationTimestamp = metav1.NewTime(m.now)
 		w := m.worker(p.UID, p)
 		w.measure(m.now, pod.Runtime{}, false)
 		m.now = m.now.Add(time.Duration(i+1) * time.Second)
-		w.measure(m.now, pod.Runtime{Containers: []pod.Container{{ID: "a", Name: "a", StartedAt: m.now}, {ID: "b", Name: "b", StartedAt: m.now}}}, false)
+		w.measure(m.now, pod.Runtime{
+			Containers: []pod.Container{{ID: "a", Name: "a", StartedAt: m.now}, {ID: "b", Name: "b", StartedAt: m.now}},
+		}, false)
 		m.expect(map[string]float64{"kubelet_first_network_pod_start_sli_duration_seconds": []float64{0, 2, 2}[i]})
 	}
 }
@@ -210,7 +259,12 @@ func TestContainersThatEndAreCountedOnce(t *testing.T) {
 	}
 	before := ended("1", "a", 1, "Error")
 	w.measure(m.now, pod.Runtime{Containers: []pod.Container{before}}, false)
-	have := pod.Runtime{Containers: []pod.Container{before, ended("2", "a", 137, "OOMKilled"), ended("3", "i", 0, "Completed"), {ID: "4", Name: "b", State: pod.StateRunning}}}
+	have := pod.Runtime{Containers: []pod.Container{
+		before,
+		ended("2", "a", 137, "OOMKilled"),
+		ended("3", "i", 0, "Completed"),
+		{ID: "4", Name: "b", State: pod.StateRunning},
+	}}
 	w.measure(m.now, have, false)
 	w.measure(m.now, have, false)
 	m.expect(map[string]float64{

@@ -11,68 +11,92 @@ import (
 	"keelson/internal/pods/status"
 )
 
-// publish hands the facts of the pod's status on. What was under way when have
-// was read may have had effects since. A pod is down when nothing of it lives, its
-// sandbox neither: whoever sees that it has ended may send another in its place.
-func (w *worker) publish(have pod.Runtime, busy map[string]podplan.Task, finished bool) {
-	if w.spec == nil || !w.known {
+// shown is what was shown of the pod.
+type shown struct {
+	podIPs       []string
+	mismatch     string // of the node's addresses, as it was last recorded for this pod
+	networkEvent bool   // an event says that the runtime's network is not ready
+}
+
+// seeIPs takes up the addresses of the pod.
+func (s *shown) seeIPs(spec *v1.Pod, have pod.Runtime, node *Node) {
+	if spec.Spec.HostNetwork {
+		s.podIPs = node.HostIPs()
 		return
 	}
+	if box, ok := have.ReadySandbox(); ok && len(box.IPs) > 0 {
+		s.podIPs = pod.Addresses(box.IPs, node.NodeIP)
+	}
+}
+
+// publish passes the facts of the pod's status on, if they are known. While the resources of a stopped pod are being
+// released, which decides whether it is shown as ended, it waits for that.
+func (w *worker) publish(plan podplan.Plan, in *podplan.Input) {
+	if !plan.Shown || in.Pod == nil || in.Source.Missing || plan.WaitsFor(podplan.WaitResourcesReleased) {
+		return
+	}
+	cfg, spec := &w.s.cfg, in.Pod
 	f := status.Facts{
-		Pod:      w.spec,
-		Mirror:   w.mirror,
-		Have:     have,
-		Started:  w.started,
-		Down:     !have.Live() && !w.anySandbox(have),
-		Finished: finished,
-		PodIPs:   w.podIPs,
-		HostIPs:  w.s.cfg.HostIPs(),
-		Probes:   map[string]status.Probe{},
+		Pod:               spec,
+		Mirror:            w.source.mirror,
+		Have:              in.Have,
+		StoppedForRestart: maps.Clone(in.StoppedForRestart),
+		Recreated:         plan.Recreated,
+		Started:           w.admission.started,
+		Terminating:       plan.Termination != nil,
+		Down:              plan.Down,
+		Finished:          plan.State >= podplan.Released,
+		Resize:            w.source.resizeConditions(cfg.Allocation, w.uid),
+		Waiting:           maps.Clone(w.waiting.containers),
+		Probes:            w.shownProbes(in),
+		Health:            bothHealths(cfg.Resources.Health(spec), cfg.Claims.Health(spec)),
+		PodIPs:            w.shown.podIPs,
+		HostIPs:           cfg.Node.HostIPs(),
 	}
-	if released, _ := w.s.cfg.Claims.Released(w.uid); !released {
-		f.Down = false // others may be given what it claimed once it is shown as ended
+	if plan.Termination != nil {
+		f.Override = plan.Termination.Override
 	}
-	for _, c := range have.Containers {
-		f.Probes[c.ID] = w.s.cfg.Probes.Result(w.spec, c)
+	if actuated := cfg.Allocation.Actuated(spec); actuated != spec {
+		f.Actuated = actuated
 	}
-	now := w.underWay() // and what this turn has started
-	maps.Copy(now, busy)
-	for target, t := range now {
-		switch t.Verb {
-		case podplan.RunSandbox:
-			f.Down = false
-		case podplan.Start:
-			f.Down = false
-			if c, ok := have.Latest(target); ok && hooked(w.spec, target) {
-				f.Probes[c.ID] = status.Probe{}
-			}
+	cfg.Status.Publish(f)
+	if !f.Finished {
+		w.reportMismatch()
+	}
+}
+
+// shownProbes are the results of probes, as the status shows them. A container whose postStart hook runs has not
+// started. What was under way when the runtime was read may have had effects since.
+func (w *worker) shownProbes(in *podplan.Input) map[string]status.Probe {
+	probes := map[string]status.Probe{}
+	for _, c := range in.Have.Containers {
+		probes[c.ID] = w.s.cfg.Probes.Result(in.Pod, c)
+	}
+	now := w.tasks.busy() // and what this turn has started
+	maps.Copy(now, in.Busy)
+	for key, t := range now {
+		name := key.Target.Name
+		if t.Verb != podplan.Start || !hasPostStart(in.Pod, name) {
+			continue
+		}
+		if c, ok := in.Have.Latest(name); ok {
+			probes[c.ID] = status.Probe{}
 		}
 	}
-	if force := w.s.cfg.Allocation.InForce(w.spec); force != w.spec {
-		f.InForce = force
-	}
-	f.Health = bothHealths(w.s.cfg.Resources.Health(w.spec), w.s.cfg.Claims.Health(w.spec))
-	f.Resize = w.s.cfg.Allocation.Conditions(w.uid)
-	w.mu.Lock()
-	f.Going, f.Override, f.Waiting = w.going != nil, w.override, maps.Clone(w.waiting)
-	w.mu.Unlock()
-	w.s.cfg.Status.Publish(f)
-	if !finished {
-		w.tellMismatch()
-	}
+	return probes
 }
 
-// tellMismatch says once of the pod that it is told addresses of another family than the
-// agent would tell it.
-func (w *worker) tellMismatch() {
-	now := w.s.cfg.AddressMismatch()
-	if now != "" && now != w.mismatch {
-		w.s.cfg.Events.Pod(w.spec, "", v1.EventTypeWarning, pod.EventAddressMismatch, now)
+// reportMismatch records in an event, once for each pod, that the pod is given addresses of another family than the
+// agent itself would choose.
+func (w *worker) reportMismatch() {
+	now := w.s.cfg.Node.AddressMismatch()
+	if now != "" && now != w.shown.mismatch {
+		w.s.cfg.Events.Pod(w.source.spec, "", v1.EventTypeWarning, pod.EventAddressMismatch, now)
 	}
-	w.mismatch = now
+	w.shown.mismatch = now
 }
 
-// bothHealths is how well the devices of containers are, by whomever they were given.
+// bothHealths is the health of the devices of containers, whichever part allocates them.
 func bothHealths(a, b map[string][]v1.ResourceStatus) map[string][]v1.ResourceStatus {
 	if len(b) == 0 {
 		return a
@@ -82,17 +106,4 @@ func bothHealths(a, b map[string][]v1.ResourceStatus) map[string][]v1.ResourceSt
 		out[name] = slices.Concat(list, out[name])
 	}
 	return out
-}
-
-// forget drops what other parts keep for the pod.
-func (w *worker) forget() {
-	cfg := &w.s.cfg
-	cfg.Probes.Forget(w.uid)
-	cfg.Images.Forget(w.uid)
-	cfg.Status.Forget(w.uid)
-	cfg.Allocation.Forget(w.uid)
-	w.leaveName()
-	if w.spec != nil {
-		w.log.Info("pod is gone")
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -17,112 +16,125 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// resizePod is the task that puts in force what a pod was granted. It is no step of
-// the plan: no container comes or goes by it.
-const resizePod podplan.Verb = "resize"
+// errUprooted is found where containers run and their pod has no cgroup. The kernel
+// removes none in which something runs: they were started below another, by an agent
+// with another root or driver.
+var errCgroupGone = errors.New("the pod's cgroup is gone, and its containers run")
 
-// toResize is what there is to do for the resources of a pod.
-type toResize struct {
+// needOf finds out what the pod lacks of its allocated resources.
+func (g gatherer) needOf(in *podplan.Input) podplan.ResizeNeed {
+	box := &g.w.sandboxes
+	sandbox, ready := in.Have.ReadySandbox()
+	if !ready || sandbox.ID == box.cgroupGone || g.creatingFirstSandbox() {
+		return podplan.ResizeNeed{}
+	}
+	cfg, spec := &g.w.s.cfg, in.Pod
+	gap := cfg.Allocation.Gap(spec, settled(in))
+	fits := box.fits(spec)
+	open, resize := gap.Open() || !fits, podplan.KeyOf(podplan.Resize, podplan.ThePod)
+	_, writing := in.Busy[resize]
+	cfg.Allocation.Progress(spec, gap.Open() || box.sized != nil && !fits || writing && cfg.Allocation.Failing(g.w.uid))
+	if box.resized == nil || !allocation.Of(box.resized).Equal(allocation.Of(spec)) {
+		box.resized = spec
+		delete(g.w.tasks.retries, resize) // what failed was something else
+		delete(in.RetryAt, resize)
+	}
+	need := podplan.ResizeNeed{
+		Open:    open,
+		Failing: cfg.Allocation.Failing(g.w.uid),
+		Restart: map[string]bool{},
+	}
+	for _, name := range gap.Restart {
+		need.Restart[name] = true
+	}
+	return need
+}
+
+// creatingFirstSandbox reports whether the pod's first sandbox is being created: its cgroup gets what is allocated with
+// that.
+func (g gatherer) creatingFirstSandbox() bool {
+	t, creating := g.w.tasks.running[podplan.KeyOf(podplan.RunSandbox, podplan.NewSandbox)]
+	return creating && t.attempt == 0
+}
+
+// fits reports whether the pod's cgroup is known to have the resources of p.
+func (s *sandboxes) fits(p *v1.Pod) bool {
+	return s.sized != nil && (s.sized == p || allocation.Of(s.sized).Equal(allocation.Of(p)))
+}
+
+// settled leaves out containers that are being started: what they were started
+// with is known when that is done.
+func settled(in *podplan.Input) pod.Runtime {
+	have := in.Have
+	have.Containers = slices.DeleteFunc(slices.Clone(have.Containers), func(c pod.Container) bool {
+		return in.Busy[podplan.KeyOf(podplan.Start, podplan.Container(c.Name))].Verb == podplan.Start
+	})
+	return have
+}
+
+// resizing is one attempt to actuate the allocated resources of a pod.
+type resizing struct {
 	allocation.Gap
-	pod     *v1.Pod // with what it was granted
+	cfg     *Config
+	pod     *v1.Pod // with its allocated resources
 	sandbox string  // the one that is ready
 	runs    bool    // a container does
-	due     bool    // the cgroup, or a container, is to be written now
-	// holds: containers start when the pod's cgroup has room for them.
-	holds bool
 	// wanted: it is for a resize, and not only to see what an earlier agent left.
 	wanted bool
 }
 
-// restarts are the containers that take what was granted by a restart.
-func (r toResize) restarts() map[string]bool {
-	if len(r.Restart) == 0 {
-		return nil
+// resize writes what is allocated to the pod's cgroup and to its containers.
+func (do performer) resize() work {
+	sandbox, _ := do.in.Have.ReadySandbox()
+	r := resizing{
+		Gap:     do.w.s.cfg.Allocation.Gap(do.in.Pod, settled(do.in)),
+		cfg:     &do.w.s.cfg,
+		pod:     do.in.Pod,
+		sandbox: sandbox.ID,
+		runs:    do.in.Have.Live(),
 	}
-	names := map[string]bool{}
-	for _, n := range r.Restart {
-		names[n] = true
-	}
-	return names
+	r.wanted = r.Open() || do.w.sandboxes.sized != nil
+	return r.run
 }
 
-// gap finds out what the pod lacks of what it was granted. Containers that have to
-// be restarted come down first; then the pod's cgroup and the others are written;
-// then what came down starts again.
-func (w *worker) gap(have pod.Runtime, busy map[string]podplan.Task) toResize {
-	r := toResize{pod: w.spec}
-	w.mu.Lock()
-	isGoing, sized := w.going != nil, w.sized
-	w.mu.Unlock()
-	sandbox, ready := have.ReadySandbox()
-	if w.spec == nil || isGoing || !w.admitted || !ready || sandbox.Uprooted {
-		return r
+func (r resizing) run(ctx context.Context) (result, error) {
+	began := r.cfg.Now()
+	wrote, err := r.enforce(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return result{}, err
+	case errors.Is(err, errCgroupGone):
+		return result{outcome: cgroupGone{r.sandbox}}, nil
 	}
-	r.sandbox, r.runs = sandbox.ID, have.Live()
-	a := w.s.cfg.Allocation
-	r.Gap = a.Gap(w.spec, settled(have, busy))
-	fits := sized != nil && (sized == w.spec || allocation.Of(sized).Equal(allocation.Of(w.spec)))
-	open := r.Open() || !fits
-	_, writing := busy[string(resizePod)]
-	a.Progress(w.spec, r.Open() || sized != nil && !fits || writing && a.Failing(w.uid))
-	if w.resized == nil || !allocation.Of(w.resized).Equal(allocation.Of(w.spec)) {
-		w.resized = w.spec
-		w.mu.Lock()
-		delete(w.retries, string(resizePod)) // what failed was something else
-		w.mu.Unlock()
+	if wrote || err != nil && r.wanted {
+		r.cfg.Allocation.Tried(r.pod, r.cfg.Now().Sub(began), err)
 	}
-	r.wanted = r.Open() || sized != nil
-	r.due = open && len(r.Restart) == 0
-	r.holds = open && !a.Failing(w.uid)
-	return r
+	if err != nil {
+		return result{}, err
+	}
+	r.cfg.Allocation.SetPodActuated(r.pod)
+	return result{outcome: cgroupSized{r.pod}}, nil
 }
 
-// settled leaves out containers that are being started: what they were started
-// with is told when that is done.
-func settled(have pod.Runtime, busy map[string]podplan.Task) pod.Runtime {
-	have.Containers = slices.DeleteFunc(slices.Clone(have.Containers), func(c pod.Container) bool { return busy[c.Name].Verb == podplan.Start })
-	return have
-}
+// cgroupGone is the sandbox of a pod whose cgroup is gone: no limit holds for what runs in it.
+type cgroupGone struct{ sandbox string }
 
-// resize starts writing, if that is due.
-func (w *worker) resize(ctx context.Context, tasks *sync.WaitGroup, r toResize) {
-	if !r.due {
-		return
-	}
-	w.once(ctx, tasks, resizePod, func(ctx context.Context) error {
-		began := w.s.cfg.Now()
-		wrote, err := w.enforce(ctx, r)
-		if ctx.Err() != nil {
-			return err
-		}
-		if errors.Is(err, errUprooted) {
-			w.uproot(r.sandbox)
-			return nil
-		}
-		if wrote || err != nil && r.wanted {
-			w.s.cfg.Allocation.Tried(r.pod, w.s.cfg.Now().Sub(began), err)
-		}
-		if err == nil {
-			w.s.cfg.Allocation.EnforcedPod(r.pod)
-			w.mu.Lock()
-			w.sized = r.pod
-			w.mu.Unlock()
-		}
-		return err
-	})
+func (u cgroupGone) apply(w *worker) {
+	w.log.Warn("the pod's cgroup was removed while its containers run: they are restarted", "sandbox", u.sandbox)
+	w.sandboxes.cgroupGone = u.sandbox
 }
 
 // enforce writes what the pod was granted, and reports whether there was anything
 // to write.
-func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error) {
-	cfg := &w.s.cfg
-	now, next, err := w.sizes(r.pod)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it, or part of it
+func (r resizing) enforce(ctx context.Context) (wrote bool, err error) {
+	cfg := r.cfg
+	now, next, err := r.sizes()
+	if errors.Is(err, fs.ErrNotExist) { // it was removed, or part of it
 		if r.runs && cfg.Cgroups.Gone(r.pod) {
-			return false, errUprooted
+			return false, errCgroupGone
 		}
 		if err = cfg.Cgroups.EnsurePod(ctx, r.pod); err == nil {
-			now, next, err = w.sizes(r.pod)
+			now, next, err = r.sizes()
 		}
 	}
 	if err != nil {
@@ -132,7 +144,7 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 		if id == "" {
 			usage, err = cfg.Cgroups.MemoryUsage(r.pod)
 		} else {
-			usage, err = cfg.Containers.MemoryUsage(ctx, id)
+			usage, err = cfg.Runtime.MemoryUsage(ctx, id)
 		}
 		if err != nil {
 			err = pod.ShowAs(fmt.Sprintf("unable to read memory usage for pod %q", described(r.pod)), err)
@@ -145,16 +157,16 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 	steps := allocation.Plan(now, next, r.Update)
 	for _, s := range steps {
 		if s.Change == nil {
-			now, err = w.resizeWhole(ctx, r, now, s.After(now, next), s)
+			now, err = r.resizePod(ctx, now, s.After(now, next), s)
 		} else {
-			err = w.update(ctx, r.pod, *s.Change)
+			err = r.update(ctx, *s.Change)
 		}
 		if err != nil {
 			break
 		}
 	}
 	if len(r.Update) > 0 {
-		if _, seen := cfg.Observed.Refresh(ctx, w.uid); seen != nil {
+		if _, seen := cfg.Runtime.Refresh(ctx, r.pod.UID); seen != nil {
 			err = errors.Join(err, seen)
 		}
 	}
@@ -162,10 +174,10 @@ func (w *worker) enforce(ctx context.Context, r toResize) (wrote bool, err error
 }
 
 // sizes returns the current and the desired limits of the pod's cgroup.
-func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
-	now, next, err = w.s.cfg.Cgroups.Size(p)
+func (r resizing) sizes() (now, next allocation.Size, err error) {
+	now, next, err = r.cfg.Cgroups.Size(r.pod)
 	if err != nil {
-		err = pod.ShowAs(fmt.Sprintf("unable to get pod cgroup memory config for pod %q", described(p)), err)
+		err = pod.ShowAs(fmt.Sprintf("unable to get pod cgroup memory config for pod %q", described(r.pod)), err)
 	}
 	return now, next, err
 }
@@ -173,24 +185,24 @@ func (w *worker) sizes(p *v1.Pod) (now, next allocation.Size, err error) {
 // described is how upstream names a pod in the reasons why a resize failed.
 func described(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
 
-// resizeWhole writes one value of the pod's cgroup. The runtime is notified first and may
+// resizePod writes one value of the pod's cgroup. The runtime is notified first and may
 // reject the change, as runtimes that run pods in virtual machines do. It returns the
 // limits of the cgroup afterwards.
-func (w *worker) resizeWhole(
+func (r resizing) resizePod(
 	ctx context.Context,
-	r toResize,
 	now, next allocation.Size,
 	s allocation.Step,
 ) (allocation.Size, error) {
-	cfg := &w.s.cfg
-	if err := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(next)); err != nil {
+	cfg := r.cfg
+	if err := cfg.Runtime.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(next)); err != nil {
 		text := fmt.Sprintf("failed to notify runtime for UpdatePodSandboxResources (resource=%s); resize rejected: "+
-			"updatePodSandboxResources failed for sanboxID %q: %v", s.Resource, r.sandbox, cri.Cause(err)) // sic, as upstream's
+			// sic, as upstream's
+			"updatePodSandboxResources failed for sanboxID %q: %v", s.Resource, r.sandbox, cri.Cause(err))
 		return now, pod.ShowAs(text, fmt.Errorf("resize pod: %w", cri.Cause(err)))
 	}
 	if err := cfg.Cgroups.Resize(r.pod, s.Resource, s.Limit); err != nil {
-		if back := cfg.Containers.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(now)); back != nil {
-			err = errors.Join(err, fmt.Errorf("take back what the runtime was told: %w", cri.Cause(back)))
+		if back := cfg.Runtime.UpdateSandbox(ctx, r.pod, r.sandbox, podSize(now)); back != nil {
+			err = errors.Join(err, fmt.Errorf("restore the limits of the sandbox: %w", cri.Cause(back)))
 		}
 		return now, err
 	}
@@ -215,23 +227,27 @@ func podSize(s allocation.Size) container.PodSize {
 
 // update gives a container one resource as it was granted; the other stays as it
 // is in force.
-func (w *worker) update(ctx context.Context, p *v1.Pod, c allocation.Change) error {
+func (r resizing) update(ctx context.Context, c allocation.Change) error {
+	p := r.pod
 	_, granted, ok := pod.Find(p, c.Container)
-	inForce := w.s.cfg.Allocation.InForce(p)
-	_, force, known := pod.Find(inForce, c.Container)
+	actuated := r.cfg.Allocation.Actuated(p)
+	_, force, known := pod.Find(actuated, c.Container)
 	if !ok || !known {
 		return fmt.Errorf("resize container %s: the pod has none of that name", c.Container)
 	}
-	r := allocation.Between(force.Resources, granted.Resources, c.Resource)
-	as := allocation.Resources{Containers: map[string]v1.ResourceRequirements{c.Container: r}, Pod: p.Spec.Resources}
-	if whole := inForce.Spec.Resources; whole != nil && p.Spec.Resources != nil && c.Resource == v1.ResourceMemory {
+	actuate := allocation.Between(force.Resources, granted.Resources, c.Resource)
+	as := allocation.Resources{
+		Containers: map[string]v1.ResourceRequirements{c.Container: actuate},
+		Pod:        p.Spec.Resources,
+	}
+	if whole := actuated.Spec.Resources; whole != nil && p.Spec.Resources != nil && c.Resource == v1.ResourceMemory {
 		// What the container takes from the pod goes one by one, too; CPU comes last.
 		mixed := allocation.Between(*whole, *p.Spec.Resources, c.Resource)
 		as.Pod = &mixed
 	}
-	if err := w.s.cfg.Containers.UpdateResources(ctx, as.On(p), c.Container, c.ID); err != nil {
+	if err := r.cfg.Runtime.UpdateResources(ctx, as.On(p), c.Container, c.ID); err != nil {
 		return pod.ShowAs(cri.Text(err), fmt.Errorf("resize container %s: %w", c.Container, cri.Cause(err)))
 	}
-	w.s.cfg.Allocation.Enforced(p, c.Container, r)
+	r.cfg.Allocation.SetActuated(p, c.Container, actuate)
 	return nil
 }

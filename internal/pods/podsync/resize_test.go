@@ -23,18 +23,18 @@ import (
 
 // fakeCgroups is the cgroup of one pod: what it allows, or nothing.
 type fakeCgroups struct {
-	Cgroups
+	CgroupMaker
 	size, asked allocation.Size
 	gone        bool
 	partly      bool  // it is gone in one hierarchy only
 	refuses     error // to be made
 	unread      error // what reading it fails with
 	sticks      error // to be changed
-	said        *[]string
+	logged      *[]string
 }
 
 func (f *fakeCgroups) EnsurePod(context.Context, *v1.Pod) error {
-	*f.said = append(*f.said, "make")
+	*f.logged = append(*f.logged, "make")
 	if f.refuses == nil {
 		f.gone, f.size = false, f.asked
 	}
@@ -65,17 +65,16 @@ func (f *fakeCgroups) Resize(_ *v1.Pod, res v1.ResourceName, limit bool) error {
 	default:
 		f.size.Weight, f.size.Shares = f.asked.Weight, f.asked.Shares
 	}
-	*f.said = append(*f.said, fmt.Sprintf("pod %s limit=%t", res, limit))
+	*f.logged = append(*f.logged, fmt.Sprintf("pod %s limit=%t", res, limit))
 	return nil
 }
 
 func (f *fakeCgroups) MemoryUsage(*v1.Pod) (int64, error) { return 50, nil }
 
-// updatedContainers notes what containers are told.
+// updatedContainers notes updates of containers.
 type updatedContainers struct {
-	Containers
-	said    *[]string
-	objects error // of the runtime, to what it is told
+	logged  *[]string
+	objects error // of the runtime, to the update
 }
 
 func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _ string) error {
@@ -84,12 +83,13 @@ func (c updatedContainers) UpdateResources(_ context.Context, p *v1.Pod, name, _
 	if p.Spec.Resources != nil {
 		whole = "pod " + p.Spec.Resources.Limits.Memory().String() + " " + p.Spec.Resources.Limits.Cpu().String()
 	}
-	*c.said = append(*c.said, fmt.Sprintf("%s %s %s of %s", name, spec.Resources.Limits.Memory(), spec.Resources.Limits.Cpu(), whole))
+	*c.logged = append(*c.logged,
+		fmt.Sprintf("%s %s %s of %s", name, spec.Resources.Limits.Memory(), spec.Resources.Limits.Cpu(), whole))
 	return nil
 }
 
 func (c updatedContainers) UpdateSandbox(_ context.Context, _ *v1.Pod, id string, s container.PodSize) error {
-	*c.said = append(*c.said, fmt.Sprintf("tell %s %d %d/%d %d", id, s.Memory, s.Quota, s.Period, s.Shares))
+	*c.logged = append(*c.logged, fmt.Sprintf("tell %s %d %d/%d %d", id, s.Memory, s.Quota, s.Period, s.Shares))
 	return c.objects
 }
 
@@ -97,19 +97,23 @@ func (updatedContainers) MemoryUsage(context.Context, string) (int64, error) { r
 
 // forced is an allocation that knows what is in force, and what attempts came to.
 type forced struct {
-	Allocation
+	Allocated
 	force *v1.Pod
 	tried []error
 }
 
-func (f *forced) InForce(*v1.Pod) *v1.Pod { return f.force }
-func (f *forced) Enforced(_ *v1.Pod, name string, r v1.ResourceRequirements) {
+func (f *forced) Starting(*v1.Pod, string, v1.ResourceRequirements) {}
+func (f *forced) Gap(*v1.Pod, pod.Runtime) allocation.Gap           { return allocation.Gap{} }
+func (f *forced) Progress(*v1.Pod, bool)                            {}
+func (f *forced) Failing(types.UID) bool                            { return false }
+func (f *forced) Actuated(*v1.Pod) *v1.Pod                          { return f.force }
+func (f *forced) SetActuated(_ *v1.Pod, name string, r v1.ResourceRequirements) {
 	f.force = allocation.Resources{Containers: map[string]v1.ResourceRequirements{name: r}}.On(f.force)
 }
-func (f *forced) EnforcedPod(*v1.Pod)                            {}
+func (f *forced) SetPodActuated(*v1.Pod)                         {}
 func (f *forced) Tried(_ *v1.Pod, _ time.Duration, failed error) { f.tried = append(f.tried, failed) }
 
-type refreshed struct{ Observed }
+type refreshed struct{ Relister }
 
 func (refreshed) Refresh(context.Context, types.UID) (pod.Runtime, error) { return pod.Runtime{}, nil }
 
@@ -204,7 +208,7 @@ func TestWritesOfAResize(t *testing.T) {
 			},
 		},
 		{
-			name:   "of a pod without a limit the runtime is not told that of a container",
+			name:   "of a pod without a limit the runtime does not get that of a container",
 			was:    holding("1", "100", nil),
 			wants:  holding("2", "200", nil),
 			cgroup: fakeCgroups{size: free, asked: heavy},
@@ -216,12 +220,35 @@ func TestWritesOfAResize(t *testing.T) {
 			want: []string{"tell s1 200 1000/9 20"},
 			fails: "failed to notify runtime for UpdatePodSandboxResources (resource=memory); resize rejected: " +
 				`updatePodSandboxResources failed for sanboxID "s1": rpc error: code = Unknown desc = no`},
-		{name: "the kernel objects, and the runtime hears of it", was: holding("1", "100", nil), wants: holding("2", "200", nil), cgroup: fakeCgroups{size: small, asked: large, sticks: errors.New("no")}, changes: both,
+		{name: "the kernel objects, and the runtime hears of it", was: holding(
+			"1",
+			"100",
+			nil,
+		), wants: holding("2", "200", nil), cgroup: fakeCgroups{
+			size:   small,
+			asked:  large,
+			sticks: errors.New("no"),
+		}, changes: both,
 			want: []string{"tell s1 200 1000/9 20", "tell s1 100 1000/9 20"}, fails: "no"},
-		{name: "a cgroup that is as it should be", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{size: small, asked: small}},
-		{name: "one that somebody removed is made", was: holding("1", "100", nil), wants: holding("1", "100", nil), cgroup: fakeCgroups{gone: true, asked: small}, want: []string{"make"}},
+		{
+			name:   "a cgroup that is as it should be",
+			was:    holding("1", "100", nil),
+			wants:  holding("1", "100", nil),
+			cgroup: fakeCgroups{size: small, asked: small},
+		},
+		{
+			name:   "one that was removed is made",
+			was:    holding("1", "100", nil),
+			wants:  holding("1", "100", nil),
+			cgroup: fakeCgroups{gone: true, asked: small},
+			want:   []string{"make"},
+		},
 		{name: "or it cannot be", was: holding("1", "100", nil), wants: holding("1", "100", nil),
-			cgroup: fakeCgroups{gone: true, asked: small, refuses: errors.New("no")}, want: []string{"make"}, fails: "no"},
+			cgroup: fakeCgroups{
+				gone:    true,
+				asked:   small,
+				refuses: errors.New("no"),
+			}, want: []string{"make"}, fails: "no"},
 		{name: "one that cannot be read", was: holding("1", "100", nil), wants: holding("1", "100", nil),
 			cgroup: fakeCgroups{unread: errors.New("bad number")},
 			fails:  `unable to get pod cgroup memory config for pod "app_default(u)"`},
@@ -231,19 +258,29 @@ func TestWritesOfAResize(t *testing.T) {
 			fails:  "cannot decrease memory limits: attempting to set pod memory limit (20) below current usage (50)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var said []string
+			var logged []string
 			m := newMeasured(t)
 			a := &forced{force: tc.was}
-			tc.cgroup.said = &said
-			m.cfg.Cgroups, m.cfg.Containers, m.cfg.Allocation, m.cfg.Observed = &tc.cgroup, updatedContainers{said: &said, objects: tc.objects}, a, refreshed{}
-			w := m.worker("u", tc.wants)
-			wrote, err := w.enforce(t.Context(), toResize{pod: tc.wants, sandbox: "s1", Gap: allocation.Gap{Update: tc.changes}})
+			tc.cgroup.logged = &logged
+			m.cfg.Cgroups.CgroupMaker, m.cfg.Cgroups.CgroupResizer = &tc.cgroup, &tc.cgroup
+			m.cfg.Runtime.Updater, m.cfg.Runtime.Relister = updatedContainers{
+				logged:  &logged,
+				objects: tc.objects,
+			}, refreshed{}
+			m.cfg.Allocation.Allocated, m.cfg.Allocation.Actuation, m.cfg.Allocation.Resizes = a, a, a
+			r := resizing{
+				Gap:     allocation.Gap{Update: tc.changes},
+				cfg:     &m.cfg,
+				pod:     tc.wants,
+				sandbox: "s1",
+			}
+			wrote, err := r.enforce(t.Context())
 			shown := ""
 			if err != nil {
 				shown = pod.TextOf(err)
 			}
-			if !slices.Equal(said, tc.want) || shown != tc.fails || wrote != (tc.wrote || len(tc.changes) > 0) {
-				t.Errorf("wrote %t %q, shows %q; want %q and %q", wrote, said, shown, tc.want, tc.fails)
+			if !slices.Equal(logged, tc.want) || shown != tc.fails || wrote != (tc.wrote || len(tc.changes) > 0) {
+				t.Errorf("wrote %t %q, shows %q; want %q and %q", wrote, logged, shown, tc.want, tc.fails)
 			}
 		})
 	}

@@ -1,106 +1,188 @@
 package podsync
 
 import (
+	"context"
+	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
-// recall notes that a container is stopped only to be started anew, before it is
-// stopped: how it ends would not tell.
-func (w *worker) recall(id string) {
-	w.noting.Lock()
-	defer w.noting.Unlock()
-	w.mu.Lock()
-	if w.recalled == nil {
-		w.recalled = map[string]bool{}
-	}
-	w.recalled[id] = true
-	w.mu.Unlock()
-	w.writeRestarts()
+// restarts are what is known of restarts of the pod's containers. See [podplan.History] and [podplan.View].
+type restarts struct {
+	backoff           map[string]podplan.Backoff
+	ran               map[string]int
+	announced         map[string]bool
+	replaced          map[string]time.Time
+	stoppedForRestart map[string]bool
+	recreated         map[string]int
+	trigger           string         // the container whose end had all restarted, until its start; empty: none
+	recorded          map[string]int // of renewed, what is recorded on the disk
+	logAttempts       map[string]int
+	journal           *journal
 }
 
-// beginAnew notes which containers a restart of all removes, before any of them is
-// removed.
-func (w *worker) beginAnew(anew map[string]int) {
-	w.noting.Lock()
-	defer w.noting.Unlock()
-	if maps.Equal(w.anew, anew) {
-		return // by the task that removes another of them
-	}
-	w.anew = anew
-	w.writeRestarts()
-}
-
-// forgetAnew has nothing more in writing of a restart of all once its pod's stored
-// status tells of it.
-func (w *worker) forgetAnew() {
-	w.noting.Lock()
-	defer w.noting.Unlock()
-	if len(w.anew) > 0 && len(w.renewed) == 0 {
-		w.anew = nil
-		w.writeRestarts()
+func newRestarts(uid types.UID, disk RestartRecords) restarts {
+	return restarts{
+		backoff:           map[string]podplan.Backoff{},
+		ran:               map[string]int{},
+		announced:         map[string]bool{},
+		replaced:          map[string]time.Time{},
+		stoppedForRestart: map[string]bool{},
+		recreated:         map[string]int{},
+		logAttempts:       map[string]int{},
+		journal: &journal{
+			uid:  uid,
+			disk: disk,
+		},
 	}
 }
 
-// writeRestarts writes down what is noted, for an agent after this one. If that
-// cannot be, such an agent goes by what it sees, and by restart policies. noting
-// is held.
-func (w *worker) writeRestarts() {
-	w.mu.Lock()
-	r := Restarts{Recalled: slices.Sorted(maps.Keys(w.recalled)), Anew: w.anew}
-	w.mu.Unlock()
-	if err := w.s.cfg.Dirs.NoteRestarts(w.uid, r); err != nil {
-		w.log.Warn("cannot write down which containers are being restarted", "err", err)
+// keep drops containers that are gone.
+func (r *restarts) keep(have pod.Runtime) {
+	gone := func(id string) bool {
+		_, held := have.ByID(id)
+		return !held
+	}
+	maps.DeleteFunc(r.stoppedForRestart, func(id string, _ bool) bool { return gone(id) })
+	maps.DeleteFunc(r.replaced, func(id string, _ time.Time) bool { return gone(id) })
+	maps.DeleteFunc(r.announced, func(id string, _ bool) bool { return gone(id) })
+}
+
+func (r *restarts) history() podplan.History {
+	return podplan.History{
+		Backoff:          r.backoff,
+		Announced:        r.announced,
+		Replaced:         r.replaced,
+		Ran:              r.ran,
+		RestartsRecorded: len(r.recorded) > 0,
 	}
 }
 
-// takeUpRestarts reads what an agent before this one has noted, once.
-func (w *worker) takeUpRestarts(have pod.Runtime) {
-	if w.restartsRead {
-		return
+// recover takes up what an earlier agent has recorded.
+func (r *restarts) recover(earlier Restarts) {
+	r.recorded = earlier.Anew
+	r.recreated = maps.Clone(r.recreated)
+	maps.Copy(r.recreated, earlier.Anew)
+	for _, id := range earlier.StoppedForRestart {
+		r.stoppedForRestart[id] = true
 	}
-	w.restartsRead = true
-	if have.Empty() {
-		return
+	r.journal.written(r.state())
+}
+
+// recall notes that a container is stopped only to be started again: its exit status
+// would not show that.
+func (r *restarts) recall(id string) {
+	r.stoppedForRestart[id] = true
+	r.journal.set(r.state())
+}
+
+// record notes which containers a restart of all removes.
+func (r *restarts) record() {
+	if maps.Equal(r.recorded, r.recreated) {
+		return // for another one that is removed
 	}
-	r, err := w.s.cfg.Dirs.Restarts(w.uid)
-	if err != nil {
-		w.log.Warn("cannot tell which containers were being restarted", "err", err)
-		return
+	r.recorded = maps.Clone(r.recreated)
+	r.journal.set(r.state())
+}
+
+// state is what is recorded on the disk.
+func (r *restarts) state() Restarts {
+	return Restarts{
+		StoppedForRestart: slices.Sorted(maps.Keys(r.stoppedForRestart)),
+		Anew:              r.recorded,
 	}
-	w.noting.Lock()
-	w.anew = r.Anew
-	w.noting.Unlock()
-	maps.Copy(w.renewed, r.Anew)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, id := range r.Recalled {
-		if w.recalled == nil {
-			w.recalled = map[string]bool{}
+}
+
+// count increases the container's back-off if its start is a restart. This also holds for a start that fails.
+func (r *restarts) count(v *podplan.View, spec *v1.Container, now time.Time, limits podplan.BackoffLimits) {
+	last, again := v.Instance(spec.Name)
+	counts := again && !v.WasStoppedForRestart(last)
+	if before, ok := r.replaced[last.ID]; ok {
+		counts = !before.IsZero()
+		delete(r.replaced, last.ID)
+	}
+	if _, recreated := v.RecreatedAs(spec.Name); recreated && r.trigger == spec.Name {
+		counts = true // the containers restarted with it have not failed
+		r.trigger = ""
+	}
+	if counts {
+		r.backoff[spec.Name] = r.backoff[spec.Name].For(spec).Next(now, limits)
+	}
+}
+
+// endedBefore is when the newest ended instance of the container ended.
+func endedBefore(have pod.Runtime, name string) time.Time {
+	for _, c := range have.Instances(name) {
+		if c.State == pod.StateExited {
+			return c.FinishedAt
 		}
-		w.recalled[id] = true
+	}
+	return time.Time{}
+}
+
+// writeRestarts empties the record of a restart of all containers.
+func (do performer) writeRestarts() work {
+	do.w.restarts.recorded = nil
+	do.w.restarts.journal.set(do.w.restarts.state())
+	journal, log := do.w.restarts.journal, do.w.log
+	return func(context.Context) (result, error) {
+		journal.flush(log)
+		return result{}, nil
 	}
 }
 
-// markRecalled puts on containers that they were stopped to be started anew, and
-// forgets those that are gone.
-func (w *worker) markRecalled(have pod.Runtime) pod.Runtime {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.recalled) == 0 {
-		return have
+// journal writes which restarts are under way to the disk, for an agent after this one. The worker sets the whole of
+// it, and tasks flush it before they stop or remove anything: the writes are one after the other, and each has the
+// newest state.
+type journal struct {
+	uid  types.UID
+	disk RestartRecords
+
+	writing sync.Mutex // held during a write; locked before mu
+
+	mu      sync.Mutex
+	now     Restarts
+	changed bool // now is not on the disk
+}
+
+// set replaces the state. It does not block.
+func (j *journal) set(r Restarts) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !reflect.DeepEqual(j.now, r) {
+		j.now, j.changed = r, true
 	}
-	there := map[string]bool{}
-	have.Containers = slices.Clone(have.Containers)
-	for i := range have.Containers {
-		c := &have.Containers[i]
-		if w.recalled[c.ID] {
-			there[c.ID] = true
-			c.Recalled = c.State == pod.StateExited
-		}
+}
+
+// written notes the state that is on the disk.
+func (j *journal) written(r Restarts) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.now, j.changed = r, false
+}
+
+// flush returns when the newest state was written. If it cannot be, an agent after this one goes by what the runtime
+// shows and by restart policies.
+func (j *journal) flush(log *slog.Logger) {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	j.mu.Lock()
+	now, changed := j.now, j.changed
+	j.changed = false
+	j.mu.Unlock()
+	if !changed {
+		return
 	}
-	w.recalled = there
-	return have
+	if err := j.disk.NoteRestarts(j.uid, now); err != nil {
+		log.Warn("failed to record which containers are being restarted", "err", err)
+	}
 }

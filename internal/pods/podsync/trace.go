@@ -7,24 +7,23 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
-// trace makes a span of a turn. The steps that the turn starts are part of it,
-// though they go on after its end. What kind of turn it was is known then.
-func (w *worker) trace(ctx context.Context) (context.Context, func()) {
+// trace makes a span of a turn. The steps that the turn starts are part of it, though they go on after its end. What
+// kind of turn it was is known then. A pod that is not admitted yet has no spans.
+func (w *worker) trace(ctx context.Context, state podplan.State) (context.Context, func()) {
 	tracer := w.s.cfg.Tracer
-	if tracer == nil {
+	if tracer == nil || state == podplan.Pending {
 		return ctx, func() {}
 	}
 	turns, spec := w.times.turns, w.times.spec
 	ctx, span := tracer.Start(ctx, spanSync)
 	return ctx, func() {
 		if span.IsRecording() {
-			w.mu.Lock()
-			life := w.place.life
-			w.mu.Unlock()
-			span.SetName(spanName(life))
-			span.SetAttributes(spanAttributes(w.spec, updateType(life, turns, w.spec != spec))...)
+			span.SetName(spanName(w.place.life))
+			update := updateType(w.place.life, turns, w.source.spec != spec)
+			span.SetAttributes(spanAttributes(w.source.spec, update)...)
 		}
 		span.End()
 	}
@@ -50,7 +49,7 @@ func spanName(life lifecycle) string {
 	return spanSync
 }
 
-// updateType is why a turn was taken, in upstream's words.
+// updateType is why a turn was taken, as upstream names it.
 func updateType(life lifecycle, turns int, edited bool) string {
 	switch {
 	case life == lifeTerminating || life == lifeTerminated:
@@ -68,5 +67,9 @@ func spanAttributes(p *v1.Pod, update string) []attribute.KeyValue {
 	if p == nil {
 		return out
 	}
-	return append(out, keyPod.String(pod.FullName(p)), keyPodName.String(p.Name), keyNamespace.String(p.Namespace), keyPodUID.String(string(p.UID)))
+	return append(out,
+		keyPod.String(pod.FullName(p)),
+		keyPodName.String(p.Name),
+		keyNamespace.String(p.Namespace),
+		keyPodUID.String(string(p.UID)))
 }

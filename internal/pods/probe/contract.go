@@ -1,6 +1,6 @@
 package probe
 
-// Names the outside depends on.
+// Metric names and header values, which are upstream's.
 const (
 	userAgentPrefix = "kube-probe/"
 

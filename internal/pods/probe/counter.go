@@ -7,18 +7,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// outcome is what one run of a probe came to.
+// outcome is the result of one run of a probe.
 type outcome int
 
 const (
 	failure outcome = iota
 	success
 	warning // success that is worth an event
-	errored // the probe could not be run; it says nothing of the container
+	errored // the probe could not be run; the container's health is unknown
 )
 
-// settings are a probe's numbers with the API's defaults filled in, which
-// static pods come without.
+// settings are a probe's periods and thresholds with the API's defaults.
 type settings struct {
 	delay, period, timeout time.Duration
 	failures, successes    int
@@ -35,14 +34,14 @@ func settingsOf(p *v1.Probe) settings {
 	}
 }
 
-// counter turns outcomes into a result: a run of equal outcomes of the probe's
-// threshold moves it. An errored run neither counts nor breaks the run.
+// counter turns outcomes into a result: as many equal outcomes in a row as the probe's
+// threshold change it. An errored run neither counts nor interrupts the row.
 type counter struct {
 	last outcome
 	run  int
 }
 
-// observe counts o and reports whether the result is now known to be ok or not.
+// observe counts o. decided reports whether a threshold is reached, ok which one.
 func (c *counter) observe(o outcome, s settings) (ok, decided bool) {
 	if o == errored {
 		return false, false

@@ -1,16 +1,14 @@
-// Package probe asks containers how they are: startup, liveness and readiness
-// probes by exec, HTTP, TCP and gRPC. It owns the probe results.
+// Package probe is the prober: it runs startup, liveness and readiness probes by exec,
+// HTTP, TCP and gRPC. It owns the probe results.
 //
-// All probes of the node hang on one schedule, a heap ordered by when each is
-// due, with one timer for the earliest. A probe that is due runs on a goroutine
-// that ends with it, so that thousands of probes cost a heap entry each and no
-// goroutine. At most Config.Workers begin at a time. A run that outlasts a
-// moment gives its worker back and is waited for aside: there is never more than
-// one of a probe, it ends at the probe's timeout, and it holds no other up. The
-// first readiness or startup
-// probe is due when the container has started and its initial delay is over,
-// without a wait for a period; a liveness probe, whose failure ends the container,
-// gives it a period to begin in.
+// All probes of the node are in one schedule, a heap ordered by due time, with one timer
+// for the earliest. A probe that is due runs on a goroutine that ends with it, so that
+// thousands of probes cost a heap entry each and no goroutine. At most Config.Workers
+// begin at a time. A run that takes long releases its worker and continues without one: a
+// probe never has two runs, a run ends at the probe's timeout, and it does not delay
+// others. The first readiness or startup probe is due when the container has started and
+// its initial delay is over, without a wait for a period; a liveness probe, whose failure
+// ends the container, waits one more period.
 //
 // States of one probe, forward only within one container instance:
 //

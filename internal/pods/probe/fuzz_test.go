@@ -38,17 +38,22 @@ func FuzzHTTPAnswer(f *testing.F) {
 			}()
 			return here, nil
 		}
-		get := &v1.HTTPGetAction{Path: path, Port: intstr.FromInt(80), HTTPHeaders: []v1.HTTPHeader{{Name: header, Value: "v"}}}
+		get := &v1.HTTPGetAction{
+			Path:        path,
+			Port:        intstr.FromInt(80),
+			HTTPHeaders: []v1.HTTPHeader{{Name: header, Value: "v"}},
+		}
 		o, text := p.http(t.Context(), get, &v1.Container{}, "10.0.0.1", 10*time.Second)
 		if len(text) > maxOutput+200 && o != failure {
-			t.Errorf("%d bytes are said of the answer", len(text))
+			t.Errorf("%d bytes are reported of the answer", len(text))
 		}
 		for address := range hosts {
 			if host, _, err := net.SplitHostPort(address); err != nil || host != "10.0.0.1" {
 				t.Errorf("%s was asked, want the pod alone", address)
 			}
 		}
-		if resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil); o == success && err == nil && resp.StatusCode >= 400 {
+		if resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil); o == success && err == nil &&
+			resp.StatusCode >= 400 {
 			t.Errorf("an answer of %d counts as success", resp.StatusCode)
 		}
 	})

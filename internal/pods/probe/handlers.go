@@ -30,11 +30,11 @@ import (
 
 const (
 	maxOutput = 10 << 10 // of a command or a response
-	tries     = 3        // of a probe that cannot be run
+	tries     = 3        // attempts at a probe that cannot be run
 )
 
-// prepare binds what a run needs while the lock is held; the run itself touches
-// nothing that is shared.
+// prepare returns the function of a run. It is called with the lock held; the run itself
+// uses no shared state.
 func (p *Prober) prepare(k *check) func(context.Context) (outcome, string) {
 	t := k.target
 	ip := ""
@@ -102,9 +102,8 @@ func (p *Prober) exec(ctx context.Context, id string, command []string, timeout 
 	return success, text
 }
 
-// dialer makes the connections of probes. They linger for a second at most, so
-// that those of a thousand probes do not fill the machine's table of sockets
-// that are about to be closed.
+// dialer makes the connections of probes. SO_LINGER is one second, so that the connections
+// of a thousand probes do not fill the node's table of sockets in TIME_WAIT.
 var dialer = &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 	var failed error
 	if err := c.Control(func(fd uintptr) {
@@ -115,9 +114,10 @@ var dialer = &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 	return failed
 }}
 
-// probeTransport makes no connection that outlives its request.
+// probeTransport has no keep-alive: a connection ends with its request.
 var probeTransport = &http.Transport{
-	TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks whether anybody answers, not who
+	// A probe does not verify the identity of the server.
+	TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as documented for probes
 	DisableKeepAlives:  true,
 	DisableCompression: true,
 	Proxy:              nil,
@@ -125,7 +125,9 @@ var probeTransport = &http.Transport{
 	TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{},
 }
 
-func (p *Prober) http(ctx context.Context, get *v1.HTTPGetAction, c *v1.Container, ip string, timeout time.Duration) (outcome, string) {
+func (p *Prober) http(
+	ctx context.Context, get *v1.HTTPGetAction, c *v1.Container, ip string, timeout time.Duration,
+) (outcome, string) {
 	port, err := portOf(get.Port, c)
 	if err != nil {
 		return errored, err.Error()
@@ -140,7 +142,8 @@ func (p *Prober) http(ctx context.Context, get *v1.HTTPGetAction, c *v1.Containe
 		return errored, err.Error()
 	}
 	setHeaders(req, get.HTTPHeaders, userAgentPrefix+p.cfg.Version)
-	// The client's own timeout is named in its error, a deadline of the request would not be.
+	// The client's own timeout is named in its error, as upstream's is; a deadline of the
+	// request would not be.
 	client := &http.Client{Transport: p.web, CheckRedirect: redirects(host), Timeout: timeout}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -192,8 +195,8 @@ func setHeaders(req *http.Request, headers []v1.HTTPHeader, agent string) {
 	}
 }
 
-// redirects follows those that stay on the host; the answer of another host
-// would say nothing about the container.
+// redirects follows redirects to the same host only: the response of another host shows
+// nothing about the container.
 func redirects(host string) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Hostname() != host {
@@ -206,7 +209,9 @@ func redirects(host string) func(*http.Request, []*http.Request) error {
 	}
 }
 
-func dial(ctx context.Context, tcp *v1.TCPSocketAction, c *v1.Container, ip string, timeout time.Duration) (outcome, string) {
+func dial(
+	ctx context.Context, tcp *v1.TCPSocketAction, c *v1.Container, ip string, timeout time.Duration,
+) (outcome, string) {
 	port, err := portOf(tcp.Port, c)
 	if err != nil {
 		return errored, err.Error()
@@ -221,7 +226,7 @@ func dial(ctx context.Context, tcp *v1.TCPSocketAction, c *v1.Container, ip stri
 	if err != nil {
 		return failure, err.Error()
 	}
-	_ = conn.Close() // it was made: that is the answer
+	_ = conn.Close() // the connection was made: success
 	return success, ""
 }
 
@@ -248,7 +253,8 @@ func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout 
 	resp, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch {
 	case grpcstatus.Code(err) == codes.Unimplemented:
-		return failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", grpcstatus.Convert(err).Message())
+		return failure, fmt.Sprintf("error: this server does not implement the grpc health protocol "+
+			"(grpc.health.v1.Health): %s", grpcstatus.Convert(err).Message())
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		return failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
 	case err != nil:
@@ -259,8 +265,8 @@ func (p *Prober) grpc(ctx context.Context, g *v1.GRPCAction, ip string, timeout 
 	return success, "service healthy"
 }
 
-// connect waits until the connection is made, however often that is tried, and reports whether it was before ctx
-// ended. A server may begin to listen within the timeout of its probe.
+// connect waits until the connection is ready, with retries, and reports whether it was
+// before ctx ended. A server may begin to listen within the timeout of its probe.
 func connect(ctx context.Context, conn *grpc.ClientConn) bool {
 	for {
 		state := conn.GetState()
@@ -294,7 +300,7 @@ func portOf(p intstr.IntOrString, c *v1.Container) (int, error) {
 	return port, nil
 }
 
-// report tells of outcomes that users want to know of.
+// report records events about failures, warnings and errors of probes.
 func (p *Prober) report(spec *v1.Pod, k *check, o outcome, output string) {
 	event := func(reason, message string) {
 		p.cfg.Events.Pod(spec, k.target.container.Name, v1.EventTypeWarning, reason, message)

@@ -30,6 +30,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/test/kit/await"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 )
@@ -38,7 +41,15 @@ const local = "127.0.0.1"
 
 // handlers is a Prober whose handlers are called by hand.
 func handlers() *Prober {
-	return New(Config{Exec: &patient{}, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 1, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	return New(Config{
+		Exec:     &patient{},
+		Events:   &eventlog.Log{},
+		OnChange: func(types.UID) {},
+		Workers:  1,
+		Version:  "1.36",
+		Log:      slog.New(slog.DiscardHandler),
+		Now:      time.Now,
+	})
 }
 
 // web is a server that a container would run; its pod has the address local.
@@ -67,7 +78,7 @@ func ask(t *testing.T, get *v1.HTTPGetAction) (outcome, string) {
 	return handlers().http(t.Context(), get, &v1.Container{}, local, time.Minute)
 }
 
-func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
+func TestHTTPRequestHeaders(t *testing.T) {
 	parity.Proves(t, "PROBE-20")
 	var mu sync.Mutex
 	var seen []*http.Request
@@ -80,7 +91,18 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 	}
 	port := web(t, record)
 
-	for code, want := range map[int]outcome{101: failure, 200: success, 204: success, 299: success, 304: warning, 399: warning, 400: failure, 404: failure, 500: failure, 503: failure} {
+	for code, want := range map[int]outcome{
+		101: failure,
+		200: success,
+		204: success,
+		299: success,
+		304: warning,
+		399: warning,
+		400: failure,
+		404: failure,
+		500: failure,
+		503: failure,
+	} {
 		mu.Lock()
 		status = code
 		mu.Unlock()
@@ -93,7 +115,8 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 	addresses := map[string]bool{}
 	for _, r := range seen {
 		addresses[r.RemoteAddr] = true
-		if r.Method != http.MethodGet || r.Proto != "HTTP/1.1" || !r.Close || r.Header.Get("Accept-Encoding") != "" || r.URL.Path != "/x" ||
+		if r.Method != http.MethodGet || r.Proto != "HTTP/1.1" || !r.Close || r.Header.Get("Accept-Encoding") != "" ||
+			r.URL.Path != "/x" ||
 			r.Host != net.JoinHostPort(local, port.String()) {
 			t.Errorf("asked %s %s %s, close %v, with %v", r.Method, r.Host, r.Proto, r.Close, r.Header)
 		}
@@ -111,8 +134,12 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	seen = nil
-	if o, text := ask(t, &v1.HTTPGetAction{Path: "/", Port: portIn(t, secure.URL), Scheme: v1.URISchemeHTTPS}); o != success {
-		t.Errorf("a certificate that nobody has signed: %v with %q, want success", o, text)
+	if o, text := ask(t, &v1.HTTPGetAction{
+		Path:   "/",
+		Port:   portIn(t, secure.URL),
+		Scheme: v1.URISchemeHTTPS,
+	}); o != success {
+		t.Errorf("a certificate without a known issuer: %v with %q, want success", o, text)
 	} else if seen[0].Proto != "HTTP/1.1" {
 		t.Errorf("asked in %s, want HTTP/1.1", seen[0].Proto)
 	}
@@ -121,12 +148,13 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 		get  *v1.HTTPGetAction
 		want outcome
 	}{
-		"a port by its name":        {&v1.HTTPGetAction{Port: intstr.FromString("web")}, success},
-		"a scheme by its name":      {&v1.HTTPGetAction{Port: port, Scheme: v1.URISchemeHTTP}, success},
-		"a number written as text":  {&v1.HTTPGetAction{Port: intstr.FromString(port.String())}, success},
-		"no port of that name":      {&v1.HTTPGetAction{Port: intstr.FromString("other")}, errored},
-		"no such number":            {&v1.HTTPGetAction{Port: intstr.FromInt(70000)}, errored},
-		"a host of its own":         {&v1.HTTPGetAction{Host: "127.0.0.2", Port: port}, failure}, // the server is not there
+		"a port by its name":       {&v1.HTTPGetAction{Port: intstr.FromString("web")}, success},
+		"a scheme by its name":     {&v1.HTTPGetAction{Port: port, Scheme: v1.URISchemeHTTP}, success},
+		"a number written as text": {&v1.HTTPGetAction{Port: intstr.FromString(port.String())}, success},
+		"no port of that name":     {&v1.HTTPGetAction{Port: intstr.FromString("other")}, errored},
+		"no such number":           {&v1.HTTPGetAction{Port: intstr.FromInt(70000)}, errored},
+		// the server is not there
+		"a host of its own":         {&v1.HTTPGetAction{Host: "127.0.0.2", Port: port}, failure},
 		"a path without its slash":  {&v1.HTTPGetAction{Path: "x", Port: port}, success},
 		"a path that is no URL":     {&v1.HTTPGetAction{Path: "/%zz", Port: port}, success},
 		"a path with another host":  {&v1.HTTPGetAction{Path: "http://127.0.0.2/x", Port: port}, success},
@@ -139,7 +167,7 @@ func TestHTTPIsAskedAsPlainlyAsCanBe(t *testing.T) {
 	}
 }
 
-func TestHTTPAnswerThatNeverEnds(t *testing.T) {
+func TestHTTPEndlessResponse(t *testing.T) {
 	hold := make(chan struct{})
 	port := web(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -147,7 +175,8 @@ func TestHTTPAnswerThatNeverEnds(t *testing.T) {
 		<-hold
 	})
 	defer close(hold)
-	if o, text := handlers().http(t.Context(), &v1.HTTPGetAction{Port: port}, &v1.Container{}, local, 200*time.Millisecond); o != failure {
+	if o, text := handlers().http(t.Context(), &v1.HTTPGetAction{Port: port}, &v1.Container{}, local,
+		200*time.Millisecond); o != failure {
 		t.Errorf("%v with %q, want a failure at the timeout", o, text)
 	}
 }
@@ -157,15 +186,18 @@ func TestHTTPNoAnswer(t *testing.T) {
 	hold := make(chan struct{})
 	port := web(t, func(http.ResponseWriter, *http.Request) { <-hold })
 	defer close(hold)
-	o, text := handlers().http(t.Context(), &v1.HTTPGetAction{Path: "/x", Port: port}, &v1.Container{}, local, 200*time.Millisecond)
-	want := fmt.Sprintf(`Get "http://127.0.0.1:%d/x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`, port.IntVal)
+	o, text := handlers().http(t.Context(), &v1.HTTPGetAction{Path: "/x", Port: port}, &v1.Container{}, local,
+		200*time.Millisecond)
+	want := fmt.Sprintf(
+		`Get "http://127.0.0.1:%d/x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+		port.IntVal)
 	if o != failure || text != want {
 		t.Errorf("%v with %q, want a failure with %q", o, text, want)
 	}
 }
 
-// TestPortsThatAreNone: what is wrong with a probe's port is said as upstream says it.
-func TestPortsThatAreNone(t *testing.T) {
+// TestInvalidPorts: errors of a probe's port have upstream's text.
+func TestInvalidPorts(t *testing.T) {
 	c := &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 80}}}
 	for want, port := range map[string]intstr.IntOrString{
 		"invalid port number: 0":                        intstr.FromInt(0),
@@ -191,13 +223,17 @@ func TestHTTPHeaders(t *testing.T) {
 		headers                   []v1.HTTPHeader
 		host, agent, accept, more string
 	}{
-		"none":                      {nil, address, "kube-probe/1.36", "*/*", ""},
-		"the user's own":            {[]v1.HTTPHeader{{Name: "user-agent", Value: "me"}, {Name: "Accept", Value: "text/html"}}, address, "me", "text/html", ""},
-		"an empty Accept":           {[]v1.HTTPHeader{{Name: "accept", Value: ""}}, address, "kube-probe/1.36", "", ""},
-		"an empty agent":            {[]v1.HTTPHeader{{Name: "User-Agent", Value: ""}}, address, "", "*/*", ""},
-		"Host":                      {[]v1.HTTPHeader{{Name: "host", Value: "web.example"}}, "web.example", "kube-probe/1.36", "*/*", ""},
-		"the first of two Hosts":    {[]v1.HTTPHeader{{Name: "Host", Value: "a"}, {Name: "Host", Value: "b"}}, "a", "kube-probe/1.36", "*/*", ""},
-		"several values of one":     {[]v1.HTTPHeader{{Name: "X-More", Value: "1"}, {Name: "x-more", Value: "2"}}, address, "kube-probe/1.36", "*/*", "1,2"},
+		"none": {nil, address, "kube-probe/1.36", "*/*", ""},
+		"the user's own": {[]v1.HTTPHeader{{Name: "user-agent", Value: "me"}, {Name: "Accept", Value: "text/html"}},
+			address, "me", "text/html", ""},
+		"an empty Accept": {[]v1.HTTPHeader{{Name: "accept", Value: ""}}, address, "kube-probe/1.36", "", ""},
+		"an empty agent":  {[]v1.HTTPHeader{{Name: "User-Agent", Value: ""}}, address, "", "*/*", ""},
+		"Host": {[]v1.HTTPHeader{{Name: "host", Value: "web.example"}}, "web.example",
+			"kube-probe/1.36", "*/*", ""},
+		"the first of two Hosts": {[]v1.HTTPHeader{{Name: "Host", Value: "a"}, {Name: "Host", Value: "b"}}, "a",
+			"kube-probe/1.36", "*/*", ""},
+		"several values of one": {[]v1.HTTPHeader{{Name: "X-More", Value: "1"}, {Name: "x-more", Value: "2"}}, address,
+			"kube-probe/1.36", "*/*", "1,2"},
 		"one that is not the agent": {[]v1.HTTPHeader{{Name: "X-More", Value: "1"}}, address, "kube-probe/1.36", "*/*", "1"},
 	} {
 		if o, text := ask(t, &v1.HTTPGetAction{Port: port, HTTPHeaders: tc.headers}); o != success {
@@ -205,7 +241,8 @@ func TestHTTPHeaders(t *testing.T) {
 			continue
 		}
 		r := <-got
-		if r.host != tc.host || r.header.Get("User-Agent") != tc.agent || r.header.Get("Accept") != tc.accept || strings.Join(r.header["X-More"], ",") != tc.more {
+		if r.host != tc.host || r.header.Get("User-Agent") != tc.agent || r.header.Get("Accept") != tc.accept ||
+			strings.Join(r.header["X-More"], ",") != tc.more {
 			t.Errorf("%s: host %q, headers %v", name, r.host, r.header)
 		}
 		if _, there := r.header["Accept"]; there && tc.accept == "" {
@@ -230,13 +267,21 @@ func TestHTTPRedirects(t *testing.T) {
 			http.Redirect(w, r, fmt.Sprintf("/%d", n-1), http.StatusMovedPermanently)
 		}
 	})
-	for path, want := range map[string]outcome{"/0": success, "/1": success, "/9": success, "/10": failure, "/port": success} {
-		if o, text := ask(t, &v1.HTTPGetAction{Path: path, Port: port}); o != want || want == failure && !strings.Contains(text, "stopped after 10 redirects") {
+	for path, want := range map[string]outcome{
+		"/0":    success,
+		"/1":    success,
+		"/9":    success,
+		"/10":   failure,
+		"/port": success,
+	} {
+		if o, text := ask(t, &v1.HTTPGetAction{Path: path, Port: port}); o != want ||
+			want == failure && !strings.Contains(text, "stopped after 10 redirects") {
 			t.Errorf("%s: %v with %q, want %v", path, o, text, want)
 		}
 	}
 	away.Store(0)
-	if o, text := ask(t, &v1.HTTPGetAction{Path: "/away", Port: port}); o != warning || !strings.HasPrefix(text, "Probe terminated redirects, Response body: ") {
+	if o, text := ask(t, &v1.HTTPGetAction{Path: "/away", Port: port}); o != warning ||
+		!strings.HasPrefix(text, "Probe terminated redirects, Response body: ") {
 		t.Errorf("to another host: %v with %q, want a warning", o, text)
 	}
 	if away.Load() != 0 {
@@ -244,14 +289,19 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 
 	// Seen from outside it is a success, and an event.
-	n := &noted{}
+	n := &eventlog.Log{}
 	p := running(t, Config{Exec: &patient{}, Events: n})
-	spec := podWith(v1.Container{ReadinessProbe: &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5, ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/away", Port: port}}}})
+	spec := podWith(v1.Container{ReadinessProbe: &v1.Probe{
+		PeriodSeconds:  1,
+		TimeoutSeconds: 5,
+		ProbeHandler:   v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/away", Port: port}},
+	}})
 	have := seen("1", time.Now())
-	p.Sync(spec, have, []string{local}, false)
-	await(t, "readiness", func() bool { return p.Result(spec, have.Containers[0]).Ready })
-	await(t, "the event", func() bool { return len(n.all()) > 0 })
-	if ev := n.all()[0]; !strings.HasPrefix(ev, "c Warning ProbeWarning Readiness probe warning: Probe terminated redirects, Response body: ") {
+	p.Sync(podplan.View{Pod: spec, Have: have}, []string{local}, false)
+	await.True(t, "readiness", func() bool { return p.Result(spec, have.Containers[0]).Ready })
+	await.True(t, "the event", func() bool { return len(n.Lines()) > 0 })
+	if ev := n.Lines()[0]; !strings.HasPrefix(ev, "p/c Warning ProbeWarning Readiness probe warning: Probe terminated "+
+		"redirects, Response body: ") {
 		t.Errorf("event %q", ev)
 	}
 }
@@ -276,13 +326,15 @@ func TestHTTPBodyIsReadUpToABound(t *testing.T) {
 		t.Errorf("an answer without end: %v with %d bytes, want a success with 10 KiB", o, len(text))
 	}
 	status = http.StatusTeapot
-	if o, text := ask(t, &v1.HTTPGetAction{Port: port}); o != failure || text != "HTTP probe failed with statuscode: 418" {
+	if o, text := ask(t, &v1.HTTPGetAction{Port: port}); o != failure ||
+		text != "HTTP probe failed with statuscode: 418" {
 		t.Errorf("%v with %q", o, text)
 	}
 }
 
-// told is a runtime that gives every command the same result and records the command and its timeout.
-type told struct {
+// fakeExec is an Executor that returns the same result for every command and records the
+// command and its timeout.
+type fakeExec struct {
 	output   string
 	code     int32
 	timedOut bool
@@ -292,7 +344,9 @@ type told struct {
 	timeout time.Duration
 }
 
-func (a *told) Exec(_ context.Context, _ string, command []string, timeout time.Duration) ([]byte, int32, bool, error) {
+func (a *fakeExec) Exec(
+	_ context.Context, _ string, command []string, timeout time.Duration,
+) ([]byte, int32, bool, error) {
 	a.command, a.timeout = command, timeout
 	return []byte(a.output), a.code, a.timedOut, a.err
 }
@@ -301,21 +355,21 @@ func TestExec(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-19")
 	long := strings.Repeat("x", 10<<10)
 	for name, tc := range map[string]struct {
-		answer told
+		answer fakeExec
 		want   outcome
 		text   string
 	}{
-		"ends well":              {told{output: "fine"}, success, "fine"},
-		"ends with another code": {told{output: "why", code: 3}, failure, "why"},
-		"says much":              {told{output: long + "y", code: 1}, failure, long},
-		"does not end": {told{timedOut: true}, failure,
+		"ends well":              {fakeExec{output: "fine"}, success, "fine"},
+		"ends with another code": {fakeExec{output: "why", code: 3}, failure, "why"},
+		"says much":              {fakeExec{output: long + "y", code: 1}, failure, long},
+		"does not end": {fakeExec{timedOut: true}, failure,
 			`command timed out: "check one $(NONE) $$  last" timed out after 2s`},
-		"cannot be run": {told{err: errors.New("no such file")}, errored, "no such file"},
+		"cannot be run": {fakeExec{err: errors.New("no such file")}, errored, "no such file"},
 	} {
 		a := tc.answer
 		p := New(Config{
 			Exec:     &a,
-			Events:   &noted{},
+			Events:   &eventlog.Log{},
 			OnChange: func(types.UID) {},
 			Workers:  1,
 			Version:  "1.36",
@@ -370,9 +424,9 @@ func TestTCP(t *testing.T) {
 	}{
 		"a port by its name":   {&v1.TCPSocketAction{Port: intstr.FromString("web")}, local, success},
 		"a host of its own":    {&v1.TCPSocketAction{Port: port, Host: local}, "127.0.0.2", success},
-		"nobody listens":       {tcp, "127.0.0.2", failure},
+		"no listener":          {tcp, "127.0.0.2", failure},
 		"a port that is none":  {&v1.TCPSocketAction{Port: intstr.FromInt(0)}, local, errored},
-		"a name nobody has":    {&v1.TCPSocketAction{Port: intstr.FromString("x")}, local, errored},
+		"an unknown port name": {&v1.TCPSocketAction{Port: intstr.FromString("x")}, local, errored},
 		"no address as of yet": {tcp, "not an address", failure},
 	} {
 		c := &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: port.IntVal}}}
@@ -407,13 +461,15 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// agents notes who asks.
+// agents records the user agents of requests.
 type agents struct {
 	grpc_health_v1.HealthServer
 	seen atomic.Value
 }
 
-func (a *agents) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (a *agents) Check(
+	ctx context.Context, r *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	a.seen.Store(strings.Join(md["user-agent"], " "))
 	if r.Service == "slow" {
@@ -466,7 +522,7 @@ func TestGRPC(t *testing.T) {
 		{new(string), port, success, "service healthy"},
 		{text("sick"), port, failure, `service unhealthy (responded with "NOT_SERVING")`},
 		{text("unsure"), port, failure, `service unhealthy (responded with "UNKNOWN")`},
-		{text("nobody"), port, failure, "error: health rpc probe failed: "},
+		{text("absent"), port, failure, "error: health rpc probe failed: "},
 		{text("slow"), port, failure, "timeout: health rpc did not complete within 1s"},
 		{nil, bare, failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "},
 		{nil, 1, failure, `timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded`},
@@ -485,8 +541,8 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestGRPCGoesToTheAddressOfThePod: to its first one, and no other.
-func TestGRPCGoesToTheAddressOfThePod(t *testing.T) {
+// TestGRPCUsesFirstPodIP: to its first one, and no other.
+func TestGRPCUsesFirstPodIP(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-25")
 	const first, second = "127.0.0.8", "127.0.0.9"
 	port := serveGRPC(t, first, func(s *grpc.Server) { grpc_health_v1.RegisterHealthServer(s, health.NewServer()) })
@@ -494,9 +550,9 @@ func TestGRPCGoesToTheAddressOfThePod(t *testing.T) {
 		ProbeHandler:  v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: port}},
 		PeriodSeconds: 1,
 	}}), seen("1", time.Now())
-	p := running(t, Config{Exec: two{}, Events: &noted{}})
-	p.Sync(spec, have, []string{first, second}, false)
-	await(t, "an answer", func() bool { return p.Result(spec, have.Containers[0]).Ready })
+	p := running(t, Config{Exec: two{}, Events: &eventlog.Log{}})
+	p.Sync(podplan.View{Pod: spec, Have: have}, []string{first, second}, false)
+	await.True(t, "an answer", func() bool { return p.Result(spec, have.Containers[0]).Ready })
 }
 
 func text(s string) *string { return &s }
@@ -504,7 +560,8 @@ func text(s string) *string { return &s }
 // running is a Prober that runs, in the time of the clock.
 func running(t *testing.T, cfg Config) *Prober {
 	t.Helper()
-	cfg.OnChange, cfg.Workers, cfg.Version, cfg.Log, cfg.Now = func(types.UID) {}, 64, "1.36", slog.New(slog.DiscardHandler), time.Now
+	cfg.OnChange, cfg.Workers, cfg.Version, cfg.Log, cfg.Now = func(types.UID) {}, 64, "1.36", slog.New(
+		slog.DiscardHandler), time.Now
 	p := New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -518,15 +575,6 @@ func running(t *testing.T, cfg Config) *Prober {
 	return p
 }
 
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
-}
-
 // two is a container runtime in which one container is well and the other is not.
 type two struct{}
 
@@ -537,9 +585,9 @@ func (two) Exec(_ context.Context, id string, _ []string, _ time.Duration) ([]by
 	return nil, 0, false, nil
 }
 
-// TestEveryKindOfProbeByEveryHandler has all of them asked in one pod, for
-// regular containers and sidecars, once well and once sick.
-func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
+// TestAllProbeKindsAndHandlers runs all of them in one pod, for regular containers and
+// sidecars, once successful and once failing.
+func TestAllProbeKindsAndHandlers(t *testing.T) {
 	parity.Proves(t, "PROBE-01")
 	port := web(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/sick" {
@@ -557,7 +605,7 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 		"tcp": func(how string) v1.ProbeHandler {
 			tcp := &v1.TCPSocketAction{Port: port}
 			if how == "sick" {
-				tcp.Host = "127.0.0.2" // where nobody listens
+				tcp.Host = "127.0.0.2" // without a listener
 			}
 			return v1.ProbeHandler{TCPSocket: tcp}
 		},
@@ -572,7 +620,12 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	add := func(c v1.Container, where string) {
 		c.Name = where + "-" + c.Name
-		have.Containers = append(have.Containers, pod.Container{ID: c.Name, Name: c.Name, State: pod.StateRunning, StartedAt: time.Now()})
+		have.Containers = append(have.Containers, pod.Container{
+			ID:        c.Name,
+			Name:      c.Name,
+			State:     pod.StateRunning,
+			StartedAt: time.Now(),
+		})
 		switch where {
 		case "main":
 			spec.Spec.Containers = append(spec.Spec.Containers, c)
@@ -582,7 +635,9 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 		case "init":
 			spec.Spec.InitContainers = append(spec.Spec.InitContainers, c)
 		case "ephemeral":
-			spec.Spec.EphemeralContainers = append(spec.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: c.Name, LivenessProbe: c.LivenessProbe}})
+			spec.Spec.EphemeralContainers = append(spec.Spec.EphemeralContainers, v1.EphemeralContainer{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: c.Name, LivenessProbe: c.LivenessProbe},
+			})
 		}
 	}
 	for _, where := range []string{"main", "sidecar", "init", "ephemeral"} {
@@ -598,12 +653,12 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 			}
 		}
 	}
-	n := &noted{}
+	n := &eventlog.Log{}
 	p := running(t, Config{Exec: two{}, Events: n})
-	p.Sync(spec, have, []string{local}, false)
+	p.Sync(podplan.View{Pod: spec, Have: have}, []string{local}, false)
 
 	byName := map[string]map[string]float64{} // container → probe_type/result → runs
-	await(t, "a run of every probe", func() bool {
+	await.True(t, "a run of every probe", func() bool {
 		for series, n := range scrape.Of(t, p) {
 			labels := strings.Split(strings.TrimSuffix(series[strings.Index(series, "{")+1:], "}"), ",")
 			l := map[string]string{}
@@ -637,7 +692,11 @@ func TestEveryKindOfProbeByEveryHandler(t *testing.T) {
 		}
 		r, want := p.Result(spec, c), Result{Started: true, Ready: true}
 		if how == "sick" {
-			want = map[string]Result{"startup": {StartupFailed: true}, "liveness": {Started: true, Ready: true, LivenessFailed: true}, "readiness": {Started: true}}[kind]
+			want = map[string]Result{
+				"startup":   {StartupFailed: true},
+				"liveness":  {Started: true, Ready: true, LivenessFailed: true},
+				"readiness": {Started: true},
+			}[kind]
 		}
 		if r != want {
 			t.Errorf("%s: %+v, want %+v", c.Name, r, want)

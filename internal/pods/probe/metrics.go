@@ -8,29 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// metrics count what probes found. Prober.mu guards it.
+// metrics count the results of probes. Prober.mu guards it.
 type metrics struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
-	// series are the probes of each pod that have been counted: their series go
-	// with the pod.
+	// series are the label sets of each pod: they are deleted with the pod.
 	series map[types.UID]map[series]bool
 }
 
-// series are the labels of one probe.
+// series is the label set of one probe.
 type series struct{ kind, container, pod, namespace string }
 
 func newMetrics() metrics {
 	return metrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricTotal,
-			Help: "Probes of containers, by what they found"}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
+			Help: "Cumulative number of a liveness, readiness or startup probe for a container by result."},
+			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricSeconds,
-			Help: "Seconds that probes of containers took"}, []string{"probe_type", "container", "pod", "namespace"}),
+			Help: "Duration in seconds for a probe response."},
+			[]string{"probe_type", "container", "pod", "namespace"}),
 		series: map[types.UID]map[series]bool{},
 	}
 }
 
-// ran counts a probe with a result. The duration is observed for successful probes only.
+// ran counts a run of a probe. The duration is observed for successful probes only.
 func (m *metrics) ran(spec *v1.Pod, k *check, o outcome, took time.Duration) {
 	if o == errored {
 		return

@@ -9,21 +9,23 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 )
 
-func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
+func TestMetricsAreDeletedWithPod(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-30")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
-		p.Sync(spec, seen("1", time.Now()), nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: seen("1", time.Now())}, nil, false)
 		time.Sleep(15 * time.Second) // one liveness probe, two readiness probes
 		c.set(1, nil)
 		time.Sleep(10 * time.Second)
 		c.set(0, errors.New("no runtime"))
 		time.Sleep(10 * time.Second)
-		p.Sync(spec, pod.Runtime{}, nil, false) // between two instances of the container
+		p.Sync(podplan.View{Pod: spec, Have: pod.Runtime{}}, nil, false) // between two instances of the container
 		want := map[string]float64{
 			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Liveness}":                   1,
 			"prober_probe_duration_seconds{container=c,namespace=ns,pod=p,probe_type=Readiness}":                  2,
@@ -35,19 +37,19 @@ func TestProbesAreCountedForAsLongAsTheirPodLives(t *testing.T) {
 		if got := scrape.Of(t, p); !maps.Equal(got, want) {
 			t.Errorf("metrics are %v, want %v", got, want)
 		}
-		p.Sync(spec, pod.Runtime{}, nil, true)
+		p.Sync(podplan.View{Pod: spec, Have: pod.Runtime{}}, nil, true)
 		if got := scrape.Of(t, p); len(got) != 0 {
 			t.Errorf("metrics of a pod that has ended are %v, want none", got)
 		}
 		c.set(0, nil)
-		p.Sync(spec, seen("2", time.Now()), nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: seen("2", time.Now())}, nil, false)
 		time.Sleep(11 * time.Second)
 		if got := scrape.Of(t, p); len(got) != 4 {
 			t.Errorf("metrics are %v, want those of two probes", got)
 		}
 		p.Forget(spec.UID)
 		if got := scrape.Of(t, p); len(got) != 0 {
-			t.Errorf("metrics of a forgotten pod are %v, want none", got)
+			t.Errorf("metrics of a removed pod are %v, want none", got)
 		}
 	})
 }
@@ -67,7 +69,7 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 		{v1.RestartPolicyAlways, 0, false, 4},
 		{v1.RestartPolicyNever, 137, true, 4},
 	} {
-		clinic(t, func(p *Prober, _ *patient, _ *noted) {
+		clinic(t, func(p *Prober, _ *patient, _ *eventlog.Log) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			spec.Spec.RestartPolicy = tc.policy
 			other := *spec.Spec.Containers[0].DeepCopy()
@@ -80,7 +82,7 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 				State:     pod.StateRunning,
 				StartedAt: time.Now(),
 			})
-			p.Sync(spec, have, nil, false)
+			p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 			time.Sleep(5 * time.Second)
 			if got := scrape.Of(t, p); len(got) != 4 {
 				t.Fatalf("metrics are %v, want those of two probes", got)
@@ -96,7 +98,7 @@ func TestAContainerThatIsNotRestartedIsNotCounted(t *testing.T) {
 				}}
 				have.Containers[1].State, have.Containers[1].ExitCode = pod.StateExited, 88
 			}
-			p.Sync(spec, have, nil, false)
+			p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 			if p.Result(spec, have.Containers[0]).Ready {
 				t.Error("an ended container is ready")
 			}

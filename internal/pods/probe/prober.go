@@ -13,15 +13,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/pods/podplan"
 )
 
-// Executor runs a command in a container. An error says that it could not be
-// run; a command that ran too long ends with timedOut.
+// Executor runs a command in a container. An error means that it could not be run;
+// timedOut, that it exceeded its timeout.
 type Executor interface {
-	Exec(ctx context.Context, containerID string, command []string, timeout time.Duration) (output []byte, code int32, timedOut bool, err error)
+	Exec(
+		ctx context.Context, containerID string, command []string, timeout time.Duration,
+	) (output []byte, code int32, timedOut bool, err error)
 }
 
 // Config holds what a Prober is built from. Every field is required.
@@ -29,9 +32,9 @@ type Config struct {
 	Exec     Executor
 	Events   pod.Events
 	OnChange func(types.UID) // a result changed; must not block
-	// Workers is how many probes may have begun within the last moment and still
-	// run. One that takes longer waits for its container without a worker: what
-	// hangs holds nothing up.
+	// Workers is how many runs may be in progress within their first slotTimeout. A run that
+	// takes longer continues without a worker, so a container that hangs does not delay other
+	// probes.
 	Workers int
 	Version string // major.minor of the agent, for user agents
 	Log     *slog.Logger
@@ -42,17 +45,17 @@ type Config struct {
 type Prober struct {
 	cfg     Config
 	web     *http.Transport
-	started time.Time // when the agent started: what ran before has no first probe
+	started time.Time // when the agent started; containers that ran before have no initial delay
 
 	mu      sync.Mutex
 	metrics metrics
 	pods    map[types.UID]map[string]*target // by container ID
 	due     schedule
 	busy    []*run        // runs that have a worker, the oldest first
-	poke    chan struct{} // capacity 1
+	wake    chan struct{} // capacity 1
 }
 
-// run is a probe being asked.
+// run is one run of a probe.
 type run struct {
 	check *check
 	began time.Time
@@ -60,16 +63,16 @@ type run struct {
 
 // target is one container instance under probe.
 type target struct {
-	uid       types.UID
-	pod       *v1.Pod
-	ips       []string
-	container pod.Container
-	spec      *v1.Container
-	startup   *check
-	liveness  *check
-	readiness *check
-	recalled  bool // the stored status was found
-	going     bool
+	uid         types.UID
+	pod         *v1.Pod
+	ips         []string
+	container   pod.Container
+	spec        *v1.Container
+	startup     *check
+	liveness    *check
+	readiness   *check
+	restored    bool // the stored status was found
+	terminating bool
 }
 
 // check is one probe of one container instance.
@@ -79,7 +82,7 @@ type check struct {
 	probe    *v1.Probe
 	settings settings
 	counter  counter
-	known    bool // the probe has moved the result; before that ok is the initial value
+	known    bool // a threshold was reached; before that ok is the initial value
 	ok       bool
 	settled  bool
 	running  bool
@@ -93,26 +96,34 @@ type check struct {
 
 // New makes a Prober. Nothing is probed before Run.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, web: probeTransport, started: cfg.Now(), metrics: newMetrics(), pods: map[types.UID]map[string]*target{},
-		poke: make(chan struct{}, 1)}
+	return &Prober{
+		cfg:     cfg,
+		web:     probeTransport,
+		started: cfg.Now(),
+		metrics: newMetrics(),
+		pods:    map[types.UID]map[string]*target{},
+		wake:    make(chan struct{}, 1),
+	}
 }
 
 // Sync updates the containers of the pod. Probes of containers that are removed or
 // not running are stopped; those of new ones are started. While the pod terminates,
 // regular containers are probed for readiness only. Sidecars keep all their probes;
 // failures are recorded in events, but no sidecar is restarted for them.
-func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going bool) {
+func (p *Prober) Sync(v podplan.View, podIPs []string, terminating bool) {
+	spec, have := v.Pod, v.Have
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	targets := p.pods[spec.UID]
 	keep := map[string]bool{}
-	_, anew := podplan.Trigger(spec, have) // all containers are restarted
+	_, anew := v.Trigger() // all containers are restarted
 	for kind, c := range pod.Containers(spec) {
-		if kind == pod.Init || kind == pod.Ephemeral || c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil {
+		if kind == pod.Init || kind == pod.Ephemeral ||
+			c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil {
 			continue
 		}
 		seen, ok := have.Latest(c.Name)
-		if ok && seen.State == pod.StateExited && !anew && !podplan.Restarts(spec, kind, c, seen) {
+		if ok && seen.State == pod.StateExited && !anew && !v.ShouldRestart(kind, c, seen) {
 			p.metrics.forgetContainer(spec.UID, c.Name)
 		}
 		if !ok || seen.State != pod.StateRunning {
@@ -127,12 +138,12 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 				p.pods[spec.UID] = targets
 			}
 			targets[seen.ID] = t
-		} else if !t.recalled {
-			p.recall(t, spec)
+		} else if !t.restored {
+			p.restore(t, spec)
 		}
 		t.pod, t.ips = spec, podIPs
-		if going && !t.going {
-			t.going = true
+		if terminating && !t.terminating {
+			t.terminating = true
 			if kind != pod.Sidecar {
 				p.drop(t.startup)
 				p.drop(t.liveness)
@@ -147,16 +158,16 @@ func (p *Prober) Sync(spec *v1.Pod, have pod.Runtime, podIPs []string, going boo
 	}
 	if len(targets) == 0 {
 		delete(p.pods, spec.UID)
-		if going {
+		if terminating {
 			p.metrics.forget(spec.UID)
 		}
 	}
 	p.wakeLocked()
 }
 
-// add begins the probes of a container. For one that ran before the agent did,
-// the stored status tells how it was, so that a restart of the agent is not seen
-// in the pod's conditions. One of a static pod without a stored status counts as
+// add begins the probes of a container. For one that ran before the agent started, the
+// results are restored from the stored status, so that a restart of the agent does not
+// change the pod's conditions. One of a static pod without a stored status counts as
 // started, as it does for upstream.
 func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target {
 	t := &target{uid: spec.UID, pod: spec, container: seen, spec: c}
@@ -169,14 +180,14 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 		k := &check{target: t, kind: kind, probe: probe, settings: settingsOf(probe), ok: initial, index: -1}
 		lead := k.settings.delay
 		if kind == kindLiveness && lead == 0 {
-			lead = k.settings.period // a failure ends the container: it gets a period to begin in
+			lead = k.settings.period // a failure restarts the container, so it has one period to start
 		}
-		// The runtime tells the start by the machine's clock, which may be set back: from
-		// here on time is counted by one that is not, and no wait is longer than asked for.
+		// The start time is of the wall clock, which may be set back: from here on the monotonic
+		// clock is used, and no wait is longer than configured.
 		now := p.cfg.Now()
 		k.at = now.Add(min(seen.StartedAt.Add(lead).Sub(now), lead))
 		if before && k.at.Before(now) {
-			// Many containers were there before: do not ask all of them at once.
+			// After a restart of the agent, probes are spread over their period.
 			k.at = now
 			if known {
 				k.at = now.Add(rand.N(k.settings.period))
@@ -187,10 +198,10 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 	t.startup = make(kindStartup, c.StartupProbe, false)
 	t.liveness = make(kindLiveness, c.LivenessProbe, true)
 	t.readiness = make(kindReadiness, c.ReadinessProbe, false)
-	p.recall(t, spec)
+	p.restore(t, spec)
 	if before && !known && pod.IsStatic(spec) {
-		// Its status is that of the mirror pod, which may be heard of late or never, and a container
-		// in use must not be restarted because its startup probe fails by now.
+		// The status of a static pod is that of its mirror pod, which may arrive late or never,
+		// and a running container must not be restarted because its startup probe fails now.
 		t.presumeStarted()
 	}
 	if !t.open() {
@@ -202,21 +213,22 @@ func (p *Prober) add(spec *v1.Pod, c *v1.Container, seen pod.Container) *target 
 	return t
 }
 
-// presumeStarted has the startup probe be one that has succeeded.
+// presumeStarted marks the startup probe as succeeded.
 func (t *target) presumeStarted() {
 	if t.startup != nil {
 		t.startup.known, t.startup.ok, t.startup.settled = true, true, true
 	}
 }
 
-// recall takes over what was told of a container that ran before the agent did, where its
-// probes have not found it out yet. Of a static pod that is known only when its mirror is.
-func (p *Prober) recall(t *target, spec *v1.Pod) {
+// restore restores the results of a container that ran before the agent started from its
+// stored status, as far as its probes have no result yet. For a static pod that needs the
+// mirror pod.
+func (p *Prober) restore(t *target, spec *v1.Pod) {
 	if !t.container.StartedAt.Before(p.started) {
 		return
 	}
 	var stored v1.ContainerStatus
-	if stored, t.recalled = storedStatus(spec, t.container); !t.recalled {
+	if stored, t.restored = storedStatus(spec, t.container); !t.restored {
 		return
 	}
 	if r := t.readiness; r != nil && !r.known {
@@ -230,11 +242,12 @@ func (p *Prober) recall(t *target, spec *v1.Pod) {
 	}
 }
 
-// storedStatus is what the API server has of this very instance.
+// storedStatus returns the stored status of this container instance.
 func storedStatus(spec *v1.Pod, seen pod.Container) (v1.ContainerStatus, bool) {
 	for _, list := range [][]v1.ContainerStatus{spec.Status.InitContainerStatuses, spec.Status.ContainerStatuses} {
 		for _, s := range list {
-			if s.Name == seen.Name && len(s.ContainerID) > len(seen.ID) && s.ContainerID[len(s.ContainerID)-len(seen.ID):] == seen.ID {
+			if s.Name == seen.Name && len(s.ContainerID) > len(seen.ID) &&
+				s.ContainerID[len(s.ContainerID)-len(seen.ID):] == seen.ID {
 				return s, true
 			}
 		}
@@ -245,7 +258,7 @@ func storedStatus(spec *v1.Pod, seen pod.Container) (v1.ContainerStatus, bool) {
 // open reports whether liveness and readiness may be probed.
 func (t *target) open() bool { return t.startup == nil || t.startup.known && t.startup.ok }
 
-// Result is what is known of one container. What has no probe is well.
+// Result is the probe result of one container. Without a probe it is success.
 type Result struct {
 	Started        bool
 	Ready          bool
@@ -253,7 +266,7 @@ type Result struct {
 	LivenessFailed bool
 }
 
-// Result tells what the probes of the container instance found.
+// Result returns the probe result of the container instance.
 func (p *Prober) Result(spec *v1.Pod, c pod.Container) Result {
 	if c.State != pod.StateRunning {
 		return Result{}
@@ -270,8 +283,8 @@ func (p *Prober) Result(spec *v1.Pod, c pod.Container) Result {
 	return Result{
 		Started:        started,
 		Ready:          started && (t.readiness == nil || t.readiness.ok),
-		StartupFailed:  t.startup != nil && t.startup.known && !t.startup.ok && !t.going,
-		LivenessFailed: t.liveness != nil && t.liveness.known && !t.liveness.ok && !t.going,
+		StartupFailed:  t.startup != nil && t.startup.known && !t.startup.ok && !t.terminating,
+		LivenessFailed: t.liveness != nil && t.liveness.known && !t.liveness.ok && !t.terminating,
 	}
 }
 
@@ -301,17 +314,17 @@ func (p *Prober) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.poke:
+		case <-p.wake:
 		case <-timer.C:
 		}
 	}
 }
 
-// patience is how long a run has a worker. Most take a few milliseconds.
-const patience = 200 * time.Millisecond
+// slotTimeout is how long a run keeps its worker. Most take a few milliseconds.
+const slotTimeout = 200 * time.Millisecond
 
-// launch starts every probe that is due while there are workers, and tells when
-// to look again unless a run ends before.
+// launch starts every probe that is due while there are workers, and returns the time
+// until the next one is due.
 func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,10 +334,10 @@ func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 			return k.at
 		}
 		if len(p.busy) >= p.cfg.Workers {
-			if free := p.busy[0].began.Add(patience); free.After(now) {
+			if free := p.busy[0].began.Add(slotTimeout); free.After(now) {
 				return free
 			}
-			p.busy = p.busy[1:] // it goes on without a worker
+			p.busy = p.busy[1:] // the run continues without a worker
 		}
 		heap.Pop(&p.due)
 		k.running = true
@@ -343,7 +356,7 @@ func (p *Prober) launch(ctx context.Context, group *sync.WaitGroup) time.Time {
 	return time.Time{}
 }
 
-// finish takes an outcome in and puts the probe back on the schedule.
+// finish records an outcome and schedules the next run.
 func (p *Prober) finish(ctx context.Context, r *run, o outcome, output string, took time.Duration) {
 	if ctx.Err() != nil {
 		return
@@ -378,24 +391,23 @@ func (p *Prober) finish(ctx context.Context, r *run, o outcome, output string, t
 	}
 }
 
-// firstPause is the time between the first run of a probe and the run after it,
-// while the container has not answered yet.
+// firstPause is the time between the first run of a probe and the run after it, while the
+// container does not respond yet.
 const firstPause = 50 * time.Millisecond
 
-// counts reports whether the outcome of a run is one of those that thresholds
-// count: what a container that is coming up does not answer between two ticks
-// says nothing against it.
+// counts reports whether thresholds count the outcome of a run: a failure between two
+// ticks, while the container starts, does not count.
 func (k *check) counts(o outcome) bool { return !k.eager || o == success || o == warning }
 
-// schedule sets the time of the next run: the next tick of the period, or before
-// it, at growing distances, while a container that has just started does not
-// answer yet. Most begin to listen a moment after their start and would else
-// wait out a whole period.
+// schedule sets the time of the next run: the next tick of the period, or before it, at
+// growing distances, while a container that has just started does not respond yet. Most
+// begin to listen shortly after their start and would otherwise be ready a whole period
+// later.
 func (k *check) schedule(o outcome, now time.Time) {
 	if !k.eager {
 		k.tick = k.at
 	}
-	next := later(k.tick.Add(k.settings.period), now)
+	next := clock.Later(k.tick.Add(k.settings.period), now)
 	if o == failure && !k.known && k.probe.Exec == nil && k.kind != kindLiveness {
 		k.pause = max(2*k.pause, firstPause)
 		if soon := now.Add(k.pause); soon.Before(next) {
@@ -406,15 +418,7 @@ func (k *check) schedule(o outcome, now time.Time) {
 	k.at, k.eager = next, false
 }
 
-// later keeps a probe in its rhythm unless it has fallen behind.
-func later(at, now time.Time) time.Time {
-	if at.Before(now) {
-		return now
-	}
-	return at
-}
-
-// note counts an outcome and reports whether a result changed.
+// note counts an outcome and reports whether the result changed.
 func (p *Prober) note(k *check, o outcome) bool {
 	ok, decided := k.counter.observe(o, k.settings)
 	if !decided {
@@ -427,11 +431,11 @@ func (p *Prober) note(k *check, o outcome) bool {
 	case k == t.startup:
 		k.settled = true
 		if ok {
-			// Its first success is the moment to ask for readiness.
+			// The first success makes the readiness probe due at once.
 			now := p.cfg.Now()
 			for _, gated := range []*check{t.liveness, t.readiness} {
 				if gated != nil {
-					gated.at = later(gated.at, now)
+					gated.at = clock.Later(gated.at, now)
 					p.push(gated)
 				}
 			}
@@ -444,7 +448,7 @@ func (p *Prober) note(k *check, o outcome) bool {
 
 func (p *Prober) wakeLocked() {
 	select {
-	case p.poke <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 )
@@ -64,24 +66,6 @@ func (p *patient) Exec(ctx context.Context, id string, _ []string, timeout time.
 	return []byte("out"), code, false, err
 }
 
-type noted struct {
-	mu     sync.Mutex
-	events []string
-}
-
-func (n *noted) Pod(_ *v1.Pod, container, eventType, reason, message string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.events = append(n.events, fmt.Sprintf("%s %s %s %s", container, eventType, reason, message))
-}
-func (n *noted) Node(string, string, string) {}
-
-func (n *noted) all() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]string(nil), n.events...)
-}
-
 func execProbe(mod func(*v1.Probe)) *v1.Probe {
 	p := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"ok"}}}}
 	if mod != nil {
@@ -92,7 +76,10 @@ func execProbe(mod func(*v1.Probe)) *v1.Probe {
 
 func podWith(c v1.Container) *v1.Pod {
 	c.Name = "c"
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{c}},
+	}
 }
 
 func seen(id string, startedAt time.Time) pod.Runtime {
@@ -100,11 +87,19 @@ func seen(id string, startedAt time.Time) pod.Runtime {
 }
 
 // clinic runs a prober in virtual time.
-func clinic(t *testing.T, f func(p *Prober, c *patient, n *noted)) {
+func clinic(t *testing.T, f func(p *Prober, c *patient, n *eventlog.Log)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c, n := &patient{}, &noted{}
-		p := New(Config{Exec: c, Events: n, OnChange: func(types.UID) {}, Workers: 4, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		c, n := &patient{}, &eventlog.Log{}
+		p := New(Config{
+			Exec:     c,
+			Events:   n,
+			OnChange: func(types.UID) {},
+			Workers:  4,
+			Version:  "1.36",
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		})
 		time.Sleep(time.Second) // containers below start after the agent
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -117,15 +112,15 @@ func clinic(t *testing.T, f func(p *Prober, c *patient, n *noted)) {
 	})
 }
 
-func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
+func TestReadinessPeriod(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-13")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		if p.Result(spec, have.Containers[0]).Ready {
 			t.Error("ready before any probe")
 		}
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		synctest.Wait()
 		if r := p.Result(spec, have.Containers[0]); !r.Ready || !r.Started {
 			t.Errorf("result after the first success = %+v, want ready at once", r)
@@ -138,11 +133,11 @@ func TestReadinessIsAskedAtOnceAndThenEveryPeriod(t *testing.T) {
 	})
 }
 
-// The first readiness probe does not wait for a period of its own: it is at the moment when the startup probe
-// succeeds, and the periods count from there.
-func TestReadinessIsAskedWhenTheStartupProbeSucceeds(t *testing.T) {
+// The first readiness probe runs when the startup probe succeeds, and the periods count
+// from there.
+func TestReadinessAfterStartupProbe(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-13")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			StartupProbe:   execProbe(func(p *v1.Probe) { p.PeriodSeconds = 3 }),
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 7 }),
@@ -150,7 +145,7 @@ func TestReadinessIsAskedWhenTheStartupProbeSucceeds(t *testing.T) {
 		c.set(1, nil)
 		began := time.Now()
 		have := seen("1", began)
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(5 * time.Second)
 		c.set(0, nil)
 		time.Sleep(time.Second)
@@ -170,12 +165,14 @@ func TestReadinessIsAskedWhenTheStartupProbeSucceeds(t *testing.T) {
 	})
 }
 
-func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
+func TestInitialDelayFromContainerStart(t *testing.T) {
 	parity.Differs(t, "PROBE-05", "0125")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		// A tick of every 7 s would be 21 s after the probe was made.
-		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds, p.PeriodSeconds = 30, 7 })})
-		p.Sync(spec, seen("1", time.Now().Add(-10*time.Second)), nil, false)
+		spec := podWith(v1.Container{
+			ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds, p.PeriodSeconds = 30, 7 }),
+		})
+		p.Sync(podplan.View{Pod: spec, Have: seen("1", time.Now().Add(-10*time.Second))}, nil, false)
 		time.Sleep(19 * time.Second)
 		synctest.Wait()
 		if n := len(c.asked()); n != 0 {
@@ -192,12 +189,15 @@ func TestInitialDelayCountsFromTheStartOfTheContainer(t *testing.T) {
 func TestThresholds(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
 	parity.ProvesPart(t, 2, "PROBE-06")
-	clinic(t, func(p *Prober, c *patient, n *noted) {
-		spec := podWith(v1.Container{LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 })})
+	clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
+		spec := podWith(v1.Container{
+			LivenessProbe:  execProbe(nil),
+			ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 }),
+		})
 		have := seen("1", time.Now())
 		failed := func() bool { return p.Result(spec, have.Containers[0]).LivenessFailed }
 		ready := func() bool { return p.Result(spec, have.Containers[0]).Ready }
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(5 * time.Second)
 		if ready() {
 			t.Error("ready after one success of two")
@@ -221,26 +221,27 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("asked %d times after liveness failed, want readiness alone", got)
 		}
 		// The next instance is probed again.
-		p.Sync(spec, seen("2", time.Now()), nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: seen("2", time.Now())}, nil, false)
 		asked = len(c.asked())
 		time.Sleep(25 * time.Second)
 		if got := len(c.asked()) - asked; got != 5 {
 			t.Errorf("the next instance was asked %d times in 25 s, want 3 times for readiness and 2 for liveness", got)
 		}
-		if ev := n.all(); len(ev) == 0 || ev[0] != "c Warning Unhealthy Liveness probe failed: out" && ev[0] != "c Warning Unhealthy Readiness probe failed: out" {
+		if ev := n.Lines(); len(ev) == 0 || ev[0] != "p/c Warning Unhealthy Liveness probe failed: out" &&
+			ev[0] != "p/c Warning Unhealthy Readiness probe failed: out" {
 			t.Errorf("events = %q", ev)
 		}
 	})
 }
 
-func TestAnErroredProbeDoesNotCount(t *testing.T) {
+func TestErroredProbeDoesNotCount(t *testing.T) {
 	parity.Proves(t, "PROBE-08", "PROBE-09")
 	parity.ProvesPart(t, 2, "PROBE-27")
-	clinic(t, func(p *Prober, c *patient, n *noted) {
+	clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		c.set(0, errors.New("no runtime"))
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(105 * time.Second)
 		if p.Result(spec, have.Containers[0]).LivenessFailed {
 			t.Error("errors of the probe itself failed the container")
@@ -251,7 +252,8 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 		if got := scrape.Of(t, p); len(got) != 0 {
 			t.Errorf("counted are %v, want no errors", got)
 		}
-		if ev := n.all(); len(ev) != 10 || ev[0] != "c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime" {
+		if ev := n.Lines(); len(ev) != 10 ||
+			ev[0] != "p/c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime" {
 			t.Errorf("events = %q", ev)
 		}
 		// An error between failures does not reset their count; each failed probe runs once.
@@ -274,12 +276,12 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 	})
 	// A probe is retried only after an error.
 	for code, ready := range map[int32]bool{0: true, 1: false} {
-		clinic(t, func(p *Prober, c *patient, _ *noted) {
+		clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			have := seen("1", time.Now())
 			c.set(code, errors.New("not now"))
 			c.once = true
-			p.Sync(spec, have, nil, false)
+			p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 			synctest.Wait()
 			if got := len(c.asked()); got != 2 || p.Result(spec, have.Containers[0]).Ready != ready {
 				t.Errorf("code %d after an error: asked %d times, want 2, and ready is to be %v", code, got, ready)
@@ -291,13 +293,13 @@ func TestAnErroredProbeDoesNotCount(t *testing.T) {
 // A result changes only after as many consecutive equal outcomes as the threshold.
 func TestOutcomesThatAlternateMoveNothing(t *testing.T) {
 	parity.ProvesPart(t, 3, "PROBE-07")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			LivenessProbe:  execProbe(nil),
 			ReadinessProbe: execProbe(func(p *v1.Probe) { p.SuccessThreshold = 2 }),
 		})
 		have := seen("1", time.Now())
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(15 * time.Second)
 		if !p.Result(spec, have.Containers[0]).Ready {
 			t.Fatal("not ready after two successes")
@@ -353,11 +355,11 @@ func TestInitialResults(t *testing.T) {
 				ReadinessProbe: execProbe(nil),
 			}, Result{}},
 		} {
-			clinic(t, func(p *Prober, c *patient, _ *noted) {
+			clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 				c.hang = true
 				spec, have := podWith(tc.c), seen("1", time.Now())
 				if synced {
-					p.Sync(spec, have, nil, false)
+					p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 					synctest.Wait()
 				}
 				if got := p.Result(spec, have.Containers[0]); got != tc.want {
@@ -368,10 +370,10 @@ func TestInitialResults(t *testing.T) {
 	}
 }
 
-func TestTheStartupProbeOpensTheGate(t *testing.T) {
+func TestStartupProbeGatesOthers(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-03")
 	parity.ProvesPart(t, 2, "PROBE-06")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{
 			StartupProbe:   execProbe(func(p *v1.Probe) { p.FailureThreshold = 5 }),
 			LivenessProbe:  execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 }),
@@ -380,7 +382,7 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 		have := seen("1", time.Now())
 		result := func() Result { return p.Result(spec, have.Containers[0]) }
 		c.hang = true
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(15 * time.Second) // two time-outs
 		if r := result(); r.Started || r.Ready || r.LivenessFailed || len(c.asked()) != 2 {
 			t.Errorf("before startup: %+v after %d probes", r, len(c.asked()))
@@ -395,7 +397,9 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 		asked := len(c.asked())
 		time.Sleep(20 * time.Second)
 		if got := len(c.asked()) - asked; got != 4 {
-			t.Errorf("asked %d times in two periods, want twice each for liveness and readiness, and no more for startup", got)
+			t.Errorf(
+				"asked %d times in two periods, want twice each for liveness and readiness, and no more for startup",
+				got)
 		}
 		c.set(1, nil)
 		time.Sleep(10 * time.Second)
@@ -403,11 +407,11 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 			t.Errorf("later: %+v, want a failed liveness probe of a started container", r)
 		}
 	})
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil)})
 		have := seen("1", time.Now())
 		c.set(1, nil)
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(25 * time.Second)
 		if r := p.Result(spec, have.Containers[0]); !r.StartupFailed || r.Started {
 			t.Errorf("result = %+v, want a failed startup probe", r)
@@ -415,11 +419,12 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 		asked := len(c.asked())
 		time.Sleep(time.Minute)
 		if got := len(c.asked()); got != asked || asked != 3 {
-			t.Errorf("asked %d times, and %d times after the startup probe had failed, want 3 and none", asked, got-asked)
+			t.Errorf("asked %d times, and %d times after the startup probe had failed, want 3 and none", asked,
+				got-asked)
 		}
 		c.set(0, nil)
 		next := seen("2", time.Now())
-		p.Sync(spec, next, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: next}, nil, false)
 		synctest.Wait()
 		if r := p.Result(spec, next.Containers[0]); !r.Started || r.StartupFailed || len(c.asked()) != 4 {
 			t.Errorf("the next instance is %+v after %d probes, want started by one", r, len(c.asked())-asked)
@@ -427,9 +432,9 @@ func TestTheStartupProbeOpensTheGate(t *testing.T) {
 	})
 }
 
-// A pod that goes is asked for the readiness of its regular containers alone; its
-// sidecars are probed as before, and nothing comes of a failure.
-func TestWhileGoing(t *testing.T) {
+// Of a terminating pod regular containers are probed for readiness only; its sidecars are
+// probed as before, and failures have no effect.
+func TestProbesOfTerminatingPod(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-07")
 	parity.ProvesPart(t, 2, "PROBE-14")
 	parity.ProvesPart(t, 2, "PROBE-27")
@@ -439,15 +444,30 @@ func TestWhileGoing(t *testing.T) {
 		started bool // before the pod goes
 		tells   []string
 	}{
-		{name: "a regular container", started: true, tells: []string{"c Warning Unhealthy Readiness probe failed: out"}},
+		{name: "a regular container", started: true, tells: []string{"p/c Warning Unhealthy Readiness probe failed: out"}},
 		{name: "a regular container that has not started"},
-		{name: "a sidecar", sidecar: true, started: true,
-			tells: []string{"c Warning Unhealthy Liveness probe failed: out", "c Warning Unhealthy Readiness probe failed: out"}},
-		{name: "a sidecar that has not started", sidecar: true, tells: []string{"c Warning Unhealthy Startup probe failed: out"}},
+		{
+			name:    "a sidecar",
+			sidecar: true,
+			started: true,
+			tells: []string{
+				"p/c Warning Unhealthy Liveness probe failed: out",
+				"p/c Warning Unhealthy Readiness probe failed: out",
+			},
+		},
+		{
+			name:    "a sidecar that has not started",
+			sidecar: true,
+			tells:   []string{"p/c Warning Unhealthy Startup probe failed: out"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clinic(t, func(p *Prober, c *patient, n *noted) {
-				spec := podWith(v1.Container{StartupProbe: execProbe(nil), LivenessProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
+			clinic(t, func(p *Prober, c *patient, n *eventlog.Log) {
+				spec := podWith(v1.Container{
+					StartupProbe:   execProbe(nil),
+					LivenessProbe:  execProbe(nil),
+					ReadinessProbe: execProbe(nil),
+				})
 				if tc.sidecar {
 					spec.Spec.InitContainers, spec.Spec.Containers = spec.Spec.Containers, nil
 					spec.Spec.InitContainers[0].RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
@@ -456,15 +476,15 @@ func TestWhileGoing(t *testing.T) {
 				if !tc.started {
 					c.set(1, nil)
 				}
-				p.Sync(spec, have, nil, false)
+				p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 				synctest.Wait()
 				c.set(1, nil)
-				before := len(n.all())
-				p.Sync(spec, have, nil, true)
+				before := len(n.Lines())
+				p.Sync(podplan.View{Pod: spec, Have: have}, nil, true)
 				time.Sleep(35 * time.Second)
-				told := slices.Sorted(slices.Values(n.all()[before:]))
-				if got := slices.Compact(told); !slices.Equal(got, tc.tells) {
-					t.Errorf("told of %q, want %q", got, tc.tells)
+				reported := slices.Sorted(slices.Values(n.Lines()[before:]))
+				if got := slices.Compact(reported); !slices.Equal(got, tc.tells) {
+					t.Errorf("notified of %q, want %q", got, tc.tells)
 				}
 				r := p.Result(spec, have.Containers[0])
 				if r.Started != tc.started || r.StartupFailed || r.LivenessFailed || r.Ready {
@@ -475,24 +495,24 @@ func TestWhileGoing(t *testing.T) {
 	}
 }
 
-func TestANewInstanceStartsOver(t *testing.T) {
+func TestNewInstanceStartsOver(t *testing.T) {
 	parity.ProvesPart(t, 2, "PROBE-17")
 	parity.ProvesPart(t, 2, "PROBE-15")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		first := seen("1", time.Now())
-		p.Sync(spec, first, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: first}, nil, false)
 		synctest.Wait()
 		c.set(1, nil)
 		second := seen("2", time.Now())
-		p.Sync(spec, second, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: second}, nil, false)
 		synctest.Wait()
 		if p.Result(spec, second.Containers[0]).Ready {
 			t.Error("the new instance inherits the result of the old one")
 		}
 		gone := second
 		gone.Containers = []pod.Container{{ID: "2", Name: "c", State: pod.StateExited}}
-		p.Sync(spec, gone, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: gone}, nil, false)
 		if p.Result(spec, gone.Containers[0]).Ready {
 			t.Error("an ended container is ready")
 		}
@@ -518,13 +538,14 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 			Result{Started: true, Ready: true, LivenessFailed: true}, Result{Started: true, Ready: true}},
 		{"startup failed", v1.Container{StartupProbe: execProbe(once)}, 1, Result{StartupFailed: true}, Result{}},
 		{"startup succeeded", v1.Container{StartupProbe: execProbe(nil)}, 0, Result{Started: true, Ready: true}, Result{}},
-		{"readiness succeeded", v1.Container{ReadinessProbe: execProbe(nil)}, 0, Result{Started: true, Ready: true}, Result{Started: true}},
+		{"readiness succeeded", v1.Container{ReadinessProbe: execProbe(nil)}, 0,
+			Result{Started: true, Ready: true}, Result{Started: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clinic(t, func(p *Prober, c *patient, _ *noted) {
+			clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 				spec, first, second := podWith(tc.c), seen("1", time.Now()), seen("2", time.Now())
 				c.set(tc.code, nil)
-				p.Sync(spec, first, nil, false)
+				p.Sync(podplan.View{Pod: spec, Have: first}, nil, false)
 				time.Sleep(15 * time.Second)
 				if got := p.Result(spec, first.Containers[0]); got != tc.before {
 					t.Errorf("the first: %+v, want %+v", got, tc.before)
@@ -532,7 +553,7 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 				c.mu.Lock()
 				c.hang = true
 				c.mu.Unlock()
-				p.Sync(spec, second, nil, false)
+				p.Sync(podplan.View{Pod: spec, Have: second}, nil, false)
 				synctest.Wait()
 				if got := p.Result(spec, second.Containers[0]); got != tc.atOnce {
 					t.Errorf("the second: %+v, want %+v", got, tc.atOnce)
@@ -542,15 +563,28 @@ func TestANewInstanceHasTheInitialResults(t *testing.T) {
 	}
 }
 
-func TestARestartOfTheAgentKeepsResults(t *testing.T) {
+func TestResultsSurviveAgentRestart(t *testing.T) {
 	parity.ProvesPart(t, 4, "PROBE-18")
 	synctest.Test(t, func(t *testing.T) {
 		c := &patient{code: 1}
 		spec := podWith(v1.Container{StartupProbe: execProbe(nil), ReadinessProbe: execProbe(nil)})
 		have := seen("abc", time.Now().Add(-time.Hour))
-		spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://abc", Ready: true, Started: ptr.To(true)}}
-		p := New(Config{Exec: c, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 4, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
-		p.Sync(spec, have, nil, false)
+		spec.Status.ContainerStatuses = []v1.ContainerStatus{{
+			Name:        "c",
+			ContainerID: "containerd://abc",
+			Ready:       true,
+			Started:     ptr.To(true),
+		}}
+		p := New(Config{
+			Exec:     c,
+			Events:   &eventlog.Log{},
+			OnChange: func(types.UID) {},
+			Workers:  4,
+			Version:  "1.36",
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		})
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		if r := p.Result(spec, have.Containers[0]); !r.Ready || !r.Started {
 			t.Errorf("result = %+v, want what was stored", r)
 		}
@@ -566,24 +600,26 @@ func TestARestartOfTheAgentKeepsResults(t *testing.T) {
 	})
 }
 
-// Containers that were there before the agent, and of which it was told how they are, are
-// asked at different times within their period. One that starts then is asked at once.
+// Containers that ran before the agent, with stored results, are probed at different times
+// within their period. A new one is probed at once.
 func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 	parity.Differs(t, "PROBE-04", "0125")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		begin := time.Now()
 		for i := range 100 {
 			spec, id := podWith(v1.Container{ReadinessProbe: execProbe(nil)}), fmt.Sprint("old", i)
 			spec.UID = types.UID(id)
-			spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://" + id, Ready: true}}
-			p.Sync(spec, seen(id, begin.Add(-time.Hour)), nil, false)
+			spec.Status.ContainerStatuses = []v1.ContainerStatus{
+				{Name: "c", ContainerID: "containerd://" + id, Ready: true},
+			}
+			p.Sync(podplan.View{Pod: spec, Have: seen(id, begin.Add(-time.Hour))}, nil, false)
 		}
-		// Of these no status tells, nor was one there before.
+		// These have no stored status.
 		untold := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		untold.UID = "untold"
-		p.Sync(untold, seen("untold", begin.Add(-time.Hour)), nil, false)
+		p.Sync(podplan.View{Pod: untold, Have: seen("untold", begin.Add(-time.Hour))}, nil, false)
 		fresh := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
-		p.Sync(fresh, seen("fresh", begin), nil, false)
+		p.Sync(podplan.View{Pod: fresh, Have: seen("fresh", begin)}, nil, false)
 		synctest.Wait()
 		if n := len(c.asked()); n < 2 || n > 10 {
 			t.Errorf("%d are asked at once, want the two of which nothing is known", n)
@@ -609,12 +645,12 @@ func TestProbesBeginAtDifferentTimesAfterAStartOfTheAgent(t *testing.T) {
 }
 
 func TestManyProbesShareFewWorkers(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		c.hang = true
 		for i := range 100 {
 			spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 			spec.UID = types.UID(fmt.Sprint(i))
-			p.Sync(spec, seen(fmt.Sprint(i), time.Now()), nil, false)
+			p.Sync(podplan.View{Pod: spec, Have: seen(fmt.Sprint(i), time.Now())}, nil, false)
 		}
 		synctest.Wait()
 		if n := len(c.asked()); n != 4 {
@@ -627,8 +663,12 @@ func TestManyProbesShareFewWorkers(t *testing.T) {
 	})
 }
 
-func TestAContainerThatComesUpIsAskedAgainSoon(t *testing.T) {
-	k := &check{kind: kindReadiness, probe: &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}}, settings: settings{period: time.Second, failures: 1}}
+func TestStartingContainerIsProbedAgainSoon(t *testing.T) {
+	k := &check{
+		kind:     kindReadiness,
+		probe:    &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}},
+		settings: settings{period: time.Second, failures: 1},
+	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k.at = start
 	var asked []time.Duration
@@ -641,7 +681,10 @@ func TestAContainerThatComesUpIsAskedAgainSoon(t *testing.T) {
 		}
 		k.schedule(failure, now)
 	}
-	want := []time.Duration{0, 50 * time.Millisecond, 150 * time.Millisecond, 350 * time.Millisecond, 750 * time.Millisecond, time.Second, 2 * time.Second}
+	want := []time.Duration{
+		0, 50 * time.Millisecond, 150 * time.Millisecond, 350 * time.Millisecond, 750 * time.Millisecond, time.Second,
+		2 * time.Second,
+	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked at %v, want %v", asked, want)
 	}
@@ -660,12 +703,12 @@ func TestAContainerThatComesUpIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-func TestALivenessProbeGivesTheContainerAPeriodToBegin(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+func TestLivenessProbeWaitsOnePeriod(t *testing.T) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{LivenessProbe: execProbe(func(p *v1.Probe) { p.FailureThreshold = 1 })})
 		have := seen("1", time.Now())
 		c.set(1, nil)
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(9 * time.Second)
 		if p.Result(spec, have.Containers[0]).LivenessFailed {
 			t.Error("the container is to be stopped before it had time to begin")
@@ -679,9 +722,10 @@ func TestALivenessProbeGivesTheContainerAPeriodToBegin(t *testing.T) {
 
 // The clock was set back by two hours after the container had started.
 func TestAClockThatIsSetBackSilencesNoProbe(t *testing.T) {
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.InitialDelaySeconds = 5 })})
-		p.Sync(spec, seen("1", time.Now().Add(2*time.Hour).Round(0)), nil, false) // as a runtime tells it
+		// as a runtime tells it
+		p.Sync(podplan.View{Pod: spec, Have: seen("1", time.Now().Add(2*time.Hour).Round(0))}, nil, false)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		if n := len(c.asked()); n != 0 {
@@ -696,7 +740,11 @@ func TestAClockThatIsSetBackSilencesNoProbe(t *testing.T) {
 	// Virtual time is not set. Of real time only what has another reading beside the
 	// clock's is counted by that.
 	p := handlers()
-	p.Sync(podWith(v1.Container{ReadinessProbe: execProbe(nil)}), seen("1", time.Now().Round(0)), nil, false)
+	p.Sync(podplan.View{
+		Pod:  podWith(v1.Container{ReadinessProbe: execProbe(nil)}),
+		Have: seen("1", time.Now().Round(0)),
+	},
+		nil, false)
 	k := p.due[0]
 	for range 2 {
 		if k.at == k.at.Round(0) {

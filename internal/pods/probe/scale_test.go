@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/scrape"
 )
@@ -61,7 +63,7 @@ func (w *ward) times(id string) []time.Time {
 func admit(p *Prober, id string, readiness func(*v1.Probe)) {
 	spec := podWith(v1.Container{ReadinessProbe: execProbe(readiness)})
 	spec.UID = types.UID(id)
-	p.Sync(spec, seen(id, time.Now()), nil, false)
+	p.Sync(podplan.View{Pod: spec, Have: seen(id, time.Now())}, nil, false)
 }
 
 // hospital runs a prober of as many workers as the agent has, in virtual time.
@@ -69,7 +71,15 @@ func hospital(t *testing.T, f func(p *Prober, w *ward)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &ward{asked: map[string][]time.Time{}}
-		p := New(Config{Exec: w, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 256, Version: "1.36", Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		p := New(Config{
+			Exec:     w,
+			Events:   &eventlog.Log{},
+			OnChange: func(types.UID) {},
+			Workers:  256,
+			Version:  "1.36",
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- p.Run(ctx) }()
@@ -82,7 +92,7 @@ func hospital(t *testing.T, f func(p *Prober, w *ward)) {
 	})
 }
 
-func TestProbesThatHangDelayNoOther(t *testing.T) {
+func TestHangingProbesDelayNoOther(t *testing.T) {
 	parity.Differs(t, "PROBE-31", "0125")
 	const (
 		well, hung = 3000, 1000
@@ -115,7 +125,8 @@ func TestProbesThatHangDelayNoOther(t *testing.T) {
 		}
 		for i := 0; i < well; i += well / hung {
 			if n := len(w.times(fmt.Sprint("hung", i))); n < 4 || n > 6 {
-				t.Errorf("the probe of container %d, of which each run takes 30 s, was asked %d times in two minutes", i, n)
+				t.Errorf("the probe of container %d, of which each run takes 30 s, was asked %d times in two minutes",
+					i, n)
 			}
 		}
 		if w.most > hung {
@@ -139,7 +150,7 @@ func TestAllProbesAtOnce(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		for i := range 3000 {
 			times := w.times(fmt.Sprint("well", i))
-			if late := times[0].Sub(begin); late > 1000/256*patience {
+			if late := times[0].Sub(begin); late > 1000/256*slotTimeout {
 				t.Fatalf("container %d was first asked after %v", i, late)
 			}
 			if len(times) != 2 {
@@ -149,7 +160,7 @@ func TestAllProbesAtOnce(t *testing.T) {
 	})
 }
 
-func TestProbesThatWaitCostNoGoroutine(t *testing.T) {
+func TestWaitingProbesNeedNoGoroutine(t *testing.T) {
 	hospital(t, func(p *Prober, _ *ward) {
 		before := runtime.NumGoroutine()
 		for i := range 5000 {
@@ -162,18 +173,18 @@ func TestProbesThatWaitCostNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestAnEndedPodIsNotProbedAndNotCounted(t *testing.T) {
+func TestTerminatedPodIsNotProbed(t *testing.T) {
 	parity.Proves(t, "PROBE-16")
 	hospital(t, func(p *Prober, w *ward) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil), LivenessProbe: execProbe(nil)})
 		have := seen("well", time.Now())
-		p.Sync(spec, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
 		time.Sleep(25 * time.Second)
 		if n := len(scrape.Of(t, p)); n != 4 {
 			t.Fatalf("%d series of a pod that runs, want two of each probe", n)
 		}
 		have.Containers[0].State = pod.StateExited
-		p.Sync(spec, have, nil, true) // its end makes a pod go
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, true) // its end makes a pod go
 		asked := len(w.times("well"))
 		time.Sleep(time.Minute)
 		if n := len(w.times("well")); n != asked {
@@ -204,19 +215,22 @@ func TestARunThatEndsAfterItsPod(t *testing.T) {
 	})
 }
 
-func TestAProbeThatIsEditedTakesANewContainer(t *testing.T) {
+func TestEditedProbeNeedsNewContainer(t *testing.T) {
 	parity.Proves(t, "PROBE-33")
-	clinic(t, func(p *Prober, c *patient, _ *noted) {
+	clinic(t, func(p *Prober, c *patient, _ *eventlog.Log) {
 		spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 		have := seen("1", time.Now())
-		p.Sync(spec, have, nil, false)
-		edited := podWith(v1.Container{ReadinessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 1 }), LivenessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 1 })})
-		p.Sync(edited, have, nil, false)
+		p.Sync(podplan.View{Pod: spec, Have: have}, nil, false)
+		edited := podWith(v1.Container{
+			ReadinessProbe: execProbe(func(p *v1.Probe) { p.PeriodSeconds = 1 }),
+			LivenessProbe:  execProbe(func(p *v1.Probe) { p.PeriodSeconds = 1 }),
+		})
+		p.Sync(podplan.View{Pod: edited, Have: have}, nil, false)
 		time.Sleep(25 * time.Second)
 		if n := len(c.asked()); n != 3 {
 			t.Errorf("asked %d times in 25 s, want 3 by the period that the container was started with", n)
 		}
-		p.Sync(edited, seen("2", time.Now()), nil, false)
+		p.Sync(podplan.View{Pod: edited, Have: seen("2", time.Now())}, nil, false)
 		synctest.Wait()
 		before := len(c.asked())
 		time.Sleep(5500 * time.Millisecond)
@@ -232,12 +246,22 @@ func BenchmarkRun(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprint(n, " probes"), func(b *testing.B) {
 			now := time.Now()
-			p := New(Config{Exec: two{}, Events: &noted{}, OnChange: func(types.UID) {}, Workers: 256, Version: "1.36", Log: slog.New(slog.DiscardHandler),
-				Now: func() time.Time { return now }})
+			p := New(Config{
+				Exec:     two{},
+				Events:   &eventlog.Log{},
+				OnChange: func(types.UID) {},
+				Workers:  256,
+				Version:  "1.36",
+				Log:      slog.New(slog.DiscardHandler),
+				Now:      func() time.Time { return now },
+			})
 			for i := range n {
 				spec := podWith(v1.Container{ReadinessProbe: execProbe(nil)})
 				spec.UID = types.UID(fmt.Sprint(i))
-				p.Sync(spec, seen(fmt.Sprint(i), now.Add(time.Duration(i)*10*time.Second/time.Duration(n))), nil, false)
+				p.Sync(podplan.View{
+					Pod:  spec,
+					Have: seen(fmt.Sprint(i), now.Add(time.Duration(i)*10*time.Second/time.Duration(n))),
+				}, nil, false)
 			}
 			b.ReportAllocs()
 			var group sync.WaitGroup

@@ -14,18 +14,20 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// owned are the conditions that this node agent writes; all others belong to
-// somebody else and are never touched.
+// owned are the conditions that the agent writes; all others belong to other clients and
+// are never changed.
 var owned = []v1.PodConditionType{
-	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+	v1.DisruptionTarget,
 	v1.PodResizePending, v1.PodResizeInProgress,
 	v1.AllContainersRestarting,
 }
 
-// isOwn reports whether the node agent has written the condition. The scheduler and
-// the eviction API write DisruptionTarget, too, for reasons of theirs.
+// isOwn reports whether the agent has written the condition. The scheduler and the
+// eviction API write DisruptionTarget, too, with other reasons.
 func isOwn(c v1.PodCondition) bool {
-	return slices.Contains(owned, c.Type) && (c.Type != v1.DisruptionTarget || c.Reason == v1.PodReasonTerminationByKubelet)
+	return slices.Contains(owned, c.Type) &&
+		(c.Type != v1.DisruptionTarget || c.Reason == v1.PodReasonTerminationByKubelet)
 }
 
 type verdict struct {
@@ -35,7 +37,7 @@ type verdict struct {
 
 var yes = verdict{status: v1.ConditionTrue}
 
-// conditions fills in the owned conditions and carries the others over.
+// conditions computes the owned conditions and copies the others.
 func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	containersReady := containersReady(st, f)
 	set := func(t v1.PodConditionType, v verdict) {
@@ -53,7 +55,7 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 	set(v1.PodScheduled, yes)
 	if podplan.CanRestartAll(f.Pod) {
 		set(v1.AllContainersRestarting, restartingAll(st, f))
-		st.Conditions[len(st.Conditions)-1].ObservedGeneration = 0 // upstream leaves it out of this one
+		st.Conditions[len(st.Conditions)-1].ObservedGeneration = 0 // as upstream
 	}
 	if o := f.Override; o != nil && o.Disruption != "" && f.Down {
 		set(v1.DisruptionTarget, verdict{v1.ConditionTrue, o.Disruption, cmp.Or(o.DisruptionMessage, o.Message)})
@@ -69,10 +71,10 @@ func conditions(st *v1.PodStatus, f Facts, prev v1.PodStatus, now time.Time) {
 			if !c.LastTransitionTime.IsZero() {
 				last.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Truncate(time.Second))
 			}
-		case old.Reason != c.Reason: // which is a transition here, and not that of the status, as for upstream
+		case old.Reason != c.Reason: // a transition of this condition, as upstream
 			last.LastTransitionTime = last.LastProbeTime
 		case old.Message == c.Message && !old.LastProbeTime.IsZero():
-			// Upstream moves it whenever it tries the resize again. That alone is no reason to write.
+			// Upstream sets it whenever it retries the resize. That alone is no reason for a PATCH.
 			last.LastProbeTime = old.LastProbeTime
 		}
 	}
@@ -99,7 +101,7 @@ func readyToStart(f Facts) verdict {
 	return verdict{status: v1.ConditionFalse}
 }
 
-// restartingAll is about pods that may be restarted in their place.
+// restartingAll is the condition of pods whose containers can all be restarted in place.
 func restartingAll(st *v1.PodStatus, f Facts) verdict {
 	switch st.Phase {
 	case v1.PodSucceeded:
@@ -107,7 +109,7 @@ func restartingAll(st *v1.PodStatus, f Facts) verdict {
 	case v1.PodFailed:
 		return verdict{v1.ConditionFalse, "PodFailed", ""}
 	}
-	if _, ok := podplan.Trigger(f.Pod, f.Have); ok && !f.Going {
+	if _, ok := f.view().Trigger(); ok && !f.Terminating {
 		return verdict{v1.ConditionTrue, "RestartAllContainersStarted", "container exited with restart policy rule"}
 	}
 	return verdict{status: v1.ConditionFalse}
@@ -136,7 +138,7 @@ func initialized(st *v1.PodStatus, p *v1.Pod, prev v1.PodStatus) verdict {
 	if old := find(prev.Conditions, v1.PodInitialized); old != nil && old.Status == v1.ConditionTrue {
 		return yes
 	}
-	// What has got as far as a regular container has been initialized.
+	// A pod with a started regular container has been initialized.
 	for _, cs := range st.ContainerStatuses {
 		if cs.State.Running != nil || cs.State.Terminated != nil && cs.ContainerID != "" {
 			incomplete = nil
@@ -181,9 +183,11 @@ func ready(containers verdict, p *v1.Pod, stored []v1.PodCondition) verdict {
 		c := find(stored, g.ConditionType)
 		switch {
 		case c == nil:
-			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+			missing = append(missing,
+				fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
 		case c.Status != v1.ConditionTrue:
-			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", g.ConditionType, c.Status))
+			missing = append(missing,
+				fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", g.ConditionType, c.Status))
 		}
 	}
 	if len(missing) > 0 {
@@ -192,7 +196,8 @@ func ready(containers verdict, p *v1.Pod, stored []v1.PodCondition) verdict {
 	return yes
 }
 
-// blame is true when nobody is to blame, and else names who is.
+// blame is a True condition if both lists are empty, else a False one that names the
+// containers.
 func blame(reason string, unknown []string, what string, list []string) verdict {
 	var messages []string
 	if len(unknown) > 0 {

@@ -13,18 +13,20 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// containers fills in the three lists of container statuses: init containers in
-// the order of the specification, the others by name. prev is what was shown
-// before.
+// containers computes the three lists of container statuses: init containers in the order
+// of the specification, the others by name. prev is the previous status.
 func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	for kind, spec := range pod.Containers(f.Pod) {
 		before := shownBefore(prev, spec.Name)
-		if kind == pod.Ephemeral && before.Name == "" && f.Going && !seen(f, spec.Name) {
-			continue // it was added after the pod had ended, and will never be started
+		if kind == pod.Ephemeral && before.Name == "" && f.Terminating && !seen(f, spec.Name) {
+			continue // it was added after the pod had terminated, and will never be started
 		}
 		cs := remembering(containerStatus(n, f, kind, spec), before)
+		if ended(prev.Phase) && before.State.Waiting != nil && neverLocated(cs) {
+			cs.State = before.State
+		}
 		if cs.State.Terminated != nil && cs.AllocatedResourcesStatus == nil {
-			cs.AllocatedResourcesStatus = before.AllocatedResourcesStatus // it has given them back
+			cs.AllocatedResourcesStatus = before.AllocatedResourcesStatus // they were released
 		}
 		switch kind {
 		case pod.Init, pod.Sidecar:
@@ -41,18 +43,19 @@ func containers(n Node, st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	shareMessages(st)
 }
 
-// remembering keeps of what was shown before what the runtime does not tell any
-// more: how an ended container came to be that was removed since, how the
-// instance before this one ended, and that there was a later one, which never ran.
+// remembering keeps what the previous status has and the runtime no longer does: the end
+// of a container that was removed since, the end of the instance before this one, and the
+// attempt of a later one, which never ran.
 func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
 	cs.RestartCount = max(cs.RestartCount, before.RestartCount)
 	switch {
-	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" && before.State.Terminated != nil:
+	case cs.ContainerID == "" && cs.State.Terminated != nil && before.ContainerID != "" &&
+		before.State.Terminated != nil:
 		return before
 	case cs.ContainerID == "" && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0:
-		cs.LastTerminationState = before.LastTerminationState // it was tried again, and succeeded
+		cs.LastTerminationState = before.LastTerminationState // it was retried and succeeded
 	case cs.ContainerID != "" && cs.ContainerID == before.ContainerID && cs.LastTerminationState.Terminated == nil:
-		// While it was to be started again, its own end was shown as the last one.
+		// While it was to be restarted, its own termination was shown as lastState.
 		if last := before.LastTerminationState.Terminated; last != nil && last.ContainerID != cs.ContainerID {
 			cs.LastTerminationState.Terminated = last
 		}
@@ -60,8 +63,20 @@ func remembering(cs, before v1.ContainerStatus) v1.ContainerStatus {
 	return cs
 }
 
+// neverLocated reports whether the container is shown as terminated without having been seen. In the status of a pod
+// that has ended it waits for good if it waited: a sidecar that could not be located either does not show that it had
+// its turn.
+func neverLocated(cs v1.ContainerStatus) bool {
+	ended := cs.State.Terminated
+	return cs.ContainerID == "" && ended != nil && ended.Reason == podplan.ReasonLost
+}
+
 func shownBefore(prev v1.PodStatus, name string) v1.ContainerStatus {
-	for _, list := range [][]v1.ContainerStatus{prev.InitContainerStatuses, prev.ContainerStatuses, prev.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{
+		prev.InitContainerStatuses,
+		prev.ContainerStatuses,
+		prev.EphemeralContainerStatuses,
+	} {
 		if i := slices.IndexFunc(list, func(cs v1.ContainerStatus) bool { return cs.Name == name }); i >= 0 {
 			return list[i]
 		}
@@ -72,23 +87,24 @@ func shownBefore(prev v1.PodStatus, name string) v1.ContainerStatus {
 func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.ContainerStatus {
 	cs := v1.ContainerStatus{Name: spec.Name, Image: spec.Image, VolumeMounts: volumeMounts(n, f.Pod, spec)}
 	if kind != pod.Ephemeral {
-		cs.Started = ptr.To(false) // ephemeral containers have no probes, and so no started state
+		cs.Started = ptr.To(false) // ephemeral containers have no probes and no started state
 	}
 	cs.AllocatedResourcesStatus = f.Health[spec.Name]
-	c, seen := podplan.Instance(f.Pod, f.Have, spec.Name)
+	c, seen := f.view().Instance(spec.Name)
 	if !seen {
 		cs.State.Waiting = waiting(f, spec.Name)
-		if attempt, ok := podplan.Renewed(f.Pod, spec.Name); ok {
+		if attempt, ok := f.view().RecreatedAs(spec.Name); ok {
 			anew := podplan.Anew(spec.Name, attempt)
 			cs.RestartCount, cs.LastTerminationState = anew.RestartCount, anew.LastTerminationState
 			if _, failed := f.Waiting[spec.Name]; !failed {
 				cs.State = anew.State
 			}
 		}
-		if f.Going && f.Down && ended(st(f)) && kind != pod.Ephemeral {
+		if f.Terminating && f.Down && ended(st(f)) && kind != pod.Ephemeral {
 			cs.State = v1.ContainerState{Waiting: waiting(f, spec.Name)}
-			if hadItsTurn(f, kind, spec.Name) { // its state will never be known
-				cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: podplan.ReasonLost,
+			if hadItsTurn(f, kind, spec.Name) { // its state cannot be known any more
+				cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137,
+					Reason:  podplan.ReasonLost,
 					Message: "The container could not be located when the pod was terminated"}}
 			}
 		}
@@ -98,7 +114,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	if c.ID != "" {
 		cs.Resources = spec.Resources.DeepCopy()
 		if c.State == pod.StateRunning {
-			cs.Resources = inForce(f, spec, c)
+			cs.Resources = actuated(f, spec, c)
 		}
 		if len(spec.Resources.Requests) > 0 {
 			cs.AllocatedResources = spec.Resources.Requests.DeepCopy()
@@ -120,12 +136,12 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		ended := terminated(n, c)
 		_, failed := f.Waiting[spec.Name]
 		lost := c.ID == "" && c.Reason == podplan.ReasonLost
-		if c.Recalled && !failed && !f.Going {
-			// It did not end by itself. The API server takes an end without failure for
-			// final where the policy is not Always, and no status after it.
+		if f.view().WasStoppedForRestart(c) && !failed && !f.Terminating {
+			// It did not terminate by itself. Where the policy is not Always, the API server treats a
+			// termination without failure as final and refuses later statuses.
 			cs.State.Waiting = waiting(f, spec.Name)
 			cs.LastTerminationState.Terminated = ended
-		} else if (failed || lost) && !f.Going && podplan.Restarts(f.Pod, kind, spec, c) {
+		} else if (failed || lost) && !f.Terminating && f.view().ShouldRestart(kind, spec, c) {
 			cs.State.Waiting = waiting(f, spec.Name)
 			cs.LastTerminationState.Terminated = ended
 			if lost {
@@ -134,7 +150,7 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 		} else {
 			cs.State.Terminated = ended
 		}
-		cs.Ready = kind == pod.Init && podplan.Succeeded(kind, c)
+		cs.Ready = kind == pod.Init && f.view().Succeeded(kind, c)
 	default:
 		cs.State.Waiting = waiting(f, spec.Name)
 		cs.ContainerID = ""
@@ -142,16 +158,16 @@ func containerStatus(n Node, f Facts, kind pod.Kind, spec *v1.Container) v1.Cont
 	if cs.LastTerminationState.Terminated == nil {
 		if older := previous(f.Have, c); older != nil {
 			cs.LastTerminationState.Terminated = terminated(n, *older)
-		} else if attempt, ok := podplan.Renewed(f.Pod, spec.Name); ok && attempt == c.Attempt {
+		} else if attempt, ok := f.view().RecreatedAs(spec.Name); ok && attempt == c.Attempt {
 			cs.LastTerminationState = podplan.Anew(spec.Name, attempt).LastTerminationState
 		}
 	}
 	return cs
 }
 
-// seen reports whether there is, or was, a container of that name.
+// seen reports whether a container of that name exists or existed.
 func seen(f Facts, name string) bool {
-	_, ok := podplan.Instance(f.Pod, f.Have, name)
+	_, ok := f.view().Instance(name)
 	return ok
 }
 
@@ -160,12 +176,12 @@ func seen(f Facts, name string) bool {
 // ones once the pod was initialized.
 func hadItsTurn(f Facts, kind pod.Kind, name string) bool {
 	if kind == pod.Regular {
-		return podplan.Initialized(f.Pod, f.Have) || lastInitSucceeded(f)
+		return f.view().Initialized() || lastInitSucceeded(f)
 	}
 	for i, later := range f.Pod.Spec.InitContainers {
 		if later.Name == name {
 			return i == 0 || slices.ContainsFunc(f.Pod.Spec.InitContainers[i+1:], func(c v1.Container) bool {
-				_, made := podplan.Instance(f.Pod, f.Have, c.Name)
+				_, made := f.view().Instance(c.Name)
 				return made
 			})
 		}
@@ -179,18 +195,18 @@ func lastInitSucceeded(f Facts) bool {
 	if len(inits) == 0 {
 		return true
 	}
-	c, made := podplan.Instance(f.Pod, f.Have, inits[len(inits)-1].Name)
-	return made && c.State == pod.StateExited && podplan.Succeeded(pod.Init, c)
+	c, made := f.view().Instance(inits[len(inits)-1].Name)
+	return made && c.State == pod.StateExited && f.view().Succeeded(pod.Init, c)
 }
 
 func st(f Facts) v1.PodPhase {
 	if f.Override != nil {
 		return f.Override.Phase
 	}
-	return podplan.Phase(f.Pod, f.Have, true)
+	return f.view().Phase(true)
 }
 
-// previous is the instance before c, if the runtime still has it.
+// previous returns the instance before c, if the runtime still has it.
 func previous(have pod.Runtime, c pod.Container) *pod.Container {
 	for _, o := range have.Instances(c.Name) {
 		if o.ID != c.ID && o.State == pod.StateExited {
@@ -219,8 +235,8 @@ func terminated(n Node, c pod.Container) *v1.ContainerStateTerminated {
 	return t
 }
 
-// seconds is a time as the API server keeps it. With more of it, a status that was read
-// back would differ from the one that was written.
+// seconds truncates a time to seconds, as the API server stores it. Otherwise a status
+// that is read back would differ from the one that was written.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 func volumeMounts(n Node, p *v1.Pod, spec *v1.Container) []v1.VolumeMountStatus {
@@ -229,7 +245,9 @@ func volumeMounts(n Node, p *v1.Pod, spec *v1.Container) []v1.VolumeMountStatus 
 		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			asked := m.RecursiveReadOnly != nil && (*m.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible || *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled)
+			asked := m.RecursiveReadOnly != nil &&
+				(*m.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible ||
+					*m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled)
 			private := m.MountPropagation == nil || *m.MountPropagation == v1.MountPropagationNone
 			if asked && private && n.RecursiveReadOnly != nil && n.RecursiveReadOnly(p) {
 				mode = v1.RecursiveReadOnlyEnabled

@@ -77,7 +77,7 @@ const contentOfAContainer = `{
  "stopSignal": "SIGUSR1"
 }`
 
-func TestContentOfAContainerStatus(t *testing.T) {
+func TestContainerStatusContent(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-29")
 	f := simple(v1.RestartPolicyAlways,
 		pod.Container{
@@ -145,8 +145,11 @@ func TestRestartOfAllHasNoGeneration(t *testing.T) {
 	f.Pod.Generation = 3
 	f.Pod.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
 	f.Pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
-		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3}},
+		Action: v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+			Operator: v1.ContainerRestartRuleOnExitCodesOpIn,
+			Values:   []int32{3},
+		},
 	}}
 	st := Project(Node{}, f, v1.PodStatus{}, at)
 	c := find(st.Conditions, v1.AllContainersRestarting)
@@ -155,7 +158,7 @@ func TestRestartOfAllHasNoGeneration(t *testing.T) {
 	}
 }
 
-func TestAddressesInAStatus(t *testing.T) {
+func TestStatusAddresses(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-27")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	f.HostIPs = []string{"192.0.2.1", "fd00::ff"}
@@ -170,19 +173,19 @@ func TestAddressesInAStatus(t *testing.T) {
 	}
 }
 
-func TestWhatAStatusKeeps(t *testing.T) {
+func TestStatusKeepsStartTime(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	f.Pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("1")}
 	first := Project(Node{}, f, v1.PodStatus{}, at)
 	t.Run("its start", func(t *testing.T) {
 		parity.ProvesPart(t, 2, "LIFE-32")
 		if first.StartTime == nil || !first.StartTime.Time.Equal(at) {
-			t.Errorf("the first status says %v, want %v", first.StartTime, at)
+			t.Errorf("the first status has %v, want %v", first.StartTime, at)
 		}
 		f := f
 		f.Started = at.Add(time.Hour) // as the next agent sees it
 		if st := Project(Node{}, f, first, at.Add(time.Hour)); st.StartTime == nil || !st.StartTime.Time.Equal(at) {
-			t.Errorf("a later status says %v, want %v", st.StartTime, at)
+			t.Errorf("a later status has %v, want %v", st.StartTime, at)
 		}
 	})
 	t.Run("its class", func(t *testing.T) {
@@ -215,7 +218,7 @@ func TestPhaseOfAPodThatWasStopped(t *testing.T) {
 	} {
 		f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateExited, ExitCode: tc.code})
 		f.Pod.Annotations = map[string]string{pod.AnnotationConfigSource: string(tc.source)}
-		f.Going, f.Down = true, true
+		f.Terminating, f.Down = true, true
 		f.Have.Sandboxes[0].Ready = false
 		if st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodRunning}, at); st.Phase != tc.want {
 			t.Errorf("pod of %s whose container ended with %d is %s, want %s", tc.source, tc.code, st.Phase, tc.want)

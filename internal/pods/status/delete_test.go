@@ -22,7 +22,8 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 	mirrored := func(f *Facts) {
 		f.Pod.Annotations = map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
 		f.Mirror = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "mirror",
-			Annotations: map[string]string{pod.AnnotationConfigMirror: "hash"}, DeletionTimestamp: f.Pod.DeletionTimestamp}}
+			Annotations:       map[string]string{pod.AnnotationConfigMirror: "hash"},
+			DeletionTimestamp: f.Pod.DeletionTimestamp}}
 	}
 	for _, c := range []struct {
 		name string
@@ -33,8 +34,8 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 		{"it has ended and let go of everything", crashed, func(*Facts) {}, true},
 		{"something of it is not released yet", crashed, func(f *Facts) { f.Finished = false }, false},
 		{"a container still runs", running, func(f *Facts) { f.Down, f.Finished = false, false }, false},
-		{"its phase is not that of an end yet", running, func(f *Facts) { f.Going, f.Down = false, false }, false},
-		{"nobody asked for its deletion", crashed, func(f *Facts) { f.Pod.DeletionTimestamp = nil }, false},
+		{"its phase is not that of an end yet", running, func(f *Facts) { f.Terminating, f.Down = false, false }, false},
+		{"deletion was not requested", crashed, func(f *Facts) { f.Pod.DeletionTimestamp = nil }, false},
 		{"it is a mirror", crashed, mirrored, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 				f := facts(c.last)
 				f.Pod.UID = "mine"
 				f.Pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-				f.Going, f.Down, f.Finished = true, true, true
+				f.Terminating, f.Down, f.Finished = true, true, true
 				f.Have.Sandboxes[0].Ready = false
 				c.edit(&f)
 				w.Publish(f)
@@ -54,11 +55,14 @@ func TestWhenTheObjectIsDeleted(t *testing.T) {
 				if !c.want {
 					return
 				}
-				if len(s.deletions()) != 1 || len(s.writes()) == 0 || !ended(s.writes()[len(s.writes())-1].status.Phase) {
-					t.Errorf("deleted %d times after the statuses %v, want once, after the last", len(s.deletions()), s.writes())
+				if len(s.deletions()) != 1 || len(s.writes()) == 0 ||
+					!ended(s.writes()[len(s.writes())-1].status.Phase) {
+					t.Errorf("deleted %d times after the statuses %v, want once, after the last", len(s.deletions()),
+						s.writes())
 				}
 				o := s.deletions()[0]
-				if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 || o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID != types.UID("mine") {
+				if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 || o.Preconditions == nil ||
+					o.Preconditions.UID == nil || *o.Preconditions.UID != types.UID("mine") {
 					t.Errorf("deleted with %+v, want no grace and the UID", o)
 				}
 			})

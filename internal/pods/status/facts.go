@@ -9,34 +9,49 @@ import (
 	"keelson/internal/pods/podplan"
 )
 
-// Facts are what a pod's status is made from.
+// Facts are what a pod's status is computed from.
 type Facts struct {
 	Pod    *v1.Pod
 	Mirror *v1.Pod // of a static pod; nil while the API server has none
 	Have   pod.Runtime
+	// StoppedForRestart and Recreated are what only the agent knows about the containers, see
+	// [podplan.View].
+	StoppedForRestart map[string]bool
+	Recreated         map[string]int
 
-	Started  time.Time // when the pod's life on this node began
-	Going    bool      // it is to end
-	Down     bool      // nothing of it lives, its sandbox neither, and its place is free
-	Finished bool      // all it held is released; the API object may be deleted
+	Started     time.Time // when the agent first received the pod
+	Terminating bool      // the pod is being terminated
+	Down        bool      // no container and no sandbox runs, and its resources are released
+	Finished    bool      // everything is released; the API object may be deleted
 
-	// Override is a verdict that no container's end tells of; nil for none.
-	Override *Override
-	// InForce is the pod with the resources that its containers have in force, where
-	// Pod has those that it was granted; nil: they are the same.
-	InForce *v1.Pod
-	// Resize are conditions that tell how the pod's resizes stand.
+	// Override is a phase with reason that does not follow from the containers, such as that
+	// of an eviction; nil for none.
+	Override *podplan.Override
+	// Actuated is the pod with its actuated resources, where Pod has the allocated ones; nil:
+	// they are the same.
+	Actuated *v1.Pod
+	// Resize are the conditions about the pod's resizes.
 	Resize  []v1.PodCondition
-	Waiting map[string]Waiting // failed starts, by container name
-	Probes  map[string]Probe   // by container ID
-	// Health is how well it is what containers have that is nobody else's, by name.
+	Waiting map[string]pod.Waiting // failed starts, by container name
+	Probes  map[string]Probe       // by container ID
+	// Health is the health of the containers' devices, by container name.
 	Health  map[string][]v1.ResourceStatus
 	PodIPs  []string // primary first
 	HostIPs []string // primary first
 }
 
-// object is the API object that shows the pod; nil for a static pod that the API
-// server does not know.
+// view is the combined view of the pod's containers.
+func (f Facts) view() podplan.View {
+	return podplan.View{
+		Pod:               f.Pod,
+		Have:              f.Have,
+		StoppedForRestart: f.StoppedForRestart,
+		Recreated:         f.Recreated,
+	}
+}
+
+// object is the API object of the pod: itself or its mirror pod; nil for a static pod
+// without one.
 func (f Facts) object() *v1.Pod {
 	if pod.IsStatic(f.Pod) {
 		return f.Mirror
@@ -44,20 +59,20 @@ func (f Facts) object() *v1.Pod {
 	return f.Pod
 }
 
-// forgiven reports whether the pod's own end counts, and not the verdict on it.
+// forgiven reports whether the phase follows from the containers in spite of the override.
 func (f Facts) forgiven() bool {
-	return f.Override != nil && f.Override.Lenient && !pod.IsStatic(f.Pod) && podplan.Phase(f.Pod, f.Have, f.Down) == v1.PodSucceeded
+	return f.Override != nil && f.Override.Lenient && !pod.IsStatic(f.Pod) && f.view().Phase(f.Down) == v1.PodSucceeded
 }
 
-// inForce is the pod with the resources that its containers have in force.
-func (f Facts) inForce() *v1.Pod {
-	if f.InForce != nil {
-		return f.InForce
+// actuated is the pod with its actuated resources.
+func (f Facts) actuated() *v1.Pod {
+	if f.Actuated != nil {
+		return f.Actuated
 	}
 	return f.Pod
 }
 
-// stored is the status as the API server has it.
+// stored is the status at the API server.
 func (f Facts) stored() v1.PodStatus {
 	if o := f.object(); o != nil {
 		return o.Status
@@ -65,31 +80,7 @@ func (f Facts) stored() v1.PodStatus {
 	return v1.PodStatus{}
 }
 
-// Override is the end of a pod that was rejected, evicted, or over its deadline. It is told
-// when no container lives any more.
-type Override struct {
-	Phase   v1.PodPhase
-	Reason  string
-	Message string
-	// Rejected says that the pod never ran here: nothing is said of containers.
-	Rejected bool
-	// Unready says that the pod is not ready any more, though its containers live.
-	Unready bool
-	// Lenient says that a pod which ends without failure is Succeeded, with neither
-	// Reason nor Message. A static pod is not: it was to run for ever.
-	Lenient    bool
-	Disruption string // the reason of a DisruptionTarget condition; empty for none
-	// DisruptionMessage is that condition's; empty: Message.
-	DisruptionMessage string
-}
-
-// Waiting is why a container does not run.
-type Waiting struct {
-	Reason  string
-	Message string
-}
-
-// Probe is what is known of a running container by its probes.
+// Probe is the probe result of a running container.
 type Probe struct {
 	Started        bool // no startup probe, or it has succeeded
 	Ready          bool // started, and no readiness probe, or it has succeeded

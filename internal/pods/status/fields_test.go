@@ -18,7 +18,10 @@ func TestFieldsOfAContainerBeforeItIsCreatedAndOfAnEphemeralOne(t *testing.T) {
 		Resources:    v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("5m")}},
 	}
 	extra := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "extra"}}
-	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{spec}, EphemeralContainers: []v1.EphemeralContainer{extra}}}
+	p := &v1.Pod{Spec: v1.PodSpec{
+		Containers:          []v1.Container{spec},
+		EphemeralContainers: []v1.EphemeralContainer{extra},
+	}}
 	probes := map[string]Probe{"c": {Started: true, Ready: true}, "e": {Started: true, Ready: true}}
 	have := pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true}}}
 	for _, created := range []bool{false, true} {

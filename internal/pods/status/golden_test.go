@@ -9,11 +9,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 	"keelson/test/kit/parity"
 )
 
@@ -41,13 +43,25 @@ func recorded(t *testing.T, name string) *v1.Pod {
 
 // runtimeOf is what the runtime must have held when the pod was recorded.
 func runtimeOf(p *v1.Pod) pod.Runtime {
-	have := pod.Runtime{Ref: pod.RefOf(p), Sandboxes: []pod.Sandbox{{ID: "s", HostNetwork: p.Spec.HostNetwork, Ready: p.Status.Phase == v1.PodRunning}}}
+	have := pod.Runtime{
+		Ref:       pod.RefOf(p),
+		Sandboxes: []pod.Sandbox{{ID: "s", HostNetwork: p.Spec.HostNetwork, Ready: p.Status.Phase == v1.PodRunning}},
+	}
 	if !p.Spec.HostNetwork {
 		have.Sandboxes[0].IPs = []string{p.Status.PodIP}
 	}
 	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, s := range list {
-			c := pod.Container{ID: "0123", Name: s.Name, SandboxID: "s", Attempt: int(s.RestartCount), Image: s.Image, ImageRef: s.ImageID, User: s.User, StopSignal: s.StopSignal}
+			c := pod.Container{
+				ID:         "0123",
+				Name:       s.Name,
+				SandboxID:  "s",
+				Attempt:    int(s.RestartCount),
+				Image:      s.Image,
+				ImageRef:   s.ImageID,
+				User:       s.User,
+				StopSignal: s.StopSignal,
+			}
 			if r := s.State.Running; r != nil {
 				c.State, c.StartedAt = pod.StateRunning, r.StartedAt.Time
 			}
@@ -63,7 +77,7 @@ func runtimeOf(p *v1.Pod) pod.Runtime {
 
 func TestStatusesAreWhatUpstreamWrites(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-13")
-	parity.ProvesPart(t, 5, "LIFE-22")
+	parity.ProvesPart(t, 6, "LIFE-22")
 	for _, name := range []string{"pod-guaranteed.json", "pod-burstable.json", "pod-besteffort.json"} {
 		t.Run(name, func(t *testing.T) {
 			p := recorded(t, name)
@@ -72,8 +86,9 @@ func TestStatusesAreWhatUpstreamWrites(t *testing.T) {
 			have := runtimeOf(&v1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec, Status: want})
 			probes := map[string]Probe{"0123": {Started: true, Ready: true}}
 			done := want.Phase == v1.PodFailed
-			got := Project(Node{RuntimeName: "containerd"}, Facts{Pod: p, Have: have, Started: at, Going: done, Down: done,
-				Probes: probes, PodIPs: ips(want.PodIPs), HostIPs: []string{want.HostIP}}, v1.PodStatus{}, at)
+			got := Project(Node{RuntimeName: "containerd"},
+				Facts{Pod: p, Have: have, Started: at, Terminating: done, Down: done,
+					Probes: probes, PodIPs: ips(want.PodIPs), HostIPs: []string{want.HostIP}}, v1.PodStatus{}, at)
 			// The sum of the limits is read from the cgroup upstream, where "none" is a
 			// number; a pod without limits has none here.
 			want.Resources, got.Resources = nil, nil
@@ -126,8 +141,16 @@ func simple(policy v1.RestartPolicy, cs ...pod.Container) Facts {
 	for i := range cs {
 		cs[i].Name, cs[i].SandboxID = "c", "s"
 	}
-	return Facts{Pod: p, Have: pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.9"}}}, Containers: cs},
-		PodIPs: []string{"10.0.0.9"}, Probes: map[string]Probe{"1": {Started: true, Ready: true}}, Started: at}
+	return Facts{
+		Pod: p,
+		Have: pod.Runtime{
+			Sandboxes:  []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.9"}}},
+			Containers: cs,
+		},
+		PodIPs:  []string{"10.0.0.9"},
+		Probes:  map[string]Probe{"1": {Started: true, Ready: true}},
+		Started: at,
+	}
 }
 
 func TestStates(t *testing.T) {
@@ -142,7 +165,7 @@ func TestStates(t *testing.T) {
 		}},
 		{"an image that cannot be had is shown", func() Facts {
 			f := simple(v1.RestartPolicyAlways)
-			f.Waiting = map[string]Waiting{"c": {"ErrImagePull", "no such host"}}
+			f.Waiting = map[string]pod.Waiting{"c": {Reason: "ErrImagePull", Message: "no such host"}}
 			return f
 		}(), func(s v1.PodStatus) bool {
 			w := s.ContainerStatuses[0].State.Waiting
@@ -150,41 +173,54 @@ func TestStates(t *testing.T) {
 		}},
 		{"a crash loop waits, with the crash behind it", func() Facts {
 			f := simple(v1.RestartPolicyAlways, crashed)
-			f.Waiting = map[string]Waiting{"c": {"CrashLoopBackOff", "back-off"}}
+			f.Waiting = map[string]pod.Waiting{"c": {Reason: "CrashLoopBackOff", Message: "back-off"}}
 			return f
 		}(), func(s v1.PodStatus) bool {
 			c := s.ContainerStatuses[0]
-			return c.State.Waiting.Reason == "CrashLoopBackOff" && c.LastTerminationState.Terminated.ExitCode == 1 && s.Phase == v1.PodRunning
+			return c.State.Waiting.Reason == "CrashLoopBackOff" && c.LastTerminationState.Terminated.ExitCode == 1 &&
+				s.Phase == v1.PodRunning
 		}},
 		{"what ended for good is terminated, whatever went wrong before", func() Facts {
 			f := simple(v1.RestartPolicyNever, crashed)
-			f.Waiting = map[string]Waiting{"c": {"RunContainerError", "old"}}
+			f.Waiting = map[string]pod.Waiting{"c": {Reason: "RunContainerError", Message: "old"}}
 			return f
 		}(), func(s v1.PodStatus) bool { return s.ContainerStatuses[0].State.Terminated != nil }},
-		{"a restarted container shows its last end", simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning, Attempt: 1}, pod.Container{ID: "0", State: pod.StateExited, ExitCode: 7}), func(s v1.PodStatus) bool {
+		{"a restarted container shows its last end", simple(v1.RestartPolicyAlways, pod.Container{
+			ID:      "1",
+			State:   pod.StateRunning,
+			Attempt: 1,
+		}, pod.Container{ID: "0", State: pod.StateExited, ExitCode: 7}), func(s v1.PodStatus) bool {
 			c := s.ContainerStatuses[0]
-			return c.State.Running != nil && c.Ready && c.RestartCount == 1 && c.LastTerminationState.Terminated.ExitCode == 7
+			return c.State.Running != nil && c.Ready && c.RestartCount == 1 &&
+				c.LastTerminationState.Terminated.ExitCode == 7
 		}},
-		{"a pod whose containers still live is not at its end, and nothing is told of it", func() Facts {
+		{"a pod whose containers still run does not have a terminal phase", func() Facts {
 			f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
-			f.Override = &Override{Phase: v1.PodFailed, Reason: "Evicted", Disruption: v1.PodReasonTerminationByKubelet}
-			f.Going = true
+			f.Override = &podplan.Override{
+				Phase:      v1.PodFailed,
+				Reason:     "Evicted",
+				Disruption: v1.PodReasonTerminationByKubelet,
+			}
+			f.Terminating = true
 			return f
 		}(), func(s v1.PodStatus) bool {
-			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.DisruptionTarget) == nil && isTrue(s.Conditions, v1.PodReady)
+			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.DisruptionTarget) == nil &&
+				isTrue(s.Conditions, v1.PodReady)
 		}},
 		{"one over its deadline is not ready any more", func() Facts {
 			f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
-			f.Override = &Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Unready: true}
-			f.Going = true
+			f.Override = &podplan.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Unready: true}
+			f.Terminating = true
 			return f
 		}(), func(s v1.PodStatus) bool {
-			return s.Phase == v1.PodRunning && s.Reason == "" && find(s.Conditions, v1.PodReady).Reason == "PodFailed" && find(s.Conditions, v1.ContainersReady).Reason == "PodFailed"
+			return s.Phase == v1.PodRunning && s.Reason == "" &&
+				find(s.Conditions, v1.PodReady).Reason == "PodFailed" &&
+				find(s.Conditions, v1.ContainersReady).Reason == "PodFailed"
 		}},
 		{"a pod is over its deadline before a container of it was made", func() Facts {
 			f := simple(v1.RestartPolicyAlways)
-			f.Have, f.Going, f.Down = pod.Runtime{}, true, true
-			f.Override = &Override{
+			f.Have, f.Terminating, f.Down = pod.Runtime{}, true, true
+			f.Override = &podplan.Override{
 				Phase:   v1.PodFailed,
 				Reason:  "DeadlineExceeded",
 				Message: "Pod was active on the node longer than the specified deadline",
@@ -205,8 +241,27 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What the runtime has removed since is still told of.
-func TestEndsAreRemembered(t *testing.T) {
+// The status of a pod that ended before its sidecar was created says the same when the API server has it.
+func TestTerminatedBeforeItsSidecar(t *testing.T) {
+	f := simple(v1.RestartPolicyNever)
+	f.Pod.Spec.InitContainers = []v1.Container{{
+		Name: "sidecar", Image: "none", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways),
+	}}
+	f.Have, f.Terminating, f.Down = pod.Runtime{}, true, true
+	f.Override = &podplan.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded"}
+	node := Node{RuntimeName: "containerd"}
+	first := Project(node, f, v1.PodStatus{}, at)
+	if w := first.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "PodInitializing" {
+		t.Fatalf("a container after a sidecar that was not created: %+v", first.ContainerStatuses[0].State)
+	}
+	f.Pod.Status = first
+	if second := Project(node, f, first, at); !equality.Semantic.DeepEqual(first, second) {
+		t.Errorf("first %s\nthen %s", text(t, first), text(t, second))
+	}
+}
+
+// The status keeps containers that the runtime has removed.
+func TestTerminatedStatesAreKept(t *testing.T) {
 	ended := func(id string, attempt int, code int32) pod.Container {
 		return pod.Container{ID: id, State: pod.StateExited, Attempt: attempt, ExitCode: code, Image: "i"}
 	}
@@ -219,23 +274,24 @@ func TestEndsAreRemembered(t *testing.T) {
 	f := simple(v1.RestartPolicyNever)
 	f.Pod.Status = one
 	none := Project(node, f, one, at)
-	if got := none.ContainerStatuses[0]; got.ContainerID != "containerd://1" || got.State.Terminated.ExitCode != 2 || got.LastTerminationState.Terminated == nil {
-		t.Errorf("a container that is gone: %+v, want what was told of it", got)
+	if got := none.ContainerStatuses[0]; got.ContainerID != "containerd://1" || got.State.Terminated.ExitCode != 2 ||
+		got.LastTerminationState.Terminated == nil {
+		t.Errorf("a removed container: %+v, want its previous status", got)
 	}
 	other := Project(node, simple(v1.RestartPolicyNever, ended("2", 2, 0)), both, at)
 	if last := other.ContainerStatuses[0].LastTerminationState.Terminated; last != nil {
 		t.Errorf("another instance has the past of the one before: %+v", last)
 	}
 	f = simple(v1.RestartPolicyAlways, ended("1", 1, 2))
-	f.Waiting = map[string]Waiting{"c": {"CrashLoopBackOff", "back-off"}}
+	f.Waiting = map[string]pod.Waiting{"c": {Reason: "CrashLoopBackOff", Message: "back-off"}}
 	waits := Project(node, f, v1.PodStatus{}, at)
 	if last := waits.ContainerStatuses[0].LastTerminationState.Terminated; last == nil {
 		t.Fatal("a container that waits to be started again shows no end")
 	}
-	f.Going = true
+	f.Terminating = true
 	given := Project(node, f, waits, at).ContainerStatuses[0]
 	if last := given.LastTerminationState.Terminated; given.State.Terminated == nil || last != nil {
-		t.Errorf("given up: %+v, and %+v before: one end is told twice", given.State, last)
+		t.Errorf("given up: %+v, and %+v before: one termination is shown twice", given.State, last)
 	}
 }
 
@@ -243,7 +299,8 @@ func TestEndsAreRemembered(t *testing.T) {
 // that is removed: the next has its number.
 func TestRestartsAreNotTakenBack(t *testing.T) {
 	failed := pod.Container{ID: "1", State: pod.StateExited, Attempt: 1, ExitCode: 2}
-	made := Project(Node{}, simple(v1.RestartPolicyAlways, pod.Container{ID: "2", State: pod.StateCreated, Attempt: 2}, failed), v1.PodStatus{}, at)
+	made := Project(Node{}, simple(v1.RestartPolicyAlways,
+		pod.Container{ID: "2", State: pod.StateCreated, Attempt: 2}, failed), v1.PodStatus{}, at)
 	if n := made.ContainerStatuses[0].RestartCount; n != 2 {
 		t.Fatalf("%d restarts with an instance 2", n)
 	}
@@ -253,7 +310,7 @@ func TestRestartsAreNotTakenBack(t *testing.T) {
 	}
 }
 
-func TestAnEndIsNotTakenBack(t *testing.T) {
+func TestTerminalPhaseIsFinal(t *testing.T) {
 	parity.Differs(t, "LIFE-12", "0120")
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	if st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodFailed}, at); st.Phase != v1.PodFailed {
@@ -271,19 +328,25 @@ func TestReadinessGates(t *testing.T) {
 	if ready.Status != v1.ConditionFalse || ready.Reason != "ReadinessGatesNotReady" || ready.Message != want {
 		t.Errorf("Ready = %+v", ready)
 	}
-	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionUnknown}}
+	f.Pod.Status.Conditions = []v1.PodCondition{
+		{Type: "a", Status: v1.ConditionTrue},
+		{Type: "b", Status: v1.ConditionUnknown},
+	}
 	ready = find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady)
 	const unknown = `the status of pod readiness gate "b" is not "True", but Unknown`
 	if ready.Status != v1.ConditionFalse || ready.Reason != "ReadinessGatesNotReady" || ready.Message != unknown {
 		t.Errorf("Ready = %+v with one gate of two open", ready)
 	}
-	f.Pod.Status.Conditions = []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionTrue}}
+	f.Pod.Status.Conditions = []v1.PodCondition{
+		{Type: "a", Status: v1.ConditionTrue},
+		{Type: "b", Status: v1.ConditionTrue},
+	}
 	if ready := find(Project(Node{}, f, v1.PodStatus{}, at).Conditions, v1.PodReady); ready.Status != v1.ConditionTrue {
 		t.Errorf("Ready = %+v with all gates open", ready)
 	}
 }
 
-func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
+func TestTransitionTimes(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	first := Project(Node{}, f, v1.PodStatus{}, at)
 	later := Project(Node{}, f, first, at.Add(time.Hour))
@@ -291,7 +354,8 @@ func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
 		t.Errorf("Ready moved to %v without a change", c.LastTransitionTime)
 	}
 	f.Probes = map[string]Probe{"1": {Started: true}}
-	if c := find(Project(Node{}, f, later, at.Add(2*time.Hour)).Conditions, v1.PodReady); !c.LastTransitionTime.Time.Equal(at.Add(2 * time.Hour)) {
+	if c := find(Project(Node{}, f, later, at.Add(2*time.Hour)).Conditions,
+		v1.PodReady); !c.LastTransitionTime.Time.Equal(at.Add(2 * time.Hour)) {
 		t.Errorf("Ready = %+v, want a transition now", c)
 	}
 }
@@ -319,13 +383,15 @@ func TestTimesOfResizeConditions(t *testing.T) {
 		}}
 		prev = Project(Node{}, f, prev, at.Add(step.after))
 		c := find(prev.Conditions, v1.PodResizePending)
-		if !c.LastTransitionTime.Time.Equal(at.Add(step.transition)) || !c.LastProbeTime.Time.Equal(at.Add(step.probe)) {
-			t.Errorf("after %v: %+v, want a transition after %v and a probe after %v", step.after, c, step.transition, step.probe)
+		if !c.LastTransitionTime.Time.Equal(at.Add(step.transition)) ||
+			!c.LastProbeTime.Time.Equal(at.Add(step.probe)) {
+			t.Errorf("after %v: %+v, want a transition after %v and a probe after %v",
+				step.after, c, step.transition, step.probe)
 		}
 	}
 }
 
-func TestASidecarCountsWhenItHasStarted(t *testing.T) {
+func TestSidecarInitialized(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-24")
 	f := simple(v1.RestartPolicyAlways)
 	f.Pod.Spec.InitContainers = []v1.Container{{Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
@@ -348,8 +414,8 @@ func TestASidecarCountsWhenItHasStarted(t *testing.T) {
 func TestARejectedPodSaysNothingOfContainers(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways)
 	f.Have.Sandboxes = []pod.Sandbox{{ID: "s"}}
-	f.Going, f.Down = true, true
-	f.Override = &Override{Phase: v1.PodFailed, Reason: "NoRoom", Message: "no", Rejected: true}
+	f.Terminating, f.Down = true, true
+	f.Override = &podplan.Override{Phase: v1.PodFailed, Reason: "NoRoom", Message: "no", Rejected: true}
 	f.HostIPs = []string{"192.0.2.1"}
 	f.Pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("1m")}
 	st := Project(Node{}, f, v1.PodStatus{Phase: v1.PodPending}, time.Now())
@@ -357,8 +423,10 @@ func TestARejectedPodSaysNothingOfContainers(t *testing.T) {
 		if st.HostIP != "" || len(st.HostIPs) > 0 || st.AllocatedResources != nil {
 			t.Errorf("%s: on %s %v, with %v", when, st.HostIP, st.HostIPs, st.AllocatedResources)
 		}
-		if st.Phase != v1.PodFailed || st.Reason != "NoRoom" || st.Message != "no" || len(st.InitContainerStatuses)+len(st.ContainerStatuses) > 0 {
-			t.Errorf("%s: %s %s %q with %d containers", when, st.Phase, st.Reason, st.Message, len(st.ContainerStatuses))
+		if st.Phase != v1.PodFailed || st.Reason != "NoRoom" || st.Message != "no" ||
+			len(st.InitContainerStatuses)+len(st.ContainerStatuses) > 0 {
+			t.Errorf("%s: %s %s %q with %d containers", when, st.Phase, st.Reason, st.Message,
+				len(st.ContainerStatuses))
 		}
 		f.Override = nil
 		if when == "after a restart" {

@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
+func TestTerminationMessagesShareLimit(t *testing.T) {
 	parity.Proves(t, "LIFE-93")
 	of := func(containers int, message string) v1.PodStatus {
 		f := simple(v1.RestartPolicyNever)
@@ -25,7 +25,14 @@ func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
 				f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, c)
 			}
 			for attempt := 1; attempt >= 0; attempt-- { // and the instance before
-				f.Have.Containers = append(f.Have.Containers, pod.Container{ID: fmt.Sprintf("%s-%d", name, attempt), Name: name, SandboxID: "s", Attempt: attempt, State: pod.StateExited, Message: message})
+				f.Have.Containers = append(f.Have.Containers, pod.Container{
+					ID:        fmt.Sprintf("%s-%d", name, attempt),
+					Name:      name,
+					SandboxID: "s",
+					Attempt:   attempt,
+					State:     pod.StateExited,
+					Message:   message,
+				})
 			}
 		}
 		return Project(Node{RuntimeName: "containerd"}, f, v1.PodStatus{}, at)
@@ -52,7 +59,8 @@ func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
 		for _, cs := range all {
 			now, last := cs.State.Terminated.Message, cs.LastTerminationState.Terminated.Message
 			if len(now) != tc.want || len(last) != tc.want || !strings.HasPrefix(tc.message, now) {
-				t.Errorf("%d containers with %d bytes each: %s says %d bytes, and %d before", tc.containers, len(tc.message), cs.Name, len(now), len(last))
+				t.Errorf("%d containers with %d bytes each: %s says %d bytes, and %d before",
+					tc.containers, len(tc.message), cs.Name, len(now), len(last))
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-func TestTheWayOfAStatusIsMeasuredFromItsFirstChange(t *testing.T) {
+func TestStatusSyncDuration(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-15")
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		const metric = "kubelet_pod_status_sync_duration_seconds"

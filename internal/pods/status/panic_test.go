@@ -3,12 +3,13 @@ package status
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/eventlog"
 )
 
 // sickServer panics at the status of one pod, for the configured number of times.
@@ -27,27 +28,13 @@ func (s *sickServer) PatchPodStatus(ctx context.Context, namespace, name string,
 	return s.server.PatchPodStatus(ctx, namespace, name, patch)
 }
 
-// said records events.
-type said struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (s *said) Pod(p *v1.Pod, _, kind, reason, message string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = append(s.list, p.Name+" "+kind+" "+reason+": "+message)
-}
-
-func (s *said) Node(string, string, string) {}
-
 // The agent panics at the status of one pod three times. Each panic is recorded in an event of the pod,
 // and the status is sent again after a doubling back-off; the status of another pod is not delayed.
 func TestAPanicAtAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := &sickServer{server: &server{begin: time.Now()}, sick: "p", times: 3}
-		cfg, events := quietly(s), &said{}
+		cfg, events := quietly(s), &eventlog.Log{}
 		cfg.Events = events
 		w := NewWriter(cfg)
 		done := make(chan error)
@@ -74,10 +61,10 @@ func TestAPanicAtAStatus(t *testing.T) {
 		if !slices.Equal(s.at, want) {
 			t.Errorf("panics at %v, want %v", s.at, want)
 		}
-		const event = "p Warning FailedSync: error syncing pod: write its status: " +
+		const event = "p Warning FailedSync error syncing pod: write its status: " +
 			"internal error, the stack is in the agent's log: at a status"
-		if !slices.Equal(events.list, []string{event, event, event}) {
-			t.Errorf("events %q", events.list)
+		if !slices.Equal(events.Lines(), []string{event, event, event}) {
+			t.Errorf("events %q", events.Lines())
 		}
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patch is the strategic merge patch that makes a stored status, whatever it is, say
-// what st says: it carries every field of ours, names those that st leaves out, and has
-// lists replaced that would be merged. The UID guards against a pod of the same name.
-func patch(uid types.UID, st v1.PodStatus) ([]byte, error) {
-	otherwise := map[string]any{"conditions": ownConditions(st)} // than st has it
+// statusPatch is the strategic merge patch that makes any stored status equal to st: it has
+// every owned field, null for those that st omits, and directives that replace lists
+// instead of merging them. The UID protects a newer pod of the same name.
+func statusPatch(uid types.UID, st v1.PodStatus) ([]byte, error) {
+	otherwise := map[string]any{"conditions": ownConditions(st)} // fields that differ from their encoding in st
 	own := ownFields(st)
 	for field, v := range reflect.ValueOf(own).Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -37,9 +37,14 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
-// foreign are fields of the status that others write.
-var foreign = map[string]bool{"nominatedNodeName": true, "resourceClaimStatuses": true, "extendedResourceClaimStatus": true,
-	"nodeAllocatableResourceClaimStatuses": true, "resize": true}
+// foreign are the fields of the status that other clients write.
+var foreign = map[string]bool{
+	"nominatedNodeName":                    true,
+	"resourceClaimStatuses":                true,
+	"extendedResourceClaimStatus":          true,
+	"nodeAllocatableResourceClaimStatuses": true,
+	"resize":                               true,
+}
 
 func whole[T any](list []T) []any {
 	out := []any{map[string]string{"$patch": "replace"}}
@@ -49,8 +54,8 @@ func whole[T any](list []T) []any {
 	return out
 }
 
-// encode writes the patch: the status, and after it what is said otherwise. Both are
-// objects, and no field is in both.
+// encode writes the patch: the fields of the status followed by those of otherwise. No
+// field is in both.
 func encode(uid types.UID, st v1.PodStatus, otherwise map[string]any) ([]byte, error) {
 	meta, err := json.Marshal(map[string]any{"uid": uid})
 	if err != nil {
@@ -64,15 +69,15 @@ func encode(uid types.UID, st v1.PodStatus, otherwise map[string]any) ([]byte, e
 	if err != nil {
 		return nil, fmt.Errorf("encode pod status: %w", err)
 	}
-	fields = fields[:len(fields)-1] // the brace comes with the others
+	fields = fields[:len(fields)-1] // the closing brace follows the other fields
 	if len(fields) > 1 {
 		fields = append(fields, ',')
 	}
 	return slices.Concat([]byte(`{"metadata":`), meta, []byte(`,"status":`), fields, more[1:], []byte("}")), nil
 }
 
-// ownConditions are the conditions we write; those that are over are deleted.
-// Conditions are merged field by field: a reason that is over has to be named.
+// ownConditions are the owned conditions, with delete directives for those that st does
+// not have. The API server merges conditions by field, so an empty reason has to be sent.
 func ownConditions(st v1.PodStatus) []any {
 	var list []any
 	for _, c := range st.Conditions {
@@ -88,8 +93,8 @@ func ownConditions(st v1.PodStatus) []any {
 	return list
 }
 
-// wholeCondition is a condition with no field left out. Its own fields stand for
-// those of the same names in the condition.
+// wholeCondition is a condition whose empty fields are encoded, too. Its own fields shadow
+// those of the condition.
 type wholeCondition struct {
 	v1.PodCondition
 	Reason  *string `json:"reason"`

@@ -17,7 +17,7 @@ import (
 // applied is what an API server makes of the patch.
 func applied(t *testing.T, stored, next v1.PodStatus) v1.PodStatus {
 	t.Helper()
-	b, err := patch("uid", next)
+	b, err := statusPatch("uid", next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func cond(t v1.PodConditionType, s v1.ConditionStatus) v1.PodCondition {
 	return v1.PodCondition{Type: t, Status: s}
 }
 
-func TestPatchLeavesTheStatusAsMade(t *testing.T) {
+func TestPatchYieldsStatus(t *testing.T) {
 	parity.Differs(t, "LIFE-12", "0120")
 	gate := cond("example.com/gate", v1.ConditionTrue)
 	for _, tc := range []struct {
@@ -64,7 +64,12 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 		},
 		{
 			"reasons that are over are cleared",
-			v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "[a]"}}},
+			v1.PodStatus{Conditions: []v1.PodCondition{{
+				Type:    v1.PodReady,
+				Status:  v1.ConditionFalse,
+				Reason:  "ContainersNotReady",
+				Message: "[a]",
+			}}},
 			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)}},
 			v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)}},
 		},
@@ -99,11 +104,21 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 			v1.PodStatus{NominatedNodeName: "theirs", Phase: v1.PodPending},
 		},
 		{
-			"nor are those of whoever allocates",
-			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}}},
-			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}, {}}, Phase: v1.PodPending}, // as it was once
-			v1.PodStatus{NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}}, ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}},
-				Phase: v1.PodPending},
+			"nor are those of the allocating driver",
+			v1.PodStatus{
+				NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}},
+				ResourceClaimStatuses:                []v1.PodResourceClaimStatus{{Name: "gpu"}},
+			},
+			// as it was once
+			v1.PodStatus{
+				NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}, {}},
+				Phase:                                v1.PodPending,
+			},
+			v1.PodStatus{
+				NodeAllocatableResourceClaimStatuses: []v1.NodeAllocatableResourceClaimStatus{{}},
+				ResourceClaimStatuses:                []v1.PodResourceClaimStatus{{Name: "gpu"}},
+				Phase:                                v1.PodPending,
+			},
 		},
 		{
 			"container statuses are replaced as a list",
@@ -115,7 +130,8 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := applied(t, tc.stored, tc.next)
 			for _, c := range tc.want.Conditions {
-				if g := find(got.Conditions, c.Type); g == nil || g.Status != c.Status || g.Reason != c.Reason || g.Message != c.Message {
+				if g := find(got.Conditions, c.Type); g == nil || g.Status != c.Status || g.Reason != c.Reason ||
+					g.Message != c.Message {
 					t.Errorf("condition %s = %v, want %v", c.Type, g, c)
 				}
 			}
@@ -130,12 +146,16 @@ func TestPatchLeavesTheStatusAsMade(t *testing.T) {
 	}
 }
 
-// ours are the fields of a status that the node agent writes. What a later API adds is
-// somebody's, too: unless it is said whose, the agent would clear it.
-var ours = []string{"observedGeneration", "phase", "conditions", "message", "reason", "hostIP", "hostIPs", "podIP", "podIPs", "startTime",
-	"initContainerStatuses", "containerStatuses", "qosClass", "ephemeralContainerStatuses", "allocatedResources", "resources"}
+// ours are the fields of a status that the agent writes. A new field of a later API has to
+// be added here or to foreign: otherwise the agent would clear it.
+var ours = []string{
+	"observedGeneration", "phase", "conditions", "message", "reason", "hostIP", "hostIPs", "podIP", "podIPs",
+	"startTime",
+	"initContainerStatuses", "containerStatuses", "qosClass", "ephemeralContainerStatuses", "allocatedResources",
+	"resources",
+}
 
-func TestEveryFieldOfAStatusIsSomebodys(t *testing.T) {
+func TestEveryStatusFieldHasOwner(t *testing.T) {
 	for i := range reflect.TypeFor[v1.PodStatus]().NumField() {
 		name, _, _ := strings.Cut(reflect.TypeFor[v1.PodStatus]().Field(i).Tag.Get("json"), ",")
 		if slices.Contains(ours, name) == foreign[name] {

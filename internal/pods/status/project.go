@@ -12,21 +12,20 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/pods/podplan"
 )
 
-// Node is what every status on this node has in common.
+// Node is what all statuses on this node have in common.
 type Node struct {
 	RuntimeName string // prefix of container IDs, such as containerd
-	// RecursiveReadOnly tells whether the runtime mounts recursively read-only for
-	// this pod where it is asked to if it can; nil for never.
+	// RecursiveReadOnly reports whether the runtime handler of the pod supports recursive
+	// read-only mounts, for mounts with IfPossible; nil: never.
 	RecursiveReadOnly func(p *v1.Pod) bool
-	StopSignals       bool // the signals that stop containers are shown
+	StopSignals       bool // stop signals are shown
 	HideResources     bool // pod-level resources are not shown
 }
 
-// Project makes the status of a pod. prev is the status it had before: the one
-// published last, or the one its API object came with.
+// Project computes the status of a pod. prev is the previous one: the last that was
+// published, or that of the API object.
 func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	p := f.Pod
 	st := v1.PodStatus{
@@ -41,7 +40,7 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	}
 	switch {
 	case ended(f.stored().Phase) && !ended(prev.Phase) && !pod.IsStatic(p):
-		st.Reason, st.Message = f.stored().Reason, f.stored().Message // set by the part that ended the pod
+		st.Reason, st.Message = f.stored().Reason, f.stored().Message // set by the client that ended the pod
 	case f.Override == nil:
 		st.Reason, st.Message = prev.Reason, prev.Message
 	case f.Down && !f.forgiven():
@@ -56,19 +55,19 @@ func Project(n Node, f Facts, prev v1.PodStatus, now time.Time) v1.PodStatus {
 	addresses(&st, f, prev)
 	containers(n, &st, f, prev)
 	if !n.HideResources {
-		resources(&st, p, f.inForce())
+		resources(&st, p, f.actuated())
 	}
 	conditions(&st, f, prev, now)
 	if neverRan(f, prev) {
 		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
-		st.Conditions = slices.Clone(f.stored().Conditions) // nothing came about that they could tell
+		st.Conditions = slices.Clone(f.stored().Conditions) // no change to report
 		st.HostIP, st.HostIPs, st.PodIP, st.PodIPs = "", nil, "", nil
 		st.AllocatedResources, st.Resources = nil, nil
 	}
 	return st
 }
 
-// neverRan reports whether the pod was rejected, now or before this agent came.
+// neverRan reports whether the pod was rejected, now or before the agent restarted.
 func neverRan(f Facts, prev v1.PodStatus) bool {
 	if f.Override != nil {
 		return f.Override.Rejected
@@ -76,10 +75,10 @@ func neverRan(f Facts, prev v1.PodStatus) bool {
 	return prev.Phase == v1.PodFailed && len(prev.ContainerStatuses) == 0 && len(f.Have.Containers) == 0
 }
 
-// phase keeps an end once it was published, and holds one back while anything
-// of the pod lives.
+// phase keeps a terminal phase once it was published, and delays one while a container or
+// the sandbox runs.
 func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
-	next := podplan.Phase(f.Pod, f.Have, f.Going && f.Down && !pod.IsStatic(f.Pod))
+	next := f.view().Phase(f.Terminating && f.Down && !pod.IsStatic(f.Pod))
 	if f.Override != nil && f.Override.Phase != "" && !f.forgiven() {
 		next = f.Override.Phase
 	}
@@ -93,8 +92,8 @@ func phase(f Facts, prev v1.PodStatus) v1.PodPhase {
 			return prev.Phase
 		}
 		return v1.PodRunning
-	case next == v1.PodPending && prev.Phase == v1.PodRunning && f.Going:
-		return v1.PodRunning // a pod on its way out does not go back to the start
+	case next == v1.PodPending && prev.Phase == v1.PodRunning && f.Terminating:
+		return v1.PodRunning // a terminating pod does not go back to Pending
 	}
 	return next
 }
@@ -109,7 +108,7 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 		}
 	}
 	if len(f.PodIPs) == 0 {
-		if f.Going { // its sandbox stopped before this agent came; there will be no other
+		if f.Terminating { // its sandbox stopped before the agent restarted; no other is created
 			st.PodIP, st.PodIPs = prev.PodIP, prev.PodIPs
 		}
 		return
@@ -120,8 +119,8 @@ func addresses(st *v1.PodStatus, f Facts, prev v1.PodStatus) {
 	}
 }
 
-// resources shows the pod-level allocated and actuated resources; of limits only those that hold for the pod as a
-// whole.
+// resources sets the pod-level allocated and actuated resources; limits only where one
+// holds for the pod as a whole.
 func resources(st *v1.PodStatus, granted, force *v1.Pod) {
 	options := resource.PodResourcesOptions{} // the overhead is the pod's
 	if requests := resource.PodRequests(granted, options); len(requests) > 0 {

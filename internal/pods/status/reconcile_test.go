@@ -37,7 +37,7 @@ func (s *versioned) PatchPodStatus(_ context.Context, _, _ string, patch []byte)
 
 func (*versioned) DeletePod(context.Context, string, string, metav1.DeleteOptions) error { return nil }
 
-// write applies a patch, of whomever.
+// write applies a patch of any client.
 func (s *versioned) write(patch []byte) (*v1.Pod, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,11 @@ const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False","rea
 func reconciling(t *testing.T, f func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string))) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		fact := facts(pod.Container{ID: "1", State: pod.StateRunning, StartedAt: time.Now().Add(1234567 * time.Microsecond)})
+		fact := facts(pod.Container{
+			ID:        "1",
+			State:     pod.StateRunning,
+			StartedAt: time.Now().Add(1234567 * time.Microsecond),
+		})
 		fact.Pod.UID, fact.Pod.ResourceVersion = "u", "9"
 		s := &versioned{pod: fact.Pod, begin: time.Now()}
 		w := NewWriter(quietly(s))
@@ -115,7 +119,7 @@ func reconciling(t *testing.T, f func(t *testing.T, s *versioned, see func(*v1.P
 	})
 }
 
-func TestAStatusThatWasWrittenOverIsPutRight(t *testing.T) {
+func TestOverwrittenStatusIsRepaired(t *testing.T) {
 	parity.Differs(t, "LIFE-12", "0120")
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		another(notReady)
@@ -126,8 +130,8 @@ func TestAStatusThatWasWrittenOverIsPutRight(t *testing.T) {
 	})
 }
 
-// A writer that does not give up is answered once in 10 s, for as long as it goes on.
-func TestTwoWritersThatDisagree(t *testing.T) {
+// A status that is overwritten again and again is repaired once in 10 s.
+func TestRepairsAreLimited(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
@@ -145,7 +149,7 @@ func TestTwoWritersThatDisagree(t *testing.T) {
 	})
 }
 
-func TestWhatTheWatchShowsLateIsNotAnothers(t *testing.T) {
+func TestLateWatchEventIsNoOverwrite(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		first := s.get()
 		another(notReady)
@@ -179,12 +183,13 @@ func TestTheEffectOfAPatchIsSeenBeforeItsAnswer(t *testing.T) {
 		see(s.get())
 		time.Sleep(time.Minute)
 		if n := s.count(); n != 4 || s.get().Status.Message != "" {
-			t.Errorf("wrote %d statuses, message %q; want another correction of what came meanwhile", n, s.get().Status.Message)
+			t.Errorf("wrote %d statuses, message %q; want another correction of what came meanwhile", n,
+				s.get().Status.Message)
 		}
 	})
 }
 
-func TestWhatOthersOwnIsNoReasonToWrite(t *testing.T) {
+func TestForeignFieldsCauseNoWrite(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
 		for _, patch := range []string{
 			`{"status":{"conditions":[{"type":"example.com/checked","status":"True"}]}}`,
@@ -209,7 +214,11 @@ func TestWhatOthersOwnIsNoReasonToWrite(t *testing.T) {
 // A later agent finds the status as the earlier one wrote it: it has nothing to say.
 func TestALaterAgentWritesNothingNew(t *testing.T) {
 	reconciling(t, func(t *testing.T, s *versioned, see func(*v1.Pod), another func(string)) {
-		fact := facts(pod.Container{ID: "1", State: pod.StateRunning, StartedAt: s.begin.Add(1234567 * time.Microsecond)})
+		fact := facts(pod.Container{
+			ID:        "1",
+			State:     pod.StateRunning,
+			StartedAt: s.begin.Add(1234567 * time.Microsecond),
+		})
 		fact.Pod, fact.Started = s.get(), s.begin
 		ctx, stop := context.WithCancel(t.Context())
 		w := NewWriter(quietly(s))
@@ -227,17 +236,18 @@ func TestALaterAgentWritesNothingNew(t *testing.T) {
 	})
 }
 
-// A pod that another client has ended stays ended, as it was said and for the reason
-// that was given, also while its containers still run.
-func TestAnEndThatAnotherClientWrote(t *testing.T) {
+// A terminal phase that another client wrote is final, with its reason and message, also
+// while containers still run.
+func TestTerminalPhaseOfOtherClient(t *testing.T) {
 	f := simple(v1.RestartPolicyAlways, pod.Container{ID: "1", State: pod.StateRunning})
 	before := Project(Node{}, f, v1.PodStatus{}, at)
 	f.Pod.Status = v1.PodStatus{Phase: v1.PodSucceeded, Reason: "Enough", Message: "by hand"}
 	st := Project(Node{}, f, before, at)
 	if st.Phase != v1.PodSucceeded || st.Reason != "Enough" || st.Message != "by hand" {
-		t.Errorf("it is %s %s %q, want it as the other client said", st.Phase, st.Reason, st.Message)
+		t.Errorf("it is %s %s %q, want the other client's status", st.Phase, st.Reason, st.Message)
 	}
-	f.Mirror, f.Pod.Annotations = f.Pod.DeepCopy(), map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+	f.Mirror, f.Pod.Annotations = f.Pod.DeepCopy(), map[string]string{pod.AnnotationConfigSource: string(
+		pod.SourceFile)}
 	if st := Project(Node{}, f, before, at); st.Phase != v1.PodRunning || st.Reason != "" {
 		t.Errorf("a static pod is %s %s, want Running: its mirror is a picture", st.Phase, st.Reason)
 	}

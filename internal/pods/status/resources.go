@@ -7,20 +7,20 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Amounts of CPU, in thousandths, up to which the kernel cannot tell a request or
-// a limit from a smaller one.
+// Minimum CPU shares and quota, in millicores: the kernel has the same value for a smaller
+// request or limit.
 const (
 	leastRequest = 2
 	leastLimit   = 10
 )
 
-// inForce is what a running container has: what the runtime says of CPU and of the
-// memory limit, which is as near to the kernel as there is; of the rest, what it
-// was last given. What it was granted decides which of them are shown.
-func inForce(f Facts, granted *v1.Container, c pod.Container) *v1.ResourceRequirements {
+// actuated returns the actuated resources of a running container: CPU and memory limit as
+// the runtime reports them, of the rest what was last actuated. Only resources that are
+// allocated are shown.
+func actuated(f Facts, granted *v1.Container, c pod.Container) *v1.ResourceRequirements {
 	out := granted.Resources.DeepCopy()
 	var given v1.ResourceRequirements
-	if _, spec, ok := pod.Find(f.inForce(), granted.Name); ok {
+	if _, spec, ok := pod.Find(f.actuated(), granted.Name); ok {
 		given = spec.Resources
 	}
 	show(out.Requests, given.Requests, v1.ResourceMemory, 0)
@@ -35,9 +35,8 @@ func inForce(f Facts, granted *v1.Container, c pod.Container) *v1.ResourceRequir
 	return out
 }
 
-// show puts what is in force in place of what was granted, unless both are too
-// little to be told apart. The same amount keeps the words in which it was asked
-// for.
+// show replaces the allocated by the actuated quantity, unless both are below the kernel's
+// minimum. An equal quantity keeps its notation.
 func show(out, force v1.ResourceList, name v1.ResourceName, least int64) {
 	granted, shown := out[name]
 	is, known := force[name]

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/podplan"
 )
 
 // When a pod has ended, containers that the runtime does not have are shown as terminated if they may
@@ -18,7 +19,7 @@ func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		have  []pod.Container
-		ended map[string]bool // by container: whether it is said to have ended
+		ended map[string]bool // by container: whether its status is terminated
 	}{
 		{"nothing was made", nil, map[string]bool{"one": true, "two": false, "main": false}},
 		{"the first has succeeded", []pod.Container{done("one")}, map[string]bool{"one": true, "two": false, "main": false}},
@@ -30,8 +31,8 @@ func TestContainersThatWereNeverMadeWhenThePodEnds(t *testing.T) {
 		f.Pod.Spec.InitContainers = []v1.Container{{Name: "one"}, {Name: "two"}}
 		f.Pod.Spec.Containers[0].Name = "main"
 		f.Have = pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "s"}}, Containers: tc.have}
-		f.Going, f.Down = true, true
-		f.Override = &Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "late"}
+		f.Terminating, f.Down = true, true
+		f.Override = &podplan.Override{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "late"}
 		st := Project(Node{}, f, v1.PodStatus{}, time.Now())
 		for _, cs := range append(st.InitContainerStatuses, st.ContainerStatuses...) {
 			if got := cs.State.Terminated != nil; got != tc.ended[cs.Name] {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestVolumeMountsShowWhatBecameOfThem(t *testing.T) {
+func TestVolumeMountStatus(t *testing.T) {
 	for _, tc := range []struct {
 		mount   v1.VolumeMount
 		capable bool
@@ -21,7 +21,11 @@ func TestVolumeMountsShowWhatBecameOfThem(t *testing.T) {
 		{v1.VolumeMount{ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyIfPossible)}, false, "ro Disabled"},
 		{v1.VolumeMount{ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyEnabled)}, true, "ro Enabled"},
 		{v1.VolumeMount{ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyEnabled)}, false, "ro Disabled"},
-		{v1.VolumeMount{ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyEnabled), MountPropagation: ptr.To(v1.MountPropagationHostToContainer)}, true, "ro Disabled"},
+		{v1.VolumeMount{
+			ReadOnly:          true,
+			RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyEnabled),
+			MountPropagation:  ptr.To(v1.MountPropagationHostToContainer),
+		}, true, "ro Disabled"},
 	} {
 		n := Node{RecursiveReadOnly: func(*v1.Pod) bool { return tc.capable }}
 		tc.mount.Name, tc.mount.MountPath = "v", "/v"

@@ -13,13 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// API is what the writer needs of the API server.
+// API are the writer's calls to the API server.
 type API interface {
 	// PatchPodStatus applies a strategic merge patch to the pod's status.
 	PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error)
@@ -28,13 +30,13 @@ type API interface {
 
 // Config holds what a Writer is built from.
 type Config struct {
-	API      API // nil without an API server: statuses are kept and shown, not sent
+	API      API // nil without an API server: statuses are kept, not sent
 	Node     Node
-	Parallel int // how many pods' statuses may be under way at once
-	// OnChange is told of each pod whose status is another. It must not block, nor
-	// ask the Writer. Optional.
+	Parallel int // how many statuses are sent in parallel
+	// OnChange is called for each pod whose status has changed. It must not block, nor call
+	// the Writer. Optional.
 	OnChange func(types.UID)
-	// Events records that the agent panicked at the status of a pod. Optional.
+	// Events records a panic while a pod's status was sent. Optional.
 	Events pod.Events
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -48,37 +50,38 @@ type Writer struct {
 	mu       sync.Mutex
 	entries  map[types.UID]*entry
 	queue    []*entry // to be sent now
-	calm     []*entry // to be sent when there is time
+	calm     []*entry // low priority: one is sent per calmPeriod
 	calmNext time.Time
 	work     chan struct{} // capacity 1
 }
 
-// entry is what is to be said of one pod. Writer.mu guards it.
+// entry is the status of one pod. Writer.mu guards it.
 type entry struct {
-	uid     types.UID
-	pod     *v1.Pod // as its status was last made
-	ref     pod.Ref // of the API object; zero when there is none
-	status  v1.PodStatus
-	told    v1.PodStatus // the last status that this agent wrote, as in the API server's response
-	version string       // the resource version of told
-	sent    bool         // the API server has status
-	since   time.Time    // when the oldest change that is not under way was seen; zero: there is none
-	going   bool         // the API object is being deleted
-	held    *time.Timer  // runs while what is to be sent may wait for more; nil: not begun
-	ripe    bool         // it has waited long enough
-	remove  bool         // the API object is to be deleted once status was sent
-	removed bool
-	queued  bool // in the queue
-	calm    bool // among the calm
-	busy    bool
-	pause   time.Duration
-	again   *time.Timer // ends the pause after a failure; nil: there is none
-	gone    bool
+	uid         types.UID
+	pod         *v1.Pod // of which status was computed
+	ref         pod.Ref // of the API object; zero when there is none
+	status      v1.PodStatus
+	written     v1.PodStatus // the last status that this agent wrote, as in the API server's response
+	version     string       // the resource version of written
+	sent        bool         // the API server has status
+	since       time.Time    // time of the oldest change that is not being sent; zero: none
+	terminating bool         // the API object is being deleted
+	held        *time.Timer  // runs while the change is delayed; nil: not begun
+	ripe        bool         // the delay is over
+	remove      bool         // the API object is to be deleted after status was sent
+	removed     bool
+	queued      bool // in the queue
+	calm        bool // in Writer.calm
+	busy        bool
+	failing     bool         // the last attempt to send it has failed
+	backoff     wait.Backoff // while it is failing
+	again       *time.Timer  // ends the back-off after a failure; nil: none
+	gone        bool
 
 	seen     *v1.Pod     // the object as the watch showed it last; nil: not since ref is what it is
-	urgent   bool        // another client has overwritten told
-	repaired time.Time   // when that was last to be put right
-	recheck  *time.Timer // runs until it may be put right once more; nil: that is not waited for
+	urgent   bool        // another client has overwritten written
+	repaired time.Time   // time of the last repair
+	recheck  *time.Timer // runs until the next repair may be made; nil: none
 }
 
 const (
@@ -89,21 +92,26 @@ const (
 
 // NewWriter makes a Writer. Nothing is sent before Run.
 func NewWriter(cfg Config) *Writer {
-	return &Writer{cfg: cfg, syncSeconds: newSyncSeconds(), entries: map[types.UID]*entry{}, work: make(chan struct{}, 1)}
+	return &Writer{
+		cfg:         cfg,
+		syncSeconds: newSyncSeconds(),
+		entries:     map[types.UID]*entry{},
+		work:        make(chan struct{}, 1),
+	}
 }
 
-// Publish makes the pod's status from f and has it sent if it says anything new.
-// It never blocks.
+// Publish computes the pod's status from f and queues it if it has changed. It never
+// blocks.
 func (w *Writer) Publish(f Facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e, known := w.entries[f.Pod.UID]
 	if !known {
-		e = &entry{uid: f.Pod.UID, status: f.stored(), told: f.stored(), sent: true}
+		e = &entry{uid: f.Pod.UID, status: f.stored(), written: f.stored(), sent: true}
 		w.entries[f.Pod.UID] = e
 	}
 	if e.ref.UID == "" && f.Mirror != nil {
-		e.status = w.told(f, e.status)
+		e.status = w.priorStatus(f, e.status)
 	}
 	next := Project(w.cfg.Node, f, e.status, w.cfg.Now())
 	changed := false
@@ -118,10 +126,10 @@ func (w *Writer) Publish(f Facts) {
 		if ref := pod.RefOf(o); ref != e.ref {
 			changed = changed || !sameOwn(next, o.Status) // a new mirror has no status yet
 			e.ref, e.removed = ref, false
-			e.told, e.version, e.seen, e.urgent = o.Status, o.ResourceVersion, nil, false
+			e.written, e.version, e.seen, e.urgent = o.Status, o.ResourceVersion, nil, false
 		}
 		e.seeLocked(o)
-		e.going = o.DeletionTimestamp != nil
+		e.terminating = o.DeletionTimestamp != nil
 		if f.Finished && !pod.IsStatic(f.Pod) && o.DeletionTimestamp != nil && ended(next.Phase) && !e.removed {
 			e.remove = true
 		}
@@ -137,18 +145,19 @@ func (w *Writer) Publish(f Facts) {
 	w.enqueueLocked(e)
 }
 
-// told is what goes before the next status of a static pod whose mirror is seen for the first
-// time: what the agent before this one told of it, unless the pod has ended since and lives
-// again.
-func (w *Writer) told(f Facts, ours v1.PodStatus) v1.PodStatus {
+// priorStatus is the previous status of a static pod whose mirror pod is seen for the
+// first time: the one that an earlier agent has written, unless the pod had terminated and
+// runs again.
+func (w *Writer) priorStatus(f Facts, ours v1.PodStatus) v1.PodStatus {
 	theirs := f.Mirror.Status
-	if theirs.StartTime == nil || ended(theirs.Phase) && Project(w.cfg.Node, f, ours, w.cfg.Now()).Phase != theirs.Phase {
+	if theirs.StartTime == nil ||
+		ended(theirs.Phase) && Project(w.cfg.Node, f, ours, w.cfg.Now()).Phase != theirs.Phase {
 		return ours
 	}
 	return theirs
 }
 
-// Get is the status last made for the pod.
+// Get returns the last status of the pod.
 func (w *Writer) Get(uid types.UID) (v1.PodStatus, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +168,7 @@ func (w *Writer) Get(uid types.UID) (v1.PodStatus, bool) {
 	return e.status, true
 }
 
-// Forget drops a pod that nobody knows any more.
+// Forget drops a removed pod.
 func (w *Writer) Forget(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +185,7 @@ func (w *Writer) enqueueLocked(e *entry) {
 	if w.cfg.API == nil || e.ref.UID == "" || e.queued || e.busy || e.gone || e.sent && !e.remove {
 		return
 	}
-	switch presses := e.remove || e.urgent || e.pause > 0 || pressing(e.told, e.status, e.going); {
+	switch presses := e.remove || e.urgent || e.failing || pressing(e.written, e.status, e.terminating); {
 	case presses:
 		e.queued, e.calm = true, false
 		w.queue = append(w.queue, e)
@@ -195,7 +204,7 @@ func (w *Writer) enqueueLocked(e *entry) {
 	}
 }
 
-// holdLocked lets what is to be sent wait for more of it, once.
+// holdLocked delays a change, once.
 func (w *Writer) holdLocked(e *entry) {
 	if e.held != nil {
 		return
@@ -208,7 +217,7 @@ func (w *Writer) holdLocked(e *entry) {
 	})
 }
 
-// Run sends until ctx ends.
+// Run sends statuses until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	slots := make(chan struct{}, w.cfg.Parallel)
 	var group sync.WaitGroup
@@ -244,8 +253,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// next takes who is to be sent now. If there is nobody, it tells when one of the
-// calm may be; zero if there are none.
+// next returns the entry to send now. If there is none, later is the time until one of low
+// priority may be sent; zero if there is none.
 func (w *Writer) next() (e *entry, later time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,7 +262,7 @@ func (w *Writer) next() (e *entry, later time.Duration) {
 		e, w.queue[0], w.queue = w.queue[0], nil, w.queue[1:]
 	}
 	for e == nil && len(w.calm) > 0 {
-		if !w.calm[0].calm || w.calm[0].gone { // sent meanwhile, because it pressed; or of no use
+		if !w.calm[0].calm || w.calm[0].gone { // sent in between, or removed
 			w.calm[0], w.calm = nil, w.calm[1:]
 			continue
 		}
@@ -269,8 +278,8 @@ func (w *Writer) next() (e *entry, later time.Duration) {
 	return e, 0
 }
 
-// send sends one pod's status, and then its deletion if that is due. What
-// changes meanwhile is sent after it.
+// send sends one pod's status, and then its deletion if that is due. Later changes are
+// queued again.
 func (w *Writer) send(ctx context.Context, e *entry) {
 	w.mu.Lock()
 	ref, status, unsent, remove := e.ref, e.status, !e.sent, e.remove
@@ -286,20 +295,20 @@ func (w *Writer) send(ctx context.Context, e *entry) {
 	defer cancel()
 	var err error
 	if unsent {
-		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.patch(ctx, ref, status, e) })
+		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.patchStatus(ctx, ref, status, e) })
 		w.measure(e, since, err)
 	}
 	removed := false
 	if err == nil && remove {
-		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.delete(ctx, ref) })
+		err = panics.Try(w.cfg.Log, "statuses", func() error { return w.deletePod(ctx, ref) })
 		removed = err == nil
 	}
 	w.settle(e, ref, unsent, removed, err)
-	w.tellPanic(e, err)
+	w.recordPanic(e, err)
 }
 
-// tellPanic records an event of the pod about a panic at its status.
-func (w *Writer) tellPanic(e *entry, err error) {
+// recordPanic records an event of the pod about a panic while its status was sent.
+func (w *Writer) recordPanic(e *entry, err error) {
 	var panicked *panics.Error
 	if w.cfg.Events == nil || !errors.As(err, &panicked) {
 		return
@@ -307,11 +316,13 @@ func (w *Writer) tellPanic(e *entry, err error) {
 	w.mu.Lock()
 	p := e.pod
 	w.mu.Unlock()
-	w.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync, "error syncing pod: write its status: "+err.Error())
+	w.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedSync,
+		"error syncing pod: write its status: "+err.Error())
 }
 
-func (w *Writer) patch(ctx context.Context, ref pod.Ref, status v1.PodStatus, e *entry) error {
-	b, err := patch(ref.UID, status)
+// patchStatus sends the status patch of a pod to the API server.
+func (w *Writer) patchStatus(ctx context.Context, ref pod.Ref, status v1.PodStatus, e *entry) error {
+	b, err := statusPatch(ref.UID, status)
 	if err != nil {
 		return err
 	}
@@ -322,12 +333,13 @@ func (w *Writer) patch(ctx context.Context, ref pod.Ref, status v1.PodStatus, e 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.ref == ref {
-		e.told, e.version = p.Status, p.ResourceVersion
+		e.written, e.version = p.Status, p.ResourceVersion
 	}
 	return nil
 }
 
-// measure takes in how long a status took to arrive; one that did not goes on.
+// measure observes how long a status took to be written; after a failure the time
+// continues.
 func (w *Writer) measure(e *entry, since time.Time, err error) {
 	if err == nil {
 		w.syncSeconds.Observe(w.cfg.Now().Sub(since).Seconds())
@@ -338,11 +350,12 @@ func (w *Writer) measure(e *entry, since time.Time, err error) {
 	e.since = since
 }
 
-func (w *Writer) delete(ctx context.Context, ref pod.Ref) error {
+// deletePod deletes the API object of a pod that has been released, after its last status was written.
+func (w *Writer) deletePod(ctx context.Context, ref pod.Ref) error {
 	err := w.cfg.API.DeletePod(ctx, ref.Namespace, ref.Name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &ref.UID}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or another pod has its name by now
+		return nil // deleted, or another pod has its name
 	}
 	return err
 }
@@ -353,7 +366,7 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 	e.busy = false
 	switch {
 	case err == nil:
-		e.pause = 0
+		e.failing = false
 		if e.again != nil {
 			e.again.Stop()
 			e.again = nil
@@ -362,8 +375,8 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 			e.remove, e.removed = false, true
 		}
 	case apierrors.IsNotFound(err):
-		// The object is gone: there is nobody to tell. The source will say so. A
-		// conflict is no such answer: it may have come of a crowd of writers.
+		// The object is deleted, and the source will remove the pod. A conflict is not evidence of
+		// that: concurrent writers cause it, too.
 		if e.ref == ref {
 			e.remove, e.removed = false, true
 		}
@@ -372,15 +385,18 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 	default:
 		e.sent = e.sent && !unsent
 		if e.again != nil {
-			return // news that was tried in the middle of a pause: it is not longer for that
+			return // a change that was sent during a back-off does not extend it
 		}
-		first := e.pause == 0
-		e.pause = min(max(2*e.pause, firstPause), maxPause)
+		first := !e.failing
 		if first {
-			w.cfg.Log.Warn("cannot write pod status", "pod", ref.Namespace+"/"+ref.Name, "uid", ref.UID, "err", err)
+			e.failing, e.backoff = true, clock.Backoff(firstPause, maxPause)
 		}
-		// After Run has ended the entry is queued and nobody takes it: harmless.
-		e.again = panics.Again(w.cfg.Log, "statuses", e.pause, func() {
+		if first {
+			w.cfg.Log.Warn("failed to update pod status", "pod", ref.Namespace+"/"+ref.Name, "podUID", ref.UID,
+				"err", err)
+		}
+		// After Run has ended the entry is queued and never sent, which is harmless.
+		e.again = panics.Again(w.cfg.Log, "statuses", e.backoff.Step(), func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			e.again, e.ripe = nil, true
@@ -388,6 +404,6 @@ func (w *Writer) settle(e *entry, ref pod.Ref, unsent, removed bool, err error) 
 		})
 		return
 	}
-	w.reconcileLocked(e) // what the watch showed during the PATCH can be compared now
+	w.reconcileLocked(e) // events that arrived during the PATCH
 	w.enqueueLocked(e)
 }

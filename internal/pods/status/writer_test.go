@@ -56,7 +56,7 @@ func (s *server) DeletePod(_ context.Context, namespace, name string, opts metav
 	return nil
 }
 
-// writes are what was written once nobody writes any more at this moment.
+// writes returns the writes once the Writer is idle.
 func (s *server) writes() []write {
 	synctest.Wait()
 	s.mu.Lock()
@@ -123,14 +123,15 @@ var (
 	crashed = pod.Container{ID: "1", State: pod.StateExited, ExitCode: 3, Reason: "Error"}
 )
 
-func TestAStartIsOneWriteWhenItIsQuick(t *testing.T) {
+func TestQuickStartIsOneWrite(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		w.Publish(facts())
 		time.Sleep(hold / 2)
 		w.Publish(facts(created))
 		w.Publish(facts(running))
 		synctest.Wait()
-		if len(s.writes()) != 1 || s.writes()[0].after != hold/2 || !isTrue(s.writes()[0].status.Conditions, v1.PodReady) {
+		if len(s.writes()) != 1 || s.writes()[0].after != hold/2 ||
+			!isTrue(s.writes()[0].status.Conditions, v1.PodReady) {
 			t.Errorf("wrote %v, want one status, Ready, at once when it was", s.writes())
 		}
 		time.Sleep(time.Minute)
@@ -140,7 +141,7 @@ func TestAStartIsOneWriteWhenItIsQuick(t *testing.T) {
 	})
 }
 
-func TestASlowStartIsShownOnTheWay(t *testing.T) {
+func TestSlowStartIsWritten(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		w.Publish(facts())
 		time.Sleep(hold / 2)
@@ -157,7 +158,7 @@ func TestASlowStartIsShownOnTheWay(t *testing.T) {
 	})
 }
 
-func TestManySlowStartsLeaveTheWayFree(t *testing.T) {
+func TestSlowStartsDoNotDelayOthers(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		publish := func(name string, cs ...pod.Container) {
 			f := facts(cs...)
@@ -192,13 +193,13 @@ func TestManySlowStartsLeaveTheWayFree(t *testing.T) {
 	})
 }
 
-func TestADeletionIsOneWriteWhenItIsQuick(t *testing.T) {
+func TestQuickDeletionIsOneWrite(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		w.Publish(facts(running))
 		synctest.Wait()
 		f := facts(crashed)
 		f.Pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		f.Going = true
+		f.Terminating = true
 		w.Publish(f)
 		synctest.Wait()
 		if len(s.writes()) != 1 {
@@ -208,13 +209,14 @@ func TestADeletionIsOneWriteWhenItIsQuick(t *testing.T) {
 		f.Have.Sandboxes[0].Ready = false
 		w.Publish(f)
 		synctest.Wait()
-		if len(s.writes()) != 2 || !ended(s.writes()[1].status.Phase) || !slices.Equal(s.deleted(), []string{f.Pod.Name}) {
+		if len(s.writes()) != 2 || !ended(s.writes()[1].status.Phase) ||
+			!slices.Equal(s.deleted(), []string{f.Pod.Name}) {
 			t.Errorf("wrote %v, deleted %v; want the last status and then the deletion", s.writes(), s.deleted())
 		}
 	})
 }
 
-func TestAWriteThatFailsIsTriedAgainWithTheLatest(t *testing.T) {
+func TestFailedWriteIsRetriedWithLatest(t *testing.T) {
 	writing(t, func(t *testing.T, s *server, w *Writer) {
 		s.failOnce(context.DeadlineExceeded)
 		w.Publish(facts(running))
@@ -250,9 +252,9 @@ func (r *refusing) tried() int {
 	return n
 }
 
-// News is tried at once, also while the server is away. How often it is tried after that
-// does not grow with how much there was.
-func TestNewsWhileTheServerIsAwayIsNotTriedForEachOfIt(t *testing.T) {
+// A change is sent at once, also while the server is unavailable. The number of retries
+// does not depend on the number of changes.
+func TestBackOffIsIndependentOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &refusing{}
@@ -288,37 +290,56 @@ func TestPressing(t *testing.T) {
 	isReady := func(s *v1.PodStatus) { s.Conditions = []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue)} }
 	waiting := func(reason string) func(*v1.PodStatus) {
 		return func(s *v1.PodStatus) {
-			s.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}}}
+			s.ContainerStatuses = []v1.ContainerStatus{{
+				Name:  "a",
+				State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}},
+			}}
 		}
 	}
 	over := func(code int32) v1.ContainerStatus {
-		return v1.ContainerStatus{Name: "a", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+		return v1.ContainerStatus{
+			Name:  "a",
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}},
+		}
 	}
 	for _, c := range []struct {
-		name      string
-		told, now v1.PodStatus
-		deleting  bool
-		want      bool
+		name          string
+		reported, now v1.PodStatus
+		deleting      bool
+		want          bool
 	}{
-		{"a pod that was just heard of", status(""), status(v1.PodPending, waiting("ContainerCreating")), false, false},
-		{"an address", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.PodIP = "10.0.0.1" }), false, false},
+		{"a new pod", status(""), status(v1.PodPending, waiting("ContainerCreating")), false, false},
+		{"an address", status(v1.PodPending),
+			status(v1.PodPending, func(s *v1.PodStatus) { s.PodIP = "10.0.0.1" }), false, false},
 		{"all containers run", status(v1.PodPending), status(v1.PodRunning), false, true},
 		{"ready", status(v1.PodRunning), status(v1.PodRunning, isReady), false, true},
 		{"not ready any more", status(v1.PodRunning, isReady), status(v1.PodRunning), false, true},
 		{"not ready any more, but being deleted", status(v1.PodRunning, isReady), status(v1.PodRunning), true, false},
 		{"over", status(v1.PodRunning, isReady), status(v1.PodSucceeded), false, true},
 		{"over, as its deletion wants it", status(v1.PodRunning, isReady), status(v1.PodSucceeded), true, false},
-		{"an image that cannot be pulled", status(v1.PodPending, waiting("ContainerCreating")), status(v1.PodPending, waiting("ErrImagePull")), false, true},
-		{"the same trouble again", status(v1.PodPending, waiting("ErrImagePull")), status(v1.PodPending, waiting("ErrImagePull")), false, false},
-		{"a container that ended", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) { s.ContainerStatuses = []v1.ContainerStatus{over(0)} }), false, true},
-		{"an init container that is done", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(0)} }), false, false},
-		{"an init container that failed", status(v1.PodPending), status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(1)} }), false, true},
+		{"an image that cannot be pulled", status(v1.PodPending, waiting("ContainerCreating")),
+			status(v1.PodPending, waiting("ErrImagePull")), false, true},
+		{"the same trouble again", status(v1.PodPending, waiting("ErrImagePull")),
+			status(v1.PodPending, waiting("ErrImagePull")), false, false},
+		{"a container that ended", status(v1.PodRunning),
+			status(v1.PodRunning, func(s *v1.PodStatus) { s.ContainerStatuses = []v1.ContainerStatus{over(0)} }), false,
+			true},
+		{"an init container that is done", status(v1.PodPending),
+			status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(0)} }),
+			false, false},
+		{"an init container that failed", status(v1.PodPending),
+			status(v1.PodPending, func(s *v1.PodStatus) { s.InitContainerStatuses = []v1.ContainerStatus{over(1)} }),
+			false, true},
 		{"an ephemeral container that runs", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) {
-			s.EphemeralContainerStatuses = []v1.ContainerStatus{{Name: "d", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			s.EphemeralContainerStatuses = []v1.ContainerStatus{{
+				Name:  "d",
+				State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
+			}}
 		}), false, true},
-		{"an eviction", status(v1.PodRunning), status(v1.PodRunning, func(s *v1.PodStatus) { s.Reason = "Evicted" }), false, true},
+		{"an eviction", status(v1.PodRunning),
+			status(v1.PodRunning, func(s *v1.PodStatus) { s.Reason = "Evicted" }), false, true},
 	} {
-		if got := pressing(c.told, c.now, c.deleting); got != c.want {
+		if got := pressing(c.reported, c.now, c.deleting); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

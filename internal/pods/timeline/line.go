@@ -13,7 +13,7 @@ const (
 	callsKept = 12 // of one step
 )
 
-// Line is what happened to one pod. Its zero value is ready for use.
+// Line is the history of one pod. Its zero value is ready for use.
 type Line struct {
 	mu    sync.Mutex
 	steps []*Step
@@ -21,20 +21,20 @@ type Line struct {
 	lost int
 }
 
-// Step is one thing that was done, or is being done.
+// Step is one step, finished or in progress.
 type Step struct {
 	line *Line
 	View
 }
 
-// View is a step as it is shown.
+// View is a copy of a step for display.
 type View struct {
 	Verb    string    `json:"verb"`
 	Target  string    `json:"target,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
 	Why     string    `json:"why,omitempty"`
 	Began   time.Time `json:"began"`
-	Ended   time.Time `json:"ended,omitzero"` // zero: under way
+	Ended   time.Time `json:"ended,omitzero"` // zero: in progress
 	Error   string    `json:"error,omitempty"`
 	Calls   []Call    `json:"calls,omitempty"`
 }
@@ -47,7 +47,7 @@ type Call struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// Begin notes the begin of a step.
+// Begin records the begin of a step.
 func (l *Line) Begin(now time.Time, v View) *Step {
 	v.Began = now
 	s := &Step{line: l, View: v}
@@ -61,7 +61,7 @@ func (l *Line) Begin(now time.Time, v View) *Step {
 	return s
 }
 
-// End notes the end of a step; only the first end counts. A nil step has none.
+// End records the end of a step; only the first call has an effect. A nil step is ignored.
 func (s *Step) End(now time.Time, err error) {
 	if s == nil {
 		return
@@ -77,7 +77,7 @@ func (s *Step) End(now time.Time, err error) {
 	}
 }
 
-// Call notes a call that was made for the step. A nil step takes no note.
+// Call records a call that was made for the step. A nil step is ignored.
 func (s *Step) Call(method string, began time.Time, took time.Duration, err error) {
 	if s == nil {
 		return
@@ -94,8 +94,8 @@ func (s *Step) Call(method string, began time.Time, took time.Duration, err erro
 	s.Calls = append(s.Calls, c)
 }
 
-// Steps are copies of the steps that are kept, in the order in which they began,
-// and how many are missing after the first [firstKept].
+// Steps returns copies of the steps that are kept, in the order of their begins, and how
+// many are missing after the first [firstKept].
 func (l *Line) Steps() (steps []View, lost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,10 +109,10 @@ func (l *Line) Steps() (steps []View, lost int) {
 
 type key struct{}
 
-// With is a context for the work of a step.
+// With returns a context for the work of a step.
 func With(ctx context.Context, s *Step) context.Context { return context.WithValue(ctx, key{}, s) }
 
-// From is the step that the context is for; nil when it is for none.
+// From returns the step of the context; nil if it has none.
 func From(ctx context.Context) *Step {
 	s, _ := ctx.Value(key{}).(*Step)
 	return s

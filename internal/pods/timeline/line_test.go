@@ -41,7 +41,8 @@ func TestLineIsBounded(t *testing.T) {
 		}
 	}
 	steps, lost := l.Steps()
-	if len(steps) != firstKept+lastKept || lost != 1000-len(steps) || steps[0].Target != "0" || steps[firstKept-1].Target != fmt.Sprint(firstKept-1) ||
+	if len(steps) != firstKept+lastKept || lost != 1000-len(steps) || steps[0].Target != "0" ||
+		steps[firstKept-1].Target != fmt.Sprint(firstKept-1) ||
 		steps[len(steps)-1].Target != "999" || len(steps[0].Calls) != callsKept {
 		t.Errorf("%d steps kept, %d lost, the last is %s", len(steps), lost, steps[len(steps)-1].Target)
 	}

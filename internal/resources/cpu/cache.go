@@ -2,13 +2,13 @@ package cpu
 
 import "slices"
 
-// byCache takes whole caches while more is needed than one has, and what remains from
-// the first cache that has all of it left. Where none has, nothing is taken for it.
-func (t *taking) byCache() {
+// takeByCache takes whole caches while at least one cache's worth is needed. It takes the remainder from the first
+// cache that can provide all of it. If no cache can, it takes nothing for the remainder.
+func (t *accumulator) takeByCache() {
 	perCache := t.perCache()
 	for _, c := range t.caches() {
 		if t.need >= perCache {
-			t.whole(t.caches(), cache)
+			t.takeWhole(t.caches(), cache)
 		}
 		if t.need == 0 {
 			return
@@ -20,8 +20,8 @@ func (t *taking) byCache() {
 	}
 }
 
-// caches are those with anything left, in the order in which they are used up.
-func (t *taking) caches() []part {
+// caches returns the caches with free CPUs, in the order in which they are used up.
+func (t *accumulator) caches() []part {
 	var out []part
 	for _, n := range t.nodes(t.free) {
 		out = append(out, t.parts(n.cpus, cache)...)
@@ -29,10 +29,9 @@ func (t *taking) caches() []part {
 	return out
 }
 
-// ofCache is what the cores of one cache would give to what is needed: as many cores
-// as that takes, lowest first, and of the last of them one thread less where an odd
-// number is needed.
-func (t *taking) ofCache(id int) []int {
+// ofCache returns the CPUs that one cache would contribute: those of as many cores as are needed, lowest first. If an
+// odd number of CPUs is needed, the last core contributes one thread less.
+func (t *accumulator) ofCache(id int) []int {
 	var left []int
 	for _, cpu := range t.free {
 		if t.cpus[cpu].Cache == id {
@@ -56,5 +55,5 @@ func (t *taking) ofCache(id int) []int {
 	return some
 }
 
-// perCache is how many CPUs share one cache.
+// perCache returns the number of CPUs that share a cache.
 func (l *layout) perCache() int { return max(1, len(l.cpus)/max(1, len(l.ids(cache)))) }

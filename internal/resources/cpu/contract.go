@@ -1,15 +1,15 @@
 package cpu
 
-// The policies, as the configuration names them.
+// The CPU manager policies, as named in the configuration.
 const (
 	PolicyNone   = "none"
 	PolicyStatic = "static"
 )
 
-// fileState is the state file, in the agent's root directory.
+// fileState is the checkpoint, in the root directory.
 const fileState = "cpu_manager_state"
 
-// Names of options of the static policy.
+// Options of the static policy.
 const (
 	optionFullCores   = "full-pcpus-only"
 	optionAcrossNUMA  = "distribute-cpus-across-numa"
@@ -19,8 +19,8 @@ const (
 	optionByCache     = "prefer-align-cpus-by-uncorecache"
 )
 
-// ReasonCores is why a pod is refused that would get half a core.
-const ReasonCores = "SMTAlignmentError"
+// ReasonSMTAlignment is the reason of a rejection if the request cannot be met with whole cores.
+const ReasonSMTAlignment = "SMTAlignmentError"
 
 const (
 	metricRequests  = "kubelet_cpu_manager_pinning_requests_total"
@@ -30,5 +30,5 @@ const (
 	metricPerNode   = "kubelet_cpu_manager_allocation_per_numa"
 )
 
-// resourceName is what hints are about.
+// resourceName is the resource of the topology hints.
 const resourceName = "cpu"

@@ -1,20 +1,17 @@
-// Package cpu hands out whole CPUs. A container of a Guaranteed pod that asks for a
-// whole number of them gets as many for itself; all others share what is left.
+// Package cpu is the CPU manager: it allocates exclusive CPUs. A container of a Guaranteed pod that requests a whole
+// number of CPUs gets that many exclusively. All other containers share the rest, the shared pool.
 //
-// [Pool] owns which CPUs are whose, and the state file that says so to an agent after
-// this one. Which CPUs a request gets is a pure choice over the layout of the machine
-// and what is free (choice.go, spread.go, cache.go): whole parts first, and of what
-// is broken already the most broken part.
+// [Manager] owns the assignments and their checkpoint, which the next agent restores. The selection of CPUs is a pure
+// function of the machine's layout and the free CPUs (choice.go, spread.go, cache.go). It prefers whole parts of the
+// machine, and among parts that are in use already those with the fewest free CPUs.
 //
-// A CPU belongs to one container, or is shared. The reserved ones are never anybody's
-// own. There are two exceptions, both within one pod: what an ordinary init container
-// had the containers after it may get again, for it has ended by then.
+// A CPU is exclusive to one container or in the shared pool. Reserved CPUs are never exclusive. CPUs are reused within
+// a pod only: the CPUs of an ordinary init container can be allocated to containers after it, because the init
+// container has terminated by then.
 //
-// What is shared shrinks when somebody gets CPUs of its own. Containers that run
-// already are told by UpdateContainerResources: [Mover] looks after them whenever the
-// Pool or the runtime has news, and once in a period.
+// The shared pool shrinks when CPUs are allocated exclusively. [Reconciler] updates running containers with
+// UpdateContainerResources whenever the Manager or the runtime reports a change, and once per reconcile period.
 //
-// Locks: Pool.mu guards the assignments and is held while the file is written; it is
-// never held over a call to another part. The Mover has a goroutine of its own and no
-// lock.
+// Locks: Manager.mu guards the assignments and is held while the checkpoint is written. It is never held during a call
+// to another part. The Reconciler has a goroutine of its own and no lock.
 package cpu

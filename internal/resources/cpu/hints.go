@@ -5,24 +5,24 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 )
 
-// Hints tells from which NUMA nodes the container could have its CPUs.
-func (p *Pool) Hints(of *v1.Pod, c *v1.Container) topology.Hints {
-	n := p.wants(of, c)
+// Hints returns the NUMA affinities with which the container's CPUs could be allocated.
+func (p *Manager) Hints(of *v1.Pod, c *v1.Container) numa.Hints {
+	n := p.guaranteedCPUs(of, c)
 	if n == 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	set, has := p.of(of.UID, c.Name)
+	set, has := p.assignedTo(of.UID, c.Name)
 	return p.hintsLocked(of, n, set, has)
 }
 
-// PodHints tells from which NUMA nodes all containers of the pod could have theirs.
-func (p *Pool) PodHints(of *v1.Pod) topology.Hints {
-	n := p.wantsTogether(of)
+// PodHints returns the NUMA affinities with which the CPUs of all containers of the pod could be allocated.
+func (p *Manager) PodHints(of *v1.Pod) numa.Hints {
+	n := p.podGuaranteedCPUs(of)
 	if n == 0 {
 		return nil
 	}
@@ -30,37 +30,38 @@ func (p *Pool) PodHints(of *v1.Pod) topology.Hints {
 	defer p.mu.Unlock()
 	set, has := cpuset.New(), false
 	for kind, c := range pod.Containers(of) {
-		if one, own := p.of(of.UID, c.Name); own && kind != pod.Ephemeral {
+		if one, own := p.assignedTo(of.UID, c.Name); own && kind != pod.Ephemeral {
 			set, has = set.Union(one), true
 		}
 	}
 	return p.hintsLocked(of, n, set, has)
 }
 
-func (p *Pool) hintsLocked(of *v1.Pod, n int, set cpuset.CPUSet, has bool) topology.Hints {
+func (p *Manager) hintsLocked(of *v1.Pod, n int, set cpuset.CPUSet, has bool) numa.Hints {
 	switch {
 	case !has:
-		return topology.Hints{resourceName: p.layout.hints(p.freeLocked(), p.reusableLocked(of.UID), n, p.cfg.Options.BySocket)}
+		return numa.Hints{
+			resourceName: p.layout.hints(p.freeLocked(), p.reusableLocked(of.UID), n, p.cfg.Options.BySocket),
+		}
 	case set.Size() != n:
-		return topology.Hints{resourceName: {}} // they were given for another request
+		return numa.Hints{resourceName: {}} // allocated for another request
 	}
-	return topology.Hints{resourceName: p.layout.hints(set, cpuset.New(), n, p.cfg.Options.BySocket)}
+	return numa.Hints{resourceName: p.layout.hints(set, cpuset.New(), n, p.cfg.Options.BySocket)}
 }
 
-// hints are the sets of NUMA nodes that n CPUs can come from, of those that are free
-// and those to be used again, all of which it has to have. The narrowest that the
-// machine has room for, were it empty, are preferred.
-func (l *layout) hints(free, again cpuset.CPUSet, n int, bySocket bool) []topology.Hint {
-	all := topology.NodesOf(l.ids(node)...)
+// hints returns the sets of NUMA nodes that can provide n CPUs from the free and the reusable CPUs. Every set contains
+// the nodes of all reusable CPUs. The sets of the minimum size on an empty machine are preferred.
+func (l *layout) hints(free, again cpuset.CPUSet, n int, bySocket bool) []numa.Hint {
+	all := numa.NodesOf(l.ids(node)...)
 	narrowest := all.Count()
-	out := []topology.Hint{}
-	must, either := l.numa(again), free.Union(again)
+	out := []numa.Hint{}
+	must, either := l.nodesOf(again), free.Union(again)
 	for nodes := range all.Subsets() {
-		if l.within(l.all, nodes).Size() >= n {
+		if l.inNodes(l.all, nodes).Size() >= n {
 			narrowest = min(narrowest, nodes.Count())
 		}
-		if must.Within(nodes) && l.within(either, nodes).Size() >= n {
-			out = append(out, topology.Hint{Nodes: nodes})
+		if must.Within(nodes) && l.inNodes(either, nodes).Size() >= n {
+			out = append(out, numa.Hint{Nodes: nodes})
 		}
 	}
 	for i := range out {
@@ -70,9 +71,8 @@ func (l *layout) hints(free, again cpuset.CPUSet, n int, bySocket bool) []topolo
 	return out
 }
 
-// onFewestSockets reports whether nodes are on no more sockets than so many nodes
-// have to be.
-func (l *layout) onFewestSockets(nodes topology.Nodes, narrowest int) bool {
+// onFewestSockets reports whether nodes span no more sockets than a set of the given size has to.
+func (l *layout) onFewestSockets(nodes numa.Nodes, narrowest int) bool {
 	perSocket := len(l.ids(node)) / len(l.ids(socket))
 	sockets := map[int]bool{}
 	for _, c := range l.cpus {

@@ -6,11 +6,11 @@ import (
 
 	"k8s.io/utils/cpuset"
 
-	"keelson/internal/resources/machine"
-	"keelson/internal/resources/topology"
+	"keelson/internal/host/machine"
+	"keelson/internal/resources/numa"
 )
 
-// level is a kind of part that a machine is made of: it tells which one a CPU is in.
+// level is a level of the machine's topology. It returns the part that a CPU belongs to.
 type level func(machine.CPU) int
 
 func node(c machine.CPU) int   { return c.Node }
@@ -18,11 +18,11 @@ func socket(c machine.CPU) int { return c.Socket }
 func cache(c machine.CPU) int  { return c.Cache }
 func core(c machine.CPU) int   { return c.Core }
 
-// layout is the machine as the choice of CPUs sees it.
+// layout is the topology of the machine's CPUs.
 type layout struct {
 	cpus map[int]machine.CPU
 	all  cpuset.CPUSet
-	// broad and narrow are nodes and sockets, whichever hold the other first.
+	// broad and narrow are NUMA nodes and sockets. Each broad part contains narrow ones.
 	broad, narrow level
 	perCore       int // threads of a core
 }
@@ -42,7 +42,7 @@ func newLayout(m machine.Layout) *layout {
 	return l
 }
 
-// ids are the parts of a level.
+// ids returns the IDs of the parts of a level.
 func (l *layout) ids(of level) []int {
 	var out []int
 	for _, c := range l.cpus {
@@ -52,14 +52,14 @@ func (l *layout) ids(of level) []int {
 	return slices.Compact(out)
 }
 
-// part is what is left of one part of the machine.
+// part is the set of free CPUs of one part of the machine.
 type part struct {
 	id   int
 	cpus []int // lowest number first; never empty
 }
 
-// parts divides CPUs into the parts they are in, those with fewest left first: what
-// is broken is used up before anything whole is broken.
+// parts groups CPUs by a level. Parts with the fewest free CPUs come first, so that parts in use are used up before
+// free ones.
 func (l *layout) parts(of []int, by level) []part {
 	at := map[int][]int{}
 	for _, id := range of {
@@ -77,8 +77,8 @@ func (l *layout) parts(of []int, by level) []part {
 	return out
 }
 
-// nested divides CPUs by one level after the other, and returns the parts of the last
-// in the order in which they are used up.
+// nested groups CPUs by one level after the other. It returns the parts of the last level in the order in which they
+// are used up.
 func (l *layout) nested(of []int, levels ...level) []part {
 	if len(levels) == 1 {
 		return l.parts(of, levels[0])
@@ -90,7 +90,7 @@ func (l *layout) nested(of []int, levels ...level) []part {
 	return out
 }
 
-// nodes are the NUMA nodes in the order in which they are used up.
+// nodes returns the NUMA nodes in the order in which they are used up.
 func (l *layout) nodes(of []int) []part {
 	if len(l.ids(socket)) < len(l.ids(node)) {
 		return l.nested(of, socket, node)
@@ -98,7 +98,7 @@ func (l *layout) nodes(of []int) []part {
 	return l.parts(of, node)
 }
 
-// sockets likewise.
+// sockets returns the sockets in the order in which they are used up.
 func (l *layout) sockets(of []int) []part {
 	if len(l.ids(socket)) < len(l.ids(node)) {
 		return l.parts(of, socket)
@@ -106,7 +106,7 @@ func (l *layout) sockets(of []int) []part {
 	return l.nested(of, node, socket)
 }
 
-// size is how many CPUs the whole part has.
+// size returns the number of CPUs of the whole part.
 func (l *layout) size(by level, id int) int {
 	n := 0
 	for _, c := range l.cpus {
@@ -117,13 +117,13 @@ func (l *layout) size(by level, id int) int {
 	return n
 }
 
-// within are those of the CPUs that are in one of the nodes.
-func (l *layout) within(of cpuset.CPUSet, n topology.Nodes) cpuset.CPUSet {
+// inNodes returns the CPUs that belong to one of the nodes.
+func (l *layout) inNodes(of cpuset.CPUSet, n numa.Nodes) cpuset.CPUSet {
 	return l.filter(of, func(c machine.CPU) bool { return n.Has(c.Node) })
 }
 
-// besides are those that are on a socket of one of the nodes.
-func (l *layout) besides(of cpuset.CPUSet, n topology.Nodes) cpuset.CPUSet {
+// onSocketsOf returns the CPUs that are on a socket of one of the nodes.
+func (l *layout) onSocketsOf(of cpuset.CPUSet, n numa.Nodes) cpuset.CPUSet {
 	on := map[int]bool{}
 	for _, c := range l.cpus {
 		if n.Has(c.Node) {
@@ -133,7 +133,7 @@ func (l *layout) besides(of cpuset.CPUSet, n topology.Nodes) cpuset.CPUSet {
 	return l.filter(of, func(c machine.CPU) bool { return on[c.Socket] })
 }
 
-// cores are all threads of the cores that the CPUs are of.
+// cores returns all threads of the cores of the CPUs.
 func (l *layout) cores(of cpuset.CPUSet) cpuset.CPUSet {
 	on := map[int]bool{}
 	for _, id := range of.UnsortedList() {
@@ -152,11 +152,11 @@ func (l *layout) filter(of cpuset.CPUSet, keep func(machine.CPU) bool) cpuset.CP
 	return cpuset.New(out...)
 }
 
-// numa are the nodes that the CPUs are of.
-func (l *layout) numa(of cpuset.CPUSet) topology.Nodes {
-	var n topology.Nodes
+// nodesOf returns the NUMA nodes of the CPUs.
+func (l *layout) nodesOf(of cpuset.CPUSet) numa.Nodes {
+	var n numa.Nodes
 	for _, id := range of.UnsortedList() {
-		n |= topology.NodesOf(l.cpus[id].Node)
+		n |= numa.NodesOf(l.cpus[id].Node)
 	}
 	return n
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/cpuset"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 )
 
-// Boundaries that options promise to keep to, as the metric names them.
+// Alignment boundaries, as named by the metrics.
 const (
 	BoundaryCore  = "physical_cpu"
 	BoundaryCache = "uncore_cache"
@@ -29,17 +29,20 @@ func newMetrics() metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	return metrics{
-		requests:  counter(metricRequests, "Containers that were to have CPUs of their own"),
-		errors:    counter(metricErrors, "Containers that could not have the CPUs that they were to have"),
-		shared:    gauge(metricShared, "CPUs that are shared, in thousandths"),
-		exclusive: gauge(metricExclusive, "CPUs that a container has for itself"),
-		perNode: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: metricPerNode, Help: "CPUs of each NUMA node that a container has for itself"},
+		requests:  counter(metricRequests, "Number of container allocations that required exclusive CPUs"),
+		errors:    counter(metricErrors, "Number of container allocations that required exclusive CPUs and failed"),
+		shared:    gauge(metricShared, "Size of the shared CPU pool, without the reserved CPUs, in millicores"),
+		exclusive: gauge(metricExclusive, "Number of CPUs that are allocated exclusively to containers"),
+		perNode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: metricPerNode,
+			Help: "CPUs of each NUMA node that a container has for itself",
+		},
 			[]string{"numa_node"}),
 	}
 }
 
-// measure tells how many CPUs are whose.
-func (p *Pool) measure() {
+// updateMetrics sets the gauges from the assignments.
+func (p *Manager) updateMetrics() {
 	if p.cfg.Policy != PolicyStatic {
 		return
 	}
@@ -52,14 +55,17 @@ func (p *Pool) measure() {
 	}
 }
 
-// countAligned tells how well a container's CPUs keep to what the options promise.
-func (p *Pool) countAligned(set cpuset.CPUSet) {
+// OnAligned sets [Config.CountAligned]. It is called before the first container is allocated CPUs.
+func (p *Manager) OnAligned(f func(boundary string, ok bool)) { p.cfg.CountAligned = f }
+
+// countAligned counts whether the container's CPUs are aligned to the boundaries that the options require.
+func (p *Manager) countAligned(set cpuset.CPUSet) {
 	if p.cfg.Options.FullCores {
-		p.cfg.Aligned(BoundaryCore, p.layout.cores(set).Equals(set))
+		p.cfg.CountAligned(BoundaryCore, p.layout.cores(set).Equals(set))
 	}
 	if p.cfg.Options.ByCache {
 		fewest := (set.Size() + p.layout.perCache() - 1) / p.layout.perCache()
-		p.cfg.Aligned(BoundaryCache, len(p.layout.parts(set.List(), cache)) == fewest)
+		p.cfg.CountAligned(BoundaryCache, len(p.layout.parts(set.List(), cache)) == fewest)
 	}
 }
 
@@ -67,15 +73,15 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.errors, m.shared, m.exclusive, m.perNode}
 }
 
-// Describe makes the Pool a collector of its metrics.
-func (p *Pool) Describe(ch chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (p *Manager) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range p.metrics.collectors() {
 		c.Describe(ch)
 	}
 }
 
-// Collect tells them.
-func (p *Pool) Collect(ch chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (p *Manager) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range p.metrics.collectors() {
 		c.Collect(ch)
 	}

@@ -8,25 +8,25 @@ import (
 	"strconv"
 )
 
-// Options are those of the static policy.
+// Options are the options of the static policy.
 type Options struct {
-	FullCores   bool // whole cores only: nobody else's threads beside one's own
-	AcrossNUMA  bool // spread evenly over the NUMA nodes that are needed
-	BySocket    bool // what is on one socket is together
-	AcrossCores bool // one thread of each core before a second one
-	Strict      bool // the reserved CPUs are nobody's, not even shared
-	ByCache     bool // as few last caches as can be, where that is to be had
+	FullCores   bool // allocate whole cores only, so that a core is never shared between containers
+	AcrossNUMA  bool // distribute CPUs evenly over the NUMA nodes that are needed
+	BySocket    bool // prefer alignment by socket to alignment by NUMA node
+	AcrossCores bool // distribute CPUs over cores before a second thread of a core is used
+	Strict      bool // exclude the reserved CPUs from the shared pool, too
+	ByCache     bool // use as few last-level caches as possible, if enough CPUs are free
 }
 
-// Stages are the gates that options of a lower stage want.
-type Stages struct{ Beta, Alpha bool }
+// Gates tells which feature gates for policy options are enabled.
+type Gates struct{ Beta, Alpha bool }
 
-// ParseOptions reads the options of the configuration.
-func ParseOptions(policy string, given map[string]string, on Stages) (Options, error) {
+// ParseOptions parses the policy options of the configuration.
+func ParseOptions(policy string, given map[string]string, on Gates) (Options, error) {
 	var o Options
 	if policy != PolicyStatic {
 		if len(given) > 0 {
-			//lint:ignore ST1005 upstream's words
+			//lint:ignore ST1005 same text as upstream
 			return o, fmt.Errorf("None policy: received unsupported options=%v", given)
 		}
 		return o, nil
@@ -36,9 +36,12 @@ func ParseOptions(policy string, given map[string]string, on Stages) (Options, e
 		stage string
 		on    bool
 	}{
-		optionFullCores: {&o.FullCores, "", true}, optionStrict: {&o.Strict, "", true}, optionByCache: {&o.ByCache, "", true},
-		optionAcrossNUMA: {&o.AcrossNUMA, "Beta", on.Beta},
-		optionBySocket:   {&o.BySocket, "Alpha", on.Alpha}, optionAcrossCores: {&o.AcrossCores, "Alpha", on.Alpha},
+		optionFullCores:   {&o.FullCores, "", true},
+		optionStrict:      {&o.Strict, "", true},
+		optionByCache:     {&o.ByCache, "", true},
+		optionAcrossNUMA:  {&o.AcrossNUMA, "Beta", on.Beta},
+		optionBySocket:    {&o.BySocket, "Alpha", on.Alpha},
+		optionAcrossCores: {&o.AcrossCores, "Alpha", on.Alpha},
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		option, ok := known[name]
@@ -46,7 +49,8 @@ func ParseOptions(policy string, given map[string]string, on Stages) (Options, e
 			return o, fmt.Errorf("unknown CPU Manager Policy option: %q", name)
 		}
 		if !option.on {
-			return o, fmt.Errorf("CPU Manager Policy %s-level Options not enabled, but option %q provided", option.stage, name)
+			return o, fmt.Errorf("CPU Manager Policy %s-level Options not enabled, but option %q provided",
+				option.stage, name)
 		}
 		var err error
 		if *option.to, err = strconv.ParseBool(given[name]); err != nil {
@@ -56,7 +60,7 @@ func ParseOptions(policy string, given map[string]string, on Stages) (Options, e
 	return o, o.check()
 }
 
-// check refuses options that contradict each other.
+// check returns an error if the options contradict each other.
 func (o Options) check() error {
 	clash := func(a, b string) error {
 		return fmt.Errorf("static policy options %s and %s can not be used at the same time", a, b)
@@ -74,17 +78,20 @@ func (o Options) check() error {
 	return nil
 }
 
-// fits refuses options that the machine, or the topology policy, cannot live with.
-func (o Options) fits(l *layout, singleNode bool) error {
+// validate returns an error if the options are incompatible with the machine or with the topology manager policy.
+func (o Options) validate(l *layout, singleNode bool) error {
 	switch {
 	case !o.BySocket:
 		return nil
 	case singleNode:
-		//lint:ignore ST1005 upstream's words
-		return fmt.Errorf("Topolgy manager single-numa-node policy is incompatible with CPUManager %s policy option", optionBySocket)
+		//lint:ignore ST1005 same text as upstream
+		return fmt.Errorf("Topolgy manager single-numa-node policy is incompatible with CPUManager %s policy option",
+			optionBySocket)
 	case len(l.ids(socket)) > len(l.ids(node)):
-		//lint:ignore ST1005 upstream's words
-		return errors.New("Align by socket is not compatible with hardware where number of sockets are more than number of NUMA")
+		//lint:ignore ST1005 same text as upstream
+		return errors.New(
+			"Align by socket is not compatible with hardware where number of sockets are more than number " +
+				"of NUMA")
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"keelson/test/kit/placement"
 )
 
-// TestWhatIsRefusedAtTheStartIsUpstreams compares with what upstream's agent said
+// TestOptionErrorsMatchUpstream compares with what upstream's agent logged
 // when it did not start.
-func TestWhatIsRefusedAtTheStartIsUpstreams(t *testing.T) {
+func TestOptionErrorsMatchUpstream(t *testing.T) {
 	parity.Proves(t, "RES-28")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")
 	if err != nil {
@@ -28,8 +28,8 @@ func TestWhatIsRefusedAtTheStartIsUpstreams(t *testing.T) {
 				t.Fatalf("it starts; upstream: %s", s.Start)
 			}
 			_, cause, _ := strings.Cut(strings.ReplaceAll(s.Start, `\"`, `"`), "policy error: ")
-			if said := strings.TrimPrefix(err.Error(), "new static policy error: "); said+`"` != cause {
-				t.Errorf("%s\nupstream: %s", said, cause)
+			if logged := strings.TrimPrefix(err.Error(), "new static policy error: "); logged+`"` != cause {
+				t.Errorf("%s\nupstream: %s", logged, cause)
 			}
 		})
 	}

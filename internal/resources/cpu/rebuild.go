@@ -7,32 +7,31 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Kept is a container that runs, as the runtime keeps it to CPUs.
-type Kept struct {
+// Pinned is a running container with the CPUs that the runtime has pinned it to.
+type Pinned struct {
 	UID       types.UID
 	Container string
 	CPUs      cpuset.CPUSet
-	Shares    int64 // of CPU time; sharesOfOne for each CPU that it asks for
+	Shares    int64 // CPU shares; sharesPerCPU for each requested CPU
 }
 
-// sharesOfOne is how many shares of CPU time one CPU is asked for with.
-const sharesOfOne = 1024
+// sharesPerCPU is the number of CPU shares of a request of one CPU.
+const sharesPerCPU = 1024
 
-// rebuild is the state by which the containers run. Who has CPUs of its own is told by
-// what the runtime keeps it to: as many as it asks for, none of those that are never
-// anybody's own, and none that somebody else would have then. One that shares can look
-// like that, too, where all that is shared is as many as it asks for: its pod puts that
-// right when it is taken over, and until then nobody else gets these.
-func (p *Pool) rebuild(running []Kept) state {
+// rebuild derives the assignments from the running containers. CPUs are taken for exclusive if a container is pinned to
+// as many as it requests, none of them is reserved, and no other such container overlaps. A container that uses the
+// shared pool can look the same if the pool has exactly that many CPUs. That is corrected when its pod is adopted;
+// until then the CPUs are not allocated to other pods.
+func (p *Manager) rebuild(running []Pinned) state {
 	s := state{p.all(), map[types.UID]map[string]cpuset.CPUSet{}}
 	may := p.layout.all.Difference(p.reserved)
-	looks := func(k Kept) bool {
-		return !k.CPUs.IsEmpty() && k.Shares == int64(k.CPUs.Size())*sharesOfOne && k.CPUs.IsSubsetOf(may)
+	looksExclusive := func(k Pinned) bool {
+		return !k.CPUs.IsEmpty() && k.Shares == int64(k.CPUs.Size())*sharesPerCPU && k.CPUs.IsSubsetOf(may)
 	}
 	for i, k := range running {
-		alone := looks(k)
+		alone := looksExclusive(k)
 		for j, other := range running {
-			alone = alone && (i == j || !looks(other) || other.CPUs.Intersection(k.CPUs).IsEmpty())
+			alone = alone && (i == j || !looksExclusive(other) || other.CPUs.Intersection(k.CPUs).IsEmpty())
 		}
 		if !alone {
 			continue
@@ -43,35 +42,34 @@ func (p *Pool) rebuild(running []Kept) state {
 	return s
 }
 
-// recover takes up what containers run by, in place of a state that cannot be used. It
-// fails where that is not known, or does not fit this machine. Where there is no policy,
-// nobody runs by anything.
-func (p *Pool) recover() error {
+// recoverState rebuilds the assignments from the running containers, in place of a checkpoint that cannot be used. It
+// fails if the containers are not known or do not fit the machine. With policy none there are no assignments.
+func (p *Manager) recoverState() error {
 	if p.cfg.Policy != PolicyStatic {
 		return nil
 	}
 	running, err := p.cfg.Running()
 	if err != nil {
-		return fmt.Errorf("what containers run by is not known: %w", err)
+		return fmt.Errorf("list running containers: %w", err)
 	}
 	p.state = p.rebuild(running)
 	if err := p.check(); err != nil {
-		return fmt.Errorf("what containers run by does not fit: %w", err)
+		return fmt.Errorf("rebuild assignments from running containers: %w", err)
 	}
 	return nil
 }
 
-// correctLocked shares what a container has for itself that does not want any: it was
-// taken for an owner by what it runs by, by this agent or one before it.
-func (p *Pool) correctLocked(uid types.UID, container string) error {
-	if _, has := p.of(uid, container); !has {
+// releaseContainerLocked releases exclusive CPUs of a container that does not request any. rebuild can have assigned
+// them by mistake.
+func (p *Manager) releaseContainerLocked(uid types.UID, container string) error {
+	if _, has := p.assignedTo(uid, container); !has {
 		return nil
 	}
 	next := p.clone()
-	delete(next.own[uid], container)
-	if len(next.own[uid]) == 0 {
-		delete(next.own, uid)
+	delete(next.assigned[uid], container)
+	if len(next.assigned[uid]) == 0 {
+		delete(next.assigned, uid)
 	}
 	next.shared = p.all().Difference(next.exclusive())
-	return p.becomeLocked(next)
+	return p.commitLocked(next)
 }

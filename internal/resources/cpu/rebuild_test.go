@@ -17,26 +17,27 @@ import (
 
 // spoil has the next agent find a state that it cannot read, and a runtime that tells
 // what containers run by.
-func (s *stage) spoil(running ...Kept) {
+func (s *stage) spoil(running ...Pinned) {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(), []byte(`{"policyName":"stat`), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	s.cfg.Running = func() ([]Kept, error) { return running, nil }
+	s.cfg.Running = func() ([]Pinned, error) { return running, nil }
 }
 
 // running is what the runtime tells while containers run by the state, and one more that
 // shares.
-func (s *stage) running() (out []Kept) {
-	for uid, containers := range s.own {
+func (s *stage) running() (out []Pinned) {
+	for uid, containers := range s.assigned {
 		for name, set := range containers {
-			out = append(out, Kept{uid, name, set, int64(set.Size()) * 1024})
+			out = append(out, Pinned{uid, name, set, int64(set.Size()) * 1024})
 		}
 	}
-	return append(out, Kept{"shares", "c0", s.shared, 2}, Kept{"shares", "c1", s.shared, 1024}, Kept{"old", "c0", cpuset.New(), 1024})
+	return append(out, Pinned{"shares", "c0", s.shared, 2}, Pinned{"shares", "c1", s.shared, 1024},
+		Pinned{"old", "c0", cpuset.New(), 1024})
 }
 
-func TestWhatContainersRunByIsTakenUp(t *testing.T) {
+func TestRebuildFromContainers(t *testing.T) {
 	parity.Differs(t, "RES-30", "0101")
 	for name, spoil := range map[string]func(*stage){
 		"unreadable": func(s *stage) { s.spoil(s.running()...) },
@@ -44,13 +45,13 @@ func TestWhatContainersRunByIsTakenUp(t *testing.T) {
 			s.rewrite(`static`, `none`)
 			s.unsum()
 			running := s.running()
-			s.cfg.Running = func() ([]Kept, error) { return running, nil }
+			s.cfg.Running = func() ([]Pinned, error) { return running, nil }
 		},
 		"it does not fit": func(s *stage) {
 			s.rewrite(`"defaultCpuSet":"0,`, `"defaultCpuSet":"`)
 			s.unsum()
 			running := s.running()
-			s.cfg.Running = func() ([]Kept, error) { return running, nil }
+			s.cfg.Running = func() ([]Pinned, error) { return running, nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,17 +65,17 @@ func TestWhatContainersRunByIsTakenUp(t *testing.T) {
 			spoil(s)
 			s.restart()
 			s.holds()
-			for uid, containers := range before.own {
-				if !maps.EqualFunc(s.own[uid], containers, cpuset.CPUSet.Equals) {
-					t.Errorf("%s has %v, and had %v", uid, s.own[uid], containers)
+			for uid, containers := range before.assigned {
+				if !maps.EqualFunc(s.assigned[uid], containers, cpuset.CPUSet.Equals) {
+					t.Errorf("%s has %v, and had %v", uid, s.assigned[uid], containers)
 				}
 			}
 			if len(s.unusable) != 1 || !strings.Contains(s.unusable[0].Error(), "it is kept as "+s.path()+".bad") {
-				t.Errorf("told: %v", s.unusable)
+				t.Errorf("reported: %v", s.unusable)
 			}
 			s.restart() // by what it has written
 			if len(s.unusable) != 1 || !s.shared.Equals(before.shared) {
-				t.Errorf("an agent later: %v shared, told %v", s.shared, s.unusable)
+				t.Errorf("an agent later: %v shared, reported %v", s.shared, s.unusable)
 			}
 		})
 	}
@@ -82,37 +83,37 @@ func TestWhatContainersRunByIsTakenUp(t *testing.T) {
 
 // One that shares can look as if it had CPUs of its own, where no reserved ones are
 // among those that are shared.
-func TestWhoSharesIsNotTakenForAnOwner(t *testing.T) {
+func TestRebuildSharedContainers(t *testing.T) {
 	strict := func(c *Config) { c.Options.Strict = true }
 	s := newStage(t, placement.Machine{Sockets: 1, Nodes: 1, Cores: 4, Threads: 1}, strict)
-	looks := Kept{"b", "c0", cpuset.New(1, 2, 3), 3 * 1024}
-	s.spoil(looks, Kept{"c", "c0", cpuset.New(1, 2, 3), 3 * 1024})
+	looks := Pinned{"b", "c0", cpuset.New(1, 2, 3), 3 * 1024}
+	s.spoil(looks, Pinned{"c", "c0", cpuset.New(1, 2, 3), 3 * 1024})
 	s.restart()
-	if s.holds(); len(s.own) > 0 {
-		t.Errorf("two that share have %v", s.own)
+	if s.holds(); len(s.assigned) > 0 {
+		t.Errorf("two that share have %v", s.assigned)
 	}
 
 	s.spoil(looks)
 	s.restart()
-	s.restart() // before the pod's source has told of it
+	s.restart() // before the pod's source has it
 	if err := s.place(whole("new", "1")); err == nil {
-		t.Errorf("somebody got CPUs that may be another's: %v", s.own)
+		t.Errorf("a container got CPUs that may be another's: %v", s.assigned)
 	}
 	b := whole("b", "3")
 	b.Spec.Containers[0].Resources.Limits[v1.ResourceCPU] = resource.MustParse("4") // Burstable
 	if err := s.place(b); err != nil {
 		t.Fatal(err)
 	}
-	if s.holds(); len(s.own) > 0 {
-		t.Errorf("one that shares has %v", s.own)
+	if s.holds(); len(s.assigned) > 0 {
+		t.Errorf("one that shares has %v", s.assigned)
 	}
 	if err := s.place(whole("new", "1")); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWhoeverRunsKeepsItsCPUs spoils the states of random nodes.
-func TestWhoeverRunsKeepsItsCPUs(t *testing.T) {
+// TestRebuildKeepsCPUs spoils the states of random nodes.
+func TestRebuildKeepsCPUs(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 11))
 	for range 100 {
 		m := placement.Machine{Sockets: 1 + rnd.IntN(2), Nodes: 1, Cores: 2 + rnd.IntN(4), Threads: 1 + rnd.IntN(2)}
@@ -125,8 +126,8 @@ func TestWhoeverRunsKeepsItsCPUs(t *testing.T) {
 		s.spoil(s.running()...)
 		s.restart()
 		s.holds()
-		if !s.shared.Equals(before.shared) || len(s.own) != len(before.own) {
-			t.Fatalf("%+v: shared %v, own %v; before %v, %v", m, s.shared, s.own, before.shared, before.own)
+		if !s.shared.Equals(before.shared) || len(s.assigned) != len(before.assigned) {
+			t.Fatalf("%+v: shared %v, own %v; before %v, %v", m, s.shared, s.assigned, before.shared, before.assigned)
 		}
 	}
 }

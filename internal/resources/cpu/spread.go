@@ -6,14 +6,13 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// spread takes n of the free CPUs in groups, evenly from as few NUMA nodes as it can.
-// Of several sets of nodes it takes the one that leaves the machine most even. It
-// reports whether there is any.
+// spread takes n of the free CPUs in groups, evenly from as few NUMA nodes as possible. Among several sets of nodes it
+// prefers the one that leaves the free CPUs distributed most evenly. It reports whether there is such a set.
 func (l *layout) spread(free cpuset.CPUSet, n, group int, o Options) (got cpuset.CPUSet, ok bool) {
 	if n%group != 0 {
 		return got, false
 	}
-	s := spreading{n: n, group: group, left: map[int]int{}}
+	s := distribution{n: n, group: group, left: map[int]int{}}
 	byNode := map[int]cpuset.CPUSet{}
 	for _, p := range l.nodes(free.List()) {
 		s.order = append(s.order, p.id)
@@ -29,7 +28,7 @@ func (l *layout) spread(free cpuset.CPUSet, n, group int, o Options) (got cpuset
 		within := Options{AcrossCores: o.AcrossCores}
 		each := n / k / group * group
 		for id, count := range best.take {
-			// What is over is taken group by group, as what it is: an odd lot.
+			// The remainder of an uneven distribution is taken group by group.
 			for part := each; count > 0; count, part = count-part, group {
 				mine := l.pack(byNode[id], part, within)
 				byNode[id], got = byNode[id].Difference(mine), got.Union(mine)
@@ -40,8 +39,8 @@ func (l *layout) spread(free cpuset.CPUSet, n, group int, o Options) (got cpuset
 	return got, false
 }
 
-// nodesNeeded is how many nodes a request takes at least, were they all free, and how
-// many it could be spread over.
+// nodesNeeded returns the minimum number of nodes of a request on an empty machine, and the maximum it can be spread
+// over.
 func (l *layout) nodesNeeded(n, group, available int) (least, most int) {
 	up := func(a, b int) int { return (a + b - 1) / b }
 	perNode := up(up(len(l.cpus), group), len(l.ids(node)))
@@ -49,21 +48,21 @@ func (l *layout) nodesNeeded(n, group, available int) (least, most int) {
 	return up(groups, perNode), min(groups, available)
 }
 
-// spreading is a request, and what nodes have left.
-type spreading struct {
+// distribution is a request and the free CPUs of each node.
+type distribution struct {
 	n, group int
-	order    []int // of the nodes
+	order    []int // assignedTo the nodes
 	left     map[int]int
 }
 
-// shares are how many CPUs each node gives, and how uneven that leaves the machine.
+// shares is the number of CPUs that each node provides, and the imbalance that remains.
 type shares struct {
 	take   map[int]int
 	uneven float64
 }
 
-// best finds the k nodes that leave the machine most even.
-func (s *spreading) best(k int) (best shares, found bool) {
+// best returns the k nodes that leave the smallest imbalance.
+func (s *distribution) best(k int) (best shares, found bool) {
 	best.uneven = math.MaxFloat64
 	combinations(s.order, k, func(nodes []int) bool {
 		if now, can := s.from(nodes); can && now.uneven < best.uneven {
@@ -74,10 +73,9 @@ func (s *spreading) best(k int) (best shares, found bool) {
 	return best, found
 }
 
-// from takes the request from these nodes: the same from each, and the groups that
-// are left over from those of them that leave the machine most even, from as many as
-// there are if that makes no difference.
-func (s *spreading) from(nodes []int) (best shares, can bool) {
+// from takes the request from the given nodes: the same number from each, and the remaining groups from those nodes
+// that leave the smallest imbalance. Among equals it prefers more nodes.
+func (s *distribution) from(nodes []int) (best shares, can bool) {
 	each := s.n / len(nodes) / s.group * s.group
 	groups, total := 0, 0
 	for _, id := range nodes {
@@ -117,8 +115,8 @@ func (s *spreading) from(nodes []int) (best shares, can bool) {
 	return best, can
 }
 
-// deal adds what is over, group by group in turn.
-func (s *spreading) deal(take map[int]int, from []int, over int) (with map[int]int, fits bool) {
+// deal adds the remaining CPUs round-robin, one group at a time.
+func (s *distribution) deal(take map[int]int, from []int, over int) (with map[int]int, fits bool) {
 	with = make(map[int]int, len(take))
 	for id, n := range take {
 		with[id] = n
@@ -139,8 +137,8 @@ func (s *spreading) deal(take map[int]int, from []int, over int) (with map[int]i
 	return with, true
 }
 
-// unevenness is the standard deviation of what all nodes have left, to a thousandth.
-func (s *spreading) unevenness(take map[int]int) float64 {
+// unevenness returns the standard deviation of the free CPUs per node, to three decimals.
+func (s *distribution) unevenness(take map[int]int) float64 {
 	sum, squares, n := 0., 0., float64(len(s.order))
 	for _, id := range s.order {
 		sum += float64(s.left[id] - take[id])
@@ -152,8 +150,7 @@ func (s *spreading) unevenness(take map[int]int) float64 {
 	return math.Round(math.Sqrt(squares/n)*1000) / 1000
 }
 
-// combinations calls f with all choices of k of the list, in its order, until f says
-// that it has seen enough.
+// combinations calls f with every selection of k elements of the list, in its order, until f returns false.
 func combinations(of []int, k int, f func([]int) bool) bool {
 	var walk func(from int, chosen []int) bool
 	walk = func(from int, chosen []int) bool {

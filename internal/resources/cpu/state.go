@@ -8,40 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
-// state is which CPUs are whose.
+// state is the assignment of CPUs to containers, and the shared pool.
 type state struct {
-	shared cpuset.CPUSet
-	own    map[types.UID]map[string]cpuset.CPUSet
+	shared   cpuset.CPUSet
+	assigned map[types.UID]map[string]cpuset.CPUSet
 }
 
 func (s state) clone() state {
-	own := make(map[types.UID]map[string]cpuset.CPUSet, len(s.own))
-	for uid, containers := range s.own {
+	own := make(map[types.UID]map[string]cpuset.CPUSet, len(s.assigned))
+	for uid, containers := range s.assigned {
 		own[uid] = maps.Clone(containers)
 	}
 	return state{s.shared, own}
 }
 
-// of are the CPUs that the container has for itself.
-func (s state) of(uid types.UID, container string) (cpuset.CPUSet, bool) {
-	set, has := s.own[uid][container]
+// assignedTo returns the exclusive CPUs of a container.
+func (s state) assignedTo(uid types.UID, container string) (cpuset.CPUSet, bool) {
+	set, has := s.assigned[uid][container]
 	return set, has
 }
 
 func (s state) put(uid types.UID, container string, set cpuset.CPUSet) {
-	if s.own[uid] == nil {
-		s.own[uid] = map[string]cpuset.CPUSet{}
+	if s.assigned[uid] == nil {
+		s.assigned[uid] = map[string]cpuset.CPUSet{}
 	}
-	s.own[uid][container] = set
+	s.assigned[uid][container] = set
 }
 
-// exclusive are the CPUs that anybody has for itself.
+// exclusive returns all exclusive CPUs.
 func (s state) exclusive() cpuset.CPUSet {
 	all := cpuset.New()
-	for _, containers := range s.own {
+	for _, containers := range s.assigned {
 		for _, set := range containers {
 			all = all.Union(set)
 		}
@@ -49,8 +49,7 @@ func (s state) exclusive() cpuset.CPUSet {
 	return all
 }
 
-// file is the state as it is written, and as upstream's agent writes it: its fields
-// are what the checksum is over, in this order.
+// file is the format of the checkpoint, which is the same as upstream's. The checksum covers its fields in this order.
 type file struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
@@ -58,9 +57,8 @@ type file struct {
 	Checksum      checkpoint.Checksum          `json:"checksum"`
 }
 
-// latest is the file as agents write it whose pods can have CPUs together, which is an
-// alpha feature.
-type latest struct {
+// fileWithPods is the format of agents that support pod-level CPU assignments, an alpha feature.
+type fileWithPods struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
 	Entries       map[string]map[string]string `json:"entries,omitempty"`
@@ -70,24 +68,23 @@ type latest struct {
 
 type podEntries map[string]struct{}
 
-// isLatest reports whether the file is of that form, with nothing in it that this
-// agent would not know what to do with.
-func isLatest(f file, content []byte, said checkpoint.Checksum) bool {
-	l := latest{f.PolicyName, f.DefaultCPUSet, f.Entries, podEntries{}, 0}
-	return json.Unmarshal(content, &l) == nil && len(l.PodEntries) == 0 && said == l.sum()
+// isFileWithPods reports whether the checkpoint has that format, without pod-level assignments, which this agent does
+// not support.
+func isFileWithPods(f file, content []byte, recorded checkpoint.Checksum) bool {
+	l := fileWithPods{f.PolicyName, f.DefaultCPUSet, f.Entries, podEntries{}, 0}
+	return json.Unmarshal(content, &l) == nil && len(l.PodEntries) == 0 && recorded == l.sum()
 }
 
-func (l latest) sum() checkpoint.Checksum {
+func (l fileWithPods) sum() checkpoint.Checksum {
 	l.Checksum = 0
 	return checkpoint.SumAs(&l, upstreamType, "cpu.podEntries)", "state.PodCPUAssignments)")
 }
 
-// upstreamType is what the file is called where it comes from.
+// upstreamType is upstream's name of the type, which the checksum covers.
 const upstreamType = "state.CPUManagerCheckpoint"
 
-// earliest is the file as it was before containers were told apart by their pods;
-// nobody writes it any more.
-type earliest struct {
+// fileV1 is the first format, whose entries are by container ID only. Current agents do not write it.
+type fileV1 struct {
 	PolicyName    string              `json:"policyName"`
 	DefaultCPUSet string              `json:"defaultCpuSet"`
 	Entries       map[string]string   `json:"entries,omitempty"`
@@ -96,7 +93,7 @@ type earliest struct {
 
 func encode(policy string, s state) ([]byte, error) {
 	f := file{PolicyName: policy, DefaultCPUSet: s.shared.String(), Entries: map[string]map[string]string{}}
-	for uid, containers := range s.own {
+	for uid, containers := range s.assigned {
 		entry := map[string]string{}
 		for name, set := range containers {
 			entry[name] = set.String()
@@ -107,21 +104,21 @@ func encode(policy string, s state) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// decode reads the state that an agent with the same policy has left.
-func decode(policy string, content []byte, whose Whose) (state, error) {
+// decode parses the checkpoint of an agent with the same policy.
+func decode(policy string, content []byte, whose FindContainer) (state, error) {
 	f := file{Entries: map[string]map[string]string{}}
 	if err := json.Unmarshal(content, &f); err != nil {
-		if s, old := decodeEarliest(policy, content, whose); old == nil {
+		if s, old := decodeV1(policy, content, whose); old == nil {
 			return s, nil
 		}
 		return state{}, fmt.Errorf("decode state: %w", err)
 	}
 	sum := f.Checksum
 	f.Checksum = 0
-	if err := agree(sum, checkpoint.SumAs(&f, upstreamType)); err != nil && !isLatest(f, content, sum) {
+	if err := verifyChecksum(sum, checkpoint.SumAs(&f, upstreamType)); err != nil && !isFileWithPods(f, content, sum) {
 		return state{}, err
 	}
-	s, err := begin(policy, f.PolicyName, f.DefaultCPUSet)
+	s, err := parseState(policy, f.PolicyName, f.DefaultCPUSet)
 	if err != nil {
 		return state{}, err
 	}
@@ -129,7 +126,9 @@ func decode(policy string, content []byte, whose Whose) (state, error) {
 		for name, text := range containers {
 			set, err := cpuset.Parse(text)
 			if err != nil {
-				return state{}, fmt.Errorf("decode state: could not parse cpuset %q for container %q in pod %q: %w", text, name, uid, err)
+				return state{}, fmt.Errorf("decode state: could not parse cpuset %q for container %q in pod %q: %w",
+					text, name,
+					uid, err)
 			}
 			s.put(types.UID(uid), name, set)
 		}
@@ -137,22 +136,22 @@ func decode(policy string, content []byte, whose Whose) (state, error) {
 	return s, nil
 }
 
-// Whose tells which container of which pod has one of the runtime's IDs.
-type Whose func(id string) (uid types.UID, container string, known bool)
+// FindContainer resolves a container ID of the runtime.
+type FindContainer func(id string) (uid types.UID, container string, known bool)
 
-// decodeEarliest reads the earliest form, whose entries are by the runtime's IDs of
-// containers. What a container had that the runtime does not know any more is shared.
-func decodeEarliest(policy string, content []byte, whose Whose) (state, error) {
-	f := earliest{Entries: map[string]string{}}
+// decodeV1 parses the first format. CPUs of containers that the runtime no longer has are returned to the shared
+// pool.
+func decodeV1(policy string, content []byte, whose FindContainer) (state, error) {
+	f := fileV1{Entries: map[string]string{}}
 	if err := json.Unmarshal(content, &f); err != nil {
 		return state{}, fmt.Errorf("decode state: %w", err)
 	}
 	sum := f.Checksum
 	f.Checksum = 0
-	if err := agree(sum, checkpoint.SumAs(&f, upstreamType)); err != nil {
+	if err := verifyChecksum(sum, checkpoint.SumAs(&f, upstreamType)); err != nil {
 		return state{}, err
 	}
-	s, err := begin(policy, f.PolicyName, f.DefaultCPUSet)
+	s, err := parseState(policy, f.PolicyName, f.DefaultCPUSet)
 	if err != nil {
 		return state{}, err
 	}
@@ -170,15 +169,15 @@ func decodeEarliest(policy string, content []byte, whose Whose) (state, error) {
 	return s, nil
 }
 
-// agree compares checksums. Agents before there were any said nothing.
-func agree(said, sum checkpoint.Checksum) error {
-	if said != 0 && said != sum {
-		return fmt.Errorf("decode state: the checksum is %d, the file says %d", sum, said)
+// verifyChecksum verifies the checksum. The first agents wrote none.
+func verifyChecksum(recorded, sum checkpoint.Checksum) error {
+	if recorded != 0 && recorded != sum {
+		return fmt.Errorf("decode state: the checksum is %d, the file says %d", sum, recorded)
 	}
 	return nil
 }
 
-func begin(policy, written, shared string) (state, error) {
+func parseState(policy, written, shared string) (state, error) {
 	if written != policy {
 		return state{}, fmt.Errorf("configured policy %q differs from state checkpoint policy %q", policy, written)
 	}

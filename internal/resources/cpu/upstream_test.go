@@ -15,21 +15,25 @@ import (
 	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/machine"
+	"keelson/internal/resources/numa"
 	"keelson/internal/resources/topology"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/placement"
 )
 
-// poolFor is a Pool for a recorded scene, on a directory.
-func poolFor(t *testing.T, s placement.Scene, dir string) (*Pool, error) {
+// poolFor is a Manager for a recorded scene, on a directory.
+func poolFor(t *testing.T, s placement.Scene, dir string) (*Manager, error) {
 	t.Helper()
 	layout, err := machine.ReadLayout(s.Machine.Files(), machine.Info{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := ParseOptions(s.Config.CPU, s.Config.CPUOptions, Stages{Beta: beta(s), Alpha: s.Config.Gates["CPUManagerPolicyAlphaOptions"]})
+	o, err := ParseOptions(s.Config.CPU, s.Config.CPUOptions, Gates{
+		Beta:  beta(s),
+		Alpha: s.Config.Gates["CPUManagerPolicyAlphaOptions"],
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +45,19 @@ func poolFor(t *testing.T, s placement.Scene, dir string) (*Pool, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Dir: dir, Policy: s.Config.CPU, Options: o, Machine: layout, ReservedCPUs: set, Reserved: reserved,
-		Running: unknown, SingleNode: s.Config.Topology == string(topology.SingleNUMANode), Aligned: func(string, bool) {}, OnChange: func() {}, Log: slog.New(slog.DiscardHandler)})
+	return New(Config{
+		Dir:          dir,
+		Policy:       s.Config.CPU,
+		Options:      o,
+		Machine:      layout,
+		ReservedCPUs: set,
+		Reserved:     reserved,
+		Running:      unknown,
+		SingleNode:   s.Config.Topology == string(topology.SingleNUMANode),
+		CountAligned: func(string, bool) {},
+		OnChange:     func() {},
+		Log:          slog.New(slog.DiscardHandler),
+	})
 }
 
 func beta(s placement.Scene) bool {
@@ -51,27 +66,28 @@ func beta(s placement.Scene) bool {
 }
 
 // place does for the pod what the manager of all resources does by the policy none.
-func (p *Pool) place(of *v1.Pod) error {
+func (p *Manager) place(of *v1.Pod) error {
 	for kind, c := range pod.Containers(of) {
 		if kind == pod.Ephemeral {
 			continue
 		}
-		if err := p.Assign(of, c, topology.Hint{}); err != nil {
+		if err := p.Allocate(of, c, numa.Hint{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// TestEveryChoiceIsUpstreams plays what was recorded of upstream's agent.
-func TestEveryChoiceIsUpstreams(t *testing.T) {
+// TestAllocationMatchesUpstream plays what was recorded of upstream's agent.
+func TestAllocationMatchesUpstream(t *testing.T) {
 	parity.Proves(t, "RES-27", "RES-28")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range scenes {
-		if s.Start != "" || s.Config.Topology != "" || s.Config.Memory != "" || s.Config.CPU != PolicyStatic || len(s.Steps) == 0 || s.Config.Gates["PodLevelResourceManagers"] {
+		if s.Start != "" || s.Config.Topology != "" || s.Config.Memory != "" || s.Config.CPU != PolicyStatic ||
+			len(s.Steps) == 0 || s.Config.Gates["PodLevelResourceManagers"] {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -111,9 +127,9 @@ func TestEveryChoiceIsUpstreams(t *testing.T) {
 	}
 }
 
-// TestTheStateOfALaterAgentIsTakenUp reads what upstream's agent writes with a gate
+// TestRestoreLaterFormat reads what upstream's agent writes with a gate
 // that this one does not have.
-func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
+func TestRestoreLaterFormat(t *testing.T) {
 	parity.Differs(t, "RES-30", "0101")
 	scenes, err := placement.Load("../../../test/kit/placement/testdata")
 	if err != nil {
@@ -128,7 +144,8 @@ func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
 			read++
 			dir := t.TempDir()
 			var content bytes.Buffer
-			if err := errors.Join(json.Compact(&content, step.CPUs), os.WriteFile(filepath.Join(dir, fileState), content.Bytes(), 0o600)); err != nil {
+			if err := errors.Join(json.Compact(&content, step.CPUs),
+				os.WriteFile(filepath.Join(dir, fileState), content.Bytes(), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			p, err := poolFor(t, s, dir)
@@ -136,8 +153,8 @@ func TestTheStateOfALaterAgentIsTakenUp(t *testing.T) {
 				t.Errorf("%s: %v\n%s", s.Name, err, content.Bytes())
 				continue
 			}
-			if len(p.own) == 0 {
-				t.Errorf("%s: nobody has CPUs by %s", s.Name, content.Bytes())
+			if len(p.assigned) == 0 {
+				t.Errorf("%s: no container has CPUs by %s", s.Name, content.Bytes())
 			}
 		}
 	}

@@ -4,33 +4,31 @@ import (
 	"cmp"
 	"slices"
 
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 )
 
-// choice is what devices are chosen by.
+// choice is the input of the selection of devices.
 type choice struct {
-	free  map[string]Device // well, and nobody's
-	reuse map[string]Device // well, and of containers of the pod that have ended by then
-	near  topology.Nodes    // where they should be; empty: anywhere
+	free  map[string]Device // healthy and not allocated
+	reuse map[string]Device // healthy, and of init containers of the pod that have terminated by then
+	near  numa.Nodes        // preferred NUMA nodes; empty: any
 	count int
-	// liked are those that the plugin would have, the best first; none: it has not
-	// been asked, or it has no say.
-	liked []string
+	// preferred are the devices that the plugin prefers, best first. It is empty if the plugin was not asked.
+	preferred []string
 }
 
-// choose takes devices: those that the pod has already, then those at the wanted
-// nodes, then those at others, then those that are nowhere in particular. Among equals
-// the plugin has a say. There are fewer than asked for if there are no more.
+// choose selects devices: reusable ones first, then those on the preferred nodes, on other nodes, and without a known
+// node. Among equals those that the plugin prefers come first. It returns fewer than requested if there are not enough.
 func choose(in choice) []string {
 	var out []string
-	for _, ids := range [][]string{sorted(in.reuse, in.liked), in.at(nearby), in.at(elsewhere), in.at(nowhere)} {
+	for _, ids := range [][]string{sorted(in.reuse, in.preferred), in.at(nearby), in.at(elsewhere), in.at(nowhere)} {
 		out = append(out, ids[:min(len(ids), in.count-len(out))]...)
 	}
 	slices.Sort(out)
 	return out
 }
 
-// site is where a device is as seen from the wanted nodes.
+// site is the location of a device relative to the preferred nodes.
 type site int
 
 const (
@@ -40,7 +38,7 @@ const (
 )
 
 func (in choice) site(d Device) site {
-	switch at := topology.NodesOf(d.Nodes...); {
+	switch at := numa.NodesOf(d.Nodes...); {
 	case in.near == 0:
 		return nearby
 	case at == 0:
@@ -51,7 +49,7 @@ func (in choice) site(d Device) site {
 	return elsewhere
 }
 
-// at are the free devices of one site, in the order in which they are taken.
+// at returns the free devices of one site, in the order in which they are selected.
 func (in choice) at(at site) []string {
 	these := map[string]Device{}
 	for id, d := range in.free {
@@ -59,11 +57,11 @@ func (in choice) at(at site) []string {
 			these[id] = d
 		}
 	}
-	return sorted(these, in.liked)
+	return sorted(these, in.preferred)
 }
 
-// candidates are the devices that a plugin may choose from: those that choose would
-// take, and all that are as good as the last of them.
+// candidates returns the devices from which a plugin may choose: those that choose would select, and all that are as
+// good as the last of them.
 func candidates(in choice) (available, must []string) {
 	must = sorted(in.reuse, nil)
 	must = must[:min(len(must), in.count)]
@@ -74,7 +72,7 @@ func candidates(in choice) (available, must []string) {
 	return available, must
 }
 
-// sorted are the IDs of devices, those that are liked first.
+// sorted returns the IDs of the devices, preferred ones first.
 func sorted(devices map[string]Device, liked []string) []string {
 	rank := make(map[string]int, len(liked))
 	for i, id := range liked {

@@ -14,23 +14,22 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-var errReleased = errors.New("the pod has given its devices back")
+var errReleased = errors.New("the devices of the pod were released")
 
-// Confirmed implements resource.Confirmer.
-func (p *Pool) Confirmed(po *v1.Pod) bool {
+// Confirmed implements topology.Confirmer.
+func (p *Manager) Confirmed(po *v1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for kind, c := range pod.Containers(po) {
-		if kind != pod.Ephemeral && len(p.openLocked(po, c)) > 0 {
+		if kind != pod.Ephemeral && len(p.unconfirmedLocked(po, c)) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// Confirm implements resource.Confirmer: plugins are asked for what the pod's
-// containers were given.
-func (p *Pool) Confirm(ctx context.Context, po *v1.Pod) error {
+// Confirm implements topology.Confirmer: it calls Allocate of the plugins for the devices of the pod's containers.
+func (p *Manager) Confirm(ctx context.Context, po *v1.Pod) error {
 	for kind, c := range pod.Containers(po) {
 		if kind == pod.Ephemeral {
 			continue
@@ -42,20 +41,20 @@ func (p *Pool) Confirm(ctx context.Context, po *v1.Pod) error {
 	return nil
 }
 
-// confirm asks plugins for what one container was given and they were not asked for
-// yet. Devices that an agent before this one did not write down are chosen here.
-func (p *Pool) confirm(ctx context.Context, po *v1.Pod, c *v1.Container) error {
+// confirm calls the plugins for the container's devices that are not confirmed yet. It selects devices that an earlier
+// agent had not written to its checkpoint.
+func (p *Manager) confirm(ctx context.Context, po *v1.Pod, c *v1.Container) error {
 	p.mu.Lock()
-	open := p.openLocked(po, c)
+	open := p.unconfirmedLocked(po, c)
 	if len(open) == 0 {
 		p.mu.Unlock()
 		return nil
 	}
-	if ctx.Err() != nil { // the pod goes, and what it had may be given back already
+	if ctx.Err() != nil { // the pod is terminating, and its devices may have been released
 		p.mu.Unlock()
 		return ctx.Err()
 	}
-	cl := p.claimLocked(po.UID)
+	cl := p.podDevicesLocked(po.UID)
 	p.mu.Unlock()
 	select {
 	case <-ctx.Done():
@@ -64,50 +63,51 @@ func (p *Pool) confirm(ctx context.Context, po *v1.Pod, c *v1.Container) error {
 		defer func() { <-cl.turn }()
 	}
 	for _, name := range open {
-		if err := p.ask(ctx, po, c, cl, name); err != nil {
+		if err := p.callAllocate(ctx, po, c, cl, name); err != nil {
 			return err
 		}
 	}
 	return p.save()
 }
 
-// openLocked are the resources that the container asks for and of which no plugin
-// has answered yet.
-func (p *Pool) openLocked(po *v1.Pod, c *v1.Container) []string {
-	asks := p.asksLocked(c)
+// unconfirmedLocked returns the requested resources for which no plugin has answered yet.
+func (p *Manager) unconfirmedLocked(po *v1.Pod, c *v1.Container) []string {
+	asks := p.requestedLocked(c)
 	maps.DeleteFunc(asks, func(name string, _ int) bool {
-		h := p.holdingLocked(po.UID, c.Name, name)
+		h := p.allocationLocked(po.UID, c.Name, name)
 		return h != nil && h.answer != nil
 	})
 	return slices.Sorted(maps.Keys(asks))
 }
 
-// ask has a plugin allocate what a container was given of its resource.
-func (p *Pool) ask(ctx context.Context, po *v1.Pod, c *v1.Container, cl *claim, name string) error {
+// callAllocate calls Allocate of the plugin for a container's devices.
+func (p *Manager) callAllocate(ctx context.Context, po *v1.Pod, c *v1.Container, cl *podDevices, name string) error {
 	p.mu.Lock()
-	if p.claims[po.UID] != cl {
+	if p.allocated[po.UID] != cl {
 		p.mu.Unlock()
 		return errReleased
 	}
-	if h := p.holdingLocked(po.UID, c.Name, name); h != nil && h.answer != nil {
+	if h := p.allocationLocked(po.UID, c.Name, name); h != nil && h.answer != nil {
 		p.mu.Unlock()
-		return nil // meanwhile
+		return nil // confirmed by a concurrent call
 	}
-	if err := p.assignLocked(po, c, name, p.asksLocked(c)[name], 0); err != nil {
+	if err := p.allocateLocked(po, c, name, p.requestedLocked(c)[name], 0); err != nil {
 		p.mu.Unlock()
 		return err
 	}
-	h, pl := p.holdingLocked(po.UID, c.Name, name), p.resources[name].plugin
+	h, pl := p.allocationLocked(po.UID, c.Name, name), p.resources[name].plugin
 	in := p.choiceLocked(po, c, name, h)
 	p.mu.Unlock()
 
 	if pl.prefers {
-		if err := p.prefer(ctx, po, c, pl, h, in); err != nil {
+		if err := p.applyPreferred(ctx, po, c, pl, h, in); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
-	resp, err := pl.client.Allocate(ctx, &deviceapi.AllocateRequest{ContainerRequests: []*deviceapi.ContainerAllocateRequest{{DevicesIds: h.ids}}})
+	resp, err := pl.client.Allocate(ctx, &deviceapi.AllocateRequest{
+		ContainerRequests: []*deviceapi.ContainerAllocateRequest{{DevicesIds: h.ids}},
+	})
 	p.metrics.allocations.WithLabelValues(name).Observe(time.Since(began).Seconds())
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (p *Pool) ask(ctx context.Context, po *v1.Pod, c *v1.Container, cl *claim, 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holdingLocked(po.UID, c.Name, name) != h {
+	if p.allocationLocked(po.UID, c.Name, name) != h {
 		return errReleased
 	}
 	h.answer = resp.ContainerResponses[0]
@@ -125,8 +125,8 @@ func (p *Pool) ask(ctx context.Context, po *v1.Pod, c *v1.Container, cl *claim, 
 	return nil
 }
 
-// choiceLocked is what the container could have in place of what it holds.
-func (p *Pool) choiceLocked(po *v1.Pod, c *v1.Container, name string, h *holding) choice {
+// choiceLocked returns the devices that the container could have instead of those allocated to it.
+func (p *Manager) choiceLocked(po *v1.Pod, c *v1.Container, name string, h *allocation) choice {
 	in := choice{free: p.freeLocked(name), reuse: p.reusableLocked(po, c, name), near: h.near, count: len(h.ids)}
 	for _, id := range h.ids {
 		if d, ok := p.resources[name].devices[id]; ok && p.resources[name].healthy(id) {
@@ -138,15 +138,17 @@ func (p *Pool) choiceLocked(po *v1.Pod, c *v1.Container, name string, h *holding
 	return in
 }
 
-// prefer lets the plugin choose among what is as good for the node. What another pod
-// was given meanwhile is not to be had; what an init container of the pod has by now
-// is taken first.
-func (p *Pool) prefer(ctx context.Context, po *v1.Pod, c *v1.Container, pl *plugin, h *holding, in choice) error {
+// applyPreferred calls GetPreferredAllocation and applies the plugin's preference among equally good devices. Devices
+// that were allocated to other pods in the meantime are excluded, and those that can be reused within the pod come
+// first.
+func (p *Manager) applyPreferred(ctx context.Context, po *v1.Pod, c *v1.Container, pl *plugin, h *allocation,
+	in choice) error {
 	available, must := candidates(in)
 	var liked []string
 	if len(available) > in.count {
-		resp, err := pl.client.GetPreferredAllocation(ctx, &deviceapi.PreferredAllocationRequest{ContainerRequests: []*deviceapi.ContainerPreferredAllocationRequest{
-			{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(in.count)}}})
+		resp, err := pl.client.GetPreferredAllocation(ctx,
+			&deviceapi.PreferredAllocationRequest{ContainerRequests: []*deviceapi.ContainerPreferredAllocationRequest{
+				{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(in.count)}}})
 		if err != nil {
 			return fmt.Errorf("device plugin GetPreferredAllocation rpc failed with err: %w", err)
 		}
@@ -156,14 +158,14 @@ func (p *Pool) prefer(ctx context.Context, po *v1.Pod, c *v1.Container, pl *plug
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holdingLocked(po.UID, c.Name, pl.resource) != h || p.resources[pl.resource] == nil {
+	if p.allocationLocked(po.UID, c.Name, pl.resource) != h || p.resources[pl.resource] == nil {
 		return errReleased
 	}
 	in = p.choiceLocked(po, c, pl.resource, h)
-	in.liked = liked
+	in.preferred = liked
 	if ids := choose(in); len(ids) == len(h.ids) {
 		h.ids = ids
-		p.holdLocked(po.UID, c.Name, pl.resource, h)
+		p.setAllocationLocked(po.UID, c.Name, pl.resource, h)
 	}
 	return nil
 }

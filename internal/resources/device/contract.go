@@ -4,11 +4,10 @@ import (
 	"io/fs"
 	"time"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
-// DefaultDir is where plugins look for the agent, whatever its root directory is:
-// they know no other place.
+// DefaultDir is where device plugins look for the registration socket, independent of the agent's root directory.
 const DefaultDir = "/var/lib/kubelet/device-plugins"
 
 const (
@@ -17,7 +16,7 @@ const (
 	stateFile              = "kubelet_internal_checkpoint"
 	stateMode  fs.FileMode = 0o600
 
-	// eventUnusable is the reason of the event about a file that was put aside.
+	// eventUnusable is the reason of the event about a checkpoint that was set aside.
 	eventUnusable = checkpoint.EventUnusable
 
 	// CheckName is the name of the health check.
@@ -25,26 +24,26 @@ const (
 
 	metricRegistrations = "kubelet_device_plugin_registration_total"
 	metricAllocations   = "kubelet_device_plugin_alloc_duration_seconds"
-	// unheardOf stands in metrics for the name of a resource that was refused: there
-	// may be any number of those.
-	unheardOf = "invalid"
+	// invalidResource replaces the resource name of refused registrations in metrics, because there could be any
+	// number of names.
+	invalidResource = "invalid"
 )
 
 const (
 	dialLimit     = 10 * time.Second
 	preStartLimit = 30 * time.Second
-	// stopGrace is how long a resource stays whose plugin has gone.
-	stopGrace = 5 * time.Minute
-	// again is how long after a failure the socket is tried again.
-	again = 5 * time.Second
-	// minFollow and maxFollow bound the pause before the list of a plugin that caused a panic is read again.
+	// endpointStopGracePeriod is how long a resource remains after its plugin has stopped.
+	endpointStopGracePeriod = 5 * time.Minute
+	// retryPeriod is the pause before another attempt to serve the registration socket.
+	retryPeriod = 5 * time.Second
+	// minFollow and maxFollow bound the back-off before the list of a plugin that caused a panic is read again.
 	minFollow = time.Second
 	maxFollow = time.Minute
-	// pace is the least time between two reactions to what plugins tell.
-	pace = time.Second
+	// minAnnouncePeriod is the minimum time between two announcements of changes that plugins report.
+	minAnnouncePeriod = time.Second
 
-	// maxResources and maxMessage bound what plugins can make the agent keep, and
-	// listsPerSecond what they can make it read.
+	// maxResources and maxMessage bound the memory that plugins can take up, and listsPerSecond the messages that are
+	// read from one plugin.
 	maxResources   = 256
 	maxMessage     = 16 << 20
 	listsPerSecond = 500

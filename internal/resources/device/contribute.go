@@ -15,15 +15,14 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Contribute implements resource.Provider: what plugins have answered for the
-// container. It is called for each start, and plugins that want to know of it are
-// told.
-func (p *Pool) Contribute(ctx context.Context, po *v1.Pod, c *v1.Container) (pod.Contribution, error) {
+// Contribute implements topology.Provider: it returns what the plugins have answered for the container. It is called
+// for each start, and calls PreStartContainer of the plugins that require it.
+func (p *Manager) Contribute(ctx context.Context, po *v1.Pod, c *v1.Container) (pod.Contribution, error) {
 	if err := p.confirm(ctx, po, c); err != nil {
 		return pod.Contribution{}, err
 	}
 	var answers []*deviceapi.ContainerAllocateResponse
-	for _, g := range p.answered(po, c) {
+	for _, g := range p.confirmedLocked(po, c) {
 		if g.plugin != nil && g.plugin.preStart {
 			if err := preStart(ctx, g.plugin, g.ids); err != nil {
 				return pod.Contribution{}, err
@@ -34,23 +33,23 @@ func (p *Pool) Contribute(ctx context.Context, po *v1.Pod, c *v1.Container) (pod
 	return contribution(answers), nil
 }
 
-// given is what a container has of a resource that a plugin has answered for.
-type given struct {
+// confirmed are devices of a container for which the plugin has answered.
+type confirmed struct {
 	ids    []string
 	answer *deviceapi.ContainerAllocateResponse
-	plugin *plugin // nil: it has not registered with this agent
+	plugin *plugin // nil: not registered with this agent
 }
 
-func (p *Pool) answered(po *v1.Pod, c *v1.Container) (out []given) {
+func (p *Manager) confirmedLocked(po *v1.Pod, c *v1.Container) (out []confirmed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cl := p.claims[po.UID]
+	cl := p.allocated[po.UID]
 	if cl == nil {
 		return nil
 	}
-	held := cl.held[c.Name]
+	held := cl.byContainer[c.Name]
 	for _, name := range slices.Sorted(maps.Keys(held)) {
-		g := given{ids: held[name].ids, answer: held[name].answer}
+		g := confirmed{ids: held[name].ids, answer: held[name].answer}
 		if r := p.resources[name]; r != nil {
 			g.plugin = r.plugin
 		}
@@ -61,28 +60,27 @@ func (p *Pool) answered(po *v1.Pod, c *v1.Container) (out []given) {
 	return out
 }
 
-// preStart tells a plugin that a container is about to start with its devices.
+// preStart calls PreStartContainer.
 func preStart(ctx context.Context, pl *plugin, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, preStartLimit)
 	defer cancel()
 	began := time.Now()
 	if _, err := pl.client.PreStartContainer(ctx, &deviceapi.PreStartContainerRequest{DevicesIds: ids}); err != nil {
 		if status.Code(err) == codes.DeadlineExceeded && time.Since(began) > preStartLimit-time.Second {
-			// The plugin's side may see the end of the time before this one does, and
-			// tells of it in words of the connection.
+			// The plugin's side of the connection may time out first. Its error then has another text.
 			err = status.FromContextError(context.DeadlineExceeded).Err()
 		}
 		err = fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err)
-		return pod.ShowAs(err.Error(), err) // the answer is the plugin's, and not the runtime's
+		return pod.ShowAs(err.Error(), err) // an error of the plugin, not of the runtime
 	}
 	return nil
 }
 
-// contribution is what plugins answered, in the order of the names of their
-// resources. Where two of them want one and the same, the first has it.
+// contribution merges the answers of the plugins in the order of their resources. On conflicts the first one wins.
 func contribution(answers []*deviceapi.ContainerAllocateResponse) pod.Contribution {
 	var out pod.Contribution
-	env, annotations, paths, devices, cdi := map[string]bool{}, map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	env, annotations, paths, devices, cdi := map[string]bool{}, map[string]string{}, map[string]bool{}, map[string]bool{},
+		map[string]bool{}
 	first := func(seen map[string]bool, key string) bool {
 		if seen[key] {
 			return false
@@ -98,13 +96,21 @@ func contribution(answers []*deviceapi.ContainerAllocateResponse) pod.Contributi
 		}
 		for _, d := range a.Devices {
 			if first(devices, d.ContainerPath) {
-				out.Devices = append(out.Devices, pod.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+				out.Devices = append(out.Devices, pod.Device{
+					HostPath:      d.HostPath,
+					ContainerPath: d.ContainerPath,
+					Permissions:   d.Permissions,
+				})
 			}
 		}
 		for _, m := range a.Mounts {
 			if first(paths, m.ContainerPath) {
-				// Labels of what a plugin mounts are the plugin's affair.
-				out.Mounts = append(out.Mounts, pod.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
+				// SELinux labels of these mounts are left to the plugin.
+				out.Mounts = append(out.Mounts, pod.Mount{
+					HostPath:      m.HostPath,
+					ContainerPath: m.ContainerPath,
+					ReadOnly:      m.ReadOnly,
+				})
 			}
 		}
 		for k, v := range a.Annotations {

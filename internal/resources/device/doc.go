@@ -1,34 +1,29 @@
-// Package device has plugins offer devices of the machine to pods (KEP-3573). It
-// owns which devices there are of each resource, how well they are, and which
-// container has been given which.
+// Package device is the device manager: device plugins offer devices of the machine to pods (KEP-3573). It owns the
+// devices of each resource, their health, and their allocation to containers.
 //
-// A plugin registers at a socket in a directory of its own kind, or where all
-// plugins do; then the pool dials it and follows its list of devices.
+// A plugin registers at the registration socket or through the plugin watcher. The Manager then connects to it and
+// follows its list of devices.
 //
 //	(none) ──► connecting ──► serving ──► stopped ── 5 minutes ──► (gone)
 //	               ▲            │  ▲         │
 //	               └─ registers again ───────┘
 //
-// Devices of a plugin that has stopped are not well: nobody gets them, who has them
-// keeps them. A resource of which the plugin does not come back is gone from the
-// node.
+// Devices of a stopped plugin are unhealthy: they are not allocated, and remain allocated to the containers that have
+// them. The resource is removed from the node if the plugin does not register again.
 //
-// Devices come to a container in three steps, of which only the first is waited for
-// by others:
+// Devices are allocated in three steps. Only the first one blocks other pods:
 //
-//	Reserve      when the pod is admitted: which ones, out of what is free
-//	Ready        the plugin is asked what it prefers, and to allocate; podsync
-//	             asks until it is done, and is woken when it is
-//	Contribution when the container starts: what the plugin answered
+//	Allocate     on admission: selects free devices
+//	Confirm      calls GetPreferredAllocation and Allocate of the plugin; podsync calls it until it has succeeded
+//	Contribute   when a container is created: returns the answer of the plugin
 //
-// What plugins answered is written to a file in upstream's form before a container
-// starts with it, so an agent after this one gives its containers the same. What was
-// reserved and not yet answered is reserved anew.
+// The answers of the plugins are written to a checkpoint in upstream's format before a container starts, so that the
+// next agent contributes the same. Devices without an answer are selected again.
 //
-// Each plugin has a goroutine that follows its list, each pod one that asks for it,
-// so that a plugin that hangs keeps nobody waiting but who wants its devices. What a
-// plugin tells is taken as fast as it can be, and acted upon once a second.
+// Each plugin has a goroutine that follows its list, and each pod one that calls plugins, so that a plugin that hangs
+// blocks only the pods that request its devices. Lists are read as they arrive, and changes are announced once per
+// second.
 //
-// Locks: Pool.writing is held while the file is written and taken before Pool.mu;
-// neither is held over a call to a plugin.
+// Locks: Manager.writing is held while the checkpoint is written and taken before Manager.mu. Neither is held during a
+// call to a plugin.
 package device

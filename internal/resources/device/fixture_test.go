@@ -17,27 +17,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
+	"keelson/test/kit/await"
 	"keelson/test/kit/deviceplugin"
+	"keelson/test/kit/eventlog"
 )
 
 // machine is a node where plugins can register.
 type machine struct {
 	t    *testing.T
 	dir  string
-	pool *Pool
+	pool *Manager
 	stop func()
 	boot time.Time
 	runs map[types.UID]bool // by what the runtime says; nil: it does not answer
 
 	wait time.Duration
-	log  slog.Handler // nil: nobody reads it
+	log  slog.Handler // nil: not used
 
 	mu     sync.Mutex
-	late   int               // calls of OnWait
+	late   int               // calls of OnPending
 	node   int               // calls of OnNode
 	woken  map[types.UID]int // calls of OnPod
-	events []string
+	events eventlog.Log
 }
 
 func newMachine(t *testing.T) *machine {
@@ -54,7 +56,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // build makes the pool of an agent that does not run yet.
-func (m *machine) build() *Pool {
+func (m *machine) build() *Manager {
 	running := func() (map[types.UID]bool, error) {
 		if m.runs == nil {
 			return nil, errors.New("no answer")
@@ -65,10 +67,18 @@ func (m *machine) build() *Pool {
 	if m.log != nil {
 		log = m.log
 	}
-	return New(Config{Dir: m.dir, Nodes: topology.NodesOf(0, 1), Booted: m.boot, Running: running, Events: m, Log: slog.New(log),
-		Wait: m.wait, OnWait: func() { m.mu.Lock(); defer m.mu.Unlock(); m.late++ },
-		OnNode: func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
-		OnPod:  func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ }})
+	return New(Config{
+		Dir:        m.dir,
+		Nodes:      numa.NodesOf(0, 1),
+		Booted:     m.boot,
+		Running:    running,
+		Events:     &m.events,
+		Log:        slog.New(log),
+		PluginWait: m.wait,
+		OnPending:  func() { m.mu.Lock(); defer m.mu.Unlock(); m.late++ },
+		OnNode:     func() { m.mu.Lock(); defer m.mu.Unlock(); m.node++ },
+		OnPod:      func(uid types.UID) { m.mu.Lock(); defer m.mu.Unlock(); m.woken[uid]++ },
+	})
 }
 
 // waits is how often pods that wait for plugins were to be looked at.
@@ -108,20 +118,9 @@ func (m *machine) restart() {
 	m.start()
 }
 
-func (m *machine) Pod(*v1.Pod, string, string, string, string) {}
-func (m *machine) Node(_, reason, message string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.events = append(m.events, reason+": "+message)
-}
-
 func (m *machine) until(what string, ok func() bool) {
 	m.t.Helper()
-	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(limit) {
-			m.t.Fatalf("waited too long for %s", what)
-		}
-	}
+	await.True(m.t, what, ok)
 }
 
 // plugin starts a plugin and waits until its devices are known.
@@ -151,18 +150,18 @@ func (m *machine) register(p *deviceplugin.Plugin, resource string, n int) {
 func (m *machine) amount(resource string, there, well int) {
 	m.t.Helper()
 	m.until(fmt.Sprintf("%d of %d devices of %s", well, there, resource), func() bool {
-		t, w, _ := m.pool.Amounts()
+		t, w, _ := m.pool.Capacity()
 		n, known := t[resource]
 		return known && n == there && w[resource] == well
 	})
 }
 
 // admit has a pod judged and its plugins asked.
-func (m *machine) admit(p *v1.Pod) error { return m.assign(p, topology.Hint{}) }
+func (m *machine) admit(p *v1.Pod) error { return m.assign(p, numa.Hint{}) }
 
-func (m *machine) assign(p *v1.Pod, at topology.Hint) error {
+func (m *machine) assign(p *v1.Pod, at numa.Hint) error {
 	for _, c := range pod.Containers(p) {
-		if err := m.pool.Assign(p, c, at); err != nil {
+		if err := m.pool.Allocate(p, c, at); err != nil {
 			return err
 		}
 	}
@@ -182,13 +181,13 @@ func (m *machine) starts(p *v1.Pod, name string) pod.Contribution {
 
 // ids are the devices that a container has.
 func (m *machine) ids(p *v1.Pod, name string) (out []string) {
-	for _, h := range m.pool.Held(p.UID, name) {
+	for _, h := range m.pool.Devices(p.UID, name) {
 		out = append(out, h.ID)
 	}
 	return out
 }
 
-// free are the devices that nobody has.
+// free are the unassigned devices.
 func (m *machine) free(resource string) []string {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
@@ -197,7 +196,12 @@ func (m *machine) free(resource string) []string {
 
 // wants is a container that asks for so many devices.
 func wants(name, resourceName string, n int64) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceName(resourceName): *apiresource.NewQuantity(n, apiresource.DecimalSI)}}}
+	return v1.Container{
+		Name: name,
+		Resources: v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceName(resourceName): *apiresource.NewQuantity(n, apiresource.DecimalSI)},
+		},
+	}
 }
 
 func podOf(uid string, containers ...v1.Container) *v1.Pod {
@@ -209,4 +213,4 @@ func podOf(uid string, containers ...v1.Container) *v1.Pod {
 
 func one() apiresource.Quantity { return *apiresource.NewQuantity(1, apiresource.DecimalSI) }
 
-var noHint topology.Hint
+var noHint numa.Hint

@@ -12,7 +12,7 @@ import (
 
 // What a plugin says of its devices is seen by the node, and by the pods that have
 // them, and by no others.
-func TestHealthOfDevices(t *testing.T) {
+func TestDeviceHealth(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b", "c")
 	has, other := podOf("has", wants("main", gpu, 1)), podOf("other", wants("main", gpu, 1))
@@ -23,7 +23,7 @@ func TestHealthOfDevices(t *testing.T) {
 	}
 	health := func(want v1.ResourceHealthStatus) {
 		t.Helper()
-		if got := m.pool.Held("has", "main"); len(got) != 1 || got[0].ID != "a" || got[0].Health != want {
+		if got := m.pool.Devices("has", "main"); len(got) != 1 || got[0].ID != "a" || got[0].Health != want {
 			t.Errorf("it has %+v, want %s", got, want)
 		}
 	}
@@ -42,7 +42,7 @@ func TestHealthOfDevices(t *testing.T) {
 		m.amount(gpu, step.there, step.well)
 		health(step.health)
 		m.until("word to the pod", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.woken["has"] == i+1 })
-		if all := m.pool.All(); len(all) != step.well {
+		if all := m.pool.Allocatable(); len(all) != step.well {
 			t.Errorf("step %d: %v are well", i, all)
 		}
 	}
@@ -52,7 +52,7 @@ func TestHealthOfDevices(t *testing.T) {
 		t.Errorf("the other pod was woken %d times", m.woken["other"])
 	}
 	if m.node == 0 {
-		t.Error("the node was not told")
+		t.Error("the node was not notified")
 	}
 	if holders := m.pool.Holders(); len(holders) != 2 || !slices.Contains(holders, "has") {
 		t.Errorf("holders: %v", holders)

@@ -6,17 +6,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 )
 
-// Hints implements resource.Provider.
-func (p *Pool) Hints(po *v1.Pod, c *v1.Container) topology.Hints {
+// Hints implements topology.Provider.
+func (p *Manager) Hints(po *v1.Pod, c *v1.Container) numa.Hints {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	hints := topology.Hints{}
-	for name, count := range p.asksLocked(c) {
+	hints := numa.Hints{}
+	for name, count := range p.requestedLocked(c) {
 		var held []string
-		if h := p.holdingLocked(po.UID, c.Name, name); h != nil {
+		if h := p.allocationLocked(po.UID, c.Name, name); h != nil {
 			held = h.ids
 		}
 		p.hintLocked(hints, name, count, held, p.reusableLocked(po, c, name))
@@ -24,15 +24,15 @@ func (p *Pool) Hints(po *v1.Pod, c *v1.Container) topology.Hints {
 	return hints
 }
 
-// PodHints implements resource.Provider. Init containers run one after another, and
-// sidecars beside all that comes after them.
-func (p *Pool) PodHints(po *v1.Pod) topology.Hints {
+// PodHints implements topology.Provider. Init containers run one after another, and sidecars beside all later
+// containers.
+func (p *Manager) PodHints(po *v1.Pod) numa.Hints {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	together, beside, most := map[string]int{}, map[string]int{}, map[string]int{}
 	held := map[string][]string{}
 	for kind, c := range pod.Containers(po) {
-		for name, count := range p.asksLocked(c) {
+		for name, count := range p.requestedLocked(c) {
 			switch kind {
 			case pod.Init:
 				most[name] = max(most[name], beside[name]+count)
@@ -43,12 +43,12 @@ func (p *Pool) PodHints(po *v1.Pod) topology.Hints {
 			case pod.Regular:
 				together[name] += count
 			}
-			if h := p.holdingLocked(po.UID, c.Name, name); h != nil {
+			if h := p.allocationLocked(po.UID, c.Name, name); h != nil {
 				held[name] = append(held[name], h.ids...)
 			}
 		}
 	}
-	hints := topology.Hints{}
+	hints := numa.Hints{}
 	for name := range maps.Keys(merge(together, most)) {
 		p.hintLocked(hints, name, max(together[name], most[name]), held[name], nil)
 	}
@@ -61,12 +61,12 @@ func merge(a, b map[string]int) map[string]int {
 	return out
 }
 
-// hintLocked tells where so many devices of a resource could be had. What is held
-// already is where it is; devices of which no place is known have no say.
-func (p *Pool) hintLocked(hints topology.Hints, name string, count int, held []string, reuse map[string]Device) {
+// hintLocked adds the NUMA affinities with which count devices of a resource could be allocated. Allocated devices keep
+// their affinity. A resource without known NUMA nodes has no affinity.
+func (p *Manager) hintLocked(hints numa.Hints, name string, count int, held []string, reuse map[string]Device) {
 	r := p.resources[name]
 	if r == nil {
-		return // Assign says so
+		return // Allocate returns the error
 	}
 	placed := false
 	for _, d := range r.devices {
@@ -84,17 +84,17 @@ func (p *Pool) hintLocked(hints topology.Hints, name string, count int, held []s
 		count = min(count, len(from))
 	}
 	maps.Copy(from, reuse)
-	hints[name] = []topology.Hint{}
+	hints[name] = []numa.Hint{}
 	if len(from) < count {
 		return
 	}
-	least := 0 // nodes that would do if all devices were free
+	least := 0 // minimum number of nodes if all devices were free
 	for nodes := range p.cfg.Nodes.Subsets() {
 		if within(r.devices, nodes) >= count && (least == 0 || nodes.Count() < least) {
 			least = nodes.Count()
 		}
 		if within(from, nodes) >= count {
-			hints[name] = append(hints[name], topology.Hint{Nodes: nodes})
+			hints[name] = append(hints[name], numa.Hint{Nodes: nodes})
 		}
 	}
 	for i := range hints[name] {
@@ -102,10 +102,10 @@ func (p *Pool) hintLocked(hints topology.Hints, name string, count int, held []s
 	}
 }
 
-// within is how many of the devices are at some of the nodes.
-func within(devices map[string]Device, nodes topology.Nodes) (n int) {
+// within returns the number of devices on any of the nodes.
+func within(devices map[string]Device, nodes numa.Nodes) (n int) {
 	for _, d := range devices {
-		if topology.NodesOf(d.Nodes...)&nodes != 0 {
+		if numa.NodesOf(d.Nodes...)&nodes != 0 {
 			n++
 		}
 	}

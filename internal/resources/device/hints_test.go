@@ -12,7 +12,7 @@ import (
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 	"keelson/test/kit/deviceplugin"
 	"keelson/test/kit/parity"
 )
@@ -21,7 +21,11 @@ import (
 // anywhere.
 func (m *machine) placed() *deviceplugin.Plugin {
 	m.t.Helper()
-	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "p.sock", Resource: gpu}, "a0", "b0", "c1", "d1", "e01", "f")
+	p := deviceplugin.New(deviceplugin.Config{
+		Dir:      m.dir,
+		Socket:   "p.sock",
+		Resource: gpu,
+	}, "a0", "b0", "c1", "d1", "e01", "f")
 	p.Place("a0", 0)
 	p.Place("b0", 0)
 	p.Place("c1", 1)
@@ -37,23 +41,23 @@ func (m *machine) placed() *deviceplugin.Plugin {
 
 // Hints tell where devices could be had; given to nodes, devices are taken there
 // first.
-func TestDevicesNearNodes(t *testing.T) {
+func TestHintsOfDevices(t *testing.T) {
 	parity.Proves(t, "PLUG-25")
 	parity.ProvesPart(t, 2, "RES-55")
 	m := newMachine(t)
 	m.placed()
 	m.plugin(deviceplugin.Config{Resource: "example.com/nowhere", Socket: "n.sock"}, "x")
-	hint := func(preferred bool, ids ...int) topology.Hint {
-		return topology.Hint{Nodes: topology.NodesOf(ids...), Preferred: preferred}
+	hint := func(preferred bool, ids ...int) numa.Hint {
+		return numa.Hint{Nodes: numa.NodesOf(ids...), Preferred: preferred}
 	}
-	hints := func(po *v1.Pod, want ...topology.Hint) {
+	hints := func(po *v1.Pod, want ...numa.Hint) {
 		t.Helper()
-		for i, all := range []topology.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
+		for i, all := range []numa.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
 			got, says := all[gpu]
 			if _, more := all["example.com/nowhere"]; more || !says {
 				t.Errorf("hints %v", all)
 			}
-			slices.SortFunc(got, func(a, b topology.Hint) int { return int(a.Nodes) - int(b.Nodes) })
+			slices.SortFunc(got, func(a, b numa.Hint) int { return int(a.Nodes) - int(b.Nodes) })
 			if !slices.Equal(got, want) {
 				t.Errorf("hints %v of %d, want %v", got, i, want)
 			}
@@ -65,7 +69,7 @@ func TestDevicesNearNodes(t *testing.T) {
 	hints(three, hint(true, 0), hint(true, 1), hint(false, 0, 1))
 	hints(podOf("four", wants("main", gpu, 4)), hint(true, 0, 1))
 	hints(podOf("six", wants("main", gpu, 6))) // one of them is nowhere
-	if err := m.pool.Assign(three, &three.Spec.Containers[0], hint(true, 1)); err != nil {
+	if err := m.pool.Allocate(three, &three.Spec.Containers[0], hint(true, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.ids(three, "main"); !slices.Equal(got, []string{"c1", "d1", "e01", "x"}) {
@@ -76,7 +80,7 @@ func TestDevicesNearNodes(t *testing.T) {
 	hints(podOf("late", wants("main", gpu, 2)), hint(true, 0), hint(false, 0, 1))
 	hints(podOf("later", wants("main", gpu, 3)))
 	two := podOf("two", wants("main", gpu, 3))
-	if err := m.pool.Assign(two, &two.Spec.Containers[0], hint(true, 0)); err != nil {
+	if err := m.pool.Allocate(two, &two.Spec.Containers[0], hint(true, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.ids(two, "main"); !slices.Equal(got, []string{"a0", "b0", "f"}) {
@@ -84,11 +88,19 @@ func TestDevicesNearNodes(t *testing.T) {
 	}
 	nodes := map[string][]int{}
 	for _, po := range []*v1.Pod{two, three} {
-		for _, h := range m.pool.Held(po.UID, "main") {
+		for _, h := range m.pool.Devices(po.UID, "main") {
 			nodes[h.ID] = h.Nodes
 		}
 	}
-	if want := map[string][]int{"a0": {0}, "b0": {0}, "c1": {1}, "d1": {1}, "e01": {0, 1}, "f": nil, "x": nil}; !maps.EqualFunc(nodes, want, slices.Equal) {
+	if want := map[string][]int{
+		"a0":  {0},
+		"b0":  {0},
+		"c1":  {1},
+		"d1":  {1},
+		"e01": {0, 1},
+		"f":   nil,
+		"x":   nil,
+	}; !maps.EqualFunc(nodes, want, slices.Equal) {
 		t.Errorf("places %v, want %v", nodes, want)
 	}
 	// Of all containers of a pod together: init containers come one after another.
@@ -96,7 +108,8 @@ func TestDevicesNearNodes(t *testing.T) {
 	m.pool.Release("three")
 	whole := podOf("whole", wants("a", gpu, 1), wants("b", gpu, 1))
 	whole.Spec.InitContainers = []v1.Container{wants("i", gpu, 2), wants("j", gpu, 1)}
-	if got := m.pool.PodHints(whole)[gpu]; !slices.Contains(got, hint(true, 0)) || !slices.Contains(got, hint(true, 1)) {
+	if got := m.pool.PodHints(whole)[gpu]; !slices.Contains(got, hint(true, 0)) ||
+		!slices.Contains(got, hint(true, 1)) {
 		t.Errorf("hints of a pod: %v", got)
 	}
 	whole.Spec.InitContainers[0] = wants("i", gpu, 4)
@@ -107,7 +120,7 @@ func TestDevicesNearNodes(t *testing.T) {
 
 // Where the kernel does not know the node of a device, some plugins tell its word for
 // that, as if it were one.
-func TestADeviceAtNoNodeIsGivenAsAnyOther(t *testing.T) {
+func TestDeviceWithoutNUMANode(t *testing.T) {
 	m := newMachine(t)
 	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "p.sock", Resource: gpu}, "a", "b0")
 	p.Place("a", -1)
@@ -118,12 +131,12 @@ func TestADeviceAtNoNodeIsGivenAsAnyOther(t *testing.T) {
 	t.Cleanup(p.Stop)
 	m.register(p, gpu, 2)
 	po := podOf("both", wants("main", gpu, 2))
-	for _, hints := range []topology.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
+	for _, hints := range []numa.Hints{m.pool.Hints(po, &po.Spec.Containers[0]), m.pool.PodHints(po)} {
 		if got, says := hints[gpu]; !says || len(got) > 0 {
 			t.Errorf("hints %v: no nodes have both", hints)
 		}
 	}
-	if err := m.assign(po, topology.Hint{Nodes: topology.NodesOf(0), Preferred: true}); err != nil {
+	if err := m.assign(po, numa.Hint{Nodes: numa.NodesOf(0), Preferred: true}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -134,10 +147,10 @@ func TestADeviceAtNoNodeIsGivenAsAnyOther(t *testing.T) {
 	}
 }
 
-// TestWhichDevices: those of the pod's init containers first, unless a sidecar keeps
+// TestChooseDevices: those of the pod's init containers first, unless a sidecar keeps
 // them; then those at the wanted nodes; among equals those that the plugin prefers; and
 // never one that is not well.
-func TestWhichDevices(t *testing.T) {
+func TestChooseDevices(t *testing.T) {
 	parity.Proves(t, "RES-48")
 	parity.ProvesPart(t, 3, "RES-46")
 	t.Run("of init containers", testDevicesOfInitContainers)
@@ -149,7 +162,12 @@ func TestWhichDevices(t *testing.T) {
 func testChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
-		in := choice{free: map[string]Device{}, reuse: map[string]Device{}, near: topology.Nodes(r.IntN(4)), count: r.IntN(6)}
+		in := choice{
+			free:  map[string]Device{},
+			reuse: map[string]Device{},
+			near:  numa.Nodes(r.IntN(4)),
+			count: r.IntN(6),
+		}
 		ids := []string{}
 		for i := range r.IntN(10) {
 			id := fmt.Sprintf("d%d", i)
@@ -167,9 +185,10 @@ func testChoice(t *testing.T) {
 			}
 		}
 		r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-		in.liked = append(ids[:r.IntN(len(ids)+1)], "unheard of")
+		in.preferred = append(ids[:r.IntN(len(ids)+1)], "unknown")
 		got := choose(in)
-		if want := min(in.count, len(in.free)+len(in.reuse)); len(got) != want || len(slices.Compact(slices.Clone(got))) != want {
+		if want := min(in.count, len(in.free)+len(in.reuse)); len(got) != want ||
+			len(slices.Compact(slices.Clone(got))) != want {
 			t.Fatalf("%+v: chose %v, want %d of them", in, got, want)
 		}
 		// Nothing that was left is better than anything that was taken.
@@ -178,7 +197,7 @@ func testChoice(t *testing.T) {
 				return 0
 			}
 			like := 1
-			if slices.Contains(in.liked, id) {
+			if slices.Contains(in.preferred, id) {
 				like = 0
 			}
 			return 10 + 10*int(in.site(in.free[id])) + like
@@ -194,7 +213,7 @@ func testChoice(t *testing.T) {
 			}
 		}
 		available, must := candidates(in)
-		if liked := in.liked; len(available) < len(got) || len(must) > in.count {
+		if liked := in.preferred; len(available) < len(got) || len(must) > in.count {
 			t.Fatalf("%+v: %v and %v to choose from, liked %v", in, available, must, liked)
 		}
 		for _, id := range got {
@@ -213,22 +232,25 @@ func merge2(a, b map[string]Device) map[string]Device {
 	return out
 }
 
-// TestNoDeviceIsGivenTwice has pods come and go, with plugins that prefer and devices
+// TestAllocatedDevicesAreDisjoint has pods come and go, with plugins that prefer and devices
 // that fail, and the agent begin anew in between: a device is at no time two pods', nor
 // two containers' that run at the same time.
-func TestNoDeviceIsGivenTwice(t *testing.T) {
+func TestAllocatedDevicesAreDisjoint(t *testing.T) {
 	m := newMachine(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
-	p := m.plugin(deviceplugin.Config{Resource: gpu, Prefer: func(available, must []string, n int) []string {
-		for _, id := range must {
-			if !slices.Contains(available, id) {
-				t.Errorf("must have %s, which is not among %v", id, available)
+	p := m.plugin(deviceplugin.Config{
+		Resource: gpu,
+		Prefer: func(available, must []string, n int) []string {
+			for _, id := range must {
+				if !slices.Contains(available, id) {
+					t.Errorf("must have %s, which is not among %v", id, available)
+				}
 			}
-		}
-		slices.Reverse(available)
-		return available[:n]
-	}}, all...)
+			slices.Reverse(available)
+			return available[:n]
+		},
+	}, all...)
 	for i, id := range all {
 		p.Place(id, int64(i%2))
 	}
@@ -255,10 +277,11 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 				if err := p.Register(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				m.until("its devices", func() bool { there, _, _ := m.pool.Amounts(); return there[gpu] == len(all) })
+				m.until("its devices", func() bool { there, _, _ := m.pool.Capacity(); return there[gpu] == len(all) })
 			}
 		default:
-			po := podOf(fmt.Sprint("pod", step), wants("main", gpu, int64(r.IntN(3))), wants("more", gpu, int64(r.IntN(2))))
+			po := podOf(fmt.Sprint("pod", step), wants("main", gpu, int64(r.IntN(3))),
+				wants("more", gpu, int64(r.IntN(2))))
 			for i := range r.IntN(3) {
 				c := wants(fmt.Sprint("init", i), gpu, int64(r.IntN(3)))
 				if r.IntN(3) == 0 {
@@ -266,7 +289,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 				}
 				po.Spec.InitContainers = append(po.Spec.InitContainers, c)
 			}
-			if err := m.assign(po, topology.Hint{Nodes: topology.Nodes(r.IntN(4))}); err != nil {
+			if err := m.assign(po, numa.Hint{Nodes: numa.Nodes(r.IntN(4))}); err != nil {
 				m.pool.Release(po.UID)
 				continue
 			}

@@ -13,26 +13,27 @@ import (
 	"keelson/test/kit/deviceplugin"
 )
 
-// panicking panics where the agent logs a message about a resource, as often as it is told to.
+// panicking panics where the agent logs a message about a resource, as often as configured.
 type panicking struct {
 	slog.Handler
 	message, resource string
 
-	mu    *sync.Mutex
-	times map[string]int // of the message, yet to come
-	said  map[string]int
+	mu     *sync.Mutex
+	times  map[string]int // of the message, yet to come
+	logged map[string]int
 }
 
 func (h panicking) Handle(_ context.Context, r slog.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "resource" && a.Value.String() == h.resource && r.Message == h.message && h.times[r.Message] > 0 {
+		if a.Key == "resourceName" && a.Value.String() == h.resource && r.Message == h.message &&
+			h.times[r.Message] > 0 {
 			h.times[r.Message]--
-			panic("at what a plugin told")
+			panic("at a message of a plugin")
 		}
 		if a.Key == "stack" && strings.Contains(a.Value.String(), "panic_test.go") {
-			h.said["stack"]++
+			h.logged["stack"]++
 		}
 		return true
 	})
@@ -44,7 +45,7 @@ func (h panicking) Enabled(context.Context, slog.Level) bool { return true }
 func (h panicking) count(what string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.said[what]
+	return h.logged[what]
 }
 
 // end has it panic no more.
@@ -61,17 +62,17 @@ func panicsAt(message, resource string, times int) panicking {
 		resource: resource,
 		mu:       &sync.Mutex{},
 		times:    map[string]int{message: times},
-		said:     map[string]int{},
+		logged:   map[string]int{},
 	}
 }
 
 // The agent panics at what one plugin tells. The devices of that plugin are unhealthy until it is
 // followed again; those of another one are given out meanwhile.
-func TestAPanicAtWhatAPluginTells(t *testing.T) {
+func TestPanicDuringPluginList(t *testing.T) {
 	m := newMachine(t)
 	m.stop()
 	const sick = "example.com/sick"
-	log := panicsAt("a device plugin serves", sick, 1000)
+	log := panicsAt("device plugin is serving", sick, 1000)
 	m.log = log
 	m.start()
 	p := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "sick.sock", Resource: sick}, "a", "b")
@@ -88,7 +89,7 @@ func TestAPanicAtWhatAPluginTells(t *testing.T) {
 	if err := m.admit(well); err != nil {
 		t.Errorf("a device of another plugin: %v", err)
 	}
-	if _, healthy, _ := m.pool.Amounts(); healthy[sick] != 0 {
+	if _, healthy, _ := m.pool.Capacity(); healthy[sick] != 0 {
 		t.Errorf("%d devices are healthy of a plugin that is not followed", healthy[sick])
 	}
 	m.until("another try", func() bool { return log.count("stack") == 2 })
@@ -99,15 +100,16 @@ func TestAPanicAtWhatAPluginTells(t *testing.T) {
 	}
 }
 
-// The agent panics at a registration. The plugin is told that it failed, and can try again.
-func TestAPanicAtARegistration(t *testing.T) {
+// The agent panics at a registration. The plugin gets an error, and can try again.
+func TestPanicDuringRegistration(t *testing.T) {
 	m := newMachine(t)
 	m.stop()
-	log := panicsAt("refused a device plugin", "cpu", 1)
+	log := panicsAt("rejected registration of device plugin", "cpu", 1)
 	m.log = log
 	m.start()
 	bad := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "x.sock", Resource: "cpu"})
-	if err := bad.Register(t.Context()); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "at what a plugin told") {
+	if err := bad.Register(t.Context()); status.Code(err) != codes.Internal ||
+		!strings.Contains(err.Error(), "at a message of a plugin") {
 		t.Errorf("answered %v", err)
 	}
 	if n := log.count("stack"); n != 1 {

@@ -15,22 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 )
 
-// plugin is one that has registered.
+// plugin is a registered device plugin.
 type plugin struct {
 	resource, path string
 	client         deviceapi.DevicePluginClient
-	prefers        bool // it has a say on which devices go together
-	preStart       bool // it is asked before each start of a container
+	prefers        bool // it implements GetPreferredAllocation
+	preStart       bool // it requires PreStartContainer
 
-	life context.Context // ends with the plugin's time
+	life context.Context // ends when the plugin stops or is replaced
 	stop context.CancelFunc
 }
 
-// open reaches a plugin and asks what it is like.
-func (p *Pool) open(ctx context.Context, name, path string) (*plugin, error) {
+// connect connects to a plugin and reads its options.
+func (p *Manager) connect(ctx context.Context, name, path string) (*plugin, error) {
 	dial := p.cfg.Dial
 	if dial == nil {
 		dial = func(ctx context.Context, path string) (net.Conn, error) {
@@ -38,8 +39,10 @@ func (p *Pool) open(ctx context.Context, name, path string) (*plugin, error) {
 			return d.DialContext(ctx, "unix", path)
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)), grpc.WithDisableServiceConfig())
+	conn, err := grpc.NewClient("passthrough:///"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDisableServiceConfig())
 	if err != nil {
 		return nil, fmt.Errorf("dial device plugin: %w", err)
 	}
@@ -58,8 +61,8 @@ func (p *Pool) open(ctx context.Context, name, path string) (*plugin, error) {
 	return pl, nil
 }
 
-// take has a plugin serve its resource from now on, in place of one before it.
-func (p *Pool) take(pl *plugin) error {
+// addPlugin makes a plugin the endpoint of its resource, in place of an earlier one.
+func (p *Manager) addPlugin(pl *plugin) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life.Err() != nil {
@@ -72,8 +75,8 @@ func (p *Pool) take(pl *plugin) error {
 		}
 		r = &resource{stopped: time.Now()}
 		p.resources[pl.resource] = r
-		delete(p.gone, pl.resource)
-		p.changedLocked()
+		delete(p.removed, pl.resource)
+		p.markChangedLocked()
 	}
 	if r.plugin != nil {
 		r.plugin.stop()
@@ -82,46 +85,46 @@ func (p *Pool) take(pl *plugin) error {
 	return nil
 }
 
-// follow takes what a plugin tells of its devices until it ends, or another one
-// takes its place.
-func (p *Pool) follow(pl *plugin) {
-	err := p.contain(func() error { return p.watch(pl) })
+// followPlugin processes the list of a plugin until the plugin stops or is replaced.
+func (p *Manager) followPlugin(pl *plugin) {
+	err := p.guard(func() error { return p.watch(pl) })
 	var panicked *panics.Error
-	for pause := minFollow; errors.As(err, &panicked); pause = min(2*pause, maxFollow) {
-		p.cfg.Log.Error("cannot process the list of a device plugin; its devices are unhealthy until it is processed",
-			"resource", pl.resource, "socket", pl.path, "again_in", pause, "err", err)
-		p.stopped(pl)
-		sleep(pl.life, pause)
-		err = p.contain(func() error { return p.watch(pl) })
+	for backoff := clock.Backoff(minFollow, maxFollow); errors.As(err, &panicked); {
+		pause := backoff.Step()
+		p.cfg.Log.Error("failed to process list of device plugin; its devices are unhealthy",
+			"resourceName", pl.resource, "socket", pl.path, "retryAfter", pause, "err", err)
+		p.onStopped(pl)
+		clock.Sleep(pl.life, pause)
+		err = p.guard(func() error { return p.watch(pl) })
 	}
 	switch {
 	case p.life.Err() != nil:
 		return
 	case pl.life.Err() != nil:
-		err = errors.New("it was replaced, or its socket went")
+		err = errors.New("replaced, or its socket was removed")
 	}
-	p.cfg.Log.Info("a device plugin has ended", "resource", pl.resource, "socket", pl.path, "err", err)
+	p.cfg.Log.Info("device plugin stopped", "resourceName", pl.resource, "socket", pl.path, "err", err)
 	pl.stop()
-	p.stopped(pl)
+	p.onStopped(pl)
 }
 
-// contain runs what one plugin has the agent do. A panic in it is that plugin's alone.
-func (p *Pool) contain(f func() error) error { return panics.Try(p.cfg.Log, "device plugins", f) }
+// guard runs f for one plugin. A panic becomes an error of that plugin.
+func (p *Manager) guard(f func() error) error { return panics.Try(p.cfg.Log, "device plugins", f) }
 
-func (p *Pool) watch(pl *plugin) error {
+func (p *Manager) watch(pl *plugin) error {
 	ctx, end := context.WithCancel(pl.life)
 	defer end()
 	stream, err := pl.client.ListAndWatch(ctx, &deviceapi.Empty{})
 	if err != nil {
-		return fmt.Errorf("follow device plugin: %w", err)
+		return fmt.Errorf("call ListAndWatch: %w", err)
 	}
 	limit := rate.NewLimiter(listsPerSecond, listsAtOnce)
 	for {
 		list, err := stream.Recv()
 		if err != nil {
-			return fmt.Errorf("follow device plugin: %w", err)
+			return fmt.Errorf("receive from ListAndWatch: %w", err)
 		}
-		p.listed(pl, devicesOf(list.Devices))
+		p.onList(pl, devicesOf(list.Devices))
 		if err := limit.Wait(pl.life); err != nil {
 			return err
 		}
@@ -142,18 +145,18 @@ func devicesOf(list []*deviceapi.Device) map[string]Device {
 	return out
 }
 
-// listed takes what a plugin has told.
-func (p *Pool) listed(pl *plugin, now map[string]Device) {
-	news, late := p.keepList(pl, now)
-	p.wake(news)
+// onList processes a list of a plugin.
+func (p *Manager) onList(pl *plugin, now map[string]Device) {
+	news, late := p.storeList(pl, now)
+	p.syncPods(news)
 	if late {
-		p.cfg.OnWait()
+		p.cfg.OnPending()
 	}
 }
 
-// keepList stores the devices that a plugin has listed. It returns the pods whose devices have changed, and whether
+// storeList stores the devices that a plugin has listed. It returns the pods whose devices have changed, and whether
 // pods have waited for the plugin.
-func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
+func (p *Manager) storeList(pl *plugin, now map[string]Device) (news []types.UID, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.resources[pl.resource]
@@ -168,23 +171,23 @@ func (p *Pool) keepList(pl *plugin, now map[string]Device) (news []types.UID, la
 	}
 	before := *r
 	if !r.listed {
-		p.cfg.Log.Info("a device plugin serves", "resource", pl.resource, "socket", pl.path, "devices", len(now))
+		p.cfg.Log.Info("device plugin is serving", "resourceName", pl.resource, "socket", pl.path, "devices", len(now))
 	}
 	r.devices, r.listed, r.stopped = now, true, time.Time{}
-	p.changedLocked()
-	return p.newsLocked(pl.resource, &before), p.lateness.cameLocked(pl.resource)
+	p.markChangedLocked()
+	return p.podsToSyncLocked(pl.resource, &before), p.pending.registeredLocked(pl.resource)
 }
 
-// stopped notes that a plugin does not serve, unless another has taken its place.
-func (p *Pool) stopped(pl *plugin) {
-	_ = p.contain(func() error { // logged and counted; no caller waits for the result
-		p.wake(p.keepStopped(pl))
+// onStopped marks the resource of a plugin as stopped, unless it was replaced.
+func (p *Manager) onStopped(pl *plugin) {
+	_ = p.guard(func() error { // logged and counted; no caller waits for the result
+		p.syncPods(p.markStopped(pl))
 		return nil
 	})
 }
 
-// keepStopped returns the pods for which it is news that the plugin does not serve.
-func (p *Pool) keepStopped(pl *plugin) []types.UID {
+// markStopped marks the resource as stopped. It returns the pods whose devices have changed their health.
+func (p *Manager) markStopped(pl *plugin) []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.resources[pl.resource]
@@ -193,6 +196,6 @@ func (p *Pool) keepStopped(pl *plugin) []types.UID {
 	}
 	before := *r
 	r.stopped = time.Now()
-	p.changedLocked()
-	return p.newsLocked(pl.resource, &before)
+	p.markChangedLocked()
+	return p.podsToSyncLocked(pl.resource, &before)
 }

@@ -15,63 +15,64 @@ import (
 	v1 "k8s.io/api/core/v1"
 	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// serve has plugins register until ctx ends. A socket that cannot be had is tried
-// again; the node's health tells of it meanwhile.
-func (p *Pool) serve(ctx context.Context) {
-	for said := ""; ; {
+// serveRegistration serves the registration socket until ctx ends. It retries on errors, which the health check reports
+// meanwhile.
+func (p *Manager) serveRegistration(ctx context.Context) {
+	for logged := ""; ; {
 		err := p.listen(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		p.refuse(err)
-		if err.Error() != said {
-			said = err.Error()
-			p.cfg.Log.Error("device plugins cannot register", "again_in", again, "err", err)
+		p.setServeError(err)
+		if err.Error() != logged {
+			logged = err.Error()
+			p.cfg.Log.Error("failed to serve device plugin registration", "retryAfter", retryPeriod, "err", err)
 		}
-		if !sleep(ctx, again) {
+		if !clock.Sleep(ctx, retryPeriod) {
 			return
 		}
 	}
 }
 
-// refuse notes why plugins cannot register.
-func (p *Pool) refuse(err error) {
+// setServeError sets the error of the registration server.
+func (p *Manager) setServeError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serving = fmt.Errorf("device plugin registration gRPC server failed and no device plugins can register: %w", err)
 }
 
-// listen serves at the socket. It returns why that has ended.
-func (p *Pool) listen(ctx context.Context) error {
+// listen serves at the socket. It returns why it has stopped.
+func (p *Manager) listen(ctx context.Context) error {
 	l, err := p.bind(ctx)
 	if err != nil {
 		return err
 	}
 	srv := grpc.NewServer(panics.Unary(p.cfg.Log, "device plugins"), grpc.WaitForHandlers(true))
-	deviceapi.RegisterRegistrationServer(srv, registration{pool: p})
+	deviceapi.RegisterRegistrationServer(srv, registration{manager: p})
 	defer context.AfterFunc(ctx, srv.Stop)()
 	p.mu.Lock()
 	if p.serving, p.owned = nil, true; p.unsaved {
-		p.poke() // what was given before could not be written down here
+		p.trigger() // earlier allocations are not written to this directory yet
 	}
 	p.mu.Unlock()
-	p.cfg.Log.Info("device plugins can register", "socket", p.path(socketName))
+	p.cfg.Log.Info("serving device plugin registration", "socket", p.path(socketName))
 	if err := srv.Serve(l); err != nil {
 		return fmt.Errorf("serve device plugins: %w", err)
 	}
 	return errors.New("serve device plugins: the server has ended")
 }
 
-// bind makes the socket that plugins know.
-func (p *Pool) bind(ctx context.Context) (net.Listener, error) {
+// bind makes the registration socket.
+func (p *Manager) bind(ctx context.Context) (net.Listener, error) {
 	if p.cfg.Listen != nil {
 		return p.cfg.Listen(p.path(socketName))
 	}
-	if err := p.clear(ctx); err != nil {
+	if err := p.prepareDir(ctx); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("unix", p.path(socketName))
@@ -81,10 +82,9 @@ func (p *Pool) bind(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// clear makes the directory, and removes the sockets of earlier times: a plugin that
-// finds its own gone, or the agent's new, registers anew. Where another agent
-// answers nothing is touched.
-func (p *Pool) clear(ctx context.Context) error {
+// prepareDir makes the directory and removes old sockets. A plugin registers again when it finds its own socket removed
+// or the registration socket replaced. If another agent answers at the socket, nothing is removed.
+func (p *Manager) prepareDir(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.Dir, dirMode); err != nil {
 		return fmt.Errorf("make directory of device plugins: %w", err)
 	}
@@ -108,33 +108,34 @@ func (p *Pool) clear(ctx context.Context) error {
 	return nil
 }
 
-// registration is the service that plugins register at.
+// registration is the registration service.
 type registration struct {
 	deviceapi.UnimplementedRegistrationServer
-	pool *Pool
+	manager *Manager
 }
 
-// Register takes a plugin, which has to serve already: it is asked what it is like
-// before it has its answer.
+// Register registers a plugin. The plugin has to serve already, because its options are read before the answer.
 func (r registration) Register(ctx context.Context, req *deviceapi.RegisterRequest) (*deviceapi.Empty, error) {
-	p := r.pool
-	if err := judge(req); err != nil {
-		p.metrics.registrations.WithLabelValues(unheardOf).Inc()
-		p.cfg.Log.Warn("refused a device plugin", "resource", req.ResourceName, "err", err)
+	p := r.manager
+	if err := validateRequest(req); err != nil {
+		p.metrics.registrations.WithLabelValues(invalidResource).Inc()
+		p.cfg.Log.Warn("rejected registration of device plugin", "resourceName", req.ResourceName, "err", err)
 		return nil, err
 	}
 	if err := p.Register(ctx, req.ResourceName, p.path(req.Endpoint), nil); err != nil {
-		p.cfg.Log.Warn("cannot take a device plugin", "resource", req.ResourceName, "socket", req.Endpoint, "err", err)
+		p.cfg.Log.Warn("failed to register device plugin",
+			"resourceName", req.ResourceName, "socket", req.Endpoint, "err", err)
 		return nil, err
 	}
 	return &deviceapi.Empty{}, nil
 }
 
-// judge refuses what cannot be a plugin of this agent.
-func judge(r *deviceapi.RegisterRequest) error {
+// validateRequest validates a registration request.
+func validateRequest(r *deviceapi.RegisterRequest) error {
 	switch {
 	case !slices.Contains(deviceapi.SupportedVersions[:], r.Version):
-		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.Version, deviceapi.SupportedVersions)
+		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q",
+			r.Version, deviceapi.SupportedVersions)
 	case !pod.IsExtended(v1.ResourceName(r.ResourceName)):
 		return fmt.Errorf("the ResourceName %q is invalid", r.ResourceName)
 	case filepath.Base(r.Endpoint) != r.Endpoint || r.Endpoint == socketName:
@@ -143,9 +144,10 @@ func judge(r *deviceapi.RegisterRequest) error {
 	return nil
 }
 
-// Validate implements plugin.Handler, for plugins that register where all do.
-func (p *Pool) Validate(name, _ string, versions []string) error {
-	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(deviceapi.SupportedVersions[:], v) }) {
+// Validate implements plugin.Handler, for plugins that register through the plugin watcher.
+func (p *Manager) Validate(name, _ string, versions []string) error {
+	if !slices.ContainsFunc(versions,
+		func(v string) bool { return slices.Contains(deviceapi.SupportedVersions[:], v) }) {
 		return fmt.Errorf("device plugin version, %s, is not supported by kubelet", strings.Join(versions, ","))
 	}
 	if !pod.IsExtended(v1.ResourceName(name)) {
@@ -155,26 +157,26 @@ func (p *Pool) Validate(name, _ string, versions []string) error {
 }
 
 // Register implements plugin.Handler.
-func (p *Pool) Register(ctx context.Context, name, endpoint string, _ []string) error {
+func (p *Manager) Register(ctx context.Context, name, endpoint string, _ []string) error {
 	p.metrics.registrations.WithLabelValues(name).Inc()
-	pl, err := p.open(ctx, name, endpoint)
+	pl, err := p.connect(ctx, name, endpoint)
 	if err != nil {
 		return err
 	}
-	if err := p.take(pl); err != nil {
+	if err := p.addPlugin(pl); err != nil {
 		pl.stop()
 		return err
 	}
-	p.tasks.Go(func() { p.follow(pl) })
+	p.tasks.Go(func() { p.followPlugin(pl) })
 	return nil
 }
 
 // Deregister implements plugin.Handler.
-func (p *Pool) Deregister(_ context.Context, name, endpoint string) error {
+func (p *Manager) Deregister(_ context.Context, name, endpoint string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.resources[name]; r != nil && r.plugin != nil && r.plugin.path == endpoint {
-		r.plugin.stop() // who follows it notes the rest
+		r.plugin.stop() // the goroutine that follows it does the rest
 	}
 	return nil
 }

@@ -19,14 +19,17 @@ import (
 )
 
 // An agent that takes another's place goes on with what pods have. Until a plugin has
-// come back nobody gets anything new of its devices.
-func TestAfterARestart(t *testing.T) {
+// come back no pod gets anything new of its devices.
+func TestAllocationsAfterRestart(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-51")
 	parity.ProvesPart(t, 2, "RES-55")
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
 	p.Place("b", 0, 1)
-	m.until("the place of b", func() bool { return slices.ContainsFunc(m.pool.All(), func(h Held) bool { return len(h.Nodes) == 2 }) })
+	m.until("the place of b",
+		func() bool {
+			return slices.ContainsFunc(m.pool.Allocatable(), func(h AllocatedDevice) bool { return len(h.Nodes) == 2 })
+		})
 	kept := podOf("kept", wants("main", gpu, 2))
 	if err := m.admit(kept); err != nil {
 		t.Fatal(err)
@@ -41,7 +44,8 @@ func TestAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(content, []byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"kept","ContainerName":"main","ResourceName":"example.com/gpu","DeviceIDs":{"-1":["a"],"0":["b"],"1":["b"]},"AllocResp":"`)) ||
+	if !bytes.Contains(content, []byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"kept","ContainerName":"main",`+
+		`"ResourceName":"example.com/gpu","DeviceIDs":{"-1":["a"],"0":["b"],"1":["b"]},"AllocResp":"`)) ||
 		!bytes.Contains(content, []byte(`"}],"RegisteredDevices":{"example.com/gpu":["a","b"]}},"Checksum":`)) {
 		t.Errorf("the file says %s", content)
 	}
@@ -54,17 +58,20 @@ func TestAfterARestart(t *testing.T) {
 	if got := m.starts(kept, "main"); !reflect.DeepEqual(got, before) {
 		t.Errorf("given %+v, and %+v before", got, before)
 	}
-	if h := m.pool.Held("kept", "main"); len(h) != 2 || h[0].Health != v1.ResourceHealthStatusUnknown || !slices.Equal(h[1].Nodes, []int{0, 1}) {
+	if h := m.pool.Devices("kept", "main"); len(h) != 2 || h[0].Health != v1.ResourceHealthStatusUnknown ||
+		!slices.Equal(h[1].Nodes, []int{0, 1}) {
 		t.Errorf("it has %+v", h)
 	}
 	for _, po := range []*v1.Pod{podOf("new", wants("main", gpu, 1)), kept} {
-		if err := m.admit(po); err == nil || err.Error() != "no healthy devices present; cannot allocate unhealthy devices example.com/gpu" {
+		if err := m.admit(po); err == nil ||
+			err.Error() != "no healthy devices present; cannot allocate unhealthy devices example.com/gpu" {
 			t.Errorf("%s: %v", po.UID, err)
 		}
 	}
 	// One whose container starts without: it waits for the plugin.
 	lost := podOf("lost", wants("main", gpu, 1))
-	if _, err := m.pool.Contribute(t.Context(), lost, &lost.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+	if _, err := m.pool.Contribute(t.Context(), lost, &lost.Spec.Containers[0]); err == nil ||
+		!strings.Contains(err.Error(), "no healthy devices present") {
 		t.Errorf("it starts without devices: %v", err)
 	}
 	p.Set(deviceapi.Healthy, "c")
@@ -85,8 +92,8 @@ func TestAfterARestart(t *testing.T) {
 	})
 }
 
-// A file that cannot be used is put aside, and said so.
-func TestAFileThatCannotBeUsed(t *testing.T) {
+// A file that cannot be used is put aside, and reported.
+func TestCorruptCheckpoint(t *testing.T) {
 	m := newMachine(t)
 	m.plugin(deviceplugin.Config{Resource: gpu}, "a")
 	po := podOf("1", wants("main", gpu, 1))
@@ -103,8 +110,9 @@ func TestAFileThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.start()
-	if len(m.pool.Holders()) != 0 || len(m.events) != 1 || !strings.Contains(m.events[0], eventUnusable+": use "+path+": decode devices: the checksum is ") {
-		t.Errorf("holders %v, events %q", m.pool.Holders(), m.events)
+	if len(m.pool.Holders()) != 0 || len(m.events.Lines()) != 1 ||
+		!m.events.Has(eventUnusable+" use "+path+": decode devices: the checksum is ") {
+		t.Errorf("holders %v, events %q", m.pool.Holders(), m.events.Lines())
 	}
 	if _, err := os.Stat(path + ".bad"); err != nil {
 		t.Error(err)
@@ -113,7 +121,7 @@ func TestAFileThatCannotBeUsed(t *testing.T) {
 
 // A resource whose plugin does not come back is gone from the node after five
 // minutes, be it gone itself or the agent.
-func TestPluginsThatDoNotComeBack(t *testing.T) {
+func TestPluginsThatDoNotRegisterAgain(t *testing.T) {
 	parity.Proves(t, "PLUG-23")
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
@@ -130,10 +138,11 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 		if next := m.pool.expire(time.Now().Add(5 * time.Minute)); !next.IsZero() {
 			t.Errorf("looked at again at %v", next)
 		}
-		if there, well, gone := m.pool.Amounts(); len(there)+len(well) > 0 || !slices.Equal(gone, []string{gpu}) {
+		if there, well, gone := m.pool.Capacity(); len(there)+len(well) > 0 || !slices.Equal(gone, []string{gpu}) {
 			t.Errorf("there are %v, %v are well, %v are gone", there, well, gone)
 		}
-		if err := m.admit(podOf("2", wants("main", gpu, 1))); err == nil || err.Error() != "cannot allocate unregistered device example.com/gpu" {
+		if err := m.admit(podOf("2", wants("main", gpu, 1))); err == nil ||
+			err.Error() != "cannot allocate unregistered device example.com/gpu" {
 			t.Errorf("another pod: %v", err)
 		}
 		if got := m.starts(po, "main"); len(got.Devices) != 1 {
@@ -142,8 +151,9 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 	}
 	p.Stop()
 	m.amount(gpu, 2, 0)
-	m.until("word to the pod that nothing is known of its device", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.woken["1"] > 0 })
-	if h := m.pool.Held("1", "main"); h[0].Health != v1.ResourceHealthStatusUnknown {
+	m.until("word to the pod that nothing is known of its device",
+		func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.woken["1"] > 0 })
+	if h := m.pool.Devices("1", "main"); h[0].Health != v1.ResourceHealthStatusUnknown {
 		t.Errorf("it has %+v", h)
 	}
 	gone()
@@ -151,7 +161,7 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.register(p, gpu, 2)
-	if _, _, gone := m.pool.Amounts(); len(gone) > 0 {
+	if _, _, gone := m.pool.Capacity(); len(gone) > 0 {
 		t.Errorf("%v are gone", gone)
 	}
 	m.restart()
@@ -159,9 +169,9 @@ func TestPluginsThatDoNotComeBack(t *testing.T) {
 	gone()
 }
 
-// What was given before the machine was started anew is nobody's: plugins are asked
+// What was given before the machine was started anew is unassigned: plugins are asked
 // again, once they are there.
-func TestAfterTheMachineWasStartedAnew(t *testing.T) {
+func TestAllocationsAfterReboot(t *testing.T) {
 	m := newMachine(t)
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a")
 	po := podOf("1", wants("main", gpu, 1))
@@ -172,7 +182,8 @@ func TestAfterTheMachineWasStartedAnew(t *testing.T) {
 	m.boot = time.Now().Add(time.Hour)
 	m.start()
 	m.amount(gpu, 0, 0)
-	if _, err := m.pool.Contribute(t.Context(), po, &po.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+	if _, err := m.pool.Contribute(t.Context(), po, &po.Spec.Containers[0]); err == nil ||
+		!strings.Contains(err.Error(), "no healthy devices present") {
 		t.Errorf("it starts with what it had: %v", err)
 	}
 	if err := p.Start(); err != nil {
@@ -185,8 +196,8 @@ func TestAfterTheMachineWasStartedAnew(t *testing.T) {
 }
 
 // A clock that is set after the machine was started has what was written before look
-// older than that. Who runs has its devices, and nobody else gets them.
-func TestTheClockIsSetAfterTheMachineWasStarted(t *testing.T) {
+// older than that. Who runs has its devices, and no other gets them.
+func TestClockSetAfterBoot(t *testing.T) {
 	for name, runs := range map[string]map[types.UID]bool{"running": {"1": true}, "the runtime does not answer": nil} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)

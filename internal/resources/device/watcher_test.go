@@ -12,12 +12,14 @@ import (
 )
 
 // A plugin may register where plugins of all types do.
-func TestPluginsOfTheCommonDirectory(t *testing.T) {
+func TestPluginsOfPluginWatcher(t *testing.T) {
 	m := newMachine(t)
-	if err := m.pool.Validate(gpu, "/x", []string{"v1alpha"}); err == nil || err.Error() != "device plugin version, v1alpha, is not supported by kubelet" {
+	if err := m.pool.Validate(gpu, "/x", []string{"v1alpha"}); err == nil ||
+		err.Error() != "device plugin version, v1alpha, is not supported by kubelet" {
 		t.Errorf("version: %v", err)
 	}
-	if err := m.pool.Validate("cpu", "/x", []string{"v1beta1"}); err == nil || !strings.Contains(err.Error(), `the ResourceName "cpu" is invalid`) {
+	if err := m.pool.Validate("cpu", "/x", []string{"v1beta1"}); err == nil ||
+		!strings.Contains(err.Error(), `the ResourceName "cpu" is invalid`) {
 		t.Errorf("name: %v", err)
 	}
 	if err := m.pool.Validate(gpu, "/x", []string{"v1alpha", "v1beta1"}); err != nil {
@@ -58,7 +60,11 @@ func TestMetrics(t *testing.T) {
 	p := m.plugin(deviceplugin.Config{Resource: gpu}, "a", "b")
 	m.register(p, gpu, 2)
 	for _, name := range []string{"cpu", "memory"} { // any number of these may be tried
-		if err := deviceplugin.New(deviceplugin.Config{Dir: m.dir, Socket: "x.sock", Resource: name}).Register(t.Context()); err == nil {
+		if err := deviceplugin.New(deviceplugin.Config{
+			Dir:      m.dir,
+			Socket:   "x.sock",
+			Resource: name,
+		}).Register(t.Context()); err == nil {
 			t.Errorf("%s was registered", name)
 		}
 	}
@@ -79,11 +85,15 @@ func TestMetrics(t *testing.T) {
 			if len(s.Label) != 1 || s.Label[0].GetName() != "resource_name" {
 				t.Errorf("%s has labels %v", f.GetName(), s.Label)
 			}
-			got[f.GetName()+" "+s.Label[0].GetValue()] = s.GetCounter().GetValue() + float64(s.GetHistogram().GetSampleCount())
+			got[f.GetName()+" "+s.Label[0].GetValue()] = s.GetCounter().GetValue() +
+				float64(s.GetHistogram().GetSampleCount())
 		}
 	}
-	for name, want := range map[string]float64{"kubelet_device_plugin_registration_total " + gpu: 2, "kubelet_device_plugin_registration_total invalid": 2,
-		"kubelet_device_plugin_alloc_duration_seconds " + gpu: 2} {
+	for name, want := range map[string]float64{
+		"kubelet_device_plugin_registration_total " + gpu:     2,
+		"kubelet_device_plugin_registration_total invalid":    2,
+		"kubelet_device_plugin_alloc_duration_seconds " + gpu: 2,
+	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v; all: %v", name, got[name], want, got)
 		}

@@ -7,14 +7,14 @@ import (
 	drav1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 )
 
-// Services of drivers, as they name them when they register.
+// gRPC services, as drivers list them at registration.
 const (
 	serviceV1      = drav1.DRAPluginService
 	serviceV1Beta1 = drav1beta1.DRAPluginService
 	serviceHealth  = "v1alpha1.DRAResourceHealth"
 )
 
-// StateFile and HealthFile are names of files in the root directory.
+// StateFile and HealthFile are the checkpoints, in the root directory.
 const (
 	StateFile  = "dra_manager_state"
 	HealthFile = "dra_health_state"
@@ -27,28 +27,28 @@ const (
 
 	operationPrepare   = "PrepareResources"
 	operationUnprepare = "UnprepareResources"
-	// anyDriver stands in metrics for all drivers together.
+	// anyDriver is the label of the sum over all drivers.
 	anyDriver = "<any>"
 )
 
 const (
-	callLimit = 45 * time.Second
-	// wipeAfter is how long what a driver offered stays after it has gone.
-	wipeAfter = 30 * time.Second
+	callTimeout = 45 * time.Second
+	// sliceGracePeriod is how long the ResourceSlices of a driver remain after it has stopped.
+	sliceGracePeriod = 30 * time.Second
 
-	// reconcileEvery is the pause between looks for claims of pods that are gone.
-	reconcileEvery = 60 * time.Second
+	// reconcilePeriod is the period in which claims of removed pods are looked for.
+	reconcilePeriod = 60 * time.Second
 
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
-	// maxWipeRetry bounds the pause between attempts to take offers away.
-	maxWipeRetry = 5 * time.Minute
-	// maxReconnect bounds the pause between attempts to reach a driver: one that is back
-	// in time keeps what it offers.
+	// maxDeleteRetry bounds the back-off between attempts to delete ResourceSlices.
+	maxDeleteRetry = 5 * time.Minute
+	// maxReconnect bounds the back-off between attempts to connect to a driver. It is shorter than the grace period of
+	// the ResourceSlices.
 	maxReconnect = 5 * time.Second
 
 	healthTimeout = 30 * time.Second
 	maxMessage    = 1024 // of a device's health
-	// maxDevices bounds what a driver can make the agent keep.
+	// maxDevices bounds the memory that a driver can take up.
 	maxDevices = 16384
 )

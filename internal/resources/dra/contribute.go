@@ -10,42 +10,42 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Held is what a container has of a claim.
-type Held struct {
+// ContainerClaims is a claim with the devices that a container gets from it.
+type ContainerClaim struct {
 	ClaimRef
-	Devices []HeldDevice
+	Devices []ClaimDevice
 }
 
-// HeldDevice is a device and whose it is.
-type HeldDevice struct {
+// ClaimDevice is a device with the name of its driver.
+type ClaimDevice struct {
 	Driver string
 	Device
 }
 
-// Held tells what the container has of its pod's claims, in the order in which it
-// names them. What it should have and is not prepared is a failure.
-func (s *Store) Held(p *v1.Pod, c *v1.Container) ([]Held, error) {
+// ContainerClaims returns the claims of the container with its devices, in the order of the container's references. It
+// fails if one of them is not prepared.
+func (s *Manager) ContainerClaims(p *v1.Pod, c *v1.Container) ([]ContainerClaim, error) {
 	if !Uses(p) {
 		return nil, nil
 	}
-	list, err := wishes(p, c)
+	list, err := claimRequests(p, c)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []Held
+	var out []ContainerClaim
 	for _, w := range list {
-		held := s.heldLocked(p, w.claim)
+		held := s.claimLocked(p, w.claim)
 		if held == nil || !held.preparedLocked() {
 			return nil, pod.ShowAs("unable to get information for ResourceClaim "+w.claim,
 				fmt.Errorf("look up ResourceClaim %s/%s: not prepared", p.Namespace, w.claim))
 		}
-		h := Held{ClaimRef: held.ClaimRef}
+		h := ContainerClaim{ClaimRef: held.ClaimRef}
 		for _, name := range slices.Sorted(maps.Keys(held.drivers)) {
 			for _, d := range held.drivers[name].devices {
 				if serves(d.Requests, w.request) {
-					h.Devices = append(h.Devices, HeldDevice{name, d})
+					h.Devices = append(h.Devices, ClaimDevice{name, d})
 				}
 			}
 		}
@@ -54,10 +54,9 @@ func (s *Store) Held(p *v1.Pod, c *v1.Container) ([]Held, error) {
 	return out, nil
 }
 
-// Contribution is what the container is given of its pod's claims: names of devices
-// that the runtime knows by what the drivers wrote, each once.
-func (s *Store) Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, error) {
-	list, err := s.Held(p, c)
+// Contribution returns the CDI device IDs of the container's claims, without duplicates.
+func (s *Manager) Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, error) {
+	list, err := s.ContainerClaims(p, c)
 	if err != nil {
 		return pod.Contribution{}, fmt.Errorf("give container its claims: %w", err)
 	}
@@ -74,8 +73,8 @@ func (s *Store) Contribution(p *v1.Pod, c *v1.Container) (pod.Contribution, erro
 	return out, nil
 }
 
-// Health tells how well the devices of the pod's claims are, by container.
-func (s *Store) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
+// Health returns the health of the devices of the pod's claims, by container.
+func (s *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	if s.cfg.Health == nil || len(p.Spec.ResourceClaims) == 0 {
 		return nil
 	}
@@ -88,15 +87,15 @@ func (s *Store) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	return out
 }
 
-// healthOf is the health of the devices that the container has of its pod's claims. A device is named by its first
-// CDI ID, or else by its driver, pool and name. Each name is listed once.
-func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
+// healthOf returns the health of the container's devices from claims of its pod. A device is identified by its first
+// CDI ID, or else by its driver, pool and name. Duplicates are left out.
+func (s *Manager) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 	var out []v1.ResourceStatus
 	for _, r := range c.Resources.Claims {
 		one := &v1.Container{Name: c.Name, Resources: v1.ResourceRequirements{Claims: []v1.ResourceClaim{r}}}
-		held, err := s.Held(withoutExtended(p), one)
+		held, err := s.ContainerClaims(withoutExtended(p), one)
 		if err != nil || len(held) == 0 {
-			continue // not prepared yet, or any more
+			continue // not prepared
 		}
 		st := v1.ResourceStatus{Name: v1.ResourceName("claim:" + r.Name)}
 		if r.Request != "" {
@@ -107,7 +106,8 @@ func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 			if len(d.CDI) > 0 {
 				h.ResourceID = v1.ResourceID(d.CDI[0])
 			}
-			if slices.ContainsFunc(st.Resources, func(o v1.ResourceHealth) bool { return o.ResourceID == h.ResourceID }) {
+			if slices.ContainsFunc(st.Resources,
+				func(o v1.ResourceHealth) bool { return o.ResourceID == h.ResourceID }) {
 				continue
 			}
 			var message string
@@ -123,7 +123,7 @@ func (s *Store) healthOf(p *v1.Pod, c *v1.Container) []v1.ResourceStatus {
 	return out
 }
 
-// withoutExtended is the pod as if it claimed by name only.
+// withoutExtended returns the pod without its claim for extended resources.
 func withoutExtended(p *v1.Pod) *v1.Pod {
 	if p.Status.ExtendedResourceClaimStatus == nil {
 		return p

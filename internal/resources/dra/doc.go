@@ -1,31 +1,26 @@
-// Package dra has drivers prepare the claims of pods (dynamic resource allocation),
-// and gives containers what the drivers made of them. It owns which drivers there are,
-// and which claims are prepared, for whom and as what.
+// Package dra is the DRA manager (dynamic resource allocation): it has drivers prepare the ResourceClaims of pods, and
+// contributes the prepared devices to containers. It owns the registered drivers and the prepared claims.
 //
-// A claim goes through these states, of which the file tells the next agent:
+// A claim goes through these states, which the checkpoint stores for the next agent:
 //
-//	(none) ──► noted ──► prepared ──► (none)
-//	             │ a driver is asked      ▲ the last pod that used it has ended,
-//	             └────────────────────────┘ and its drivers have taken it back
+//	(none) ──► recorded ──► prepared ──► (none)
+//	             │ a driver is called         ▲ the last pod that used it has terminated,
+//	             └────────────────────────────┘ and its drivers have unprepared it
 //
-// It is noted before a driver is asked for the first time, so whatever becomes of the
-// agent, somebody takes it back; what is prepared is not prepared again. A pod has a
-// claim from when it is noted for it until it is taken back, or somebody else has it
-// too.
+// A claim is recorded before a driver is called for the first time, so that it is unprepared even after a crash of the
+// agent. A prepared claim is not prepared again. A pod uses a claim from the time it is recorded for the pod until it
+// is unprepared, or another pod still uses it.
 //
-// [Store.Want] has the claims of a pod prepared, before its sandbox; [Store.Ready]
-// tells when they are. [Store.Release] is called when nothing of the pod runs any more,
-// and [Store.Released] tells when all is taken back: before that the pod is not shown
-// as ended. Each pod has a goroutine while there is something to do for it, and each
-// claim is worked on by one of them at a time, so a driver that hangs keeps nobody
-// waiting but pods that use its claims. What failed is tried again after a pause, and
-// when a driver comes. Without claims nothing is read, watched, or done.
+// [Manager.Want] prepares the claims of a pod before its sandbox is created, and [Manager.Ready] reports when they are
+// prepared. [Manager.Release] is called when nothing of the pod runs any more, and [Manager.Released] reports when its
+// claims are unprepared. The pod is not shown as terminated before that. Each pod has a goroutine while there is work
+// for it, and a claim is processed by one of them at a time. A driver that hangs blocks only the pods that use its
+// claims. Failures are retried after a back-off, and when a driver connects. Without claims nothing is read, watched or
+// done.
 //
-// [Drivers] follows whether drivers can be reached, and takes what a driver has offered
-// to the cluster away when it has been gone for a while. [Health] keeps what drivers
-// tell of their devices.
+// [Drivers] tracks the connections to the drivers, and deletes the ResourceSlices of a driver that has been gone for a
+// while. [Health] tracks the health of devices that drivers report.
 //
-// Locks: Store.writing is held while the file is written and taken before Store.mu; a
-// claim's turn is taken before both. Drivers.mu and Health.mu are taken alone. Only the
-// turn is held over a call.
+// Locks: Manager.writing is held while the checkpoint is written and taken before Manager.mu. The turn of a claim is
+// taken before both. Drivers.mu and Health.mu are taken alone. Only the turn is held during calls.
 package dra

@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -18,82 +17,103 @@ import (
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	drav1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
+	"keelson/internal/pods/reconcile"
 )
 
-// offers are what drivers offer of this node at the API server.
-type offers interface {
-	// Wipe takes away what a driver offers; empty: what all do. A server that knows no
-	// such offers is no error.
-	Wipe(ctx context.Context, driver string) error
+// resourceSlices are the ResourceSlices of this node at the API server.
+type resourceSlices interface {
+	// Delete deletes the ResourceSlices of a driver, or of all drivers if driver is empty. It does nothing if the
+	// server does not have the API.
+	Delete(ctx context.Context, driver string) error
 }
 
-// DriversConfig holds what Drivers are built from. Fields are required unless their
-// comment says otherwise.
+// DriversConfig holds the configuration of Drivers. All fields are required unless noted otherwise.
 type DriversConfig struct {
-	Offers offers                                                   // nil: standalone
-	Dial   func(ctx context.Context, path string) (net.Conn, error) // nil: a socket of the file system
-	// OnDriver is called with a driver that can be called now. It must not block.
+	Slices resourceSlices                                           // nil: standalone
+	Dial   func(ctx context.Context, path string) (net.Conn, error) // nil: connect to a UNIX socket
+	// OnDriver is called with a driver that has become available. It must not block.
 	OnDriver func(name string)
-	Health   *Health // nil: nobody wants to know how well devices are
+	Health   *Health // nil: device health is not tracked
 	Log      *slog.Logger
 }
 
-// Drivers are the drivers that registered. It is the handler for plugins of the type
-// DRAPlugin. A driver may be there several times, while one version of it follows
-// another.
+// Drivers are the registered drivers. It is the plugin handler for the type DRAPlugin. A driver may be registered
+// several times during a rolling update.
 type Drivers struct {
 	cfg     DriversConfig
 	metrics metrics
 	wg      sync.WaitGroup
 
-	mu     sync.Mutex
-	life   context.Context // Run's; nil before it
-	byName map[string][]*instance
-	wipes  map[string]context.CancelFunc // under way, by driver
+	mu        sync.Mutex
+	life      context.Context // Run's; nil before it
+	byName    map[string][]*instance
+	absent    map[string]bool               // drivers whose ResourceSlices are deleted, or will be
+	deletions *reconcile.Reconciler[string] // of the ResourceSlices of a driver, or of all
 }
 
-// instance is one that registered.
+// instance is one registration of a driver.
 type instance struct {
 	name, endpoint string
 	client         drav1.DRAPluginClient
-	prefix         string // of the methods' names, in metrics
+	prefix         string // of the method names in metrics
 	conn           *grpc.ClientConn
 	health         bool
 	stop           context.CancelFunc
-	done           chan struct{} // closed when nobody follows it any more
+	done           chan struct{} // closed when its goroutines have ended
 
 	up bool // guarded by Drivers.mu
 }
 
-// NewDrivers makes an empty table.
+// NewDrivers returns Drivers without any registered driver.
 func NewDrivers(cfg DriversConfig) *Drivers {
-	return &Drivers{cfg: cfg, metrics: newMetrics(), byName: map[string][]*instance{}, wipes: map[string]context.CancelFunc{}}
+	d := &Drivers{
+		cfg:     cfg,
+		metrics: newMetrics(),
+		byName:  map[string][]*instance{},
+		absent:  map[string]bool{},
+	}
+	d.deletions = reconcile.New(reconcile.Config[string]{
+		Part:    part,
+		Lock:    &d.mu,
+		Begin:   d.beginDeletionLocked,
+		Backoff: clock.Jittered(clock.Backoff(minRetry, maxDeleteRetry), 0.1), // nodes do not retry at the same time
+		Log:     cfg.Log,
+	})
+	return d
 }
 
-// Run takes away what drivers offered that were there before the agent, and what
-// those offer that leave, until ctx ends.
+// OnDriver sets [DriversConfig.OnDriver]. It is called before Run.
+func (d *Drivers) OnDriver(f func(name string)) { d.cfg.OnDriver = f }
+
+// Run tracks the drivers until ctx ends. It deletes the ResourceSlices of drivers that are gone, and at first those of
+// all drivers from before its start.
 func (d *Drivers) Run(ctx context.Context) error {
 	d.mu.Lock()
 	d.life = ctx
-	d.wipeLocked("", 0)
-	for name, list := range d.byName { // they came first
+	if d.cfg.Slices != nil {
+		d.deletions.RequestLocked(allDrivers)
+	}
+	for name, list := range d.byName { // registered before Run
 		for _, i := range list {
 			d.followLocked(i)
 		}
-		d.settleLocked(name)
+		d.updateSlicesLocked(name)
 	}
 	d.mu.Unlock()
+	d.deletions.Start(ctx)
 	<-ctx.Done()
 	d.mu.Lock()
-	d.life = nil // nobody is followed any more
+	d.life = nil // nothing is followed any more
 	d.mu.Unlock()
+	d.deletions.Wait()
 	d.wg.Wait()
-	return d.hangUp()
+	return d.closeAll()
 }
 
-// hangUp closes what leads to the drivers.
-func (d *Drivers) hangUp() error {
+// closeAll closes the connections to the drivers.
+func (d *Drivers) closeAll() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
@@ -106,17 +126,17 @@ func (d *Drivers) hangUp() error {
 	return errors.Join(errs...)
 }
 
-// Validate judges a driver that wants to register.
+// Validate validates a registration.
 func (d *Drivers) Validate(name, _ string, services []string) error {
-	if _, err := judge(name, services); err != nil {
+	if _, err := chooseService(name, services); err != nil {
 		return fmt.Errorf("invalid versions of plugin %s: %w", name, err)
 	}
 	return nil
 }
 
-// Register takes a driver.
+// Register registers a driver.
 func (d *Drivers) Register(_ context.Context, name, endpoint string, services []string) error {
-	service, err := judge(name, services)
+	service, err := chooseService(name, services)
 	if err != nil {
 		return err
 	}
@@ -127,14 +147,27 @@ func (d *Drivers) Register(_ context.Context, name, endpoint string, services []
 			return n.DialContext(ctx, "unix", path)
 		}
 	}
-	wait := backoff.DefaultConfig
-	wait.MaxDelay = maxReconnect
-	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(dial), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0), grpc.WithConnectParams(grpc.ConnectParams{Backoff: wait, MinConnectTimeout: maxReconnect}))
+	reconnect := backoff.DefaultConfig
+	reconnect.MaxDelay = maxReconnect
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(dial), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           reconnect,
+			MinConnectTimeout: maxReconnect,
+		}))
 	if err != nil {
 		return fmt.Errorf("dial DRA driver %s: %w", name, err)
 	}
-	i := &instance{name: name, endpoint: endpoint, conn: conn, health: tellsHealth(services), stop: func() {}, client: drav1.NewDRAPluginClient(conn), prefix: "/" + drav1.DRAPlugin_ServiceDesc.ServiceName + "/"}
+	i := &instance{
+		name:     name,
+		endpoint: endpoint,
+		conn:     conn,
+		health:   servesHealth(services),
+		stop:     func() {},
+		client:   drav1.NewDRAPluginClient(conn),
+		prefix:   "/" + drav1.DRAPlugin_ServiceDesc.ServiceName + "/",
+	}
 	if service == serviceV1Beta1 {
 		i.prefix = "/" + drav1beta1.DRAPlugin_ServiceDesc.ServiceName + "/"
 		i.client = drav1beta1.V1Beta1ClientWrapper{DRAPluginClient: drav1beta1.NewDRAPluginClient(conn)}
@@ -148,7 +181,7 @@ func (d *Drivers) Register(_ context.Context, name, endpoint string, services []
 	return nil
 }
 
-// add takes a driver, if there is none at its endpoint.
+// add adds an instance, if there is none at its endpoint.
 func (d *Drivers) add(i *instance) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,11 +192,11 @@ func (d *Drivers) add(i *instance) bool {
 	if d.life != nil {
 		d.followLocked(i)
 	}
-	d.settleLocked(i.name)
+	d.updateSlicesLocked(i.name)
 	return true
 }
 
-// Deregister takes a driver out that was reached at the endpoint.
+// Deregister removes the instance of a driver at the endpoint.
 func (d *Drivers) Deregister(_ context.Context, name, endpoint string) error {
 	d.mu.Lock()
 	at := slices.IndexFunc(d.byName[name], func(o *instance) bool { return o.endpoint == endpoint })
@@ -175,7 +208,7 @@ func (d *Drivers) Deregister(_ context.Context, name, endpoint string) error {
 	if d.byName[name] = slices.Delete(d.byName[name], at, at+1); len(d.byName[name]) == 0 {
 		delete(d.byName, name)
 	}
-	d.settleLocked(name)
+	d.updateSlicesLocked(name)
 	stop, done := i.stop, i.done
 	d.mu.Unlock()
 	stop()
@@ -183,13 +216,13 @@ func (d *Drivers) Deregister(_ context.Context, name, endpoint string) error {
 		<-done
 	}
 	if err := i.conn.Close(); err != nil {
-		return fmt.Errorf("leave DRA driver %s: %w", name, err)
+		return fmt.Errorf("close connection to DRA driver %s: %w", name, err)
 	}
-	d.cfg.Log.Info("DRA driver left", "driver", name, "endpoint", endpoint)
+	d.cfg.Log.Info("DRA driver deregistered", "driver", name, "endpoint", endpoint)
 	return nil
 }
 
-// followLocked keeps in step with whether a driver can be reached.
+// followLocked starts the goroutines that track an instance.
 func (d *Drivers) followLocked(i *instance) {
 	ctx, stop := context.WithCancel(d.life)
 	i.stop, i.done = stop, make(chan struct{})
@@ -207,22 +240,22 @@ func (d *Drivers) followLocked(i *instance) {
 
 // follow tracks the state of the connection to a driver until ctx ends.
 func (d *Drivers) follow(ctx context.Context, i *instance) {
-	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
+	for backoff := retries; ; {
 		err := panics.Try(d.cfg.Log, part, func() error {
-			d.keepUp(ctx, i)
+			d.watchConnection(ctx, i)
 			return nil
 		})
-		if err == nil || !sleep(ctx, pause) {
+		if err == nil || !clock.Sleep(ctx, backoff.Step()) {
 			return
 		}
 	}
 }
 
-func (d *Drivers) keepUp(ctx context.Context, i *instance) {
+func (d *Drivers) watchConnection(ctx context.Context, i *instance) {
 	i.conn.Connect()
 	for {
 		state := i.conn.GetState()
-		if d.note(i, state) {
+		if d.setState(i, state) {
 			d.cfg.OnDriver(i.name)
 		}
 		if state == connectivity.Idle {
@@ -234,70 +267,61 @@ func (d *Drivers) keepUp(ctx context.Context, i *instance) {
 	}
 }
 
-// note stores the state of the connection to a driver. It reports whether the driver has just become reachable.
-func (d *Drivers) note(i *instance, state connectivity.State) (came bool) {
+// addUser stores the state of the connection to a driver. It reports whether the driver has just become reachable.
+func (d *Drivers) setState(i *instance, state connectivity.State) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	came = !i.up && state == connectivity.Ready
 	i.up = state == connectivity.Ready
-	d.settleLocked(i.name)
+	d.updateSlicesLocked(i.name)
 	return came
 }
 
-// settleLocked has what a driver offers taken away if it cannot be reached, and left
-// if it can.
-func (d *Drivers) settleLocked(name string) {
-	up := slices.ContainsFunc(d.byName[name], func(i *instance) bool { return i.up })
-	stop, wiping := d.wipes[name]
-	switch {
-	case up && wiping:
-		stop()
-		delete(d.wipes, name)
-	case !up && !wiping:
-		d.wipeLocked(name, wipeAfter)
-	}
-}
-
-// wipeLocked takes away what a driver offers after a while, as many attempts as that
-// takes.
-func (d *Drivers) wipeLocked(name string, after time.Duration) {
-	if d.cfg.Offers == nil || d.life == nil {
+// updateSlicesLocked schedules the deletion of a driver's ResourceSlices if the driver is not connected, and cancels it
+// if it is.
+func (d *Drivers) updateSlicesLocked(name string) {
+	if d.cfg.Slices == nil || d.life == nil {
 		return
 	}
-	ctx, stop := context.WithCancel(d.life)
-	d.wipes[name] = stop
-	d.wg.Go(func() {
-		defer stop()
-		for delay, pause := after, minRetry; ; delay, pause = pause, min(2*pause, maxWipeRetry) {
-			if !sleep(ctx, delay) {
-				return
-			}
-			err := panics.Try(d.cfg.Log, part, func() error { return d.cfg.Offers.Wipe(ctx, name) })
-			if err == nil || ctx.Err() != nil {
-				break
-			}
-			d.cfg.Log.Warn("cannot take away what DRA drivers offered", "driver", cmp.Or(name, "all"), "again_in", pause, "err", err)
-		}
-		if ctx.Err() == nil {
-			d.cfg.Log.Info("what DRA drivers offered is taken away", "driver", cmp.Or(name, "all"))
-		}
-	})
-}
-
-// sleep waits. It reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return ctx.Err() == nil
+	up := slices.ContainsFunc(d.byName[name], func(i *instance) bool { return i.up })
+	switch {
+	case up && d.absent[name]:
+		delete(d.absent, name)
+		d.deletions.ForgetLocked(name)
+	case !up && !d.absent[name]:
+		d.absent[name] = true
+		d.deletions.ScheduleLocked(name, sliceGracePeriod)
 	}
 }
 
-// find is the driver to call: of those that can be reached the latest, else the
-// latest of all.
+// allDrivers is the key of the deletion of all ResourceSlices of the node.
+const allDrivers = ""
+
+// beginDeletionLocked returns an attempt to delete the ResourceSlices of a driver, or of all.
+func (d *Drivers) beginDeletionLocked(name string) reconcile.Attempt {
+	log := d.cfg.Log.With("driver", cmp.Or(name, "all"))
+	return reconcile.Attempt{
+		Do: func(ctx context.Context) error { return d.cfg.Slices.Delete(ctx, name) },
+		End: func(r reconcile.Result) reconcile.Next {
+			switch {
+			case r.Cancelled:
+				return reconcile.Next{}
+			case r.Err != nil:
+				return reconcile.Next{
+					Retry: true,
+					Then: func() {
+						log.Warn("failed to delete ResourceSlices of DRA driver", "retryAfter", r.Pause, "err", r.Err)
+					},
+				}
+			}
+			return reconcile.Next{
+				Then: func() { log.Info("deleted ResourceSlices of drivers that are gone") },
+			}
+		},
+	}
+}
+
+// find returns the instance to call: the latest one that is connected, or else the latest one.
 func (d *Drivers) find(name string) (*instance, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

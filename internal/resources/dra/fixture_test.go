@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/test/kit/dradriver"
+	"keelson/test/kit/eventlog"
 )
 
 const driverName = "gpu.example.com"
@@ -47,7 +47,7 @@ func (c *cluster) Claim(_ context.Context, namespace, name string) (*Object, err
 	return nil, errors.Join(c.fails, errors.New("not found"))
 }
 
-func (c *cluster) Wipe(_ context.Context, driver string) error {
+func (c *cluster) Delete(_ context.Context, driver string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fails != nil {
@@ -65,7 +65,7 @@ func (c *cluster) set(f func()) {
 
 // stage is a node with its drivers, in virtual time. The agent on it can be killed.
 type stage struct {
-	*Store
+	*Manager
 	t       *testing.T
 	cluster *cluster
 	dir     string
@@ -75,7 +75,7 @@ type stage struct {
 
 	mu      sync.Mutex
 	sockets map[string]*bufconn.Listener
-	said    []string
+	events  eventlog.Log
 	news    map[types.UID]int
 }
 
@@ -83,7 +83,13 @@ type stage struct {
 func play(t *testing.T, f func(*stage)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, dir: dir, cluster: &cluster{claims: map[string]*Object{}}, sockets: map[string]*bufconn.Listener{}, news: map[types.UID]int{}}
+		s := &stage{
+			t:       t,
+			dir:     dir,
+			cluster: &cluster{claims: map[string]*Object{}},
+			sockets: map[string]*bufconn.Listener{},
+			news:    map[types.UID]int{},
+		}
 		s.start()
 		defer func() { s.end() }()
 		f(s)
@@ -93,15 +99,33 @@ func play(t *testing.T, f func(*stage)) {
 // start begins a life of the agent.
 func (s *stage) start() {
 	log := slog.New(slog.DiscardHandler)
-	s.health = NewHealth(HealthConfig{Path: filepath.Join(s.dir, HealthFile), OnNews: func(d string) { s.DriverTold(d) }, Log: log})
-	s.drivers = NewDrivers(DriversConfig{Offers: s.cluster, Dial: s.dial, OnDriver: func(d string) { s.DriverCame(d) }, Health: s.health, Log: log})
-	s.Store = New(Config{Path: s.file(), API: s.cluster, Drivers: s.drivers, Health: s.health, Events: s, OnChange: s.changed, Log: log})
+	s.health = NewHealth(HealthConfig{
+		Path:     filepath.Join(s.dir, HealthFile),
+		OnChange: func(d string) { s.HealthChanged(d) },
+		Log:      log,
+	})
+	s.drivers = NewDrivers(DriversConfig{
+		Slices:   s.cluster,
+		Dial:     s.dial,
+		OnDriver: func(d string) { s.DriverReady(d) },
+		Health:   s.health,
+		Log:      log,
+	})
+	s.Manager = New(Config{
+		Path:     s.file(),
+		API:      s.cluster,
+		Drivers:  s.drivers,
+		Health:   s.health,
+		Events:   &s.events,
+		OnChange: s.changed,
+		Log:      log,
+	})
 	if err := errors.Join(s.Load(), s.health.Load()); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.health.Run, s.drivers.Run, s.Store.Run} {
+	for _, run := range []func(context.Context) error{s.health.Run, s.drivers.Run, s.Manager.Run} {
 		wg.Go(func() {
 			if err := run(ctx); err != nil {
 				s.t.Error(err)
@@ -140,7 +164,7 @@ func (s *stage) dial(ctx context.Context, path string) (net.Conn, error) {
 	l := s.sockets[path]
 	s.mu.Unlock()
 	if l == nil {
-		return nil, fmt.Errorf("nobody listens at %s", path)
+		return nil, fmt.Errorf("no listener at %s", path)
 	}
 	return l.DialContext(ctx)
 }
@@ -167,17 +191,11 @@ func (s *stage) register(name, path string, services ...string) {
 	if len(services) == 0 {
 		services = []string{dradriver.V1}
 	}
-	if err := errors.Join(s.drivers.Validate(name, path, services), s.drivers.Register(context.Background(), name, path, services)); err != nil {
+	if err := errors.Join(s.drivers.Validate(name, path, services),
+		s.drivers.Register(context.Background(), name, path, services)); err != nil {
 		s.t.Fatal(err)
 	}
 }
-
-func (s *stage) Pod(p *v1.Pod, _, _, reason, message string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.said = append(s.said, p.Name+" "+reason+": "+message)
-}
-func (s *stage) Node(string, string, string) {}
 
 func (s *stage) changed(uid types.UID) {
 	s.mu.Lock()
@@ -185,23 +203,24 @@ func (s *stage) changed(uid types.UID) {
 	s.news[uid]++
 }
 
-// heard are the events so far.
-func (s *stage) heard() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.said)
-}
-
 // claim makes a claim that is allocated of drivers and reserved for pods.
 func (s *stage) claim(name string, drivers []string, pods ...*v1.Pod) *Object {
-	c := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}, Allocated: true, Drivers: drivers, ReservedFor: reservedFor(pods...)}
+	c := &Object{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)},
+		Allocated:   true,
+		Drivers:     drivers,
+		ReservedFor: reservedFor(pods...),
+	}
 	s.cluster.set(func() { s.cluster.claims["ns/"+name] = c })
 	return c
 }
 
 // using is a pod whose container uses claims.
 func using(name string, claims ...string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+	}
 	for _, c := range claims {
 		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: c, ResourceClaimName: &c})
 		p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, v1.ResourceClaim{Name: c})
@@ -224,12 +243,12 @@ func (s *stage) releases(p *v1.Pod) {
 func (s *stage) is(p *v1.Pod, ready bool, failure string) {
 	s.t.Helper()
 	got, err := s.Ready(p.UID)
-	said := ""
+	logged := ""
 	if err != nil {
-		said = err.Error()
+		logged = err.Error()
 	}
-	if got != ready || (failure == "") != (said == "") || !strings.Contains(said, failure) {
-		s.t.Errorf("%s is ready: %v, %q; want %v, %q", p.Name, got, said, ready, failure)
+	if got != ready || (failure == "") != (logged == "") || !strings.Contains(logged, failure) {
+		s.t.Errorf("%s is ready: %v, %q; want %v, %q", p.Name, got, logged, ready, failure)
 	}
 }
 

@@ -17,41 +17,41 @@ import (
 	v1 "k8s.io/api/core/v1"
 	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
-	"keelson/internal/node/checkpoint"
-	"keelson/internal/node/panics"
+	"keelson/internal/host/checkpoint"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 )
 
 const (
-	part = "DRA drivers" // of the agent, where a panic is counted
-	// tellsPerSecond and tellsAtOnce bound what a driver can make the agent read.
-	tellsPerSecond = 10
-	tellsAtOnce    = 10
+	part = "DRA drivers" // label of panics
+	// messagesPerSecond and messageBurst bound the messages that are read from a driver.
+	messagesPerSecond = 10
+	messageBurst      = 10
 )
 
-// HealthConfig holds what a Health is built from. All fields are required.
+// HealthConfig holds the configuration of a Health. All fields are required.
 type HealthConfig struct {
-	Path string // of the file
-	// OnNews is called when devices of a driver are otherwise than they were. It must
-	// not block.
-	OnNews func(driver string)
-	Log    *slog.Logger
+	Path string // of the checkpoint
+	// OnChange is called when the health of a driver's devices has changed. It must not block.
+	OnChange func(driver string)
+	Log      *slog.Logger
 }
 
-// Health is how well devices are, as their drivers tell. Of a device of which nothing
-// was heard for too long nothing is known.
+// Health is the health of devices as reported by their drivers. It is unknown for a device that was not reported within
+// its timeout.
 type Health struct {
 	cfg HealthConfig
 
-	writing sync.Mutex // held while the file is written; taken before mu
+	writing sync.Mutex // held while the checkpoint is written; taken before mu
 
-	mu       sync.Mutex
-	drivers  map[string]healthOfDriver
-	lapsing  map[string]*time.Timer // when the next of a driver's devices is not heard of for too long
-	unsaved  bool
-	finished bool
+	mu           sync.Mutex
+	drivers      map[string]healthOfDriver
+	expiryTimers map[string]*time.Timer // expiry of the next device of each driver
+	unsaved      bool
+	finished     bool
 }
 
-// healthOfDriver and healthOfDevice are the form of the file.
+// healthOfDriver and healthOfDevice are the format of the checkpoint.
 type healthOfDriver struct {
 	Devices map[string]healthOfDevice // by pool/name
 }
@@ -65,13 +65,15 @@ type healthOfDevice struct {
 	Message            string
 }
 
-// NewHealth makes a Health that has heard nothing yet.
+// NewHealth returns a Health without any reports.
 func NewHealth(cfg HealthConfig) *Health {
-	return &Health{cfg: cfg, drivers: map[string]healthOfDriver{}, lapsing: map[string]*time.Timer{}}
+	return &Health{cfg: cfg, drivers: map[string]healthOfDriver{}, expiryTimers: map[string]*time.Timer{}}
 }
 
-// Load takes up what the file says. A file that cannot be used is put aside, and the
-// failure tells where.
+// OnChange sets [HealthConfig.OnChange]. It is called before the first driver registers.
+func (h *Health) OnChange(f func(driver string)) { h.cfg.OnChange = f }
+
+// Load restores the checkpoint. One that cannot be used is set aside; the error contains its new name.
 func (h *Health) Load() error {
 	if err := checkpoint.Sweep(h.cfg.Path); err != nil {
 		return err
@@ -98,25 +100,24 @@ func (h *Health) Load() error {
 	return nil
 }
 
-// Run waits for what is not heard of any more until ctx ends: also for what an agent
-// before this one has heard.
+// Run expires reports until ctx ends, including those from the checkpoint.
 func (h *Health) Run(ctx context.Context) error {
 	h.mu.Lock()
 	for driver := range h.drivers {
-		h.lapseLocked(driver, time.Now())
+		h.scheduleExpiryLocked(driver, time.Now())
 	}
 	h.mu.Unlock()
 	<-ctx.Done()
 	h.mu.Lock()
 	h.finished = true
-	for _, t := range h.lapsing {
+	for _, t := range h.expiryTimers {
 		t.Stop()
 	}
 	h.mu.Unlock()
 	return nil
 }
 
-// Of tells how well a device is, and what its driver says about it.
+// Of returns the health of a device and the message of its driver.
 func (h *Health) Of(driver, pool, name string) (v1.ResourceHealthStatus, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +128,7 @@ func (h *Health) Of(driver, pool, name string) (v1.ResourceHealthStatus, string)
 	return d.at(time.Now()), d.Message
 }
 
-// at is how well the device is known to be at a time.
+// at returns the health of the device at the given time.
 func (d healthOfDevice) at(now time.Time) v1.ResourceHealthStatus {
 	if !now.Before(d.LastUpdated.Add(d.HealthCheckTimeout)) {
 		return v1.ResourceHealthStatusUnknown
@@ -135,10 +136,9 @@ func (d healthOfDevice) at(now time.Time) v1.ResourceHealthStatus {
 	return v1.ResourceHealthStatus(d.Health)
 }
 
-// follow takes what a driver tells until ctx ends, or the driver says that it tells
-// nothing.
+// follow processes the reports of a driver until ctx ends, or the driver does not implement the service.
 func (h *Health) follow(ctx context.Context, driver string, conn *grpc.ClientConn) {
-	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
+	for backoff := retries; ; {
 		var heard bool
 		err := panics.Try(h.cfg.Log, part, func() (err error) {
 			heard, err = h.watch(ctx, driver, conn)
@@ -148,14 +148,16 @@ func (h *Health) follow(ctx context.Context, driver string, conn *grpc.ClientCon
 			return
 		}
 		if status.Code(err) == codes.Unimplemented {
-			h.cfg.Log.Info("a DRA driver does not tell how well its devices are", "driver", driver)
+			h.cfg.Log.Info("DRA driver does not report device health", "driver", driver)
 			return
 		}
 		if heard {
-			pause = minRetry
+			backoff = retries
 		}
-		h.cfg.Log.Debug("a DRA driver has ended telling how well its devices are", "driver", driver, "again_in", pause, "err", err)
-		if !sleep(ctx, pause) {
+		pause := backoff.Step()
+		h.cfg.Log.Debug("device health stream of DRA driver ended",
+			"driver", driver, "retryAfter", pause, "err", err)
+		if !clock.Sleep(ctx, pause) {
 			return
 		}
 	}
@@ -164,11 +166,12 @@ func (h *Health) follow(ctx context.Context, driver string, conn *grpc.ClientCon
 func (h *Health) watch(ctx context.Context, driver string, conn *grpc.ClientConn) (heard bool, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	stream, err := healthapi.NewDRAResourceHealthClient(conn).NodeWatchResources(ctx, &healthapi.NodeWatchResourcesRequest{}, grpc.WaitForReady(true))
+	stream, err := healthapi.NewDRAResourceHealthClient(conn).NodeWatchResources(ctx,
+		&healthapi.NodeWatchResourcesRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return false, err
 	}
-	limit := rate.NewLimiter(tellsPerSecond, tellsAtOnce)
+	limit := rate.NewLimiter(messagesPerSecond, messageBurst)
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -176,22 +179,22 @@ func (h *Health) watch(ctx context.Context, driver string, conn *grpc.ClientConn
 		}
 		heard = true
 		if len(resp.Devices) > maxDevices {
-			return true, fmt.Errorf("DRA driver %s tells of %d devices", driver, len(resp.Devices))
+			return true, fmt.Errorf("DRA driver %s reports %d devices", driver, len(resp.Devices))
 		}
-		h.heard(driver, resp.Devices, time.Now())
+		h.update(driver, resp.Devices, time.Now())
 		if err := limit.Wait(ctx); err != nil {
 			return true, err
 		}
 	}
 }
 
-// heard takes what a driver has told of all its devices. Those that are missing lapse.
-func (h *Health) heard(driver string, list []*healthapi.DeviceHealth, now time.Time) {
-	h.tell(driver, h.keep(driver, list, now))
+// update processes a report about all devices of a driver. Devices that are missing in it expire.
+func (h *Health) update(driver string, list []*healthapi.DeviceHealth, now time.Time) {
+	h.persist(driver, h.store(driver, list, now))
 }
 
-// keep stores the health of all devices of a driver, and reports whether it has changed.
-func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Time) (news bool) {
+// store stores the health of all devices of a driver, and reports whether it has changed.
+func (h *Health) store(driver string, list []*healthapi.DeviceHealth, now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.drivers[driver].Devices
@@ -201,18 +204,24 @@ func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Ti
 	}
 	for key, d := range next {
 		if d.at(now) == v1.ResourceHealthStatusUnknown {
-			delete(next, key) // nothing is lost with it
+			delete(next, key) // unknown anyway
 		}
 	}
-	for _, told := range list {
-		d := healthOfDevice{PoolName: told.GetDevice().GetPoolName(), DeviceName: told.GetDevice().GetDeviceName(), Health: string(healthNamed(told.GetHealth())),
-			LastUpdated: now, HealthCheckTimeout: healthTimeout, Message: shortened(told.GetMessage())}
-		if s := told.GetHealthCheckTimeoutSeconds(); s > 0 && s < int64(1<<31) {
+	for _, report := range list {
+		d := healthOfDevice{
+			PoolName:           report.GetDevice().GetPoolName(),
+			DeviceName:         report.GetDevice().GetDeviceName(),
+			Health:             string(healthStatus(report.GetHealth())),
+			LastUpdated:        now,
+			HealthCheckTimeout: healthTimeout,
+			Message:            truncated(report.GetMessage()),
+		}
+		if s := report.GetHealthCheckTimeoutSeconds(); s > 0 && s < int64(1<<31) {
 			d.HealthCheckTimeout = time.Duration(s) * time.Second
 		}
 		key := d.PoolName + "/" + d.DeviceName
 		if _, known := next[key]; !known && len(next) >= maxDevices {
-			continue // those that it told of before have not lapsed yet
+			continue // devices of earlier reports have not expired yet
 		}
 		next[key] = d
 	}
@@ -223,48 +232,48 @@ func (h *Health) keep(driver string, list []*healthapi.DeviceHealth, now time.Ti
 		old, ok := before[key]
 		news = news || !ok || old.at(now) != d.at(now) || old.Message != d.Message
 	}
-	h.lapseLocked(driver, now)
+	h.scheduleExpiryLocked(driver, now)
 	return news
 }
 
-// lapseLocked sets the timer for the next device of a driver whose health expires.
-func (h *Health) lapseLocked(driver string, now time.Time) {
-	if t := h.lapsing[driver]; t != nil {
+// scheduleExpiryLocked sets the timer for the next device of a driver whose health expires.
+func (h *Health) scheduleExpiryLocked(driver string, now time.Time) {
+	if t := h.expiryTimers[driver]; t != nil {
 		t.Stop()
-		delete(h.lapsing, driver)
+		delete(h.expiryTimers, driver)
 	}
 	var next time.Time
 	for _, d := range h.drivers[driver].Devices {
-		if at := d.LastUpdated.Add(d.HealthCheckTimeout); d.at(now) != v1.ResourceHealthStatusUnknown && (next.IsZero() || at.Before(next)) {
-			next = at
+		if d.at(now) != v1.ResourceHealthStatusUnknown {
+			next = clock.Earlier(next, d.LastUpdated.Add(d.HealthCheckTimeout))
 		}
 	}
 	if next.IsZero() || h.finished {
 		return
 	}
-	h.lapsing[driver] = panics.After(h.cfg.Log, part, next.Sub(now), func() { h.lapse(driver) })
+	h.expiryTimers[driver] = panics.After(h.cfg.Log, part, next.Sub(now), func() { h.expire(driver) })
 }
 
-// lapse syncs the pods with devices of the driver after the health of a device has expired.
-func (h *Health) lapse(driver string) {
-	h.lookOut(driver)
-	h.cfg.OnNews(driver)
+// expire syncs the pods with devices of the driver after the health of a device has expired.
+func (h *Health) expire(driver string) {
+	h.scheduleExpiry(driver)
+	h.cfg.OnChange(driver)
 }
 
-// lookOut sets the timer for the next device of a driver whose health expires.
-func (h *Health) lookOut(driver string) {
+// scheduleExpiry sets the timer for the next device of a driver whose health expires.
+func (h *Health) scheduleExpiry(driver string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lapseLocked(driver, time.Now())
+	h.scheduleExpiryLocked(driver, time.Now())
 }
 
-// tell writes the file, and has others look at the driver's devices.
-func (h *Health) tell(driver string, news bool) {
+// persist writes the checkpoint, and triggers a sync of the pods if the health has changed.
+func (h *Health) persist(driver string, news bool) {
 	if err := h.save(); err != nil {
-		h.cfg.Log.Warn("cannot write down how well devices are", "err", err)
+		h.cfg.Log.Warn("failed to write checkpoint of device health", "err", err)
 	}
 	if news {
-		h.cfg.OnNews(driver)
+		h.cfg.OnChange(driver)
 	}
 }
 
@@ -290,7 +299,7 @@ func (h *Health) save() error {
 	return err
 }
 
-func healthNamed(s healthapi.HealthStatus) v1.ResourceHealthStatus {
+func healthStatus(s healthapi.HealthStatus) v1.ResourceHealthStatus {
 	switch s {
 	case healthapi.HealthStatus_HEALTHY:
 		return v1.ResourceHealthStatusHealthy
@@ -300,11 +309,11 @@ func healthNamed(s healthapi.HealthStatus) v1.ResourceHealthStatus {
 	return v1.ResourceHealthStatusUnknown
 }
 
-// shortened is what of a message is kept.
-func shortened(s string) string {
+// truncated truncates a message to maxMessage bytes.
+func truncated(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}
 	const cut = "..."
-	return strings.ToValidUTF8(s[:maxMessage-len(cut)], "") + cut // a letter is left out whole
+	return strings.ToValidUTF8(s[:maxMessage-len(cut)], "") + cut // without part of a character
 }

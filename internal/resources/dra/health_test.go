@@ -21,8 +21,13 @@ import (
 	"keelson/test/kit/renames"
 )
 
-func told(name string, h healthapi.HealthStatus, timeout int64, message string) *healthapi.DeviceHealth {
-	return &healthapi.DeviceHealth{Device: &healthapi.DeviceIdentifier{PoolName: "pool", DeviceName: name}, Health: h, HealthCheckTimeoutSeconds: timeout, Message: message}
+func reported(name string, h healthapi.HealthStatus, timeout int64, message string) *healthapi.DeviceHealth {
+	return &healthapi.DeviceHealth{
+		Device:                    &healthapi.DeviceIdentifier{PoolName: "pool", DeviceName: name},
+		Health:                    h,
+		HealthCheckTimeoutSeconds: timeout,
+		Message:                   message,
+	}
 }
 
 // newsOf is how often a pod was to be looked at.
@@ -32,11 +37,11 @@ func (s *stage) newsOf(p *v1.Pod) int {
 	return s.news[p.UID]
 }
 
-func TestHealthOfDevices(t *testing.T) {
+func TestDeviceHealth(t *testing.T) {
 	parity.Proves(t, "PLUG-31")
 	parity.ProvesPart(t, 2, "RES-63")
 	parity.ProvesPart(t, 2, "LIFE-30")
-	parity.ProvesPart(t, 3, "RT-57")
+	parity.ProvesPart(t, 5, "RT-57")
 	play(t, func(s *stage) {
 		files := renames.Watch(t, s.dir)
 		p := using("p", "c")
@@ -51,22 +56,22 @@ func TestHealthOfDevices(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			r := got[0].Resources[0]
-			said := ""
+			logged := ""
 			if r.Message != nil {
-				said = *r.Message
+				logged = *r.Message
 			}
-			if string(r.ResourceID) != driverName+"/claim=uid-of-c" || r.Health != health || said != message {
-				t.Errorf("%+v, %q; want %s, %q", r, said, health, message)
+			if string(r.ResourceID) != driverName+"/claim=uid-of-c" || r.Health != health || logged != message {
+				t.Errorf("%+v, %q; want %s, %q", r, logged, health, message)
 			}
 		}
 		is(v1.ResourceHealthStatusUnknown, "")
 		before := s.newsOf(p)
-		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
+		d.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
 		is(v1.ResourceHealthStatusHealthy, "")
 		if s.newsOf(p) != before+1 {
 			t.Errorf("the pod was looked at %d times", s.newsOf(p)-before)
 		}
-		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
+		d.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 0, ""))
 		is(v1.ResourceHealthStatusHealthy, "")
 		if s.newsOf(p) != before+1 {
 			t.Error("no news, and the pod was looked at")
@@ -76,9 +81,9 @@ func TestHealthOfDevices(t *testing.T) {
 		after(time.Second)
 		is(v1.ResourceHealthStatusUnknown, "")
 		if s.newsOf(p) != before+2 {
-			t.Error("nobody looked at the pod when its device was not heard of any more")
+			t.Error("the pod was not woken when its device was not reported any more")
 		}
-		d.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 300, strings.Repeat("x", 2000)))
+		d.Say(reported("dev-0", healthapi.HealthStatus_UNHEALTHY, 300, strings.Repeat("x", 2000)))
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
 		if renamed := files.Check(t); !slices.Contains(renamed, "dra_health_state") {
 			t.Errorf("%q were renamed into place", renamed)
@@ -94,11 +99,12 @@ func TestHealthOfDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		dev := file[driverName].Devices["pool/dev-0"]
-		if dev["PoolName"] != "pool" || dev["DeviceName"] != "dev-0" || dev["Health"] != "Unhealthy" || dev["HealthCheckTimeout"] != float64(300*time.Second) || dev["LastUpdated"] == nil || len(dev) != 6 {
+		if dev["PoolName"] != "pool" || dev["DeviceName"] != "dev-0" || dev["Health"] != "Unhealthy" ||
+			dev["HealthCheckTimeout"] != float64(300*time.Second) || dev["LastUpdated"] == nil || len(dev) != 6 {
 			t.Errorf("the file says %s", content)
 		}
 		// What a driver does not tell of any more lapses in its time.
-		d.Say(told("dev-1", healthapi.HealthStatus_HEALTHY, 0, ""))
+		d.Say(reported("dev-1", healthapi.HealthStatus_HEALTHY, 0, ""))
 		is(v1.ResourceHealthStatusUnhealthy, strings.Repeat("x", 1021)+"...")
 		after(300 * time.Second)
 		is(v1.ResourceHealthStatusUnknown, strings.Repeat("x", 1021)+"...")
@@ -109,15 +115,15 @@ func TestHealthOfDevices(t *testing.T) {
 	})
 }
 
-// A driver that does not come back after the agent has tells of nothing: what it told the
+// A driver that does not come back after the agent has reports nothing: what it reported to the
 // agent before lapses all the same.
-func TestHealthLapsesForTheNextAgent(t *testing.T) {
+func TestHealthExpiresAfterRestart(t *testing.T) {
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)
 		d := s.driver(driverName, dradriver.V1, dradriver.Health)
 		s.wants(p)
-		d.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 60, ""))
+		d.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 60, ""))
 		synctest.Wait()
 		after(20 * time.Second)
 		s.kill()
@@ -142,23 +148,27 @@ func TestHealthLapsesForTheNextAgent(t *testing.T) {
 }
 
 // What one driver makes the agent keep is bounded, however often it tells of others.
-func TestHealthIsKeptOfSoManyDevices(t *testing.T) {
-	h := NewHealth(HealthConfig{Path: t.TempDir() + "/" + HealthFile, OnNews: func(string) {}, Log: slog.New(slog.DiscardHandler)})
+func TestHealthDeviceLimit(t *testing.T) {
+	h := NewHealth(HealthConfig{
+		Path:     t.TempDir() + "/" + HealthFile,
+		OnChange: func(string) {},
+		Log:      slog.New(slog.DiscardHandler),
+	})
 	defer func() {
-		for _, timer := range h.lapsing {
+		for _, timer := range h.expiryTimers {
 			timer.Stop()
 		}
 	}()
 	now := time.Now()
 	list := func(prefix string, n int) (out []*healthapi.DeviceHealth) {
 		for i := range n {
-			out = append(out, told(fmt.Sprint(prefix, i), healthapi.HealthStatus_HEALTHY, 1<<20, ""))
+			out = append(out, reported(fmt.Sprint(prefix, i), healthapi.HealthStatus_HEALTHY, 1<<20, ""))
 		}
 		return out
 	}
-	h.heard(driverName, list("a", maxDevices-1), now)
-	h.heard(driverName, list("b", 3), now)
-	h.heard(driverName, []*healthapi.DeviceHealth{told("a0", healthapi.HealthStatus_UNHEALTHY, 0, "")}, now)
+	h.update(driverName, list("a", maxDevices-1), now)
+	h.update(driverName, list("b", 3), now)
+	h.update(driverName, []*healthapi.DeviceHealth{reported("a0", healthapi.HealthStatus_UNHEALTHY, 0, "")}, now)
 	if n := len(h.drivers[driverName].Devices); n != maxDevices {
 		t.Errorf("%d devices are kept, want %d", n, maxDevices)
 	}
@@ -167,14 +177,14 @@ func TestHealthIsKeptOfSoManyDevices(t *testing.T) {
 	}
 }
 
-func TestALongMessageIsCutBetweenLetters(t *testing.T) {
+func TestHealthMessageIsTruncated(t *testing.T) {
 	long := strings.Repeat("é", maxMessage)
-	if got := shortened(long); !utf8.ValidString(got) || got != strings.Repeat("é", (maxMessage-3)/2)+"..." {
+	if got := truncated(long); !utf8.ValidString(got) || got != strings.Repeat("é", (maxMessage-3)/2)+"..." {
 		t.Errorf("%d bytes, ends in %q", len(got), got[len(got)-8:])
 	}
 }
 
-func TestAFloodOfHealthIsReadSlowly(t *testing.T) {
+func TestHealthRateLimit(t *testing.T) {
 	play(t, func(s *stage) {
 		p := using("p", "c")
 		s.claim("c", []string{driverName}, p)
@@ -183,10 +193,10 @@ func TestAFloodOfHealthIsReadSlowly(t *testing.T) {
 		began := s.newsOf(p)
 		const n = 1000
 		for i := range n {
-			d.Say(told("dev-0", healthapi.HealthStatus(1+i%2), 0, ""))
+			d.Say(reported("dev-0", healthapi.HealthStatus(1+i%2), 0, ""))
 			synctest.Wait()
 		}
-		if got := s.newsOf(p) - began; got > tellsAtOnce+2 {
+		if got := s.newsOf(p) - began; got > messageBurst+2 {
 			t.Errorf("in no time the driver has had the pod looked at %d times", got)
 		}
 	})

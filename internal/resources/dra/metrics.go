@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// slow are the bounds of what may take as long as a driver likes.
+// slow are the buckets of calls to drivers.
 var slow = prometheus.ExponentialBucketsRange(.1, 40, 15)
 
 type metrics struct {
@@ -20,34 +20,39 @@ func newMetrics() metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: slow}, labels)
 	}
 	m := metrics{
-		operations: histogram(metricOperations, "Seconds that it took to prepare the claims of a pod, or to unprepare them", "operation_name", "is_error"),
-		calls:      histogram(metricCalls, "Seconds that calls to drivers took", "driver_name", "method_name", "grpc_status_code"),
+		operations: histogram(metricOperations,
+			"Latency histogram in seconds for the duration of handling all ResourceClaims of a pod",
+			"operation_name", "is_error"),
+		calls: histogram(metricCalls, "Duration in seconds of the DRA gRPC operations",
+			"driver_name", "method_name", "grpc_status_code"),
 	}
 	for _, operation := range []string{operationPrepare, operationUnprepare} {
-		m.operations.WithLabelValues(operation, "false") // there from the start; upstream counts pods without claims, too
+		// from the start, because upstream also counts pods without claims
+		m.operations.WithLabelValues(operation, "false")
 	}
 	return m
 }
 
-var inUseDesc = prometheus.NewDesc(metricInUse, "Claims that are in use on the node, by driver, and of all drivers", []string{"driver_name"}, nil)
+var inUseDesc = prometheus.NewDesc(metricInUse,
+	"Number of ResourceClaims that are in use on the node, by driver and in total", []string{"driver_name"}, nil)
 
-func (m *metrics) called(driver, method string, code codes.Code, took time.Duration) {
+func (m *metrics) observeCall(driver, method string, code codes.Code, took time.Duration) {
 	m.calls.WithLabelValues(driver, method, code.String()).Observe(took.Seconds())
 }
 
-func (m *metrics) did(operation string, took time.Duration, err error) {
+func (m *metrics) observeOperation(operation string, took time.Duration, err error) {
 	m.operations.WithLabelValues(operation, strconv.FormatBool(err != nil)).Observe(took.Seconds())
 }
 
-// Describe makes the Store a collector of its metrics and of its drivers'.
-func (s *Store) Describe(ch chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector. It includes the metrics of the drivers.
+func (s *Manager) Describe(ch chan<- *prometheus.Desc) {
 	s.metrics.operations.Describe(ch)
 	s.cfg.Drivers.metrics.calls.Describe(ch)
 	ch <- inUseDesc
 }
 
-// Collect tells them.
-func (s *Store) Collect(ch chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (s *Manager) Collect(ch chan<- prometheus.Metric) {
 	s.metrics.operations.Collect(ch)
 	s.cfg.Drivers.metrics.calls.Collect(ch)
 	s.mu.Lock()

@@ -9,24 +9,37 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"keelson/internal/node/checkpoint"
 	"keelson/test/kit/dradriver"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
-// TestNamesOfDevicesInHealth: a device that the runtime has no name for is told by those of its driver, and one
-// that several devices share is told once.
-func TestNamesOfDevicesInHealth(t *testing.T) {
+// TestHealthDeviceNames: a device that the runtime has no name for is shown by those of its driver, and one
+// that several devices share is shown once.
+func TestHealthDeviceNames(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-63")
 	play(t, func(s *stage) {
 		p := using("p", "c")
-		content, err := checkpoint.EncodeClaims([]checkpoint.Claim{{
-			ClaimUID: "uid-of-c", ClaimName: "c", Namespace: "ns", PodUIDs: map[string]struct{}{"p": {}},
-			DriverState: map[string]checkpoint.ClaimDriver{"d.example.com": {Devices: []checkpoint.ClaimDevice{
+		content, err := encodeClaims([]claimRecord{{
+			ClaimUID:  "uid-of-c",
+			ClaimName: "c",
+			Namespace: "ns",
+			PodUIDs:   map[string]struct{}{"p": {}},
+			DriverState: map[string]driverRecord{"d.example.com": {Devices: []deviceRecord{
 				{PoolName: "pool", DeviceName: "bare-0", RequestNames: []string{"r"}},
 				{PoolName: "pool", DeviceName: "bare-1", RequestNames: []string{"r"}},
-				{PoolName: "pool", DeviceName: "part-0", RequestNames: []string{"r"}, CDIDeviceIDs: []string{"x/y=whole", "x/y=part-0"}},
-				{PoolName: "pool", DeviceName: "part-1", RequestNames: []string{"r"}, CDIDeviceIDs: []string{"x/y=whole", "x/y=part-1"}},
+				{
+					PoolName:     "pool",
+					DeviceName:   "part-0",
+					RequestNames: []string{"r"},
+					CDIDeviceIDs: []string{"x/y=whole", "x/y=part-0"},
+				},
+				{
+					PoolName:     "pool",
+					DeviceName:   "part-1",
+					RequestNames: []string{"r"},
+					CDIDeviceIDs: []string{"x/y=whole", "x/y=part-1"},
+				},
 			}}},
 		}})
 		if err := errors.Join(err, os.WriteFile(s.file(), content, 0o600), s.Load()); err != nil {
@@ -43,21 +56,22 @@ func TestNamesOfDevicesInHealth(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		if len(ids) != 3 || ids[0] != "d.example.com/pool/bare-0" || ids[1] != "d.example.com/pool/bare-1" || ids[2] != "x/y=whole" {
+		if len(ids) != 3 || ids[0] != "d.example.com/pool/bare-0" || ids[1] != "d.example.com/pool/bare-1" ||
+			ids[2] != "x/y=whole" {
 			t.Errorf("devices %q", ids)
 		}
 	})
 }
 
-// TestClaimsOutliveAPowerCut: what a driver is asked for is on the disk, not only on its way there, before the
+// TestClaimCheckpointIsSynced: what a driver is asked for is on the disk, not only on its way there, before the
 // driver is called.
-func TestClaimsOutliveAPowerCut(t *testing.T) {
+func TestClaimCheckpointIsSynced(t *testing.T) {
 	unsynced := filepath.Join(t.TempDir(), "unsynced")
 	if err := os.WriteFile(unsynced, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := notWritten(unsynced); err != nil || n == 0 {
-		t.Skipf("the file system does not tell what has yet to be written: %d pages, %v", n, err)
+		need.Skip(t, "the file system does not report dirty pages", n, err)
 	}
 	play(t, func(s *stage) {
 		p := using("p", "c")

@@ -34,19 +34,20 @@ func (h panicking) Handle(_ context.Context, r slog.Record) error {
 
 // The agent panics at the device health that one driver reports. The health of that driver is
 // watched again after one second, and then two; reports of other drivers are processed meanwhile.
-func TestAPanicAtTheHealthOfDevices(t *testing.T) {
+func TestPanicDuringHealthUpdate(t *testing.T) {
 	play(t, func(s *stage) {
 		const other = "nic.example.com"
 		left, stacks := 2, 0
-		s.health.cfg.OnNews = func(driver string) {
+		s.health.cfg.OnChange = func(driver string) {
 			if driver == driverName && left > 0 {
 				left--
 				panic("at the health of devices")
 			}
-			s.DriverTold(driver)
+			s.HealthChanged(driver)
 		}
 		s.health.cfg.Log = slog.New(panicking{slog.DiscardHandler, &stacks})
-		sick, well := s.driver(driverName, dradriver.V1, dradriver.Health), s.driver(other, dradriver.V1, dradriver.Health)
+		sick, well := s.driver(driverName, dradriver.V1, dradriver.Health), s.driver(other, dradriver.V1,
+			dradriver.Health)
 		is := func(driver string, want v1.ResourceHealthStatus) {
 			t.Helper()
 			synctest.Wait()
@@ -55,21 +56,21 @@ func TestAPanicAtTheHealthOfDevices(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		sick.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 3600, ""))
+		sick.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 3600, ""))
 		synctest.Wait()
 		if stacks != 1 {
 			t.Errorf("%d stacks in the log, want 1", stacks)
 		}
-		well.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
+		well.Say(reported("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
 		is(other, v1.ResourceHealthStatusUnhealthy)
 		after(time.Second) // it is followed again
-		sick.Say(told("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
+		sick.Say(reported("dev-0", healthapi.HealthStatus_UNHEALTHY, 3600, ""))
 		synctest.Wait()
 		if stacks != 2 {
 			t.Errorf("%d stacks in the log, want 2", stacks)
 		}
 		after(2 * time.Second)
-		sick.Say(told("dev-0", healthapi.HealthStatus_HEALTHY, 1, ""))
+		sick.Say(reported("dev-0", healthapi.HealthStatus_HEALTHY, 1, ""))
 		is(driverName, v1.ResourceHealthStatusHealthy)
 		left = 1
 		after(time.Second) // and the panic is in the timer

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// prepare makes one attempt at preparing all claims of a pod.
-func (s *Store) prepare(ctx context.Context, p *v1.Pod) error {
-	list, err := needs(p)
+// prepare makes one attempt to prepare all claims of a pod.
+func (s *Manager) prepare(ctx context.Context, p *v1.Pod) error {
+	list, err := podClaims(p)
 	if err != nil {
 		return fmt.Errorf("prepare dynamic resources: %w", err)
 	}
@@ -32,14 +32,14 @@ func (s *Store) prepare(ctx context.Context, p *v1.Pod) error {
 	wg.Wait()
 	errs = append(errs, s.save())
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		// Users are shown the first, as by upstream, which stops there.
+		// Events contain the first error only, as upstream's, which stops at it.
 		err := fmt.Errorf("prepare dynamic resources: %w", errors.Join(errs...))
 		return pod.ShowAs("prepare dynamic resources: "+shown(errs[i]), err)
 	}
 	return nil
 }
 
-// shown is what users are shown of an error.
+// shown returns the text of an error for events.
 func shown(err error) string {
 	if text, ok := pod.ShownText(err); ok {
 		return text
@@ -47,9 +47,9 @@ func shown(err error) string {
 	return err.Error()
 }
 
-func (s *Store) prepareOne(ctx context.Context, p *v1.Pod, n need) error {
-	if s.has(p, n.name) {
-		return nil // as an earlier agent noted, perhaps
+func (s *Manager) prepareOne(ctx context.Context, p *v1.Pod, n podClaim) error {
+	if s.isPrepared(p, n.name) {
+		return nil // possibly restored from the checkpoint
 	}
 	if s.cfg.API == nil {
 		return fmt.Errorf("fetch ResourceClaim %s: no API server configured", n.name)
@@ -58,41 +58,41 @@ func (s *Store) prepareOne(ctx context.Context, p *v1.Pod, n need) error {
 	if err != nil {
 		return fmt.Errorf("fetch ResourceClaim %s: %w", n.name, err)
 	}
-	if err := mayUse(p, n, obj); err != nil {
+	if err := checkUse(p, n, obj); err != nil {
 		return err
 	}
 	drivers := driversOf(obj)
 	for _, name := range drivers {
 		if _, err := s.cfg.Drivers.find(name); err != nil {
-			return err // nothing is noted of what nobody can take back
+			return err // nothing is recorded that could not be unprepared
 		}
 	}
-	c, leave, err := s.enter(ctx, ClaimRef{obj.Namespace, obj.Name, string(obj.UID)})
+	c, leave, err := s.lockClaim(ctx, ClaimRef{obj.Namespace, obj.Name, string(obj.UID)})
 	if err != nil {
 		return err
 	}
 	defer leave()
-	missing := s.note(c, p.UID, obj, drivers)
+	missing := s.addUser(c, p.UID, obj, drivers)
 	if err := s.save(); err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range missing {
-		errs = append(errs, s.ask(ctx, c, name))
+		errs = append(errs, s.prepareDriver(ctx, c, name))
 	}
 	return errors.Join(errs...)
 }
 
-// has reports whether the pod has a claim of the name, and it is prepared.
-func (s *Store) has(p *v1.Pod, name string) bool {
+// isPrepared reports whether the pod uses a claim with the name and it is prepared.
+func (s *Manager) isPrepared(p *v1.Pod, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.heldLocked(p, name)
+	c := s.claimLocked(p, name)
 	return c != nil && c.preparedLocked()
 }
 
-// heldLocked is the claim of the name that the pod has; nil: it has none.
-func (s *Store) heldLocked(p *v1.Pod, name string) *claim {
+// claimLocked returns the claim with the name that the pod uses, or nil.
+func (s *Manager) claimLocked(p *v1.Pod, name string) *claim {
 	for _, c := range s.claims {
 		if c.Name == name && c.Namespace == p.Namespace && c.users[p.UID] {
 			return c
@@ -110,9 +110,8 @@ func (c *claim) preparedLocked() bool {
 	return true
 }
 
-// enter waits until nobody else works on a claim, and makes it if there is none.
-// leave is to be called when the work is done.
-func (s *Store) enter(ctx context.Context, ref ClaimRef) (c *claim, leave func(), err error) {
+// lockClaim locks a claim, and creates it if there is none. leave unlocks it.
+func (s *Manager) lockClaim(ctx context.Context, ref ClaimRef) (c *claim, leave func(), err error) {
 	for {
 		s.mu.Lock()
 		c := s.claims[types.UID(ref.UID)]
@@ -120,13 +119,20 @@ func (s *Store) enter(ctx context.Context, ref ClaimRef) (c *claim, leave func()
 			for _, o := range s.claims {
 				if o.Name == ref.Name && o.Namespace == ref.Namespace {
 					s.mu.Unlock()
-					return nil, nil, fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists (previous pod force-deleted?!)",
-						ref.Name, o.UID)
+					return nil, nil,
+						fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists (previous "+
+							"pod force-deleted?!)",
+							ref.Name, o.UID)
 				}
 			}
-			c = &claim{ClaimRef: ref, turn: make(chan struct{}, 1), users: map[types.UID]bool{}, drivers: map[string]*portion{}}
+			c = &claim{
+				ClaimRef: ref,
+				turn:     make(chan struct{}, 1),
+				users:    map[types.UID]bool{},
+				drivers:  map[string]*driverState{},
+			}
 			s.claims[types.UID(ref.UID)] = c
-			s.look()
+			s.triggerReconcile()
 		}
 		s.mu.Unlock()
 		select {
@@ -138,14 +144,14 @@ func (s *Store) enter(ctx context.Context, ref ClaimRef) (c *claim, leave func()
 		same := s.claims[types.UID(ref.UID)] == c
 		s.mu.Unlock()
 		if same {
-			return c, func() { s.leave(c) }, nil
+			return c, func() { s.unlockClaim(c) }, nil
 		}
-		<-c.turn // it was taken back meanwhile
+		<-c.turn // it was removed in the meantime
 	}
 }
 
-// leave lets others work on a claim. One that nobody has is forgotten.
-func (s *Store) leave(c *claim) {
+// unlockClaim unlocks a claim. A claim without users is removed.
+func (s *Manager) unlockClaim(c *claim) {
 	s.mu.Lock()
 	if len(c.users) == 0 {
 		delete(s.claims, types.UID(c.UID))
@@ -155,8 +161,8 @@ func (s *Store) leave(c *claim) {
 	<-c.turn
 }
 
-// note gives the pod the claim, and tells which drivers have yet to prepare it.
-func (s *Store) note(c *claim, uid types.UID, obj *Object, drivers []string) (missing []string) {
+// addUser records that the pod uses the claim. It returns the drivers that have yet to prepare it.
+func (s *Manager) addUser(c *claim, uid types.UID, obj *Object, drivers []string) (missing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.users[uid] {
@@ -164,7 +170,7 @@ func (s *Store) note(c *claim, uid types.UID, obj *Object, drivers []string) (mi
 	}
 	for _, name := range drivers {
 		if c.drivers[name] == nil {
-			c.drivers[name], s.unsaved = &portion{}, true
+			c.drivers[name], s.unsaved = &driverState{}, true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.drivers)) {
@@ -175,8 +181,8 @@ func (s *Store) note(c *claim, uid types.UID, obj *Object, drivers []string) (mi
 	return missing
 }
 
-// ask has a driver prepare its portion of a claim.
-func (s *Store) ask(ctx context.Context, c *claim, driver string) error {
+// prepareDriver calls a driver to prepare its part of a claim.
+func (s *Manager) prepareDriver(ctx context.Context, c *claim, driver string) error {
 	s.mu.Lock()
 	c.drivers[driver].asked = true
 	s.mu.Unlock()
@@ -191,11 +197,17 @@ func (s *Store) ask(ctx context.Context, c *claim, driver string) error {
 	return nil
 }
 
-// devicesOf is what a driver told.
+// devicesOf converts the answer of a driver.
 func devicesOf(list []*drav1.Device) []Device {
 	out := make([]Device, 0, len(list))
 	for _, d := range list {
-		out = append(out, Device{Pool: d.GetPoolName(), Name: d.GetDeviceName(), Share: d.GetShareId(), Requests: d.GetRequestNames(), CDI: d.GetCdiDeviceIds()})
+		out = append(out, Device{
+			Pool:     d.GetPoolName(),
+			Name:     d.GetDeviceName(),
+			Share:    d.GetShareId(),
+			Requests: d.GetRequestNames(),
+			CDI:      d.GetCdiDeviceIds(),
+		})
 	}
 	return out
 }

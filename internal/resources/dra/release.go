@@ -9,11 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 )
 
-// release makes one attempt at taking back what only this pod used.
-func (s *Store) release(ctx context.Context, uid types.UID) error {
+// unprepare makes one attempt to unprepare the claims that only this pod uses.
+func (s *Manager) unprepare(ctx context.Context, uid types.UID) error {
 	s.mu.Lock()
 	var held []ClaimRef
 	for _, c := range s.claims {
@@ -26,15 +26,15 @@ func (s *Store) release(ctx context.Context, uid types.UID) error {
 	var wg sync.WaitGroup
 	for i, ref := range held {
 		wg.Go(func() {
-			errs[i] = panics.Try(s.cfg.Log, "claims", func() error { return s.releaseOne(ctx, uid, ref) })
+			errs[i] = panics.Try(s.cfg.Log, "claims", func() error { return s.unprepareOne(ctx, uid, ref) })
 		})
 	}
 	wg.Wait()
 	return errors.Join(append(errs, s.save())...)
 }
 
-func (s *Store) releaseOne(ctx context.Context, uid types.UID, ref ClaimRef) error {
-	c, leave, err := s.enter(ctx, ref)
+func (s *Manager) unprepareOne(ctx context.Context, uid types.UID, ref ClaimRef) error {
+	c, leave, err := s.lockClaim(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (s *Store) releaseOne(ctx context.Context, uid types.UID, ref ClaimRef) err
 	s.mu.Lock()
 	drivers := slices.Sorted(maps.Keys(c.drivers))
 	if len(c.users) > 1 || !c.users[uid] {
-		drivers = nil // others have it
+		drivers = nil // other pods use it
 	}
 	s.mu.Unlock()
 	var errs []error
 	for _, name := range drivers {
-		errs = append(errs, s.takeBack(ctx, c, name))
+		errs = append(errs, s.unprepareDriver(ctx, c, name))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (s *Store) releaseOne(ctx context.Context, uid types.UID, ref ClaimRef) err
 	return nil
 }
 
-// takeBack has a driver take back its portion of a claim, if it was ever asked for it.
-func (s *Store) takeBack(ctx context.Context, c *claim, driver string) error {
+// unprepareDriver calls a driver to unprepare its part of a claim, if the driver was ever called for it.
+func (s *Manager) unprepareDriver(ctx context.Context, c *claim, driver string) error {
 	s.mu.Lock()
 	asked := c.drivers[driver].asked
 	s.mu.Unlock()

@@ -9,49 +9,50 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// need is a claim that a pod wants prepared.
-type need struct {
-	name string // of the object
-	own  bool   // it was made for this pod
+// podClaim is a ResourceClaim of a pod.
+type podClaim struct {
+	name string // of the ResourceClaim
+	own  bool   // generated for this pod
 }
 
-// Uses reports whether a pod uses claims.
+// Uses reports whether a pod uses ResourceClaims.
 func Uses(p *v1.Pod) bool {
 	return len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
 }
 
-// needs are the claims that a pod uses, each once. One that is to be made for the pod
-// and is not there yet is a failure: it will be.
-func needs(p *v1.Pod) ([]need, error) {
-	var out []need
-	add := func(n need) {
-		if !slices.ContainsFunc(out, func(o need) bool { return o.name == n.name }) {
+// podClaims returns the ResourceClaims of a pod without duplicates. It fails if one that is generated for the pod does
+// not exist yet.
+func podClaims(p *v1.Pod) ([]podClaim, error) {
+	var out []podClaim
+	add := func(n podClaim) {
+		if !slices.ContainsFunc(out, func(o podClaim) bool { return o.name == n.name }) {
 			out = append(out, n)
 		}
 	}
 	for i := range p.Spec.ResourceClaims {
-		name, own, err := nameOf(p, &p.Spec.ResourceClaims[i])
+		name, own, err := claimNameOf(p, &p.Spec.ResourceClaims[i])
 		if err != nil {
 			return nil, err
 		}
 		if name != "" {
-			add(need{name, own})
+			add(podClaim{name, own})
 		}
 	}
 	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
-		add(need{s.ResourceClaimName, true})
+		add(podClaim{s.ResourceClaimName, true})
 	}
 	return out, nil
 }
 
-// nameOf is the name of the object behind what a pod calls a claim; empty if the pod
-// is to do without.
-func nameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, own bool, err error) {
+// claimNameOf returns the name of the ResourceClaim that a pod references. It is empty if none is needed.
+func claimNameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, own bool, err error) {
 	switch {
 	case c.ResourceClaimName != nil:
 		return *c.ResourceClaimName, false, nil
 	case c.ResourceClaimTemplateName == nil:
-		return "", false, fmt.Errorf(`pod "%s/%s", spec.resourceClaim %q: none of the supported fields are set`, p.Namespace, p.Name, c.Name)
+		return "", false, fmt.Errorf(`pod "%s/%s", spec.resourceClaim %q: none of the supported fields are set`,
+			p.Namespace,
+			p.Name, c.Name)
 	}
 	for _, s := range p.Status.ResourceClaimStatuses {
 		if s.Name == c.Name {
@@ -64,11 +65,12 @@ func nameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, own bool, err error
 	return "", false, fmt.Errorf(`pod "%s/%s": ResourceClaim not created yet`, p.Namespace, p.Name)
 }
 
-// mayUse says why a pod may not use a claim.
-func mayUse(p *v1.Pod, n need, c *Object) error {
+// checkUse returns an error if a pod may not use a claim.
+func checkUse(p *v1.Pod, n podClaim, c *Object) error {
 	switch {
 	case n.own && !metav1.IsControlledBy(c, p):
-		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", c.Namespace, c.Name, p.Namespace, p.Name)
+		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)",
+			c.Namespace, c.Name, p.Namespace, p.Name)
 	case !slices.Contains(c.ReservedFor, p.UID):
 		return fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", p.Name, p.UID, c.Name, c.UID)
 	case !c.Allocated:
@@ -77,45 +79,45 @@ func mayUse(p *v1.Pod, n need, c *Object) error {
 	return nil
 }
 
-// driversOf are the drivers that a claim was allocated devices of, in order.
+// driversOf returns the names of the drivers of a claim's devices, sorted.
 func driversOf(c *Object) []string {
 	return slices.Compact(slices.Sorted(slices.Values(c.Drivers)))
 }
 
-// wish is what a container wants of a claim.
-type wish struct {
-	claim   string // the name of the object
-	request string // empty: all of it
+// claimRequest is a container's reference to a claim.
+type claimRequest struct {
+	claim   string // the name of the ResourceClaim
+	request string // empty: all requests
 }
 
-// wishes are what a container wants of its pod's claims.
-func wishes(p *v1.Pod, c *v1.Container) ([]wish, error) {
-	var out []wish
+// claimRequests returns the references of a container to claims of its pod.
+func claimRequests(p *v1.Pod, c *v1.Container) ([]claimRequest, error) {
+	var out []claimRequest
 	for _, r := range c.Resources.Claims {
 		i := slices.IndexFunc(p.Spec.ResourceClaims, func(pc v1.PodResourceClaim) bool { return pc.Name == r.Name })
 		if i < 0 {
 			return nil, fmt.Errorf("container %s uses claim %s, which its pod does not name", c.Name, r.Name)
 		}
-		name, _, err := nameOf(p, &p.Spec.ResourceClaims[i])
+		name, _, err := claimNameOf(p, &p.Spec.ResourceClaims[i])
 		if err != nil {
 			return nil, err
 		}
 		if name != "" {
-			out = append(out, wish{name, r.Request})
+			out = append(out, claimRequest{name, r.Request})
 		}
 	}
 	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
 		for _, m := range s.RequestMappings {
 			if m.ContainerName == c.Name {
-				out = append(out, wish{s.ResourceClaimName, m.RequestName})
+				out = append(out, claimRequest{s.ResourceClaimName, m.RequestName})
 			}
 		}
 	}
 	return out, nil
 }
 
-// serves reports whether a device that a driver gave for requests is for one of them.
-// A request with alternatives is known by its own name, whichever of them was chosen.
+// serves reports whether a device with these requests belongs to the given request. A subrequest belongs to its
+// request.
 func serves(requests []string, request string) bool {
 	return request == "" || len(requests) == 0 || slices.ContainsFunc(requests, func(r string) bool {
 		base, _, _ := strings.Cut(r, "/")

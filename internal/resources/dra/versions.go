@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// judge says by which service a driver that wants to register is called: the first of
-// those it names that is known here.
-func judge(name string, services []string) (string, error) {
+// chooseService validates a registration. It returns the service by which the driver is called: the first known one in
+// its list.
+func chooseService(name string, services []string) (string, error) {
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 || len(name) > 63 {
 		return "", fmt.Errorf("DRA driver name %q is not valid: %s", name, strings.Join(errs, "; "))
 	}
@@ -23,8 +23,9 @@ func judge(name string, services []string) (string, error) {
 			return s, nil
 		}
 	}
-	return "", fmt.Errorf("support for at least one of %s and %s is required, the driver has %q", serviceV1, serviceV1Beta1, services)
+	return "", fmt.Errorf("support for at least one of %s and %s is required, the driver has %q", serviceV1,
+		serviceV1Beta1, services)
 }
 
-// tellsHealth reports whether a driver says how well its devices are.
-func tellsHealth(services []string) bool { return slices.Contains(services, serviceHealth) }
+// servesHealth reports whether a driver serves device health.
+func servesHealth(services []string) bool { return slices.Contains(services, serviceHealth) }

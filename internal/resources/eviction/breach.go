@@ -11,14 +11,14 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Breach is a pod that holds more of the node's disk than it may.
+// Breach is a pod that exceeds a limit of local ephemeral storage.
 type Breach struct {
 	Pod     *v1.Pod
-	Signal  Signal // which limit, for the metric
+	Signal  Signal // label of the metric
 	Message string
 }
 
-// Limited reports whether the pod has any limit on what it keeps on the node's disk.
+// Limited reports whether the pod has a limit of local ephemeral storage.
 func Limited(p *v1.Pod) bool {
 	for i := range p.Spec.Volumes {
 		if e := p.Spec.Volumes[i].EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
@@ -29,9 +29,8 @@ func Limited(p *v1.Pod) bool {
 	return total
 }
 
-// Breaches are the pods over a limit of their own: that of a volume, of all of the
-// pod, or of a container. Critical pods are left alone. What could not be measured is
-// not over any limit.
+// Breaches returns the pods that exceed a limit of their own: of an emptyDir volume, of the pod, or of a container.
+// Critical pods are exempt. What could not be measured does not exceed any limit.
 func Breaches(from []Candidate, d Disks, now time.Time) []Breach {
 	var out []Breach
 	for _, c := range from {
@@ -56,7 +55,7 @@ func volumeOver(c Candidate, _ Disks) (Signal, string) {
 		}
 		used, known := c.Use.Volumes[v.Name]
 		if known && bytes(used.Bytes).Cmp(*v.EmptyDir.SizeLimit) > 0 {
-			return signalEmptyDir, fmt.Sprintf(saysEmptyDir, v.Name, v.EmptyDir.SizeLimit)
+			return signalEmptyDir, fmt.Sprintf(messageEmptyDir, v.Name, v.EmptyDir.SizeLimit)
 		}
 	}
 	return "", ""
@@ -67,22 +66,22 @@ func totalOver(c Candidate, _ Disks) (Signal, string) {
 	if !set {
 		return "", ""
 	}
-	used := c.Use.space(inLogs | inLayers | inVolumes) // whichever disk they are on
+	used := c.Use.space(inLogs | inLayers | inVolumes) // regardless of their file systems
 	used.add(c.Use.Own)
 	if bytes(used.Bytes).Cmp(limit) > 0 {
-		return signalPod, fmt.Sprintf(saysTotal, &limit)
+		return signalPod, fmt.Sprintf(messageTotal, &limit)
 	}
 	return "", ""
 }
 
-// totalLimit is what the containers that have a limit may hold together.
+// totalLimit returns the sum of the limits of the containers that have one.
 func totalLimit(p *v1.Pod) (resource.Quantity, bool) {
 	q, set := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})[v1.ResourceEphemeralStorage]
 	return q, set && q.Sign() > 0
 }
 
-// containerOver checks regular containers only, as upstream: limits of other containers count for
-// the pod's limit. Writable layers count if there is no separate image file system.
+// containerOver checks regular containers only, as upstream. Limits of other containers count for the pod's limit.
+// Writable layers count if there is no separate image file system.
 func containerOver(c Candidate, d Disks) (Signal, string) {
 	counted := inLogs
 	if !d.Images {
@@ -99,7 +98,7 @@ func containerOver(c Candidate, d Disks) (Signal, string) {
 		}
 		of := Use{Containers: []ContainerUse{u}}
 		if bytes(of.space(counted).Bytes).Cmp(limit) > 0 {
-			return signalContainer, fmt.Sprintf(saysLimit, u.Name, &limit)
+			return signalContainer, fmt.Sprintf(messageLimit, u.Name, &limit)
 		}
 	}
 	return "", ""

@@ -38,24 +38,45 @@ func TestBreaches(t *testing.T) {
 	}{
 		"a volume over its limit": {func(p *v1.Pod) { volume(p, "v", "10Mi") }, Use{Volumes: holds(11)}, Disks{},
 			"emptydirfs.limit", `Usage of EmptyDir volume "v" exceeds the limit "10Mi". `},
-		"a volume at its limit":         {func(p *v1.Pod) { volume(p, "v", "10Mi") }, Use{Volumes: holds(10)}, Disks{}, "", ""},
-		"a volume without limit":        {func(p *v1.Pod) { volume(p, "v", "") }, Use{Volumes: holds(900)}, Disks{}, "", ""},
+		"a volume at its limit": {func(p *v1.Pod) { volume(p, "v", "10Mi") },
+			Use{Volumes: holds(10)}, Disks{}, "", ""},
+		"a volume without limit": {func(p *v1.Pod) { volume(p, "v", "") }, Use{Volumes: holds(900)}, Disks{}, "",
+			""},
 		"a volume that is not measured": {func(p *v1.Pod) { volume(p, "v", "10Mi") }, Use{}, Disks{}, "", ""},
-		"a limit of zero is none":       {func(p *v1.Pod) { volume(p, "v", "0") }, Use{Volumes: holds(9)}, Disks{}, "", ""},
-		"logs and layer count for a container, if the other one has no limit": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
+		"a limit of zero is none": {func(p *v1.Pod) { volume(p, "v", "0") }, Use{Volumes: holds(9)}, Disks{}, "",
+			""},
+		"logs and layer count for a container, if the other one has no limit": {func(p *v1.Pod) {
+			limit(p, 0,
+				"10Mi")
+			limit(p, 1, "90Mi")
+		},
 			Use{Containers: []ContainerUse{part("main", 6, 5), part("other", 20, 20)}}, Disks{},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
-		"within": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 5)}}, Disks{}, "", ""},
+		"within": {func(p *v1.Pod) { limit(p, 0, "10Mi") },
+			Use{Containers: []ContainerUse{part("main", 5, 5)}}, Disks{}, "", ""},
 		"a layer on a disk of its own does not count": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "900Mi") },
 			Use{Containers: []ContainerUse{part("main", 5, 500)}}, Disks{Images: true}, "", ""},
-		"logs do": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") }, Use{Containers: []ContainerUse{part("main", 11, 5)}}, Disks{Images: true},
+		"logs do": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "90Mi") },
+			Use{Containers: []ContainerUse{part("main", 11, 5)}}, Disks{Images: true},
 			"ephemeralcontainerfs.limit", `Container main exceeded its local ephemeral storage limit "10Mi". `},
-		"all containers and volumes together": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi"); volume(p, "v", "") },
+		"all containers and volumes together": {func(p *v1.Pod) {
+			limit(p, 0,
+				"10Mi")
+			limit(p, 1, "10Mi")
+			volume(p, "v", "")
+		},
 			Use{Containers: []ContainerUse{part("main", 3, 3), part("other", 3, 3)}, Volumes: holds(9)}, Disks{},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
-		"with what the agent keeps for the pod": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Containers: []ContainerUse{part("main", 5, 5)}, Own: Space{Bytes: 1}}, Disks{},
+		"with what the agent keeps for the pod": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
+			Containers: []ContainerUse{part("main", 5, 5)},
+			Own:        Space{Bytes: 1},
+		}, Disks{},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. "},
-		"all layers count for the pod, wherever they are": {func(p *v1.Pod) { limit(p, 0, "10Mi"); limit(p, 1, "10Mi") },
+		"all layers count for the pod, wherever they are": {func(p *v1.Pod) {
+			limit(p, 0, "10Mi")
+			limit(p,
+				1, "10Mi")
+		},
 			Use{Containers: []ContainerUse{part("main", 1, 11), part("other", 1, 8)}}, Disks{Images: true},
 			"ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "},
 		"a layer apart from the images does not count for its container": {func(p *v1.Pod) {
@@ -69,8 +90,13 @@ func TestBreaches(t *testing.T) {
 			side.Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: amount("10Mi")}
 			p.Spec.InitContainers = append(p.Spec.InitContainers, side)
 		}, Use{Containers: []ContainerUse{part("side", 6, 5)}}, Disks{}, "", ""},
-		"volumes of others do not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{Volumes: map[string]VolumeUse{"claim": {Space{Bytes: 1 << 40}, false}}}, Disks{}, "", ""},
-		"no limit at all":                {func(*v1.Pod) {}, Use{Containers: []ContainerUse{part("main", 500, 500)}, Volumes: holds(500)}, Disks{}, "", ""},
+		"volumes of others do not count": {func(p *v1.Pod) { limit(p, 0, "10Mi") }, Use{
+			Volumes: map[string]VolumeUse{"claim": {Space{Bytes: 1 << 40}, false}},
+		}, Disks{}, "", ""},
+		"no limit at all": {func(*v1.Pod) {}, Use{
+			Containers: []ContainerUse{part("main", 500, 500)},
+			Volumes:    holds(500),
+		}, Disks{}, "", ""},
 	} {
 		p := asks("p", 0, v1.ResourceMemory, "")
 		tc.pod(p)

@@ -11,22 +11,21 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Candidate is a pod that may be ended.
+// Candidate is a pod that may be evicted.
 type Candidate struct {
 	Pod *v1.Pod
 	Use Use
 }
 
-// rank is how a pod stands in the order in which pods are ended.
+// rank is the position of a pod in the eviction order.
 type rank struct {
 	Candidate
-	over     bool  // uses more than it asked for
-	priority int32 // lower ones go first
-	used     int64 // beyond what it asked for
+	over     bool  // uses more than it requests
+	priority int32 // lower ones are evicted first
+	used     int64 // beyond its request
 }
 
-// Candidates are the pods of which it is known what they use, and that were not
-// chosen before and are still on their way out.
+// Candidates returns the pods with known usage, without those whose eviction is in progress.
 func Candidates(pods []*v1.Pod, uses map[types.UID]Use, leaving map[types.UID]bool) []Candidate {
 	var out []Candidate
 	for _, p := range pods {
@@ -37,10 +36,9 @@ func Candidates(pods []*v1.Pod, uses map[types.UID]Use, leaving map[types.UID]bo
 	return out
 }
 
-// Choose names the pod that has to end so that there is enough again: of those that
-// use more than they asked for, the one of the lowest priority, and of these the one
-// that is over by the most. Critical pods are never chosen, nor those whose use of
-// what is scarce is not known.
+// Choose returns the pod to evict: among pods that use more than they request the one with the lowest priority, and
+// among these the one that exceeds its request by the most. Critical pods are never chosen, nor pods whose usage of the
+// starved resource is not known.
 func Choose(m Met, from []Candidate, d Disks, now time.Time) (Candidate, bool) {
 	var ranks []rank
 	for _, c := range from {
@@ -55,17 +53,18 @@ func Choose(m Met, from []Candidate, d Disks, now time.Time) (Candidate, bool) {
 		return Candidate{}, false
 	}
 	return slices.MinFunc(ranks, func(a, b rank) int {
-		return cmp.Or(-cmpBool(a.over, b.over), cmp.Compare(a.priority, b.priority), cmp.Compare(b.used, a.used), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(-cmpBool(a.over, b.over), cmp.Compare(a.priority, b.priority), cmp.Compare(b.used, a.used),
+			cmp.Compare(a.Pod.UID, b.Pod.UID))
 	}).Candidate, true
 }
 
-// rankOf places a pod. Processes are nothing that a pod asks for.
+// rankOf ranks a pod. Pods have no request for process IDs.
 func rankOf(s Signal, c Candidate, d Disks) (r rank, known bool) {
 	r.Candidate = c
 	if c.Pod.Spec.Priority != nil {
 		r.priority = *c.Pod.Spec.Priority
 	}
-	scarce := about[s].resource
+	scarce := signalInfo[s].resource
 	switch scarce {
 	case v1.ResourceMemory:
 		if c.Use.Memory == nil {
@@ -100,9 +99,8 @@ func cmpBool(a, b bool) int {
 	return -1
 }
 
-// Grace is how long a pod that has to end for a threshold may take: no time for a
-// hard one, and for a soft one what the pod asks for, up to longest. It is a second
-// at least.
+// Grace returns the termination grace period of an eviction: none for a hard threshold, and for a soft one that of the
+// pod, up to longest. It is at least one second.
 func Grace(m Met, p *v1.Pod, longest time.Duration) time.Duration {
 	if m.Hard() {
 		return time.Second

@@ -25,14 +25,17 @@ func amount(text string) resource.Quantity { return resource.MustParse(text) }
 
 // asks makes a pod whose container asks for so much of a resource.
 func asks(name string, priority int32, res v1.ResourceName, text string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{{Name: "main"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)},
+		Spec:       v1.PodSpec{Priority: &priority, Containers: []v1.Container{{Name: "main"}}},
+	}
 	if text != "" {
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{res: amount(text)}
 	}
 	return p
 }
 
-// order chooses again and again.
+// doEvict chooses again and again.
 func order(s Signal, d Disks, from []Candidate) string {
 	var out []string
 	for left := slices.Clone(from); ; {
@@ -46,10 +49,13 @@ func order(s Signal, d Disks, from []Candidate) string {
 }
 
 func met(s Signal) Met {
-	return Met{Threshold{Signal: s, Least: Amount{Quantity: amount("100Mi")}}, Observation{Capacity: 1 << 30, Available: 80 << 20, At: now}}
+	return Met{Threshold{
+		Signal: s,
+		Least:  Amount{Quantity: amount("100Mi")},
+	}, Observation{Capacity: 1 << 30, Available: 80 << 20, At: now}}
 }
 
-func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
+func TestChooseByMemory(t *testing.T) {
 	parity.Proves(t, "EVIC-16")
 	parity.ProvesPart(t, 3, "LIFE-117")
 	use := func(p *v1.Pod, n uint64) Candidate { return Candidate{p, Use{At: now, Memory: mi(n)}} }
@@ -78,7 +84,7 @@ func TestPodsThatUseMoreMemoryThanTheyAskedForGoFirst(t *testing.T) {
 	}
 }
 
-func TestProcessesGoByPriorityAndNumber(t *testing.T) {
+func TestChooseByProcesses(t *testing.T) {
 	parity.Proves(t, "EVIC-17")
 	use := func(name string, priority int32, n uint64) Candidate {
 		return Candidate{asks(name, priority, v1.ResourceMemory, ""), Use{At: now, Processes: &n, Memory: mi(1)}}
@@ -89,12 +95,21 @@ func TestProcessesGoByPriorityAndNumber(t *testing.T) {
 	}
 }
 
-func TestDisksGoByWhatIsOnThem(t *testing.T) {
+func TestChooseByDiskUsage(t *testing.T) {
 	parity.Proves(t, "EVIC-18")
 	use := func(name string, priority int32, request string, logs, layer, volume uint64) Candidate {
-		return Candidate{asks(name, priority, v1.ResourceEphemeralStorage, request), Use{At: now,
-			Containers: []ContainerUse{{Name: "main", Logs: &Space{logs << 20, logs}, Layer: &Space{layer << 20, layer}}},
-			Volumes:    map[string]VolumeUse{"v": {Space{volume << 20, volume}, true}, "claim": {Space{1 << 40, 1 << 20}, false}}}}
+		return Candidate{asks(name, priority, v1.ResourceEphemeralStorage, request), Use{
+			At: now,
+			Containers: []ContainerUse{{
+				Name:  "main",
+				Logs:  &Space{logs << 20, logs},
+				Layer: &Space{layer << 20, layer},
+			}},
+			Volumes: map[string]VolumeUse{
+				"v":     {Space{volume << 20, volume}, true},
+				"claim": {Space{1 << 40, 1 << 20}, false},
+			},
+		}}
 	}
 	pods := []Candidate{
 		use("logs", 0, "", 30, 0, 0), use("layer", 0, "", 0, 40, 0), use("volume", 0, "", 0, 0, 20),
@@ -125,13 +140,14 @@ func TestDisksGoByWhatIsOnThem(t *testing.T) {
 	}
 }
 
-func TestSomePodsAreNeverChosen(t *testing.T) {
+func TestChooseExemptsPods(t *testing.T) {
 	parity.Proves(t, "EVIC-22")
 	static, mirror := asks("static", 0, v1.ResourceMemory, ""), asks("mirror", 0, v1.ResourceMemory, "")
 	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
 	pods := map[*v1.Pod]Use{
-		static: {At: now, Memory: mi(900)}, mirror: {At: now, Memory: mi(900)},
+		static: {At: now, Memory: mi(900)},
+		mirror: {At: now, Memory: mi(900)},
 		asks("critical", 2_000_000_000, v1.ResourceMemory, ""):         {At: now, Memory: mi(900)},
 		asks("unknown", 0, v1.ResourceMemory, ""):                      {At: now},
 		asks("measured-long-ago", 0, v1.ResourceMemory, ""):            {At: after(-31), Memory: mi(900)},
@@ -175,9 +191,14 @@ func TestGrace(t *testing.T) {
 		longest, own int64 // own -1: the default
 		want         time.Duration
 	}{
-		{met(MemoryAvailable), 60, 60, time.Second}, {met(MemoryAvailable), 0, 0, time.Second},
-		{soft, 0, 60, time.Second}, {soft, -5, 60, time.Second}, {soft, 60, 20, 20 * time.Second}, {soft, 20, 60, 20 * time.Second},
-		{soft, 60, -1, 30 * time.Second}, {soft, 60, 0, time.Second},
+		{met(MemoryAvailable), 60, 60, time.Second},
+		{met(MemoryAvailable), 0, 0, time.Second},
+		{soft, 0, 60, time.Second},
+		{soft, -5, 60, time.Second},
+		{soft, 60, 20, 20 * time.Second},
+		{soft, 20, 60, 20 * time.Second},
+		{soft, 60, -1, 30 * time.Second},
+		{soft, 60, 0, time.Second},
 	} {
 		p := &v1.Pod{}
 		if tc.own >= 0 {
@@ -189,7 +210,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfAnEviction(t *testing.T) {
+func TestEvictionMessage(t *testing.T) {
 	parity.Proves(t, "EVIC-23")
 	parity.ProvesPart(t, 6, "EVIC-21")
 	p := asks("hungry", 0, v1.ResourceMemory, "50Mi")
@@ -198,29 +219,38 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
 		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debugger"},
 	}}
-	p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "modest", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("1Gi")}}})
-	c := Candidate{p, Use{At: now, Memory: mi(700), Containers: []ContainerUse{
-		{Name: "helper", Memory: mi(200)},
-		{Name: "main", Memory: mi(400)},
-		{Name: "modest", Memory: mi(100)},
-		{Name: "debugger", Memory: mi(300)},
-	}}}
-	message, notes := explain(met(MemoryAvailable), c)
+	p.Spec.Containers = append(p.Spec.Containers, v1.Container{
+		Name:      "modest",
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("1Gi")}},
+	})
+	c := Candidate{p, Use{
+		At:     now,
+		Memory: mi(700),
+		Containers: []ContainerUse{
+			{Name: "helper", Memory: mi(200)},
+			{Name: "main", Memory: mi(400)},
+			{Name: "modest", Memory: mi(100)},
+			{Name: "debugger", Memory: mi(300)},
+		},
+	}}
+	message, notes := evictionMessage(met(MemoryAvailable), c)
 	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. " +
-		"Container helper was using 200Mi, request is 0, has larger consumption of memory. Container main was using 400Mi, request is 50Mi, has larger consumption of memory. "; message != want {
+		"Container helper was using 200Mi, request is 0, has larger consumption of memory. Container main was using " +
+		"400Mi, request is 50Mi, has larger consumption of memory. "; message != want {
 		t.Errorf("message %q", message)
 	}
-	if want := "map[offending_containers:helper,main offending_containers_usage:200Mi,400Mi starved_resource:memory]"; fmt.Sprint(notes) != want {
+	want := "map[offending_containers:helper,main offending_containers_usage:200Mi,400Mi starved_resource:memory]"
+	if fmt.Sprint(notes) != want {
 		t.Errorf("annotations %v", notes)
 	}
 	p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: amount("600Mi")}}
-	message, notes = explain(met(MemoryAvailable), c)
+	message, notes = evictionMessage(met(MemoryAvailable), c)
 	if !strings.Contains(message, "available: 80Mi. Pod hungry was using 700Mi, request is 600Mi, "+
 		"has larger consumption of memory. Container helper") ||
 		notes["offending_pod"] != "hungry" || notes["offending_pod_usage"] != "700Mi" {
 		t.Errorf("of a pod as a whole: %q, %v", message, notes)
 	}
-	message, _ = explain(met(PIDAvailable), c)
+	message, _ = evictionMessage(met(PIDAvailable), c)
 	if !strings.HasPrefix(message, "The node was low on resource: pids. "+
 		"Threshold quantity: 100Mi, available: 83886080. ") {
 		t.Errorf("of processes: %q", message)
@@ -235,7 +265,7 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 		ContainerFSInodesFree: "inodes. Threshold quantity: 4Ki, available: 2048. ",
 	} {
 		least := Threshold{Signal: signal, Least: Amount{Percent: 0.5}}
-		message, _ := explain(Met{least, Observation{Capacity: 8192, Available: 2048, At: now}},
+		message, _ := evictionMessage(Met{least, Observation{Capacity: 8192, Available: 2048, At: now}},
 			Candidate{asks("p", 0, "", ""), Use{At: now}})
 		if message != "The node was low on resource: "+want {
 			t.Errorf("of %s: %q", signal, message)
@@ -243,8 +273,8 @@ func TestWhatIsSaidOfAnEviction(t *testing.T) {
 	}
 }
 
-// TestChooseAgreesWithTheOrderOfAllPods compares with a slow way that is plain to see.
-func TestChooseAgreesWithTheOrderOfAllPods(t *testing.T) {
+// TestChooseAgreesWithSortedPods compares with a slow way that is plain to see.
+func TestChooseAgreesWithSortedPods(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		var from []Candidate
@@ -254,7 +284,7 @@ func TestChooseAgreesWithTheOrderOfAllPods(t *testing.T) {
 		}
 		got, ok := Choose(met(MemoryAvailable), from, Disks{}, now)
 		if !ok {
-			t.Fatal("nobody")
+			t.Fatal("no victim")
 		}
 		over := func(c Candidate) int64 { return int64(*c.Use.Memory) - requested(c.Pod, v1.ResourceMemory) }
 		for _, other := range from {

@@ -2,14 +2,13 @@ package eviction
 
 import v1 "k8s.io/api/core/v1"
 
-// Signal is what a threshold may be put on, as the configuration and the metrics
-// name it.
+// Signal is an eviction signal, as named in the configuration and in metrics.
 type Signal string
 
 // The signals.
 const (
 	MemoryAvailable       Signal = "memory.available"
-	AllocatableMemory     Signal = "allocatableMemory.available" // of all pods together
+	AllocatableMemory     Signal = "allocatableMemory.available" // of all pods
 	NodeFSAvailable       Signal = "nodefs.available"
 	NodeFSInodesFree      Signal = "nodefs.inodesFree"
 	ImageFSAvailable      Signal = "imagefs.available"
@@ -19,20 +18,20 @@ const (
 	PIDAvailable          Signal = "pid.available"
 )
 
-// Signals of limits that pods have of their own, in the metric alone.
+// Signals of limits of local storage, in metrics only.
 const (
 	signalEmptyDir  Signal = "emptydirfs.limit"
 	signalPod       Signal = "ephemeralpodfs.limit"
 	signalContainer Signal = "ephemeralcontainerfs.limit"
 )
 
-// Resources that are starved, beside those of the API.
+// Starved resources that are not resources of the API.
 const (
 	resourceInodes v1.ResourceName = "inodes"
 	resourcePIDs   v1.ResourceName = "pids"
 )
 
-// EventThresholdMet is the reason of the event about the node.
+// EventThresholdMet is the reason of an event about the node.
 const EventThresholdMet = "EvictionThresholdMet"
 
 // Annotations of a pod's Evicted event.
@@ -44,16 +43,16 @@ const (
 	annotationPodUsage       = "offending_pod_usage"
 )
 
-// Messages, which become the pod's status.message. People search for them.
+// Messages of status.message. They are compatible with upstream.
 const (
-	saysLow       = "The node was low on resource: %s. "
-	saysThreshold = "Threshold quantity: %s, available: %s. "
-	saysContainer = "Container %s was using %s, request is %s, has larger consumption of %s. "
-	saysPod       = "Pod %s was using %s, request is %s, has larger consumption of %s. "
-	saysEmptyDir  = "Usage of EmptyDir volume %q exceeds the limit %q. "
-	saysLimit     = "Container %s exceeded its local ephemeral storage limit %q. "
-	saysTotal     = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
-	saysReclaim   = "Attempting to reclaim %s"
+	messageLow       = "The node was low on resource: %s. "
+	messageThreshold = "Threshold quantity: %s, available: %s. "
+	messageContainer = "Container %s was using %s, request is %s, has larger consumption of %s. "
+	messagePod       = "Pod %s was using %s, request is %s, has larger consumption of %s. "
+	messageEmptyDir  = "Usage of EmptyDir volume %q exceeds the limit %q. "
+	messageLimit     = "Container %s exceeded its local ephemeral storage limit %q. "
+	messageTotal     = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
+	messageReclaim   = "Attempting to reclaim %s"
 )
 
 // Metric names.
@@ -62,8 +61,8 @@ const (
 	metricStatsAge  = "kubelet_eviction_stats_age_seconds"
 )
 
-// about tells which pressure a signal means, and what is scarce then.
-var about = map[Signal]struct {
+// signalInfo maps signals to the pressure condition and the starved resource.
+var signalInfo = map[Signal]struct {
 	pressure v1.NodeConditionType
 	resource v1.ResourceName
 }{

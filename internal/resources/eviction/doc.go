@@ -1,27 +1,24 @@
-// Package eviction keeps the node alive when memory, disk or process numbers run
-// out: it says which pressures the node is under, has what nobody needs removed,
-// and ends pods, one at a time. It also ends pods that hold more of the node's disk
-// than they may.
+// Package eviction is the eviction manager: when memory, disk or process IDs run low, it sets pressure conditions,
+// reclaims node-level resources, and evicts pods one at a time. It also evicts pods that exceed a limit of local
+// ephemeral storage.
 //
-// It owns the pressures. It reads what is left through [Source], the pods through
-// Config.Pods, and ends them through Config.Evict; what it keeps between looks is a
-// [State].
+// It owns the pressure conditions. It reads what is available through [Source] and the pods through Config.Pods, and
+// evicts pods through Config.Evict. A [State] is kept between checks.
 //
-// Decisions are pure: [State.Judge] (which thresholds are met, which of them are to
-// be acted on, which pressures there are), [Choose] (whom it hits), [Breaches] (who
-// is over a limit of its own) and [reclaims] (what to remove first). Nothing is
-// concluded from what could not be measured, from what is old, or from what was
-// acted on before, and a pod is not chosen of which nothing is known.
+// Decisions are pure: [State.Evaluate] (which thresholds are met, which of them have to be acted on, and the pressure
+// conditions), [Choose] (which pod is evicted), [Breaches] (which pods exceed a limit of their own) and [reclaims]
+// (what is removed first). A signal that could not be measured, is stale, or was acted on before has no effect, and a
+// pod without known usage is not chosen.
 //
-// Run keeps two loops, each with its own state:
+// Run has two loops, each with its own state:
 //
-//	memory  looks the more often the less is left: a look comes before the fastest
-//	        program could have taken half of what is above the threshold
-//	disk    looks every ten seconds, at process numbers too, and at limits
+//	memory  checks more often the less is available: before the fastest program could have used half of what is above
+//	        the threshold
+//	disk    checks every ten seconds, also process IDs and limits
 //
-// Memory does not wait for a disk. While memory is short the disk loop ends no pod
-// for the node's sake: memory comes first, and it is one pod at a time.
+// The memory loop does not wait for a disk. While memory is below a threshold the disk loop evicts no pod for a
+// node-level signal: memory comes first, and one pod is evicted at a time.
 //
-// Locks: Evictor.mu guards the pressures and the pods on their way out. It is never
-// held over a call: whoever keeps the pods asks for pressures under a lock of its own.
+// Locks: Manager.mu guards the pressure conditions and the pods that are being evicted. It is never held during a call:
+// the owner of the pods reads the pressure conditions under a lock of its own.
 package eviction

@@ -14,64 +14,61 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 	"keelson/internal/resources/stats"
 )
 
-// askRuntime bounds the question where the runtime keeps its things.
-const askRuntime = 5 * time.Second
+// runtimeTimeout is the timeout of ImageFsInfo.
+const runtimeTimeout = 5 * time.Second
 
-// readings are what others have measured of memory and of pods.
-type readings interface {
+// statsProvider provides the measurements of memory and pods.
+type statsProvider interface {
 	NodeMemory() (stats.Memory, error)
-	// PodsMemory is of all pods together; ok is false where they have no limit.
+	// PodsMemory returns the memory of all pods. ok is false if they have no limit.
 	PodsMemory() (m stats.Memory, ok bool, err error)
-	// Fresh is what pods use of memory now, Summary that and what they keep on disks.
+	// Fresh returns the current memory of pods, and Summary also their disk usage.
 	Fresh(context.Context) *statsapi.Summary
 	Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 }
 
-// imageFS is the part of the runtime that tells where it keeps its things.
+// imageFS is the runtime's API for its file systems.
 type imageFS interface {
 	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// MachineConfig holds what a Machine is built from. Every field is required unless
-// its comment says otherwise.
+// MachineConfig holds the configuration of a Machine. All fields are required unless noted otherwise.
 type MachineConfig struct {
-	Stats   readings
+	Stats   statsProvider
 	Runtime imageFS
-	Host    fs.FS  // the machine's files
+	Host    fs.FS
 	RootDir string // the agent's
 	MaxPIDs int64  // 0: not known
-	// SeparateContainers lets the runtime keep the containers' writable layers
-	// elsewhere than the images (gate KubeletSeparateDiskGC).
+	// SeparateContainers supports writable layers on a file system separate from images (gate KubeletSeparateDiskGC).
 	SeparateContainers bool
-	// Remeasure has volumes measured that were not within age. It does not wait for
-	// those that take long.
+	// Remeasure measures volumes whose last measurement is older than age. It does not wait for slow ones.
 	Remeasure func(ctx context.Context, age time.Duration)
-	// Local tells which volumes of a pod take of the node's disk.
+	// Local returns the volumes of a pod that are on the node's disk.
 	Local func(types.UID) map[string]bool
 	Log   *slog.Logger
 }
 
-// Machine measures the machine that this process runs on.
+// Machine is the Source for the machine that the agent runs on.
 type Machine struct {
 	cfg MachineConfig
 
 	mu         sync.Mutex
-	images     string // mount points; empty before the runtime has told
+	images     string // mount points; empty: not known yet
 	containers string
-	said       map[Signal]bool // could not be measured, which was said
+	failing    map[Signal]bool // signals that could not be measured, for logging
 }
 
-// NewMachine makes a Machine.
-func NewMachine(cfg MachineConfig) *Machine { return &Machine{cfg: cfg, said: map[Signal]bool{}} }
+// NewMachine returns a Machine.
+func NewMachine(cfg MachineConfig) *Machine { return &Machine{cfg: cfg, failing: map[Signal]bool{}} }
 
-// Disks asks the runtime where it keeps images and writable layers, once. How full
-// that is, the kernel knows better.
+// Disks gets the mount points of images and writable layers from the runtime, once. Their usage is read from the
+// kernel.
 func (m *Machine) Disks(ctx context.Context) (Disks, error) {
-	ctx, cancel := context.WithTimeout(ctx, askRuntime)
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	info, err := m.cfg.Runtime.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
@@ -85,17 +82,17 @@ func (m *Machine) Disks(ctx context.Context) (Disks, error) {
 	}
 	images := at(info.GetImageFilesystems())
 	if images == "" {
-		return Disks{}, errors.New("read image file system: the runtime names none")
+		return Disks{}, errors.New("read image file system: the runtime reports none")
 	}
-	containers := images // runtimes from before the field keep both in one place
+	containers := images // runtimes without the field have both on one file system
 	if other := at(info.GetContainerFilesystems()); other != "" && m.cfg.SeparateContainers {
 		containers = other
 	}
 	var d Disks
-	if d.Images, err = apart(m.cfg.RootDir, images); err != nil {
+	if d.Images, err = onDifferentDevices(m.cfg.RootDir, images); err != nil {
 		return Disks{}, err
 	}
-	if d.Containers, err = apart(images, containers); err != nil {
+	if d.Containers, err = onDifferentDevices(images, containers); err != nil {
 		return Disks{}, err
 	}
 	m.mu.Lock()
@@ -104,8 +101,8 @@ func (m *Machine) Disks(ctx context.Context) (Disks, error) {
 	return d, nil
 }
 
-// apart reports whether two paths are on two file systems.
-func apart(a, b string) (bool, error) {
+// onDifferentDevices reports whether two paths are on different file systems.
+func onDifferentDevices(a, b string) (bool, error) {
 	var sa, sb unix.Stat_t
 	if err := unix.Stat(a, &sa); err != nil {
 		return false, fmt.Errorf("find file system of %s: %w", a, err)
@@ -116,7 +113,7 @@ func apart(a, b string) (bool, error) {
 	return sa.Dev != sb.Dev, nil
 }
 
-// Observe measures what is left. What cannot be measured is said when it begins.
+// Observe measures the signals. Failures are logged when they begin.
 func (m *Machine) Observe(_ context.Context, signals []Signal) Observations {
 	out := Observations{}
 	for _, s := range signals {
@@ -125,11 +122,11 @@ func (m *Machine) Observe(_ context.Context, signals []Signal) Observations {
 			out[s] = o
 		}
 		m.mu.Lock()
-		before := m.said[s]
-		m.said[s] = err != nil
+		before := m.failing[s]
+		m.failing[s] = err != nil
 		m.mu.Unlock()
 		if err != nil && !before {
-			m.cfg.Log.Warn("cannot tell how much is left, so nothing is done about it", "signal", s, "err", err)
+			m.cfg.Log.Warn("failed to measure eviction signal; its thresholds are ignored", "signal", s, "err", err)
 		}
 	}
 	return out
@@ -164,14 +161,13 @@ func observeFS(path string, inodes bool) (o Observation, known bool, err error) 
 		return o, false, nil
 	}
 	st, err := machine.ReadFilesystem(path)
-	if inodes { // some file systems make inodes as they need them and say 0 of 0
+	if inodes { // file systems that allocate inodes on demand report 0
 		return Observation{st.Inodes, int64(st.InodesFree), time.Now()}, st.Inodes > 0, err
 	}
 	return Observation{st.Capacity, int64(st.Available), time.Now()}, true, err
 }
 
-// Use tells what pods use now. Of volumes it is what they held a while ago at most:
-// older figures are left out.
+// Use returns the current usage of pods. Measurements of volumes that are stale are left out.
 func (m *Machine) Use(ctx context.Context, depth Depth) (map[types.UID]Use, error) {
 	switch depth {
 	case MemoryNow:
@@ -196,7 +192,7 @@ func (m *Machine) uses(s *statsapi.Summary) map[types.UID]Use {
 	return out
 }
 
-// useOf takes what there is to know from the stats of one pod.
+// useOf converts the stats of one pod.
 func useOf(p *statsapi.PodStats, local map[string]bool, now time.Time) Use {
 	u := Use{At: now}
 	if mem := p.Memory; mem != nil {
@@ -235,7 +231,7 @@ func useOf(p *statsapi.PodStats, local map[string]bool, now time.Time) Use {
 		u.Volumes[v.Name] = VolumeUse{*s, local[v.Name]}
 	}
 	if all := space(p.EphemeralStorage); all != nil {
-		// The rest of what counts as the pod's own is the agent's doing.
+		// The rest are files of the agent, such as the hosts file.
 		u.Own = Space{all.Bytes - min(sum.Bytes, all.Bytes), all.Inodes - min(sum.Inodes, all.Inodes)}
 	}
 	return u

@@ -17,15 +17,14 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"keelson/internal/resources/stats"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
 // fullDisk is a file system of its own that is nearly full.
 func fullDisk(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
@@ -44,7 +43,9 @@ func fullDisk(t *testing.T) string {
 // runtimeDisks tells where images and containers are; empty: it does not tell.
 type runtimeDisks struct{ images, containers string }
 
-func (r runtimeDisks) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (r runtimeDisks) ImageFsInfo(
+	context.Context, *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	at := func(dir string) []*runtimeapi.FilesystemUsage {
 		if dir == "" {
 			return nil
@@ -71,13 +72,22 @@ func (f figures) Summary(context.Context, bool) (*statsapi.Summary, error) {
 
 func newMachine(t *testing.T, change func(*MachineConfig)) *Machine {
 	t.Helper()
-	cfg := MachineConfig{Stats: figures{}, Runtime: runtimeDisks{images: t.TempDir()}, Host: fstest.MapFS{}, RootDir: t.TempDir(), MaxPIDs: 1000, SeparateContainers: true,
-		Remeasure: func(context.Context, time.Duration) {}, Local: func(types.UID) map[string]bool { return nil }, Log: slog.New(slog.DiscardHandler)}
+	cfg := MachineConfig{
+		Stats:              figures{},
+		Runtime:            runtimeDisks{images: t.TempDir()},
+		Host:               fstest.MapFS{},
+		RootDir:            t.TempDir(),
+		MaxPIDs:            1000,
+		SeparateContainers: true,
+		Remeasure:          func(context.Context, time.Duration) {},
+		Local:              func(types.UID) map[string]bool { return nil },
+		Log:                slog.New(slog.DiscardHandler),
+	}
 	change(&cfg)
 	return NewMachine(cfg)
 }
 
-func TestContainersMayLieOnAnotherDiskThanImages(t *testing.T) {
+func TestSeparateContainerFilesystem(t *testing.T) {
 	parity.Proves(t, "RT-41")
 	full, roomy := fullDisk(t), t.TempDir()
 	for name, tc := range map[string]struct {
@@ -105,7 +115,10 @@ func TestContainersMayLieOnAnotherDiskThanImages(t *testing.T) {
 			}
 			s := Signal(tc.signal)
 			seen := m.Observe(t.Context(), []Signal{s})
-			_, f := State{}.Judge([]Threshold{{Signal: s, Least: Amount{Quantity: amount("100Ki")}}}, seen, hold, time.Now())
+			_, f := State{}.Evaluate([]Threshold{{
+				Signal: s,
+				Least:  Amount{Quantity: amount("100Ki")},
+			}}, seen, hold, time.Now())
 			if got := len(f.Pressures) > 0; got != tc.pressure || len(seen) != 1 {
 				t.Errorf("pressure on the disk: %v, want %v, by %v", got, tc.pressure, seen)
 			}
@@ -113,8 +126,11 @@ func TestContainersMayLieOnAnotherDiskThanImages(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsLeftOut(t *testing.T) {
-	all := []Signal{MemoryAvailable, AllocatableMemory, NodeFSAvailable, NodeFSInodesFree, ImageFSAvailable, ContainerFSInodesFree, PIDAvailable}
+func TestObserveLeavesOutFailures(t *testing.T) {
+	all := []Signal{
+		MemoryAvailable, AllocatableMemory, NodeFSAvailable, NodeFSInodesFree, ImageFSAvailable, ContainerFSInodesFree,
+		PIDAvailable,
+	}
 	m := newMachine(t, func(c *MachineConfig) {
 		c.Stats, c.RootDir = figures{err: errors.New("no such file"), limited: true}, filepath.Join(t.TempDir(), "gone")
 	})
@@ -122,34 +138,51 @@ func TestWhatCannotBeMeasuredIsLeftOut(t *testing.T) {
 		t.Errorf("seen: %v", seen)
 	}
 	m = newMachine(t, func(c *MachineConfig) {
-		c.Stats = figures{node: stats.Memory{At: now, Capacity: 100, WorkingSet: 30}, pods: stats.Memory{At: now, Capacity: 50, WorkingSet: 60}, limited: true}
+		c.Stats = figures{
+			node:    stats.Memory{At: now, Capacity: 100, WorkingSet: 30},
+			pods:    stats.Memory{At: now, Capacity: 50, WorkingSet: 60},
+			limited: true,
+		}
 		c.Host = fstest.MapFS{"proc/loadavg": {Data: []byte("0.42 0.31 0.30 2/345 6789\n")}}
 	})
 	seen := m.Observe(t.Context(), all)
-	if seen[MemoryAvailable] != (Observation{100, 70, now}) || seen[AllocatableMemory] != (Observation{50, 0, now}) || seen[PIDAvailable].Available != 655 {
+	if seen[MemoryAvailable] != (Observation{100, 70, now}) || seen[AllocatableMemory] != (Observation{50, 0, now}) ||
+		seen[PIDAvailable].Available != 655 {
 		t.Errorf("seen: %v", seen)
 	}
 	if _, ok := seen[ImageFSAvailable]; ok {
-		t.Error("the disk of images is measured before the runtime has told where it is")
+		t.Error("the disk of images is measured before the runtime has reported where it is")
 	}
 }
 
-func TestUseIsWhatStatsTell(t *testing.T) {
+func TestUseFromStats(t *testing.T) {
 	fs := func(n uint64) *statsapi.FsStats {
 		return &statsapi.FsStats{Time: metav1.NewTime(now), UsedBytes: &n, InodesUsed: &n}
 	}
 	n, processes := uint64(700), uint64(7)
 	old := *fs(4000)
 	old.Time = metav1.NewTime(after(-31))
-	p := &statsapi.PodStats{Memory: &statsapi.MemoryStats{Time: metav1.NewTime(after(-1)), WorkingSetBytes: &n}, ProcessStats: &statsapi.ProcessStats{ProcessCount: &processes},
-		Containers:       []statsapi.ContainerStats{{Name: "main", Memory: &statsapi.MemoryStats{WorkingSetBytes: &n}, Logs: fs(10), Rootfs: fs(20)}, {Name: "new"}},
-		VolumeStats:      []statsapi.VolumeStats{{Name: "local", FsStats: *fs(100)}, {Name: "claim", FsStats: *fs(1000)}, {Name: "old", FsStats: old}},
-		EphemeralStorage: fs(10 + 20 + 100 + 4000 + 3)}
+	p := &statsapi.PodStats{
+		Memory:       &statsapi.MemoryStats{Time: metav1.NewTime(after(-1)), WorkingSetBytes: &n},
+		ProcessStats: &statsapi.ProcessStats{ProcessCount: &processes},
+		Containers: []statsapi.ContainerStats{{
+			Name:   "main",
+			Memory: &statsapi.MemoryStats{WorkingSetBytes: &n},
+			Logs:   fs(10),
+			Rootfs: fs(20),
+		}, {Name: "new"}},
+		VolumeStats: []statsapi.VolumeStats{{
+			Name:    "local",
+			FsStats: *fs(100),
+		}, {Name: "claim", FsStats: *fs(1000)}, {Name: "old", FsStats: old}},
+		EphemeralStorage: fs(10 + 20 + 100 + 4000 + 3),
+	}
 	u := useOf(p, map[string]bool{"local": true, "old": true}, now)
 	if !u.At.Equal(after(-1)) || *u.Memory != 700 || *u.Processes != 7 || u.Own != (Space{3, 3}) {
 		t.Errorf("use %+v", u)
 	}
-	if u.space(inLogs|inLayers|inVolumes) != (Space{130, 130}) || u.space(inLogs) != (Space{10, 10}) || u.space(inVolumes) != (Space{100, 100}) {
+	if u.space(inLogs|inLayers|inVolumes) != (Space{130, 130}) || u.space(inLogs) != (Space{10, 10}) ||
+		u.space(inVolumes) != (Space{100, 100}) {
 		t.Errorf("space %+v", u.space(inLogs|inLayers|inVolumes))
 	}
 	if _, there := u.Volumes["old"]; there || len(u.Volumes) != 2 || u.Containers[1].Logs != nil {

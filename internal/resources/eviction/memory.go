@@ -7,33 +7,33 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"keelson/internal/host/clock"
 )
 
 const (
-	// fastest is the speed, in bytes a second, at which memory is taken for able to go:
-	// twice what a single program manages on a fast machine.
-	fastest = 8 << 30
-	// closest is the shortest time between two looks.
-	closest = 10 * time.Millisecond
-	// fruitless is the time between looks while too little is left and nobody can be
-	// ended for it.
-	fruitless = time.Second
-	// memory of looks, over which the speed is measured at which memory goes.
-	backlog = time.Second
-	// hurry is the time in which nothing may be left without a pod being killed at
-	// once: one that is asked to stop has two seconds at least, and where memory is
-	// short a runtime takes its time, too.
-	hurry = 5 * time.Second
+	// maxMemoryRate is the assumed maximum rate, in bytes per second, at which memory is used up: twice that of a
+	// single program on a fast machine.
+	maxMemoryRate = 8 << 30
+	// minInterval is the minimum interval between two checks.
+	minInterval = 10 * time.Millisecond
+	// retryPeriod is the interval between checks while a threshold is met and no pod can be evicted.
+	retryPeriod = time.Second
+	// rateWindow is the time over which the rate is measured at which memory is used up.
+	rateWindow = time.Second
+	// immediateBelow is the time to exhaustion below which a pod is killed immediately. The runtime is slow when
+	// memory is low, and a graceful termination takes at least two seconds.
+	immediateBelow = 5 * time.Second
 )
 
-// watchMemory looks at memory, the more often the less is left.
-func (e *Evictor) watchMemory(ctx context.Context) {
+// monitorMemory monitors memory, more often the less is available.
+func (e *Manager) monitorMemory(ctx context.Context) {
 	ts := slices.DeleteFunc(slices.Clone(e.cfg.Thresholds), func(t Threshold) bool { return !t.Signal.memory() })
 	if len(ts) == 0 {
-		e.show(memoryLane, nil)
+		e.publish(memoryLoop, nil)
 		return
 	}
-	w := memoryWatch{e: e, thresholds: ts, signals: signalsOf(ts)}
+	w := memoryMonitor{e: e, thresholds: ts, signals: signalsOf(ts)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -42,73 +42,73 @@ func (e *Evictor) watchMemory(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(w.look(ctx))
+		timer.Reset(w.check(ctx))
 	}
 }
 
-// memoryWatch is what the memory loop knows.
-type memoryWatch struct {
-	e          *Evictor
+// memoryMonitor is the state of the memory loop.
+type memoryMonitor struct {
+	e          *Manager
 	thresholds []Threshold
 	signals    []Signal
 	state      State
-	before     []Observations // the oldest first, at most backlog old but for the last
-	announced  time.Time      // when the node was last told to be short
+	before     []Observations // oldest first, within backlog except for the last
+	announced  time.Time      // of the last event
 }
 
-// look looks once, and ends a pod if it has to. It tells when to look again.
-func (w *memoryWatch) look(ctx context.Context) time.Duration {
+// check makes one check, and evicts a pod if necessary. It returns the time until the next check.
+func (w *memoryMonitor) check(ctx context.Context) time.Duration {
 	e := w.e
 	seen := e.cfg.Source.Observe(ctx, w.signals)
 	if ctx.Err() != nil {
-		return period
+		return monitoringInterval
 	}
 	now := e.cfg.Now()
 	var f Finding
-	w.state, f = w.state.Judge(w.thresholds, seen, e.cfg.Hold, now)
-	left := remaining(f.Act, w.recall(now, seen), seen)
-	m, short := worst(f.Act)
+	w.state, f = w.state.Evaluate(w.thresholds, seen, e.cfg.PressureTransition, now)
+	left := timeToExhaustion(f.Act, w.remember(now, seen), seen)
+	m, short := mostUrgent(f.Act)
 	e.mu.Lock()
 	e.short = short
 	e.mu.Unlock()
-	e.show(memoryLane, f.Pressures)
-	e.sweep()
-	act := short && e.mayAct()
+	e.publish(memoryLoop, f.Pressures)
+	e.forgetReleased()
+	act := short && e.canEvict()
 	if act {
 		w.announce(m, now)
 	}
 	switch {
-	case act && e.relieve(ctx, m, f.Act, Disks{}, m.Hard() && left > 0 && left < hurry):
+	case act && e.evictForThreshold(ctx, m, f.Act, Disks{}, m.Hard() && left > 0 && left < immediateBelow):
 		return 0
 	case short:
-		return fruitless
+		return retryPeriod
 	}
-	wait := pace(w.thresholds, seen)
+	wait := nextCheck(w.thresholds, seen)
 	if !f.Next.IsZero() {
-		wait = min(wait, max(f.Next.Sub(now), closest))
+		wait = min(wait, max(f.Next.Sub(now), minInterval))
 	}
 	return wait
 }
 
-// announce says that memory is to be had back, as often as upstream's agent looks:
-// this one may look a hundred times a second.
-func (w *memoryWatch) announce(m Met, now time.Time) {
-	if !w.announced.IsZero() && now.Sub(w.announced) < period {
+// announce records the event at most once per period, as upstream: checks can be much more frequent.
+func (w *memoryMonitor) announce(m Met, now time.Time) {
+	if !w.announced.IsZero() && now.Sub(w.announced) < monitoringInterval {
 		return
 	}
 	w.announced = now
-	w.e.cfg.Events.Node(v1.EventTypeWarning, EventThresholdMet, fmt.Sprintf(saysReclaim, about[m.Signal].resource))
+	w.e.cfg.Events.Node(v1.EventTypeWarning, EventThresholdMet,
+		fmt.Sprintf(messageReclaim, signalInfo[m.Signal].resource))
 }
 
-// recall notes what was seen, and returns what the speed is measured from.
-func (w *memoryWatch) recall(now time.Time, seen Observations) (before Observations) {
+// remember stores the observations, and returns those from which the rate is measured.
+func (w *memoryMonitor) remember(now time.Time, seen Observations) (before Observations) {
 	at := func(o Observations) (at time.Time) {
 		for _, one := range o {
-			at = earlier(at, one.At)
+			at = clock.Earlier(at, one.At)
 		}
 		return at
 	}
-	for len(w.before) > 1 && now.Sub(at(w.before[0])) > backlog {
+	for len(w.before) > 1 && now.Sub(at(w.before[0])) > rateWindow {
 		w.before = w.before[1:]
 	}
 	if len(w.before) > 0 {
@@ -120,9 +120,8 @@ func (w *memoryWatch) recall(now time.Time, seen Observations) (before Observati
 	return before
 }
 
-// remaining is the time until nothing is left if memory goes on to go as it did
-// between two looks; zero: it does not go.
-func remaining(act []Met, before, now Observations) (left time.Duration) {
+// timeToExhaustion estimates when memory is exhausted at its current rate. Zero: it is not being used up.
+func timeToExhaustion(act []Met, before, now Observations) (left time.Duration) {
 	for _, m := range act {
 		b, known := before[m.Signal]
 		n := now[m.Signal]
@@ -138,20 +137,19 @@ func remaining(act []Met, before, now Observations) (left time.Duration) {
 	return left
 }
 
-// pace is the time after which memory cannot have come below another threshold yet,
-// however fast it goes.
-func pace(ts []Threshold, seen Observations) time.Duration {
-	wait := period
+// nextCheck returns the time within which memory cannot fall below another threshold at the maximum rate.
+func nextCheck(ts []Threshold, seen Observations) time.Duration {
+	wait := monitoringInterval
 	for _, t := range ts {
 		o, known := seen[t.Signal]
 		if !known {
 			continue
 		}
 		if above := o.Available - t.Least.Of(o.Capacity); above >= 0 {
-			wait = min(wait, time.Duration(float64(above)/fastest*float64(time.Second)))
+			wait = min(wait, time.Duration(float64(above)/maxMemoryRate*float64(time.Second)))
 		}
 	}
-	return max(wait, closest)
+	return max(wait, minInterval)
 }
 
 func signalsOf(ts []Threshold) []Signal {

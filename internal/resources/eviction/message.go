@@ -11,15 +11,15 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// explain says why a pod is ended, for its status and for its event, and names in
-// annotations who used more than was asked for.
-func explain(m Met, c Candidate) (message string, annotations map[string]string) {
-	scarce := about[m.Signal].resource
-	message = fmt.Sprintf(saysLow, scarce) +
-		fmt.Sprintf(saysThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, formatOf(scarce)))
+// evictionMessage returns the eviction message, for the status and the event, and the annotations with the containers
+// that exceed their requests.
+func evictionMessage(m Met, c Candidate) (message string, annotations map[string]string) {
+	scarce := signalInfo[m.Signal].resource
+	message = fmt.Sprintf(messageLow, scarce) +
+		fmt.Sprintf(messageThreshold, m.Least.quantity(m.Capacity), resource.NewQuantity(m.Available, formatOf(scarce)))
 	annotations = map[string]string{}
 	if used, asked, over := overAsPod(c, scarce); over {
-		message += fmt.Sprintf(saysPod, c.Pod.Name, used, asked, scarce)
+		message += fmt.Sprintf(messagePod, c.Pod.Name, used, asked, scarce)
 		annotations[annotationPod], annotations[annotationPodUsage] = c.Pod.Name, used.String()
 	}
 	var names, amounts []string
@@ -31,7 +31,7 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 		}
 		asked := spec.Resources.Requests[scarce]
 		if used.Cmp(asked) > 0 {
-			message += fmt.Sprintf(saysContainer, u.Name, used, &asked, scarce)
+			message += fmt.Sprintf(messageContainer, u.Name, used, &asked, scarce)
 			names, amounts = append(names, u.Name), append(amounts, used.String())
 		}
 	}
@@ -41,7 +41,7 @@ func explain(m Met, c Candidate) (message string, annotations map[string]string)
 	return message, annotations
 }
 
-// formatOf is how an amount is shown: in tens where it is a number of things.
+// formatOf returns the quantity format of a resource: decimal for countable ones.
 func formatOf(scarce v1.ResourceName) resource.Format {
 	if scarce == resourceInodes || scarce == resourcePIDs {
 		return resource.DecimalSI
@@ -49,8 +49,7 @@ func formatOf(scarce v1.ResourceName) resource.Format {
 	return resource.BinarySI
 }
 
-// overAsPod reports whether a pod that asks for a resource as a whole uses more of
-// it.
+// overAsPod reports whether a pod with pod-level requests exceeds its request of a resource.
 func overAsPod(c Candidate, scarce v1.ResourceName) (used, asked *resource.Quantity, over bool) {
 	if scarce != v1.ResourceMemory || c.Use.Memory == nil || !resourcehelper.IsPodLevelRequestsSet(c.Pod) {
 		return nil, nil, false
@@ -60,7 +59,7 @@ func overAsPod(c Candidate, scarce v1.ResourceName) (used, asked *resource.Quant
 	return used, &q, set && used.Cmp(q) > 0
 }
 
-// amount is what the container uses of what is scarce.
+// amount returns the container's usage of the starved resource.
 func (u ContainerUse) amount(scarce v1.ResourceName) (*resource.Quantity, bool) {
 	switch {
 	case scarce == v1.ResourceMemory && u.Memory != nil:

@@ -15,8 +15,15 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	label := []string{"eviction_signal"}
 	m := &metrics{
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricEvictions, Help: "Pods that were ended because the node ran out of something, or because they were over a limit of local storage"}, label),
-		statsAge:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricStatsAge, Help: "How old the measurement was by which a pod was chosen", Buckets: prometheus.DefBuckets}, label),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricEvictions,
+			Help: "Cumulative number of pod evictions by eviction signal",
+		}, label),
+		statsAge: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    metricStatsAge,
+			Help:    "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal",
+			Buckets: prometheus.DefBuckets,
+		}, label),
 	}
 	if r == nil {
 		return m, nil
@@ -29,8 +36,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) evicted(s Signal) { m.evictions.WithLabelValues(string(s)).Inc() }
+func (m *metrics) countEviction(s Signal) { m.evictions.WithLabelValues(string(s)).Inc() }
 
-func (m *metrics) age(s Signal, d time.Duration) {
+func (m *metrics) observeStatsAge(s Signal, d time.Duration) {
 	m.statsAge.WithLabelValues(string(s)).Observe(d.Seconds())
 }

@@ -1,17 +1,17 @@
 package eviction
 
-// reclaim is something that can be removed before a pod has to end.
+// reclaim is a node-level resource that is reclaimed before a pod is evicted.
 type reclaim string
 
 const (
-	endedContainers reclaim = "ended containers"
-	unusedImages    reclaim = "unused images"
+	deadContainers reclaim = "dead containers"
+	unusedImages   reclaim = "unused images"
 )
 
-// reclaims are what to remove, in order, so that a signal has enough left again.
-// What is on another disk would not help.
+// reclaims returns what to remove, in order, to free the resource of a signal. What is on another file system is left
+// out.
 func reclaims(s Signal, d Disks) []reclaim {
-	both := []reclaim{endedContainers, unusedImages}
+	both := []reclaim{deadContainers, unusedImages}
 	switch s {
 	case NodeFSAvailable, NodeFSInodesFree:
 		switch {

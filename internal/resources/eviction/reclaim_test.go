@@ -7,7 +7,7 @@ import (
 
 func TestReclaims(t *testing.T) {
 	shared, apart, split := Disks{}, Disks{Images: true}, Disks{Images: true, Containers: true}
-	both, images, ended, none := "[ended containers unused images]", "[unused images]", "[ended containers]", "[]"
+	both, images, ended, none := "[dead containers unused images]", "[unused images]", "[dead containers]", "[]"
 	for signals, want := range map[[2]Signal][3]string{
 		{NodeFSAvailable, NodeFSInodesFree}:           {both, none, ended},
 		{ImageFSAvailable, ImageFSInodesFree}:         {both, both, images},

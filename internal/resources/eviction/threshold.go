@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Amount is a quantity, or a share of the capacity.
+// Amount is a quantity or a percentage of the capacity.
 type Amount struct {
-	Quantity resource.Quantity // used when Percent is 0
+	Quantity resource.Quantity // if Percent is 0
 	Percent  float32           // as a fraction
 }
 
-// Of is the amount in units of the capacity. The fraction has the precision with
-// which it was always computed, so that allocatable comes out to the byte.
+// Of returns the amount in units of the capacity. The float32 fraction is upstream's, so that allocatable is equal to
+// the byte.
 func (a Amount) Of(capacity uint64) int64 {
 	if a.Percent > 0 {
 		return int64(float64(capacity) * float64(a.Percent))
@@ -29,7 +29,7 @@ func (a Amount) Of(capacity uint64) int64 {
 	return a.Quantity.Value()
 }
 
-// quantity is the amount as messages show it.
+// quantity returns the amount for messages.
 func (a Amount) quantity(capacity uint64) *resource.Quantity {
 	if a.Percent > 0 {
 		return resource.NewQuantity(a.Of(capacity), resource.BinarySI)
@@ -37,39 +37,35 @@ func (a Amount) quantity(capacity uint64) *resource.Quantity {
 	return &a.Quantity
 }
 
-// Threshold is how much of something must be left.
+// Threshold is an eviction threshold.
 type Threshold struct {
 	Signal Signal
 	Least  Amount
-	// Grace is how long less may be left before a pod is ended. Without any, the
-	// threshold is a hard one.
+	// Grace is the grace period of a soft threshold. Zero: it is a hard one.
 	Grace time.Duration
-	// Reclaim is how much more than Least has to be left again before the threshold
-	// counts as kept.
+	// Reclaim is the minimum reclaim: how much more than Least has to be available until the threshold is resolved.
 	Reclaim Amount
 }
 
-// Hard reports whether pods are ended at once.
+// Hard reports whether the threshold has no grace period.
 func (t Threshold) Hard() bool { return t.Grace == 0 }
 
-// Settings are the thresholds as the configuration has them, each by signal.
+// Settings are the thresholds of the configuration, by signal.
 type Settings struct {
 	Hard, Soft, SoftGrace, MinimumReclaim map[string]string
-	// Enforced says that all pods together are limited to what they may have: then
-	// what memory must be left holds for what they share, too.
+	// Enforced tells that the pods have a common memory limit. The hard memory threshold then applies to it, too.
 	Enforced bool
 }
 
-// Parse reads thresholds, the hard ones first, in the order of the signals' names. 0%
-// and 100% switch one off. Those of containerfs are not for users to say: they are
-// named in ignored, and follow from the others (see [forDisks]).
+// Parse parses the thresholds: the hard ones first, ordered by signal. 0% and 100% disable a threshold. Thresholds for
+// containerfs cannot be configured: they are returned in ignored, and derived from the others (see [addContainerFS]).
 func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 	var errs []error
 	read := func(field, signal, text string, none bool) (Amount, bool) {
 		a, err := parseAmount(text)
 		switch {
 		case err != nil:
-		case about[Signal(signal)].resource == "":
+		case signalInfo[Signal(signal)].resource == "":
 			err = errors.New("unknown signal")
 		case a.Percent == 0 && a.Quantity.IsZero() && !strings.HasSuffix(text, "%") && !none:
 			err = fmt.Errorf("%q is not above zero", text)
@@ -100,7 +96,9 @@ func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 	for _, signal := range slices.Sorted(maps.Keys(s.Soft)) {
 		grace, err := time.ParseDuration(s.SoftGrace[signal])
 		if err != nil || grace < 0 {
-			errs = append(errs, fmt.Errorf("read evictionSoftGracePeriod %s: %q is not a period of grace, which a soft threshold needs", signal, s.SoftGrace[signal]))
+			errs = append(errs,
+				fmt.Errorf("read evictionSoftGracePeriod %s: %q is not a period of grace, which a soft threshold needs",
+					signal, s.SoftGrace[signal]))
 			continue
 		}
 		add("evictionSoft", signal, s.Soft[signal], grace)
@@ -116,7 +114,7 @@ func Parse(s Settings) (ts []Threshold, ignored []Signal, err error) {
 	return ts, ignored, errors.Join(errs...)
 }
 
-// off reports whether an amount switches its threshold off.
+// off reports whether the amount disables its threshold.
 func (a Amount) off() bool { return a.Percent == 1 || a.Percent == 0 && a.Quantity.IsZero() }
 
 func parseAmount(text string) (Amount, error) {
@@ -137,11 +135,14 @@ func parseAmount(text string) (Amount, error) {
 	return Amount{Quantity: q}, nil
 }
 
-// Reserve is what the hard thresholds keep from pods of what the node has.
+// Reserve returns what the hard thresholds reserve of the node's capacity.
 func Reserve(ts []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for _, t := range ts {
-		name := map[Signal]v1.ResourceName{MemoryAvailable: v1.ResourceMemory, NodeFSAvailable: v1.ResourceEphemeralStorage}[t.Signal]
+		name := map[Signal]v1.ResourceName{
+			MemoryAvailable: v1.ResourceMemory,
+			NodeFSAvailable: v1.ResourceEphemeralStorage,
+		}[t.Signal]
 		if name == "" || !t.Hard() {
 			continue
 		}
@@ -151,18 +152,17 @@ func Reserve(ts []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// Disks tells which file systems are one.
+// Disks tells which file systems are separate.
 type Disks struct {
-	// Images says that the images have a file system of their own.
+	// Images tells that images are on a file system of their own.
 	Images bool
-	// Containers says that the containers' writable layers are not where the images
-	// are.
+	// Containers tells that writable layers are not on the file system of the images.
 	Containers bool
 }
 
-// forDisks adds what must be left where the containers' writable layers are: what
-// holds for the file system that this one is.
-func forDisks(ts []Threshold, d Disks) []Threshold {
+// addContainerFS adds thresholds for the file system of the writable layers: those of the file system that it is
+// identical to.
+func addContainerFS(ts []Threshold, d Disks) []Threshold {
 	of := map[Signal]Signal{NodeFSAvailable: ContainerFSAvailable, NodeFSInodesFree: ContainerFSInodesFree}
 	if d.Images && !d.Containers {
 		of = map[Signal]Signal{ImageFSAvailable: ContainerFSAvailable, ImageFSInodesFree: ContainerFSInodesFree}
@@ -177,14 +177,13 @@ func forDisks(ts []Threshold, d Disks) []Threshold {
 	return out
 }
 
-// byUrgency orders thresholds: memory first, and last what nothing can be done
-// about.
+// byUrgency orders thresholds: memory first, and those that cannot be acted on last.
 func byUrgency(a, b Threshold) int {
 	rank := func(t Threshold) int {
 		switch {
 		case t.Signal.memory():
 			return 0
-		case about[t.Signal].resource != "":
+		case signalInfo[t.Signal].resource != "":
 			return 1
 		}
 		return 2

@@ -1,12 +1,12 @@
 package memory
 
-// The policies, as the configuration names them.
+// The memory manager policies, as named in the configuration.
 const (
 	PolicyNone   = "None"
 	PolicyStatic = "Static"
 )
 
-// fileState is the state file, in the agent's root directory.
+// fileState is the checkpoint, in the root directory.
 const fileState = "memory_manager_state"
 
 const (

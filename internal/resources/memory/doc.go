@@ -1,13 +1,11 @@
-// Package memory keeps containers of Guaranteed pods to the memory of NUMA nodes.
+// Package memory is the memory manager: it pins containers of Guaranteed pods to the memory of NUMA nodes.
 //
-// [Book] owns how much of each node's memory, and of its huge pages, is promised to
-// whom, and the state file that says so to an agent after this one. The kernel is told
-// the nodes (cpuset.mems); the amounts are bookkeeping.
+// [Manager] owns how much memory and how many huge pages of each NUMA node are assigned to which container, and their
+// checkpoint, which the next agent restores. The kernel enforces the nodes (cpuset.mems), not the amounts.
 //
-// A node serves requests of its own, or of one group of nodes, and not both: what is
-// taken from a group could otherwise leave too little for what was promised from one
-// node alone. Within one pod, what an ordinary init container had those after it get
-// again, for it has ended by then.
+// A NUMA node serves either requests for itself only or requests for one group of nodes. Otherwise an allocation from a
+// group could use memory that is assigned from a single node. Memory is reused within a pod only: the memory of an
+// ordinary init container can be allocated to containers after it, because the init container has terminated by then.
 //
-// Locks: Book.mu guards the book and is held while the file is written.
+// Locks: Manager.mu guards the state and is held while the checkpoint is written.
 package memory

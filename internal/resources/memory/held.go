@@ -8,26 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Held is memory of one kind at NUMA nodes.
+// Held is memory of one kind on NUMA nodes.
 type Held struct {
 	Kind  v1.ResourceName // memory, or huge pages of a size
 	Bytes uint64
 	Nodes []int
 }
 
-// Of is what a container was promised.
-func (b *Book) Of(uid types.UID, container string) (out []Held) {
+// Of returns the memory that is assigned to a container.
+func (b *Manager) Of(uid types.UID, container string) (out []Held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, one := range b.to[string(uid)][container] {
+	for _, one := range b.assigned[string(uid)][container] {
 		out = append(out, Held{one.Type, one.Size, slices.Clone(one.NUMAAffinity)})
 	}
 	return out
 }
 
-// Allocatable is what pods can be promised at all, node by node; nothing where memory
-// is not kept for anybody.
-func (b *Book) Allocatable() (out []Held) {
+// Allocatable returns the memory of each node that can be assigned. It is empty if the policy is None.
+func (b *Manager) Allocatable() (out []Held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, node := range slices.Sorted(maps.Keys(b.machine)) {

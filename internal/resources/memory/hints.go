@@ -8,11 +8,11 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 )
 
-// wants are the kinds of memory that the container is to have from NUMA nodes.
-func (b *Book) wants(of *v1.Pod, c *v1.Container) map[v1.ResourceName]uint64 {
+// requested returns the memory of each kind that the container needs from NUMA nodes.
+func (b *Manager) requested(of *v1.Pod, c *v1.Container) map[v1.ResourceName]uint64 {
 	if b.cfg.Policy != PolicyStatic || pod.QOS(of) != v1.PodQOSGuaranteed || resourcehelper.IsPodLevelResourcesSet(of) {
 		return nil
 	}
@@ -25,12 +25,11 @@ func (b *Book) wants(of *v1.Pod, c *v1.Container) map[v1.ResourceName]uint64 {
 	return out
 }
 
-// wantsTogether is what all containers of the pod are to have at the most demanding
-// moment of its life.
-func (b *Book) wantsTogether(of *v1.Pod) map[v1.ResourceName]uint64 {
+// podRequested returns the maximum memory that the pod uses at any time.
+func (b *Manager) podRequested(of *v1.Pod) map[v1.ResourceName]uint64 {
 	most, lasting := map[v1.ResourceName]uint64{}, map[v1.ResourceName]uint64{}
 	for kind, c := range pod.Containers(of) {
-		for name, size := range b.wants(of, c) {
+		for name, size := range b.requested(of, c) {
 			switch kind {
 			case pod.Init:
 				most[name] = max(most[name], lasting[name]+size)
@@ -46,49 +45,48 @@ func (b *Book) wantsTogether(of *v1.Pod) map[v1.ResourceName]uint64 {
 	return most
 }
 
-// Hints tells from which NUMA nodes the container could have its memory.
-func (b *Book) Hints(of *v1.Pod, c *v1.Container) topology.Hints {
-	want := b.wants(of, c)
+// Hints returns the NUMA affinities with which the container's memory could be allocated.
+func (b *Manager) Hints(of *v1.Pod, c *v1.Container) numa.Hints {
+	want := b.requested(of, c)
 	if len(want) == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if have, ok := b.to[string(of.UID)][c.Name]; ok {
-		return same(have)
+	if have, ok := b.assigned[string(of.UID)][c.Name]; ok {
+		return currentHints(have)
 	}
-	return forEach(want, b.hintsLocked(of, want))
+	return hintsForAll(want, b.hintsLocked(of, want))
 }
 
-// PodHints tells from which NUMA nodes all containers of the pod could have theirs.
-func (b *Book) PodHints(of *v1.Pod) topology.Hints {
-	want := b.wantsTogether(of)
+// PodHints returns the NUMA affinities with which the memory of all containers of the pod could be allocated.
+func (b *Manager) PodHints(of *v1.Pod) numa.Hints {
+	want := b.podRequested(of)
 	if len(want) == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range pod.Containers(of) {
-		if have, ok := b.to[string(of.UID)][c.Name]; ok {
-			return same(have)
+		if have, ok := b.assigned[string(of.UID)][c.Name]; ok {
+			return currentHints(have)
 		}
 	}
-	return forEach(want, b.hintsLocked(of, want))
+	return hintsForAll(want, b.hintsLocked(of, want))
 }
 
-// same has a container stay where it is.
-func same(have []block) topology.Hints {
-	out := topology.Hints{}
+// currentHints returns the current nodes of a container as its only hint.
+func currentHints(have []block) numa.Hints {
+	out := numa.Hints{}
 	for _, one := range have {
-		out[string(one.Type)] = []topology.Hint{{Nodes: topology.NodesOf(one.NUMAAffinity...), Preferred: true}}
+		out[string(one.Type)] = []numa.Hint{{Nodes: numa.NodesOf(one.NUMAAffinity...), Preferred: true}}
 	}
 	return out
 }
 
-// forEach says the same of every kind. Where there are no nodes for it, nothing is
-// said: it is Assign that refuses.
-func forEach(want map[v1.ResourceName]uint64, hints []topology.Hint) topology.Hints {
-	out := topology.Hints{}
+// hintsForAll returns the same hints for each kind of memory. Without any hints it returns none, and Allocate fails.
+func hintsForAll(want map[v1.ResourceName]uint64, hints []numa.Hint) numa.Hints {
+	out := numa.Hints{}
 	if len(hints) == 0 {
 		return out
 	}
@@ -98,14 +96,14 @@ func forEach(want map[v1.ResourceName]uint64, hints []topology.Hint) topology.Hi
 	return out
 }
 
-// hintsLocked are the sets of nodes that can serve all of it. As many nodes as it
-// takes on an empty machine are preferred.
-func (b *Book) hintsLocked(of *v1.Pod, want map[v1.ResourceName]uint64) []topology.Hint {
+// hintsLocked returns the sets of nodes that can provide all of the memory. Sets of the minimum size on an empty
+// machine are preferred.
+func (b *Manager) hintsLocked(of *v1.Pod, want map[v1.ResourceName]uint64) []numa.Hint {
 	all := b.machine.nodes()
 	fewest := all.Count()
-	out := []topology.Hint{}
+	out := []numa.Hint{}
 	for nodes := range all.Subsets() {
-		could, can := true, b.machine.serves(nodes)
+		could, can := true, b.machine.canServe(nodes)
 		for name, size := range want {
 			could = could && b.machine.sum(nodes, name, allocatable) >= size
 			can = can && b.machine.sum(nodes, name, free)+b.reusableLocked(of.UID, nodes, name) >= size
@@ -114,7 +112,7 @@ func (b *Book) hintsLocked(of *v1.Pod, want map[v1.ResourceName]uint64) []topolo
 			fewest = min(fewest, nodes.Count())
 		}
 		if could && can {
-			out = append(out, topology.Hint{Nodes: nodes})
+			out = append(out, numa.Hint{Nodes: nodes})
 		}
 	}
 	for i := range out {

@@ -8,18 +8,21 @@ func newMetrics() metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	return metrics{counter(metricRequests, "Containers that were to be kept to the memory of NUMA nodes"),
-		counter(metricErrors, "Containers that could not be kept to the memory of NUMA nodes")}
+	return metrics{
+		requests: counter(metricRequests, "Number of container allocations that required pinning to NUMA nodes"),
+		errors: counter(metricErrors,
+			"Number of container allocations that required pinning to NUMA nodes and failed"),
+	}
 }
 
-// Describe makes the Book a collector of its metrics.
-func (b *Book) Describe(ch chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (b *Manager) Describe(ch chan<- *prometheus.Desc) {
 	b.metrics.requests.Describe(ch)
 	b.metrics.errors.Describe(ch)
 }
 
-// Collect tells them.
-func (b *Book) Collect(ch chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (b *Manager) Collect(ch chan<- prometheus.Metric) {
 	b.metrics.requests.Collect(ch)
 	b.metrics.errors.Collect(ch)
 }

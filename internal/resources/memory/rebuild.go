@@ -6,35 +6,33 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/resources/topology"
+	"keelson/internal/resources/numa"
 )
 
-// Kept is a container that runs, with the memory of NUMA nodes that the runtime keeps it
-// to.
-type Kept struct {
+// Reserved is a running container with the memory that the runtime has pinned it to.
+type Pinned struct {
 	UID       types.UID
 	Container string
 	Held      []Held
 }
 
-// recover takes up what containers run by, in place of a state that cannot be used. It
-// fails where that is not known, or is more than the machine has. Where there is no
-// policy, nobody runs by anything.
-func (b *Book) recover(fresh machineState) error {
-	b.state = state{machineState{}, promises{}}
+// recoverState rebuilds the assignments from the running containers, in place of a checkpoint that cannot be used. It
+// fails if the containers are not known or exceed the machine. With policy None there are no assignments.
+func (b *Manager) recoverState(fresh machineState) error {
+	b.state = state{machineState{}, assignments{}}
 	if b.cfg.Policy != PolicyStatic {
 		return nil
 	}
 	running, err := b.cfg.Running()
 	if err != nil {
-		return fmt.Errorf("what containers run by is not known: %w", err)
+		return fmt.Errorf("list running containers: %w", err)
 	}
-	next := state{fresh, promises{}}.clone()
+	next := state{fresh, assignments{}}.clone()
 	for _, k := range running {
 		var blocks []block
 		for _, held := range k.Held {
-			if err := next.machine.promise(held); err != nil {
-				return fmt.Errorf("what containers run by does not fit: container %s of pod %s: %w", k.Container, k.UID, err)
+			if err := next.machine.reserveHeld(held); err != nil {
+				return fmt.Errorf("rebuild assignments: container %s of pod %s: %w", k.Container, k.UID, err)
 			}
 			blocks = append(blocks, block{held.Nodes, held.Kind, held.Bytes})
 		}
@@ -46,20 +44,21 @@ func (b *Book) recover(fresh machineState) error {
 	return nil
 }
 
-// promise takes what somebody holds already.
-func (m machineState) promise(h Held) error {
+// reserveHeld reserves memory that a running container uses already.
+func (m machineState) reserveHeld(h Held) error {
 	for _, id := range h.Nodes {
 		if m[id] == nil || m[id].MemoryMap[h.Kind] == nil {
-			return fmt.Errorf("it has %s of node %d, which has none", h.Kind, id)
+			return fmt.Errorf("node %d has no %s", id, h.Kind)
 		}
 	}
-	nodes := topology.NodesOf(h.Nodes...)
+	nodes := numa.NodesOf(h.Nodes...)
 	switch {
-	case !m.serves(nodes):
-		return errors.New("its nodes serve others, too")
+	case !m.canServe(nodes):
+		return errors.New("its nodes also serve another group")
 	case m.sum(nodes, h.Kind, free) < h.Bytes:
-		return fmt.Errorf("it has %d bytes of %s of nodes %v, where %d are left", h.Bytes, h.Kind, h.Nodes, m.sum(nodes, h.Kind, free))
+		return fmt.Errorf("it has %d bytes of %s of nodes %v, where %d are left",
+			h.Bytes, h.Kind, h.Nodes, m.sum(nodes, h.Kind, free))
 	}
-	m.take(nodes, h.Kind, h.Bytes)
+	m.reserve(nodes, h.Kind, h.Bytes)
 	return nil
 }

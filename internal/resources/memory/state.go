@@ -9,86 +9,87 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/checkpoint"
-	"keelson/internal/resources/topology"
+	"keelson/internal/host/checkpoint"
+	"keelson/internal/resources/numa"
 )
 
-// The types below are what the state file holds, as upstream's agent writes it: their
-// fields are what the checksum is over, in this order.
+// The types below are the format of the checkpoint, which is the same as upstream's. The checksum covers their fields
+// in this order.
 
-// amount is what a node has of one kind of memory, in bytes.
+// amount is the memory of one kind of a node, in bytes.
 type amount struct {
 	TotalMemSize   uint64 `json:"total"`
 	SystemReserved uint64 `json:"systemReserved"`
 	Allocatable    uint64 `json:"allocatable"`
-	Reserved       uint64 `json:"reserved"` // promised to containers
+	Reserved       uint64 `json:"reserved"` // assigned to containers
 	Free           uint64 `json:"free"`
 }
 
-// nodeState is one NUMA node.
+// nodeState is the state of one NUMA node.
 type nodeState struct {
 	NumberOfAssignments int                         `json:"numberOfAssignments"`
 	MemoryMap           map[v1.ResourceName]*amount `json:"memoryMap"`
-	Cells               []int                       `json:"cells"` // the group that it serves, itself included
+	Cells               []int                       `json:"cells"` // the group that it serves, including itself
 }
 
 type machineState map[int]*nodeState
 
-// block is what one container was promised of one kind.
+// block is the memory of one kind that is assigned to a container.
 type block struct {
 	NUMAAffinity []int           `json:"numaAffinity"`
 	Type         v1.ResourceName `json:"type"`
 	Size         uint64          `json:"size"`
 }
 
-type promises map[string]map[string][]block
+type assignments map[string]map[string][]block
 
 type file struct {
 	PolicyName   string              `json:"policyName"`
 	MachineState machineState        `json:"machineState"`
-	Entries      promises            `json:"entries,omitempty"`
+	Entries      assignments         `json:"entries,omitempty"`
 	Checksum     checkpoint.Checksum `json:"checksum"`
 }
 
-// latest is the file as agents write it whose pods can have memory together, which is
-// an alpha feature.
-type latest struct {
+// fileWithPods is the format of agents that support pod-level memory assignments, an alpha feature.
+type fileWithPods struct {
 	PolicyName   string              `json:"policyName"`
 	MachineState machineState        `json:"machineState"`
-	Entries      promises            `json:"entries,omitempty"`
+	Entries      assignments         `json:"entries,omitempty"`
 	PodEntries   podEntries          `json:"podEntries,omitempty"`
 	Checksum     checkpoint.Checksum `json:"checksum"`
 }
 
 type podEntries map[string]struct{}
 
-// isLatest reports whether the file is of that form, with nothing in it that this
-// agent would not know what to do with.
-func isLatest(f file, content []byte, said checkpoint.Checksum) bool {
-	l := latest{f.PolicyName, f.MachineState, f.Entries, podEntries{}, 0}
+// isFileWithPods reports whether the checkpoint has that format, without pod-level assignments, which this agent does
+// not support.
+func isFileWithPods(f file, content []byte, recorded checkpoint.Checksum) bool {
+	l := fileWithPods{f.PolicyName, f.MachineState, f.Entries, podEntries{}, 0}
 	if json.Unmarshal(content, &l) != nil || len(l.PodEntries) > 0 {
 		return false
 	}
 	l.Checksum = 0
-	return sum(&l) == said
+	return sum(&l) == recorded
 }
 
-// sum is the checksum of a file.
+// sum returns the checksum of a file, computed with upstream's names of the types.
 func sum(f any) checkpoint.Checksum {
 	return checkpoint.SumAs(f, "state.MemoryManagerCheckpoint", "memory.podEntries)", "state.PodMemoryAssignments)",
-		"memory.machineState)", "state.NUMANodeMap)", "memory.nodeState)", "state.NUMANodeState)", "memory.amount)", "state.MemoryTable)",
-		"memory.promises)", "state.ContainerMemoryAssignments)", "memory.block)", "state.Block)", "]memory.block", "]state.Block",
+		"memory.machineState)", "state.NUMANodeMap)", "memory.nodeState)", "state.NUMANodeState)",
+		"memory.amount)", "state.MemoryTable)",
+		"memory.assignments)", "state.ContainerMemoryAssignments)", "memory.block)", "state.Block)",
+		"]memory.block", "]state.Block",
 		"*memory.amount", "*state.MemoryTable", "*memory.nodeState", "*state.NUMANodeState")
 }
 
-// state is how much is promised to whom.
+// state is the memory of the machine and its assignment to containers.
 type state struct {
-	machine machineState
-	to      promises
+	machine  machineState
+	assigned assignments
 }
 
 func (s state) clone() state {
-	out := state{machineState{}, promises{}}
+	out := state{machineState{}, assignments{}}
 	for id, n := range s.machine {
 		c := &nodeState{n.NumberOfAssignments, map[v1.ResourceName]*amount{}, slices.Clone(n.Cells)}
 		for name, a := range n.MemoryMap {
@@ -97,45 +98,47 @@ func (s state) clone() state {
 		}
 		out.machine[id] = c
 	}
-	for uid, containers := range s.to {
+	for uid, containers := range s.assigned {
 		entry := make(map[string][]block, len(containers))
 		for name, blocks := range containers {
 			entry[name] = slices.Clone(blocks)
 		}
-		out.to[uid] = entry
+		out.assigned[uid] = entry
 	}
 	return out
 }
 
 func (s state) put(uid types.UID, container string, blocks []block) {
-	if s.to[string(uid)] == nil {
-		s.to[string(uid)] = map[string][]block{}
+	if s.assigned[string(uid)] == nil {
+		s.assigned[string(uid)] = map[string][]block{}
 	}
-	s.to[string(uid)][container] = blocks
+	s.assigned[string(uid)][container] = blocks
 }
 
 func encode(policy string, s state) ([]byte, error) {
-	f := file{PolicyName: policy, MachineState: s.machine, Entries: s.to}
+	f := file{PolicyName: policy, MachineState: s.machine, Entries: s.assigned}
 	f.Checksum = sum(&f)
 	return json.Marshal(f)
 }
 
-// decode reads the state that an agent with the same policy has left.
+// decode parses the checkpoint of an agent with the same policy.
 func decode(policy string, content []byte) (state, error) {
-	f := file{MachineState: machineState{}, Entries: promises{}}
+	f := file{MachineState: machineState{}, Entries: assignments{}}
 	if err := json.Unmarshal(content, &f); err != nil {
 		return state{}, fmt.Errorf("decode state: %w", err)
 	}
-	said := f.Checksum
+	recorded := f.Checksum
 	f.Checksum = 0
-	if is := sum(&f); is != said && !isLatest(f, content, said) {
-		return state{}, fmt.Errorf("decode state: the checksum is %d, the file says %d", is, said)
+	if is := sum(&f); is != recorded && !isFileWithPods(f, content, recorded) {
+		return state{}, fmt.Errorf("decode state: the checksum is %d, the file says %d", is, recorded)
 	}
 	if f.PolicyName != policy {
-		return state{}, fmt.Errorf("[memorymanager] configured policy %q differs from state checkpoint policy %q", policy, f.PolicyName)
+		return state{}, fmt.Errorf("[memorymanager] configured policy %q differs from state checkpoint policy %q",
+			policy,
+			f.PolicyName)
 	}
 	for id, n := range f.MachineState {
-		if n == nil || id < 0 || id >= topology.MaxNodes {
+		if n == nil || id < 0 || id >= numa.MaxNodes {
 			return state{}, fmt.Errorf("decode state: it has no node %d", id)
 		}
 		for name, a := range n.MemoryMap {
@@ -149,7 +152,9 @@ func decode(policy string, content []byte) (state, error) {
 			for _, b := range blocks {
 				for _, id := range b.NUMAAffinity {
 					if f.MachineState[id] == nil || f.MachineState[id].MemoryMap[b.Type] == nil {
-						return state{}, fmt.Errorf("decode state: container %s of pod %s has %s of node %d, which has none", name, uid, b.Type, id)
+						return state{}, fmt.Errorf(
+							"decode state: container %s of pod %s has %s of node %d, which has none", name, uid,
+							b.Type, id)
 					}
 				}
 			}
@@ -158,8 +163,8 @@ func decode(policy string, content []byte) (state, error) {
 	return state{f.MachineState, f.Entries}, nil
 }
 
-// take promises so much of the nodes, what the first has before what the next has.
-func (m machineState) take(nodes topology.Nodes, of v1.ResourceName, size uint64) {
+// reserve reserves memory on the nodes, in their order.
+func (m machineState) reserve(nodes numa.Nodes, of v1.ResourceName, size uint64) {
 	for _, id := range nodes.IDs() {
 		n := m[id]
 		n.NumberOfAssignments++
@@ -170,8 +175,8 @@ func (m machineState) take(nodes topology.Nodes, of v1.ResourceName, size uint64
 	}
 }
 
-// giveBack is the reverse. A node that serves nobody any more is its own again.
-func (m machineState) giveBack(b block) {
+// release reverses take. A node without assignments leaves its group.
+func (m machineState) release(b block) {
 	size := b.Size
 	for _, id := range b.NUMAAffinity {
 		n := m[id]
@@ -185,8 +190,8 @@ func (m machineState) giveBack(b block) {
 	}
 }
 
-// sums add what nodes have of each kind.
-func (m machineState) sum(nodes topology.Nodes, of v1.ResourceName, part func(*amount) uint64) uint64 {
+// sum adds up a quantity of the nodes.
+func (m machineState) sum(nodes numa.Nodes, of v1.ResourceName, part func(*amount) uint64) uint64 {
 	total := uint64(0)
 	for _, id := range nodes.IDs() {
 		if a := m[id].MemoryMap[of]; a != nil {
@@ -199,9 +204,9 @@ func (m machineState) sum(nodes topology.Nodes, of v1.ResourceName, part func(*a
 func free(a *amount) uint64        { return a.Free }
 func allocatable(a *amount) uint64 { return a.Allocatable }
 
-// serves reports whether the nodes can serve a request together: none of them serves
-// another group, or is served alone.
-func (m machineState) serves(nodes topology.Nodes) bool {
+// canServe reports whether the nodes can serve a request as a group: none of them serves another group, or requests for
+// itself only.
+func (m machineState) canServe(nodes numa.Nodes) bool {
 	ids := nodes.IDs()
 	for _, id := range ids {
 		n := m[id]
@@ -215,6 +220,6 @@ func (m machineState) serves(nodes topology.Nodes) bool {
 	return true
 }
 
-func (m machineState) nodes() topology.Nodes {
-	return topology.NodesOf(slices.Collect(maps.Keys(m))...)
+func (m machineState) nodes() numa.Nodes {
+	return numa.NodesOf(slices.Collect(maps.Keys(m))...)
 }

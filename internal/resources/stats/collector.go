@@ -17,65 +17,69 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
 )
 
-// Config holds what a Collector is built from.
+// Config holds the configuration of a Collector.
 type Config struct {
 	NodeName string
 	Machine  machine.Info
 	Host     fs.FS
-	// Groups is where control groups are mounted; the zero value: nowhere that is
-	// known, and the node's usage is told by /proc alone.
+	// Groups are the mounted cgroup hierarchies. With the zero value the node's usage is read from /proc only.
 	Groups cgroup.Hierarchies
-	// Tree is where the pods' groups are; nil: they have none, and the runtime is
-	// asked.
+	// Tree locates the cgroups of pods. Nil: pods have none, and their usage is queried from the runtime.
 	Tree tree
-	// FromRuntime asks the runtime for all of it (gate PodAndContainerStatsFromCRI).
+	// FromRuntime queries all usage from the runtime (gate PodAndContainerStatsFromCRI).
 	FromRuntime bool
 	Runtime     runtime
-	// Pods are those that there is something of in the runtime. It must not block.
+	// Pods returns the pods that the runtime knows. It must not block.
 	Pods func() []Pod
-	// Volumes are what is known of a pod's volumes; nil: nobody measures them. It
-	// must not block. Before a summary RefreshVolumes has them looked at; it waits
-	// for no file system that takes its time.
+	// Volumes returns the usage of a pod's volumes. It must not block. Nil: volumes are not measured. RefreshVolumes
+	// measures them before a summary. It does not wait for slow file systems.
 	Volumes        func(types.UID) []Volume
 	RefreshVolumes func(context.Context)
-	// System are the groups of the node's own programs, by the name under which
-	// the summary shows them.
+	// System are the cgroups of system containers, by their names in the summary.
 	System     map[string]string
 	RootDir    string
 	PodLogsDir string
 	Log        *slog.Logger
 }
 
-// tree names the pods' groups.
+// tree locates the cgroups of pods.
 type tree interface {
-	// Parent is the group of a pod, Find that of one whose specification nobody has.
+	// Parent returns the cgroup of a pod, and Find that of a pod without a known specification.
 	Parent(p *v1.Pod) string
 	Find(uid string) (string, bool)
-	// PodsPath is the group of all pods, ParentPaths it and those of the classes.
+	// PodsPath is the cgroup of all pods. ParentPaths are that one and those of the QoS classes.
 	PodsPath() string
 	ParentPaths() []string
 }
 
-// runtime tells what the kernel does not.
+// runtime provides what is not in the cgroups.
 type runtime interface {
 	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error)
-	ListContainerStats(context.Context, *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error)
-	ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error)
-	ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error)
+	ListContainerStats(
+		context.Context, *runtimeapi.ListContainerStatsRequest,
+	) (*runtimeapi.ListContainerStatsResponse, error)
+	ListPodSandboxStats(
+		context.Context, *runtimeapi.ListPodSandboxStatsRequest,
+	) (*runtimeapi.ListPodSandboxStatsResponse, error)
+	ListMetricDescriptors(
+		context.Context, *runtimeapi.ListMetricDescriptorsRequest,
+	) (*runtimeapi.ListMetricDescriptorsResponse, error)
 	PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error)
-	ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error)
+	ListPodSandboxMetrics(
+		context.Context, *runtimeapi.ListPodSandboxMetricsRequest,
+	) (*runtimeapi.ListPodSandboxMetricsResponse, error)
 }
 
-// Collector makes readings for those who ask.
+// Collector reads usage on request.
 type Collector struct {
 	cfg      Config
 	boot     time.Time
-	complain rate.Sometimes
+	logLimit rate.Sometimes
 
 	mu    sync.Mutex
 	last  *reading
@@ -87,13 +91,12 @@ type Collector struct {
 	layers   *layers
 }
 
-// New makes a Collector. Nothing is read before somebody asks.
+// New returns a Collector. It reads nothing before the first request.
 func New(cfg Config) *Collector {
-	return &Collector{cfg: cfg, rates: rates{}, complain: rate.Sometimes{First: 3, Interval: time.Minute}}
+	return &Collector{cfg: cfg, rates: rates{}, logLimit: rate.Sometimes{First: 3, Interval: time.Minute}}
 }
 
-// Provider says where the figures of pods come from, as kubelet_metrics_provider
-// names it.
+// Provider returns the source of pod stats, as in kubelet_metrics_provider.
 func (c *Collector) Provider() string {
 	if c.fromRuntime() {
 		return providerRuntime
@@ -103,17 +106,17 @@ func (c *Collector) Provider() string {
 
 func (c *Collector) fromRuntime() bool { return c.cfg.FromRuntime || c.cfg.Tree == nil }
 
-// read makes a reading, or shares one that was just made.
+// read makes a reading, or returns a recent one.
 func (c *Collector) read(ctx context.Context, d cgroup.Detail) *reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.last; r != nil && time.Since(r.at) < shared && (r.full || d < cgroup.Full) {
+	if r := c.last; r != nil && time.Since(r.at) < readingTTL && (r.full || d < cgroup.Full) {
 		return r
 	}
 	return c.readLocked(ctx, d)
 }
 
-// readAnew makes a reading.
+// readAnew makes a reading, even if there is a recent one.
 func (c *Collector) readAnew(ctx context.Context, d cgroup.Detail) *reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +128,7 @@ func (c *Collector) readLocked(ctx context.Context, d cgroup.Detail) *reading {
 	if c.boot.IsZero() {
 		boot, err := machine.BootTime(c.cfg.Host, now)
 		if err != nil {
-			c.tell("boot time", err)
+			c.logError("boot time", err)
 			boot = now
 		}
 		c.boot = boot
@@ -135,27 +138,27 @@ func (c *Collector) readLocked(ctx context.Context, d cgroup.Detail) *reading {
 		if err != nil && r.failed == nil {
 			r.failed = fmt.Errorf("%s: %w", what, err)
 		}
-		c.tell(what, err)
+		c.logError(what, err)
 	}
 	c.readNode(r, d, note)
 	if c.fromRuntime() {
-		c.askRuntime(ctx, r, note)
+		c.readFromRuntime(ctx, r, note)
 	} else {
 		c.readPods(r, d, note)
 	}
-	c.rates.sweep()
+	c.rates.removeStale()
 	c.last = r
 	return r
 }
 
-// tell logs what could not be read, now and then.
-func (c *Collector) tell(what string, err error) {
+// logError logs a read failure, rate-limited.
+func (c *Collector) logError(what string, err error) {
 	if err != nil {
-		c.complain.Do(func() { c.cfg.Log.Warn("cannot read usage", "of", what, "err", err) })
+		c.logLimit.Do(func() { c.cfg.Log.Warn("failed to read usage", "source", what, "err", err) })
 	}
 }
 
-// group reads one group. A group that is gone is none, and no failure.
+// group reads a cgroup. ok is false, without an error, if it does not exist.
 func (c *Collector) group(path string, d cgroup.Detail) (group, bool, error) {
 	g := group{path: path}
 	u, err := c.cfg.Groups.Usage(path, d)
@@ -172,8 +175,8 @@ func (c *Collector) group(path string, d cgroup.Detail) (group, bool, error) {
 	return g, true, nil
 }
 
-// measure fills in the rate.
-func (c *Collector) measure(g *group, started time.Time) {
+// updateRate computes the CPU rate of a cgroup.
+func (c *Collector) updateRate(g *group, started time.Time) {
 	g.cores = c.rates.cores(g.path, sample{g.use.At, g.use.CPU.Total}, started)
 }
 
@@ -190,7 +193,7 @@ func (c *Collector) readNode(r *reading, d cgroup.Detail, note func(string, erro
 	}
 	r.node.path = "/"
 	if m := &r.node.use.Memory; !known || c.cfg.Groups.V2() {
-		// The root of the v2 tree keeps no account of memory.
+		// The root of cgroup v2 has no memory accounting.
 		m.Usage = r.memory.Total - min(r.memory.Free, r.memory.Total)
 		m.WorkingSet = r.memory.Total - r.memory.Available()
 		m.Swap = r.memory.SwapUsed()
@@ -210,7 +213,7 @@ func (c *Collector) readNode(r *reading, d cgroup.Detail, note func(string, erro
 	if r.node.io == nil {
 		r.node.io = cgroup.ParsePressure(machine.ReadPressure(c.cfg.Host, "io"))
 	}
-	c.measure(&r.node, c.boot)
+	c.updateRate(&r.node, c.boot)
 	if d == cgroup.Full {
 		r.net, err = machine.ReadTraffic(0)
 		note("network", err)
@@ -223,7 +226,7 @@ func (c *Collector) readNode(r *reading, d cgroup.Detail, note func(string, erro
 		g, ok, err := c.group(path, d)
 		note(name, err)
 		if ok {
-			c.measure(&g, g.use.Created)
+			c.updateRate(&g, g.use.Created)
 			r.system = append(r.system, systemReading{name, g})
 		}
 	}
@@ -236,7 +239,7 @@ func (c *Collector) readNode(r *reading, d cgroup.Detail, note func(string, erro
 		if !ok {
 			continue
 		}
-		c.measure(&g, g.use.Created)
+		c.updateRate(&g, g.use.Created)
 		r.parents = append(r.parents, g)
 		if path == c.cfg.Tree.PodsPath() {
 			r.system = append(r.system, systemReading{systemPods, g})
@@ -244,7 +247,7 @@ func (c *Collector) readNode(r *reading, d cgroup.Detail, note func(string, erro
 	}
 }
 
-// readPods reads the groups of pods and containers.
+// readPods reads the cgroups of pods and containers.
 func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, error)) {
 	for _, p := range c.cfg.Pods() {
 		sandbox, ok := p.Have.ReadySandbox()
@@ -254,7 +257,7 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 		pr := podReading{Pod: p, started: sandbox.CreatedAt}
 		dir, ok := c.find(p)
 		if !ok {
-			continue // it is going
+			continue // being removed
 		}
 		var err error
 		pr.group, ok, err = c.group(dir, d)
@@ -265,13 +268,13 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 		if pr.started.IsZero() {
 			pr.started = pr.use.Created
 		}
-		c.measure(&pr.group, pr.started)
+		c.updateRate(&pr.group, pr.started)
 		names, err := c.cfg.Groups.Children(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			note("pod "+p.Have.Name, err)
 		}
 		read := func(id string) (group, bool) {
-			name, ok := nameWith(names, id)
+			name, ok := cgroupOfContainer(names, id)
 			if !ok {
 				return group{}, false
 			}
@@ -281,23 +284,26 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 		}
 		if sandbox.ID != "" {
 			if g, ok := read(sandbox.ID); ok {
-				c.measure(&g, sandbox.CreatedAt)
-				pr.sandbox = &containerReading{Container: pod.Container{ID: sandbox.ID, StartedAt: sandbox.CreatedAt}, group: g}
+				c.updateRate(&g, sandbox.CreatedAt)
+				pr.sandbox = &containerReading{
+					Container: pod.Container{ID: sandbox.ID, StartedAt: sandbox.CreatedAt},
+					group:     g,
+				}
 				if len(g.use.Processes) > 0 {
-					// Its first process is in the pod's network namespace, which may be the node's.
-					// If it has just exited, there are no values.
+					// Its first process is in the network namespace of the pod, which may be that of the node. If it
+					// has just exited, there are no values.
 					if net, err := machine.ReadTraffic(g.use.Processes[0]); err == nil {
 						pr.net, pr.netAt = net, g.use.At
 					}
 				}
 			}
 		}
-		for _, inst := range running(p.Have) {
+		for _, inst := range runningContainers(p.Have) {
 			g, ok := read(inst.ID)
 			if !ok {
 				continue
 			}
-			c.measure(&g, inst.StartedAt)
+			c.updateRate(&g, inst.StartedAt)
 			pr.processes += uint64(len(g.use.Processes))
 			pr.containers = append(pr.containers, containerReading{Container: inst, group: g})
 		}
@@ -305,7 +311,7 @@ func (c *Collector) readPods(r *reading, d cgroup.Detail, note func(string, erro
 	}
 }
 
-// find is the group of a pod.
+// find returns the cgroup of a pod.
 func (c *Collector) find(p Pod) (string, bool) {
 	if p.Spec != nil {
 		return c.cfg.Tree.Parent(p.Spec), true
@@ -313,8 +319,8 @@ func (c *Collector) find(p Pod) (string, bool) {
 	return c.cfg.Tree.Find(string(p.Have.UID))
 }
 
-// running are the running containers, the newest of each name.
-func running(have pod.Runtime) []pod.Container {
+// runningContainers returns the running containers, the latest instance of each name.
+func runningContainers(have pod.Runtime) []pod.Container {
 	var out []pod.Container
 	seen := map[string]bool{}
 	for _, c := range have.Containers {
@@ -326,9 +332,9 @@ func running(have pod.Runtime) []pod.Container {
 	return out
 }
 
-// nameWith finds the group of a container: runtimes put its ID in the name, with
-// what systemd wants around it. What watches a container is not the container.
-func nameWith(names []string, id string) (string, bool) {
+// cgroupOfContainer returns the name of a container's cgroup. Runtimes put its ID in the name, for systemd with a
+// prefix and a suffix. The cgroup of conmon, which also contains the ID, is not the container's.
+func cgroupOfContainer(names []string, id string) (string, bool) {
 	for _, n := range names {
 		if strings.Contains(n, id) && !strings.Contains(n, "conmon") {
 			return n, true

@@ -8,43 +8,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 )
 
-// The metrics of /metrics/cadvisor about groups. Dashboards live by them.
+// The cgroup metrics of /metrics/cadvisor. Dashboards depend on them.
 var (
-	cLoad       = gauge("container_cpu_load_average_10s", "Value of container cpu load average over the last 10 seconds.")
-	cLoadD      = gauge("container_cpu_load_d_average_10s", "Value of container cpu load.d average over the last 10 seconds.")
-	cTasks      = gauge("container_tasks_state", "Number of tasks in given state")
-	cHealth     = gauge("container_health_state", "The result of the container's health check")
-	cCPU        = counter("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.")
-	cUser       = counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.")
-	cSystem     = counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.")
-	cPeriods    = counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.")
-	cThrottled  = counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.")
-	cThrottle   = counter("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.")
-	cBursts     = counter("container_cpu_cfs_burst_periods_total", "Number of periods when burst occurs.")
-	cBurst      = counter("container_cpu_cfs_burst_seconds_total", "Total time duration the container has been bursted.")
-	cCache      = gauge("container_memory_cache", "Number of bytes of page cache memory.")
-	cFail       = counter("container_memory_failcnt", "Number of memory usage hits limits")
-	cFaults     = counter("container_memory_failures_total", "Cumulative count of memory allocation failures.")
-	cKernel     = gauge("container_memory_kernel_usage", "Size of kernel memory allocated in bytes.")
-	cMapped     = gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.")
-	cPeak       = gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes")
-	cRSS        = gauge("container_memory_rss", "Size of RSS in bytes.")
-	cSwap       = gauge("container_memory_swap", "Container swap usage in bytes.")
-	cActive     = gauge("container_memory_total_active_file_bytes", "Current total active file in bytes.")
-	cInactive   = gauge("container_memory_total_inactive_file_bytes", "Current total inactive file in bytes.")
-	cUsage      = gauge("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed")
+	cLoad  = gauge("container_cpu_load_average_10s", "Value of container cpu load average over the last 10 seconds.")
+	cLoadD = gauge("container_cpu_load_d_average_10s",
+		"Value of container cpu load.d average over the last 10 seconds.")
+	cTasks     = gauge("container_tasks_state", "Number of tasks in given state")
+	cHealth    = gauge("container_health_state", "The result of the container's health check")
+	cCPU       = counter("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.")
+	cUser      = counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.")
+	cSystem    = counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.")
+	cPeriods   = counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.")
+	cThrottled = counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.")
+	cThrottle  = counter("container_cpu_cfs_throttled_seconds_total",
+		"Total time duration the container has been throttled.")
+	cBursts   = counter("container_cpu_cfs_burst_periods_total", "Number of periods when burst occurs.")
+	cBurst    = counter("container_cpu_cfs_burst_seconds_total", "Total time duration the container has been bursted.")
+	cCache    = gauge("container_memory_cache", "Number of bytes of page cache memory.")
+	cFail     = counter("container_memory_failcnt", "Number of memory usage hits limits")
+	cFaults   = counter("container_memory_failures_total", "Cumulative count of memory allocation failures.")
+	cKernel   = gauge("container_memory_kernel_usage", "Size of kernel memory allocated in bytes.")
+	cMapped   = gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.")
+	cPeak     = gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes")
+	cRSS      = gauge("container_memory_rss", "Size of RSS in bytes.")
+	cSwap     = gauge("container_memory_swap", "Container swap usage in bytes.")
+	cActive   = gauge("container_memory_total_active_file_bytes", "Current total active file in bytes.")
+	cInactive = gauge("container_memory_total_inactive_file_bytes", "Current total inactive file in bytes.")
+	cUsage    = gauge("container_memory_usage_bytes",
+		"Current memory usage in bytes, including all memory regardless of when it was accessed")
 	cWorking    = gauge("container_memory_working_set_bytes", "Current working set in bytes.")
 	cOOM        = counter("container_oom_events_total", "Count of out of memory events observed for the container")
 	cProcesses  = gauge("container_processes", "Number of processes running inside the container.")
 	cFiles      = gauge("container_file_descriptors", "Number of open file descriptors for the container.")
 	cSockets    = gauge("container_sockets", "Number of open sockets for the container.")
 	cThreads    = gauge("container_threads", "Number of threads running inside the container")
-	cThreadsMax = gauge("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero")
-	cUlimits    = gauge("container_ulimits_soft", "Soft ulimit values for the container root process. Unlimited if -1, except priority and nice")
+	cThreadsMax = gauge("container_threads_max",
+		"Maximum number of threads allowed inside the container, infinity if value is zero")
+	cUlimits = gauge("container_ulimits_soft",
+		"Soft ulimit values for the container root process. Unlimited if -1, except priority and nice")
 	cSeen       = gauge("container_last_seen", "Last time a container was seen by the exporter")
 	cStart      = gauge("container_start_time_seconds", "Start time of the container since unix epoch in seconds.")
 	cPeriod     = gauge("container_spec_cpu_period", "CPU period of the container.")
@@ -58,15 +63,20 @@ var (
 	cReadBytes  = counter("container_fs_reads_bytes_total", "Cumulative count of bytes read")
 	cWriteBytes = counter("container_fs_writes_bytes_total", "Cumulative count of bytes written")
 	cBlkio      = counter("container_blkio_device_usage_total", "Blkio Device bytes usage")
-	cScrape     = gauge("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
+	cScrape     = gauge("container_scrape_error",
+		"1 if there was an error while getting container metrics, 0 otherwise")
 
-	cRxBytes   = counter("container_network_receive_bytes_total", "Cumulative count of bytes received")
-	cRxErrors  = counter("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving")
-	cRxDropped = counter("container_network_receive_packets_dropped_total", "Cumulative count of packets dropped while receiving")
+	cRxBytes  = counter("container_network_receive_bytes_total", "Cumulative count of bytes received")
+	cRxErrors = counter("container_network_receive_errors_total",
+		"Cumulative count of errors encountered while receiving")
+	cRxDropped = counter("container_network_receive_packets_dropped_total",
+		"Cumulative count of packets dropped while receiving")
 	cRxPackets = counter("container_network_receive_packets_total", "Cumulative count of packets received")
 	cTxBytes   = counter("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted")
-	cTxErrors  = counter("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting")
-	cTxDropped = counter("container_network_transmit_packets_dropped_total", "Cumulative count of packets dropped while transmitting")
+	cTxErrors  = counter("container_network_transmit_errors_total",
+		"Cumulative count of errors encountered while transmitting")
+	cTxDropped = counter("container_network_transmit_packets_dropped_total",
+		"Cumulative count of packets dropped while transmitting")
 	cTxPackets = counter("container_network_transmit_packets_total", "Cumulative count of packets transmitted")
 
 	cPressure = []struct {
@@ -74,23 +84,28 @@ var (
 		waits, stalls metric
 	}{
 		{func(g *group) *cgroup.Pressure { return g.use.CPU.Pressure },
-			counter("container_pressure_cpu_waiting_seconds_total", "Total time duration tasks in the container have waited due to CPU congestion."),
-			counter("container_pressure_cpu_stalled_seconds_total", "Total time duration no tasks in the container could make progress due to CPU congestion.")},
+			counter("container_pressure_cpu_waiting_seconds_total",
+				"Total time duration tasks in the container have waited due to CPU congestion."),
+			counter("container_pressure_cpu_stalled_seconds_total",
+				"Total time duration no tasks in the container could make progress due to CPU congestion.")},
 		{func(g *group) *cgroup.Pressure { return g.use.Memory.Pressure },
-			counter("container_pressure_memory_waiting_seconds_total", "Total time duration tasks in the container have waited due to memory congestion."),
-			counter("container_pressure_memory_stalled_seconds_total", "Total time duration no tasks in the container could make progress due to memory congestion.")},
+			counter("container_pressure_memory_waiting_seconds_total",
+				"Total time duration tasks in the container have waited due to memory congestion."),
+			counter("container_pressure_memory_stalled_seconds_total",
+				"Total time duration no tasks in the container could make progress due to memory congestion.")},
 		{func(g *group) *cgroup.Pressure { return g.io },
-			counter("container_pressure_io_waiting_seconds_total", "Total time duration tasks in the container have waited due to IO congestion."),
-			counter("container_pressure_io_stalled_seconds_total", "Total time duration no tasks in the container could make progress due to IO congestion.")},
+			counter("container_pressure_io_waiting_seconds_total",
+				"Total time duration tasks in the container have waited due to IO congestion."),
+			counter("container_pressure_io_stalled_seconds_total",
+				"Total time duration no tasks in the container could make progress due to IO congestion.")},
 	}
 )
 
-// The states in which tasks are counted. Nobody counts them: the load of groups is
-// not read, upstream neither, and the series are there because they always were.
+// The states of container_tasks_state. The values are always 0, as with upstream, which does not read the load of
+// cgroups either.
 var taskStates = []string{"iowaiting", "running", "sleeping", "stopped", "uninterruptible"}
 
-// Containers gathers what control groups and the machine have to tell; where the
-// runtime tells what pods use by a gate, what it has to tell in place of groups.
+// Containers gathers the metrics of cgroups and the machine, or those of the runtime if a gate says so.
 func (c *Collector) Containers() prometheus.Gatherer {
 	return gatherer(func() []*dto.MetricFamily {
 		ctx := context.Background()
@@ -98,7 +113,7 @@ func (c *Collector) Containers() prometheus.Gatherer {
 		var failed error
 		if c.cfg.FromRuntime {
 			failed = e.runtimeMetrics(ctx)
-			c.tell("metrics of the runtime", failed)
+			c.logError("metrics of the runtime", failed)
 		} else {
 			failed = e.groups(ctx)
 		}
@@ -112,7 +127,7 @@ func (c *Collector) Containers() prometheus.Gatherer {
 	})
 }
 
-// groups adds what the control groups have to tell. It returns the first failure.
+// groups adds the metrics of the cgroups. It returns the first failure.
 func (e *exposer) groups(ctx context.Context) error {
 	c := e.c
 	r := c.read(ctx, cgroup.Full)
@@ -124,7 +139,7 @@ func (e *exposer) groups(ctx context.Context) error {
 		e.group(&r.parents[i], identity{}, time.Time{})
 	}
 	for i := range r.system {
-		if r.system[i].name != systemPods { // which is among the parents
+		if r.system[i].name != systemPods { // which is among the parents already
 			e.group(&r.system[i].group, identity{}, time.Time{})
 		}
 	}
@@ -136,7 +151,7 @@ func (e *exposer) groups(ctx context.Context) error {
 			}
 		}
 		images, err := c.sandboxes.learn(ctx, c.cfg.Runtime, sandboxes)
-		c.tell("images of sandboxes", err)
+		c.logError("images of sandboxes", err)
 		for i := range r.pods {
 			e.pod(&r.pods[i], images)
 		}
@@ -144,19 +159,26 @@ func (e *exposer) groups(ctx context.Context) error {
 	return r.failed
 }
 
-// identity is what the labels of a group's series say it is.
+// identity is the source of the labels of a cgroup's series.
 type identity struct{ id, name, image, container, pod, namespace string }
 
 func (i identity) labels() labels {
-	return makeLabels("container", i.container, "id", i.id, "image", i.image, "name", i.name, "namespace", i.namespace, "pod", i.pod)
+	return makeLabels(
+		"container", i.container,
+		"id", i.id,
+		"image", i.image,
+		"name", i.name,
+		"namespace", i.namespace,
+		"pod", i.pod,
+	)
 }
 
-// exposer makes the series of one scrape.
+// exposer collects the series of one scrape.
 type exposer struct {
 	c       *Collector
 	f       *families
 	now     time.Time
-	limit   uint64 // the machine's memory
+	limit   uint64 // memory of the machine
 	devices map[[2]uint64]string
 }
 
@@ -164,7 +186,7 @@ func (e *exposer) pod(p *podReading, images map[string]string) {
 	id := identity{pod: p.Have.Name, namespace: p.Have.Namespace}
 	e.group(&p.group, id, p.started)
 	if p.sandbox != nil {
-		// A pod's sandbox is named by its ID and has no container's name.
+		// A sandbox is named by its ID and has no container name.
 		id := id
 		id.name, id.image = p.sandbox.ID, images[p.sandbox.ID]
 		e.group(&p.sandbox.group, id, p.sandbox.StartedAt)
@@ -179,7 +201,7 @@ func (e *exposer) pod(p *podReading, images map[string]string) {
 	}
 }
 
-// group adds the series of a group. started is its start time by the runtime; zero: there is none.
+// group adds the series of a cgroup. started is its start time in the runtime, or zero.
 func (e *exposer) group(g *group, id identity, started time.Time) {
 	id.id = g.path
 	l, f, at, use := id.labels(), e.f, g.use.At, &g.use
@@ -190,7 +212,7 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	for _, s := range taskStates {
 		f.add(cTasks, l.with("state", s), 0, at)
 	}
-	f.add(cHealth, l, -1, at) // no health is known of a group
+	f.add(cHealth, l, -1, at) // unknown
 	f.add(cCPU, l.with("cpu", "total"), cpu.Total.Seconds(), at)
 	f.add(cUser, l, cpu.User.Seconds(), at)
 	f.add(cSystem, l, cpu.System.Seconds(), at)
@@ -204,7 +226,10 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 	}
 	f.add(cCache, l, float64(m.Cache), at)
 	f.add(cFail, l, float64(m.FailHits), at)
-	for kind, n := range map[string][2]uint64{"pgfault": {m.OwnFaults, m.Faults}, "pgmajfault": {m.OwnMajorFaults, m.MajorFaults}} {
+	for kind, n := range map[string][2]uint64{
+		"pgfault":    {m.OwnFaults, m.Faults},
+		"pgmajfault": {m.OwnMajorFaults, m.MajorFaults},
+	} {
 		f.add(cFaults, l.with("failure_type", kind, "scope", "container"), float64(n[0]), at)
 		f.add(cFaults, l.with("failure_type", kind, "scope", "hierarchy"), float64(n[1]), at)
 	}
@@ -238,28 +263,28 @@ func (e *exposer) group(g *group, id identity, started time.Time) {
 			f.add(p.stalls, l, of.Full.Total.Seconds(), at)
 		}
 	}
-	if g.path != "/" { // the node's disks are told by the disks themselves
+	if g.path != "/" { // the disks of the node have metrics of their own
 		for _, d := range use.Disks {
 			e.disk(d, l, at)
 		}
 	}
 }
 
-// start is the time at which the kernel created a group, or else at which the runtime started the container or sandbox.
-// A creation time before the boot of the machine, from a clock that was not set yet, is replaced by the boot time.
+// start returns when the kernel created a cgroup, or else when the runtime started the container or sandbox. A creation
+// time before the boot of the machine, from a clock that was not set yet, is replaced by the boot time.
 func (e *exposer) start(g *group, started time.Time) time.Time {
 	made := g.use.Created
 	if boot := e.c.boot.Truncate(time.Minute); made.Before(boot) {
 		made = boot
 	}
-	if !started.IsZero() && made.Sub(started) > forgotten {
+	if !started.IsZero() && made.Sub(started) > maxCreateDelay {
 		return started
 	}
 	return made
 }
 
-// firstProcess is the process whose limits are shown for the group: the first process of a container or sandbox, and
-// process 1 for the root; 0: none.
+// firstProcess returns the process whose limits are shown for the cgroup: the first process of a container or sandbox,
+// process 1 for the root, and 0 otherwise.
 func (e *exposer) firstProcess(g *group, id identity) int {
 	switch {
 	case g.path == "/":
@@ -270,7 +295,7 @@ func (e *exposer) firstProcess(g *group, id identity) int {
 	return 0
 }
 
-// processes counts what the processes of the group itself hold open. The limits of first are those of the group.
+// processes adds the open files and sockets of the cgroup's own processes, and the limit of the process first.
 func (e *exposer) processes(use *cgroup.Usage, l labels, first int) {
 	var files, sockets uint64
 	for _, pid := range use.Processes {
@@ -304,7 +329,8 @@ func (e *exposer) disk(d cgroup.DiskUsage, l labels, at time.Time) {
 	e.f.add(cReadBytes, on, float64(d.ReadBytes), at)
 	e.f.add(cWriteBytes, on, float64(d.WriteBytes), at)
 	for op, n := range map[string]uint64{"Read": d.ReadBytes, "Write": d.WriteBytes} {
-		e.f.add(cBlkio, l.with("device", name, "major", number(d.Major), "minor", number(d.Minor), "operation", op), float64(n), at)
+		e.f.add(cBlkio, l.with("device", name, "major", number(d.Major), "minor", number(d.Minor), "operation", op),
+			float64(n), at)
 	}
 }
 
@@ -323,42 +349,55 @@ func (e *exposer) network(net []machine.Traffic, at time.Time, l labels) {
 	}
 }
 
-// The file systems of the node.
+// The file system metrics of the node.
 var (
-	fsLimit    = gauge("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.")
-	fsUsage    = gauge("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.")
+	fsLimit = gauge("container_fs_limit_bytes",
+		"Number of bytes that can be consumed by the container on this filesystem.")
+	fsUsage = gauge("container_fs_usage_bytes",
+		"Number of bytes that are consumed by the container on this filesystem.")
 	fsInodes   = gauge("container_fs_inodes_total", "Number of Inodes")
 	fsFree     = gauge("container_fs_inodes_free", "Number of available Inodes")
 	fsCounters = []struct {
 		m  metric
 		of func(machine.Disk) float64
 	}{
-		{counter("container_fs_reads_total", "Cumulative count of reads completed"), func(d machine.Disk) float64 { return float64(d.Reads) }},
-		{counter("container_fs_reads_merged_total", "Cumulative count of reads merged"), func(d machine.Disk) float64 { return float64(d.ReadsMerged) }},
-		{counter("container_fs_sector_reads_total", "Cumulative count of sector reads completed"), func(d machine.Disk) float64 { return float64(d.SectorsRead) }},
-		{counter("container_fs_read_seconds_total", "Cumulative count of seconds spent reading"), func(d machine.Disk) float64 { return d.ReadTime.Seconds() }},
-		{counter("container_fs_writes_total", "Cumulative count of writes completed"), func(d machine.Disk) float64 { return float64(d.Writes) }},
-		{counter("container_fs_writes_merged_total", "Cumulative count of writes merged"), func(d machine.Disk) float64 { return float64(d.WritesMerged) }},
-		{counter("container_fs_sector_writes_total", "Cumulative count of sector writes completed"), func(d machine.Disk) float64 { return float64(d.SectorsWritten) }},
-		{counter("container_fs_write_seconds_total", "Cumulative count of seconds spent writing"), func(d machine.Disk) float64 { return d.WriteTime.Seconds() }},
-		{gauge("container_fs_io_current", "Number of I/Os currently in progress"), func(d machine.Disk) float64 { return float64(d.InProgress) }},
-		{counter("container_fs_io_time_seconds_total", "Cumulative count of seconds spent doing I/Os"), func(d machine.Disk) float64 { return d.BusyTime.Seconds() }},
-		{counter("container_fs_io_time_weighted_seconds_total", "Cumulative weighted I/O time in seconds"), func(d machine.Disk) float64 { return d.WeightedTime.Seconds() }},
+		{counter("container_fs_reads_total", "Cumulative count of reads completed"),
+			func(d machine.Disk) float64 { return float64(d.Reads) }},
+		{counter("container_fs_reads_merged_total", "Cumulative count of reads merged"),
+			func(d machine.Disk) float64 { return float64(d.ReadsMerged) }},
+		{counter("container_fs_sector_reads_total", "Cumulative count of sector reads completed"),
+			func(d machine.Disk) float64 { return float64(d.SectorsRead) }},
+		{counter("container_fs_read_seconds_total", "Cumulative count of seconds spent reading"),
+			func(d machine.Disk) float64 { return d.ReadTime.Seconds() }},
+		{counter("container_fs_writes_total", "Cumulative count of writes completed"),
+			func(d machine.Disk) float64 { return float64(d.Writes) }},
+		{counter("container_fs_writes_merged_total", "Cumulative count of writes merged"),
+			func(d machine.Disk) float64 { return float64(d.WritesMerged) }},
+		{counter("container_fs_sector_writes_total", "Cumulative count of sector writes completed"),
+			func(d machine.Disk) float64 { return float64(d.SectorsWritten) }},
+		{counter("container_fs_write_seconds_total", "Cumulative count of seconds spent writing"),
+			func(d machine.Disk) float64 { return d.WriteTime.Seconds() }},
+		{gauge("container_fs_io_current", "Number of I/Os currently in progress"),
+			func(d machine.Disk) float64 { return float64(d.InProgress) }},
+		{counter("container_fs_io_time_seconds_total", "Cumulative count of seconds spent doing I/Os"),
+			func(d machine.Disk) float64 { return d.BusyTime.Seconds() }},
+		{counter("container_fs_io_time_weighted_seconds_total", "Cumulative weighted I/O time in seconds"),
+			func(d machine.Disk) float64 { return d.WeightedTime.Seconds() }},
 	}
 )
 
 func (e *exposer) filesystems(l labels) {
 	mounts, err := mountinfo.GetMounts(ofNode(e.c.cfg.RootDir))
 	if err != nil {
-		e.c.tell("mounts", err)
+		e.c.logError("mounts", err)
 		return
 	}
 	disks, err := machine.ReadDisks(e.c.cfg.Host)
-	e.c.tell("disks", err)
+	e.c.logError("disks", err)
 	for _, fs := range nodeFilesystems(mounts) {
 		st, err := machine.ReadFilesystem(fs.mountpoint)
 		if err != nil {
-			continue // unmounted meanwhile
+			continue // unmounted in the meantime
 		}
 		on := l.with("device", fs.device)
 		e.f.add(fsLimit, on, float64(st.Capacity), e.now)
@@ -372,7 +411,7 @@ func (e *exposer) filesystems(l labels) {
 	}
 }
 
-// The metrics about the machine.
+// The metrics of the machine.
 var (
 	mBooks   = gauge("machine_cpu_books", "Number of CPU books.")
 	mCPUs    = gauge("machine_cpu_cores", "Number of logical CPU cores.")
@@ -382,7 +421,9 @@ var (
 	mMemory  = gauge("machine_memory_bytes", "Amount of memory installed on the machine.")
 	mSwap    = gauge("machine_swap_bytes", "Amount of swap memory available on the machine.")
 	mScrape  = gauge("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.")
-	mVersion = gauge("cadvisor_version_info", "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.")
+	mVersion = gauge("cadvisor_version_info",
+		"A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & "+
+			"cadvisor revision.")
 )
 
 func (e *exposer) machine() {
@@ -393,11 +434,22 @@ func (e *exposer) machine() {
 		m metric
 		n uint64
 	}{
-		{mBooks, uint64(t.Books)}, {mCPUs, uint64(m.CPUs)}, {mDrawers, uint64(t.Drawers)}, {mCores, uint64(t.Cores)}, {mSockets, uint64(t.Sockets)},
-		{mMemory, m.Memory}, {mSwap, m.Swap},
+		{mBooks, uint64(t.Books)},
+		{mCPUs, uint64(m.CPUs)},
+		{mDrawers, uint64(t.Drawers)},
+		{mCores, uint64(t.Cores)},
+		{mSockets, uint64(t.Sockets)},
+		{mMemory, m.Memory},
+		{mSwap, m.Swap},
 	} {
 		e.f.add(s.m, l, float64(s.n), time.Time{})
 	}
 	e.f.add(mScrape, nil, 0, time.Time{})
-	e.f.add(mVersion, makeLabels("cadvisorRevision", "", "cadvisorVersion", "", "dockerVersion", "", "kernelVersion", m.Kernel, "osVersion", m.OSImage), 1, time.Time{})
+	e.f.add(mVersion, makeLabels(
+		"cadvisorRevision", "",
+		"cadvisorVersion", "",
+		"dockerVersion", "",
+		"kernelVersion", m.Kernel,
+		"osVersion", m.OSImage,
+	), 1, time.Time{})
 }

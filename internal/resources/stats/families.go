@@ -11,29 +11,27 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// families collects series that carry the time of their reading. It makes them
-// directly, without descriptions that a registry would check each time: a node of
-// a hundred pods has ten thousand series.
+// families collects series with the time of their reading. It makes them directly, without descriptions that a registry
+// would check each time: a node with a hundred pods has ten thousand series.
 type families struct{ byName map[string]*dto.MetricFamily }
 
 func newFamilies() *families { return &families{map[string]*dto.MetricFamily{}} }
 
-// labels are name, value pairs, made once for all the series that share them.
+// labels are name-value pairs, made once for all series that share them.
 type labels []*dto.LabelPair
 
 func makeLabels(pairs ...string) labels {
 	var out labels
 	for i := 0; i < len(pairs); i += 2 {
-		pairs[i+1] = legible(pairs[i+1])
+		pairs[i+1] = validUTF8(pairs[i+1])
 		out = append(out, &dto.LabelPair{Name: &pairs[i], Value: &pairs[i+1]})
 	}
 	return out.sorted()
 }
 
-// legible is a value that whoever reads metrics can read. The kernel has names, such as
-// those that a pod gives its interfaces, be any bytes: one value that is no text would
-// have all the others thrown away with it.
-func legible(value string) string {
+// validUTF8 returns a valid UTF-8 value. Names from the kernel, such as those of a pod's interfaces, can be any bytes,
+// and one invalid value would make the whole scrape fail.
+func validUTF8(value string) string {
 	if utf8.ValidString(value) {
 		return value
 	}
@@ -46,12 +44,12 @@ func (l labels) sorted() labels {
 	return l
 }
 
-// with are the labels and some more.
+// with returns the labels with some more.
 func (l labels) with(pairs ...string) labels {
 	return append(slices.Clone(l), makeLabels(pairs...)...).sorted()
 }
 
-// metric says what a family is.
+// metric describes a family.
 type metric struct {
 	name, help string
 	kind       dto.MetricType
@@ -60,7 +58,7 @@ type metric struct {
 func counter(name, help string) metric { return metric{name, help, dto.MetricType_COUNTER} }
 func gauge(name, help string) metric   { return metric{name, help, dto.MetricType_GAUGE} }
 
-// add adds a series. A zero time leaves it without one.
+// add adds a series. With a zero time it has no timestamp.
 func (f *families) add(m metric, l labels, value float64, at time.Time) {
 	fam := f.byName[m.name]
 	if fam == nil {
@@ -80,7 +78,7 @@ func (f *families) add(m metric, l labels, value float64, at time.Time) {
 	fam.Metric = append(fam.Metric, s)
 }
 
-// sorted are the families in the order in which a registry shows them.
+// sorted returns the families in the order of a registry.
 func (f *families) sorted() []*dto.MetricFamily {
 	out := make([]*dto.MetricFamily, 0, len(f.byName))
 	for _, fam := range f.byName {
@@ -90,7 +88,7 @@ func (f *families) sorted() []*dto.MetricFamily {
 	return out
 }
 
-// gatherer makes a Gatherer of a function.
+// gatherer adapts a function to a Gatherer.
 type gatherer func() []*dto.MetricFamily
 
 func (g gatherer) Gather() ([]*dto.MetricFamily, error) { return g(), nil }

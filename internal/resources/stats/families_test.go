@@ -8,14 +8,20 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 )
 
 // A pod may call its interfaces what it likes. The metrics of all others are to be read
 // all the same.
-func TestMetricsAreReadWhateverAnInterfaceIsCalled(t *testing.T) {
+func TestMetricLabelsAreValidUTF8(t *testing.T) {
 	e := &exposer{f: newFamilies()}
-	e.network([]machine.Traffic{{Name: "eth0", RxBytes: 1}, {Name: "a\xffb", RxBytes: 2}, {Name: "a\xfeb", RxBytes: 3}, {Name: "\"é\\", RxBytes: 4}}, time.Unix(1, 0), identity{pod: "p"}.labels())
+	e.network([]machine.Traffic{{
+		Name:    "eth0",
+		RxBytes: 1,
+	}, {
+		Name:    "a\xffb",
+		RxBytes: 2,
+	}, {Name: "a\xfeb", RxBytes: 3}, {Name: "\"é\\", RxBytes: 4}}, time.Unix(1, 0), identity{pod: "p"}.labels())
 	var text bytes.Buffer
 	for _, f := range e.f.sorted() {
 		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {

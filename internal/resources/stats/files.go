@@ -12,12 +12,12 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// space is what some files take up on their disk.
+// space is the usage of a file system by some files.
 type space struct{ bytes, inodes uint64 }
 
 func (s *space) add(o space) { s.bytes += o.bytes; s.inodes += o.inodes }
 
-// ofFile measures one file; one that is not there takes up nothing.
+// ofFile measures a file. A file that does not exist uses nothing.
 func ofFile(path string) (space, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -29,7 +29,7 @@ func ofFile(path string) (space, error) {
 	return space{bytes: uint64(st.Blocks) * 512, inodes: 1}, nil
 }
 
-// logsOf measures the log of a container with those that were rotated.
+// logsOf measures the log files of a container, including rotated ones.
 func logsOf(podLogs string, ref pod.Ref, container string) (space, error) {
 	dir := filepath.Join(podLogs, ref.Namespace+"_"+ref.Name+"_"+string(ref.UID), container)
 	entries, err := os.ReadDir(dir)
@@ -53,8 +53,7 @@ func logsOf(podLogs string, ref pod.Ref, container string) (space, error) {
 	return sum, nil
 }
 
-// messagesOf measures the files that containers of a pod may leave their last
-// words in: how much that is, is theirs to say.
+// messagesOf measures the termination message files of a pod's containers. Their size is up to the containers.
 func messagesOf(dir string) (sum space, err error) {
 	containers, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +63,7 @@ func messagesOf(dir string) (sum space, err error) {
 		files, err := os.ReadDir(filepath.Join(dir, c.Name()))
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // removed meanwhile
+				continue // removed in the meantime
 			}
 			return sum, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 )
 
 // nodeFilesystem is a file system of the node.
@@ -19,14 +19,13 @@ type nodeFilesystem struct {
 	major, minor int
 }
 
-// shownTypes are the types of file systems that are shown, besides those that begin with ext. File systems of other
-// machines are not among them: a server that does not answer would block the scrape.
+// shownTypes are the types of file systems that are shown, besides those that begin with ext. Network file systems are
+// excluded, because a server that does not answer would block the scrape.
 var shownTypes = strings.Fields(`
 	btrfs exfat f2fs fat hfs hfsplus iso9660 jfs msdos ntfs overlay reiserfs squashfs tmpfs udf vfat xfs zfs
 `)
 
-// ofNode keeps the mounts of the node's own file systems. What was mounted for a pod or a container is not the node's
-// (decision 0112).
+// ofNode filters for mounts of the node's own file systems. Mounts of pods and containers are excluded (decision 0112).
 func ofNode(rootDir string) mountinfo.FilterFunc {
 	return func(m *mountinfo.Info) (skip, stop bool) {
 		shown := strings.HasPrefix(m.FSType, "ext") || slices.Contains(shownTypes, m.FSType)
@@ -34,8 +33,8 @@ func ofNode(rootDir string) mountinfo.FilterFunc {
 	}
 }
 
-// nodeFilesystems are the file systems behind mounts of the node, by device. A device that is mounted more than once
-// has its first mount point, or the root.
+// nodeFilesystems returns the file systems of the mounts by device. A device that is mounted more than once is shown
+// with its first mount point, or the root.
 func nodeFilesystems(mounts []*mountinfo.Info) []nodeFilesystem {
 	found := map[string]nodeFilesystem{}
 	for _, m := range mounts {
@@ -44,7 +43,7 @@ func nodeFilesystems(mounts []*mountinfo.Info) []nodeFilesystem {
 		case "tmpfs":
 			device = m.Mountpoint
 		case "overlay":
-			device = fmt.Sprintf("%s_%d-%d", m.Source, m.Major, m.Minor) // they all have one source
+			device = fmt.Sprintf("%s_%d-%d", m.Source, m.Major, m.Minor) // all of them have the same source
 		}
 		if _, known := found[device]; !known {
 			found[device] = nodeFilesystem{device, m.Mountpoint, m.Major, m.Minor}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
 )
 
-// TestFileSystemsOfTheNode: those of the node are shown, by device, and not those that are there for a pod.
-func TestFileSystemsOfTheNode(t *testing.T) {
+// TestNodeFilesystems: those of the node are shown, by device, and not those that are there for a pod.
+func TestNodeFilesystems(t *testing.T) {
 	const id = "4f0c8b348a593c08e5e283e427b45fc48b4fe2057e8ed3ae31e031d0382c4126"
 	for name, c := range map[string]struct {
 		mounts []string // device number, root, mount point, type, source
@@ -86,8 +86,8 @@ func TestFileSystemsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestDisksOfFileSystems: the kernel counts a disk under one name, and it may be mounted under another.
-func TestDisksOfFileSystems(t *testing.T) {
+// TestFilesystemDisks: the kernel counts a disk under one name, and it may be mounted under another.
+func TestFilesystemDisks(t *testing.T) {
 	disks, err := machine.ReadDisks(fstest.MapFS{"proc/diskstats": {Data: []byte(
 		" 253 0 dm-0 40 0 280 223 7 0 22 108 0 330 330\n 8 1 sda1 50 0 280 223 7 0 22 108 0 330 330\n")}})
 	if err != nil {

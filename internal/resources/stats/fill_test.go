@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestWhatContainersMayWriteOutsideOfVolumesIsTheirPods: a container that fills
+// TestEphemeralStorageOutsideVolumes: a container that fills
 // the node's disk through its hosts file or its termination message has to show
 // as the one that does, or others are evicted for it.
-func TestWhatContainersMayWriteOutsideOfVolumesIsTheirPods(t *testing.T) {
+func TestEphemeralStorageOutsideVolumes(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		used := func() uint64 {

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
-// TestTrafficOfTheNode: by interface, and that of eth0 stands for the whole.
-func TestTrafficOfTheNode(t *testing.T) {
+// TestNodeNetworkMetrics: by interface, and that of eth0 stands for the whole.
+func TestNodeNetworkMetrics(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-37")
 	text, err := json.Marshal(networkStats([]machine.Traffic{
 		{Name: "ens3", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4},
@@ -49,14 +50,14 @@ func TestTrafficOfTheNode(t *testing.T) {
 	}
 }
 
-// TestPodOnTheNetworkOfTheNode: its traffic is that of the node's interfaces, as its first process sees them.
-func TestPodOnTheNetworkOfTheNode(t *testing.T) {
+// TestHostNetworkPodMetrics: its traffic is that of the node's interfaces, as its first process sees them.
+func TestHostNetworkPodMetrics(t *testing.T) {
 	seen, err := machine.ReadTraffic(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) == 0 {
-		t.Skip("this machine has no network interface that is shown")
+		need.Skip(t, "this machine has no network interface to report")
 	}
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)

@@ -8,21 +8,20 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 )
 
-// Memory is how much memory there is for some processes, and how much of it they
-// cannot do without.
+// Memory is the memory of some processes: their capacity and their working set.
 type Memory struct {
 	At                   time.Time
 	Capacity, WorkingSet uint64
 }
 
-// Available is what is left.
+// Available returns the memory that is not in the working set.
 func (m Memory) Available() uint64 { return m.Capacity - min(m.WorkingSet, m.Capacity) }
 
-// NodeMemory tells of the whole node, as the summary does.
+// NodeMemory returns the memory of the node, as in the summary.
 func (c *Collector) NodeMemory() (Memory, error) {
 	m, err := machine.ReadMemory(c.cfg.Host)
 	if err != nil {
@@ -39,7 +38,7 @@ func (c *Collector) NodeMemory() (Memory, error) {
 	return out, nil
 }
 
-// PodsMemory tells of all pods together; ok is false where they have no limit.
+// PodsMemory returns the memory of all pods. ok is false if they have no limit.
 func (c *Collector) PodsMemory() (m Memory, ok bool, err error) {
 	if c.cfg.Tree == nil {
 		return Memory{}, false, nil
@@ -54,8 +53,7 @@ func (c *Collector) PodsMemory() (m Memory, ok bool, err error) {
 	return Memory{At: u.At, Capacity: u.Memory.Limit, WorkingSet: u.Memory.WorkingSet}, u.Memory.Limit > 0, nil
 }
 
-// Fresh makes a summary of what pods use of CPU time and memory now, and shares no
-// reading with others.
+// Fresh returns a summary of the current CPU time and memory. It does not reuse a reading.
 func (c *Collector) Fresh(ctx context.Context) *statsapi.Summary {
 	return c.summarise(c.readAnew(ctx, cgroup.Core), nil)
 }

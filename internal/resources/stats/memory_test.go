@@ -7,8 +7,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestMemoryIsThatOfTheSummary: pods are ended by what the summary shows.
-func TestMemoryIsThatOfTheSummary(t *testing.T) {
+// TestNodeMemoryEqualsSummary: pods are ended by what the summary shows.
+func TestNodeMemoryEqualsSummary(t *testing.T) {
 	parity.ProvesPart(t, 2, "EVIC-03")
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
@@ -19,12 +19,14 @@ func TestMemoryIsThatOfTheSummary(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := c.NodeMemory()
-		if err != nil || m.Capacity != hostMemory || m.WorkingSet != *s.Node.Memory.WorkingSetBytes || m.Available() != *s.Node.Memory.AvailableBytes {
+		if err != nil || m.Capacity != hostMemory || m.WorkingSet != *s.Node.Memory.WorkingSetBytes ||
+			m.Available() != *s.Node.Memory.AvailableBytes {
 			t.Errorf("node %+v, %v; summary %s", m, err, show(s.Node.Memory))
 		}
 		all := s.Node.SystemContainers[len(s.Node.SystemContainers)-1]
 		p, limited, err := c.PodsMemory()
-		if err != nil || !limited || all.Name != "pods" || p.Capacity != 1<<30 || p.WorkingSet != *all.Memory.WorkingSetBytes || p.Available() != *all.Memory.AvailableBytes {
+		if err != nil || !limited || all.Name != "pods" || p.Capacity != 1<<30 ||
+			p.WorkingSet != *all.Memory.WorkingSetBytes || p.Available() != *all.Memory.AvailableBytes {
 			t.Errorf("all pods %+v, %v, %v; summary %s", p, limited, err, show(all.Memory))
 		}
 		g.use("/kubepods", time.Second, 300*mebi, 1<<30)
@@ -38,8 +40,8 @@ func TestMemoryIsThatOfTheSummary(t *testing.T) {
 	})
 }
 
-// TestFreshIsNotShared: who is chosen is chosen by what is so now.
-func TestFreshIsNotShared(t *testing.T) {
+// TestFreshMakesNewReading: who is chosen is chosen by what is so now.
+func TestFreshMakesNewReading(t *testing.T) {
 	g := newGround(t, true)
 	c := New(g.cfg)
 	before := *c.Fresh(t.Context()).Pods[0].Memory.WorkingSetBytes

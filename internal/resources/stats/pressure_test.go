@@ -8,8 +8,9 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
@@ -18,21 +19,22 @@ func stalls(t *testing.T, of string) (some, full uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/pressure/" + of)
 	if err != nil {
-		t.Skipf("this kernel tells of no pressure: %v", err)
+		need.Skip(t, "this kernel reports no pressure", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		into := map[string]*uint64{"some": &some, "full": &full}[strings.Fields(line)[0]]
 		var a, b, c float64
-		if _, err := fmt.Sscanf(line[strings.Index(line, "avg10"):], "avg10=%f avg60=%f avg300=%f total=%d", &a, &b, &c, into); err != nil {
+		if _, err := fmt.Sscanf(line[strings.Index(line, "avg10"):], "avg10=%f avg60=%f avg300=%f total=%d", &a, &b, &c,
+			into); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
 	return some, full
 }
 
-// TestPressureOfThisMachine reads what the kernel says before and after the summary
+// TestPressureStallInformation reads what the kernel says before and after the summary
 // does.
-func TestPressureOfThisMachine(t *testing.T) {
+func TestPressureStallInformation(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-42")
 	const cpu, memory, io = "cpu", "memory", "io"
 	type pair struct{ some, full uint64 }
@@ -56,12 +58,17 @@ func TestPressureOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(after)
-	for of, psi := range map[string]*statsapi.PSIStats{cpu: s.Node.CPU.PSI, memory: s.Node.Memory.PSI, io: s.Node.IO.PSI} {
+	for of, psi := range map[string]*statsapi.PSIStats{
+		cpu:    s.Node.CPU.PSI,
+		memory: s.Node.Memory.PSI,
+		io:     s.Node.IO.PSI,
+	} {
 		if psi == nil {
 			t.Errorf("%s: nothing of pressure", of)
 			continue
 		}
-		if psi.Some.Total < before[of].some || psi.Some.Total > after[of].some || psi.Full.Total < before[of].full || psi.Full.Total > after[of].full {
+		if psi.Some.Total < before[of].some || psi.Some.Total > after[of].some || psi.Full.Total < before[of].full ||
+			psi.Full.Total > after[of].full {
 			t.Errorf("%s: %+v, the kernel says %+v before and %+v after", of, psi, before[of], after[of])
 		}
 	}

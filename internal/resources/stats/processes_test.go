@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"keelson/test/kit/need"
 )
 
 // runs says which processes are in a group.
@@ -24,8 +26,8 @@ func (g *ground) runs(path string, pids ...int) {
 	}
 }
 
-// TestProcessesOfAPod: those of its containers count, that of its sandbox does not.
-func TestProcessesOfAPod(t *testing.T) {
+// TestPodProcessMetrics: those of its containers count, that of its sandbox does not.
+func TestPodProcessMetrics(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		g.runs(podDir+"/"+sandboxID, os.Getpid())
@@ -40,9 +42,9 @@ func TestProcessesOfAPod(t *testing.T) {
 	})
 }
 
-// TestProcessesOfTheRoot: on cgroup v1 a process can be in the root of one hierarchy and in a group of another.
+// TestRootProcessMetrics: on cgroup v1 a process can be in the root of one hierarchy and in a group of another.
 // That of the controller for CPUs counts. The limit on open files is that of the machine's first process.
-func TestProcessesOfTheRoot(t *testing.T) {
+func TestRootProcessMetrics(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -76,7 +78,7 @@ func softFiles(t *testing.T, pid int) string {
 	t.Helper()
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
-		t.Skip("the limits of the machine's first process are not to be seen:", err)
+		need.Skip(t, "the limits of process 1 are not visible", err)
 	}
 	_, rest, _ := strings.Cut(string(limits), "Max open files")
 	soft := strings.Fields(rest)[0]

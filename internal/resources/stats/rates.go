@@ -2,26 +2,26 @@ package stats
 
 import "time"
 
-// sample is a counter of CPU time at a moment.
+// sample is a value of the CPU time counter.
 type sample struct {
 	at    time.Time
 	total time.Duration
 }
 
-// history are the samples of one group that rates are made from.
+// history are the samples of one cgroup from which rates are computed.
 type history struct {
 	from, last sample
-	seen       bool // in the reading that is being made
+	seen       bool // part of the current reading
 }
 
-// rates remembers samples by group.
+// rates are the samples by cgroup.
 type rates map[string]*history
 
-// cores is the rate in nanocores at this sample: over the last samples that are
-// far enough apart, or since the group's start before there are any.
+// cores returns the rate in nanocores: over the last samples that are far enough apart, or since the start of the
+// cgroup before there are any.
 func (r rates) cores(path string, now sample, started time.Time) uint64 {
 	h, known := r[path]
-	if !known || now.total < h.last.total { // new, or made anew under the same name
+	if !known || now.total < h.last.total { // new, or recreated with the same name
 		h = &history{from: sample{at: started}, last: now, seen: true}
 		r[path] = h
 		return speed(h.from, now)
@@ -41,8 +41,8 @@ func speed(from, to sample) uint64 {
 	return uint64(float64(to.total-from.total) / took.Seconds())
 }
 
-// sweep forgets the groups that the reading did not come by.
-func (r rates) sweep() {
+// removeStale removes cgroups that were not part of the current reading.
+func (r rates) removeStale() {
 	for path, h := range r {
 		if !h.seen {
 			delete(r, path)

@@ -5,30 +5,30 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
 )
 
-// Pod is a pod that there is something of in the runtime.
+// Pod is a pod that the runtime knows.
 type Pod struct {
-	Spec *v1.Pod // nil when no source knows it
+	Spec *v1.Pod // nil: no source has it
 	Have pod.Runtime
 }
 
-// Volume is what one volume of a pod holds.
+// Volume is the usage of a volume of a pod.
 type Volume struct {
 	Name                           string
-	Claim                          string // the PersistentVolumeClaim; empty without one
+	Claim                          string // the PersistentVolumeClaim; empty: none
 	At                             time.Time
 	Capacity, Available, Used      uint64
 	Inodes, InodesFree, InodesUsed uint64
-	// Ephemeral volumes count as the pod's own storage.
+	// Ephemeral volumes count as ephemeral storage of the pod.
 	Ephemeral bool
-	Abnormal  *bool // nil: nobody watches its health
+	Abnormal  *bool // nil: its health is not monitored
 }
 
-// group is what one control group uses, or what the runtime says in its place.
+// group is the usage of a cgroup, or the runtime's equivalent.
 type group struct {
 	path  string
 	use   cgroup.Usage
@@ -36,38 +36,38 @@ type group struct {
 	io    *cgroup.Pressure
 }
 
-// podReading is what one pod uses.
+// podReading is the usage of a pod.
 type podReading struct {
 	Pod
-	group      // of the whole pod; path is empty when it has none
+	group      // of the whole pod; path is empty if there is none
 	started    time.Time
 	sandbox    *containerReading
 	containers []containerReading
 	net        []machine.Traffic
 	netAt      time.Time
-	processes  uint64 // of its containers
+	processes  uint64 // of all containers
 }
 
-// containerReading is what one container uses.
+// containerReading is the usage of a container.
 type containerReading struct {
 	pod.Container
 	group
 }
 
-// reading is what was found at one moment.
+// reading is the usage at one time.
 type reading struct {
 	at      time.Time
 	full    bool
 	node    group
-	parents []group // the groups above the pods
+	parents []group // the cgroups above those of the pods
 	system  []systemReading
 	pods    []podReading
 	net     []machine.Traffic
 	memory  machine.Memory
-	failed  error // of what could not be read, the first
+	failed  error // the first failure
 }
 
-// systemReading is what the programs of the node itself use.
+// systemReading is the usage of a system container.
 type systemReading struct {
 	name string
 	group

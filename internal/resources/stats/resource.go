@@ -7,26 +7,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"keelson/internal/resources/cgroup"
+	"keelson/internal/host/cgroup"
 )
 
-// The metrics of /metrics/resource. Autoscalers live by them.
+// The metrics of /metrics/resource. Autoscalers depend on them.
 var (
-	nodeCPU          = counter("node_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the node in core-seconds")
-	nodeMemory       = gauge("node_memory_working_set_bytes", "[STABLE] Current working set of the node in bytes")
-	nodeSwap         = gauge("node_swap_usage_bytes", "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems")
-	containerCPU     = counter("container_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the container in core-seconds")
-	containerMemory  = gauge("container_memory_working_set_bytes", "[STABLE] Current working set of the container in bytes")
-	containerSwap    = gauge("container_swap_usage_bytes", "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems")
-	containerSwapMax = gauge("container_swap_limit_bytes", "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems")
-	containerStart   = gauge("container_start_time_seconds", "[STABLE] Start time of the container since unix epoch in seconds")
-	podCPU           = counter("pod_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds")
-	podMemory        = gauge("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes")
-	podSwap          = gauge("pod_swap_usage_bytes", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems")
-	resourceError    = gauge("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise")
+	nodeCPU = counter("node_cpu_usage_seconds_total",
+		"[STABLE] Cumulative cpu time consumed by the node in core-seconds")
+	nodeMemory = gauge("node_memory_working_set_bytes", "[STABLE] Current working set of the node in bytes")
+	nodeSwap   = gauge("node_swap_usage_bytes",
+		"[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems")
+	containerCPU = counter("container_cpu_usage_seconds_total",
+		"[STABLE] Cumulative cpu time consumed by the container in core-seconds")
+	containerMemory = gauge("container_memory_working_set_bytes",
+		"[STABLE] Current working set of the container in bytes")
+	containerSwap = gauge("container_swap_usage_bytes",
+		"[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems")
+	containerSwapMax = gauge("container_swap_limit_bytes",
+		"[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems")
+	containerStart = gauge("container_start_time_seconds",
+		"[STABLE] Start time of the container since unix epoch in seconds")
+	podCPU = counter("pod_cpu_usage_seconds_total",
+		"[STABLE] Cumulative cpu time consumed by the pod in core-seconds")
+	podMemory = gauge("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes")
+	podSwap   = gauge("pod_swap_usage_bytes",
+		"[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems")
+	resourceError = gauge("resource_scrape_error",
+		"[STABLE] 1 if there was an error while getting container metrics, 0 otherwise")
 )
 
-// Resource gathers CPU time and memory of node, pods and containers.
+// Resource gathers CPU time and memory of the node, pods and containers.
 func (c *Collector) Resource() prometheus.Gatherer {
 	return gatherer(func() []*dto.MetricFamily {
 		r := c.read(context.Background(), cgroup.Core)

@@ -7,12 +7,12 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
 )
 
-// layers is how much containers have written, as the runtime says, and where.
+// layers are the sizes of writable layers, and the file systems of the runtime.
 type layers struct {
 	at         time.Time
 	containers map[string]*runtimeapi.FilesystemUsage // by container
@@ -20,12 +20,12 @@ type layers struct {
 	writable   *runtimeapi.FilesystemUsage
 }
 
-// readLayers asks the runtime, or repeats what it said a moment ago.
+// readLayers queries the runtime, or returns a recent result.
 func (c *Collector) readLayers(ctx context.Context) (*layers, error) {
 	c.layersMu.Lock()
 	defer c.layersMu.Unlock()
 	now := time.Now()
-	if c.layers != nil && now.Sub(c.layers.at) < layersEvery {
+	if c.layers != nil && now.Sub(c.layers.at) < layersTTL {
 		return c.layers, nil
 	}
 	l := &layers{at: now, containers: map[string]*runtimeapi.FilesystemUsage{}}
@@ -50,8 +50,8 @@ func (c *Collector) readLayers(ctx context.Context) (*layers, error) {
 	return l, nil
 }
 
-// askRuntime has the runtime tell what pods use.
-func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string, error)) {
+// readFromRuntime reads the usage of pods from the runtime.
+func (c *Collector) readFromRuntime(ctx context.Context, r *reading, note func(string, error)) {
 	resp, err := c.cfg.Runtime.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{})
 	note("pods", err)
 	bySandbox := map[string]*runtimeapi.PodSandboxStats{}
@@ -63,11 +63,11 @@ func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string
 		if !ok {
 			continue
 		}
-		said := bySandbox[sandbox.ID]
-		if said == nil {
+		measured := bySandbox[sandbox.ID]
+		if measured == nil {
 			continue
 		}
-		linux := said.GetLinux()
+		linux := measured.GetLinux()
 		pr := podReading{Pod: p, started: sandbox.CreatedAt, processes: linux.GetProcess().GetProcessCount().GetValue()}
 		pr.group = c.asGroup("pod "+string(p.Have.UID), linux.GetCpu(), linux.GetMemory(), nil, sandbox.CreatedAt)
 		if n := linux.GetNetwork(); n != nil {
@@ -83,10 +83,13 @@ func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string
 		for _, s := range linux.GetContainers() {
 			byID[s.GetAttributes().GetId()] = s
 		}
-		for _, inst := range running(p.Have) {
+		for _, inst := range runningContainers(p.Have) {
 			if s := byID[inst.ID]; s != nil {
-				pr.containers = append(pr.containers, containerReading{Container: inst,
-					group: c.asGroup(fmt.Sprintf("container %s", inst.ID), s.GetCpu(), s.GetMemory(), s.GetSwap(), startOf(inst))})
+				pr.containers = append(pr.containers, containerReading{
+					Container: inst,
+					group: c.asGroup(fmt.Sprintf("container %s", inst.ID), s.GetCpu(), s.GetMemory(), s.GetSwap(),
+						startOf(inst)),
+				})
 			}
 		}
 		r.pods = append(r.pods, pr)
@@ -96,12 +99,16 @@ func (c *Collector) askRuntime(ctx context.Context, r *reading, note func(string
 func startOf(c pod.Container) time.Time { return c.StartedAt }
 
 func traffic(i *runtimeapi.NetworkInterfaceUsage) machine.Traffic {
-	return machine.Traffic{Name: i.GetName(), RxBytes: i.GetRxBytes().GetValue(), RxErrors: i.GetRxErrors().GetValue(),
-		TxBytes: i.GetTxBytes().GetValue(), TxErrors: i.GetTxErrors().GetValue()}
+	return machine.Traffic{
+		Name:     i.GetName(),
+		RxBytes:  i.GetRxBytes().GetValue(),
+		RxErrors: i.GetRxErrors().GetValue(),
+		TxBytes:  i.GetTxBytes().GetValue(),
+		TxErrors: i.GetTxErrors().GetValue(),
+	}
 }
 
-// asGroup says in the words of control groups what the runtime says. A rate that
-// it does not tell is measured.
+// asGroup converts usage from the runtime. A rate that it does not report is computed.
 func (c *Collector) asGroup(
 	key string,
 	cpu *runtimeapi.CpuUsage,
@@ -113,7 +120,9 @@ func (c *Collector) asGroup(
 	g.use = cgroup.Usage{At: time.Unix(0, cpu.GetTimestamp()), Created: started}
 	g.use.CPU.Total = time.Duration(cpu.GetUsageCoreNanoSeconds().GetValue())
 	m := &g.use.Memory
-	m.Usage, m.WorkingSet, m.RSS = mem.GetUsageBytes().GetValue(), mem.GetWorkingSetBytes().GetValue(), mem.GetRssBytes().GetValue()
+	m.Usage = mem.GetUsageBytes().GetValue()
+	m.WorkingSet = mem.GetWorkingSetBytes().GetValue()
+	m.RSS = mem.GetRssBytes().GetValue()
 	m.Faults, m.MajorFaults = mem.GetPageFaults().GetValue(), mem.GetMajorPageFaults().GetValue()
 	if a := mem.GetAvailableBytes(); a != nil && a.GetValue() > 0 {
 		m.Limit = a.GetValue() + m.WorkingSet
@@ -123,7 +132,7 @@ func (c *Collector) asGroup(
 		m.SwapLimit, m.SwapLimited = a.GetValue()+m.Swap, true
 	}
 	g.use.CPU.Pressure, m.Pressure = pressure(cpu.GetPsi()), pressure(mem.GetPsi())
-	c.measure(&g, started)
+	c.updateRate(&g, started)
 	if n := cpu.GetUsageNanoCores(); n != nil {
 		g.cores = n.GetValue()
 	}
@@ -135,7 +144,12 @@ func pressure(p *runtimeapi.PsiStats) *cgroup.Pressure {
 		return nil
 	}
 	stall := func(d *runtimeapi.PsiData) cgroup.Stall {
-		return cgroup.Stall{Avg10: d.GetAvg10(), Avg60: d.GetAvg60(), Avg300: d.GetAvg300(), Total: time.Duration(d.GetTotal()) * time.Microsecond}
+		return cgroup.Stall{
+			Avg10:  d.GetAvg10(),
+			Avg60:  d.GetAvg60(),
+			Avg300: d.GetAvg300(),
+			Total:  time.Duration(d.GetTotal()) * time.Microsecond,
+		}
 	}
 	return &cgroup.Pressure{Some: stall(p.GetSome()), Full: stall(p.GetFull())}
 }

@@ -18,8 +18,8 @@ func (r oneFS) ImageFsInfo(
 	return resp, err
 }
 
-// TestFileSystemOfContainers: where the runtime names none for containers, it is that of images.
-func TestFileSystemOfContainers(t *testing.T) {
+// TestContainerFilesystem: where the runtime names none for containers, it is that of images.
+func TestContainerFilesystem(t *testing.T) {
 	g := newGround(t, true)
 	g.cfg.Runtime = oneFS{g}
 	s, err := New(g.cfg).Summary(t.Context(), false)

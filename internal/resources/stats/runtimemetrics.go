@@ -9,16 +9,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeMetrics adds the metrics that the runtime itself keeps of pods and
-// containers (KEP-2371). What it calls them is theirs to say, and so are their
-// labels; a series that does not fit its own description is left out.
+// runtimeMetrics adds the metrics of pods and containers that the runtime provides (KEP-2371). Their names and labels
+// are up to the runtime. A series that does not match its descriptor is left out.
 func (e *exposer) runtimeMetrics(ctx context.Context) error {
-	said, err := e.c.cfg.Runtime.ListMetricDescriptors(ctx, &runtimeapi.ListMetricDescriptorsRequest{})
+	descriptors, err := e.c.cfg.Runtime.ListMetricDescriptors(ctx, &runtimeapi.ListMetricDescriptorsRequest{})
 	if err != nil {
 		return err
 	}
 	described := map[string]*runtimeapi.MetricDescriptor{}
-	for _, d := range said.GetDescriptors() {
+	for _, d := range descriptors.GetDescriptors() {
 		described[d.GetName()] = d
 	}
 	resp, err := e.c.cfg.Runtime.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{})
@@ -42,14 +41,15 @@ func (e *exposer) runtimeMetrics(ctx context.Context) error {
 	return bad
 }
 
-// runtimeMetric adds one series. Only one that was not gathered live has a time.
+// runtimeMetric adds one series. A live value has no timestamp.
 func (e *exposer) runtimeMetric(d *runtimeapi.MetricDescriptor, m *runtimeapi.Metric) error {
 	if d == nil {
-		return fmt.Errorf("read metric %s of the runtime: it is not described", m.GetName())
+		return fmt.Errorf("read metric %s of the runtime: no descriptor", m.GetName())
 	}
 	keys, values := d.GetLabelKeys(), m.GetLabelValues()
 	if len(keys) != len(values) {
-		return fmt.Errorf("read metric %s of the runtime: %d labels are described, and it has %d", m.GetName(), len(keys), len(values))
+		return fmt.Errorf("read metric %s of the runtime: descriptor has %d labels, metric has %d",
+			m.GetName(), len(keys), len(values))
 	}
 	var l labels
 	for i := range keys {

@@ -10,14 +10,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxImageLimit bounds how long a scrape waits for the names of images.
+// sandboxImageLimit bounds how long a scrape waits for image names of sandboxes.
 const sandboxImageLimit = time.Second
 
-// sandboxImages are the images that sandboxes were made of, by their IDs. Dashboards take series without an image for
-// those of groups that are no containers, and pods have their network in their sandbox.
+// sandboxImages are the images of sandboxes by ID. Dashboards drop series without an image, and the network metrics of
+// a pod are those of its sandbox.
 //
-// containerd has the image of a sandbox in the verbose status alone. All sandboxes have the same image, which
-// changes with the configuration of containerd only: one new sandbox is queried, and the others only if its image
+// containerd reports the image of a sandbox in the verbose status only. All sandboxes have the same image, which
+// changes with the configuration of containerd only. So one new sandbox is queried, and the others only if its image
 // differs from the last one.
 type sandboxImages struct {
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ type sandboxImages struct {
 	last  string
 }
 
-// learn finds out the images of the sandboxes with these IDs. What is not found out is asked again at the next scrape.
+// learn returns the images of the given sandboxes. Missing ones are queried again at the next scrape.
 func (s *sandboxImages) learn(ctx context.Context, ask runtime, ids []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, sandboxImageLimit)
 	defer cancel()
@@ -40,7 +40,7 @@ func (s *sandboxImages) learn(ctx context.Context, ask runtime, ids []string) (m
 		}
 	}
 	s.known = known
-	usual := false // the first of them was made of the same image as the last one before
+	usual := false // the first new sandbox has the same image as the last known one
 	for i, id := range unknown {
 		if usual {
 			known[id] = s.last
@@ -56,7 +56,7 @@ func (s *sandboxImages) learn(ctx context.Context, ask runtime, ids []string) (m
 	return maps.Clone(known), nil
 }
 
-// sandboxImage is the image of a sandbox by its verbose status; empty if the status has none.
+// sandboxImage returns the image of a sandbox from its verbose status, or an empty string.
 func sandboxImage(ctx context.Context, ask runtime, id string) (string, error) {
 	resp, err := ask.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {

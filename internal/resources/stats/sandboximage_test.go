@@ -17,17 +17,30 @@ type making struct {
 	asked  int
 }
 
-func (m *making) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (m *making) PodSandboxStatus(
+	_ context.Context, req *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	m.asked++
 	image, ok := m.images[req.GetPodSandboxId()]
 	if !ok || !req.GetVerbose() {
 		return nil, errors.New("not found")
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": fmt.Sprintf(`{"image": %q}`, image)}}, nil
+	return &runtimeapi.PodSandboxStatusResponse{
+		Info: map[string]string{"info": fmt.Sprintf(`{"image": %q}`, image)},
+	}, nil
 }
 
-func TestImagesOfSandboxes(t *testing.T) {
-	m := &making{images: map[string]string{"a": "pause:1", "b": "pause:2", "c": "pause:2", "d": "pause:2", "e": "pause:3", "f": "pause:2"}}
+func TestSandboxImages(t *testing.T) {
+	m := &making{
+		images: map[string]string{
+			"a": "pause:1",
+			"b": "pause:2",
+			"c": "pause:2",
+			"d": "pause:2",
+			"e": "pause:3",
+			"f": "pause:2",
+		},
+	}
 	var s sandboxImages
 	for _, step := range []struct {
 		name  string
@@ -36,17 +49,28 @@ func TestImagesOfSandboxes(t *testing.T) {
 		asked int
 		fails bool
 	}{
-		{"at first each is asked about", []string{"a", "b"}, map[string]string{"a": "pause:1", "b": "pause:2"}, 2, false},
+		{"at first each is asked about", []string{"a", "b"}, map[string]string{
+			"a": "pause:1",
+			"b": "pause:2",
+		}, 2, false},
 		{"once", []string{"a", "b"}, map[string]string{"a": "pause:1", "b": "pause:2"}, 0, false},
-		{"of new ones, one", []string{"b", "c", "d"}, map[string]string{"b": "pause:2", "c": "pause:2", "d": "pause:2"}, 1, false},
-		{"unless it is of another image", []string{"e", "f"}, map[string]string{"e": "pause:3", "f": "pause:2"}, 2, false},
+		{"of new ones, one", []string{"b", "c", "d"}, map[string]string{
+			"b": "pause:2",
+			"c": "pause:2",
+			"d": "pause:2",
+		}, 1, false},
+		{"unless it is of another image", []string{"e", "f"}, map[string]string{
+			"e": "pause:3",
+			"f": "pause:2",
+		}, 2, false},
 		{"what is not known is asked again", []string{"f", "lost"}, map[string]string{"f": "pause:2"}, 1, true},
 		{"each time", []string{"f", "lost"}, map[string]string{"f": "pause:2"}, 1, true},
 	} {
 		before := m.asked
 		got, err := s.learn(t.Context(), m, step.ids)
 		if !maps.Equal(got, step.want) || m.asked-before != step.asked || (err != nil) != step.fails {
-			t.Errorf("%s: %v, %v, asked %d times; want %v, %d times", step.name, got, err, m.asked-before, step.want, step.asked)
+			t.Errorf("%s: %v, %v, asked %d times; want %v, %d times", step.name, got, err, m.asked-before, step.want,
+				step.asked)
 		}
 	}
 }

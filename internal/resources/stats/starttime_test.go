@@ -57,7 +57,11 @@ func TestStartTimes(t *testing.T) {
 		p.Have.Containers[0].StartedAt = now.Add(-500 * time.Second)
 		g.cfg.Pods = func() []Pod { return []Pod{p} }
 		for path, ago := range map[string]int{
-			"/": 2000, "/kubepods": 400, podDir: 70, podDir + "/" + sandboxID: 61, podDir + "/" + mainID: 3,
+			"/":                      2000,
+			"/kubepods":              400,
+			podDir:                   70,
+			podDir + "/" + sandboxID: 61,
+			podDir + "/" + mainID:    3,
 		} {
 			g.made(path, now.Add(-time.Duration(ago)*time.Second))
 		}

@@ -24,9 +24,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
 	"keelson/test/kit/parity"
 )
 
@@ -56,7 +56,14 @@ var began = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 func newGround(t testing.TB, v2 bool) *ground {
 	t.Helper()
 	g := &ground{t: t, dir: t.TempDir()}
-	g.groups = cgroup.Hierarchies{V1: map[string]string{"cpu": g.dir + "/cpu", "cpuacct": g.dir + "/cpuacct", "memory": g.dir + "/memory", "pids": g.dir + "/pids"}}
+	g.groups = cgroup.Hierarchies{
+		V1: map[string]string{
+			"cpu":     g.dir + "/cpu",
+			"cpuacct": g.dir + "/cpuacct",
+			"memory":  g.dir + "/memory",
+			"pids":    g.dir + "/pids",
+		},
+	}
 	if v2 {
 		g.groups = cgroup.Hierarchies{Unified: g.dir + "/unified"}
 	}
@@ -65,16 +72,34 @@ func newGround(t testing.TB, v2 bool) *ground {
 		t.Fatal(err)
 	}
 	root := filepath.Join(g.dir, "root")
-	g.cfg = Config{NodeName: "node1", Machine: machine.Info{CPUs: 2, Memory: hostMemory, MaxPIDs: 32768, Kernel: "6.1", BootID: "boot"}, Groups: g.groups, Tree: tree,
+	g.cfg = Config{
+		NodeName: "node1",
+		Machine:  machine.Info{CPUs: 2, Memory: hostMemory, MaxPIDs: 32768, Kernel: "6.1", BootID: "boot"},
+		Groups:   g.groups,
+		Tree:     tree,
 		Host: fstest.MapFS{
-			"proc/meminfo": {Data: []byte("MemTotal: 8388608 kB\nMemFree: 4194304 kB\nInactive(file): 1048576 kB\nSwapTotal: 1024 kB\nSwapFree: 1000 kB\n")},
-			"proc/loadavg": {Data: []byte("0 0 0 2/345 6789\n")}, "proc/uptime": {Data: []byte("1000.00 1.00\n")},
-			"proc/pressure/cpu": {Data: []byte("some avg10=1.50 avg60=2.50 avg300=3.50 total=4500\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")},
+			"proc/meminfo": {
+				Data: []byte(
+					"MemTotal: 8388608 kB\nMemFree: 4194304 kB\nInactive(file): 1048576 kB\nSwapTotal: 1024 kB\n" +
+						"SwapFree: 1000 kB\n"),
+			},
+			"proc/loadavg": {Data: []byte("0 0 0 2/345 6789\n")},
+			"proc/uptime":  {Data: []byte("1000.00 1.00\n")},
+			"proc/pressure/cpu": {
+				Data: []byte(
+					"some avg10=1.50 avg60=2.50 avg300=3.50 total=4500\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"),
+			},
 		},
-		Runtime: g, RootDir: root, PodLogsDir: filepath.Join(g.dir, "logs"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Pods: func() []Pod { return []Pod{g.pod()} },
+		Runtime:    g,
+		RootDir:    root,
+		PodLogsDir: filepath.Join(g.dir, "logs"),
+		Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Pods:       func() []Pod { return []Pod{g.pod()} },
 	}
-	for _, path := range []string{"/", "/kubepods", "/kubepods/burstable", "/kubepods/besteffort", podDir, podDir + "/" + sandboxID, podDir + "/" + mainID} {
+	for _, path := range []string{
+		"/", "/kubepods", "/kubepods/burstable", "/kubepods/besteffort", podDir, podDir + "/" + sandboxID,
+		podDir + "/" + mainID,
+	} {
 		g.use(path, 500*time.Millisecond, 100*mebi, 0)
 	}
 	g.use(podDir+"/"+mainID, 200*time.Millisecond, 60*mebi, 64*mebi)
@@ -84,15 +109,35 @@ func newGround(t testing.TB, v2 bool) *ground {
 }
 
 func (g *ground) pod() Pod {
-	spec := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: podUID},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}}}, {Name: "done"}}}}
+	spec := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: podUID},
+		Spec: v1.PodSpec{
+			Containers: []v1.Container{{
+				Name:      "main",
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}},
+			}, {Name: "done"}},
+		},
+	}
 	spec.Status.QOSClass = v1.PodQOSBurstable
-	return Pod{Spec: spec, Have: pod.Runtime{Ref: pod.RefOf(spec), Sandboxes: []pod.Sandbox{{ID: sandboxID, Ready: true, CreatedAt: began}},
-		Containers: []pod.Container{
-			{ID: mainID, Name: "main", State: pod.StateRunning, Image: "app:1", CreatedAt: began.Add(time.Second), StartedAt: began.Add(2 * time.Second)},
-			{ID: "cccc", Name: "main", State: pod.StateRunning, CreatedAt: began},
-			{ID: "dddd", Name: "done", State: pod.StateExited, CreatedAt: began},
-		}}}
+	return Pod{
+		Spec: spec,
+		Have: pod.Runtime{
+			Ref:       pod.RefOf(spec),
+			Sandboxes: []pod.Sandbox{{ID: sandboxID, Ready: true, CreatedAt: began}},
+			Containers: []pod.Container{
+				{
+					ID:        mainID,
+					Name:      "main",
+					State:     pod.StateRunning,
+					Image:     "app:1",
+					CreatedAt: began.Add(time.Second),
+					StartedAt: began.Add(2 * time.Second),
+				},
+				{ID: "cccc", Name: "main", State: pod.StateRunning, CreatedAt: began},
+				{ID: "dddd", Name: "done", State: pod.StateExited, CreatedAt: began},
+			},
+		},
+	}
 }
 
 func (g *ground) write(path, text string) {
@@ -114,15 +159,27 @@ func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
 			max = strconv.FormatUint(limit, 10)
 		}
 		for file, text := range map[string]string{
-			"cpu.stat":       fmt.Sprintf("usage_usec %d\nuser_usec 3000\nsystem_usec 2000\nnr_periods 7\nnr_throttled 2\nthrottled_usec 1000000\n", cpu.Microseconds()),
-			"memory.current": fmt.Sprint(memory), "memory.max": max, "memory.swap.current": "4096", "memory.swap.max": "8192", "cpu.max": "20000 100000", "cpu.weight": "100",
-			"memory.stat":   fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n", memory/2, 10*mebi),
+			"cpu.stat": fmt.Sprintf("usage_usec %d\nuser_usec 3000\nsystem_usec 2000\nnr_periods 7\nnr_throttled "+
+				"2\nthrottled_usec 1000000\n", cpu.Microseconds()),
+			"memory.current":      fmt.Sprint(memory),
+			"memory.max":          max,
+			"memory.swap.current": "4096",
+			"memory.swap.max":     "8192",
+			"cpu.max":             "20000 100000",
+			"cpu.weight":          "100",
+			"memory.stat": fmt.Sprintf("anon %d\nfile 4096\ninactive_file %d\npgfault 9\npgmajfault 1\n",
+				memory/2, 10*mebi),
 			"memory.events": "low 0\nmax 3\noom 1\noom_kill 1\n",
 			"cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\n" +
 				"full avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
-			"memory.pressure": "some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
-			"cgroup.procs":    "", "pids.current": "4", "pids.max": "max", "io.stat": "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
-			"io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
+			"memory.pressure": "some avg10=0.50 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 " +
+				"total=1000000\n",
+			"cgroup.procs": "",
+			"pids.current": "4",
+			"pids.max":     "max",
+			"io.stat":      "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
+			"io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 " +
+				"total=3\n",
 		} {
 			g.write("unified"+path+"/"+file, text)
 		}
@@ -132,35 +189,67 @@ func (g *ground) use(path string, cpu time.Duration, memory, limit uint64) {
 		limit = 9223372036854771712
 	}
 	for file, text := range map[string]string{
-		"cpuacct/%s/cpuacct.usage": fmt.Sprint(cpu.Nanoseconds()), "cpuacct/%s/cpuacct.stat": "user 3\nsystem 2\n",
-		"cpu/%s/cpu.shares": "51", "cpu/%s/cpu.cfs_period_us": "100000", "cpu/%s/cpu.cfs_quota_us": "20000", "cpu/%s/cpu.stat": "nr_periods 7\nnr_throttled 2\nthrottled_time 1000000000\n",
-		"memory/%s/memory.usage_in_bytes": fmt.Sprint(memory), "memory/%s/memory.limit_in_bytes": fmt.Sprint(limit), "memory/%s/memory.memsw.limit_in_bytes": "9223372036854771712",
-		"memory/%s/memory.stat":  fmt.Sprintf("cache 1\nrss 2\npgfault 5\npgmajfault 0\ntotal_rss %d\ntotal_cache 4096\ntotal_inactive_file %d\ntotal_pgfault 9\ntotal_pgmajfault 1\ntotal_swap 4096\n", memory/2, 10*mebi),
-		"memory/%s/cgroup.procs": "", "pids/%s/pids.current": "4", "pids/%s/pids.max": "max", "memory/%s/memory.failcnt": "3", "memory/%s/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+		"cpuacct/%s/cpuacct.usage":              fmt.Sprint(cpu.Nanoseconds()),
+		"cpuacct/%s/cpuacct.stat":               "user 3\nsystem 2\n",
+		"cpu/%s/cpu.shares":                     "51",
+		"cpu/%s/cpu.cfs_period_us":              "100000",
+		"cpu/%s/cpu.cfs_quota_us":               "20000",
+		"cpu/%s/cpu.stat":                       "nr_periods 7\nnr_throttled 2\nthrottled_time 1000000000\n",
+		"memory/%s/memory.usage_in_bytes":       fmt.Sprint(memory),
+		"memory/%s/memory.limit_in_bytes":       fmt.Sprint(limit),
+		"memory/%s/memory.memsw.limit_in_bytes": "9223372036854771712",
+		"memory/%s/memory.stat": fmt.Sprintf("cache 1\nrss 2\npgfault 5\npgmajfault 0\ntotal_rss %d\n"+
+			"total_cache 4096\ntotal_inactive_file %d\ntotal_pgfault 9\ntotal_pgmajfault 1\ntotal_swap 4096\n",
+			memory/2,
+			10*mebi),
+		"memory/%s/cgroup.procs":       "",
+		"pids/%s/pids.current":         "4",
+		"pids/%s/pids.max":             "max",
+		"memory/%s/memory.failcnt":     "3",
+		"memory/%s/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
 	} {
 		g.write(fmt.Sprintf(file, path), text)
 	}
 }
 
 func (g *ground) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	fs := []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: g.dir}, UsedBytes: value(1000), InodesUsed: value(10)}}
+	fs := []*runtimeapi.FilesystemUsage{{
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: g.dir},
+		UsedBytes:  value(1000),
+		InodesUsed: value(10),
+	}}
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: fs, ContainerFilesystems: fs}, g.broken
 }
 
 func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
 
-func (g *ground) ListContainerStats(context.Context, *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (g *ground) ListContainerStats(
+	context.Context, *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
 	g.asked++
-	return &runtimeapi.ListContainerStatsResponse{Stats: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{Id: mainID},
-		WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: value(4096), InodesUsed: value(3)}}}}, nil
+	return &runtimeapi.ListContainerStatsResponse{Stats: []*runtimeapi.ContainerStats{{
+		Attributes:    &runtimeapi.ContainerAttributes{Id: mainID},
+		WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: value(4096), InodesUsed: value(3)},
+	}}}, nil
 }
 
-func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (g *ground) ListPodSandboxStats(
+	context.Context, *runtimeapi.ListPodSandboxStatsRequest,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	now := time.Now().UnixNano()
 	cpu := &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(5e9), UsageNanoCores: value(7)}
-	mem := &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(20 * mebi), UsageBytes: value(30 * mebi), AvailableBytes: value(44 * mebi)}
-	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
-		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: mem, Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
+	mem := &runtimeapi.MemoryUsage{
+		Timestamp:       now,
+		WorkingSetBytes: value(20 * mebi),
+		UsageBytes:      value(30 * mebi),
+		AvailableBytes:  value(44 * mebi),
+	}
+	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{
+		Attributes: &runtimeapi.PodSandboxAttributes{Id: sandboxID},
+		Linux: &runtimeapi.LinuxPodSandboxStats{
+			Cpu:     cpu,
+			Memory:  mem,
+			Process: &runtimeapi.ProcessUsage{ProcessCount: value(3)},
 			Network: &runtimeapi.NetworkUsage{
 				Timestamp:        now,
 				DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(11)},
@@ -170,30 +259,50 @@ func (g *ground) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandbox
 				Cpu:        cpu,
 				Memory:     mem,
 				Swap:       &runtimeapi.SwapUsage{SwapAvailableBytes: value(4096), SwapUsageBytes: value(1024)},
-			}}}}}}, nil
+			}},
+		},
+	}}}, nil
 }
 
-func (g *ground) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (g *ground) PodSandboxStatus(
+	_ context.Context, req *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	if !req.GetVerbose() || req.GetPodSandboxId() != sandboxID {
 		return nil, fmt.Errorf("no sandbox %q, or not asked for all of it", req.GetPodSandboxId())
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": `{"pid": 1, "image": "registry.k8s.io/pause:3.10.1"}`}}, nil
+	return &runtimeapi.PodSandboxStatusResponse{
+		Info: map[string]string{"info": `{"pid": 1, "image": "registry.k8s.io/pause:3.10.1"}`},
+	}, nil
 }
 
-func (g *ground) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
+func (g *ground) ListMetricDescriptors(
+	context.Context, *runtimeapi.ListMetricDescriptorsRequest,
+) (*runtimeapi.ListMetricDescriptorsResponse, error) {
 	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: []*runtimeapi.MetricDescriptor{
 		{Name: "container_threads", Help: "Threads.", LabelKeys: []string{"pod", "container"}},
 		{Name: "container_oom_events_total", Help: "Kills.", LabelKeys: []string{"container"}}}}, g.broken
 }
 
-func (g *ground) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
+func (g *ground) ListPodSandboxMetrics(
+	context.Context, *runtimeapi.ListPodSandboxMetricsRequest,
+) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
 	threads := func(n uint64, labels ...string) *runtimeapi.Metric {
-		return &runtimeapi.Metric{Name: "container_threads", MetricType: runtimeapi.MetricType_GAUGE, LabelValues: labels, Value: value(n)}
+		return &runtimeapi.Metric{
+			Name:        "container_threads",
+			MetricType:  runtimeapi.MetricType_GAUGE,
+			LabelValues: labels,
+			Value:       value(n),
+		}
 	}
-	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: []*runtimeapi.PodSandboxMetrics{{PodSandboxId: sandboxID,
-		Metrics: append([]*runtimeapi.Metric{threads(5, "web", "")}, g.odd...),
-		ContainerMetrics: []*runtimeapi.ContainerMetrics{{ContainerId: mainID, Metrics: []*runtimeapi.Metric{threads(4, "web", "main"),
-			{Name: "container_oom_events_total", Timestamp: 7e9, LabelValues: []string{"main"}, Value: value(2)}}}}}}}, nil
+	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: []*runtimeapi.PodSandboxMetrics{{
+		PodSandboxId: sandboxID,
+		Metrics:      append([]*runtimeapi.Metric{threads(5, "web", "")}, g.odd...),
+		ContainerMetrics: []*runtimeapi.ContainerMetrics{{
+			ContainerId: mainID,
+			Metrics: []*runtimeapi.Metric{threads(4, "web", "main"),
+				{Name: "container_oom_events_total", Timestamp: 7e9, LabelValues: []string{"main"}, Value: value(2)}},
+		}},
+	}}}, nil
 }
 
 // both runs a test on cgroup v1 and v2.
@@ -219,9 +328,18 @@ func TestSummary(t *testing.T) {
 		g.cfg.RefreshVolumes = func(context.Context) { looked = true }
 		g.cfg.Volumes = func(types.UID) []Volume {
 			if !looked {
-				t.Error("volumes are shown that nobody looked at")
+				t.Error("volumes are shown that were not measured")
 			}
-			return []Volume{{Name: "data", Claim: "claim", Capacity: 100, Available: 40, Used: 60, Inodes: 10, InodesUsed: 2, Abnormal: &no},
+			return []Volume{{
+				Name:       "data",
+				Claim:      "claim",
+				Capacity:   100,
+				Available:  40,
+				Used:       60,
+				Inodes:     10,
+				InodesUsed: 2,
+				Abnormal:   &no,
+			},
 				{Name: "tmp", Used: 500, InodesUsed: 5, Ephemeral: true}}
 		}
 		c := New(g.cfg)
@@ -230,9 +348,12 @@ func TestSummary(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := s.Node
-		if n.NodeName != "node1" || n.StartTime.IsZero() || *n.CPU.UsageCoreNanoSeconds != 5e8 || n.CPU.UsageNanoCores == nil ||
-			*n.Rlimit.MaxPID != 32768 || *n.Rlimit.NumOfRunningProcesses != 345 || *n.Swap.SwapUsageBytes != 24<<10 || *n.Swap.SwapAvailableBytes != 1000<<10 ||
-			*n.Fs.CapacityBytes == 0 || *n.Fs.Inodes == 0 || *n.Runtime.ImageFs.UsedBytes != 1000 || *n.Runtime.ContainerFs.InodesUsed != 10 || n.Network == nil {
+		if n.NodeName != "node1" || n.StartTime.IsZero() || *n.CPU.UsageCoreNanoSeconds != 5e8 ||
+			n.CPU.UsageNanoCores == nil ||
+			*n.Rlimit.MaxPID != 32768 || *n.Rlimit.NumOfRunningProcesses != 345 || *n.Swap.SwapUsageBytes != 24<<10 ||
+			*n.Swap.SwapAvailableBytes != 1000<<10 ||
+			*n.Fs.CapacityBytes == 0 || *n.Fs.Inodes == 0 || *n.Runtime.ImageFs.UsedBytes != 1000 ||
+			*n.Runtime.ContainerFs.InodesUsed != 10 || n.Network == nil {
 			t.Errorf("node %s", show(n))
 		}
 		// Without a limit of its own the node has what the machine has. The root of a
@@ -258,17 +379,25 @@ func TestSummary(t *testing.T) {
 			t.Fatalf("pods %s", show(s.Pods))
 		}
 		p := s.Pods[0]
-		if p.PodRef != (statsapi.PodReference{Name: "web", Namespace: "default", UID: podUID}) || !p.StartTime.Time.Equal(began) ||
+		if p.PodRef != (statsapi.PodReference{
+			Name:      "web",
+			Namespace: "default",
+			UID:       podUID,
+		}) || !p.StartTime.Time.Equal(began) ||
 			*p.Memory.UsageBytes != 100*mebi || p.Memory.AvailableBytes != nil || *p.Swap.SwapUsageBytes != 4096 {
 			t.Errorf("pod %s", show(p))
 		}
 		m := p.Containers[0]
-		if m.Name != "main" || !m.StartTime.Time.Equal(began.Add(time.Second)) || *m.CPU.UsageCoreNanoSeconds != 2e8 || *m.Memory.WorkingSetBytes != 50*mebi ||
-			*m.Memory.AvailableBytes != 14*mebi || *m.Memory.RSSBytes != 30*mebi || *m.Memory.PageFaults != 9 || *m.Memory.MajorPageFaults != 1 ||
-			*m.Rootfs.UsedBytes != 4096 || *m.Rootfs.InodesUsed != 3 || *m.Rootfs.CapacityBytes == 0 || *m.Logs.InodesUsed != 1 {
+		if m.Name != "main" || !m.StartTime.Time.Equal(began.Add(time.Second)) || *m.CPU.UsageCoreNanoSeconds != 2e8 ||
+			*m.Memory.WorkingSetBytes != 50*mebi ||
+			*m.Memory.AvailableBytes != 14*mebi || *m.Memory.RSSBytes != 30*mebi || *m.Memory.PageFaults != 9 ||
+			*m.Memory.MajorPageFaults != 1 ||
+			*m.Rootfs.UsedBytes != 4096 || *m.Rootfs.InodesUsed != 3 || *m.Rootfs.CapacityBytes == 0 ||
+			*m.Logs.InodesUsed != 1 {
 			t.Errorf("container %s", show(m))
 		}
-		if v2 && (*m.Swap.SwapAvailableBytes != 4096 || m.Memory.PSI.Some.Avg10 != 0.5 || m.Memory.PSI.Full.Total != 1000000 || m.IO.PSI.Some.Total != 7) {
+		if v2 && (*m.Swap.SwapAvailableBytes != 4096 || m.Memory.PSI.Some.Avg10 != 0.5 ||
+			m.Memory.PSI.Full.Total != 1000000 || m.IO.PSI.Some.Total != 7) {
 			t.Errorf("container on v2 %s", show(m))
 		}
 		if !v2 && n.CPU.PSI.Some != (statsapi.PSIData{Total: 4500, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}) {
@@ -279,10 +408,12 @@ func TestSummary(t *testing.T) {
 			t.Errorf("pod %s", show(p))
 		}
 		// The pod's own storage: layer, log, hosts file and the volume without a claim.
-		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 || *p.EphemeralStorage.InodesUsed != 3+5+1+1 {
+		if own := *p.EphemeralStorage.UsedBytes; own != 4096+500+*m.Logs.UsedBytes+4096 ||
+			*p.EphemeralStorage.InodesUsed != 3+5+1+1 {
 			t.Errorf("ephemeral storage %s", show(p.EphemeralStorage))
 		}
-		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef.Name != "claim" || p.VolumeStats[0].PVCRef.Namespace != "default" || *p.VolumeStats[0].UsedBytes != 60 ||
+		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef.Name != "claim" ||
+			p.VolumeStats[0].PVCRef.Namespace != "default" || *p.VolumeStats[0].UsedBytes != 60 ||
 			p.VolumeStats[1].PVCRef != nil || p.VolumeStats[0].VolumeHealthStats == nil ||
 			p.VolumeStats[0].VolumeHealthStats.Abnormal || p.VolumeStats[1].VolumeHealthStats != nil {
 			t.Errorf("volumes %s", show(p.VolumeStats))
@@ -290,8 +421,8 @@ func TestSummary(t *testing.T) {
 	})
 }
 
-// TestSummaryIsInTheWordsOfTheAPI: every field is there, under the name that clients know.
-func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
+// TestSummaryFormat: every field is there, under the name that clients know.
+func TestSummaryFormat(t *testing.T) {
 	parity.ProvesPart(t, 5, "SRV-37")
 	parity.ProvesPart(t, 3, "SRV-39")
 	parity.ProvesPart(t, 2, "SRV-40")
@@ -328,10 +459,12 @@ func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
 	const container = "pods.0.containers.0"
 	for _, paths := range [][]string{
 		expand("node", "nodeName startTime systemContainers.0.name systemContainers.1.name"), expand("node.cpu", cpu),
-		expand("node.memory", memory), expand("node.io", "time psi"), expand("node.network", "time"), expand("node.fs", fs),
+		expand("node.memory", memory), expand("node.io", "time psi"), expand("node.network", "time"),
+		expand("node.fs", fs),
 		expand("node.runtime.imageFs", fs), expand("node.runtime.containerFs", fs),
 		expand("node.rlimit", "time maxpid curproc"), expand("node.swap", swap),
-		expand("pods.0", "startTime podRef.name podRef.namespace podRef.uid process_stats.process_count swap.swapUsageBytes"),
+		expand("pods.0",
+			"startTime podRef.name podRef.namespace podRef.uid process_stats.process_count swap.swapUsageBytes"),
 		expand("pods.0.cpu", cpu), expand("pods.0.io", "time psi"),
 		expand("pods.0.memory", "usageBytes workingSetBytes rssBytes pageFaults majorPageFaults psi"),
 		expand("pods.0.ephemeral-storage", fs), expand("pods.0.volume.0", fs+" name pvcRef.name pvcRef.namespace"),
@@ -348,7 +481,7 @@ func TestSummaryIsInTheWordsOfTheAPI(t *testing.T) {
 		}
 	}
 	if reaches(tree, strings.Split(container+".userDefinedMetrics", ".")) {
-		t.Error("there are metrics of the users' own, which nobody collects")
+		t.Error("there are metrics of the users' own, which are not collected")
 	}
 	if t.Failed() {
 		t.Log(show(s))
@@ -371,8 +504,8 @@ func reaches(in any, path []string) bool {
 	return false
 }
 
-// TestEphemeralContainersAreListed: as any other container that runs.
-func TestEphemeralContainersAreListed(t *testing.T) {
+// TestSummaryEphemeralContainers: as any other container that runs.
+func TestSummaryEphemeralContainers(t *testing.T) {
 	parity.ProvesPart(t, 2, "SRV-44")
 	g := newGround(t, true)
 	const debugID = "eeee000000000000"
@@ -401,16 +534,19 @@ func TestEphemeralContainersAreListed(t *testing.T) {
 	}
 }
 
-func TestSummaryOfCPUAndMemoryAlone(t *testing.T) {
+func TestSummaryOnlyCPUAndMemory(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
-		g.broken = errors.New("nobody is to ask")
+		g.broken = errors.New("no call expected")
 		s, err := New(g.cfg).Summary(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, p := s.Node, s.Pods[0]; n.Network != nil || n.Fs != nil || n.Runtime != nil || n.Rlimit != nil || n.IO != nil || p.EphemeralStorage != nil ||
-			p.IO != nil || p.Containers[0].Rootfs != nil || p.Containers[0].Logs != nil || *p.Containers[0].Memory.WorkingSetBytes != 50*mebi || n.Swap == nil {
+		if n, p := s.Node, s.Pods[0]; n.Network != nil || n.Fs != nil || n.Runtime != nil || n.Rlimit != nil ||
+			n.IO != nil ||
+			p.EphemeralStorage != nil ||
+			p.IO != nil || p.Containers[0].Rootfs != nil || p.Containers[0].Logs != nil ||
+			*p.Containers[0].Memory.WorkingSetBytes != 50*mebi || n.Swap == nil {
 			t.Errorf("%s", show(s))
 		}
 		if _, err := New(g.cfg).Summary(t.Context(), false); err == nil {
@@ -420,7 +556,7 @@ func TestSummaryOfCPUAndMemoryAlone(t *testing.T) {
 }
 
 // One reading serves all who ask within a second, and the runtime is asked rarely.
-func TestCostFollowsScrapes(t *testing.T) {
+func TestReadingsAreReused(t *testing.T) {
 	parity.Differs(t, "SRV-45", "0050")
 	g := newGround(t, true)
 	c := New(g.cfg)
@@ -455,7 +591,7 @@ func TestRates(t *testing.T) {
 	r := rates{}
 	at := func(seconds float64, cpu float64) uint64 {
 		n := r.cores("/a", sample{began.Add(time.Duration(seconds * 1e9)), time.Duration(cpu * 1e9)}, began)
-		r.sweep()
+		r.removeStale()
 		return n
 	}
 	for _, c := range []struct {
@@ -474,7 +610,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	r.sweep() // nothing came by
+	r.removeStale() // nothing came by
 	if len(r) != 0 {
 		t.Error("a group that is gone is remembered")
 	}
@@ -509,7 +645,8 @@ func TestResourceMetrics(t *testing.T) {
 			`pod_cpu_usage_seconds_total{namespace="default",pod="web"} 0.5 1`,
 			`pod_memory_working_set_bytes{namespace="default",pod="web"} 9.437184e+07 1`,
 			`pod_swap_usage_bytes{namespace="default",pod="web"} 4096 1`,
-			"# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes ", "node_swap_usage_bytes 24576 1",
+			"# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes ",
+			"node_swap_usage_bytes 24576 1",
 			"resource_scrape_error 0\n", "# HELP node_cpu_usage_seconds_total [STABLE] ",
 			"# HELP node_memory_working_set_bytes [STABLE] ", "# HELP container_cpu_usage_seconds_total [STABLE] ",
 			"# HELP container_memory_working_set_bytes [STABLE] ", "# HELP container_start_time_seconds [STABLE] ",
@@ -533,7 +670,7 @@ func TestResourceMetrics(t *testing.T) {
 	g := newGround(t, true)
 	g.cfg.Host = fstest.MapFS{}
 	if text := expose(t, New(g.cfg).Resource()); !strings.Contains(text, "resource_scrape_error 1\n") {
-		t.Errorf("a failure is not told:\n%s", text)
+		t.Errorf("a failure is not reported:\n%s", text)
 	}
 }
 
@@ -543,16 +680,26 @@ func TestContainerMetrics(t *testing.T) {
 	both(t, func(t *testing.T, v2 bool) {
 		g := newGround(t, v2)
 		text := expose(t, New(g.cfg).Containers())
-		main := `container="main",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"`
+		main := `container="main",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID +
+			`",namespace="default",pod="web"`
 		for _, want := range []string{
-			`container_cpu_usage_seconds_total{container="main",cpu="total",id="` + podDir + "/" + mainID + `",image="app:1",name="` + mainID + `",namespace="default",pod="web"} 0.2 1`,
-			`container_memory_working_set_bytes{container="",id="` + podDir + "/" + sandboxID + `",image="registry.k8s.io/pause:3.10.1",name="` + sandboxID + `",namespace="default",pod="web"} 9.437184e+07 1`,
-			`container_memory_usage_bytes{container="",id="` + podDir + `",image="",name="",namespace="default",pod="web"} 1.048576e+08 1`,
+			`container_cpu_usage_seconds_total{container="main",cpu="total",id="` + podDir + "/" + mainID +
+				`",image="app:1",name="` + mainID + `",namespace="default",pod="web"} 0.2 1`,
+			`container_memory_working_set_bytes{container="",id="` + podDir + "/" + sandboxID +
+				`",image="registry.k8s.io/pause:3.10.1",name="` + sandboxID +
+				`",namespace="default",pod="web"} 9.437184e+07 1`,
+			`container_memory_usage_bytes{container="",id="` + podDir +
+				`",image="",name="",namespace="default",pod="web"} 1.048576e+08 1`,
 			`container_cpu_usage_seconds_total{container="",cpu="total",id="/",image="",name="",namespace="",pod=""} 0.5 1`,
-			`container_memory_rss{` + main + `} 3.145728e+07 1`, `container_memory_failcnt{` + main + `} 3 1`, `container_oom_events_total{` + main + `} 1 1`,
-			`container_cpu_cfs_throttled_seconds_total{` + main + `} 1 1`, `container_threads{` + main + `} 4 1`, `container_spec_cpu_quota{` + main + `} 20000` + "\n",
-			`container_spec_memory_limit_bytes{` + main + `} 6.7108864e+07` + "\n", `container_start_time_seconds{` + main + `} 1.777629602e+09` + "\n",
-			`id="/kubepods/burstable"`, "machine_cpu_cores{", "machine_scrape_error 0\n", "container_scrape_error 0\n", `cadvisor_version_info{cadvisorRevision="",`,
+			`container_memory_rss{` + main +
+				`} 3.145728e+07 1`, `container_memory_failcnt{` + main + `} 3 1`,
+			`container_oom_events_total{` + main + `} 1 1`,
+			`container_cpu_cfs_throttled_seconds_total{` + main +
+				`} 1 1`, `container_threads{` + main + `} 4 1`, `container_spec_cpu_quota{` + main + `} 20000` + "\n",
+			`container_spec_memory_limit_bytes{` + main + `} 6.7108864e+07` +
+				"\n", `container_start_time_seconds{` + main + `} 1.777629602e+09` + "\n",
+			`id="/kubepods/burstable"`, "machine_cpu_cores{", "machine_scrape_error 0\n", "container_scrape_error 0\n",
+			`cadvisor_version_info{cadvisorRevision="",`,
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q", want)
@@ -565,9 +712,12 @@ func TestContainerMetrics(t *testing.T) {
 				t.Errorf("%q there: %v, want %v", s, !v2, v2)
 			}
 		}
-		for _, absent := range []string{"accelerator", "container_network_tcp", "container_network_udp", "perf_event", "hugetlb", "container_sched", "resctrl", "cpuset"} {
+		for _, absent := range []string{
+			"accelerator", "container_network_tcp", "container_network_udp", "perf_event", "hugetlb", "container_sched",
+			"resctrl", "cpuset",
+		} {
 			if strings.Contains(text, absent) {
-				t.Errorf("%s is told", absent)
+				t.Errorf("%s is reported", absent)
 			}
 		}
 		if t.Failed() {
@@ -595,7 +745,8 @@ func TestUsageFromRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.Pods[0]
-	if *p.CPU.UsageCoreNanoSeconds != 5e9 || *p.CPU.UsageNanoCores != 7 || *p.ProcessStats.ProcessCount != 3 || p.Network.Name != "eth0" || *p.Network.RxBytes != 11 ||
+	if *p.CPU.UsageCoreNanoSeconds != 5e9 || *p.CPU.UsageNanoCores != 7 || *p.ProcessStats.ProcessCount != 3 ||
+		p.Network.Name != "eth0" || *p.Network.RxBytes != 11 ||
 		*p.Containers[0].Memory.WorkingSetBytes != 20*mebi || *p.Containers[0].Memory.AvailableBytes != 44*mebi ||
 		*p.Containers[0].Swap.SwapUsageBytes != 1024 || *p.Containers[0].Swap.SwapAvailableBytes != 4096 {
 		t.Errorf("%s", show(p))
@@ -609,14 +760,18 @@ func TestUsageFromRuntime(t *testing.T) {
 }
 
 // By the gate the runtime tells its own metrics, and the control groups none.
-func TestMetricsOfTheRuntime(t *testing.T) {
+func TestRuntimeMetrics(t *testing.T) {
 	g := newGround(t, true)
 	g.cfg.FromRuntime = true
 	c := New(g.cfg)
-	said := func() string { return expose(t, c.Containers()) }
-	text := said()
-	for _, line := range []string{"# HELP container_threads Threads.", "# TYPE container_threads gauge", `container_threads{container="",pod="web"} 5`, `container_threads{container="main",pod="web"} 4`,
-		"# TYPE container_oom_events_total counter", `container_oom_events_total{container="main"} 2 7000`, "container_scrape_error 0", "machine_cpu_cores{"} {
+	logged := func() string { return expose(t, c.Containers()) }
+	text := logged()
+	for _, line := range []string{
+		"# HELP container_threads Threads.", "# TYPE container_threads gauge",
+		`container_threads{container="",pod="web"} 5`,
+		`container_threads{container="main",pod="web"} 4`, "# TYPE container_oom_events_total counter",
+		`container_oom_events_total{container="main"} 2 7000`, "container_scrape_error 0", "machine_cpu_cores{",
+	} {
 		if !strings.Contains(text, line+"\n") && !strings.HasSuffix(line, "{") || !strings.Contains(text, line) {
 			t.Errorf("no %q", line)
 		}
@@ -625,18 +780,25 @@ func TestMetricsOfTheRuntime(t *testing.T) {
 		t.Error("control groups tell as well")
 	}
 	for what, odd := range map[string]*runtimeapi.Metric{
-		"of no description":     {Name: "container_unknown", Value: value(1)},
-		"with too few labels":   {Name: "container_threads", LabelValues: []string{"web"}, Value: value(77)},
-		"with a label too many": {Name: "container_threads", LabelValues: []string{"web", "main", "x"}, Value: value(77)},
+		"of no description":   {Name: "container_unknown", Value: value(1)},
+		"with too few labels": {Name: "container_threads", LabelValues: []string{"web"}, Value: value(77)},
+		"with a label too many": {
+			Name:        "container_threads",
+			LabelValues: []string{"web", "main", "x"},
+			Value:       value(77),
+		},
 	} {
 		g.odd = []*runtimeapi.Metric{odd}
-		text := said()
-		if strings.Contains(text, "container_unknown") || strings.Contains(text, " 77") || !strings.Contains(text, `container_threads{container="main",pod="web"} 4`) || !strings.Contains(text, "container_scrape_error 1") {
+		text := logged()
+		if strings.Contains(text, "container_unknown") || strings.Contains(text, " 77") ||
+			!strings.Contains(text, `container_threads{container="main",pod="web"} 4`) ||
+			!strings.Contains(text, "container_scrape_error 1") {
 			t.Errorf("a metric %s:\n%s", what, text)
 		}
 	}
 	g.odd, g.broken = nil, errors.New("not implemented")
-	if text := said(); !strings.Contains(text, "container_scrape_error 1") || !strings.Contains(text, "machine_cpu_cores{") {
+	if text := logged(); !strings.Contains(text, "container_scrape_error 1") ||
+		!strings.Contains(text, "machine_cpu_cores{") {
 		t.Errorf("of a runtime that keeps none:\n%s", text)
 	}
 	if t.Failed() {

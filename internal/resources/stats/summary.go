@@ -11,18 +11,21 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"keelson/internal/resources/cgroup"
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/cgroup"
+	"keelson/internal/host/machine"
 )
 
-// systemPods is the name of all pods together among the system containers.
+// systemPods is the name of the system container for all pods.
 const systemPods = statsapi.SystemContainerPods
 
-// systemOrder is the order in which the node's own programs are shown.
-var systemOrder = []string{statsapi.SystemContainerKubelet, statsapi.SystemContainerRuntime, statsapi.SystemContainerMisc}
+// systemOrder is the order of the other system containers.
+var systemOrder = []string{
+	statsapi.SystemContainerKubelet,
+	statsapi.SystemContainerRuntime,
+	statsapi.SystemContainerMisc,
+}
 
-// Summary makes the answer of /stats/summary: everything, or CPU time and memory
-// alone.
+// Summary returns /stats/summary: everything, or CPU time and memory only.
 func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
 	if onlyCPUAndMemory {
 		r := c.read(ctx, cgroup.Core)
@@ -39,13 +42,13 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsa
 	return c.summarise(r, d), nil
 }
 
-// disks is what a summary tells of file systems.
+// disks are the file systems of a summary.
 type disks struct {
 	*layers
 	node       machine.Filesystem
 	nodeAt     time.Time
 	imageFS    *statsapi.FsStats
-	writableFS *statsapi.FsStats // that of images where the runtime names no other
+	writableFS *statsapi.FsStats // the image file system if the runtime reports no other
 }
 
 func (c *Collector) readDisks(ctx context.Context) (*disks, error) {
@@ -69,7 +72,7 @@ func (c *Collector) readDisks(ctx context.Context) (*disks, error) {
 	return d, nil
 }
 
-// runtimeFS is a file system of which the runtime knows how much of it is its own.
+// runtimeFS returns the stats of a file system with the runtime's own usage.
 func runtimeFS(u *runtimeapi.FilesystemUsage, at time.Time) (*statsapi.FsStats, error) {
 	if u == nil {
 		return nil, nil
@@ -82,23 +85,39 @@ func runtimeFS(u *runtimeapi.FilesystemUsage, at time.Time) (*statsapi.FsStats, 
 	return out, nil
 }
 
-// fsStats is how full a file system is, and what of it belongs to somebody.
+// fsStats returns the stats of a file system with the given usage.
 func fsStats(st machine.Filesystem, used space, at time.Time) *statsapi.FsStats {
-	return &statsapi.FsStats{Time: metav1.NewTime(at), AvailableBytes: &st.Available, CapacityBytes: &st.Capacity, UsedBytes: &used.bytes,
-		InodesFree: &st.InodesFree, Inodes: &st.Inodes, InodesUsed: &used.inodes}
+	return &statsapi.FsStats{
+		Time:           metav1.NewTime(at),
+		AvailableBytes: &st.Available,
+		CapacityBytes:  &st.Capacity,
+		UsedBytes:      &used.bytes,
+		InodesFree:     &st.InodesFree,
+		Inodes:         &st.Inodes,
+		InodesUsed:     &used.inodes,
+	}
 }
 
-// summarise says a reading in the words of the API. Without disks, CPU time and
-// memory are all.
+// summarise converts a reading. Without disks the summary has CPU time and memory only.
 func (c *Collector) summarise(r *reading, d *disks) *statsapi.Summary {
 	full := d != nil
 	n := &r.node
 	s := &statsapi.Summary{Pods: []statsapi.PodStats{}}
-	s.Node = statsapi.NodeStats{NodeName: c.cfg.NodeName, StartTime: metav1.NewTime(c.boot), CPU: cpuStats(n), Memory: memoryStats(n, r.memory.Total),
-		Swap: c.nodeSwap(r)}
+	s.Node = statsapi.NodeStats{
+		NodeName:  c.cfg.NodeName,
+		StartTime: metav1.NewTime(c.boot),
+		CPU:       cpuStats(n),
+		Memory:    memoryStats(n, r.memory.Total),
+		Swap:      c.nodeSwap(r),
+	}
 	for _, sys := range r.system {
-		cs := statsapi.ContainerStats{Name: sys.name, StartTime: metav1.NewTime(sys.use.Created), CPU: cpuStats(&sys.group), Memory: memoryStats(&sys.group, 0),
-			Swap: swapStats(&sys.group)}
+		cs := statsapi.ContainerStats{
+			Name:      sys.name,
+			StartTime: metav1.NewTime(sys.use.Created),
+			CPU:       cpuStats(&sys.group),
+			Memory:    memoryStats(&sys.group, 0),
+			Swap:      swapStats(&sys.group),
+		}
 		if full {
 			cs.IO = ioStats(&sys.group)
 		}
@@ -107,7 +126,10 @@ func (c *Collector) summarise(r *reading, d *disks) *statsapi.Summary {
 	if full {
 		s.Node.IO = ioStats(n)
 		s.Node.Network = networkStats(r.net, r.at)
-		s.Node.Fs = fsStats(d.node, space{d.node.Capacity - min(d.node.Free, d.node.Capacity), d.node.Inodes - min(d.node.InodesFree, d.node.Inodes)}, d.nodeAt)
+		s.Node.Fs = fsStats(d.node, space{
+			d.node.Capacity - min(d.node.Free, d.node.Capacity),
+			d.node.Inodes - min(d.node.InodesFree, d.node.Inodes),
+		}, d.nodeAt)
 		s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: d.imageFS, ContainerFs: d.writableFS}
 		s.Node.Rlimit = c.rlimit(r.at)
 	}
@@ -120,7 +142,7 @@ func (c *Collector) summarise(r *reading, d *disks) *statsapi.Summary {
 func (c *Collector) rlimit(at time.Time) *statsapi.RlimitStats {
 	running, err := machine.ReadPIDs(c.cfg.Host)
 	if err != nil {
-		c.tell("processes", err)
+		c.logError("processes", err)
 		return nil
 	}
 	longest := c.cfg.Machine.MaxPIDs
@@ -130,15 +152,23 @@ func (c *Collector) rlimit(at time.Time) *statsapi.RlimitStats {
 func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 	full := d != nil
 	out := statsapi.PodStats{
-		PodRef:    statsapi.PodReference{Name: p.Have.Name, Namespace: p.Have.Namespace, UID: string(p.Have.UID)},
-		StartTime: metav1.NewTime(p.started), CPU: cpuStats(&p.group), Memory: memoryStats(&p.group, 0), Swap: swapStats(&p.group),
+		PodRef:     statsapi.PodReference{Name: p.Have.Name, Namespace: p.Have.Namespace, UID: string(p.Have.UID)},
+		StartTime:  metav1.NewTime(p.started),
+		CPU:        cpuStats(&p.group),
+		Memory:     memoryStats(&p.group, 0),
+		Swap:       swapStats(&p.group),
 		Containers: []statsapi.ContainerStats{},
 	}
-	var own space // what counts as the pod's own storage
+	var own space // local ephemeral storage
 	for i := range p.containers {
 		cr := &p.containers[i]
-		cs := statsapi.ContainerStats{Name: cr.Name, StartTime: metav1.NewTime(cr.CreatedAt), CPU: cpuStats(&cr.group), Memory: memoryStats(&cr.group, 0),
-			Swap: swapStats(&cr.group)}
+		cs := statsapi.ContainerStats{
+			Name:      cr.Name,
+			StartTime: metav1.NewTime(cr.CreatedAt),
+			CPU:       cpuStats(&cr.group),
+			Memory:    memoryStats(&cr.group, 0),
+			Swap:      swapStats(&cr.group),
+		}
 		if full {
 			cs.IO = ioStats(&cr.group)
 			cs.Rootfs = rootfs(d, cr.ID)
@@ -146,7 +176,7 @@ func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 				own.add(space{*cs.Rootfs.UsedBytes, *cs.Rootfs.InodesUsed})
 			}
 			logs, err := logsOf(c.cfg.PodLogsDir, p.Have.Ref, cr.Name)
-			c.tell("logs", err)
+			c.logError("logs", err)
 			own.add(logs)
 			cs.Logs = fsStats(d.node, logs, d.nodeAt)
 		}
@@ -163,10 +193,10 @@ func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 		out.ProcessStats = &statsapi.ProcessStats{ProcessCount: &p.processes}
 	}
 	hosts, err := ofFile(filepath.Join(c.cfg.RootDir, "pods", string(p.Have.UID), "etc-hosts"))
-	c.tell("hosts file", err)
+	c.logError("hosts file", err)
 	own.add(hosts)
 	messages, err := messagesOf(filepath.Join(c.cfg.RootDir, "pods", string(p.Have.UID), "containers"))
-	c.tell("termination messages", err)
+	c.logError("termination messages", err)
 	own.add(messages)
 	if c.cfg.Volumes != nil {
 		for _, v := range c.cfg.Volumes(p.Have.UID) {
@@ -180,8 +210,7 @@ func (c *Collector) podStats(p *podReading, d *disks) statsapi.PodStats {
 	return out
 }
 
-// rootfs is a container's writable layer on the file system it is on; nil when the
-// runtime does not tell.
+// rootfs returns the stats of a container's writable layer, or nil if the runtime does not report it.
 func rootfs(d *disks, id string) *statsapi.FsStats {
 	u := d.containers[id]
 	if u == nil || d.writableFS == nil {
@@ -194,8 +223,18 @@ func rootfs(d *disks, id string) *statsapi.FsStats {
 }
 
 func volumeStats(v Volume, namespace string) statsapi.VolumeStats {
-	out := statsapi.VolumeStats{Name: v.Name, FsStats: statsapi.FsStats{Time: metav1.NewTime(v.At), AvailableBytes: &v.Available,
-		CapacityBytes: &v.Capacity, UsedBytes: &v.Used, InodesFree: &v.InodesFree, Inodes: &v.Inodes, InodesUsed: &v.InodesUsed}}
+	out := statsapi.VolumeStats{
+		Name: v.Name,
+		FsStats: statsapi.FsStats{
+			Time:           metav1.NewTime(v.At),
+			AvailableBytes: &v.Available,
+			CapacityBytes:  &v.Capacity,
+			UsedBytes:      &v.Used,
+			InodesFree:     &v.InodesFree,
+			Inodes:         &v.Inodes,
+			InodesUsed:     &v.InodesUsed,
+		},
+	}
 	if v.Claim != "" {
 		out.PVCRef = &statsapi.PVCReference{Name: v.Claim, Namespace: namespace}
 	}
@@ -208,15 +247,27 @@ func volumeStats(v Volume, namespace string) statsapi.VolumeStats {
 func cpuStats(g *group) *statsapi.CPUStats {
 	total := uint64(g.use.CPU.Total)
 	cores := g.cores
-	return &statsapi.CPUStats{Time: metav1.NewTime(g.use.At), UsageNanoCores: &cores, UsageCoreNanoSeconds: &total, PSI: psiStats(g.use.CPU.Pressure)}
+	return &statsapi.CPUStats{
+		Time:                 metav1.NewTime(g.use.At),
+		UsageNanoCores:       &cores,
+		UsageCoreNanoSeconds: &total,
+		PSI:                  psiStats(g.use.CPU.Pressure),
+	}
 }
 
-// memoryStats tells what is left of the limit, or of capacity where that is not
-// zero: a group without a limit has nothing of its own left.
+// memoryStats returns memory stats. What is available is computed from the limit, or from capacity if that is not zero.
+// Without either it is not set.
 func memoryStats(g *group, capacity uint64) *statsapi.MemoryStats {
 	m := g.use.Memory
-	out := &statsapi.MemoryStats{Time: metav1.NewTime(g.use.At), UsageBytes: &m.Usage, WorkingSetBytes: &m.WorkingSet, RSSBytes: &m.RSS,
-		PageFaults: &m.Faults, MajorPageFaults: &m.MajorFaults, PSI: psiStats(m.Pressure)}
+	out := &statsapi.MemoryStats{
+		Time:            metav1.NewTime(g.use.At),
+		UsageBytes:      &m.Usage,
+		WorkingSetBytes: &m.WorkingSet,
+		RSSBytes:        &m.RSS,
+		PageFaults:      &m.Faults,
+		MajorPageFaults: &m.MajorFaults,
+		PSI:             psiStats(m.Pressure),
+	}
 	limit := m.Limit
 	if capacity > 0 {
 		limit = capacity
@@ -237,7 +288,12 @@ func psiStats(p *cgroup.Pressure) *statsapi.PSIStats {
 		return nil
 	}
 	data := func(s cgroup.Stall) statsapi.PSIData {
-		return statsapi.PSIData{Total: uint64(s.Total / time.Microsecond), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
+		return statsapi.PSIData{
+			Total:  uint64(s.Total / time.Microsecond),
+			Avg10:  s.Avg10,
+			Avg60:  s.Avg60,
+			Avg300: s.Avg300,
+		}
 	}
 	return &statsapi.PSIStats{Full: data(p.Full), Some: data(p.Some)}
 }
@@ -262,12 +318,19 @@ func networkStats(net []machine.Traffic, at time.Time) *statsapi.NetworkStats {
 	for _, t := range net {
 		out.Interfaces = append(out.Interfaces, interfaceStats(t))
 	}
-	if i := slices.IndexFunc(out.Interfaces, func(s statsapi.InterfaceStats) bool { return s.Name == defaultInterface }); i >= 0 {
+	if i := slices.IndexFunc(out.Interfaces,
+		func(s statsapi.InterfaceStats) bool { return s.Name == defaultInterface }); i >= 0 {
 		out.InterfaceStats = out.Interfaces[i]
 	}
 	return out
 }
 
 func interfaceStats(t machine.Traffic) statsapi.InterfaceStats {
-	return statsapi.InterfaceStats{Name: t.Name, RxBytes: &t.RxBytes, RxErrors: &t.RxErrors, TxBytes: &t.TxBytes, TxErrors: &t.TxErrors}
+	return statsapi.InterfaceStats{
+		Name:     t.Name,
+		RxBytes:  &t.RxBytes,
+		RxErrors: &t.RxErrors,
+		TxBytes:  &t.TxBytes,
+		TxErrors: &t.TxErrors,
+	}
 }

@@ -4,89 +4,80 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"keelson/internal/resources/numa"
 )
 
-// Hint is a set of NUMA nodes that a request could be met from.
-type Hint struct {
-	Nodes     Nodes // empty: any will do
-	Preferred bool  // no narrower set could ever meet it
-}
-
-// Hints are what one who hands out resources says to a request, by resource. None
-// for a resource means that it cannot be met from any nodes; a resource that is not
-// named has no say.
-type Hints map[string][]Hint
-
-// Policy is what becomes of a container whose resources are not near each other.
+// Policy is a topology manager policy.
 type Policy string
 
-// The policies, as the configuration names them.
+// The policies, as named in the configuration.
 const (
-	None           Policy = "none"             // nobody looks
-	BestEffort     Policy = "best-effort"      // it runs
-	Restricted     Policy = "restricted"       // it is refused, if another machine like this one could do better
-	SingleNUMANode Policy = "single-numa-node" // it is refused unless one node has it all
+	None           Policy = "none"             // no alignment
+	BestEffort     Policy = "best-effort"      // a container without alignment is admitted
+	Restricted     Policy = "restricted"       // it is rejected if an empty machine could align it
+	SingleNUMANode Policy = "single-numa-node" // it is rejected unless a single node has all of its resources
 )
 
-// Rules are a node's policy and what it needs to know of the machine.
+// Rules are the policy and the machine's NUMA nodes.
 type Rules struct {
 	Policy Policy
-	Nodes  Nodes // all that the machine has
-	// Distance is how far the memory of node b is for a CPU of node a. Where it is
-	// set, the closest of several sets of one size is the best.
+	Nodes  numa.Nodes // collectors nodes of the machine
+	// Distance returns the distance from node a to node b. If it is set, the closest of several sets of the same size
+	// is preferred.
 	Distance func(a, b int) int
 }
 
-// Merge finds the set of nodes that suits all, and reports whether the container may
-// run. Where nobody has a say, or nobody looks, any nodes will do.
-func (r Rules) Merge(all []Hints) (best Hint, admit bool) {
+// Merge merges the hints of all providers into the best NUMA affinity, and reports whether the policy admits the
+// container. Without hints, or with the policy none, there is no affinity.
+func (r Rules) Merge(all []numa.Hints) (best numa.Hint, admit bool) {
 	if r.Policy == None {
-		return Hint{}, true
+		return numa.Hint{}, true
 	}
 	lists := r.lists(all)
-	best = Hint{Nodes: r.Nodes}
+	best = numa.Hint{Nodes: r.Nodes}
 	var found bool
-	most := widestNeed(lists)
+	most := widestMinimum(lists)
 	for h := range r.merged(lists) {
 		if h.Nodes != 0 && (!found || r.better(h, best, most)) {
 			best, found = h, true
 		}
 	}
 	if r.Policy == SingleNUMANode && best.Nodes == r.Nodes {
-		best.Nodes = 0 // all nodes, where one was asked for, is no word on any
+		best.Nodes = 0 // collectors nodes is no affinity
 	}
 	return best, r.Policy == BestEffort || best.Preferred
 }
 
-// lists are the hints of every resource that somebody has a say on, with those left
-// out that the policy cannot use.
-func (r Rules) lists(all []Hints) [][]Hint {
-	var out [][]Hint
+// lists returns the hints of every resource with an affinity, without those that the policy excludes.
+func (r Rules) lists(all []numa.Hints) [][]numa.Hint {
+	var out [][]numa.Hint
 	for _, hints := range all {
 		for _, name := range slices.Sorted(maps.Keys(hints)) {
 			list := hints[name]
 			if len(list) == 0 {
-				list = []Hint{{}} // it cannot be met: anywhere is as bad
+				list = []numa.Hint{{}} // cannot be allocated on any nodes
 			}
 			if r.Policy == SingleNUMANode {
-				list = slices.DeleteFunc(slices.Clone(list), func(h Hint) bool { return !h.Preferred || h.Nodes.Count() > 1 })
+				list = slices.DeleteFunc(slices.Clone(list),
+					func(h numa.Hint) bool { return !h.Preferred || h.Nodes.Count() > 1 })
 			}
 			out = append(out, list)
 		}
 	}
 	if out == nil {
-		return [][]Hint{{{Preferred: true}}}
+		return [][]numa.Hint{{{Preferred: true}}}
 	}
 	return out
 }
 
-// merged are the distinct outcomes of taking one hint from each list: the nodes that
-// all of them have, preferred if each one is and they name the same.
-func (r Rules) merged(lists [][]Hint) map[Hint]bool {
-	anywhere := Hint{Preferred: true}
-	at := map[Hint]bool{anywhere: true}
+// merged returns the distinct merges of one hint from each list: the intersection of their nodes. A merge is preferred
+// if collectors of its hints are preferred and have the same nodes.
+func (r Rules) merged(lists [][]numa.Hint) map[numa.Hint]bool {
+	anywhere := numa.Hint{Preferred: true}
+	at := map[numa.Hint]bool{anywhere: true}
 	for _, list := range lists {
-		next := map[Hint]bool{}
+		next := map[numa.Hint]bool{}
 		for have := range at {
 			for _, h := range list {
 				next[join(have, h, r.Nodes)] = true
@@ -94,7 +85,7 @@ func (r Rules) merged(lists [][]Hint) map[Hint]bool {
 		}
 		at = next
 	}
-	out := make(map[Hint]bool, len(at))
+	out := make(map[numa.Hint]bool, len(at))
 	for h := range at {
 		switch h.Nodes {
 		case 0:
@@ -107,34 +98,33 @@ func (r Rules) merged(lists [][]Hint) map[Hint]bool {
 	return out
 }
 
-// disjoint stands, while hints are joined, for those that have no node in common:
-// the empty set is taken for "anywhere".
-const disjoint = ^Nodes(0)
+// disjoint stands for an empty intersection during a merge, because the empty set means any node.
+const disjoint = ^numa.Nodes(0)
 
-func join(a, b Hint, all Nodes) Hint {
+func join(a, b numa.Hint, all numa.Nodes) numa.Hint {
 	preferred := a.Preferred && b.Preferred
 	switch {
 	case b.Nodes == 0:
-		return Hint{a.Nodes, preferred}
+		return numa.Hint{Nodes: a.Nodes, Preferred: preferred}
 	case a.Nodes == 0:
-		return Hint{orDisjoint(b.Nodes & all), preferred}
+		return numa.Hint{Nodes: orDisjoint(b.Nodes & all), Preferred: preferred}
 	case a.Nodes == disjoint:
-		return Hint{disjoint, false}
+		return numa.Hint{Nodes: disjoint}
 	}
-	// Two sets that differ are met only halfway.
-	return Hint{orDisjoint(a.Nodes & b.Nodes), preferred && a.Nodes == b.Nodes}
+	// Hints with different nodes do not make a preferred merge.
+	return numa.Hint{Nodes: orDisjoint(a.Nodes & b.Nodes), Preferred: preferred && a.Nodes == b.Nodes}
 }
 
-func orDisjoint(n Nodes) Nodes {
+func orDisjoint(n numa.Nodes) numa.Nodes {
 	if n == 0 {
 		return disjoint
 	}
 	return n
 }
 
-// widestNeed is how many nodes the resource takes that cannot do with fewer: a set
-// of that size is the best that can be had where none is preferred.
-func widestNeed(lists [][]Hint) int {
+// widestMinimum returns the maximum over all resources of the minimum number of nodes. Without a preferred hint, sets
+// of this size are best.
+func widestMinimum(lists [][]numa.Hint) int {
 	most := 0
 	for _, list := range lists {
 		least := 0
@@ -148,10 +138,9 @@ func widestNeed(lists [][]Hint) int {
 	return most
 }
 
-// better reports whether a is to be had before b. Sets that no resource prefers are
-// best with as many nodes as the most demanding one takes; then with fewer, the more
-// the better; then with more.
-func (r Rules) better(a, b Hint, most int) bool {
+// better reports whether a is better than b. Among hints that are not preferred, sets of the size most are best, then
+// smaller sets with the most nodes, then larger ones.
+func (r Rules) better(a, b numa.Hint, most int) bool {
 	if a.Preferred != b.Preferred {
 		return a.Preferred
 	}
@@ -168,7 +157,7 @@ func (r Rules) better(a, b Hint, most int) bool {
 	return r.narrower(a.Nodes, b.Nodes)
 }
 
-// place is where a count of nodes stands: at the wanted one, below, or above.
+// mergeHints ranks a number of nodes: equal to the wanted one, below, or above.
 func place(count, wanted int) int {
 	switch {
 	case count == wanted:
@@ -179,9 +168,8 @@ func place(count, wanted int) int {
 	return 2
 }
 
-// narrower reports whether a is to be had before b for its size and, where that
-// counts, for how close its nodes are.
-func (r Rules) narrower(a, b Nodes) bool {
+// narrower reports whether a is better than b by its size and, if Distance is set, by the distance of its nodes.
+func (r Rules) narrower(a, b numa.Nodes) bool {
 	if r.Distance == nil || a.Count() != b.Count() {
 		return a.NarrowerThan(b)
 	}
@@ -191,8 +179,8 @@ func (r Rules) narrower(a, b Nodes) bool {
 	return a < b
 }
 
-// distance is the average one between the nodes of a set, each to itself included.
-func (r Rules) distance(n Nodes) float64 {
+// distance returns the average distance between the nodes of a set, including each to itself.
+func (r Rules) distance(n numa.Nodes) float64 {
 	ids, sum := n.IDs(), 0
 	for _, a := range ids {
 		for _, b := range ids {

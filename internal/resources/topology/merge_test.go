@@ -4,47 +4,86 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"keelson/internal/resources/numa"
 	"keelson/test/kit/parity"
 )
 
-func on(preferred bool, ids ...int) Hint { return Hint{NodesOf(ids...), preferred} }
+func on(preferred bool, ids ...int) numa.Hint {
+	return numa.Hint{Nodes: numa.NodesOf(ids...), Preferred: preferred}
+}
 
 func TestMerge(t *testing.T) {
 	parity.Proves(t, "RES-39", "RES-42")
 	type answers map[Policy]struct {
-		best  Hint
+		best  numa.Hint
 		admit bool
 	}
-	two := NodesOf(0, 1)
+	two := numa.NodesOf(0, 1)
 	for _, tc := range []struct {
 		name  string
-		nodes Nodes
-		all   []Hints
+		nodes numa.Nodes
+		all   []numa.Hints
 		want  answers
 	}{
-		{"nobody has a say", two, []Hints{nil, {}}, answers{
-			None: {Hint{}, true}, BestEffort: {on(true, 0, 1), true}, Restricted: {on(true, 0, 1), true}, SingleNUMANode: {Hint{0, true}, true}}},
-		{"one resource, any node", two, []Hints{{"cpu": {on(true, 0), on(true, 1), on(false, 0, 1)}}}, answers{
-			None: {Hint{}, true}, BestEffort: {on(true, 0), true}, Restricted: {on(true, 0), true}, SingleNUMANode: {on(true, 0), true}}},
-		{"two that can meet on one node", two, []Hints{{"cpu": {on(true, 0), on(true, 1)}}, {"gpu": {on(true, 1)}}}, answers{
-			BestEffort: {on(true, 1), true}, Restricted: {on(true, 1), true}, SingleNUMANode: {on(true, 1), true}}},
-		{"two that cannot meet", two, []Hints{{"cpu": {on(true, 0)}}, {"gpu": {on(true, 1)}}}, answers{
-			BestEffort: {on(false, 0, 1), true}, Restricted: {on(false, 0, 1), false}, SingleNUMANode: {Hint{}, false}}},
-		{"what is needed is on both", two, []Hints{{"cpu": {on(true, 0, 1)}}}, answers{
-			BestEffort: {on(true, 0, 1), true}, Restricted: {on(true, 0, 1), true}, SingleNUMANode: {Hint{}, false}}},
-		{"half is elsewhere by chance", two, []Hints{{"cpu": {on(false, 0, 1)}}}, answers{
-			BestEffort: {on(false, 0, 1), true}, Restricted: {on(false, 0, 1), false}, SingleNUMANode: {Hint{}, false}}},
-		{"what cannot be had at all", two, []Hints{{"cpu": {}}, {"gpu": {on(true, 0)}}}, answers{
-			BestEffort: {on(false, 0), true}, Restricted: {on(false, 0), false}, SingleNUMANode: {Hint{}, false}}},
-		{"a wide and a narrow one meet on the narrow one's", two, []Hints{{"cpu": {on(true, 0, 1)}}, {"gpu": {on(true, 1)}}}, answers{
-			BestEffort: {on(false, 1), true}, Restricted: {on(false, 1), false}, SingleNUMANode: {Hint{}, false}}},
-		{"one that does not care where", two, []Hints{{"nic": {{Preferred: true}}}, {"cpu": {on(true, 1)}}}, answers{
-			BestEffort: {on(true, 1), true}, Restricted: {on(true, 1), true}, SingleNUMANode: {on(true, 1), true}}},
-		{"unpreferred: as many nodes as the most demanding takes", NodesOf(0, 1, 2, 3), []Hints{
-			{"cpu": {on(true, 0, 1), on(true, 2, 3), on(false, 0, 1, 2, 3)}}, {"gpu": {on(false, 0, 1, 2, 3), on(false, 1, 2, 3)}}}, answers{
+		{"no provider has a preference", two, []numa.Hints{nil, {}}, answers{
+			None:           {numa.Hint{}, true},
+			BestEffort:     {on(true, 0, 1), true},
+			Restricted:     {on(true, 0, 1), true},
+			SingleNUMANode: {numa.Hint{Preferred: true}, true},
+		}},
+		{"one resource, any node", two, []numa.Hints{{"cpu": {on(true, 0), on(true, 1), on(false, 0, 1)}}}, answers{
+			None:           {numa.Hint{}, true},
+			BestEffort:     {on(true, 0), true},
+			Restricted:     {on(true, 0), true},
+			SingleNUMANode: {on(true, 0), true},
+		}},
+		{"two that can meet on one node", two,
+			[]numa.Hints{{"cpu": {on(true, 0), on(true, 1)}}, {"gpu": {on(true, 1)}}}, answers{
+				BestEffort:     {on(true, 1), true},
+				Restricted:     {on(true, 1), true},
+				SingleNUMANode: {on(true, 1), true},
+			}},
+		{"two that cannot meet", two, []numa.Hints{{"cpu": {on(true, 0)}}, {"gpu": {on(true, 1)}}}, answers{
+			BestEffort:     {on(false, 0, 1), true},
+			Restricted:     {on(false, 0, 1), false},
+			SingleNUMANode: {numa.Hint{}, false},
+		}},
+		{"what is needed is on both", two, []numa.Hints{{"cpu": {on(true, 0, 1)}}}, answers{
+			BestEffort:     {on(true, 0, 1), true},
+			Restricted:     {on(true, 0, 1), true},
+			SingleNUMANode: {numa.Hint{}, false},
+		}},
+		{"half is elsewhere by chance", two, []numa.Hints{{"cpu": {on(false, 0, 1)}}}, answers{
+			BestEffort:     {on(false, 0, 1), true},
+			Restricted:     {on(false, 0, 1), false},
+			SingleNUMANode: {numa.Hint{}, false},
+		}},
+		{"what cannot be had at all", two, []numa.Hints{{"cpu": {}}, {"gpu": {on(true, 0)}}}, answers{
+			BestEffort:     {on(false, 0), true},
+			Restricted:     {on(false, 0), false},
+			SingleNUMANode: {numa.Hint{}, false},
+		}},
+		{"a wide and a narrow one meet on the narrow one's", two,
+			[]numa.Hints{{"cpu": {on(true, 0, 1)}}, {"gpu": {on(true, 1)}}}, answers{
+				BestEffort:     {on(false, 1), true},
+				Restricted:     {on(false, 1), false},
+				SingleNUMANode: {numa.Hint{}, false},
+			}},
+		{"one that does not care where", two, []numa.Hints{{"nic": {{Preferred: true}}}, {"cpu": {on(true, 1)}}}, answers{
+			BestEffort:     {on(true, 1), true},
+			Restricted:     {on(true, 1), true},
+			SingleNUMANode: {on(true, 1), true},
+		}},
+		{"unpreferred: as many nodes as the most demanding takes", numa.NodesOf(0, 1, 2, 3), []numa.Hints{
+			{
+				"cpu": {on(true, 0, 1), on(true, 2, 3), on(false, 0, 1, 2, 3)},
+			}, {"gpu": {on(false, 0, 1, 2, 3), on(false, 1, 2, 3)}}}, answers{
 			BestEffort: {on(false, 1, 2, 3), true}}},
-		{"a machine of one node", NodesOf(0), []Hints{{"cpu": {on(true, 0)}}}, answers{
-			BestEffort: {on(true, 0), true}, Restricted: {on(true, 0), true}, SingleNUMANode: {Hint{0, true}, true}}},
+		{"a machine of one node", numa.NodesOf(0), []numa.Hints{{"cpu": {on(true, 0)}}}, answers{
+			BestEffort:     {on(true, 0), true},
+			Restricted:     {on(true, 0), true},
+			SingleNUMANode: {numa.Hint{Preferred: true}, true},
+		}},
 	} {
 		for policy, want := range tc.want {
 			t.Run(tc.name+", "+string(policy), func(t *testing.T) {
@@ -57,38 +96,40 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestTheClosestNodesAreBest(t *testing.T) {
+func TestMergePrefersClosestNodes(t *testing.T) {
 	// 0 and 3 are near each other, and so are 1 and 2.
 	far := [][]int{{10, 30, 30, 20}, {30, 10, 20, 30}, {30, 20, 10, 30}, {20, 30, 30, 10}}
-	pairs := Hints{"cpu": {on(true, 0, 1), on(true, 0, 2), on(true, 0, 3), on(true, 1, 2), on(true, 1, 3), on(true, 2, 3)}}
-	r := Rules{Policy: BestEffort, Nodes: NodesOf(0, 1, 2, 3)}
-	if best, _ := r.Merge([]Hints{pairs}); best != on(true, 0, 1) {
+	pairs := numa.Hints{
+		"cpu": {on(true, 0, 1), on(true, 0, 2), on(true, 0, 3), on(true, 1, 2), on(true, 1, 3), on(true, 2, 3)},
+	}
+	r := Rules{Policy: BestEffort, Nodes: numa.NodesOf(0, 1, 2, 3)}
+	if best, _ := r.Merge([]numa.Hints{pairs}); best != on(true, 0, 1) {
 		t.Errorf("whatever the distance: %v", best)
 	}
 	r.Distance = func(a, b int) int { return far[a][b] }
-	if best, _ := r.Merge([]Hints{pairs}); best != on(true, 1, 2) {
+	if best, _ := r.Merge([]numa.Hints{pairs}); best != on(true, 1, 2) {
 		t.Errorf("by distance: %v", best)
 	}
 	pairs["cpu"] = append(pairs["cpu"], on(true, 3))
-	if best, _ := r.Merge([]Hints{pairs}); best != on(true, 3) {
+	if best, _ := r.Merge([]numa.Hints{pairs}); best != on(true, 3) {
 		t.Errorf("fewer nodes come before closer ones: %v", best)
 	}
 }
 
-// TestMergeAgreesWithTheSlowWay compares with taking every combination of hints one
+// TestMergeAgreesWithSimpleVersion compares with taking every combination of hints one
 // by one.
-func TestMergeAgreesWithTheSlowWay(t *testing.T) {
+func TestMergeAgreesWithSimpleVersion(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		n := 1 + rnd.IntN(4)
 		r := Rules{Policy: []Policy{BestEffort, Restricted, SingleNUMANode}[rnd.IntN(3)], Nodes: 1<<n - 1}
-		var all []Hints
+		var all []numa.Hints
 		for i := range 1 + rnd.IntN(3) {
-			list := []Hint{}
+			list := []numa.Hint{}
 			for range rnd.IntN(5) {
-				list = append(list, Hint{Nodes(rnd.Uint64()) & r.Nodes, rnd.IntN(2) == 0})
+				list = append(list, numa.Hint{Nodes: numa.Nodes(rnd.Uint64()) & r.Nodes, Preferred: rnd.IntN(2) == 0})
 			}
-			all = append(all, Hints{string(rune('a' + i)): list})
+			all = append(all, numa.Hints{string(rune('a' + i)): list})
 		}
 		best, admit := r.Merge(all)
 		slow, slowAdmit := r.slowly(all)
@@ -98,19 +139,19 @@ func TestMergeAgreesWithTheSlowWay(t *testing.T) {
 	}
 }
 
-func (r Rules) slowly(all []Hints) (best Hint, admit bool) {
+func (r Rules) slowly(all []numa.Hints) (best numa.Hint, admit bool) {
 	lists := r.lists(all)
-	most, found := widestNeed(lists), false
-	best = Hint{Nodes: r.Nodes}
-	var walk func(i int, taken []Hint)
-	walk = func(i int, taken []Hint) {
+	most, found := widestMinimum(lists), false
+	best = numa.Hint{Nodes: r.Nodes}
+	var walk func(i int, taken []numa.Hint)
+	walk = func(i int, taken []numa.Hint) {
 		if i < len(lists) {
 			for _, h := range lists[i] {
 				walk(i+1, append(taken[:i:i], h))
 			}
 			return
 		}
-		sum, named := Hint{r.Nodes, true}, Nodes(0)
+		sum, named := numa.Hint{Nodes: r.Nodes, Preferred: true}, numa.Nodes(0)
 		for _, h := range taken {
 			sum.Preferred = sum.Preferred && h.Preferred
 			if h.Nodes == 0 {

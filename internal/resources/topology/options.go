@@ -7,32 +7,32 @@ import (
 	"strconv"
 )
 
-// Names of the options of a policy.
+// Policy options.
 const (
 	optionClosest = "prefer-closest-numa-nodes"
 	optionNodes   = "max-allowable-numa-nodes"
 )
 
-// fewestNodes is what a machine can have at most unless the option says more: with
-// each node the sets of them double.
-const fewestNodes = 8
+// defaultMaxNodes is the default, and minimum, of max-allowable-numa-nodes. Each additional node doubles the number of
+// sets.
+const defaultMaxNodes = 8
 
-// Options are those of a policy.
+// Options are the policy options.
 type Options struct {
-	Closest   bool // of several sets of one size, the one whose nodes are closest
-	MostNodes int  // that a machine may have
+	PreferClosest bool // prefer the set of nodes with the smallest distance among those of one size
+	MaxNodes      int  // maximum number of NUMA nodes of the machine
 }
 
-// ParseOptions reads the options of the configuration.
+// ParseOptions parses the policy options of the configuration.
 func ParseOptions(given map[string]string) (Options, error) {
-	o := Options{MostNodes: fewestNodes}
+	o := Options{MaxNodes: defaultMaxNodes}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var err error
 		switch name {
 		case optionClosest:
-			o.Closest, err = strconv.ParseBool(given[name])
+			o.PreferClosest, err = strconv.ParseBool(given[name])
 		case optionNodes:
-			if o.MostNodes, err = strconv.Atoi(given[name]); err != nil {
+			if o.MaxNodes, err = strconv.Atoi(given[name]); err != nil {
 				return o, fmt.Errorf("unable to convert policy option to integer %q: %w", name, err)
 			}
 		default:
@@ -41,8 +41,8 @@ func ParseOptions(given map[string]string) (Options, error) {
 		switch {
 		case err != nil:
 			return o, fmt.Errorf("bad value for option %q: %w", name, err)
-		case o.MostNodes < fewestNodes:
-			return o, fmt.Errorf("the minimum value of %q should not be less than %d", optionNodes, fewestNodes)
+		case o.MaxNodes < defaultMaxNodes:
+			return o, fmt.Errorf("the minimum value of %q should not be less than %d", optionNodes, defaultMaxNodes)
 		}
 	}
 	return o, nil

@@ -13,10 +13,13 @@ func TestOptions(t *testing.T) {
 		want  Options
 		err   string
 	}{
-		{nil, Options{MostNodes: 8}, ""},
-		{map[string]string{"prefer-closest-numa-nodes": "true"}, Options{Closest: true, MostNodes: 8}, ""},
-		{map[string]string{"prefer-closest-numa-nodes": "false", "max-allowable-numa-nodes": "8"}, Options{MostNodes: 8}, ""},
-		{map[string]string{"max-allowable-numa-nodes": "9"}, Options{MostNodes: 9}, ""},
+		{nil, Options{MaxNodes: 8}, ""},
+		{map[string]string{"prefer-closest-numa-nodes": "true"}, Options{PreferClosest: true, MaxNodes: 8}, ""},
+		{map[string]string{
+			"prefer-closest-numa-nodes": "false",
+			"max-allowable-numa-nodes":  "8",
+		}, Options{MaxNodes: 8}, ""},
+		{map[string]string{"max-allowable-numa-nodes": "9"}, Options{MaxNodes: 9}, ""},
 		{map[string]string{"max-allowable-numa-nodes": "7"}, Options{},
 			`the minimum value of "max-allowable-numa-nodes" should not be less than 8`},
 		{map[string]string{"max-allowable-numa-nodes": "many"}, Options{},
@@ -27,12 +30,12 @@ func TestOptions(t *testing.T) {
 		{map[string]string{"fast": "true"}, Options{}, `unknown Topology Manager Policy option: "fast"`},
 	} {
 		got, err := ParseOptions(c.given)
-		said := ""
+		problem := ""
 		if err != nil {
-			got, said = Options{}, err.Error()
+			got, problem = Options{}, err.Error()
 		}
-		if got != c.want || said != c.err {
-			t.Errorf("%v: %+v, %q; want %+v, %q", c.given, got, said, c.want, c.err)
+		if got != c.want || problem != c.err {
+			t.Errorf("%v: %+v, %q; want %+v, %q", c.given, got, problem, c.want, c.err)
 		}
 	}
 }

@@ -1,12 +1,12 @@
 package userns
 
-// file is the name of a pod's record, below its directory.
+// file is the name of the record in the pod's directory.
 const file = "userns"
 
-// DefaultIDs is how many IDs a pod gets where the configuration does not say.
+// DefaultIDs is the default number of IDs per pod.
 const DefaultIDs = 65536
 
-// record is what the file holds.
+// record is the format of the file.
 type record struct {
 	UIDs []mapping `json:"uidMappings"`
 	GIDs []mapping `json:"gidMappings"`

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// subidsLimit bounds the one question that is asked of the system.
+// subidsLimit bounds the calls of getsubids.
 const subidsLimit = 5 * time.Second
 
-// NodeIDs is the range of the node that the administrator set aside for the user
-// kubelet (subuid(5)), or where nothing is set aside, what maxPods need from
-// 65536 on.
+// NodeIDs returns the range of IDs that the administrator has set aside for the user kubelet (subuid(5)), or by default
+// what maxPods need from 65536 on.
 func NodeIDs(ctx context.Context, perPod uint32, maxPods int) (Range, error) {
 	fallback := Range{First: 65536, Count: uint64(perPod) * uint64(maxPods)}
 	tool, err := exec.LookPath("getsubids")
@@ -34,20 +33,22 @@ func NodeIDs(ctx context.Context, perPod uint32, maxPods int) (Range, error) {
 		return Range{}, err
 	}
 	if uids != gids {
-		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: users (%q) and groups (%q) must be the same", uids, gids)
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: users (%q) and groups (%q) must be the same",
+			uids,
+			gids)
 	}
 	r, err := parseSubids(uids)
 	if err != nil {
 		return Range{}, err
 	}
 	if r.Count < uint64(perPod)*uint64(maxPods) {
-		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: %d IDs do not serve %d pods of %d", r.Count, maxPods, perPod)
+		return Range{}, fmt.Errorf("read subordinate IDs of user kubelet: %d IDs do not serve %d pods of %d", r.Count,
+			maxPods, perPod)
 	}
 	return r, nil
 }
 
-// subids asks for the ranges of the user kubelet; there are none if there is no
-// such user.
+// subids runs getsubids for the user kubelet. It returns an empty string if there is no such user.
 func subids(ctx context.Context, tool string, flags ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool, append(flags, "kubelet")...)
@@ -61,7 +62,7 @@ func subids(ctx context.Context, tool string, flags ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// parseSubids reads the one line that getsubids may print: "0: kubelet 65536 7208960".
+// parseSubids parses the output of getsubids: one line such as "0: kubelet 65536 7208960".
 func parseSubids(text string) (Range, error) {
 	fields := strings.Fields(text)
 	if strings.Contains(text, "\n") || len(fields) != 4 || fields[1] != "kubelet" {

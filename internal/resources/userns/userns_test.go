@@ -13,11 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/test/kit/parity"
+	"keelson/test/kit/renames"
 )
 
 func allocator(t *testing.T, dir string, pods int) *Allocator {
 	t.Helper()
-	a, err := New(Config{PodsDir: dir, IDs: Range{65536, uint64(pods) * 65536}, PerPod: 65536, Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Config{
+		PodsDir: dir,
+		IDs:     Range{65536, uint64(pods) * 65536},
+		PerPod:  65536,
+		Log:     slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +37,7 @@ func make1(t *testing.T, dir string, uid types.UID) {
 	}
 }
 
-func TestRangesAreUniqueAndSurviveARestart(t *testing.T) {
+func TestRangesAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	a := allocator(t, dir, 3)
 	seen := map[uint32]types.UID{}
@@ -39,7 +45,7 @@ func TestRangesAreUniqueAndSurviveARestart(t *testing.T) {
 	for i := range 3 {
 		uid := types.UID(fmt.Sprint("u", i))
 		make1(t, dir, uid)
-		r, err := a.Of(uid)
+		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,32 +55,32 @@ func TestRangesAreUniqueAndSurviveARestart(t *testing.T) {
 		seen[r.First], want[uid] = uid, r
 	}
 	make1(t, dir, "late")
-	if _, err := a.Of("late"); err == nil || !strings.Contains(err.Error(), "all 3 ranges") {
+	if _, err := a.Allocate("late"); err == nil || !strings.Contains(err.Error(), "all 3 ranges") {
 		t.Errorf("a pod beyond the last range: %v", err)
 	}
 	b := allocator(t, dir, 3)
 	for uid, r := range want {
-		if got, err := b.Of(uid); err != nil || got != r {
+		if got, err := b.Allocate(uid); err != nil || got != r {
 			t.Errorf("after a restart %s has %+v, %v, want %+v", uid, got, err, r)
 		}
 	}
 	if err := b.Release("u1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Of("late"); err != nil || got != want["u1"] {
+	if got, err := b.Allocate("late"); err != nil || got != want["u1"] {
 		t.Errorf("late gets %+v, %v, want the range that is free again", got, err)
 	}
 }
 
 // The directory of a pod that has ended stays for as long as its object. What it had is
-// somebody else's then, for an agent that comes after, too.
-func TestARangeIsNoEndedPods(t *testing.T) {
+// another's then, for an agent that comes after, too.
+func TestReleasedRangeAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	a := allocator(t, dir, 1)
 	var had Range
 	for _, uid := range []types.UID{"ended", "runs"} {
 		make1(t, dir, uid)
-		r, err := a.Of(uid)
+		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,14 +94,14 @@ func TestARangeIsNoEndedPods(t *testing.T) {
 		}
 	}
 	b := allocator(t, dir, 1)
-	if err := b.Release("ended"); err != nil { // it winds up once more
+	if err := b.Release("ended"); err != nil { // it releases once more
 		t.Fatal(err)
 	}
 	make1(t, dir, "new")
-	if r, err := b.Of("new"); err == nil {
+	if r, err := b.Allocate("new"); err == nil {
 		t.Errorf("a new pod is given %+v, which another one runs with", r)
 	}
-	if r, err := b.Of("runs"); err != nil || r != had {
+	if r, err := b.Allocate("runs"); err != nil || r != had {
 		t.Errorf("after a restart the pod has %+v, %v, want %+v", r, err, had)
 	}
 	// A record that cannot be removed would be taken up: the range is kept.
@@ -106,21 +112,21 @@ func TestARangeIsNoEndedPods(t *testing.T) {
 	if err := b.Release("runs"); err == nil {
 		t.Error("a range was given back whose record is still there")
 	}
-	if r, err := b.Of("new"); err == nil {
+	if r, err := b.Allocate("new"); err == nil {
 		t.Errorf("a new pod is given %+v", r)
 	}
 }
 
 // A range rests for as long as there are others, however often all of them have been
 // given.
-func TestRangesAreGivenInTurn(t *testing.T) {
+func TestRangesAreReusedLate(t *testing.T) {
 	dir := t.TempDir()
 	a := allocator(t, dir, 3)
 	var given []uint32
 	for i := range 7 {
 		uid := types.UID(fmt.Sprint("u", i))
 		make1(t, dir, uid)
-		r, err := a.Of(uid)
+		r, err := a.Allocate(uid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,26 +140,31 @@ func TestRangesAreGivenInTurn(t *testing.T) {
 	}
 }
 
-func TestTheRecordIsUpstreams(t *testing.T) {
+func TestRecordMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-116")
 	dir := t.TempDir()
 	make1(t, dir, "u")
-	if _, err := allocator(t, dir, 1).Of("u"); err != nil {
+	if _, err := allocator(t, dir, 1).Allocate("u"); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "u", "userns"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`
+	const want = `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,` +
+		`"containerId":0,"length":65536}]}`
 	if string(b) != want {
 		t.Errorf("record = %s\nwant     %s", b, want)
 	}
 }
 
-func TestABadRecordIsLeftAndNotGivenTwice(t *testing.T) {
+func TestBadRecord(t *testing.T) {
 	dir := t.TempDir()
-	for uid, text := range map[string]string{"bad": "{", "foreign": `{"uidMappings":[{"hostId":70000,"containerId":0,"length":65536}],"gidMappings":[{"hostId":70000,"containerId":0,"length":65536}]}`} {
+	for uid, text := range map[string]string{
+		"bad": "{",
+		"foreign": `{"uidMappings":[{"hostId":70000,"containerId":0,"length":65536}],"gidMappings":[{"hostId":70000,` +
+			`"containerId":0,"length":65536}]}`,
+	} {
 		make1(t, dir, types.UID(uid))
 		if err := os.WriteFile(filepath.Join(dir, uid, "userns"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -165,25 +176,31 @@ func TestABadRecordIsLeftAndNotGivenTwice(t *testing.T) {
 	}
 }
 
-func TestAFileAmongThePodsIsNoPod(t *testing.T) {
+func TestFileInPodsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var told []error
-	_, err := New(Config{PodsDir: dir, IDs: Range{65536, 65536}, PerPod: 65536, Log: slog.New(slog.DiscardHandler),
-		Unusable: func(err error) { told = append(told, err) }, Recover: func(uid types.UID) (Range, bool) {
+	var reported []error
+	_, err := New(Config{
+		PodsDir:   dir,
+		IDs:       Range{65536, 65536},
+		PerPod:    65536,
+		Log:       slog.New(slog.DiscardHandler),
+		OnCorrupt: func(err error) { reported = append(reported, err) },
+		Recover: func(uid types.UID) (Range, bool) {
 			t.Errorf("asked for %s", uid)
 			return Range{}, false
-		}})
-	if err != nil || len(told) > 0 {
-		t.Errorf("%v, told %v", err, told)
+		},
+	})
+	if err != nil || len(reported) > 0 {
+		t.Errorf("%v, reported %v", err, reported)
 	}
 }
 
-func TestNoRangeWithoutARecord(t *testing.T) {
+func TestAllocateNeedsRecord(t *testing.T) {
 	a := allocator(t, t.TempDir(), 2)
-	if _, err := a.Of("gone"); err == nil {
+	if _, err := a.Allocate("gone"); err == nil {
 		t.Error("a range that could not be recorded was given")
 	}
 	if len(a.used) != 0 {
@@ -194,7 +211,7 @@ func TestNoRangeWithoutARecord(t *testing.T) {
 // The IDs of the node are those that the system sets aside for the user kubelet, of which
 // there must be enough for as many pods as there may be; where it sets none aside, those
 // from 65536 on.
-func TestIDsOfTheNode(t *testing.T) {
+func TestNodeIDs(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-116")
 	const none = "exit 1"
 	for _, tc := range []struct {
@@ -204,9 +221,11 @@ func TestIDsOfTheNode(t *testing.T) {
 	}{
 		{"a range", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 131072 7208960'", Range{131072, 7208960}, ""},
 		{"no such user", none, none, Range{65536, 7208960}, ""},
-		{"too few for 110 pods", "echo '0: kubelet 131072 7143424'", "echo '0: kubelet 131072 7143424'", Range{}, "7143424 IDs do not serve 110 pods of 65536"},
+		{"too few for 110 pods", "echo '0: kubelet 131072 7143424'", "echo '0: kubelet 131072 7143424'", Range{},
+			"7143424 IDs do not serve 110 pods of 65536"},
 		{"other groups", "echo '0: kubelet 131072 7208960'", "echo '0: kubelet 65536 7208960'", Range{}, "must be the same"},
-		{"two ranges", "echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'", "echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'",
+		{"two ranges", "echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'",
+			"echo '0: kubelet 131072 7208960'; echo '1: kubelet 9999999 65536'",
 			Range{}, "read subordinate IDs of user kubelet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -218,7 +237,8 @@ func TestIDsOfTheNode(t *testing.T) {
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			got, err := NodeIDs(t.Context(), 65536, 110)
-			if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if got != tc.want || (err == nil) != (tc.err == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%+v, %v; want %+v, %q", got, err, tc.want, tc.err)
 			}
 		})
@@ -235,14 +255,20 @@ func TestSubids(t *testing.T) {
 	if r, err := parseSubids("0: kubelet 65536 7208960"); err != nil || r != (Range{65536, 7208960}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, bad := range []string{"0: kubelet 1", "0: other 65536 65536", "0: kubelet 65536 65536\n1: kubelet 999 1", "0: kubelet x 1", "0: kubelet 99999999999 1"} {
+	for _, bad := range []string{
+		"0: kubelet 1",
+		"0: other 65536 65536",
+		"0: kubelet 65536 65536\n1: kubelet 999 1",
+		"0: kubelet x 1",
+		"0: kubelet 99999999999 1",
+	} {
 		if r, err := parseSubids(bad); err == nil {
 			t.Errorf("%q gives %+v", bad, r)
 		}
 	}
 }
 
-func TestBadConfigurationNamesTheValue(t *testing.T) {
+func TestBadConfiguration(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"1000 IDs per pod": {PerPod: 1000, IDs: Range{65536, 65536}},
 		"IDs from 0":       {PerPod: 65536, IDs: Range{0, 65536}},
@@ -252,5 +278,18 @@ func TestBadConfigurationNamesTheValue(t *testing.T) {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
+	}
+}
+
+// What a later agent reads is renamed into place.
+func TestRangesAreRenamedIntoPlace(t *testing.T) {
+	parity.ProvesPart(t, 5, "RT-57")
+	dir := t.TempDir()
+	w := renames.Watch(t, filepath.Join(dir, "u1"))
+	if _, err := allocator(t, dir, 1).Allocate("u1"); err != nil {
+		t.Fatal(err)
+	}
+	if there := w.Check(t); len(there) != 1 {
+		t.Errorf("%q are there, want one file", there)
 	}
 }

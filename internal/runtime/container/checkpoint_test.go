@@ -17,14 +17,15 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fakeFreezer writes a file as a runtime does. One that fails has written some
-// of it by then.
+// fakeFreezer writes a checkpoint file, also if it fails.
 type fakeFreezer struct {
 	fail    error
 	timeout int64
 }
 
-func (f *fakeFreezer) CheckpointContainer(_ context.Context, req *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+func (f *fakeFreezer) CheckpointContainer(
+	_ context.Context, req *runtimeapi.CheckpointContainerRequest,
+) (*runtimeapi.CheckpointContainerResponse, error) {
 	f.timeout = req.Timeout
 	if err := os.WriteFile(req.Location, []byte("state of "+req.ContainerId), 0o600); err != nil {
 		return nil, err
@@ -42,9 +43,19 @@ type checkpointRig struct {
 
 func newCheckpointRig(t *testing.T) *checkpointRig {
 	t.Helper()
-	r := &checkpointRig{runtime: &fakeFreezer{}, root: t.TempDir(), free: 50 << 30, size: 100 << 30, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	r.Checkpointer = NewCheckpointer(CheckpointConfig{Runtime: r.runtime, RootDir: r.root,
-		Disk: func(string) (uint64, uint64, error) { return r.free, r.size, nil }, Now: func() time.Time { return r.now }})
+	r := &checkpointRig{
+		runtime: &fakeFreezer{},
+		root:    t.TempDir(),
+		free:    50 << 30,
+		size:    100 << 30,
+		now:     time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+	r.Checkpointer = NewCheckpointer(CheckpointConfig{
+		Runtime: r.runtime,
+		RootDir: r.root,
+		Disk:    func(string) (uint64, uint64, error) { return r.free, r.size, nil },
+		Now:     func() time.Time { return r.now },
+	})
 	return r
 }
 
@@ -59,11 +70,12 @@ func (r *checkpointRig) files(t *testing.T) int {
 
 var frozen = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u-1"}}
 
-func TestCheckpointIsWrittenWhereToolsLookForIt(t *testing.T) {
+func TestCheckpointPath(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-52")
 	r := newCheckpointRig(t)
 	got, err := r.Checkpoint(t.Context(), frozen, "main", "id-1", 90*time.Second)
-	if want := filepath.Join(r.root, "checkpoints", "checkpoint-web_shop-main-2026-01-02T03:04:05Z.tar"); err != nil || got != want {
+	if want := filepath.Join(r.root, "checkpoints", "checkpoint-web_shop-main-2026-01-02T03:04:05Z.tar"); err != nil ||
+		got != want {
 		t.Fatalf("Checkpoint = %s, %v; want %s", got, err, want)
 	}
 	if b, err := os.ReadFile(got); err != nil || string(b) != "state of id-1" || r.runtime.timeout != 90 {
@@ -74,7 +86,7 @@ func TestCheckpointIsWrittenWhereToolsLookForIt(t *testing.T) {
 	}
 }
 
-func TestCheckpointThatFailsLeavesNothing(t *testing.T) {
+func TestFailedCheckpointIsRemoved(t *testing.T) {
 	r := newCheckpointRig(t)
 	r.runtime.fail = errors.New("no criu")
 	if _, err := r.Checkpoint(t.Context(), frozen, "main", "id-1", 0); !errors.Is(err, r.runtime.fail) {
@@ -85,7 +97,7 @@ func TestCheckpointThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCheckpointsDoNotFillTheDisk(t *testing.T) {
+func TestCheckpointLimits(t *testing.T) {
 	r := newCheckpointRig(t)
 	take := func(container string) error {
 		r.now = r.now.Add(time.Second)
@@ -97,8 +109,9 @@ func TestCheckpointsDoNotFillTheDisk(t *testing.T) {
 			t.Fatalf("checkpoint %d: %v", i, err)
 		}
 	}
-	if err := take("main"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("holds %d of this container", maxCheckpoints)) {
-		t.Errorf("one checkpoint too many = %v, want a refusal that says why", err)
+	if err := take("main"); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("holds %d of this container", maxCheckpoints)) {
+		t.Errorf("one checkpoint too many = %v, want an error", err)
 	}
 	if err := take("main-2"); err != nil {
 		t.Errorf("checkpoint of a container of a longer name = %v", err)
@@ -108,7 +121,7 @@ func TestCheckpointsDoNotFillTheDisk(t *testing.T) {
 	}
 	r.free = 19 << 30
 	if err := take("other"); err == nil || !strings.Contains(err.Error(), "less than 20 %") {
-		t.Errorf("checkpoint on a full disk = %v, want a refusal that says why", err)
+		t.Errorf("checkpoint on a full disk = %v, want an error", err)
 	}
 	r.free = 21 << 30
 	if err := take("other"); err != nil {
@@ -119,9 +132,9 @@ func TestCheckpointsDoNotFillTheDisk(t *testing.T) {
 	}
 }
 
-func TestCheckpointWaitsForItsTurnNoLongerThanItsCaller(t *testing.T) {
+func TestCheckpointsRunOneAtATime(t *testing.T) {
 	r := newCheckpointRig(t)
-	r.turn <- struct{}{}
+	r.slot <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.Checkpoint(ctx, frozen, "main", "id-1", 0); !errors.Is(err, context.Canceled) {

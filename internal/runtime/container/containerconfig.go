@@ -14,7 +14,7 @@ import (
 	"keelson/internal/runtime/logs"
 )
 
-// containerInput is what a container is made from.
+// containerInput is the input of containerConfig.
 type containerInput struct {
 	pod       *v1.Pod
 	container *v1.Container
@@ -22,14 +22,14 @@ type containerInput struct {
 	imageRef  string
 	env       []pod.EnvVar
 	mounts    []pod.Mount
-	extra     pod.Contribution // devices, CDI devices and annotations of it are used
+	extra     pod.Contribution // only its devices, CDI devices and annotations are used
 	resources *runtimeapi.LinuxContainerResources
 	security  *runtimeapi.LinuxContainerSecurityContext
-	selinux   bool // labels mean something on this node
-	signals   bool // the stop signal may be chosen
+	selinux   bool // the node has SELinux enabled
+	signals   bool // lifecycle.stopSignal is honoured
 }
 
-// containerConfig is what the runtime is told about a container.
+// containerConfig builds the CRI configuration of a container.
 func containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 	p, c := in.pod, in.container
 	annotations, err := containerAnnotations(p, c, in.attempt, in.extra.Annotations)
@@ -61,7 +61,11 @@ func containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 		out.Mounts = append(out.Mounts, cm)
 	}
 	for _, d := range in.extra.Devices {
-		out.Devices = append(out.Devices, &runtimeapi.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+		out.Devices = append(out.Devices, &runtimeapi.Device{
+			HostPath:      d.HostPath,
+			ContainerPath: d.ContainerPath,
+			Permissions:   d.Permissions,
+		})
 	}
 	for _, d := range in.extra.CDIDevices {
 		out.CDIDevices = append(out.CDIDevices, &runtimeapi.CDIDevice{Name: d})
@@ -76,13 +80,13 @@ func containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 	return out, nil
 }
 
-// stopSignal turns the API's name of a signal into the runtime interface's: SIGRTMIN+1 is SIGRTMINPLUS1 there.
+// stopSignal converts the API's name of a signal to the CRI's: SIGRTMIN+1 is SIGRTMINPLUS1 there.
 func stopSignal(s v1.Signal) (runtimeapi.Signal, bool) {
 	n, ok := runtimeapi.Signal_value[strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(s))]
 	return runtimeapi.Signal(n), ok
 }
 
-// containerLabels are how an agent finds its own after a restart.
+// containerLabels returns the labels by which the agent recognises its containers after a restart.
 func containerLabels(p *v1.Pod, c *v1.Container) map[string]string {
 	return map[string]string{
 		pod.LabelPodName:       p.Name,
@@ -92,9 +96,9 @@ func containerLabels(p *v1.Pod, c *v1.Container) map[string]string {
 	}
 }
 
-// containerAnnotations are what an agent needs to know about a container when
-// nothing but the runtime remembers it; see restore for the way back. They win
-// over what others want to write on the container.
+// containerAnnotations records what the agent needs to stop the container when the pod's
+// specification is no longer available; restore reads it back. These annotations take precedence
+// over those that device plugins and others add.
 func containerAnnotations(p *v1.Pod, c *v1.Container, attempt int, extra map[string]string) (map[string]string, error) {
 	a := make(map[string]string, len(extra)+8)
 	maps.Copy(a, extra)

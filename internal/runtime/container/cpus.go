@@ -9,9 +9,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// KeepToCPUs keeps a running container to CPUs, named as cpuset files take them. All
-// else stays as it is.
-func (r *Runner) KeepToCPUs(ctx context.Context, id, cpus string) error {
+// SetCPUs restricts a running container to the given CPUs, in cpuset list format. No other resource
+// changes.
+func (r *Runner) SetCPUs(ctx context.Context, id, cpus string) error {
 	_, err := r.cfg.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: id,
 		Linux:       &runtimeapi.LinuxContainerResources{CpusetCpus: cpus},
@@ -19,13 +19,13 @@ func (r *Runner) KeepToCPUs(ctx context.Context, id, cpus string) error {
 	return err
 }
 
-// exclusive reports whether the container has CPUs that nobody else may use: a quota
-// would only stall it.
+// exclusive reports whether the CPU manager assigned exclusive CPUs to the container. Such a
+// container gets no CFS quota: a quota would only throttle it.
 func (r *Runner) exclusive(p *v1.Pod, c *v1.Container) bool {
 	return r.cfg.ExclusiveCPUs != nil && r.cfg.ExclusiveCPUs(p, c)
 }
 
-// anyExclusive reports whether a container of the pod has CPUs that nobody else may use.
+// anyExclusive reports whether any container of the pod has exclusive CPUs.
 func (r *Runner) anyExclusive(p *v1.Pod) bool {
 	for kind, c := range pod.Containers(p) {
 		if kind != pod.Ephemeral && r.exclusive(p, c) {

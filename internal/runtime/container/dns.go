@@ -14,24 +14,24 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Limits of what resolvers understand.
+// Limits of common resolver implementations.
 const (
 	maxNameservers  = 3
 	maxSearches     = 32
 	maxSearchChars  = 2048
 	maxSearchDomain = 253
-	// clusterSearches are the search domains that a cluster adds in front.
+	// clusterSearches is the number of search domains that ClusterFirst puts in front.
 	clusterSearches = 3
 )
 
-// warning is an event about something that did not keep the pod from starting.
+// warning is an event about a problem that does not keep the pod from starting.
 type warning struct {
 	reason, message string
-	node            bool // about the node too
+	node            bool // recorded on the node as well
 }
 
-// dnsPolicy is the policy that a pod's own comes down to on this node: None,
-// Default or ClusterFirst. An unknown one counts as ClusterFirst.
+// dnsPolicy returns the effective DNS policy of a pod on this node: None, Default or ClusterFirst.
+// An unknown policy counts as ClusterFirst.
 func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning) {
 	switch policy := p.Spec.DNSPolicy; policy {
 	case v1.DNSNone, v1.DNSDefault:
@@ -42,14 +42,16 @@ func dnsPolicy(p *v1.Pod, cfg DNSConfig) (v1.DNSPolicy, []warning) {
 		}
 	}
 	if len(cfg.ClusterDNS) == 0 {
-		text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
+		text := fmt.Sprintf(
+			"kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+			v1.DNSClusterFirst, v1.DNSDefault)
 		return v1.DNSDefault, []warning{{reason: pod.EventMissingClusterDNS, message: text, node: true}}
 	}
 	return v1.DNSClusterFirst, nil
 }
 
-// podDNS decides what a pod's resolv.conf says. host reads the host's own; it
-// is called only when it is needed.
+// podDNS decides the content of a pod's resolv.conf. host reads the host's file and is only called
+// when needed.
 func podDNS(p *v1.Pod, cfg DNSConfig, host func() (resolvConf, error)) (resolvConf, []warning, error) {
 	var c resolvConf
 	var err error
@@ -72,19 +74,19 @@ func podDNS(p *v1.Pod, cfg DNSConfig, host func() (resolvConf, error)) (resolvCo
 	return c, append(warnings, cut...), nil
 }
 
-// clusterDNS asks the cluster's servers and completes names first as services.
-// The host's domains come last; its options do not count.
+// clusterDNS returns a configuration with the cluster's servers, in which cluster search domains
+// precede the host's. The host's options are not used.
 func clusterDNS(namespace string, cfg DNSConfig, hostSearches []string) resolvConf {
 	c := resolvConf{Servers: cfg.ClusterDNS, Searches: hostSearches}
 	if d := cfg.ClusterDomain; d != "" {
 		c.Searches = unique([]string{namespace + ".svc." + d, "svc." + d, d}, hostSearches)
 	}
-	// A name in the cluster has up to four dots before it is complete.
+	// Service names have up to four dots before they are fully qualified.
 	c.Options = []string{"ndots:5"}
 	return c
 }
 
-// withOwnDNS adds what the pod itself says.
+// withOwnDNS merges the pod's dnsConfig into c.
 func withOwnDNS(c resolvConf, own *v1.PodDNSConfig) resolvConf {
 	if own == nil {
 		return c
@@ -104,8 +106,8 @@ func withOwnDNS(c resolvConf, own *v1.PodDNSConfig) resolvConf {
 	}
 }
 
-// localDNS asks the node itself, on the loopback address of each address family that
-// is configured, and completes no name.
+// localDNS returns a configuration that uses a resolver on the node, at the loopback address of
+// each configured address family, and has no search domain.
 func localDNS(nodeIPs []netip.Addr) resolvConf {
 	c := resolvConf{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -121,12 +123,17 @@ func localDNS(nodeIPs []netip.Addr) resolvConf {
 	return c
 }
 
-// fitDNSLimits drops what resolvers would not read anyway, and says so.
+// fitDNSLimits drops what exceeds the limits of resolvers and returns a warning for each limit
+// exceeded.
 func fitDNSLimits(c resolvConf) (resolvConf, []warning) {
 	var ws []warning
 	if len(c.Servers) > maxNameservers {
 		c.Servers = c.Servers[:maxNameservers]
-		ws = append(ws, warning{reason: pod.EventDNSConfigForming, message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(c.Servers, " ")})
+		ws = append(ws, warning{
+			reason: pod.EventDNSConfigForming,
+			message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " +
+				strings.Join(c.Servers, " "),
+		})
 	}
 	kept, chars := []string(nil), 0
 	for _, s := range c.Searches[:min(len(c.Searches), maxSearches)] {
@@ -139,36 +146,44 @@ func fitDNSLimits(c resolvConf) (resolvConf, []warning) {
 		kept, chars = append(kept, s), chars+len(s)+1
 	}
 	if len(kept) < len(c.Searches) {
-		ws = append(ws, warning{reason: pod.EventDNSConfigForming, message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(kept, " ")})
+		ws = append(ws, warning{
+			reason: pod.EventDNSConfigForming,
+			message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " +
+				strings.Join(kept, " "),
+		})
 	}
 	c.Searches = kept
 	return c, ws
 }
 
-// checkSearchLimits tells why the host's search line leaves no room for the
-// cluster's domains in front of it, or nothing.
+// checkSearchLimits returns a message if the host's search line leaves no room for the cluster's
+// search domains, and "" otherwise.
 func checkSearchLimits(path string, host resolvConf, clusterDomain string) string {
 	domains := maxSearches
 	if clusterDomain != "" {
 		domains -= clusterSearches
 	}
 	if len(host.Searches) > domains {
-		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, domains)
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path,
+			domains)
 	}
 	for _, s := range host.Searches {
 		if len(s) > maxSearchDomain {
-			return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, maxSearchDomain)
+			return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!",
+				path,
+				maxSearchDomain)
 		}
 	}
 	if len(strings.Join(host.Searches, " ")) > maxSearchChars {
-		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, maxSearchChars)
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!",
+			path,
+			maxSearchChars)
 	}
 	return ""
 }
 
-// CheckHostDNS warns once on the node when the host's resolver configuration
-// cannot be read or leaves no room for what pods need. Meant to be called when
-// the agent starts.
+// CheckHostDNS records a warning on the node if the host's resolv.conf cannot be read or leaves no
+// room for the cluster's search domains. It is called once at startup.
 func (r *Runner) CheckHostDNS() {
 	path := r.cfg.DNS.ResolvConf
 	if path == "" {
@@ -182,12 +197,12 @@ func (r *Runner) CheckHostDNS() {
 		text = checkSearchLimits(path, host, r.cfg.DNS.ClusterDomain)
 	}
 	if text != "" {
-		r.cfg.Log.Warn("host's resolver configuration does not suit pods", "file", path, "cause", text)
+		r.cfg.Log.Warn("host resolv.conf does not suit pods", "path", path, "err", text)
 		r.cfg.Events.Node(v1.EventTypeWarning, eventCheckResolvConf, text)
 	}
 }
 
-// dns is podDNS with the facts of this node.
+// dns calls podDNS with the configuration of this node.
 func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
 	return podDNS(p, r.cfg.DNS, func() (resolvConf, error) {
 		if r.cfg.DNS.ResolvConf == "" {
@@ -199,13 +214,13 @@ func (r *Runner) dns(p *v1.Pod) (resolvConf, []warning, error) {
 			if failed := (*fs.PathError)(nil); !errors.As(err, &failed) || failed.Op != "open" {
 				text = "Encountered error while parsing resolv conf file. Error: " + text
 			}
-			return c, pod.ShowAs(text, fmt.Errorf("read the host's resolver configuration %s: %w", r.cfg.DNS.ResolvConf, err))
+			return c, pod.ShowAs(text, fmt.Errorf("read resolv.conf of the host %s: %w", r.cfg.DNS.ResolvConf, err))
 		}
 		return c, nil
 	})
 }
 
-// unique joins lists and drops repetitions.
+// unique concatenates lists and drops duplicates.
 func unique(lists ...[]string) []string {
 	var out []string
 	for _, l := range lists {
@@ -218,7 +233,7 @@ func unique(lists ...[]string) []string {
 	return out
 }
 
-// isIPv6 reports whether s is an address of that family.
+// isIPv6 reports whether s is an IPv6 address.
 func isIPv6(s string) bool {
 	ip := net.ParseIP(s)
 	return ip != nil && ip.To4() == nil

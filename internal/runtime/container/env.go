@@ -13,8 +13,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// variables is an environment being built: the last value of a name counts, the
-// first mention settles its place.
+// variables is an environment under construction. The last value of a name wins, in the position of
+// its first occurrence.
 type variables struct {
 	names  []string
 	values map[string]string
@@ -27,16 +27,16 @@ func (v *variables) set(name, value string) {
 	v.values[name] = value
 }
 
-// Env is the environment of a container: what envFrom and env say, in this
-// order, then the services that they did not speak of. It fails when something
-// that it refers to and must have is missing.
+// Env returns the environment of a container: envFrom, then env, then service variables whose names
+// are not yet set. It fails if a required reference cannot be resolved.
 func (r *Runner) Env(ctx context.Context, s Start) ([]pod.EnvVar, error) {
 	links, err := r.serviceLinks(s.Pod)
 	if err != nil {
 		return nil, err
 	}
 	b := envBuilder{
-		r: r, start: s,
+		r:       r,
+		start:   s,
 		node:    r.cfg.Node(),
 		podIPs:  r.podIPs(s.Pod, s.PodIPs),
 		vars:    variables{values: map[string]string{}},
@@ -66,9 +66,8 @@ func (r *Runner) Env(ctx context.Context, s Start) ([]pod.EnvVar, error) {
 	return env, nil
 }
 
-// serviceLinks is the part of the environment that services make. A pod of the
-// API server waits until they are known; a static pod must not, since it may be
-// what serves them.
+// serviceLinks returns the service environment variables. A pod from the API server is not started
+// before the services are listed; a static pod is, since it may be the one that serves the API.
 func (r *Runner) serviceLinks(p *v1.Pod) ([]pod.EnvVar, error) {
 	if r.cfg.Services == nil {
 		return nil, nil
@@ -80,7 +79,7 @@ func (r *Runner) serviceLinks(p *v1.Pod) ([]pod.EnvVar, error) {
 	return serviceEnv(visibleServices(p.Namespace, links, r.cfg.Services.List)), nil
 }
 
-// envBuilder is one environment under way. Objects are fetched once.
+// envBuilder builds one environment. Each ConfigMap and Secret is fetched once.
 type envBuilder struct {
 	r       *Runner
 	start   Start
@@ -92,7 +91,7 @@ type envBuilder struct {
 	secrets map[string]*v1.Secret
 }
 
-// lookup is what $(NAME) sees: variables set so far, then services.
+// lookup resolves $(NAME): first the variables set so far, then the service variables.
 func (b *envBuilder) lookup(name string) (string, bool) {
 	if v, ok := b.vars.values[name]; ok {
 		return v, true
@@ -141,8 +140,7 @@ func (b *envBuilder) add(ctx context.Context, e *v1.EnvVar) error {
 	return nil
 }
 
-// fromSource is the value that a valueFrom stands for. ok is false when there
-// is none and need not be.
+// fromSource returns the value of a valueFrom. ok is false if an optional reference has no value.
 func (b *envBuilder) fromSource(ctx context.Context, src *v1.EnvVarSource) (value string, ok bool, err error) {
 	ns := b.start.Pod.Namespace
 	switch {
@@ -181,7 +179,7 @@ func (b *envBuilder) fromSource(ctx context.Context, src *v1.EnvVarSource) (valu
 	return "", true, nil
 }
 
-// configMap is nil when there is none of that name and need not be.
+// configMap returns nil if an optional ConfigMap does not exist.
 func (b *envBuilder) configMap(ctx context.Context, name string, optional bool) (*v1.ConfigMap, error) {
 	return object(b.maps, name, optional, func() (*v1.ConfigMap, error) {
 		if b.r.cfg.Objects == nil {
@@ -191,7 +189,7 @@ func (b *envBuilder) configMap(ctx context.Context, name string, optional bool) 
 	})
 }
 
-// secret is nil when there is none of that name and need not be.
+// secret returns nil if an optional Secret does not exist.
 func (b *envBuilder) secret(ctx context.Context, name string, optional bool) (*v1.Secret, error) {
 	return object(b.secrets, name, optional, func() (*v1.Secret, error) {
 		if b.r.cfg.Objects == nil {

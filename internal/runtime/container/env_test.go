@@ -31,19 +31,40 @@ func amount(res, divisor string) *v1.EnvVarSource {
 }
 
 func configKey(name, key string, optional bool) *v1.EnvVarSource {
-	return &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
+	return &v1.EnvVarSource{
+		ConfigMapKeyRef: &v1.ConfigMapKeySelector{
+			LocalObjectReference: v1.LocalObjectReference{Name: name},
+			Key:                  key,
+			Optional:             &optional,
+		},
+	}
 }
 
 func secretKey(name, key string, optional bool) *v1.EnvVarSource {
-	return &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
+	return &v1.EnvVarSource{
+		SecretKeyRef: &v1.SecretKeySelector{
+			LocalObjectReference: v1.LocalObjectReference{Name: name},
+			Key:                  key,
+			Optional:             &optional,
+		},
+	}
 }
 
 func fromMap(name, prefix string, optional bool) v1.EnvFromSource {
-	return v1.EnvFromSource{Prefix: prefix, ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: name}, Optional: &optional}}
+	return v1.EnvFromSource{
+		Prefix: prefix,
+		ConfigMapRef: &v1.ConfigMapEnvSource{
+			LocalObjectReference: v1.LocalObjectReference{Name: name},
+			Optional:             &optional,
+		},
+	}
 }
 
 func fromSecret(name, prefix string, optional bool) v1.EnvFromSource {
-	return v1.EnvFromSource{Prefix: prefix, SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: name}, Optional: &optional}}
+	return v1.EnvFromSource{
+		Prefix:    prefix,
+		SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: name}, Optional: &optional},
+	}
 }
 
 func TestEnv(t *testing.T) {
@@ -53,7 +74,11 @@ func TestEnv(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-84")
 	parity.ProvesPart(t, 2, "LIFE-88")
 	objects := fakeObjects{
-		maps:    map[string]map[string]string{"ns/cm": {"a": "1", "b.txt": "two"}, "ns/other": {"a": "9"}, "ns/refs": {"k": "$(A)"}},
+		maps: map[string]map[string]string{
+			"ns/cm":    {"a": "1", "b.txt": "two"},
+			"ns/other": {"a": "9"},
+			"ns/refs":  {"k": "$(A)"},
+		},
 		secrets: map[string]map[string]string{"ns/sec": {"s": "shh"}},
 	}
 	for _, tc := range []struct {
@@ -63,55 +88,185 @@ func TestEnv(t *testing.T) {
 		hosts []string // the node's addresses, if other than those of the bench
 		want  string   // NAME=value, space separated, or an error
 	}{
-		{name: "plain values in their order", c: v1.Container{Env: []v1.EnvVar{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "E"}}}, want: "B=1 A=2 E="},
-		{name: "the last value of a name counts", c: v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}}, want: "A=2"},
-		{name: "values see what stands before them", c: v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "$(B)"}, {Name: "B", Value: "1"}, {Name: "C", Value: "<$(B)>"}, {Name: "B", Value: "$(B)2"}}}, want: "A=$(B) B=12 C=<1>"},
-		{name: "values see services", c: v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "$(KUBERNETES_SERVICE_PORT)"}}}, want: "A=443"},
-		{name: "a config map whole", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("cm", "P_", false)}}, want: "P_a=1 P_b.txt=two"},
-		{name: "a secret whole", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("sec", "", false)}}, want: "s=shh"},
-		{name: "the later source wins, and env over all", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("cm", "", false), fromMap("other", "", false)}, Env: []v1.EnvVar{{Name: "b.txt", Value: "env $(a)"}}}, want: "a=9 b.txt=env 9"},
-		{name: "values from sources are not expanded", c: v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "X", ValueFrom: configKey("refs", "k", false)}}}, want: "A=1 X=$(A)"},
-		{name: "an optional config map that is not there", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("no", "", true)}}, want: ""},
-		{name: "a config map that is not there", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("no", "", false)}}, want: `configmaps "no" not found`},
-		{name: "an optional secret that is not there", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("no", "", true)}}, want: ""},
-		{name: "a secret that is not there", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("no", "", false)}}, want: `secrets "no" not found`},
-		{name: "one key", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: configKey("cm", "a", false)}, {Name: "S", ValueFrom: secretKey("sec", "s", false)}}}, want: "A=1 S=shh"},
-		{name: "an optional key that is not there", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: configKey("cm", "x", true)}, {Name: "S", ValueFrom: secretKey("sec", "x", true)}, {Name: "T", ValueFrom: secretKey("no", "x", true)}}}, want: ""},
-		{name: "a key that is not there", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: configKey("cm", "x", false)}}}, want: "couldn't find key x in ConfigMap ns/cm"},
-		{name: "a secret's key that is not there", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: secretKey("sec", "x", false)}}}, want: "couldn't find key x in Secret ns/sec"},
 		{
-			name: "fields of the pod", pod: func(p *v1.Pod) {
+			name: "plain values in their order",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "E"}}},
+			want: "B=1 A=2 E=",
+		},
+		{
+			name: "the last value of a name counts",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}},
+			want: "A=2",
+		},
+		{
+			name: "values see what stands before them",
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{Name: "A", Value: "$(B)"},
+					{Name: "B", Value: "1"},
+					{Name: "C", Value: "<$(B)>"},
+					{Name: "B", Value: "$(B)2"},
+				},
+			},
+			want: "A=$(B) B=12 C=<1>",
+		},
+		{
+			name: "values see services",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "$(KUBERNETES_SERVICE_PORT)"}}},
+			want: "A=443",
+		},
+		{
+			name: "a config map whole",
+			c:    v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("cm", "P_", false)}},
+			want: "P_a=1 P_b.txt=two",
+		},
+		{name: "a secret whole", c: v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("sec", "", false)}}, want: "s=shh"},
+		{
+			name: "a later source overrides, and env overrides all",
+			c: v1.Container{
+				EnvFrom: []v1.EnvFromSource{fromMap("cm", "", false), fromMap("other", "", false)},
+				Env:     []v1.EnvVar{{Name: "b.txt", Value: "env $(a)"}},
+			},
+			want: "a=9 b.txt=env 9",
+		},
+		{
+			name: "values from sources are not expanded",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "X", ValueFrom: configKey("refs", "k", false)}}},
+			want: "A=1 X=$(A)",
+		},
+		{
+			name: "an optional config map that is not there",
+			c:    v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("no", "", true)}},
+			want: "",
+		},
+		{
+			name: "a config map that is not there",
+			c:    v1.Container{EnvFrom: []v1.EnvFromSource{fromMap("no", "", false)}},
+			want: `configmaps "no" not found`,
+		},
+		{
+			name: "an optional secret that is not there",
+			c:    v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("no", "", true)}},
+			want: "",
+		},
+		{
+			name: "a secret that is not there",
+			c:    v1.Container{EnvFrom: []v1.EnvFromSource{fromSecret("no", "", false)}},
+			want: `secrets "no" not found`,
+		},
+		{
+			name: "one key",
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{Name: "A", ValueFrom: configKey("cm", "a", false)},
+					{Name: "S", ValueFrom: secretKey("sec", "s", false)},
+				},
+			},
+			want: "A=1 S=shh",
+		},
+		{
+			name: "an optional key that is not there",
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{Name: "A", ValueFrom: configKey("cm", "x", true)},
+					{Name: "S", ValueFrom: secretKey("sec", "x", true)},
+					{Name: "T", ValueFrom: secretKey("no", "x", true)},
+				},
+			},
+			want: "",
+		},
+		{
+			name: "a key that is not there",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: configKey("cm", "x", false)}}},
+			want: "couldn't find key x in ConfigMap ns/cm",
+		},
+		{
+			name: "a secret's key that is not there",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: secretKey("sec", "x", false)}}},
+			want: "couldn't find key x in Secret ns/sec",
+		},
+		{
+			name: "fields of the pod",
+			pod: func(p *v1.Pod) {
 				p.Labels, p.Annotations = map[string]string{"l/x": "1"}, map[string]string{"a": "2"}
 				p.Spec.NodeName, p.Spec.ServiceAccountName = "n1", "sa"
 			},
 			c: v1.Container{Env: []v1.EnvVar{
-				{Name: "NAME", ValueFrom: field("metadata.name")}, {Name: "NS", ValueFrom: field("metadata.namespace")}, {Name: "UID", ValueFrom: field("metadata.uid")},
-				{Name: "L", ValueFrom: field("metadata.labels['l/x']")}, {Name: "A", ValueFrom: field("metadata.annotations['a']")}, {Name: "NONE", ValueFrom: field("metadata.labels['no']")},
-				{Name: "NODE", ValueFrom: field("spec.nodeName")}, {Name: "SA", ValueFrom: field("spec.serviceAccountName")},
-				{Name: "H", ValueFrom: field("status.hostIP")}, {Name: "HS", ValueFrom: field("status.hostIPs")}, {Name: "P", ValueFrom: field("status.podIP")}, {Name: "PS", ValueFrom: field("status.podIPs")},
+				{
+					Name:      "NAME",
+					ValueFrom: field("metadata.name"),
+				},
+				{Name: "NS", ValueFrom: field("metadata.namespace")},
+				{Name: "UID", ValueFrom: field("metadata.uid")},
+				{
+					Name:      "L",
+					ValueFrom: field("metadata.labels['l/x']"),
+				},
+				{
+					Name:      "A",
+					ValueFrom: field("metadata.annotations['a']"),
+				},
+				{Name: "NONE", ValueFrom: field("metadata.labels['no']")},
+				{Name: "NODE", ValueFrom: field("spec.nodeName")},
+				{Name: "SA", ValueFrom: field("spec.serviceAccountName")},
+				{
+					Name:      "H",
+					ValueFrom: field("status.hostIP"),
+				},
+				{
+					Name:      "HS",
+					ValueFrom: field("status.hostIPs"),
+				},
+				{Name: "P", ValueFrom: field("status.podIP")},
+				{Name: "PS", ValueFrom: field("status.podIPs")},
 			}},
-			want: "NAME=web NS=ns UID=uid-1 L=1 A=2 NONE= NODE=n1 SA=sa H=192.0.2.10 HS=192.0.2.10 P=10.88.0.2 PS=10.88.0.2,fd00::2",
+			want: "NAME=web NS=ns UID=uid-1 L=1 A=2 NONE= NODE=n1 SA=sa H=192.0.2.10 HS=192.0.2.10 P=10.88.0.2 " +
+				"PS=10.88.0.2,fd00::2",
 		},
 		{
-			name: "fields of the host with addresses of both families", hosts: []string{"192.0.2.10", "2001:db8::1"},
+			name:  "fields of the host with addresses of both families",
+			hosts: []string{"192.0.2.10", "2001:db8::1"},
 			c: v1.Container{Env: []v1.EnvVar{
 				{Name: "H", ValueFrom: field("status.hostIP")},
 				{Name: "HS", ValueFrom: field("status.hostIPs")},
 			}},
 			want: "H=192.0.2.10 HS=192.0.2.10,2001:db8::1",
 		},
-		{name: "a field that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: field("spec.magic")}}}, want: "unsupported fieldPath: spec.magic"},
 		{
-			name: "on the host's network the pod's address is the node's", pod: func(p *v1.Pod) { p.Spec.HostNetwork = true },
-			c: v1.Container{Env: []v1.EnvVar{{Name: "P", ValueFrom: field("status.podIPs")}}}, want: "P=10.88.0.2,fd00::2",
+			name: "an unknown field",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "X", ValueFrom: field("spec.magic")}}},
+			want: "unsupported fieldPath: spec.magic",
+		},
+		{
+			name: "on the host's network the pod's address is the node's",
+			pod:  func(p *v1.Pod) { p.Spec.HostNetwork = true },
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "P", ValueFrom: field("status.podIPs")}}},
+			want: "P=10.88.0.2,fd00::2",
 		},
 		{
 			name: "amounts, rounded up",
 			c: v1.Container{
-				Resources: v1.ResourceRequirements{Requests: list("cpu", "1100m", "memory", "1025Ki", "ephemeral-storage", "7", "hugepages-2Mi", "4Mi"), Limits: list("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10", "hugepages-2Mi", "4Mi")},
+				Resources: v1.ResourceRequirements{
+					Requests: list("cpu", "1100m", "memory", "1025Ki", "ephemeral-storage", "7", "hugepages-2Mi",
+						"4Mi"),
+					Limits: list("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10", "hugepages-2Mi", "4Mi"),
+				},
 				Env: []v1.EnvVar{
-					{Name: "A", ValueFrom: amount("requests.cpu", "")}, {Name: "B", ValueFrom: amount("requests.cpu", "1m")}, {Name: "C", ValueFrom: amount("requests.memory", "1Mi")},
-					{Name: "D", ValueFrom: amount("limits.memory", "")}, {Name: "E", ValueFrom: amount("limits.ephemeral-storage", "3")}, {Name: "F", ValueFrom: amount("limits.hugepages-2Mi", "1Mi")},
+					{
+						Name:      "A",
+						ValueFrom: amount("requests.cpu", ""),
+					},
+					{Name: "B", ValueFrom: amount("requests.cpu", "1m")},
+					{Name: "C", ValueFrom: amount("requests.memory", "1Mi")},
+					{
+						Name:      "D",
+						ValueFrom: amount("limits.memory", ""),
+					},
+					{
+						Name:      "E",
+						ValueFrom: amount("limits.ephemeral-storage", "3"),
+					},
+					{Name: "F", ValueFrom: amount("limits.hugepages-2Mi", "1Mi")},
 					{Name: "G", ValueFrom: amount("requests.ephemeral-storage", "2")},
 					{Name: "H", ValueFrom: amount("requests.hugepages-2Mi", "3Mi")},
 					{Name: "I", ValueFrom: amount("limits.cpu", "1m")},
@@ -119,28 +274,63 @@ func TestEnv(t *testing.T) {
 			},
 			want: "A=2 B=1100 C=2 D=1073741824 E=4 F=4 G=4 H=2 I=1500",
 		},
-		{name: "no limit is what the node has", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}, {Name: "C", ValueFrom: amount("requests.cpu", "")}}}, want: "A=2 B=24006 C=0"},
 		{
-			name: "or what the pod has", pod: func(p *v1.Pod) {
-				p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "64Gi")}
+			name: "no limit is what the node has",
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{Name: "A", ValueFrom: amount("limits.cpu", "")},
+					{Name: "B", ValueFrom: amount("limits.memory", "1Mi")},
+					{Name: "C", ValueFrom: amount("requests.cpu", "")},
+				},
 			},
-			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.cpu", "")}, {Name: "B", ValueFrom: amount("limits.memory", "1Mi")}}}, want: "A=1 B=65536",
+			want: "A=2 B=24006 C=0",
 		},
 		{
-			name: "amounts of another container", pod: func(p *v1.Pod) {
+			name: "or what the pod has",
+			pod: func(p *v1.Pod) {
+				p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "64Gi")}
+			},
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{Name: "A", ValueFrom: amount("limits.cpu", "")},
+					{Name: "B", ValueFrom: amount("limits.memory", "1Mi")},
+				},
+			},
+			want: "A=1 B=65536",
+		},
+		{
+			name: "amounts of another container",
+			pod: func(p *v1.Pod) {
 				p.Spec.InitContainers = []v1.Container{{Name: "init", Resources: v1.ResourceRequirements{Limits: list("cpu", "3")}}}
 			},
-			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"}}}}}, want: "A=3",
+			c: v1.Container{
+				Env: []v1.EnvVar{
+					{
+						Name: "A",
+						ValueFrom: &v1.EnvVarSource{
+							ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"},
+						},
+					},
+				},
+			},
+			want: "A=3",
 		},
 		{ // upstream gives 0: decision 0111
 			name: "a limit that an init container does not set",
 			pod:  func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "init"}} },
-			c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{
-				ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"},
-			}}}},
+			c: v1.Container{Env: []v1.EnvVar{{
+				Name: "A",
+				ValueFrom: &v1.EnvVarSource{
+					ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "init", Resource: "limits.cpu"},
+				},
+			}}},
 			want: "A=2",
 		},
-		{name: "an amount that there is not", c: v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.magic", "")}}}, want: "unsupported container resource : limits.magic"},
+		{
+			name: "an unknown resource",
+			c:    v1.Container{Env: []v1.EnvVar{{Name: "A", ValueFrom: amount("limits.magic", "")}}},
+			want: "unsupported container resource : limits.magic",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, func(c *Config) {
@@ -151,7 +341,9 @@ func TestEnv(t *testing.T) {
 				}
 				c.Node = func() NodeFacts { return node }
 			})
-			p := simplePod(func(c *v1.Container) { c.Env, c.EnvFrom, c.Resources = tc.c.Env, tc.c.EnvFrom, tc.c.Resources })
+			p := simplePod(
+				func(c *v1.Container) { c.Env, c.EnvFrom, c.Resources = tc.c.Env, tc.c.EnvFrom, tc.c.Resources },
+			)
 			if tc.pod != nil {
 				tc.pod(p)
 			}
@@ -162,7 +354,8 @@ func TestEnv(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			} else {
-				got = join(slices.DeleteFunc(env, func(e pod.EnvVar) bool { return strings.HasPrefix(e.Name, "KUBERNETES_") }))
+				got = join(slices.DeleteFunc(env,
+					func(e pod.EnvVar) bool { return strings.HasPrefix(e.Name, "KUBERNETES_") }))
 			}
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
@@ -186,7 +379,8 @@ func TestEnvWithoutAnAPIServer(t *testing.T) {
 		t.Errorf("got %q, %v", join(env), err)
 	}
 	p = simplePod(func(c *v1.Container) { c.EnvFrom = []v1.EnvFromSource{fromMap("cm", "", true)} })
-	if _, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil || err.Error() != "couldn't get configMap ns/cm, no kubeClient defined" {
+	if _, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil ||
+		err.Error() != "couldn't get configMap ns/cm, no kubeClient defined" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -195,7 +389,8 @@ func TestEnvWaitsForServices(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-80")
 	b := newBench(t, func(c *Config) { c.Services = fakeServices{unread: true} })
 	p := simplePod(nil)
-	if _, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil || !strings.Contains(err.Error(), "services have not yet been read at least once") {
+	if _, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil ||
+		!strings.Contains(err.Error(), "services have not yet been read at least once") {
 		t.Errorf("a pod of the API server does not wait: %v", err)
 	}
 	p.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
@@ -211,16 +406,24 @@ func TestServiceEnv(t *testing.T) {
 	all := []*v1.Service{
 		api,
 		service("default", "else", "10.96.0.2", v1.ServicePort{Port: 1}),
-		service("ns", "my-db", "fd00::1", v1.ServicePort{Name: "sql-x", Port: 5432}, v1.ServicePort{Name: "dns", Port: 53, Protocol: v1.ProtocolUDP}),
+		service("ns", "my-db", "fd00::1", v1.ServicePort{
+			Name: "sql-x",
+			Port: 5432,
+		}, v1.ServicePort{Name: "dns", Port: 53, Protocol: v1.ProtocolUDP}),
 		service("ns", "headless", "None", v1.ServicePort{Port: 80}),
 		service("ns", "nameless", ""),
 		service("ns", "portless", "10.96.0.3"),
 	}
-	const kubernetes = "KUBERNETES_SERVICE_HOST=10.96.0.1 KUBERNETES_SERVICE_PORT=443 KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.96.0.1:443 " +
-		"KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443 KUBERNETES_PORT_443_TCP_PROTO=tcp KUBERNETES_PORT_443_TCP_PORT=443 KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1"
-	const db = "MY_DB_SERVICE_HOST=fd00::1 MY_DB_SERVICE_PORT=5432 MY_DB_SERVICE_PORT_SQL_X=5432 MY_DB_SERVICE_PORT_DNS=53 MY_DB_PORT=tcp://[fd00::1]:5432 " +
-		"MY_DB_PORT_5432_TCP=tcp://[fd00::1]:5432 MY_DB_PORT_5432_TCP_PROTO=tcp MY_DB_PORT_5432_TCP_PORT=5432 MY_DB_PORT_5432_TCP_ADDR=fd00::1 " +
-		"MY_DB_PORT_53_UDP=udp://[fd00::1]:53 MY_DB_PORT_53_UDP_PROTO=udp MY_DB_PORT_53_UDP_PORT=53 MY_DB_PORT_53_UDP_ADDR=fd00::1"
+	const kubernetes = "KUBERNETES_SERVICE_HOST=10.96.0.1 KUBERNETES_SERVICE_PORT=443 " +
+		"KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.96.0.1:443 " +
+		"KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443 KUBERNETES_PORT_443_TCP_PROTO=tcp KUBERNETES_PORT_443_TCP_PORT=443 " +
+		"KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1"
+	const db = "MY_DB_SERVICE_HOST=fd00::1 MY_DB_SERVICE_PORT=5432 MY_DB_SERVICE_PORT_SQL_X=5432 " +
+		"MY_DB_SERVICE_PORT_DNS=53 MY_DB_PORT=tcp://[fd00::1]:5432 " +
+		"MY_DB_PORT_5432_TCP=tcp://[fd00::1]:5432 MY_DB_PORT_5432_TCP_PROTO=tcp MY_DB_PORT_5432_TCP_PORT=5432 " +
+		"MY_DB_PORT_5432_TCP_ADDR=fd00::1 " +
+		"MY_DB_PORT_53_UDP=udp://[fd00::1]:53 MY_DB_PORT_53_UDP_PROTO=udp MY_DB_PORT_53_UDP_PORT=53 " +
+		"MY_DB_PORT_53_UDP_ADDR=fd00::1"
 	own := service("ns", "kubernetes", "10.96.0.9", v1.ServicePort{Port: 80})
 	for _, tc := range []struct {
 		name     string
@@ -232,10 +435,22 @@ func TestServiceEnv(t *testing.T) {
 	}{
 		{name: "those of the namespace, and the API server's", services: all, want: kubernetes + " " + db},
 		{name: "only the API server's", services: all, links: ptr.To(false), want: kubernetes},
-		{name: "the namespace's own of that name", services: []*v1.Service{api, own}, want: "KUBERNETES_SERVICE_HOST=10.96.0.9 KUBERNETES_SERVICE_PORT=80 KUBERNETES_PORT=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP_PROTO=tcp KUBERNETES_PORT_80_TCP_PORT=80 KUBERNETES_PORT_80_TCP_ADDR=10.96.0.9"},
-		{name: "the container's word counts", services: all, links: ptr.To(false), env: []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}}, want: strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=mine", 1)},
 		{
-			name:     "and that of what it takes whole",
+			name:     "a service named kubernetes in the namespace",
+			services: []*v1.Service{api, own},
+			want: "KUBERNETES_SERVICE_HOST=10.96.0.9 KUBERNETES_SERVICE_PORT=80 KUBERNETES_PORT=tcp://10.96.0.9:80 " +
+				"KUBERNETES_PORT_80_TCP=tcp://10.96.0.9:80 KUBERNETES_PORT_80_TCP_PROTO=tcp KUBERNETES_PORT_80_TCP_PORT=80 " +
+				"KUBERNETES_PORT_80_TCP_ADDR=10.96.0.9",
+		},
+		{
+			name:     "the container's value takes precedence",
+			services: all,
+			links:    ptr.To(false),
+			env:      []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}},
+			want:     strings.Replace(kubernetes, "HOST=10.96.0.1", "HOST=mine", 1),
+		},
+		{
+			name:     "and so does one from envFrom",
 			services: all,
 			links:    ptr.To(false),
 			from:     map[string]string{"KUBERNETES_SERVICE_HOST": "its"},
@@ -247,7 +462,10 @@ func TestServiceEnv(t *testing.T) {
 				c.Services = fakeServices{all: tc.services}
 				c.Objects = fakeObjects{maps: map[string]map[string]string{"ns/cm": tc.from}}
 			})
-			p := simplePod(func(c *v1.Container) { c.Env, c.EnvFrom = tc.env, []v1.EnvFromSource{fromMap("cm", "", false)} })
+			p := simplePod(func(c *v1.Container) {
+				c.Env, c.EnvFrom = tc.env, []v1.EnvFromSource{fromMap("cm", "",
+					false)}
+			})
 			p.Spec.EnableServiceLinks = tc.links
 			env, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{}))
 			if got := join(env); err != nil || got != tc.want {
@@ -265,9 +483,9 @@ func TestEnvFileValue(t *testing.T) {
 		{"no such key", "A='1'", "B", ""},
 		{"nothing", "", "A", ""},
 		{"comments and empty lines", "# A='0'\n\n   \n  # x\n  A='1'", "A", "1"},
-		{"what is in the quotes is left alone", "A=' $X \"y\" # z\\n '", "A", ` $X "y" # z\n `},
+		{"quoted text is literal", "A=' $X \"y\" # z\\n '", "A", ` $X "y" # z\n `},
 		{"a value of several lines", "A='one\ntwo\n'\nB='3'", "A", "one\ntwo\n"},
-		{"and what comes after it", "A='one\ntwo\n'\nB='3'", "B", "3"},
+		{"a key after a multi-line value", "A='one\ntwo\n'\nB='3'", "B", "3"},
 		{"an equals sign in the value", "A='b=c'", "A", "b=c"},
 		{"an empty value", "A=''", "A", ""},
 		{"no value", "A=\nB='2'", "B", "! line 1"},
@@ -282,7 +500,7 @@ func TestEnvFileValue(t *testing.T) {
 		{"an open quote", "A='1\nB='2", "C", "! line 2"},
 		{"more after the quote", "A='1'2", "A", "! line 1"},
 		{"a word", "A='x\ny'\nexport", "B", "! line 3"},
-		{"the key is found before the trouble", "A='1'\nB=2", "A", "1"},
+		{"a key before an invalid line", "A='1'\nB=2", "A", "1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := envFileValue(tc.in, tc.key)
@@ -313,7 +531,7 @@ func FuzzEnvFileValue(f *testing.F) {
 	})
 }
 
-func TestEnvFromFileStaysInTheVolume(t *testing.T) {
+func TestEnvFileStaysInVolume(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-89")
 	b := newBench(t, nil)
 	dir := filepath.Join(b.root, "pods", "uid-1", "volumes", "kubernetes.io~empty-dir", "v")
@@ -321,12 +539,18 @@ func TestEnvFromFileStaysInTheVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := filepath.Join(b.root, "secret")
-	for file, text := range map[string]string{filepath.Join(dir, "ok"): "K='yes'\nE=''\n", filepath.Join(dir, "bad"): "K=yes\n", outside: "K='stolen'\n"} {
+	for file, text := range map[string]string{
+		filepath.Join(dir, "ok"):  "K='yes'\nE=''\n",
+		filepath.Join(dir, "bad"): "K=yes\n",
+		outside:                   "K='stolen'\n",
+	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Symlink("ok", filepath.Join(dir, "inside")), os.Symlink(outside, filepath.Join(dir, "link")), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644)); err != nil {
+	if err := errors.Join(os.Symlink("ok", filepath.Join(dir, "inside")),
+		os.Symlink(outside, filepath.Join(dir, "link")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -342,8 +566,18 @@ func TestEnvFromFileStaysInTheVolume(t *testing.T) {
 		{path: "bad", volume: "v", key: "K", want: "couldn't parse env file"},
 		{path: "ok", volume: "h", key: "K", want: `cannot find the volume "h" referenced by FileKeyRef`},
 		{path: "no", volume: "v", key: "K", want: "couldn't parse env file"},
-		{path: "ok", volume: "v", key: "L", want: `environment variable key "L" not found in file "` + filepath.Join(dir, "ok") + `"`},
-		{path: "ok", volume: "v", key: "E", want: `environment variable key "E" not found in file "` + filepath.Join(dir, "ok") + `"`},
+		{
+			path:   "ok",
+			volume: "v",
+			key:    "L",
+			want:   `environment variable key "L" not found in file "` + filepath.Join(dir, "ok") + `"`,
+		},
+		{
+			path:   "ok",
+			volume: "v",
+			key:    "E",
+			want:   `environment variable key "E" not found in file "` + filepath.Join(dir, "ok") + `"`,
+		},
 		{path: "ok", volume: "v", key: "E", optional: true, want: ""},
 		{path: "ok", volume: "v", key: "L", optional: true, want: ""},
 		{path: "no", volume: "v", key: "K", optional: true, want: ""},
@@ -351,7 +585,19 @@ func TestEnvFromFileStaysInTheVolume(t *testing.T) {
 		t.Run(tc.path+" "+tc.volume+" "+tc.key, func(t *testing.T) {
 			b.cfg.Services = nil
 			p := simplePod(func(c *v1.Container) {
-				c.Env = []v1.EnvVar{{Name: "X", ValueFrom: &v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{VolumeName: tc.volume, Path: tc.path, Key: tc.key, Optional: &tc.optional}}}}
+				c.Env = []v1.EnvVar{
+					{
+						Name: "X",
+						ValueFrom: &v1.EnvVarSource{
+							FileKeyRef: &v1.FileKeySelector{
+								VolumeName: tc.volume,
+								Path:       tc.path,
+								Key:        tc.key,
+								Optional:   &tc.optional,
+							},
+						},
+					},
+				}
 			})
 			p.Spec.Volumes = []v1.Volume{
 				{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
@@ -369,8 +615,8 @@ func TestEnvFromFileStaysInTheVolume(t *testing.T) {
 	}
 }
 
-// Who wants the node's address waits while a cloud's controller has not set any.
-func TestTheNodeHasNoAddress(t *testing.T) {
+// A reference to the host IP cannot be resolved before the cloud controller manager has set it.
+func TestEnvWithoutHostIP(t *testing.T) {
 	b := newBench(t, func(c *Config) {
 		c.Node = func() NodeFacts {
 			return NodeFacts{Name: "node1", Addresses: []v1.NodeAddress{{Type: v1.NodeHostName, Address: "node1"}}}
@@ -378,7 +624,8 @@ func TestTheNodeHasNoAddress(t *testing.T) {
 	})
 	for _, path := range []string{"status.hostIP", "status.hostIPs"} {
 		p := simplePod(func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "H", ValueFrom: field(path)}} })
-		if env, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil || err.Error() != "host IP unknown; known addresses: [{Hostname node1}]" {
+		if env, err := b.Env(t.Context(), b.startOf(p, pod.Sandbox{})); err == nil ||
+			err.Error() != "host IP unknown; known addresses: [{Hostname node1}]" {
 			t.Errorf("%s: %v, %v", path, env, err)
 		}
 	}

@@ -15,13 +15,13 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// maxEnvFile bounds how much of a file that a container wrote is read. It is
-// more than the kernel lets an environment hold.
+// maxEnvFile bounds how much of a file is read that a container wrote. It is more than the kernel
+// accepts as an environment.
 const maxEnvFile = 4 << 20
 
-// fileValue is what a fileKeyRef stands for: a value from a file that another
-// container of the pod wrote into an emptyDir. ok is false when a key that is optional, or
-// the whole file, is missing. An empty value counts as a missing one, as upstream has it.
+// fileValue returns the value of a fileKeyRef, from a file that another container of the pod wrote
+// into an emptyDir. ok is false if an optional key or file does not exist. As upstream, an empty
+// value counts as missing.
 func (r *Runner) fileValue(p *v1.Pod, ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	if !hasEmptyDir(p, ref.VolumeName) {
 		return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)
@@ -32,17 +32,19 @@ func (r *Runner) fileValue(p *v1.Pod, ref *v1.FileKeySelector) (value string, ok
 	case errors.Is(err, fs.ErrNotExist) && isTrue(ref.Optional):
 		return "", false, nil
 	case err != nil:
-		return "", false, pod.ShowAs("couldn't parse env file", fmt.Errorf("read env file %s of volume %s: %w", ref.Path, ref.VolumeName, err))
+		return "", false, pod.ShowAs("couldn't parse env file",
+			fmt.Errorf("read env file %s of volume %s: %w", ref.Path, ref.VolumeName, err))
 	case value != "":
 		return value, true, nil
 	case isTrue(ref.Optional):
 		return "", false, nil
 	}
-	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
+	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key,
+		filepath.Join(dir, ref.Path))
 }
 
-// readEnvFile is the value of a key in an env file. Containers own what is in the volume: links must not
-// lead out of it, and anything but a file could keep the reader waiting.
+// readEnvFile returns the value of a key in an env file. Containers control the content of the
+// volume: symlinks must not escape it, and opening a FIFO or device could block.
 func readEnvFile(dir string, ref *v1.FileKeySelector) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -80,10 +82,10 @@ func hasEmptyDir(p *v1.Pod, volume string) bool {
 	return false
 }
 
-// envFileValue is a key's first value in an env file, empty if it has none. The format is a small
-// part of the shell's: lines of KEY='value', where the value is taken as it
-// stands and may span lines; empty lines; comments that begin with #. White
-// space after the equals sign ends the value before it began.
+// envFileValue returns a key's first value in an env file, "" if there is none. The format is a
+// small subset of shell syntax: lines of KEY='value', where the value is literal and may span
+// lines; empty lines; comments that begin with #. White space after the equals sign makes the value
+// empty.
 func envFileValue(text, key string) (value string, err error) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for n := 0; n < len(lines); n++ {
@@ -127,5 +129,5 @@ func envFileValue(text, key string) (value string, err error) {
 	return "", nil
 }
 
-// blank is the white space that an env file may have around its values.
+// blank is the white space allowed around values of an env file.
 const blank = " \t"

@@ -1,13 +1,14 @@
 package container
 
-import "keelson/internal/runtime/cri"
+import (
+	"keelson/internal/pods/pod"
+	"keelson/internal/runtime/cri"
+)
 
-// StartError is why a container could not be started, in the words its status
-// shows: one of the waiting reasons of package pod, and a message.
+// StartError is why a container could not be started.
 type StartError struct {
-	Reason  string
-	Message string
-	Err     error // the cause, for the log; the message may have less or more of it
+	pod.Waiting
+	Err error // the cause, for the log; it may differ from the message
 }
 
 func (e *StartError) Error() string {
@@ -18,8 +19,8 @@ func (e *StartError) Error() string {
 }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// ignoreGone makes a verb on something that is gone a success.
-func ignoreGone(err error) error {
+// ignoreNotFound returns nil for an error about an object that does not exist.
+func ignoreNotFound(err error) error {
 	if cri.IsNotFound(err) {
 		return nil
 	}

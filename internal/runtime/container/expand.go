@@ -10,7 +10,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// lookupIn makes a lookup of final variables; the last one of a name counts.
+// lookupIn returns a lookup function over resolved variables. The last value of a name wins.
 func lookupIn(env []pod.EnvVar) func(string) (string, bool) {
 	m := make(map[string]string, len(env))
 	for _, e := range env {
@@ -19,9 +19,8 @@ func lookupIn(env []pod.EnvVar) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := m[name]; return v, ok }
 }
 
-// Expander resolves $(NAME) in the subPathExpr of a container's mounts. Unlike
-// in commands, a name whose value is missing or empty is an error: a volume must not be mounted
-// at a path that the specification does not mean.
+// Expander expands $(NAME) in the subPathExpr of volume mounts. Unlike in commands, an undefined or
+// empty variable is an error: a volume must not be mounted at an unintended path.
 func Expander(env []pod.EnvVar) func(string) (string, error) {
 	lookup := lookupIn(env)
 	return func(s string) (string, error) {
@@ -41,8 +40,7 @@ func Expander(env []pod.EnvVar) func(string) (string, error) {
 	}
 }
 
-// commandLine is the container's command and arguments with its environment
-// filled in.
+// commandLine returns the container's command and arguments with variables expanded.
 func commandLine(c *v1.Container, env []pod.EnvVar) (command, args []string) {
 	lookup := lookupIn(env)
 	for _, s := range c.Command {

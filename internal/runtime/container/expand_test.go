@@ -10,21 +10,26 @@ import (
 	"keelson/test/kit/parity"
 )
 
-var someEnv = []pod.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "EMPTY"}, {Name: "REF", Value: "$(A)"}}
+var someEnv = []pod.EnvVar{
+	{Name: "A", Value: "1"},
+	{Name: "A", Value: "2"},
+	{Name: "EMPTY"},
+	{Name: "REF", Value: "$(A)"},
+}
 
 func TestExpand(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-84")
 	for _, tc := range []struct{ name, in, want string }{
 		{"a reference is replaced, by the last value of the name", "x$(A)y", "x2y"},
-		{"a value is not looked at again", "$(REF)", "$(A)"},
+		{"values are not expanded again", "$(REF)", "$(A)"},
 		{"an empty value is a value", "[$(EMPTY)]", "[]"},
-		{"an unknown name stays", "$(NO)-$(A)", "$(NO)-2"},
+		{"an undefined variable is kept", "$(NO)-$(A)", "$(NO)-2"},
 		{"two dollars are one, and no reference", "$$(A)", "$(A)"},
 		{"three dollars are one and a reference", "$$$(A)", "$2"},
-		{"a shell variable stays", "$A ${A}", "$A ${A}"},
-		{"an open reference stays", "$(A", "$(A"},
-		{"an open reference does not hide a later dollar pair", "$(A $$", "$(A $"},
-		{"a dollar at the end stays", "5$", "5$"},
+		{"shell syntax is kept", "$A ${A}", "$A ${A}"},
+		{"an incomplete reference is kept", "$(A", "$(A"},
+		{"an incomplete reference before an escaped dollar", "$(A $$", "$(A $"},
+		{"a dollar at the end is kept", "5$", "5$"},
 		{"a reference inside one is part of its name", "$($(A))", "$($(A))"},
 		{"letters of more than a byte pass", "ä$ü$(A)ö", "ä$ü2ö"},
 		{"nothing to do", "plain", "plain"},
@@ -37,13 +42,14 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestExpanderMissesNames(t *testing.T) {
+func TestExpanderUndefinedVariable(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-84")
 	expand := Expander(someEnv)
 	if got, err := expand("logs/$(A)"); got != "logs/2" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := expand("$(NOR)/$(A)/$(NO)/$(EMPTY)/$(NO)"); err == nil || err.Error() != "missing value for EMPTY, NO, NOR" {
+	if got, err := expand("$(NOR)/$(A)/$(NO)/$(EMPTY)/$(NO)"); err == nil ||
+		err.Error() != "missing value for EMPTY, NO, NOR" {
 		t.Errorf("got %q, %v; want an error that names EMPTY, NO and NOR", got, err)
 	}
 }
@@ -56,8 +62,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// FuzzExpand checks the one-pass function against another way to say the same:
-// what is not a complete reference or a pair of dollars comes out as it went in.
+// FuzzExpand compares the one-pass function with another formulation: what is neither a complete
+// reference nor a pair of dollars is unchanged.
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"$(A)", "$$(A)", "$(", "$", "$$", "a$(NO)b", "$(A$(A))"} {
 		f.Add(s)
@@ -70,7 +76,7 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// collapseDollars makes one dollar of two, outside of references.
+// collapseDollars replaces two dollars by one, outside of references.
 func collapseDollars(s string) string {
 	var out []byte
 	for i := 0; i < len(s); i++ {

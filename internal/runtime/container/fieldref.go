@@ -9,21 +9,21 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// fieldValue is what a fieldRef of an environment stands for: a field of the
-// specification, or an address that only the node knows.
+// fieldValue returns the value of a fieldRef in an environment: a field of the pod, or an address
+// that only the node knows.
 func fieldValue(p *v1.Pod, ref *v1.ObjectFieldSelector, podIPs []string, node NodeFacts) (string, error) {
 	if ref.APIVersion != "" && ref.APIVersion != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", ref.APIVersion)
 	}
 	switch ref.FieldPath {
-	case "spec.host": // from before v1
+	case "spec.host": // from API versions before v1
 		return p.Spec.NodeName, nil
 	case "status.podIP":
 		return first(podIPs), nil
 	case "status.podIPs":
 		return strings.Join(podIPs, ","), nil
 	case "status.hostIP", "status.hostIPs":
-		if len(node.HostIPs) == 0 { // a cloud's controller has not set them yet
+		if len(node.HostIPs) == 0 { // the cloud controller manager has not set them yet
 			return "", fmt.Errorf("host IP unknown; known addresses: %v", node.Addresses)
 		}
 		if ref.FieldPath == "status.hostIP" {
@@ -31,7 +31,7 @@ func fieldValue(p *v1.Pod, ref *v1.ObjectFieldSelector, podIPs []string, node No
 		}
 		return strings.Join(node.HostIPs, ","), nil
 	case "metadata.labels", "metadata.annotations":
-		return "", fmt.Errorf("unsupported fieldPath: %s", ref.FieldPath) // whole maps are for files
+		return "", fmt.Errorf("unsupported fieldPath: %s", ref.FieldPath) // whole maps are only available as files
 	}
 	return pod.FieldValue(p, ref.FieldPath)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,13 +20,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/fakecri"
 )
 
 const busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 
-// fakeRuntime is the behaving fake, with a memory for what a later state does
-// not show and a way to fail.
+// fakeRuntime is the behaving fake, extended by records of calls and injected failures.
 type fakeRuntime struct {
 	*fakecri.Runtime
 	mu     sync.Mutex
@@ -42,22 +41,29 @@ func (f *fakeRuntime) failing(method string) error {
 	return f.fail[method]
 }
 
-func (f *fakeRuntime) CreateContainer(ctx context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (f *fakeRuntime) CreateContainer(
+	ctx context.Context, req *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	if err := f.failing("CreateContainer"); err != nil {
 		return nil, err
 	}
 	return f.Runtime.CreateContainer(ctx, req)
 }
 
-// StartContainer fails as runtimes do, with the id of the container in its error.
-func (f *fakeRuntime) StartContainer(ctx context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+// StartContainer fails as runtimes do, with the container ID in the error.
+func (f *fakeRuntime) StartContainer(
+	ctx context.Context, req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	if err := f.failing("StartContainer"); err != nil {
-		return nil, fmt.Errorf("start container: %w", status.Errorf(codes.Unknown, "%v: container %s", err, req.GetContainerId()))
+		return nil, fmt.Errorf("start container: %w",
+			status.Errorf(codes.Unknown, "%v: container %s", err, req.GetContainerId()))
 	}
 	return f.Runtime.StartContainer(ctx, req)
 }
 
-func (f *fakeRuntime) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (f *fakeRuntime) StopContainer(
+	ctx context.Context, req *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -67,44 +73,22 @@ func (f *fakeRuntime) StopContainer(ctx context.Context, req *runtimeapi.StopCon
 	return f.Runtime.StopContainer(ctx, req)
 }
 
-func (f *fakeRuntime) ImageStatus(ctx context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (f *fakeRuntime) ImageStatus(
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	f.mu.Lock()
 	f.images++
 	f.mu.Unlock()
 	return f.Runtime.ImageStatus(ctx, req)
 }
 
-func (f *fakeRuntime) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (f *fakeRuntime) ExecSync(
+	ctx context.Context, req *runtimeapi.ExecSyncRequest,
+) (*runtimeapi.ExecSyncResponse, error) {
 	if req.GetTimeout() != 0 {
 		return nil, fmt.Errorf("hook has a timeout of its own: %d", req.GetTimeout())
 	}
 	return f.Runtime.ExecSync(ctx, req)
-}
-
-// fakeEvents keeps events as lines: "main Warning Failed Error: no such file".
-type fakeEvents struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (f *fakeEvents) Pod(p *v1.Pod, container, eventType, reason, message string) {
-	f.add(fmt.Sprintf("%s/%s %s %s %s", p.Name, container, eventType, reason, message))
-}
-
-func (f *fakeEvents) Node(eventType, reason, message string) {
-	f.add(fmt.Sprintf("node %s %s %s", eventType, reason, message))
-}
-
-func (f *fakeEvents) add(line string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = append(f.lines, line)
-}
-
-func (f *fakeEvents) all() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.lines)
 }
 
 // fakeObjects holds objects of all namespaces under namespace/name.
@@ -157,11 +141,11 @@ func service(ns, name, ip string, ports ...v1.ServicePort) *v1.Service {
 	}
 }
 
-// bench is a Runner with everything around it.
+// bench is a Runner with its environment.
 type bench struct {
 	*Runner
 	runtime *fakeRuntime
-	events  *fakeEvents
+	events  *eventlog.Log
 	root    string
 	logs    string
 	image   string // reference of the busybox image
@@ -176,16 +160,24 @@ func newBench(t testing.TB, change func(*Config)) bench {
 	}
 	b := bench{
 		runtime: &fakeRuntime{Runtime: fakecri.New(fakecri.Options{}), fail: map[string]error{}},
-		events:  &fakeEvents{},
+		events:  &eventlog.Log{},
 		root:    filepath.Join(dir, "root"),
 		logs:    filepath.Join(dir, "pods"),
 	}
 	b.image = b.runtime.AddImage(fakecri.Image{Name: busybox, Local: true})
 	cfg := Config{
-		Runtime:  b.runtime,
-		Objects:  fakeObjects{},
-		Services: fakeServices{all: []*v1.Service{service("default", "kubernetes", "10.96.0.1", v1.ServicePort{Name: "https", Port: 443, Protocol: v1.ProtocolTCP})}},
-		Events:   b.events,
+		Runtime: b.runtime,
+		Objects: fakeObjects{},
+		Services: fakeServices{
+			all: []*v1.Service{
+				service("default", "kubernetes", "10.96.0.1", v1.ServicePort{
+					Name:     "https",
+					Port:     443,
+					Protocol: v1.ProtocolTCP,
+				}),
+			},
+		},
+		Events: b.events,
 		Node: func() NodeFacts {
 			return NodeFacts{
 				Name:    "node1",
@@ -197,22 +189,29 @@ func newBench(t testing.TB, change func(*Config)) bench {
 				Memory: 24684096 << 10,
 			}
 		},
-		Kernel:           Kernel{SwapController: true, HugePageSizes: []string{"2MB", "1GB"}},
-		DNS:              DNSConfig{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv},
+		Kernel: Kernel{SwapController: true, HugePageSizes: []string{"2MB", "1GB"}},
+		DNS: DNSConfig{
+			ClusterDNS:    []string{"10.96.0.10"},
+			ClusterDomain: "cluster.local",
+			ResolvConf:    resolv,
+		},
 		RootDir:          b.root,
 		PodLogsDir:       b.logs,
 		ContainerLogsDir: filepath.Join(dir, "containers"),
 		CgroupParent: func(p *v1.Pod) string {
 			return map[v1.PodQOSClass]string{
-				v1.PodQOSGuaranteed: "/kubepods", v1.PodQOSBurstable: "/kubepods/burstable", v1.PodQOSBestEffort: "/kubepods/besteffort",
+				v1.PodQOSGuaranteed: "/kubepods", v1.PodQOSBurstable: "/kubepods/burstable",
+				v1.PodQOSBestEffort: "/kubepods/besteffort",
 			}[pod.QOS(p)] + "/pod" + string(p.UID)
 		},
 		RuntimeHandler: func(*v1.Pod) (string, error) { return "", nil },
-		CPUQuota:       true,
-		CPUQuotaPeriod: 100 * time.Millisecond,
-		Version:        "1.36",
-		Log:            slog.New(slog.DiscardHandler),
-		Now:            time.Now,
+		Settings: Settings{
+			CPUQuota:       true,
+			CPUQuotaPeriod: 100 * time.Millisecond,
+			Version:        "1.36",
+		},
+		Log: slog.New(slog.DiscardHandler),
+		Now: time.Now,
 	}
 	if change != nil {
 		change(&cfg)
@@ -225,7 +224,7 @@ func newBench(t testing.TB, change func(*Config)) bench {
 	return b
 }
 
-// run makes the pod's sandbox.
+// run creates the pod's sandbox.
 func (b bench) run(t testing.TB, p *v1.Pod) pod.Sandbox {
 	t.Helper()
 	id, err := b.RunSandbox(t.Context(), p, 0)
@@ -235,18 +234,21 @@ func (b bench) run(t testing.TB, p *v1.Pod) pod.Sandbox {
 	return pod.Sandbox{ID: id, Ready: true}
 }
 
-// startOf is the start of a pod's first container.
+// startOf returns the input to start a pod's first container.
 func (b bench) startOf(p *v1.Pod, s pod.Sandbox) Start {
 	return Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: s, PodIPs: []string{"10.88.0.2"}, ImageRef: b.image}
 }
 
-// simplePod is a pod of one container named main.
+// simplePod returns a pod of one container named main.
 func simplePod(change func(*v1.Container)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "uid-1"},
 		Spec: v1.PodSpec{Containers: []v1.Container{{
-			Name: "main", Image: busybox, Command: []string{"sh", "-c", "sleep infinity"},
-			TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: v1.TerminationMessageReadFile,
+			Name:                     "main",
+			Image:                    busybox,
+			Command:                  []string{"sh", "-c", "sleep infinity"},
+			TerminationMessagePath:   "/dev/termination-log",
+			TerminationMessagePolicy: v1.TerminationMessageReadFile,
 		}}},
 	}
 	if change != nil {

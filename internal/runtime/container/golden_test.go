@@ -21,8 +21,7 @@ import (
 
 const goldenIP = "10.88.0.5"
 
-// goldenPod is a pod as the API server stored it, with the annotations that the
-// agent adds to what it got from there.
+// goldenPod returns a pod as stored by the API server, with the annotations that the agent adds.
 func goldenPod(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	var p v1.Pod
@@ -59,7 +58,7 @@ func golden(t *testing.T, name string, b bench, into proto.Message) {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		t.Fatal(err)
 	}
-	// The values of variables are bytes, which JSON wants encoded.
+	// Values of variables are bytes, which JSON has in base64.
 	if envs, ok := m["envs"].([]any); ok {
 		for _, e := range envs {
 			kv := e.(map[string]any)
@@ -90,7 +89,7 @@ func compare(t *testing.T, got, want proto.Message) {
 	}
 }
 
-func TestSandboxesAreThoseOfUpstream(t *testing.T) {
+func TestSandboxConfigMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 3, "RES-04")
 	parity.ProvesPart(t, 2, "RT-10")
 	parity.Proves(t, "RT-11", "RT-17")
@@ -107,14 +106,14 @@ func TestSandboxesAreThoseOfUpstream(t *testing.T) {
 			if i, err := os.Stat(got.LogDirectory); err != nil || !i.IsDir() || i.Mode().Perm() != 0o755 {
 				t.Errorf("log directory is %v, %v; want a directory of mode 0755", i, err)
 			}
-			if lines := b.events.all(); len(lines) > 0 {
+			if lines := b.events.Lines(); len(lines) > 0 {
 				t.Errorf("events %q, want none", lines)
 			}
 		})
 	}
 }
 
-// goldenMounts does what the volumes of these pods do.
+// goldenMounts returns the mounts of the volumes of these pods.
 func goldenMounts(b bench, p *v1.Pod, c *v1.Container) pod.Contribution {
 	var out pod.Contribution
 	for i, m := range c.VolumeMounts {
@@ -134,12 +133,17 @@ func goldenMounts(b bench, p *v1.Pod, c *v1.Container) pod.Contribution {
 		if m.SubPath != "" {
 			path = filepath.Join(b.root, "pods", string(p.UID), "volume-subpaths", v.Name, c.Name, strconv.Itoa(i))
 		}
-		out.Mounts = append(out.Mounts, pod.Mount{Volume: v.Name, HostPath: path, ContainerPath: m.MountPath, ReadOnly: readOnly || m.ReadOnly})
+		out.Mounts = append(out.Mounts, pod.Mount{
+			Volume:        v.Name,
+			HostPath:      path,
+			ContainerPath: m.MountPath,
+			ReadOnly:      readOnly || m.ReadOnly,
+		})
 	}
 	return out
 }
 
-func TestContainersAreThoseOfUpstream(t *testing.T) {
+func TestContainerConfigMatchesUpstream(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-13")
 	parity.ProvesPart(t, 2, "RT-15")
 	parity.Proves(t, "RT-12", "RT-14", "RES-10")
@@ -163,7 +167,10 @@ func TestContainersAreThoseOfUpstream(t *testing.T) {
 			if !p.Spec.HostNetwork {
 				s.PodIPs = []string{goldenIP}
 			}
-			s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) { return goldenMounts(b, p, c), nil }
+			s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) {
+				return goldenMounts(b, p,
+					c), nil
+			}
 			if _, failure := b.StartContainer(t.Context(), s); failure != nil {
 				t.Fatal(failure)
 			}
@@ -171,7 +178,8 @@ func TestContainersAreThoseOfUpstream(t *testing.T) {
 			want := &runtimeapi.ContainerConfig{}
 			golden(t, "container-"+tc.pod+"-"+tc.container, b, want)
 
-			if i, err := os.Stat(filepath.Join(b.logs, "ref_"+p.Name+"_"+string(p.UID), c.Name)); err != nil || i.Mode().Perm() != 0o755 {
+			if i, err := os.Stat(filepath.Join(b.logs, "ref_"+p.Name+"_"+string(p.UID), c.Name)); err != nil ||
+				i.Mode().Perm() != 0o755 {
 				t.Errorf("log directory is %v, %v; want mode 0755", i, err)
 			}
 			log := got.Mounts[len(got.Mounts)-1]

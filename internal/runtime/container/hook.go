@@ -21,8 +21,7 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// hookCall is one run of a lifecycle hook. The hook has the time that its
-// context has.
+// hookCall is one run of a lifecycle hook, bounded by its context.
 type hookCall struct {
 	pod       *v1.Pod
 	container *v1.Container
@@ -31,11 +30,12 @@ type hookCall struct {
 	handler   *v1.LifecycleHandler
 }
 
-// runHook runs a hook to its end. The words of its errors are what the status
-// of a container shows.
+// runHook runs a lifecycle hook and returns when it ends. The error's text appears in the container
+// status.
 func (r *Runner) runHook(ctx context.Context, h hookCall) error {
 	failed := func(kind string, what any, err error) error {
-		return fmt.Errorf("%s lifecycle hook (%v) for Container %q in Pod %q failed - error: %w", kind, what, h.container.Name, describe(h.pod), err)
+		return fmt.Errorf("%s lifecycle hook (%v) for Container %q in Pod %q failed - error: %w", kind, what,
+			h.container.Name, describe(h.pod), err)
 	}
 	switch {
 	case h.handler.Exec != nil:
@@ -52,14 +52,14 @@ func (r *Runner) runHook(ctx context.Context, h hookCall) error {
 			return failed("Sleep", h.handler.Sleep.Seconds, err)
 		}
 	default:
-		// The API also has tcpSocket, which never did anything.
-		err := fmt.Errorf("run lifecycle hook: it is none of exec, httpGet and sleep: %v", h.handler)
+		// The API also has tcpSocket, which was never implemented for hooks.
+		err := fmt.Errorf("run lifecycle hook: handler has none of exec, httpGet and sleep: %v", h.handler)
 		return pod.ShowAs(fmt.Sprintf("Cannot run handler: invalid handler: %v", h.handler), err)
 	}
 	return nil
 }
 
-// execHook runs a command in the container, for as long as it takes.
+// execHook runs a command in the container, bounded by ctx only.
 func (r *Runner) execHook(ctx context.Context, id string, cmd []string) (output string, err error) {
 	resp, err := r.cfg.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd})
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Runner) execHook(ctx context.Context, id string, cmd []string) (output 
 	return output, nil
 }
 
-// sleepHook lets time pass.
+// sleepHook returns after d, or with an error when ctx ends first.
 func (r *Runner) sleepHook(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -85,9 +85,9 @@ func (r *Runner) sleepHook(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hookClient talks to containers, which are known by their address and not by a
-// certificate. Redirects are followed on the same host only: a container must
-// not make the node's agent call others.
+// hookClient returns the HTTP client for hooks. Certificates are not verified: containers are
+// identified by their address. Redirects are followed on the same host only, so that a container
+// cannot make the agent send requests elsewhere.
 func hookClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -107,12 +107,11 @@ func hookClient() *http.Client {
 	}
 }
 
-// maxHookAnswer bounds how much of an answer is read and thrown away.
+// maxHookAnswer bounds how much of a response body is read and discarded.
 const maxHookAnswer = 10 << 10
 
-// httpHook calls a server in the pod. That it answers is enough; what it
-// answers is not looked at. A server asked over HTTPS that speaks only HTTP is
-// asked again in its own language.
+// httpHook sends the request of an httpGet hook. Any response counts as success. If a server
+// addressed over HTTPS answers in plain HTTP, the request is repeated over HTTP.
 func (r *Runner) httpHook(ctx context.Context, h hookCall) error {
 	req, err := hookRequest(h.handler.HTTPGet, h.container, r.podIPs(h.pod, h.podIPs), "kube-lifecycle/"+r.cfg.Version)
 	if err != nil {
@@ -124,7 +123,7 @@ func (r *Runner) httpHook(ctx context.Context, h hookCall) error {
 	}
 	again := req.Clone(ctx)
 	again.URL.Scheme = "http"
-	again.Header.Del("Authorization") // was meant to travel encrypted
+	again.Header.Del("Authorization") // credentials are not sent unencrypted
 	if r.call(again) != nil {
 		return err
 	}
@@ -140,20 +139,19 @@ func (r *Runner) call(req *http.Request) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// The server is given the chance to send its answer; whether it arrives
-	// whole is its own affair.
+	// Give the server a chance to complete its response. Whether it does is of no consequence.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxHookAnswer)
 	return nil
 }
 
-// answeredInClear recognises the client's complaint about a server that does
-// not speak TLS; there is no type to recognise it by.
+// answeredInClear recognises the HTTP client's error for a server that does not use TLS. It has no
+// type of its own.
 func answeredInClear(err error) bool {
 	var u *url.Error
 	return errors.As(err, &u) && strings.Contains(u.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// hookRequest is the request that an httpGet hook describes.
+// hookRequest builds the request of an httpGet hook.
 func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent string) (*http.Request, error) {
 	host := get.Host
 	if host == "" {
@@ -168,7 +166,7 @@ func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent 
 	}
 	u, err := url.Parse(get.Path)
 	if err != nil {
-		u = &url.URL{Path: get.Path} // not a URL: then it is a path to be escaped
+		u = &url.URL{Path: get.Path} // not a valid URL: treat it as a path to be escaped
 	}
 	u.Scheme, u.Host = strings.ToLower(string(get.Scheme)), net.JoinHostPort(host, strconv.Itoa(port))
 	if u.Scheme == "" {
@@ -181,7 +179,7 @@ func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent 
 	for _, f := range get.HTTPHeaders {
 		req.Header.Add(f.Name, f.Value)
 	}
-	req.Host = req.Header.Get("Host") // empty: that of the address
+	req.Host = req.Header.Get("Host") // if empty, the host of the URL is used
 	switch accept := req.Header.Values("Accept"); {
 	case len(accept) == 0:
 		req.Header.Set("Accept", "*/*")
@@ -194,7 +192,7 @@ func hookRequest(get *v1.HTTPGetAction, c *v1.Container, podIPs []string, agent 
 	return req, nil
 }
 
-// hookPort is a port by its number or by its name in the container.
+// hookPort resolves a port number or the name of a container port.
 func hookPort(p intstr.IntOrString, c *v1.Container) (int, error) {
 	if p.Type == intstr.Int {
 		if p.IntVal <= 0 || p.IntVal > 65535 {

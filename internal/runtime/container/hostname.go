@@ -7,20 +7,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// maxHostname is what the kernel takes for a host name, and maxLabel what DNS
-// takes for one label of it.
+// maxHostname is the kernel's limit of a host name, maxLabel that of one DNS label.
 const (
 	maxHostname = 64
 	maxLabel    = 63
 )
 
-// names are what a pod is called by itself.
+// names are the host name and domain of a pod.
 type names struct {
 	host   string
-	domain string // empty for a pod without a subdomain
+	domain string // empty if the pod has no subdomain
 }
 
-// fqdn is the full name, or nothing for a pod that has no domain.
+// fqdn returns the fully qualified domain name, "" if the pod has no domain.
 func (n names) fqdn() string {
 	if n.domain == "" {
 		return ""
@@ -28,7 +27,7 @@ func (n names) fqdn() string {
 	return n.host + "." + n.domain
 }
 
-// podNames decides what a pod is called.
+// podNames decides the host name and domain of a pod.
 func podNames(p *v1.Pod, clusterDomain string) names {
 	if o := p.Spec.HostnameOverride; o != nil && *o != "" {
 		return names{host: cutHostname(*o)}
@@ -43,7 +42,7 @@ func podNames(p *v1.Pod, clusterDomain string) names {
 	return n
 }
 
-// cutHostname makes a pod's name fit; what is left may not end in a separator.
+// cutHostname truncates a pod's name to a DNS label that does not end in a separator.
 func cutHostname(s string) string {
 	if len(s) <= maxLabel {
 		return s
@@ -51,9 +50,8 @@ func cutHostname(s string) string {
 	return strings.TrimRight(s[:maxLabel], "-.")
 }
 
-// kernelHostname is the host name set in the pod's sandbox: the short one, or
-// the full one for a pod that asks for it. Pods on the host's network keep the
-// node's.
+// kernelHostname returns the host name to set in the pod's sandbox: the short name, or the FQDN if
+// setHostnameAsFQDN is set. Pods on the host network keep the node's.
 func kernelHostname(p *v1.Pod, n names) (string, error) {
 	switch {
 	case p.Spec.HostNetwork:
@@ -63,7 +61,9 @@ func kernelHostname(p *v1.Pod, n names) (string, error) {
 	}
 	full := n.fqdn()
 	if len(full) > maxHostname {
-		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)", full, maxHostname, len(full))
+		return "", fmt.Errorf(
+			"failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, "+
+				"%d characters requested)", full, maxHostname, len(full))
 	}
 	return full, nil
 }

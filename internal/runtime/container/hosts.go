@@ -12,7 +12,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// localHosts are the entries of every pod that has a network of its own.
+// localHosts are the fixed entries of the hosts file of a pod with its own network.
 const localHosts = `127.0.0.1	localhost
 ::1	localhost ip6-localhost ip6-loopback
 fe00::0	ip6-localnet
@@ -21,7 +21,7 @@ fe00::1	ip6-allnodes
 fe00::2	ip6-allrouters
 `
 
-// podHosts is the hosts file of a pod with a network of its own.
+// podHosts returns the hosts file of a pod with its own network.
 func podHosts(ips []string, n names, aliases []v1.HostAlias) string {
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file.\n")
@@ -37,7 +37,7 @@ func podHosts(ips []string, n names, aliases []v1.HostAlias) string {
 	return b.String()
 }
 
-// nodeHosts is the hosts file of a pod on the host's network.
+// nodeHosts returns the hosts file of a pod on the host network.
 func nodeHosts(host string, aliases []v1.HostAlias) string {
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file (host network).\n")
@@ -56,9 +56,9 @@ func writeAliases(b *strings.Builder, aliases []v1.HostAlias) {
 	}
 }
 
-// mountsHosts reports whether the container gets the agent's hosts file: not
-// before the pod has an address to write there, unless the file is the node's, and
-// not when a volume is mounted in its place.
+// mountsHosts reports whether the managed hosts file is mounted into the container. It is not while
+// the pod has no IP, unless it is on the host network, and not if a volume is mounted at
+// /etc/hosts.
 func mountsHosts(p *v1.Pod, c *v1.Container, podIPs []string) bool {
 	for _, m := range c.VolumeMounts {
 		if path.Clean(m.MountPath) == etcHosts {
@@ -68,35 +68,34 @@ func mountsHosts(p *v1.Pod, c *v1.Container, podIPs []string) bool {
 	return len(podIPs) > 0 || p.Spec.HostNetwork
 }
 
-// writeHosts writes the pod's hosts file and returns its path. All containers
-// of a pod share it; a running one sees a change at once, because the file is
-// written in place. Without a change it is left alone: on a full disk, to write it
-// anew would take it from those that run.
+// writeHosts writes the pod's hosts file and returns its path. All containers of the pod share the
+// file. It is written in place, so that running containers see the change. An unchanged file is not
+// rewritten: on a full disk, rewriting would truncate it.
 func (r *Runner) writeHosts(p *v1.Pod, podIPs []string) (string, error) {
 	content := podHosts(podIPs, podNames(p, r.cfg.DNS.ClusterDomain), p.Spec.HostAliases)
 	if p.Spec.HostNetwork {
 		host, err := os.ReadFile(etcHosts)
 		if err != nil {
-			return "", pod.ShowAs(err.Error(), fmt.Errorf("read the node's hosts file: %w", err))
+			return "", pod.ShowAs(err.Error(), fmt.Errorf("read hosts file of the node: %w", err))
 		}
 		content = nodeHosts(string(host), p.Spec.HostAliases)
 	}
 	file := hostsFile(r.cfg.RootDir, p.UID)
-	if holds(file, content, 0o644) {
+	if hasContent(file, content, 0o644) {
 		return file, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
-		return "", pod.ShowAs(err.Error(), fmt.Errorf("make directory of pod: %w", err))
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("create pod directory: %w", err))
 	}
 	if err := writeFile(file, content, 0o644); err != nil {
-		return "", pod.ShowAs(err.Error(), fmt.Errorf("write hosts file of pod: %w", err))
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("write hosts file of the pod: %w", err))
 	}
 	return file, nil
 }
 
-// holds reports whether a file is as it is to be. One that a container has made long is
-// not read to find out.
-func holds(file, content string, mode os.FileMode) bool {
+// hasContent reports whether a file has the given content and mode. A file of another size, to
+// which a container may have written, is not read.
+func hasContent(file, content string, mode os.FileMode) bool {
 	fi, err := os.Lstat(file)
 	if err != nil || fi.Mode() != mode || fi.Size() != int64(len(content)) {
 		return false
@@ -105,7 +104,7 @@ func holds(file, content string, mode os.FileMode) bool {
 	return err == nil && string(have) == content
 }
 
-// writeFile is os.WriteFile with the mode meant, whatever the umask.
+// writeFile is os.WriteFile with exactly the given mode, regardless of the umask.
 func writeFile(file, content string, mode os.FileMode) error {
 	if err := os.WriteFile(file, []byte(content), mode); err != nil {
 		return err

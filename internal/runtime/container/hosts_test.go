@@ -31,9 +31,25 @@ func TestPodHosts(t *testing.T) {
 		want    string
 	}{
 		{name: "one address", ips: []string{"10.0.0.5"}, names: names{host: "web"}, want: head + "10.0.0.5\tweb\n"},
-		{name: "a domain", ips: []string{"10.0.0.5"}, names: names{"web", "sub.ns.svc.cluster.local"}, want: head + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\n"},
-		{name: "two families", ips: []string{"10.0.0.5", "fd00::5"}, names: names{host: "web"}, want: head + "10.0.0.5\tweb\nfd00::5\tweb\n"},
-		{name: "aliases", ips: []string{"10.0.0.5"}, names: names{host: "web"}, aliases: aliases, want: head + "10.0.0.5\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n5.6.7.8\tc\n"},
+		{
+			name:  "a domain",
+			ips:   []string{"10.0.0.5"},
+			names: names{"web", "sub.ns.svc.cluster.local"},
+			want:  head + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\n",
+		},
+		{
+			name:  "two families",
+			ips:   []string{"10.0.0.5", "fd00::5"},
+			names: names{host: "web"},
+			want:  head + "10.0.0.5\tweb\nfd00::5\tweb\n",
+		},
+		{
+			name:    "aliases",
+			ips:     []string{"10.0.0.5"},
+			names:   names{host: "web"},
+			aliases: aliases,
+			want:    head + "10.0.0.5\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n5.6.7.8\tc\n",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := podHosts(tc.ips, tc.names, tc.aliases); got != tc.want {
@@ -41,12 +57,14 @@ func TestPodHosts(t *testing.T) {
 			}
 		})
 	}
-	if got, want := nodeHosts("127.0.0.1 me\n", aliases[1:]), "# Kubernetes-managed hosts file (host network).\n127.0.0.1 me\n\n# Entries added by HostAliases.\n5.6.7.8\tc\n"; got != want {
+	if got, want := nodeHosts("127.0.0.1 me\n",
+		aliases[1:]), "# Kubernetes-managed hosts file (host network).\n127.0.0.1 me\n\n# Entries added by "+
+		"HostAliases.\n5.6.7.8\tc\n"; got != want {
 		t.Errorf("host network: got:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-// startMounts starts the pod's container and returns where things were mounted.
+// startMounts starts the pod's container and returns its mounts.
 func startMounts(t *testing.T, b bench, s Start) map[string]string {
 	t.Helper()
 	if _, failure := b.StartContainer(t.Context(), s); failure != nil {
@@ -81,7 +99,7 @@ func TestHostsFileOfAPod(t *testing.T) {
 		t.Errorf("hosts file at %s, want %s", file, want)
 	}
 
-	t.Run("is not taken from those that run when another container starts", func(t *testing.T) {
+	t.Run("is not truncated when another container starts", func(t *testing.T) {
 		long := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 		written := func() (string, bool) {
 			t.Helper()
@@ -104,7 +122,7 @@ func TestHostsFileOfAPod(t *testing.T) {
 		s.Attempt = 1
 		startMounts(t, b, s)
 		if now, anew := written(); anew || now != string(text) {
-			t.Errorf("written anew: %v, %q", anew, now)
+			t.Errorf("rewritten: %v, %q", anew, now)
 		}
 		if err := os.WriteFile(file, []byte(strings.ToUpper(string(text))), 0o644); err != nil {
 			t.Fatal(err)
@@ -155,7 +173,7 @@ func TestHostsFileOfAPod(t *testing.T) {
 			t.Error("none is mounted")
 		}
 	})
-	t.Run("none before there is an address", func(t *testing.T) {
+	t.Run("not mounted without a pod IP", func(t *testing.T) {
 		b := newBench(t, nil)
 		p := simplePod(nil)
 		s := b.startOf(p, b.run(t, p))
@@ -166,7 +184,9 @@ func TestHostsFileOfAPod(t *testing.T) {
 	})
 	t.Run("none over a volume of the container", func(t *testing.T) {
 		b := newBench(t, nil)
-		p := simplePod(func(c *v1.Container) { c.VolumeMounts = []v1.VolumeMount{{Name: "h", MountPath: "/etc/hosts"}} })
+		p := simplePod(
+			func(c *v1.Container) { c.VolumeMounts = []v1.VolumeMount{{Name: "h", MountPath: "/etc/hosts"}} },
+		)
 		s := b.startOf(p, b.run(t, p))
 		s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) {
 			return pod.Contribution{Mounts: []pod.Mount{{HostPath: "/mine", ContainerPath: "/etc/hosts"}}}, nil

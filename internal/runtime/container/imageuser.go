@@ -9,9 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// userCache remembers as whom images run. An image named by its digest cannot
-// change its mind, so nothing in here ever becomes wrong; it is emptied when it
-// has grown.
+// userCache caches the user of images by digest. The content of a digest never changes, so entries
+// never become stale; the cache is cleared when it is full.
 type userCache struct {
 	mu    sync.Mutex
 	users map[string]imageUser
@@ -35,12 +34,13 @@ func (u *userCache) put(ref string, user imageUser) {
 	u.users[ref] = user
 }
 
-// imageUser asks the runtime as whom an image runs.
+// imageUser asks the runtime for the user of an image.
 func (r *Runner) imageUser(ctx context.Context, ref string) (imageUser, error) {
 	if user, ok := r.users.get(ref); ok {
 		return user, nil
 	}
-	resp, err := r.cfg.Runtime.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	resp, err := r.cfg.Runtime.ImageStatus(ctx,
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	if err != nil {
 		return imageUser{}, fmt.Errorf("read the user of image %s: %w", ref, err)
 	}

@@ -18,7 +18,11 @@ func TestImageVolumes(t *testing.T) {
 	p := simplePod(func(*v1.Container) {})
 	s := b.startOf(p, b.run(t, p))
 	s.Mounts = func(func(string) (string, error)) (pod.Contribution, error) {
-		return pod.Contribution{Mounts: []pod.Mount{{Volume: "data", ContainerPath: "/data", ReadOnly: true, Image: "sha256:data", ImageSubPath: "etc"}}}, nil
+		return pod.Contribution{
+			Mounts: []pod.Mount{
+				{Volume: "data", ContainerPath: "/data", ReadOnly: true, Image: "sha256:data", ImageSubPath: "etc"},
+			},
+		}, nil
 	}
 	_, config, err := b.configure(t.Context(), s)
 	if err != nil {
@@ -27,7 +31,8 @@ func TestImageVolumes(t *testing.T) {
 	found := false
 	for _, m := range config.Mounts {
 		if m.ContainerPath == "/data" {
-			found = m.GetImage().GetImage() == "sha256:data" && m.ImageSubPath == "etc" && m.Readonly && m.HostPath == ""
+			found = m.GetImage().GetImage() == "sha256:data" && m.ImageSubPath == "etc" && m.Readonly &&
+				m.HostPath == ""
 		}
 	}
 	if !found {

@@ -15,21 +15,20 @@ import (
 	"keelson/internal/runtime/logs"
 )
 
-// logDir is the directory that the pod's containers log to.
+// logDir is the directory of the pod's container logs.
 func (r *Runner) logDir(p *v1.Pod) string { return logs.PodDir(r.cfg.PodLogsDir, pod.RefOf(p)) }
 
-// legacyLogLink is the flat name under which older log collectors look for a
+// legacyLogLink is the symlink in the flat directory where older log collectors look for a
 // container's log.
 func (r *Runner) legacyLogLink(ref pod.Ref, container, id string) string {
 	return filepath.Join(r.cfg.ContainerLogsDir, logs.LinkName(ref, container, id))
 }
 
-// makeLogDir makes a directory of logs. Collectors of logs may read it.
+// makeLogDir creates a log directory. It is readable by log collectors of any user.
 func makeLogDir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
-// NextAttempt is the attempt of a container's next instance where the runtime
-// remembers no earlier one: logs may have outlived the containers that wrote
-// them, and a restart must not write over them.
+// NextAttempt returns the attempt of a container's next instance if the runtime has no earlier one.
+// Logs may have outlived their containers, and a restart must not overwrite them.
 func (r *Runner) NextAttempt(ref pod.Ref, container string) (int, error) {
 	dir := logs.ContainerDir(r.cfg.PodLogsDir, ref, container)
 	entries, err := os.ReadDir(dir)
@@ -48,8 +47,8 @@ func (r *Runner) NextAttempt(ref pod.Ref, container string) (int, error) {
 	return nextAttempt(names), nil
 }
 
-// nextAttempt is one more than the highest attempt that left a log, rotated
-// (3.log.20260102-030405, by others than this agent 3.log-20260102) or not.
+// nextAttempt returns one more than the highest attempt that has a log, whether rotated
+// (3.log.20260102-030405, or 3.log-20260102 by other tools) or not.
 func nextAttempt(files []string) int {
 	next := 0
 	for _, f := range files {
@@ -64,9 +63,8 @@ func nextAttempt(files []string) int {
 	return next
 }
 
-// linkLegacyLog gives a container's log the flat name that older collectors
-// follow. There is none if the container has no log: a link to nowhere would
-// look like a log that was lost.
+// linkLegacyLog creates the legacy symlink to a container's log. It creates none if there is no
+// log: a dangling link would look like a lost log.
 func (r *Runner) linkLegacyLog(ref pod.Ref, container, id, log string) error {
 	if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -84,8 +82,7 @@ func (r *Runner) linkLegacyLog(ref pod.Ref, container, id, log string) error {
 	return err
 }
 
-// LinkLogs gives the logs of containers that an earlier agent started their flat
-// names, where it died between the two.
+// LinkLogs creates missing legacy symlinks of containers that an earlier agent started.
 func (r *Runner) LinkLogs(have pod.Runtime) error {
 	var errs []error
 	for _, c := range have.Containers {
@@ -96,8 +93,7 @@ func (r *Runner) LinkLogs(have pod.Runtime) error {
 	return errors.Join(errs...)
 }
 
-// removeLogs removes a container's log, the files that it was rotated to, and
-// its flat name.
+// removeLogs removes a container's log, its rotated logs and its legacy symlink.
 func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 	var errs []error
 	if c.LogPath != "" {
@@ -116,9 +112,9 @@ func (r *Runner) removeLogs(ref pod.Ref, c pod.Container) error {
 	return errors.Join(errs...)
 }
 
-// RemoveDeadLinks removes symlinks to logs that no longer exist: an earlier agent may have
-// died after it removed the log, or left dead links to a periodic sweep. Links of live logs
-// stay: a log does not exist for a moment while it is rotated.
+// RemoveDeadLinks removes legacy symlinks to logs that no longer exist: an earlier agent may have
+// exited between removing the log and its symlink. Links for which live returns true stay, since a
+// log does not exist for a moment while it is rotated.
 func (r *Runner) RemoveDeadLinks(live func(log string) bool) error {
 	entries, err := os.ReadDir(r.cfg.ContainerLogsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +125,7 @@ func (r *Runner) RemoveDeadLinks(live func(log string) bool) error {
 		link := filepath.Join(r.cfg.ContainerLogsDir, e.Name())
 		log, err := os.Readlink(link)
 		if err != nil || !strings.HasPrefix(log, r.cfg.PodLogsDir+"/") {
-			continue // somebody else's
+			continue // not created by this agent
 		}
 		if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) && !live(log) {
 			errs = append(errs, removeFile(link))
@@ -138,7 +134,7 @@ func (r *Runner) RemoveDeadLinks(live func(log string) bool) error {
 	return errors.Join(errs...)
 }
 
-// removeFile removes a file that may be gone already.
+// removeFile removes a file if it exists.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

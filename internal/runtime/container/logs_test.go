@@ -71,12 +71,13 @@ func TestLegacyLogLink(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	ref.Name = strings.Repeat("n", 253)
-	if got := filepath.Base(b.legacyLogLink(ref, "main", id)); len(got) != 255 || !strings.HasSuffix(got, ".log") || !strings.HasPrefix(got, ref.Name[:251]) {
+	if got := filepath.Base(b.legacyLogLink(ref, "main", id)); len(got) != 255 || !strings.HasSuffix(got, ".log") ||
+		!strings.HasPrefix(got, ref.Name[:251]) {
 		t.Errorf("a long name becomes %d characters: %s", len(got), got)
 	}
 }
 
-func TestRemovingAContainerTakesItsLogs(t *testing.T) {
+func TestRemoveContainerRemovesLogs(t *testing.T) {
 	parity.Proves(t, "RT-48")
 	parity.ProvesPart(t, 4, "RT-43")
 	b := newBench(t, nil)
@@ -93,7 +94,8 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	if to, err := os.Readlink(link); err != nil || to != log {
 		t.Errorf("link leads to %q, %v; want %s", to, err, log)
 	}
-	write(t, log+".20260102-030405", log+".20260101-030405.gz", filepath.Join(dir, "11.log"), filepath.Join(dir, "0.log"))
+	write(t, log+".20260102-030405", log+".20260101-030405.gz", filepath.Join(dir, "11.log"),
+		filepath.Join(dir, "0.log"))
 	c := pod.Container{ID: id, Name: "main", LogPath: log}
 	if err := b.StopContainer(t.Context(), Stop{Pod: p, Spec: s.Container, Container: c}); err != nil {
 		t.Fatal(err)
@@ -128,7 +130,7 @@ func TestRemovingAContainerTakesItsLogs(t *testing.T) {
 	}
 }
 
-func TestNoLinkWithoutALog(t *testing.T) {
+func TestNoLegacyLinkWithoutLog(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-43")
 	b := newBench(t, nil)
 	if err := b.linkLegacyLog(pod.Ref{Namespace: "ns", Name: "web"}, "main", "id", "/nonexistent/0.log"); err != nil {
@@ -139,20 +141,22 @@ func TestNoLinkWithoutALog(t *testing.T) {
 	}
 }
 
-// TestLinksThatAreMissing gives logs of an agent that died before it linked them
-// their flat names, and those of containers that never ran none.
-func TestLinksThatAreMissing(t *testing.T) {
+// TestLinkLogs creates missing legacy links, but none for containers that never ran.
+func TestLinkLogs(t *testing.T) {
 	b := newBench(t, nil)
 	ref := pod.Ref{Namespace: "ns", Name: "web"}
 	file := filepath.Join(t.TempDir(), "0.log")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	have := pod.Runtime{Ref: ref, Containers: []pod.Container{
-		{ID: "runs", Name: "main", State: pod.StateRunning, LogPath: file},
-		{ID: "made", Name: "main", State: pod.StateCreated, LogPath: file},
-	}}
-	for range 2 { // a link that is there is right
+	have := pod.Runtime{
+		Ref: ref,
+		Containers: []pod.Container{
+			{ID: "runs", Name: "main", State: pod.StateRunning, LogPath: file},
+			{ID: "made", Name: "main", State: pod.StateCreated, LogPath: file},
+		},
+	}
+	for range 2 { // an existing link is correct
 		if err := b.LinkLogs(have); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +169,7 @@ func TestLinksThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestDeadLinksAreRemoved(t *testing.T) {
+func TestRemoveDeadLinks(t *testing.T) {
 	b := newBench(t, nil)
 	rotated := filepath.Join(b.logs, "ns_web_uid-1", "side", "0.log")
 	live := func(log string) bool { return log == rotated }

@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// metrics are what the verbs count.
+// metrics are the metrics of the operations.
 type metrics struct {
 	sandboxSeconds    *prometheus.HistogramVec
 	sandboxErrors     *prometheus.CounterVec
@@ -36,20 +36,37 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, labels)
 	}
 	m := metrics{
-		sandboxSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "run_podsandbox_duration_seconds",
-			Help: "Seconds that RunPodSandbox took, by runtime handler", Buckets: prometheus.DefBuckets}, []string{"runtime_handler"}),
-		sandboxErrors:     vec("run_podsandbox_errors_total", "RunPodSandbox calls that failed, by runtime handler", "runtime_handler"),
-		pods:              counter("started_pods_total", "Pod sandboxes that were to be started"),
-		podErrors:         counter("started_pods_errors_total", "Pod sandboxes that could not be started"),
-		usernsPods:        counter("started_user_namespaced_pods_total", "Pod sandboxes with users of their own that were to be started"),
-		usernsPodErrors:   counter("started_user_namespaced_pods_errors_total", "Pod sandboxes with users of their own that could not be started"),
-		containers:        vec("started_containers_total", "Containers that were to be started", "container_type"),
-		containerErrors:   vec("started_containers_errors_total", "Containers that could not be started", "container_type", "code"),
-		httpFallbacks:     counter("lifecycle_handler_http_fallbacks_total", "Lifecycle hooks over HTTPS that were answered only over HTTP"),
-		sleepsEndedBefore: counter("sleep_action_terminated_early_total", "Sleep hooks that the grace period ended before their time"),
-		imageVolumes:      counter("image_volume_requested_total", "Mounts of image volumes that containers were to have"),
-		imageMounts:       counter("image_volume_mounted_succeed_total", "Mounts of image volumes that containers have"),
-		imageMountErrors:  counter("image_volume_mounted_errors_total", "Mounts of image volumes of containers that could not be made"),
+		sandboxSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: "kubelet",
+			Name:      "run_podsandbox_duration_seconds",
+			Help:      "Duration in seconds of RunPodSandbox calls, by runtime handler",
+			Buckets:   prometheus.DefBuckets,
+		}, []string{"runtime_handler"}),
+		sandboxErrors: vec("run_podsandbox_errors_total",
+			"Cumulative number of failed RunPodSandbox calls, by runtime handler",
+			"runtime_handler"),
+		pods:      counter("started_pods_total", "Cumulative number of attempts to start a pod sandbox"),
+		podErrors: counter("started_pods_errors_total", "Cumulative number of failed attempts to start a pod sandbox"),
+		usernsPods: counter("started_user_namespaced_pods_total",
+			"Cumulative number of attempts to start a sandbox of a pod with a user namespace"),
+		usernsPodErrors: counter("started_user_namespaced_pods_errors_total",
+			"Cumulative number of failed attempts to start a sandbox of a pod with a user namespace"),
+		containers: vec("started_containers_total",
+			"Cumulative number of attempts to start a container, by container type",
+			"container_type"),
+		containerErrors: vec("started_containers_errors_total",
+			"Cumulative number of failed attempts to start a container, by container type and reason", "container_type",
+			"code"),
+		httpFallbacks: counter("lifecycle_handler_http_fallbacks_total",
+			"Cumulative number of lifecycle hooks that fell back from HTTPS to HTTP"),
+		sleepsEndedBefore: counter("sleep_action_terminated_early_total",
+			"Cumulative number of sleep hooks that the grace period cut short"),
+		imageVolumes: counter("image_volume_requested_total",
+			"Cumulative number of image volume mounts requested for containers"),
+		imageMounts: counter("image_volume_mounted_succeed_total",
+			"Cumulative number of image volumes mounted into containers"),
+		imageMountErrors: counter("image_volume_mounted_errors_total",
+			"Cumulative number of image volume mounts that failed"),
 	}
 	if r == nil {
 		return m, nil
@@ -64,7 +81,7 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	return m, nil
 }
 
-// sandbox counts the start of a sandbox, and returns what counts its end.
+// sandbox counts the start of a sandbox. The returned function counts its result.
 func (m metrics) sandbox(p *v1.Pod) func(err error) {
 	userns := p.Spec.HostUsers != nil && !*p.Spec.HostUsers
 	m.pods.Inc()
@@ -96,7 +113,7 @@ func (m metrics) container(kind pod.Kind, err *StartError) {
 	}
 }
 
-// imagesMounted counts the image volumes of a container that was made or not.
+// imagesMounted counts the image volumes of a CreateContainer call by its result.
 func (m metrics) imagesMounted(mounts []*runtimeapi.Mount, err error) {
 	n := 0.
 	for _, mount := range mounts {

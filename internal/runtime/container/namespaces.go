@@ -7,9 +7,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// namespaces tells which kernel namespaces a pod's sandbox and containers
-// share. targetID, when not empty, is the container whose processes an
-// ephemeral one wants to see.
+// namespaces returns the kernel namespaces that a pod's sandbox and containers share. targetID, if
+// not empty, is the container whose process namespace an ephemeral container joins.
 func namespaces(p *v1.Pod, targetID string, userns *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
 		Network:       runtimeapi.NamespaceMode_POD,
@@ -35,8 +34,7 @@ func namespaces(p *v1.Pod, targetID string, userns *runtimeapi.UserNamespace) *r
 	return o
 }
 
-// userNamespace is the pod's mapping of users: the node's own users unless the
-// pod asks for others.
+// userNamespace returns the pod's user namespace: that of the node unless hostUsers is false.
 func (r *Runner) userNamespace(p *v1.Pod) (*runtimeapi.UserNamespace, error) {
 	if p.Spec.HostUsers == nil || *p.Spec.HostUsers {
 		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}, nil

@@ -7,7 +7,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Scores that the kernel adds when it chooses what to kill for want of memory.
+// Values of oom_score_adj.
 const (
 	oomGuaranteed = -997
 	oomBestEffort = 1000

@@ -2,7 +2,7 @@ package container
 
 import "time"
 
-// verb is a call that costs the runtime something, told apart by what it takes.
+// verb is a kind of call to the runtime that is expensive enough to be limited.
 type verb int
 
 const (
@@ -12,82 +12,88 @@ const (
 	stopSandbox
 	removeSandbox
 	removeContainer
-	verbs // how many there are
+	verbs // number of verbs
 )
 
 const (
-	fewest = 2   // calls that are always let go; so few show what a call takes alone
-	begun  = 16  // calls let go while nothing is known
-	most   = 256 // calls let go to a runtime that shows no limit
+	minLimit     = 2   // calls that are always allowed; with so few, the unloaded duration of a call shows
+	initialLimit = 16  // limit before anything is measured
+	maxLimit     = 256 // limit for a runtime that shows no contention
 
-	// half is the share of its speed that a call is left where the runtime is used
-	// best: calls take twice as long as alone, and one waits there for each that is
-	// worked on. Fewer would leave it idle between two, more only share.
-	half = 0.5
-	// leap is how many times as many calls are tried when those there now take no
-	// longer than alone.
-	leap = 8
-	// lesson is how much of what one call says is believed.
-	lesson = 0.125
+	// targetShare is the relative speed of a call at the optimal concurrency: calls take twice as
+	// long as unloaded, so that for each one executing another one waits. Below that the runtime is
+	// partly idle; above, calls only compete.
+	targetShare = 0.5
+	// growth is the factor by which the limit may rise while calls are as fast as unloaded.
+	growth = 8
+	// smoothing is the weight of one measurement.
+	smoothing = 0.125
 )
 
-// pace says how many calls at a time the runtime serves best. It learns from
-// calls that came back: how long each took, and among how many.
+// pace computes the concurrency limit for calls to the runtime from the calls that completed: how
+// long each took, and how many others were active.
 //
-// A call that takes n times as long as alone had one n-th of what it could use.
-// So among calls that each have the share s the runtime does the work of among*s,
-// whatever it is that they share, and whether it is more is told only by letting
-// more go. What a call takes alone is learned from those that were nearly so, and
-// from those that were faster than thought. Until then it is assumed: the first
-// burst of all needs a guess.
+// A call that takes n times its unloaded duration had one n-th of the resources. If all of the
+// active calls have the share s, the throughput is active*s, whatever the bottleneck is. Whether
+// more is possible only shows by allowing more. The unloaded duration is learned from calls that
+// were nearly alone, and from those that were faster than expected. Until then it is assumed, which
+// the first burst depends on.
 type pace struct {
-	limit  float64
-	alone  [verbs]float64 // seconds
-	taught bool           // by a call that came back while others waited
+	limit    float64
+	unloaded [verbs]float64 // unloaded duration in seconds
+	measured bool           // a call completed while others were waiting
 }
 
 func newPace() pace {
-	return pace{limit: begun, alone: [verbs]float64{runSandbox: 0.2, createContainer: 0.05, startContainer: 0.05,
-		stopSandbox: 0.2, removeSandbox: 0.05, removeContainer: 0.05}}
+	return pace{
+		limit: initialLimit,
+		unloaded: [verbs]float64{
+			runSandbox:      0.2,
+			createContainer: 0.05,
+			startContainer:  0.05,
+			stopSandbox:     0.2,
+			removeSandbox:   0.05,
+			removeContainer: 0.05,
+		},
+	}
 }
 
-// learn takes in that a call took that long among so many on average, itself
-// included, while others waited for their turn or not.
+// learn takes in a completed call: its duration, the mean number of active calls including itself,
+// and whether others were waiting.
 func (p *pace) learn(v verb, took time.Duration, among float64, waiting bool) {
 	d := took.Seconds()
 	if d <= 0 {
 		return
 	}
-	p.taught = p.taught || waiting
-	alone := &p.alone[v]
+	p.measured = p.measured || waiting
+	alone := &p.unloaded[v]
 	switch {
-	case among <= fewest && d < *alone:
+	case among <= minLimit && d < *alone:
 		*alone += 0.5 * (d - *alone)
-	case among <= fewest: // or the machine was busy with something else
+	case among <= minLimit: // or the machine was busy with something else
 		*alone += 0.25 * (d - *alone)
 	case d < *alone:
-		*alone += lesson * (d - *alone)
+		*alone += smoothing * (d - *alone)
 	}
 	share := min(1, *alone/d)
 	switch {
-	case share < half:
-		p.towards(min(p.limit, among*share/half))
+	case share < targetShare:
+		p.towards(min(p.limit, among*share/targetShare))
 	case waiting:
-		p.towards(max(p.limit, among*(1+(leap-1)*(share-half)/(1-half))))
+		p.towards(max(p.limit, among*(1+(growth-1)*(share-targetShare)/(1-targetShare))))
 	}
 }
 
-// see takes in that the processors had nothing to do for a share of the time while
-// that many calls were there, which is all that tells of a runtime before the first
-// calls come back. If what they do keeps the others busy, as many more as fill the
-// rest do no harm; if they only wait for something, any number does none.
+// see takes in the idle share of the CPUs while active calls were running. Before the first calls
+// complete, this is the only information about the runtime. If the calls are CPU-bound, the rest of
+// the CPUs can take proportionally more; if they only wait for I/O, more do no harm.
 func (p *pace) see(here int, idle float64) {
-	if !p.taught {
-		p.limit = min(max(p.limit, float64(here)/max(1-idle, 1./most)), most)
+	if !p.measured {
+		p.limit = min(max(p.limit, float64(here)/max(1-idle, 1./maxLimit)), maxLimit)
 	}
 }
 
 func (p *pace) towards(limit float64) {
-	p.limit += lesson * (limit - p.limit)
-	p.limit = min(max(p.limit, fewest), most)
+	p.limit += smoothing * (limit - p.limit)
+	p.limit = min(max(p.limit, minLimit), maxLimit)
 }

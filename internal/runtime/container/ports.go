@@ -7,9 +7,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// portMappings are the ports of the pod's regular containers; those of init
-// containers and sidecars are never mapped. Of ports of a container that are
-// the same, by name or for want of one by all else, the first counts.
+// portMappings returns the port mappings of the pod's regular containers. Ports of init containers
+// and sidecars are not mapped. Of ports of one container with the same name, or of unnamed ones
+// that are equal, only the first is used.
 func portMappings(p *v1.Pod) []*runtimeapi.PortMapping {
 	var out []*runtimeapi.PortMapping
 	for i := range p.Spec.Containers {
@@ -17,7 +17,8 @@ func portMappings(p *v1.Pod) []*runtimeapi.PortMapping {
 		for _, port := range p.Spec.Containers[i].Ports {
 			key := port.Name
 			if key == "" {
-				key = fmt.Sprintf("%s-%s-%s:%d:%d", family(port.HostIP), port.Protocol, port.HostIP, port.ContainerPort, port.HostPort)
+				key = fmt.Sprintf("%s-%s-%s:%d:%d", family(port.HostIP), port.Protocol, port.HostIP, port.ContainerPort,
+					port.HostPort)
 			}
 			if seen[key] {
 				continue

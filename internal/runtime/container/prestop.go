@@ -8,37 +8,38 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// ErrSuperseded is the cause with which the context of a stop is cancelled when another stop of the same container
-// follows, with a shorter grace period. The preStop hook of the first goes on for the second.
+// ErrSuperseded is the cause with which the context of a stop is cancelled when another stop of the
+// same container with a shorter grace period follows. The preStop hook of the first stop continues
+// for the second.
 var ErrSuperseded = errors.New("superseded by a stop with a shorter grace period")
 
 func superseded(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrSuperseded) }
 
-// hookOverrun is how long a preStop hook may run on after the grace period: its
-// container has [pod.MinStopTimeout] then, and a command in it ends with it.
+// hookOverrun is how long a preStop hook may run after the grace period. Its container has
+// [pod.MinStopTimeout] then, and an exec hook ends with the container.
 const hookOverrun = pod.MinStopTimeout + time.Second
 
 // hookRun is the preStop hook of a container that is being stopped.
 type hookRun struct {
 	done   chan struct{} // closed when the hook has ended, or there is none
 	cancel context.CancelFunc
-	limit  *time.Timer // cancels the hook at the end of the time that it may have
+	limit  *time.Timer // cancels the hook at its deadline
 	sleeps bool        // a sleep hook, which does not end with its container
 }
 
-// stops are the containers whose stop has been announced, by ID. A container stays until it is removed, or a stop of
-// it fails: the next stop announces it again.
+// stops holds the containers for which the Killing event was sent, by ID. An entry is deleted when
+// the container is removed or the stop fails; the next stop then sends the event again.
 type stops struct {
 	mu    sync.Mutex
 	hooks map[string]*hookRun
 }
 
-// begin returns the hook of a container's stop. If this is the first stop of the container, the caller has to run the
-// hook in the context that is returned, which is nil otherwise.
+// begin returns the preStop hook of a container's stop. If this is the first stop of the container,
+// it also returns a context in which the caller has to run the hook; otherwise the context is nil.
 func (s *stops) begin(ctx context.Context, stop Stop) (*hookRun, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +66,7 @@ func (s *stops) forget(id string) {
 	delete(s.hooks, id)
 }
 
-// preStop is the hook that the container is to run before it stops; nil if there is none.
+// preStop returns the container's preStop hook, nil if there is none.
 func (s Stop) preStop() *v1.LifecycleHandler {
 	if s.Spec.Lifecycle == nil {
 		return nil
@@ -80,7 +81,7 @@ func (h *hookRun) end() {
 	close(h.done)
 }
 
-// runPreStop runs the hook. The container is also stopped if the hook fails.
+// runPreStop runs the hook. The container is stopped even if the hook fails.
 func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
 	defer hook.end()
 	call := hookCall{pod: s.Pod, container: s.Spec, id: s.Container.ID, podIPs: s.PodIPs, handler: s.preStop()}
@@ -91,15 +92,15 @@ func (r *Runner) runPreStop(within context.Context, s Stop, hook *hookRun) {
 	}
 }
 
-// awaitPreStop returns when the hook has ended or the grace period is over. A hook that takes longer is not cancelled
-// then: it may run until its container is killed.
+// awaitPreStop returns when the preStop hook has ended or the grace period is over. A hook that hangs
+// is not cancelled: it may run until its container is killed.
 func (r *Runner) awaitPreStop(ctx context.Context, s Stop, hook *hookRun) {
 	select {
 	case <-hook.done:
 		return
 	default:
 	}
-	hook.limit.Reset(s.Grace + hookOverrun) // that of the latest stop is the shortest
+	hook.limit.Reset(s.Grace + hookOverrun) // the latest stop has the shortest grace period
 	grace := time.NewTimer(s.Grace)
 	defer grace.Stop()
 	select {
@@ -107,12 +108,12 @@ func (r *Runner) awaitPreStop(ctx context.Context, s Stop, hook *hookRun) {
 		return
 	case <-ctx.Done():
 		if superseded(ctx) {
-			return // the stop that follows waits for it
+			return // the superseding stop waits for the hook
 		}
 	case <-grace.C:
-		r.log(s.Pod, s.Spec.Name).Info("preStop hook did not end in the grace period", "grace", s.Grace)
+		r.log(s.Pod, s.Spec.Name).Info("preStop hook not completed in grace period", "gracePeriod", s.Grace)
 		if !hook.sleeps {
-			return // it ends with its container
+			return // the hook ends with its container
 		}
 	}
 	hook.cancel()

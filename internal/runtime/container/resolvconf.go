@@ -10,21 +10,21 @@ import (
 	utilio "k8s.io/utils/io"
 )
 
-// resolvConf is a resolver configuration: of the host, or for a pod.
+// resolvConf is the content of a resolv.conf.
 type resolvConf struct {
 	Servers  []string
 	Searches []string
 	Options  []string
 }
 
-// errNoNameserver is a nameserver line without an address. Events show it: the text is upstream's, with
-// the space at its end.
+// errNoNameserver is the error for a nameserver line without an address. Events show this text,
+// which is upstream's including the trailing space.
 var errNoNameserver = errors.New("nameserver list is empty ")
 
-// maxResolvConf is the length from which on the host's file is refused.
+// maxResolvConf is the size at which the host's file is rejected.
 const maxResolvConf = 10 << 20
 
-// readResolvConf reads a host's resolver configuration.
+// readResolvConf reads the host's resolv.conf.
 func readResolvConf(path string) (resolvConf, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -34,10 +34,9 @@ func readResolvConf(path string) (resolvConf, error) {
 	return parseResolvConf(f)
 }
 
-// parseResolvConf understands what resolvers do with such a file: the last
-// search line counts, options add up, comments take a whole line. Trailing dots
-// of search domains are cut, so that one domain is not counted twice. A
-// nameserver line without an address is an error; the rest is still returned.
+// parseResolvConf parses as resolvers do: the last search line wins, options accumulate, comments
+// take a whole line. Trailing dots of search domains are cut, so that one domain is not counted
+// twice. A nameserver line without an address is an error; the rest is still returned.
 func parseResolvConf(r io.Reader) (resolvConf, error) {
 	b, err := utilio.ReadAtMost(r, maxResolvConf)
 	if err != nil {
@@ -71,8 +70,7 @@ func parseResolvConf(r io.Reader) (resolvConf, error) {
 	return c, utilerrors.NewAggregate(errs)
 }
 
-// mergeOptions adds resolver options to others. An option of the same name
-// takes the place of the older one, whatever its value.
+// mergeOptions adds resolver options. An option replaces an earlier one of the same name.
 func mergeOptions(older, newer []string) []string {
 	out := append([]string(nil), older...)
 next:

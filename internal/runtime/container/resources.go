@@ -11,7 +11,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Bounds of the kernel's CPU controller.
+// Limits of the CPU controller of cgroup v1.
 const (
 	minShares = 2
 	maxShares = 262144
@@ -28,12 +28,12 @@ func (r *Runner) cpuRules() cpuRules {
 	return cpuRules{quota: r.cfg.CPUQuota, period: r.cfg.CPUQuotaPeriod.Microseconds()}
 }
 
-// shares is a CPU request as a weight among others.
+// shares converts a CPU request to cgroup CPU shares.
 func shares(milliCPU int64) int64 {
 	return min(max(milliCPU*1024/1000, minShares), maxShares)
 }
 
-// quota is how much of a period a CPU limit allows; no limit is 0.
+// quota converts a CPU limit to the CFS quota for a period. No limit is 0.
 func quota(milliCPU, period int64) int64 {
 	if milliCPU == 0 {
 		return 0
@@ -41,8 +41,8 @@ func quota(milliCPU, period int64) int64 {
 	return max(milliCPU*period/1000, minQuota)
 }
 
-// limits turns requests and limits into what the runtime is told. A request
-// that is absent, unlike one of zero, is taken from the limit.
+// limits converts requests and limits to the CRI message. A missing CPU request, unlike one of
+// zero, defaults to the limit.
 func (c cpuRules) limits(cpuRequest, cpuLimit, memory *resource.Quantity) *runtimeapi.LinuxContainerResources {
 	if cpuRequest == nil {
 		cpuRequest = cpuLimit
@@ -72,7 +72,7 @@ func value(q *resource.Quantity) int64 {
 	return q.Value()
 }
 
-// get is the quantity of that name, or nil if the list does not have it.
+// get returns the quantity of that name, nil if the list has none.
 func get(l v1.ResourceList, name v1.ResourceName) *resource.Quantity {
 	if q, ok := l[name]; ok {
 		return &q
@@ -80,9 +80,9 @@ func get(l v1.ResourceList, name v1.ResourceName) *resource.Quantity {
 	return nil
 }
 
-// sandboxResources are the pod's totals, for runtimes that size a sandbox by
-// them. The overhead is told apart. A pod with exclusive CPUs has no quota, and
-// oomGroup asks the kernel to kill all processes of a cgroup together.
+// sandboxResources returns the resources of the whole pod, for runtimes that size sandboxes by
+// them, and the overhead separately. A pod with exclusive CPUs has no CFS quota. With oomGroup, an
+// OOM kill takes all processes of the cgroup.
 func sandboxResources(
 	p *v1.Pod, cpu cpuRules, exclusive, oomGroup bool,
 ) (resources, overhead *runtimeapi.LinuxContainerResources) {
@@ -98,7 +98,7 @@ func sandboxResources(
 	return resources, overheadResources(p, cpu, oomGroup)
 }
 
-// overheadResources is what the pod's sandbox itself may use.
+// overheadResources returns the resources of the pod's overhead.
 func overheadResources(p *v1.Pod, cpu cpuRules, oomGroup bool) *runtimeapi.LinuxContainerResources {
 	if p.Spec.Overhead == nil {
 		return &runtimeapi.LinuxContainerResources{}
@@ -111,17 +111,21 @@ func overheadResources(p *v1.Pod, cpu cpuRules, oomGroup bool) *runtimeapi.Linux
 	return out
 }
 
-// oomGroup reports whether the kernel kills all processes of a cgroup together. Only cgroup v2 can.
+// oomGroup reports whether an OOM kill takes all processes of the cgroup. Only cgroup v2 supports
+// it.
 func (r *Runner) oomGroup() bool { return r.cfg.Kernel.CgroupV2 && !r.cfg.SingleProcessOOM }
 
-// assignment is what the managers of CPUs and memory reserved for a container.
+// assignment is what the CPU manager and the memory manager assigned to a container.
 type assignment struct {
-	cpus, mems string // cpuset lists; empty means any
-	exclusive  bool   // the CPUs are nobody else's, so nothing needs to be limited
+	cpus, mems string // cpuset lists; empty for no restriction
+	exclusive  bool   // the CPUs are exclusive, so no CFS quota is set
 }
 
-// containerResources is what one container may use.
-func containerResources(p *v1.Pod, c *v1.Container, kind pod.Kind, cpu cpuRules, k Kernel, node NodeFacts, swap string, singleOOM bool, a assignment) *runtimeapi.LinuxContainerResources {
+// containerResources returns the resources of one container.
+func containerResources(
+	p *v1.Pod, c *v1.Container, kind pod.Kind, cpu cpuRules, k Kernel, node NodeFacts,
+	swap string, singleOOM bool, a assignment,
+) *runtimeapi.LinuxContainerResources {
 	res := cpu.limits(get(c.Resources.Requests, v1.ResourceCPU),
 		limitOrPods(p, c, v1.ResourceCPU), limitOrPods(p, c, v1.ResourceMemory))
 	if a.exclusive && cpu.quota {
@@ -137,7 +141,7 @@ func containerResources(p *v1.Pod, c *v1.Container, kind pod.Kind, cpu cpuRules,
 	return res
 }
 
-// limitOrPods is the container's own limit, or the one of the pod as a whole.
+// limitOrPods returns the container's limit, or else the pod-level limit.
 func limitOrPods(p *v1.Pod, c *v1.Container, name v1.ResourceName) *resource.Quantity {
 	if q := get(c.Resources.Limits, name); q != nil && !q.IsZero() {
 		return q
@@ -155,9 +159,11 @@ func unified(res *runtimeapi.LinuxContainerResources, file, value string) {
 	res.Unified[file] = value
 }
 
-// hugePageLimits names every page size the kernel has: a size that is not asked
-// for, by the container or by the pod as a whole, is limited to nothing.
-func hugePageLimits(limits v1.ResourceList, whole *v1.ResourceRequirements, sizes []string) []*runtimeapi.HugepageLimit {
+// hugePageLimits has an entry for every page size of the kernel. A size that neither the container
+// nor the pod requests is limited to zero.
+func hugePageLimits(
+	limits v1.ResourceList, whole *v1.ResourceRequirements, sizes []string,
+) []*runtimeapi.HugepageLimit {
 	asked := map[string]uint64{}
 	ask := func(limits v1.ResourceList) {
 		for name, q := range limits {
@@ -169,7 +175,7 @@ func hugePageLimits(limits v1.ResourceList, whole *v1.ResourceRequirements, size
 	if whole != nil {
 		ask(whole.Limits)
 	}
-	ask(limits) // its own say more
+	ask(limits) // the container's limits take precedence
 	var out []*runtimeapi.HugepageLimit
 	for _, s := range sizes {
 		out = append(out, &runtimeapi.HugepageLimit{PageSize: s, Limit: asked[s]})
@@ -177,7 +183,7 @@ func hugePageLimits(limits v1.ResourceList, whole *v1.ResourceRequirements, size
 	return out
 }
 
-// hugePageSize turns hugepages-2Mi into 2MB, the name that cgroup files use.
+// hugePageSize converts hugepages-2Mi to 2MB, the name in cgroup files.
 func hugePageSize(name v1.ResourceName) (string, bool) {
 	const prefix = v1.ResourceHugePagesPrefix
 	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
@@ -195,11 +201,12 @@ func hugePageSize(name v1.ResourceName) (string, bool) {
 	return strconv.FormatInt(n, 10) + units[u], true
 }
 
-// limitSwap bounds swap. On cgroup v1 the file counts memory and swap together,
-// so that no swap is the memory limit once more; on v2 swap has a file of its
-// own. Only burstable containers that leave room between request and limit may
-// swap, in proportion to their request.
-func limitSwap(res *runtimeapi.LinuxContainerResources, p *v1.Pod, c *v1.Container, k Kernel, node NodeFacts, behavior string) {
+// limitSwap sets the swap limit. On cgroup v1 the limit covers memory and swap together, so the
+// memory limit means no swap; cgroup v2 has a file for swap alone. Only containers of burstable
+// pods whose memory request is below the limit may swap, in proportion to their request.
+func limitSwap(
+	res *runtimeapi.LinuxContainerResources, p *v1.Pod, c *v1.Container, k Kernel, node NodeFacts, behavior string,
+) {
 	if !k.SwapController {
 		return
 	}

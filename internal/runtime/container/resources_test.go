@@ -16,7 +16,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// list reads "cpu", "500m", "memory", "1Gi" and so on.
+// list builds a resource list from "cpu", "500m", "memory", "1Gi" and so on.
 func list(kv ...string) v1.ResourceList {
 	l := v1.ResourceList{}
 	for i := 0; i < len(kv); i += 2 {
@@ -47,33 +47,155 @@ func TestContainerResources(t *testing.T) {
 		assign assignment
 		want   *res
 	}{
-		{name: "nothing asked", cpu: on, want: &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000}},
-		{name: "a request is a weight", cpu: on, reqs: v1.ResourceRequirements{Requests: list("cpu", "250m")}, want: &res{CpuPeriod: 100000, CpuShares: 256, OomScoreAdj: 999}},
-		{name: "without a request the limit is one", cpu: on, reqs: v1.ResourceRequirements{Limits: list("cpu", "1")}, want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 1024, OomScoreAdj: 999}},
-		{name: "a request of zero is one too", cpu: on, reqs: v1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("cpu", "1")}, want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 2, OomScoreAdj: 999}},
-		{name: "the least quota there is", cpu: on, reqs: v1.ResourceRequirements{Limits: list("cpu", "1m")}, want: &res{CpuPeriod: 100000, CpuQuota: 1000, CpuShares: 2, OomScoreAdj: 999}},
-		{name: "a period of the node's own", cpu: cpuRules{quota: true, period: 20000}, reqs: v1.ResourceRequirements{Limits: list("cpu", "500m")}, want: &res{CpuPeriod: 20000, CpuQuota: 10000, CpuShares: 512, OomScoreAdj: 999}},
-		{name: "quotas turned off", reqs: v1.ResourceRequirements{Limits: list("cpu", "1")}, want: &res{CpuShares: 1024, OomScoreAdj: 999}},
-		{name: "the most shares there are", cpu: on, reqs: v1.ResourceRequirements{Requests: list("cpu", "1000")}, want: &res{CpuPeriod: 100000, CpuShares: 262144, OomScoreAdj: 999}},
-		{name: "CPUs of one's own need no quota", cpu: on, reqs: v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi")}, assign: assignment{cpus: "2-3", mems: "0", exclusive: true},
-			want: &res{CpuPeriod: 100000, CpuQuota: -1, CpuShares: 2048, MemoryLimitInBytes: gi, CpusetCpus: "2-3", CpusetMems: "0", OomScoreAdj: -997}},
-		{name: "no limit of its own: the pod's", cpu: on, pod: &v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "2Gi"), Requests: list("cpu", "1", "memory", "1Gi")}, reqs: v1.ResourceRequirements{Requests: list("cpu", "500m")},
-			want: &res{CpuPeriod: 100000, CpuQuota: 200000, CpuShares: 512, MemoryLimitInBytes: 2 * gi, OomScoreAdj: 900}},
-		{name: "its own limit before the pod's", cpu: on, pod: &v1.ResourceRequirements{Limits: list("memory", "2Gi")}, reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
-			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, OomScoreAdj: 999}},
-		{name: "every huge page size is named", cpu: on, kernel: Kernel{HugePageSizes: []string{"64KB", "2MB", "1GB"}}, reqs: v1.ResourceRequirements{Limits: list("cpu", "1", "hugepages-2Mi", "4Mi", "hugepages-512Mi", "1Gi")},
-			want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 1024, OomScoreAdj: 999, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "64KB"}, {PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB"}}}},
-		{name: "huge pages of the pod, where the container has none of its own", cpu: on, kernel: Kernel{HugePageSizes: []string{"2MB", "1GB"}}, pod: &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "8Mi", "hugepages-1Gi", "1Gi")}, reqs: v1.ResourceRequirements{Limits: list("hugepages-2Mi", "4Mi")},
-			want: &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB", Limit: 1 << 30}}}},
-		{name: "v1: memory and swap together are no more than memory", cpu: on, kernel: v1Kernel, reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
-			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, MemorySwapLimitInBytes: gi, OomScoreAdj: 999}},
-		{name: "v2: swap has a file, and a container dies whole", cpu: on, kernel: v2Kernel, reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
-			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, OomScoreAdj: 999, Unified: map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"}}},
-		{name: "v2: or one process at a time", cpu: on, kernel: Kernel{CgroupV2: true}, oneOOM: true, want: &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000}},
+		{name: "no resources or settings", cpu: on, want: &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000}},
+		{
+			name: "a request is a weight",
+			cpu:  on,
+			reqs: v1.ResourceRequirements{Requests: list("cpu", "250m")},
+			want: &res{CpuPeriod: 100000, CpuShares: 256, OomScoreAdj: 999},
+		},
+		{
+			name: "without a request the limit is one",
+			cpu:  on,
+			reqs: v1.ResourceRequirements{Limits: list("cpu", "1")},
+			want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 1024, OomScoreAdj: 999},
+		},
+		{
+			name: "a request of zero is one too",
+			cpu:  on,
+			reqs: v1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("cpu", "1")},
+			want: &res{CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 2, OomScoreAdj: 999},
+		},
+		{
+			name: "the minimum quota",
+			cpu:  on,
+			reqs: v1.ResourceRequirements{Limits: list("cpu", "1m")},
+			want: &res{CpuPeriod: 100000, CpuQuota: 1000, CpuShares: 2, OomScoreAdj: 999},
+		},
+		{
+			name: "a configured period",
+			cpu:  cpuRules{quota: true, period: 20000},
+			reqs: v1.ResourceRequirements{Limits: list("cpu", "500m")},
+			want: &res{CpuPeriod: 20000, CpuQuota: 10000, CpuShares: 512, OomScoreAdj: 999},
+		},
+		{
+			name: "quotas turned off",
+			reqs: v1.ResourceRequirements{Limits: list("cpu", "1")},
+			want: &res{CpuShares: 1024, OomScoreAdj: 999},
+		},
+		{
+			name: "the maximum shares",
+			cpu:  on,
+			reqs: v1.ResourceRequirements{Requests: list("cpu", "1000")},
+			want: &res{CpuPeriod: 100000, CpuShares: 262144, OomScoreAdj: 999},
+		},
+		{
+			name:   "exclusive CPUs without a quota",
+			cpu:    on,
+			reqs:   v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi")},
+			assign: assignment{cpus: "2-3", mems: "0", exclusive: true},
+			want: &res{
+				CpuPeriod:          100000,
+				CpuQuota:           -1,
+				CpuShares:          2048,
+				MemoryLimitInBytes: gi,
+				CpusetCpus:         "2-3",
+				CpusetMems:         "0",
+				OomScoreAdj:        -997,
+			},
+		},
+		{
+			name: "the pod-level limit is the default",
+			cpu:  on,
+			pod: &v1.ResourceRequirements{
+				Limits:   list("cpu", "2", "memory", "2Gi"),
+				Requests: list("cpu", "1", "memory", "1Gi"),
+			},
+			reqs: v1.ResourceRequirements{Requests: list("cpu", "500m")},
+			want: &res{
+				CpuPeriod:          100000,
+				CpuQuota:           200000,
+				CpuShares:          512,
+				MemoryLimitInBytes: 2 * gi,
+				OomScoreAdj:        900,
+			},
+		},
+		{
+			name: "the container's limit overrides the pod's",
+			cpu:  on,
+			pod:  &v1.ResourceRequirements{Limits: list("memory", "2Gi")},
+			reqs: v1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			want: &res{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: gi, OomScoreAdj: 999},
+		},
+		{
+			name:   "every huge page size is named",
+			cpu:    on,
+			kernel: Kernel{HugePageSizes: []string{"64KB", "2MB", "1GB"}},
+			reqs:   v1.ResourceRequirements{Limits: list("cpu", "1", "hugepages-2Mi", "4Mi", "hugepages-512Mi", "1Gi")},
+			want: &res{
+				CpuPeriod:   100000,
+				CpuQuota:    100000,
+				CpuShares:   1024,
+				OomScoreAdj: 999,
+				HugepageLimits: []*runtimeapi.HugepageLimit{
+					{PageSize: "64KB"},
+					{PageSize: "2MB", Limit: 4 << 20},
+					{PageSize: "1GB"},
+				},
+			},
+		},
+		{
+			name:   "huge pages of the pod",
+			cpu:    on,
+			kernel: Kernel{HugePageSizes: []string{"2MB", "1GB"}},
+			pod:    &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "8Mi", "hugepages-1Gi", "1Gi")},
+			reqs:   v1.ResourceRequirements{Limits: list("hugepages-2Mi", "4Mi")},
+			want: &res{
+				CpuPeriod:      100000,
+				CpuShares:      2,
+				OomScoreAdj:    1000,
+				HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB", Limit: 1 << 30}},
+			},
+		},
+		{
+			name:   "v1: memory and swap together are no more than memory",
+			cpu:    on,
+			kernel: v1Kernel,
+			reqs:   v1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			want: &res{
+				CpuPeriod:              100000,
+				CpuShares:              2,
+				MemoryLimitInBytes:     gi,
+				MemorySwapLimitInBytes: gi,
+				OomScoreAdj:            999,
+			},
+		},
+		{
+			name:   "v2: swap has a file, and a container dies whole",
+			cpu:    on,
+			kernel: v2Kernel,
+			reqs:   v1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			want: &res{
+				CpuPeriod:          100000,
+				CpuShares:          2,
+				MemoryLimitInBytes: gi,
+				OomScoreAdj:        999,
+				Unified:            map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"},
+			},
+		},
+		{
+			name:   "v2: or one process at a time",
+			cpu:    on,
+			kernel: Kernel{CgroupV2: true},
+			oneOOM: true,
+			want:   &res{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{Spec: v1.PodSpec{Resources: tc.pod, Containers: []v1.Container{{Resources: tc.reqs}}}}
-			got := containerResources(p, &p.Spec.Containers[0], pod.Regular, tc.cpu, tc.kernel, NodeFacts{Memory: 10 * gi}, NoSwap, tc.oneOOM, tc.assign)
+			got := containerResources(p, &p.Spec.Containers[0], pod.Regular, tc.cpu, tc.kernel,
+				NodeFacts{Memory: 10 * gi},
+				NoSwap, tc.oneOOM, tc.assign)
 			if !proto.Equal(got, tc.want) {
 				t.Errorf("got  %s\nwant %s", prototext.Format(got), prototext.Format(tc.want))
 			}
@@ -92,12 +214,33 @@ func TestLimitedSwap(t *testing.T) {
 		critical bool
 		want     string
 	}{
-		{"in proportion to the request", LimitedSwap, v1.ResourceRequirements{Requests: list("memory", "1Gi")}, false, fmt.Sprint(gi / 2)},
+		{
+			"in proportion to the request",
+			LimitedSwap,
+			v1.ResourceRequirements{Requests: list("memory", "1Gi")},
+			false,
+			fmt.Sprint(gi / 2),
+		},
 		{"only when it is limited", NoSwap, v1.ResourceRequirements{Requests: list("memory", "1Gi")}, false, "0"},
 		{"not without a request", LimitedSwap, v1.ResourceRequirements{Requests: list("cpu", "1")}, false, "0"},
-		{"not where the request is the limit", LimitedSwap, v1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("memory", "1Gi")}, false, "0"},
+		{
+			"not where the request is the limit",
+			LimitedSwap,
+			v1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("memory", "1Gi")},
+			false,
+			"0",
+		},
 		{"not for best effort", LimitedSwap, v1.ResourceRequirements{}, false, "0"},
-		{"not for guaranteed", LimitedSwap, v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi"), Requests: list("cpu", "1", "memory", "1Gi")}, false, "0"},
+		{
+			"not for guaranteed",
+			LimitedSwap,
+			v1.ResourceRequirements{
+				Limits:   list("cpu", "1", "memory", "1Gi"),
+				Requests: list("cpu", "1", "memory", "1Gi"),
+			},
+			false,
+			"0",
+		},
 		{"not for critical pods", LimitedSwap, v1.ResourceRequirements{Requests: list("memory", "1Gi")}, true, "0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,7 +248,8 @@ func TestLimitedSwap(t *testing.T) {
 			if tc.critical {
 				p.Spec.Priority = ptr.To[int32](2_000_000_000)
 			}
-			got := containerResources(p, &p.Spec.Containers[0], pod.Regular, cpuRules{}, Kernel{CgroupV2: true, SwapController: true}, node, tc.behavior, false, assignment{})
+			got := containerResources(p, &p.Spec.Containers[0], pod.Regular, cpuRules{},
+				Kernel{CgroupV2: true, SwapController: true}, node, tc.behavior, false, assignment{})
 			if got.Unified["memory.swap.max"] != tc.want {
 				t.Errorf("memory.swap.max %q, want %q", got.Unified["memory.swap.max"], tc.want)
 			}
@@ -130,7 +274,16 @@ func TestOOMScore(t *testing.T) {
 		want   int64
 	}{
 		{"best effort", v1.PodSpec{Containers: []v1.Container{c("a")}}, "a", 1000},
-		{"guaranteed", v1.PodSpec{Containers: []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}}}}, "a", -997},
+		{
+			"guaranteed",
+			v1.PodSpec{
+				Containers: []v1.Container{
+					{Name: "a", Resources: v1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}},
+				},
+			},
+			"a",
+			-997,
+		},
 		{"critical to the node", v1.PodSpec{
 			PriorityClassName: "system-node-critical",
 			Priority:          ptr.To[int32](2_000_001_000),
@@ -156,9 +309,27 @@ func TestOOMScore(t *testing.T) {
 			InitContainers: []v1.Container{sidecar(c("s"))},
 			Containers:     []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "2Gi")},
 		}, "s", 900},
-		{"but may be better", v1.PodSpec{InitContainers: []v1.Container{sidecar(c("s", "memory", "5Gi"))}, Containers: []v1.Container{c("a", "memory", "1Gi")}}, "s", 500},
-		{"an init container is on its own", v1.PodSpec{InitContainers: []v1.Container{c("i")}, Containers: []v1.Container{c("a", "memory", "1Gi")}}, "i", 999},
-		{"what the pod asks for beyond its containers is shared", v1.PodSpec{Resources: whole, Containers: []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "1Gi")}}, "a", 800},
+		{
+			"but may be better",
+			v1.PodSpec{
+				InitContainers: []v1.Container{sidecar(c("s", "memory", "5Gi"))},
+				Containers:     []v1.Container{c("a", "memory", "1Gi")},
+			},
+			"s",
+			500,
+		},
+		{
+			"an init container is on its own",
+			v1.PodSpec{InitContainers: []v1.Container{c("i")}, Containers: []v1.Container{c("a", "memory", "1Gi")}},
+			"i",
+			999,
+		},
+		{
+			"the pod-level request beyond the containers' is shared",
+			v1.PodSpec{Resources: whole, Containers: []v1.Container{c("a", "memory", "1Gi"), c("b", "memory", "1Gi")}},
+			"a",
+			800,
+		},
 		{"also with init containers", v1.PodSpec{
 			Resources:      whole,
 			InitContainers: []v1.Container{c("i", "memory", "1Gi")},
@@ -169,7 +340,16 @@ func TestOOMScore(t *testing.T) {
 			InitContainers: []v1.Container{c("i")},
 			Containers:     []v1.Container{c("a", "memory", "1Gi")},
 		}, "i", 850},
-		{"also with sidecars", v1.PodSpec{Resources: whole, InitContainers: []v1.Container{sidecar(c("s"))}, Containers: []v1.Container{c("a")}}, "a", 800},
+		{
+			"also with sidecars",
+			v1.PodSpec{
+				Resources:      whole,
+				InitContainers: []v1.Container{sidecar(c("s"))},
+				Containers:     []v1.Container{c("a")},
+			},
+			"a",
+			800,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &v1.Pod{Spec: tc.spec}
@@ -184,8 +364,8 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
-// A static pod is critical whatever its priority, so that the class alone counts.
-func TestOOMScoreOfAStaticPod(t *testing.T) {
+// A static pod is critical whatever its priority, so that only the QoS class matters.
+func TestOOMScoreOfStaticPod(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-118")
 	for class, want := range map[string]int64{"system-node-critical": -997, "system-cluster-critical": 1000, "": 1000} {
 		p := &v1.Pod{
@@ -200,25 +380,28 @@ func TestOOMScoreOfAStaticPod(t *testing.T) {
 
 func TestSandboxResources(t *testing.T) {
 	parity.Proves(t, "RT-17")
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{
-		Overhead: list("cpu", "100m", "memory", "1Gi"),
-		Containers: []v1.Container{
-			{
-				Name: "a",
-				Resources: v1.ResourceRequirements{
-					Requests: list("cpu", "1"),
-					Limits:   list("cpu", "2", "memory", "1Gi"),
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: v1.PodSpec{
+			Overhead: list("cpu", "100m", "memory", "1Gi"),
+			Containers: []v1.Container{
+				{
+					Name: "a",
+					Resources: v1.ResourceRequirements{
+						Requests: list("cpu", "1"),
+						Limits:   list("cpu", "2", "memory", "1Gi"),
+					},
 				},
-			},
-			{
-				Name: "b",
-				Resources: v1.ResourceRequirements{
-					Requests: list("cpu", "500m"),
-					Limits:   list("cpu", "1", "memory", "2Gi"),
+				{
+					Name: "b",
+					Resources: v1.ResourceRequirements{
+						Requests: list("cpu", "500m"),
+						Limits:   list("cpu", "1", "memory", "2Gi"),
+					},
 				},
 			},
 		},
-	}}
+	}
 	type res = runtimeapi.LinuxContainerResources
 	group := map[string]string{"memory.oom.group": "1"}
 	for _, tc := range []struct {

@@ -11,9 +11,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// restore fills in what the caller of a stop does not know from what was
-// written on the container when it was made: the pod's name, the container's
-// hook and ports. Pod and Spec are never nil afterwards, also not beside an error.
+// restore fills in the fields of a stop that the caller lacks from the container's annotations: the
+// pod's name, the preStop hook and the ports. Pod and Spec are never nil afterwards, also not
+// beside an error.
 func restore(s Stop) (Stop, error) {
 	var errs []error
 	a := s.Container.Annotations

@@ -14,18 +14,33 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// FuzzAnnotations stops a container of which nothing is known but what a runtime
-// says that some agent wrote on it.
+// FuzzAnnotations stops a container of which only the annotations are known.
 func FuzzAnnotations(f *testing.F) {
-	f.Add("3b8f61c", "2", "/dev/termination-log", "File", `{"exec":{"command":["sh","-c","bye"]}}`, `[{"name":"web","containerPort":80,"protocol":"TCP"}]`, "5", "30", uint32(1))
-	f.Add("", "-1", "", "", `{"httpGet":{"path":"/a b","port":"web","scheme":"HTTPS","httpHeaders":[{"name":"Host","value":"x"}]}}`, `[{"name":"web","containerPort":99999}]`, "9223372036854775807", "-5", uint32(0))
-	f.Add("x", "99999999999", "relative", "FallbackToLogsOnError", `{"sleep":{"seconds":9223372036854775807}}`, `null`, "", "", uint32(1<<32-1))
+	f.Add("3b8f61c", "2", "/dev/termination-log", "File", `{"exec":{"command":["sh","-c","bye"]}}`,
+		`[{"name":"web","containerPort":80,"protocol":"TCP"}]`, "5", "30", uint32(1))
+	f.Add("", "-1", "", "",
+		`{"httpGet":{"path":"/a b","port":"web","scheme":"HTTPS","httpHeaders":[{"name":"Host","value":"x"}]}}`,
+		`[{"name":"web","containerPort":99999}]`, "9223372036854775807", "-5", uint32(0))
+	f.Add("x", "99999999999", "relative", "FallbackToLogsOnError", `{"sleep":{"seconds":9223372036854775807}}`,
+		`null`, "",
+		"", uint32(1<<32-1))
 	f.Add("", "", "", "", `{"httpGet":{"host":"[::1","port":-1}}`, `{}`, "1e9", "0x10", uint32(7))
 	f.Fuzz(func(t *testing.T, hash, count, path, policy, hook, ports, deletion, grace string, attempt uint32) {
-		a := map[string]string{pod.AnnotationHash: hash, pod.AnnotationRestartCount: count, pod.AnnotationTerminationMessagePath: path,
-			pod.AnnotationTerminationMessagePolicy: policy, pod.AnnotationPreStopHandler: hook, pod.AnnotationPorts: ports,
-			pod.AnnotationDeletionGracePeriod: deletion, pod.AnnotationTerminationGracePeriod: grace}
-		c := cri.ToContainer("s", &runtimeapi.ContainerStatus{Id: "c", Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: attempt}, Annotations: a})
+		a := map[string]string{
+			pod.AnnotationHash:                     hash,
+			pod.AnnotationRestartCount:             count,
+			pod.AnnotationTerminationMessagePath:   path,
+			pod.AnnotationTerminationMessagePolicy: policy,
+			pod.AnnotationPreStopHandler:           hook,
+			pod.AnnotationPorts:                    ports,
+			pod.AnnotationDeletionGracePeriod:      deletion,
+			pod.AnnotationTerminationGracePeriod:   grace,
+		}
+		c := cri.ToContainer("s", &runtimeapi.ContainerStatus{
+			Id:          "c",
+			Metadata:    &runtimeapi.ContainerMetadata{Name: "main", Attempt: attempt},
+			Annotations: a,
+		})
 		if c.Attempt < 0 || int32(c.Attempt+1) <= 0 {
 			t.Errorf("restart count %d of %q and %d: the next one cannot be shown", c.Attempt, count, attempt)
 		}
@@ -53,7 +68,7 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// checkHook has the request of a hook built, which must go where it says.
+// checkHook builds the request of a hook and checks its destination.
 func checkHook(t *testing.T, get *v1.HTTPGetAction, c *v1.Container) {
 	t.Helper()
 	req, err := hookRequest(get, c, []string{"10.0.0.1"}, "agent")

@@ -15,9 +15,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// runtime is the part of the container runtime that runs things. Calls return
-// the runtime's gRPC status, wrapped or not: NotFound is told from other errors
-// by it, and its message is what users read.
+// runtime is the part of the container runtime that runs sandboxes and containers. Errors carry the
+// runtime's gRPC status: callers branch on NotFound, and users see its message.
 type runtime interface {
 	RunPodSandbox(context.Context, *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error)
 	StopPodSandbox(context.Context, *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error)
@@ -26,61 +25,63 @@ type runtime interface {
 	StartContainer(context.Context, *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error)
 	StopContainer(context.Context, *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error)
 	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error)
-	UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
-	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	UpdatePodSandboxResources(
+		context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest,
+	) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
+	UpdateContainerResources(
+		context.Context, *runtimeapi.UpdateContainerResourcesRequest,
+	) (*runtimeapi.UpdateContainerResourcesResponse, error)
 	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error)
 	// ExecSync with a timeout of zero is bounded by its context alone.
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error)
 	ImageStatus(context.Context, *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error)
 }
 
-// objects fetches what environments refer to. An object that does not exist is
-// an error that apierrors.IsNotFound knows.
+// objects fetches ConfigMaps and Secrets. The error for one that does not exist satisfies
+// apierrors.IsNotFound.
 type objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
-// services knows the services of a namespace.
+// services lists Services.
 type services interface {
 	List(namespace string) []*v1.Service
-	// Synced reports whether List has been filled once; before that an empty
-	// answer means nothing.
+	// Synced reports whether the initial list is complete. Before that, List is not meaningful.
 	Synced() bool
 }
 
-// NodeFacts is what pods are told about their node.
+// NodeFacts are the facts of the node that pods can refer to.
 type NodeFacts struct {
 	Name        string
-	HostIPs     []string         // at most one of a family, the primary one first
-	Addresses   []v1.NodeAddress // all that the node shows
+	HostIPs     []string         // at most one per address family, the primary first
+	Addresses   []v1.NodeAddress // all addresses of the node status
 	Allocatable v1.ResourceList
-	Memory      int64 // bytes of the machine
-	Swap        int64 // bytes of the machine
+	Memory      int64 // of the machine, in bytes
+	Swap        int64 // of the machine, in bytes
 }
 
-// Kernel is what the kernel offers to containers. It does not change.
+// Kernel holds the features of the kernel that containers use. They do not change.
 type Kernel struct {
 	CgroupV2       bool
 	SwapController bool     // memory and swap can be limited together
-	HugePageSizes  []string // as cgroup files name them, in the order to be told: 2MB, 1GB
+	HugePageSizes  []string // as cgroup files name them: 2MB, 1GB; in the order of the CRI message
 	SELinux        bool
 }
 
-// DNSConfig is the part of the node's configuration that resolv.conf files of
-// pods are made from.
+// DNSConfig is the node's configuration for resolv.conf files of pods.
 type DNSConfig struct {
 	ClusterDNS    []string
 	ClusterDomain string
-	// ResolvConf is the host's file that pods inherit from. If it is empty,
-	// pods with the Default policy ask the node itself.
+	// ResolvConf is the host's file that pods inherit from. If it is empty, pods with the Default
+	// policy use a resolver on the node.
 	ResolvConf string
-	// NodeIPs are the addresses of --node-ip, of which the families count. There may
-	// be none: the addresses that the agent finds by itself choose nothing here.
+	// NodeIPs are the addresses of --node-ip, of which only the families are used. It may be empty:
+	// addresses that the agent detects are not used here.
 	NodeIPs []netip.Addr
 }
 
-// The values of Config.SwapBehavior.
+// Values of Config.SwapBehavior.
 const (
 	NoSwap      = "NoSwap"
 	LimitedSwap = "LimitedSwap"
@@ -98,48 +99,52 @@ type Config struct {
 	DNS      DNSConfig
 
 	RootDir          string
-	PodLogsDir       string // such as /var/log/pods
-	ContainerLogsDir string // such as /var/log/containers
+	PodLogsDir       string // for example /var/log/pods
+	ContainerLogsDir string // for example /var/log/containers
 
-	// CgroupParent is the pod's cgroup in the form the runtime expects.
+	// CgroupParent returns the pod's cgroup in the form that the runtime expects.
 	CgroupParent func(*v1.Pod) string
-	// RuntimeHandler resolves the pod's RuntimeClass; an error keeps the
-	// sandbox from being made.
+	// RuntimeHandler resolves the pod's RuntimeClass. An error keeps the sandbox from being
+	// created.
 	RuntimeHandler func(*v1.Pod) (string, error)
-	// UserNamespace is the mapping of a pod with hostUsers: false. Nil means
-	// that the node has none to give, and such a pod cannot start.
+	// UserNamespace returns the ID mappings of a pod with hostUsers: false. If nil, such pods
+	// cannot start.
 	UserNamespace func(*v1.Pod) (*runtimeapi.UserNamespace, error)
-	// VolumeGroups are the groups that own the pod's volumes. May be nil.
+	// VolumeGroups returns the supplemental groups of the pod's volumes. May be nil.
 	VolumeGroups func(*v1.Pod) []int64
 
-	CPUQuota         bool
-	CPUQuotaPeriod   time.Duration
-	SwapBehavior     string // empty is NoSwap
-	SingleProcessOOM bool   // the kernel kills one process, not the container
-	// ExclusiveCPUs reports whether the container has CPUs that nobody else may use.
-	// Nil: none has.
-	ExclusiveCPUs       func(*v1.Pod, *v1.Container) bool
-	SeccompDefault      bool
-	ContainerStopSignal bool   // lifecycle.stopSignal is passed on
-	Version             string // major.minor, shown to the servers that hooks call
+	Settings
+	// ExclusiveCPUs reports whether the container has exclusive CPUs. May be nil: then none has.
+	ExclusiveCPUs func(*v1.Pod, *v1.Container) bool
 
-	// Processors tells what the processors do while nothing else is known of the
-	// runtime. May be nil.
+	// Processors reads CPU idle time, which sets the initial concurrency of runtime calls. May be
+	// nil.
 	Processors Processors
 
-	Registry prometheus.Registerer // nil shows the metrics to nobody
+	Registry prometheus.Registerer // nil: metrics are not registered
 	Log      *slog.Logger
 	Now      func() time.Time
 }
 
-// Runner carries out the verbs of sandboxes and containers.
+// Settings are those of the configuration file and of gates.
+type Settings struct {
+	CPUQuota            bool
+	CPUQuotaPeriod      time.Duration
+	SwapBehavior        string // empty means NoSwap
+	SingleProcessOOM    bool   // an OOM kill takes one process, not all of the container
+	SeccompDefault      bool
+	ContainerStopSignal bool   // lifecycle.stopSignal is honoured
+	Version             string // major.minor, for the User-Agent of HTTP hooks
+}
+
+// Runner runs, starts, stops and removes sandboxes and containers.
 type Runner struct {
 	cfg     Config
 	users   userCache
-	masked  []string // paths no container sees unless it asks to
+	masked  []string // paths masked in containers by default
 	metrics metrics
 	hooks   *http.Client
-	turns   *turns
+	queue   *callQueue
 	stops   stops
 }
 
@@ -149,10 +154,16 @@ func New(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{cfg: cfg, masked: maskedPaths("/"), metrics: m, hooks: hookClient(), turns: newTurns(cfg.Processors)}, nil
+	return &Runner{
+		cfg:     cfg,
+		masked:  maskedPaths("/"),
+		metrics: m,
+		hooks:   hookClient(),
+		queue:   newCallQueue(cfg.Processors),
+	}, nil
 }
 
-// describe names a pod in messages that users read.
+// describe formats a pod for messages to users.
 func describe(p *v1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID)
 }

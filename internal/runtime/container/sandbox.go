@@ -11,26 +11,29 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// RunSandbox makes the pod's sandbox, the attempt'th, and returns its id. An
-// error is worded for the event that the caller records about the pod.
+// RunSandbox creates the sandbox of the given attempt and returns its ID. The error's text is that
+// of the event which the caller records.
 func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id string, err error) {
 	done := r.metrics.sandbox(p)
 	defer func() { done(err) }()
 	config, warnings, err := r.sandboxConfig(p, attempt)
 	r.warn(p, warnings)
 	if err != nil {
-		return "", pod.ShowAs(cri.Text(err), fmt.Errorf("make sandbox configuration: %w", err))
+		return "", pod.ShowAs(cri.Text(err), fmt.Errorf("build sandbox configuration: %w", err))
 	}
 	if err := makeLogDir(r.logDir(p)); err != nil {
-		return "", pod.ShowAs(err.Error(), fmt.Errorf("make log directory of pod: %w", err))
+		return "", pod.ShowAs(err.Error(), fmt.Errorf("create log directory of the pod: %w", err))
 	}
 	handler, err := r.cfg.RuntimeHandler(p)
 	if err != nil {
 		return "", err
 	}
-	resp, err := inTurn(ctx, r.turns, runSandbox, rankOf(p, false), func() (*runtimeapi.RunPodSandboxResponse, error) {
+	resp, err := inQueue(ctx, r.queue, runSandbox, rankOf(p, false), func() (*runtimeapi.RunPodSandboxResponse, error) {
 		begin := r.cfg.Now()
-		resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+		resp, err := r.cfg.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{
+			Config:         config,
+			RuntimeHandler: handler,
+		})
 		r.metrics.ran(handler, r.cfg.Now().Sub(begin), err)
 		return resp, err
 	})
@@ -40,25 +43,25 @@ func (r *Runner) RunSandbox(ctx context.Context, p *v1.Pod, attempt uint32) (id 
 	return resp.GetPodSandboxId(), nil
 }
 
-// StopSandbox ends the sandbox, its network, and what still runs in it.
+// StopSandbox stops the sandbox, its network and all containers in it.
 func (r *Runner) StopSandbox(ctx context.Context, id string) error {
-	_, err := inTurn(ctx, r.turns, stopSandbox, ending, func() (*runtimeapi.StopPodSandboxResponse, error) {
+	_, err := inQueue(ctx, r.queue, stopSandbox, stopRank, func() (*runtimeapi.StopPodSandboxResponse, error) {
 		return r.cfg.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	})
-	return ignoreGone(err)
+	return ignoreNotFound(err)
 }
 
-// RemoveSandbox removes the sandbox and the containers in it. It must have been
-// stopped, or its network would not be given back.
+// RemoveSandbox removes the sandbox and its containers. It must have been stopped first, or its
+// network would leak.
 func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
-	_, err := inTurn(ctx, r.turns, removeSandbox, removing, func() (*runtimeapi.RemovePodSandboxResponse, error) {
+	_, err := inQueue(ctx, r.queue, removeSandbox, removeRank, func() (*runtimeapi.RemovePodSandboxResponse, error) {
 		return r.cfg.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	})
-	return ignoreGone(err)
+	return ignoreNotFound(err)
 }
 
-// sandboxConfig gathers the facts for the pure function of that name.
-// Containers are created with the same configuration as their sandbox.
+// sandboxConfig gathers the input of the function sandboxConfig. Containers are created with the
+// same configuration as their sandbox.
 func (r *Runner) sandboxConfig(p *v1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, []warning, error) {
 	dns, warnings, err := r.dns(p)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// sandboxInput is what a sandbox is made from.
+// sandboxInput is the input of sandboxConfig.
 type sandboxInput struct {
 	pod          *v1.Pod
 	attempt      uint32
-	hostname     string // empty on the host's network
+	hostname     string // empty on the host network
 	dns          resolvConf
 	logDir       string
 	cgroupParent string
-	groups       []int64 // that own the pod's volumes
+	groups       []int64 // of the pod's volumes
 	userns       *runtimeapi.UserNamespace
 	cpu          cpuRules
-	exclusive    bool // a container has CPUs that nobody else may use
+	exclusive    bool // a container has exclusive CPUs
 	oomGroup     bool
 }
 
-// sandboxConfig is what the runtime is told about a pod.
+// sandboxConfig builds the CRI configuration of a sandbox.
 func sandboxConfig(in sandboxInput) *runtimeapi.PodSandboxConfig {
 	p := in.pod
 	resources, overhead := sandboxResources(p, in.cpu, in.exclusive, in.oomGroup)
@@ -38,7 +38,11 @@ func sandboxConfig(in sandboxInput) *runtimeapi.PodSandboxConfig {
 		},
 		Hostname:     in.hostname,
 		LogDirectory: in.logDir,
-		DnsConfig:    &runtimeapi.DNSConfig{Servers: in.dns.Servers, Searches: in.dns.Searches, Options: in.dns.Options},
+		DnsConfig: &runtimeapi.DNSConfig{
+			Servers:  in.dns.Servers,
+			Searches: in.dns.Searches,
+			Options:  in.dns.Options,
+		},
 		PortMappings: portMappings(p),
 		Labels:       sandboxLabels(p),
 		Annotations:  maps.Clone(p.Annotations),
@@ -52,8 +56,8 @@ func sandboxConfig(in sandboxInput) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// sandboxLabels are the pod's own labels and those by which an agent finds its
-// own after a restart.
+// sandboxLabels returns the pod's labels and those by which the agent recognises its sandboxes
+// after a restart.
 func sandboxLabels(p *v1.Pod) map[string]string {
 	l := make(map[string]string, len(p.Labels)+3)
 	maps.Copy(l, p.Labels)
@@ -63,9 +67,11 @@ func sandboxLabels(p *v1.Pod) map[string]string {
 	return l
 }
 
-// sandboxSecurity is the security context of the sandbox itself. Its only
-// process does nothing, so the default filter of system calls always suits it.
-func sandboxSecurity(p *v1.Pod, groups []int64, userns *runtimeapi.UserNamespace) *runtimeapi.LinuxSandboxSecurityContext {
+// sandboxSecurity returns the security context of the sandbox. Its only process is the pause
+// process, for which the runtime's default seccomp profile is always sufficient.
+func sandboxSecurity(
+	p *v1.Pod, groups []int64, userns *runtimeapi.UserNamespace,
+) *runtimeapi.LinuxSandboxSecurityContext {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(p, "", userns),
 		Privileged:       anyPrivileged(p),
@@ -92,7 +98,7 @@ func anyPrivileged(p *v1.Pod) bool {
 	return false
 }
 
-// sysctls are the kernel settings of the pod's namespaces.
+// sysctls returns the pod's sysctls.
 func sysctls(p *v1.Pod) map[string]string {
 	if p.Spec.SecurityContext == nil {
 		return nil
@@ -107,9 +113,8 @@ func sysctls(p *v1.Pod) map[string]string {
 	return out
 }
 
-// sysctlName brings kernel/shm_rmid_forced to the form with dots. The first
-// separator tells the form; within it the other one stands for a dot that is
-// part of a name, as of a network interface.
+// sysctlName converts kernel/shm_rmid_forced to the form with dots. The first separator determines
+// the form; the other character is then part of a name, for example that of a network interface.
 func sysctlName(s string) string {
 	i := strings.IndexAny(s, "./")
 	if i < 0 || s[i] == '.' {

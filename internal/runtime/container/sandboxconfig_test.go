@@ -10,8 +10,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// TestSandboxOfAPodThatAsksForMuch: what the recorded pods have none of, and which attempt it is.
-func TestSandboxOfAPodThatAsksForMuch(t *testing.T) {
+// TestSandboxConfigAllFields covers fields that the golden pods do not have, and the attempt.
+func TestSandboxConfigAllFields(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-10")
 	p := simplePod(func(c *v1.Container) {
 		c.Ports = []v1.ContainerPort{

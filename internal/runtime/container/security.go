@@ -13,8 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// identity is as whom a container runs: what the specification says, a
-// container's word over its pod's.
+// identity is the effective user, group and SELinux label of a container. The container's fields
+// override the pod's.
 type identity struct {
 	user, group *int64
 	nonRoot     *bool
@@ -42,15 +42,15 @@ func or[T any](a, b *T) *T {
 	return b
 }
 
-// imageUser is as whom an image says its containers run: a number, or a name
-// that only the image can resolve. An image that says nothing runs as root.
+// imageUser is the user that an image configures: a UID, or a name that only the image can resolve.
+// An image without a user runs as root.
 type imageUser struct {
 	uid  *int64
 	name string
 }
 
-// checkNonRoot refuses a container that promised not to run as root and would,
-// or of which it cannot be told.
+// checkNonRoot returns an error for a container with runAsNonRoot that would run as root, or whose
+// user cannot be verified.
 func checkNonRoot(p *v1.Pod, c *v1.Container, id identity, image imageUser) error {
 	if id.nonRoot == nil || !*id.nonRoot {
 		return nil
@@ -64,23 +64,26 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, id identity, image imageUser) erro
 	case image.uid != nil && *image.uid == 0:
 		return fmt.Errorf("container has runAsNonRoot and image will run as root %s", where)
 	case image.uid == nil && image.name != "":
-		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", image.name, where)
+		return fmt.Errorf(
+			"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
+			image.name, where)
 	case image.uid != nil:
 		if problems := validation.IsValidUserID(*image.uid); len(problems) > 0 {
-			return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): %s %s",
+			return fmt.Errorf(
+				"container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): %s %s",
 				*image.uid, math.MaxInt32, strings.Join(problems, "; "), where)
 		}
 	}
 	return nil
 }
 
-// securityInput is what a container's security context is made from.
+// securityInput is the input of containerSecurity.
 type securityInput struct {
 	pod            *v1.Pod
 	container      *v1.Container
 	identity       identity
 	image          imageUser
-	groups         []int64 // that own the pod's volumes
+	groups         []int64 // of the pod's volumes
 	targetID       string
 	userns         *runtimeapi.UserNamespace
 	seccompDefault bool
@@ -88,7 +91,7 @@ type securityInput struct {
 	masked         []string
 }
 
-// containerSecurity is a container's security context.
+// containerSecurity builds the security context of a container.
 func containerSecurity(in securityInput) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := in.container.SecurityContext
 	if sc == nil {
@@ -117,14 +120,15 @@ func containerSecurity(in securityInput) (*runtimeapi.LinuxContainerSecurityCont
 		out.MaskedPaths, out.ReadonlyPaths = in.masked, readonlyPaths
 	}
 	var err error
-	if out.Seccomp, err = seccomp(or(sc.SeccompProfile, podSC.SeccompProfile), in.seccompDefault, in.seccompRoot); err != nil {
+	if out.Seccomp, err = seccomp(or(sc.SeccompProfile, podSC.SeccompProfile), in.seccompDefault,
+		in.seccompRoot); err != nil {
 		return nil, err
 	}
 	if out.Apparmor, err = appArmor(appArmorProfile(in.pod, in.container)); err != nil {
 		return nil, err
 	}
-	// Runtimes from before the field read the same from a string.
-	//lint:ignore SA1019 it is for those who do not know its successor
+	// Runtimes from before the field Apparmor read the profile from this one.
+	//lint:ignore SA1019 for runtimes that do not know its successor
 	out.ApparmorProfile = legacyAppArmor(out.Apparmor)
 	return out, nil
 }
@@ -159,9 +163,8 @@ func selinuxOptions(o *v1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// supplementalGroups are the groups a pod's processes are in besides their own:
-// the one that its volumes are given to, those it names, those its volumes came
-// with.
+// supplementalGroups returns the supplemental groups of a pod's processes: the fsGroup, those of
+// the specification, those of its volumes.
 func supplementalGroups(sc *v1.PodSecurityContext, volumes []int64) []int64 {
 	var out []int64
 	if sc.FSGroup != nil {
@@ -178,8 +181,8 @@ func groupsPolicy(p *v1.SupplementalGroupsPolicy) runtimeapi.SupplementalGroupsP
 	return runtimeapi.SupplementalGroupsPolicy_Merge
 }
 
-// seccomp is the filter of system calls. Without a word in the specification
-// the node's configuration decides.
+// seccomp returns the seccomp profile. If the specification has none, the node's configuration
+// decides.
 func seccomp(p *v1.SeccompProfile, runtimeDefault bool, root string) (*runtimeapi.SecurityProfile, error) {
 	if p == nil {
 		if runtimeDefault {
@@ -194,7 +197,7 @@ func seccomp(p *v1.SeccompProfile, runtimeDefault bool, root string) (*runtimeap
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case v1.SeccompProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			//lint:ignore ST1005 users are shown it, in upstream's words
+			//lint:ignore ST1005 users see this text, which is upstream's
 			return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost.")
 		}
 		if !filepath.IsLocal(*p.LocalhostProfile) {
@@ -209,14 +212,14 @@ func seccomp(p *v1.SeccompProfile, runtimeDefault bool, root string) (*runtimeap
 	}
 }
 
-// appArmorProfile is the profile a container asks for: by its own field, by the
-// older annotation, by its pod's field, in this order. Static pods still come
-// with annotations that nobody turned into fields.
+// appArmorProfile returns the profile that the container's field, the deprecated annotation or the
+// pod's field selects, in this order. Annotations of API pods are converted to fields by the API
+// server, but those of static pods are not.
 func appArmorProfile(p *v1.Pod, c *v1.Container) *v1.AppArmorProfile {
 	if sc := c.SecurityContext; sc != nil && sc.AppArmorProfile != nil {
 		return sc.AppArmorProfile
 	}
-	// An annotation that cannot be read does not take the pod's profile away.
+	// An invalid annotation does not override the pod's profile.
 	if profile := appArmorFromAnnotation(p.Annotations[annotationAppArmor+c.Name]); profile != nil {
 		return profile
 	}
@@ -252,7 +255,10 @@ func appArmor(p *v1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
 			return nil, errors.New("missing localhost apparmor profile name")
 		}
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}, nil
+		return &runtimeapi.SecurityProfile{
+			ProfileType:  runtimeapi.SecurityProfile_Localhost,
+			LocalhostRef: *p.LocalhostProfile,
+		}, nil
 	default:
 		return nil, fmt.Errorf("unknown apparmor profile type: %q", p.Type)
 	}
@@ -271,7 +277,7 @@ func legacyAppArmor(p *runtimeapi.SecurityProfile) string {
 	}
 }
 
-// readonlyPaths are what a container sees of the kernel but may not change.
+// readonlyPaths are the kernel paths that containers can read but not write by default.
 var readonlyPaths = []string{
 	"/proc/bus",
 	"/proc/fs",
@@ -280,9 +286,8 @@ var readonlyPaths = []string{
 	"/proc/sysrq-trigger",
 }
 
-// maskedPaths are what a container does not see of the machine below root. Each
-// processor that tells how often it ran too hot adds a path: the times of such
-// interrupts tell what others compute.
+// maskedPaths returns the paths that are hidden from containers by default. The thermal throttling
+// counters of each CPU are among them: they are a side channel.
 func maskedPaths(root string) []string {
 	paths := []string{
 		"/proc/asound",
@@ -301,7 +306,7 @@ func maskedPaths(root string) []string {
 	const cpus = "sys/devices/system/cpu"
 	entries, err := os.ReadDir(filepath.Join(root, cpus))
 	if err != nil {
-		return paths // a machine without this directory has nothing to hide in it
+		return paths // a machine without this directory has no such counters
 	}
 	for _, e := range entries {
 		throttle := filepath.Join(cpus, e.Name(), "thermal_throttle")

@@ -12,12 +12,12 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// apiService is the API server's own service, which every pod is told about.
+// apiService is the service of the API server, which appears in the environment of every pod.
 const apiService = "kubernetes"
 
-// visibleServices are those whose addresses a pod's environment carries: the
-// API server's, and those of its namespace if it wants links to them. A service
-// of the namespace hides the API server's if it bears that name.
+// visibleServices returns the services for a pod's environment: that of the API server, and with
+// enableServiceLinks those of the pod's namespace. A service named kubernetes in the namespace
+// replaces that of the API server.
 func visibleServices(namespace string, links bool, list func(namespace string) []*v1.Service) []*v1.Service {
 	byName := map[string]*v1.Service{}
 	for _, s := range list(v1.NamespaceDefault) {
@@ -46,8 +46,8 @@ func hasAddress(s *v1.Service) bool {
 	return s.Spec.ClusterIP != "" && s.Spec.ClusterIP != v1.ClusterIPNone && len(s.Spec.Ports) > 0
 }
 
-// serviceEnv is the environment that tells of services: first in the words of
-// Kubernetes, then in those of Docker's links.
+// serviceEnv returns the environment variables of services: first the Kubernetes ones, then those
+// compatible with Docker links.
 func serviceEnv(services []*v1.Service) []pod.EnvVar {
 	var out []pod.EnvVar
 	add := func(name, value string) { out = append(out, pod.EnvVar{Name: name, Value: value}) }

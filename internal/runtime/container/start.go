@@ -15,43 +15,44 @@ import (
 	"keelson/internal/runtime/cri"
 )
 
-// Start is what the start of one container goes by.
+// Start is the input for the start of one container.
 type Start struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	Kind      pod.Kind
 	Sandbox   pod.Sandbox
-	PodIPs    []string // may be empty on the host's network
+	PodIPs    []string // may be empty on the host network
 	Attempt   int
-	ImageRef  string // the runtime's reference of the image that was made ready
-	TargetID  string // ephemeral containers: the container they look into
+	ImageRef  string // the runtime's reference of the pulled image
+	TargetID  string // ephemeral containers: the ID of the target container
 
-	// Mounts returns what volumes add; it is called once the environment is
-	// known, and given what resolves $(NAME) in subPathExpr. May be nil.
+	// Mounts returns the contribution of volumes. It is called when the environment is known, with
+	// the function that expands subPathExpr. May be nil.
 	Mounts func(expand func(string) (string, error)) (pod.Contribution, error)
-	// Extra is what device plugins, claims, the managers of CPUs and the like add.
+	// Extra is the contribution of device plugins, claims, the CPU manager and the memory manager.
 	Extra pod.Contribution
 }
 
-// StartContainer creates and starts a container, runs its postStart hook, and
-// returns its id. Events tell of each step. After an error the id is empty
-// unless the runtime holds a container by then.
+// StartContainer creates and starts a container, runs its postStart hook and returns its ID. It
+// records the events of these steps. After an error the ID is empty unless the container was
+// created.
 //
-// When ctx ends early, the container may be running without its hook having
-// run; the caller ended the start and knows what is to become of it.
+// If ctx ends early, the container may be running although its hook has not run. The caller that
+// cancelled the start stops the container.
 func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failure *StartError) {
 	defer func() { r.metrics.container(s.Kind, failure) }()
 	sandbox, config, err := r.configure(ctx, s)
 	if err != nil {
 		return "", r.startFailed(s, "", pod.ReasonCreateContainerConfig, err)
 	}
-	created, err := inTurn(ctx, r.turns, createContainer, rankOf(s.Pod, true), func() (*runtimeapi.CreateContainerResponse, error) {
-		return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId:  s.Sandbox.ID,
-			Config:        config,
-			SandboxConfig: sandbox,
+	created, err := inQueue(ctx, r.queue, createContainer, rankOf(s.Pod, true),
+		func() (*runtimeapi.CreateContainerResponse, error) {
+			return r.cfg.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+				PodSandboxId:  s.Sandbox.ID,
+				Config:        config,
+				SandboxConfig: sandbox,
+			})
 		})
-	})
 	r.metrics.imagesMounted(config.Mounts, err)
 	if err != nil {
 		r.notCreated(s, config, err)
@@ -59,22 +60,24 @@ func (r *Runner) StartContainer(ctx context.Context, s Start) (id string, failur
 	}
 	id = created.GetContainerId()
 	r.event(s, v1.EventTypeNormal, pod.EventCreated, "Container created")
-	_, err = inTurn(ctx, r.turns, startContainer, rankOf(s.Pod, true), func() (*runtimeapi.StartContainerResponse, error) {
-		return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-	})
+	_, err = inQueue(ctx, r.queue, startContainer, rankOf(s.Pod, true),
+		func() (*runtimeapi.StartContainerResponse, error) {
+			return r.cfg.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+		})
 	if err != nil {
 		return id, r.startFailed(s, id, pod.ReasonRunContainer, err)
 	}
 	r.event(s, v1.EventTypeNormal, pod.EventStarted, "Container started")
-	if err := r.linkLegacyLog(pod.RefOf(s.Pod), s.Container.Name, id, filepath.Join(sandbox.LogDirectory, config.LogPath)); err != nil {
-		r.log(s.Pod, s.Container.Name).Warn("cannot link the log under its older name", "err", err)
+	if err := r.linkLegacyLog(pod.RefOf(s.Pod), s.Container.Name, id,
+		filepath.Join(sandbox.LogDirectory, config.LogPath)); err != nil {
+		r.log(s.Pod, s.Container.Name).Warn("failed to create legacy symlink to container log", "err", err)
 	}
 	return id, r.postStart(ctx, s, id)
 }
 
-// notCreated removes the file that was made for a container which there is not: it is
-// tried again every few seconds, with a file of its own each time. If the runtime may
-// have made it after all, its removal takes the file along.
+// notCreated removes the termination log of a container that was not created. Each retry creates
+// another one. If the runtime may still have created the container, the file stays until the
+// container is removed.
 func (r *Runner) notCreated(s Start, config *runtimeapi.ContainerConfig, err error) {
 	if cri.IsCanceled(err) || cri.IsUnavailable(err) || cri.IsTimeout(err) {
 		return
@@ -84,24 +87,27 @@ func (r *Runner) notCreated(s Start, config *runtimeapi.ContainerConfig, err err
 		mounted = append(mounted, m.HostPath)
 	}
 	if err := r.removeTerminationLogs(s.Pod.UID, s.Container.Name, mounted); err != nil {
-		r.log(s.Pod, s.Container.Name).Warn("a file is left of a container that was not created", "err", err)
+		r.log(s.Pod, s.Container.Name).Warn("failed to remove termination log of container that was not created",
+			"err", err)
 	}
 }
 
-// configure makes the files a container needs and builds what the runtime is
-// told.
-func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig, error) {
+// configure creates the files that a container needs and builds the CRI configurations.
+func (r *Runner) configure(
+	ctx context.Context, s Start,
+) (*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig, error) {
 	p, c := s.Pod, s.Container
-	sandbox, _, err := r.sandboxConfig(p, s.Sandbox.Attempt) // warned when the sandbox was made
+	sandbox, _, err := r.sandboxConfig(p, s.Sandbox.Attempt) // its warnings were recorded with the sandbox
 	if err != nil {
 		return nil, nil, err
 	}
-	// What is wrong is looked for in upstream's order, so that of several problems the same one is shown.
+	// The order of these checks is upstream's, so that the same one of several errors is shown.
 	env, err := r.Env(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	env = slices.Concat(s.Extra.Env, env) // those of device plugins come first: the container's own count
+	// variables of device plugins come first, so that those of the container override them
+	env = slices.Concat(s.Extra.Env, env)
 	extra, err := r.contributions(s, env)
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +126,10 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 		return nil, nil, fmt.Errorf("create container log directory for container %s failed: %w", c.Name, err)
 	}
 	security, err := containerSecurity(securityInput{
-		pod: p, container: c, identity: id, image: image,
+		pod:            p,
+		container:      c,
+		identity:       id,
+		image:          image,
 		groups:         r.volumeGroups(p),
 		targetID:       s.TargetID,
 		userns:         sandbox.Linux.SecurityContext.NamespaceOptions.UsernsOptions,
@@ -133,13 +142,15 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	}
 	r.addTerminationLog(s, &extra)
 	config, err := containerConfig(containerInput{
-		pod: p, container: c,
-		attempt:  s.Attempt,
-		imageRef: s.ImageRef,
-		env:      env,
-		mounts:   extra.Mounts,
-		extra:    extra,
-		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
+		pod:       p,
+		container: c,
+		attempt:   s.Attempt,
+		imageRef:  s.ImageRef,
+		env:       env,
+		mounts:    extra.Mounts,
+		extra:     extra,
+		resources: containerResources(p, c, s.Kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior,
+			r.cfg.SingleProcessOOM,
 			assignment{cpus: extra.CPUs, mems: extra.Mems, exclusive: r.exclusive(p, c)}),
 		security: security,
 		selinux:  r.cfg.Kernel.SELinux,
@@ -148,8 +159,8 @@ func (r *Runner) configure(ctx context.Context, s Start) (*runtimeapi.PodSandbox
 	return sandbox, config, err
 }
 
-// contributions gathers what is added to the container: what the caller brings,
-// what volumes add, and the hosts file, in this order.
+// contributions collects what is added to the container: the caller's part, volumes, and the hosts
+// file, in this order.
 func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, error) {
 	all := s.Extra
 	if s.Mounts != nil {
@@ -170,21 +181,21 @@ func (r *Runner) contributions(s Start, env []pod.EnvVar) (pod.Contribution, err
 	return all, nil
 }
 
-// addTerminationLog adds the file for the container's termination message. A container without one runs
-// all the same.
+// addTerminationLog adds the mount of the termination log. If it cannot be created, the container
+// starts without it.
 func (r *Runner) addTerminationLog(s Start, extra *pod.Contribution) {
 	if s.Container.TerminationMessagePath == "" {
 		return
 	}
 	m, err := r.makeTerminationLog(s.Pod, s.Container)
 	if err != nil {
-		r.log(s.Pod, s.Container.Name).Error("cannot make the termination log", "err", err)
+		r.log(s.Pod, s.Container.Name).Error("failed to create termination log", "err", err)
 		return
 	}
 	extra.Mounts = append(extra.Mounts, m)
 }
 
-// podIPs are the pod's addresses, or on the host's network the node's.
+// podIPs returns the pod's addresses; for a pod on the host network, those of the node.
 func (r *Runner) podIPs(p *v1.Pod, ips []string) []string {
 	if p.Spec.HostNetwork && len(ips) == 0 {
 		return r.cfg.Node().HostIPs
@@ -192,39 +203,56 @@ func (r *Runner) podIPs(p *v1.Pod, ips []string) []string {
 	return ips
 }
 
-// NotStarted counts a container that was to start and could not, for want of its
-// image: no call was made for it.
+// NotStarted counts a container that could not be started because its image is not available.
 func (r *Runner) NotStarted(kind pod.Kind, reason string) {
-	r.metrics.container(kind, &StartError{Reason: reason})
+	r.metrics.container(kind, &StartError{Waiting: pod.Waiting{Reason: reason}})
 }
 
-// startFailed records why a container could not be started. A start that was
-// cancelled did not fail, and one that the runtime is still busy with for an
-// agent before this one has not failed yet. The id is empty unless the container was created.
+// startFailed records the failure of a start. A cancelled start is no failure, nor is one whose
+// name is still reserved by a call of an earlier agent. id is empty unless the container was
+// created.
 func (r *Runner) startFailed(s Start, id, reason string, err error) *StartError {
 	text := cri.Message(err)
 	if !cri.IsCanceled(err) && !cri.IsNameTaken(err) {
 		shown := text
-		if id != "" { // events that differ by an ID alone could not be counted as one
+		if id != "" { // replaced so that events which differ only by ID are aggregated
 			shown = strings.ReplaceAll(text, id, s.Container.Name)
 		}
 		r.event(s, v1.EventTypeWarning, pod.EventFailed, "Error: "+shown)
 	}
-	return &StartError{Reason: reason, Message: text, Err: err}
+	return &StartError{
+		Waiting: pod.Waiting{
+			Reason:  reason,
+			Message: text,
+		},
+		Err: err,
+	}
 }
 
-// postStart runs the container's postStart hook. A container whose hook fails
-// is stopped; the failure's details go to the container's status only, since
-// events may be read by more people than what a server answered is for.
+// postStart runs the container's postStart hook. If the hook fails, the container is stopped.
+// Details go to the container status only: events may be readable by more users than the hook's
+// output is meant for.
 func (r *Runner) postStart(ctx context.Context, s Start, id string) *StartError {
 	if s.Container.Lifecycle == nil || s.Container.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := r.runHook(ctx, hookCall{pod: s.Pod, container: s.Container, id: id, podIPs: s.PodIPs, handler: s.Container.Lifecycle.PostStart})
+	err := r.runHook(ctx, hookCall{
+		pod:       s.Pod,
+		container: s.Container,
+		id:        id,
+		podIPs:    s.PodIPs,
+		handler:   s.Container.Lifecycle.PostStart,
+	})
 	if err == nil {
 		return nil
 	}
-	failure := &StartError{Reason: pod.ReasonPostStartHook, Message: cri.Text(err), Err: err}
+	failure := &StartError{
+		Waiting: pod.Waiting{
+			Reason:  pod.ReasonPostStartHook,
+			Message: cri.Text(err),
+		},
+		Err: err,
+	}
 	if ctx.Err() != nil {
 		return failure
 	}
@@ -239,7 +267,7 @@ func (r *Runner) postStart(ctx context.Context, s Start, id string) *StartError 
 	})
 	if stopErr != nil {
 		failure.Err = errors.Join(err, stopErr)
-		r.log(s.Pod, s.Container.Name).Warn("cannot stop the container whose postStart hook failed", "err", stopErr)
+		r.log(s.Pod, s.Container.Name).Warn("failed to stop container after postStart hook failed", "err", stopErr)
 	}
 	return failure
 }

@@ -23,7 +23,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestStartSaysWhatItDoes(t *testing.T) {
+func TestStartContainerEvents(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-50")
 	b := newBench(t, nil)
 	p := simplePod(nil)
@@ -31,7 +31,7 @@ func TestStartSaysWhatItDoes(t *testing.T) {
 		t.Fatal(failure)
 	}
 	want := []string{"web/main Normal Created Container created", "web/main Normal Started Container started"}
-	if got := b.events.all(); !slices.Equal(got, want) {
+	if got := b.events.Lines(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 	if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 running" {
@@ -39,7 +39,7 @@ func TestStartSaysWhatItDoes(t *testing.T) {
 	}
 }
 
-func TestFailedStarts(t *testing.T) {
+func TestStartContainerFailures(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-50")
 	parity.Proves(t, "LIFE-85")
 	parity.ProvesPart(t, 3, "LIFE-110")
@@ -52,8 +52,8 @@ func TestFailedStarts(t *testing.T) {
 		mounts  func(expand func(string) (string, error)) (pod.Contribution, error)
 		reason  string
 		message string
-		events  []string // before the last one, which tells the message
-		holds   string   // what the runtime holds afterwards
+		events  []string // before the last one, which contains the message
+		holds   string   // containers in the runtime afterwards
 	}{
 		{
 			name:    "a missing secret",
@@ -91,7 +91,7 @@ func TestFailedStarts(t *testing.T) {
 			holds:   "ns/web ready",
 		},
 		{
-			name:   "a user by name, who may be root",
+			name:   "a user name, which may be root",
 			change: func(c *v1.Container) { c.SecurityContext = &v1.SecurityContext{RunAsNonRoot: ptr.To(true)} },
 			user:   "www",
 			reason: "CreateContainerConfigError",
@@ -141,11 +141,13 @@ func TestFailedStarts(t *testing.T) {
 			}
 			b.runtime.fail["CreateContainer"] = tc.fail
 			id, failure := b.StartContainer(t.Context(), s)
-			if failure == nil || failure.Reason != tc.reason || !strings.Contains(failure.Message, tc.message) || strings.Contains(failure.Message, "rpc error") {
+			if failure == nil || failure.Reason != tc.reason || !strings.Contains(failure.Message, tc.message) ||
+				strings.Contains(failure.Message, "rpc error") {
 				t.Fatalf("got %v, want %s: %s", failure, tc.reason, tc.message)
 			}
-			if want := append(tc.events, "web/main Warning Failed Error: "+failure.Message); !slices.Equal(b.events.all(), want) {
-				t.Errorf("events %q, want %q", b.events.all(), want)
+			if want := append(tc.events,
+				"web/main Warning Failed Error: "+failure.Message); !slices.Equal(b.events.Lines(), want) {
+				t.Errorf("events %q, want %q", b.events.Lines(), want)
 			}
 			got := b.runtime.Pods()[0]
 			if got.String() != tc.holds {
@@ -161,9 +163,9 @@ func TestFailedStarts(t *testing.T) {
 	}
 }
 
-// TestEventsNameNoContainerID: the status shows the runtime's words, in an event the name stands for the id.
-// Events that differ by an id alone could not be counted as one.
-func TestEventsNameNoContainerID(t *testing.T) {
+// TestEventsOmitContainerID: the status has the runtime's message; in events the container's name
+// replaces the ID, so that they can be aggregated.
+func TestEventsOmitContainerID(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
@@ -172,14 +174,15 @@ func TestEventsNameNoContainerID(t *testing.T) {
 	if failure == nil || failure.Message != "no such file: container "+id {
 		t.Fatalf("id %q, failure %v", id, failure)
 	}
-	want := []string{"web/main Normal Created Container created", "web/main Warning Failed Error: no such file: container main"}
-	if !slices.Equal(b.events.all(), want) {
-		t.Errorf("events %q, want %q", b.events.all(), want)
+	want := []string{"web/main Normal Created Container created",
+		"web/main Warning Failed Error: no such file: container main"}
+	if !slices.Equal(b.events.Lines(), want) {
+		t.Errorf("events %q, want %q", b.events.Lines(), want)
 	}
 }
 
-// TestTerminationLogCannotBeMade: a container starts without the file for its termination message.
-func TestTerminationLogCannotBeMade(t *testing.T) {
+// TestTerminationLogFailure: a container starts even if its termination log cannot be created.
+func TestTerminationLogFailure(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
@@ -192,8 +195,9 @@ func TestTerminationLogCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestTerminationLogBelowTheRoot: a path that is not absolute, or not clean, is one below the container's root.
-func TestTerminationLogBelowTheRoot(t *testing.T) {
+// TestTerminationLogPath: a path that is not absolute or not clean is relative to the container's
+// root.
+func TestTerminationLogPath(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(func(c *v1.Container) { c.TerminationMessagePath = "tmp/./msg" })
 	mounted := startMounts(t, b, b.startOf(p, b.run(t, p)))
@@ -202,8 +206,7 @@ func TestTerminationLogBelowTheRoot(t *testing.T) {
 	}
 }
 
-// terminationFiles are the files that containers of the pod named main leave their
-// last words in.
+// terminationFiles returns the termination logs of the pod's container main.
 func terminationFiles(t *testing.T, b bench, p *v1.Pod) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.root, "pods", string(p.UID), "containers", "main", "*"))
@@ -213,9 +216,9 @@ func terminationFiles(t *testing.T, b bench, p *v1.Pod) []string {
 	return files
 }
 
-// A container that there may be after all keeps its file until it is removed, and
-// what it was given of a volume outlives it.
-func TestLastWordsGoWithTheirContainer(t *testing.T) {
+// A container that may have been created keeps its file until it is removed. Files of volumes are
+// never removed.
+func TestRemoveTerminationLog(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
@@ -250,7 +253,7 @@ func TestLastWordsGoWithTheirContainer(t *testing.T) {
 	}
 }
 
-func TestAStartCalledOffIsNotAnEvent(t *testing.T) {
+func TestCancelledStartRecordsNoEvent(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(nil)
 	s := b.startOf(p, b.run(t, p))
@@ -260,13 +263,13 @@ func TestAStartCalledOffIsNotAnEvent(t *testing.T) {
 	if _, failure := b.StartContainer(ctx, s); failure == nil || !errors.Is(failure, context.Canceled) {
 		t.Errorf("got %v, want the end of the context", failure)
 	}
-	if got := b.events.all(); len(got) != 0 {
+	if got := b.events.Lines(); len(got) != 0 {
 		t.Errorf("events %q, want none", got)
 	}
 }
 
 // Each of stdin, stdinOnce and tty is passed through by itself.
-func TestStreamsOfAContainer(t *testing.T) {
+func TestContainerStdinAndTTY(t *testing.T) {
 	parity.ProvesPart(t, 2, "LIFE-121")
 	for _, want := range [][3]bool{{}, {true, false, false}, {false, true, false}, {false, false, true}} {
 		b := newBench(t, nil)
@@ -276,13 +279,15 @@ func TestStreamsOfAContainer(t *testing.T) {
 		}
 		got := b.runtime.Pods()[0].Containers[0].Config
 		if [3]bool{got.Stdin, got.StdinOnce, got.Tty} != want || got.WorkingDir != "" {
-			t.Errorf("stdin %v, once %v, tty %v, in %q; want %v, in the image's", got.Stdin, got.StdinOnce, got.Tty, got.WorkingDir, want)
+			t.Errorf("stdin %v, once %v, tty %v, in %q; want %v, in the image's", got.Stdin, got.StdinOnce, got.Tty,
+				got.WorkingDir, want)
 		}
 	}
 }
 
-// A subPathExpr may name a variable that a device plugin sets. The container's own value counts before the plugin's.
-func TestPathsNameVariablesOfDevices(t *testing.T) {
+// A subPathExpr may refer to a variable set by a device plugin. The container's own value takes
+// precedence.
+func TestSubPathExprWithDevicePluginVariable(t *testing.T) {
 	parity.ProvesPart(t, 2, "RES-47")
 	b := newBench(t, nil)
 	p := simplePod(func(c *v1.Container) { c.Env = []v1.EnvVar{{Name: "BOTH", Value: "own"}} })
@@ -298,7 +303,7 @@ func TestPathsNameVariablesOfDevices(t *testing.T) {
 	}
 }
 
-func TestConfigOfAStart(t *testing.T) {
+func TestStartContainerConfig(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-13")
 	parity.ProvesPart(t, 2, "RT-15")
 	parity.ProvesPart(t, 2, "LIFE-121")
@@ -310,7 +315,10 @@ func TestConfigOfAStart(t *testing.T) {
 		c.Env = []v1.EnvVar{{Name: "A", Value: "1"}}
 		c.Stdin, c.StdinOnce, c.TTY = true, true, true
 		c.Ports = []v1.ContainerPort{{ContainerPort: 80, Protocol: v1.ProtocolTCP}}
-		c.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3}}, StopSignal: ptr.To(v1.Signal("SIGUSR1"))}
+		c.Lifecycle = &v1.Lifecycle{
+			PreStop:    &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3}},
+			StopSignal: ptr.To(v1.Signal("SIGUSR1")),
+		}
 	})
 	p.Annotations = map[string]string{"of": "the pod"}
 	p.DeletionGracePeriodSeconds, p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](4), ptr.To[int64](5)
@@ -327,8 +335,19 @@ func TestConfigOfAStart(t *testing.T) {
 		sub, err := expand("$(A)")
 		return pod.Contribution{
 			Mounts: []pod.Mount{
-				{HostPath: "/h/" + sub, ContainerPath: "/v", Propagation: v1.MountPropagationHostToContainer, SELinuxRelabel: true},
-				{HostPath: "/h/b", ContainerPath: "/b", Propagation: v1.MountPropagationBidirectional, ReadOnly: true, RecursiveReadOnly: true},
+				{
+					HostPath:       "/h/" + sub,
+					ContainerPath:  "/v",
+					Propagation:    v1.MountPropagationHostToContainer,
+					SELinuxRelabel: true,
+				},
+				{
+					HostPath:          "/h/b",
+					ContainerPath:     "/b",
+					Propagation:       v1.MountPropagationBidirectional,
+					ReadOnly:          true,
+					RecursiveReadOnly: true,
+				},
 				{Image: "img", ImageSubPath: "sub", ContainerPath: "/i"},
 			},
 			Devices: []pod.Device{{HostPath: "/dev/sdb", ContainerPath: "/dev/block", Permissions: "mrw"}},
@@ -341,7 +360,11 @@ func TestConfigOfAStart(t *testing.T) {
 
 	var mounts []string
 	for _, m := range got.Mounts {
-		mounts = append(mounts, strings.NewReplacer(b.root, "ROOT").Replace(fmt.Sprintf("%s%s:%s ro=%v rro=%v label=%v %v %s", m.HostPath, m.GetImage().GetImage(), m.ContainerPath, m.Readonly, m.RecursiveReadOnly, m.SelinuxRelabel, m.Propagation, m.ImageSubPath)))
+		mounts = append(mounts,
+			strings.NewReplacer(b.root, "ROOT").Replace(fmt.Sprintf("%s%s:%s ro=%v rro=%v label=%v %v %s", m.HostPath,
+				m.GetImage().GetImage(), m.ContainerPath, m.Readonly, m.RecursiveReadOnly, m.SelinuxRelabel,
+				m.Propagation,
+				m.ImageSubPath)))
 	}
 	want := []string{
 		"/h/dev:/dev-lib ro=true rro=false label=false PROPAGATION_PRIVATE ",
@@ -350,10 +373,12 @@ func TestConfigOfAStart(t *testing.T) {
 		"img:/i ro=false rro=false label=false PROPAGATION_PRIVATE sub",
 		"ROOT/pods/uid-1/etc-hosts:/etc/hosts ro=false rro=false label=true PROPAGATION_PRIVATE ",
 	}
-	if len(mounts) != 6 || !slices.Equal(mounts[:5], want) || !strings.HasSuffix(mounts[5], ":/dev/termination-log ro=false rro=false label=true PROPAGATION_PRIVATE ") {
+	if len(mounts) != 6 || !slices.Equal(mounts[:5], want) ||
+		!strings.HasSuffix(mounts[5], ":/dev/termination-log ro=false rro=false label=true PROPAGATION_PRIVATE ") {
 		t.Errorf("mounts\n%s\nwant\n%s\nand the termination log", strings.Join(mounts, "\n"), strings.Join(want, "\n"))
 	}
-	if d := got.Devices; len(d) != 2 || d[0].ContainerPath != "/dev/x" || d[0].Permissions != "rw" || d[1].HostPath != "/dev/sdb" {
+	if d := got.Devices; len(d) != 2 || d[0].ContainerPath != "/dev/x" || d[0].Permissions != "rw" ||
+		d[1].HostPath != "/dev/sdb" {
 		t.Errorf("devices %v", d)
 	}
 	if d := got.CDIDevices; len(d) != 1 || d[0].Name != "vendor.com/x=1" {
@@ -365,7 +390,8 @@ func TestConfigOfAStart(t *testing.T) {
 	if c := strings.Join(append(got.Command, got.Args...), " "); c != "run 1 d $(NO)" || got.WorkingDir != "/w" {
 		t.Errorf("command %q in %s", c, got.WorkingDir)
 	}
-	if !got.Stdin || !got.StdinOnce || !got.Tty || got.StopSignal != runtimeapi.Signal_SIGUSR1 || got.LogPath != "main/7.log" || got.Metadata.Attempt != 7 {
+	if !got.Stdin || !got.StdinOnce || !got.Tty || got.StopSignal != runtimeapi.Signal_SIGUSR1 ||
+		got.LogPath != "main/7.log" || got.Metadata.Attempt != 7 {
 		t.Errorf("config %v", got)
 	}
 	for k, v := range map[string]string{
@@ -388,8 +414,8 @@ func TestConfigOfAStart(t *testing.T) {
 	}
 }
 
-// Profiles of the node are below its root directory.
-func TestSeccompProfileOfTheNode(t *testing.T) {
+// Localhost profiles are below the root directory.
+func TestLocalhostSeccompProfilePath(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-112")
 	b := newBench(t, nil)
 	p := simplePod(func(c *v1.Container) {
@@ -407,7 +433,7 @@ func TestSeccompProfileOfTheNode(t *testing.T) {
 	}
 }
 
-func TestStopSignalOnlyWhereItIsOn(t *testing.T) {
+func TestStopSignalGate(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-58")
 	p := simplePod(func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{StopSignal: ptr.To(v1.Signal("SIGUSR1"))} })
 	b := newBench(t, nil)
@@ -439,12 +465,13 @@ func TestStopSignalOnlyWhereItIsOn(t *testing.T) {
 	}
 	p.Spec.Containers[0].Lifecycle.StopSignal = ptr.To(v1.Signal("SIGODD"))
 	b = newBench(t, func(c *Config) { c.ContainerStopSignal = true })
-	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure == nil || failure.Reason != pod.ReasonCreateContainerConfig {
+	if _, failure := b.StartContainer(t.Context(), b.startOf(p, b.run(t, p))); failure == nil ||
+		failure.Reason != pod.ReasonCreateContainerConfig {
 		t.Errorf("an unknown signal: %v", failure)
 	}
 }
 
-func TestNoTerminationLogWithoutAPath(t *testing.T) {
+func TestNoTerminationMessagePath(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(func(c *v1.Container) { c.TerminationMessagePath = "" })
 	startMounts(t, b, b.startOf(p, b.run(t, p)))
@@ -453,7 +480,7 @@ func TestNoTerminationLogWithoutAPath(t *testing.T) {
 	}
 }
 
-func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
+func TestImageUserIsCached(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-110")
 	b := newBench(t, nil)
 	p := simplePod(nil)
@@ -465,10 +492,9 @@ func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
 		}
 	}
 	if b.runtime.images != 1 {
-		t.Errorf("asked %d times", b.runtime.images)
+		t.Errorf("%d calls of ImageStatus", b.runtime.images)
 	}
-	// A name may come to mean another image; a user of the container's own
-	// makes the image's one irrelevant.
+	// A tag may move to another image. With runAsUser the image's user is not needed.
 	s.Attempt, s.ImageRef = 2, busybox
 	if _, failure := b.StartContainer(t.Context(), s); failure != nil {
 		t.Fatal(failure)
@@ -479,7 +505,7 @@ func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
 		t.Fatal(failure)
 	}
 	if b.runtime.images != 2 {
-		t.Errorf("asked %d times in all, want 2", b.runtime.images)
+		t.Errorf("%d calls of ImageStatus in all, want 2", b.runtime.images)
 	}
 	b.runtime.AddImage(fakecri.Image{Name: "named", Username: "www"})
 	s.Attempt, s.ImageRef, s.Container.SecurityContext = 4, "named", nil
@@ -492,7 +518,7 @@ func TestImagesAreAskedForTheirUserOnce(t *testing.T) {
 	}
 }
 
-func TestUsersOfItsOwn(t *testing.T) {
+func TestUserNamespace(t *testing.T) {
 	parity.ProvesPart(t, 5, "LIFE-116")
 	ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
 	b := newBench(t, func(c *Config) {
@@ -506,8 +532,12 @@ func TestUsersOfItsOwn(t *testing.T) {
 		t.Fatal(failure)
 	}
 	got := b.runtime.Pods()[0]
-	for who, o := range map[string]*runtimeapi.NamespaceOption{"sandbox": got.Config.Linux.SecurityContext.NamespaceOptions, "container": got.Containers[0].Config.Linux.SecurityContext.NamespaceOptions} {
-		if o.UsernsOptions.Mode != runtimeapi.NamespaceMode_POD || len(o.UsernsOptions.Uids) != 1 || o.UsernsOptions.Uids[0].HostId != 65536 {
+	for who, o := range map[string]*runtimeapi.NamespaceOption{
+		"sandbox":   got.Config.Linux.SecurityContext.NamespaceOptions,
+		"container": got.Containers[0].Config.Linux.SecurityContext.NamespaceOptions,
+	} {
+		if o.UsernsOptions.Mode != runtimeapi.NamespaceMode_POD || len(o.UsernsOptions.Uids) != 1 ||
+			o.UsernsOptions.Uids[0].HostId != 65536 {
 			t.Errorf("%s has %v", who, o.UsernsOptions)
 		}
 	}
@@ -537,7 +567,7 @@ func TestRunSandbox(t *testing.T) {
 	p := simplePod(nil)
 	id, err := b.RunSandbox(t.Context(), p, 3)
 	if err != nil || asked != "web" {
-		t.Fatalf("%v, asked about %q", err, asked)
+		t.Fatalf("%v, called for %q", err, asked)
 	}
 	got := b.runtime.Pods()[0]
 	if got.Sandbox.Id != id || got.Config.Metadata.Attempt != 3 {
@@ -548,7 +578,8 @@ func TestRunSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pods := b.runtime.Pods(); pods[0].Config.Hostname != "web" || pods[1].Config.Hostname != "web.sub.ns.svc.cluster.local" {
+	if pods := b.runtime.Pods(); pods[0].Config.Hostname != "web" ||
+		pods[1].Config.Hostname != "web.sub.ns.svc.cluster.local" {
 		t.Errorf("host names %s and %s", pods[0].Config.Hostname, pods[1].Config.Hostname)
 	}
 	if err := errors.Join(b.StopSandbox(t.Context(), full), b.RemoveSandbox(t.Context(), full)); err != nil {
@@ -566,7 +597,7 @@ func TestRunSandbox(t *testing.T) {
 			t.Errorf("no error for %v", p.Spec)
 		}
 	}
-	for range 2 { // the second time it is gone
+	for range 2 { // the second time it does not exist
 		if err := errors.Join(b.StopSandbox(t.Context(), id), b.RemoveSandbox(t.Context(), id)); err != nil {
 			t.Error(err)
 		}
@@ -585,7 +616,10 @@ func TestMetrics(t *testing.T) {
 		t.Fatal("started")
 	}
 	b.NotStarted(pod.Init, pod.ReasonErrImagePull)
-	if got := counted(t, reg, "kubelet_started_containers_errors_total", map[string]string{"container_type": "init_container", "code": "ErrImagePull"}); got != 1 {
+	if got := counted(t, reg, "kubelet_started_containers_errors_total", map[string]string{
+		"container_type": "init_container",
+		"code":           "ErrImagePull",
+	}); got != 1 {
 		t.Errorf("%v containers without an image are counted, want 1", got)
 	}
 	p.Spec.HostUsers = ptr.To(false)
@@ -593,8 +627,11 @@ func TestMetrics(t *testing.T) {
 		t.Fatal("ran")
 	}
 	for want, labels := range map[string]map[string]string{
-		"kubelet_started_containers_total":                  {"container_type": "container"},
-		"kubelet_started_containers_errors_total":           {"container_type": "container", "code": "CreateContainerConfigError"},
+		"kubelet_started_containers_total": {"container_type": "container"},
+		"kubelet_started_containers_errors_total": {
+			"container_type": "container",
+			"code":           "CreateContainerConfigError",
+		},
 		"kubelet_started_pods_errors_total":                 nil,
 		"kubelet_started_user_namespaced_pods_total":        nil,
 		"kubelet_started_user_namespaced_pods_errors_total": nil,
@@ -611,7 +648,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// counted is the value of the counter of that name and exactly these labels.
+// counted returns the value of the counter with exactly these labels.
 func counted(t *testing.T, reg *prometheus.Registry, name string, labels map[string]string) float64 {
 	t.Helper()
 	families, err := reg.Gather()

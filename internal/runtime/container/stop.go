@@ -12,34 +12,33 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Stop is what the stop of one container goes by.
+// Stop is the input for the stop of one container.
 type Stop struct {
-	Pod       *v1.Pod       // nil when only the runtime knows the pod
-	Ref       pod.Ref       // names the pod then
-	Spec      *v1.Container // nil when the specification does not have it (any more)
+	Pod       *v1.Pod       // nil if only the runtime knows the pod
+	Ref       pod.Ref       // identifies the pod if Pod is nil
+	Spec      *v1.Container // nil if the specification does not have the container (any more)
 	Container pod.Container
 	PodIPs    []string
-	// Grace is the time left for the preStop hook and the container together.
-	// Nothing or less leaves no time for a hook.
+	// Grace is the remaining time for the preStop hook and the container together. If it is not
+	// positive, no hook is run.
 	Grace   time.Duration
-	Message string // of the Killing event; empty for the usual one
-	// Announced says that the Killing event is out and the preStop hook has run:
-	// see [Runner.AnnounceStop].
+	Message string // of the Killing event; empty for the default
+	// Announced is set if the Killing event was sent and the preStop hook has run, see
+	// [Runner.AnnounceStop].
 	Announced bool
-	// AtOnce has the container killed without being asked to stop.
+	// AtOnce has the container killed with SIGKILL, without a stop signal.
 	AtOnce bool
 }
 
-// AnnounceStop does what comes before a container is asked to stop: it tells of
-// it, and runs the preStop hook. It is for containers whose turn to stop comes
-// later in their pod's grace period.
+// AnnounceStop does what precedes the stop signal: it records the Killing event and runs the
+// preStop hook. It is for containers that are stopped later in the grace period of their pod.
 func (r *Runner) AnnounceStop(ctx context.Context, s Stop) {
 	s = r.restored(s)
 	r.announce(ctx, s)
 }
 
-// announce records the Killing event and runs the preStop hook. For a container that a superseded stop has announced
-// it only waits for the hook of that stop, if it still runs.
+// announce records the Killing event and runs the preStop hook. If a superseded stop of the
+// container has already done so, it only waits for a hook that is still running.
 func (r *Runner) announce(ctx context.Context, s Stop) {
 	hook, within := r.stops.begin(ctx, s)
 	if within != nil {
@@ -60,15 +59,15 @@ func (r *Runner) announce(ctx context.Context, s Stop) {
 func (r *Runner) restored(s Stop) Stop {
 	s, err := restore(s)
 	if err != nil {
-		// The container must go all the same.
-		r.log(s.Pod, s.Container.Name).Warn("cannot read what was written on the container", "err", err)
+		// The container is stopped nonetheless.
+		r.log(s.Pod, s.Container.Name).Warn("failed to read annotations of container", "err", err)
 	}
 	return s
 }
 
-// StopContainer runs the container's preStop hook, asks it to stop, and returns
-// when it has ended, by itself or at the end of the grace period. What the hook is
-// where nobody knows the pod any more is read from the container's annotations.
+// StopContainer runs the container's preStop hook, sends the stop signal, and returns when the
+// container has exited, by itself or killed at the end of the grace period. If the specification is
+// not available, the hook is read from the container's annotations.
 func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 	s = r.restored(s)
 	stopped := false
@@ -87,32 +86,34 @@ func (r *Runner) StopContainer(ctx context.Context, s Stop) error {
 	if s.AtOnce {
 		timeout = 0
 	}
-	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: s.Container.ID, Timeout: timeout})
+	_, err := r.cfg.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+		ContainerId: s.Container.ID,
+		Timeout:     timeout,
+	})
 	stopped = err == nil
-	return ignoreGone(err)
+	return ignoreNotFound(err)
 }
 
-// stopTimeout is the rest of the grace period in whole seconds, rounded up. The
-// least there is keeps a container from being killed before it heard that it
-// should stop.
+// stopTimeout returns the rest of the grace period in whole seconds, rounded up. The minimum keeps
+// a container from being killed before it can handle the signal.
 func stopTimeout(left time.Duration) int64 {
 	return int64((max(left, pod.MinStopTimeout) + time.Second - 1) / time.Second)
 }
 
 func (r *Runner) log(p *v1.Pod, container string) *slog.Logger {
-	return r.cfg.Log.With("pod", p.Namespace+"/"+p.Name, "uid", p.UID, "container", container)
+	return r.cfg.Log.With("pod", p.Namespace+"/"+p.Name, "podUID", p.UID, "containerName", container)
 }
 
-// Removal is the removal of a container that does not run.
+// Removal is the input for the removal of an exited container.
 type Removal struct {
 	Ref       pod.Ref
 	Container pod.Container
-	// KeepLogs leaves the logs and their flat name for as long as the pod is there.
+	// KeepLogs keeps the logs and their legacy symlink until the pod is removed.
 	KeepLogs bool
 }
 
-// RemoveContainer removes a container, its logs unless they are kept, and the file that
-// it left its last words in, which were read when it ended.
+// RemoveContainer removes a container, its logs unless they are kept, and its termination log,
+// whose content was read when the container exited.
 func (r *Runner) RemoveContainer(ctx context.Context, m Removal) error {
 	ref, c := m.Ref, m.Container
 	if !m.KeepLogs {
@@ -120,10 +121,10 @@ func (r *Runner) RemoveContainer(ctx context.Context, m Removal) error {
 			return fmt.Errorf("remove logs of container %s: %w", c.Name, err)
 		}
 	}
-	_, err := inTurn(ctx, r.turns, removeContainer, removing, func() (*runtimeapi.RemoveContainerResponse, error) {
+	_, err := inQueue(ctx, r.queue, removeContainer, removeRank, func() (*runtimeapi.RemoveContainerResponse, error) {
 		return r.cfg.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
 	})
-	if err := ignoreGone(err); err != nil {
+	if err := ignoreNotFound(err); err != nil {
 		return err
 	}
 	var mounted []string

@@ -28,7 +28,7 @@ func sleeping(s int64) v1.LifecycleHandler {
 	return v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: s}}
 }
 
-// started runs the pod's container and forgets the events of it.
+// started starts the pod's container and clears its events.
 func started(t *testing.T, b bench, p *v1.Pod) Stop {
 	t.Helper()
 	s := b.startOf(p, b.run(t, p))
@@ -36,9 +36,14 @@ func started(t *testing.T, b bench, p *v1.Pod) Stop {
 	if failure != nil {
 		t.Fatal(failure)
 	}
-	b.events.lines = nil
+	b.events.Take()
 	config := b.runtime.Pods()[0].Containers[0].Config
-	return Stop{Pod: p, Spec: s.Container, PodIPs: s.PodIPs, Container: pod.Container{ID: id, Name: "main", Annotations: config.Annotations}}
+	return Stop{
+		Pod:       p,
+		Spec:      s.Container,
+		PodIPs:    s.PodIPs,
+		Container: pod.Container{ID: id, Name: "main", Annotations: config.Annotations},
+	}
 }
 
 const killing = "web/main Normal Killing Stopping container main"
@@ -55,21 +60,74 @@ func TestStop(t *testing.T) {
 		timeout int64         // sent to the runtime
 		took    time.Duration // before it was
 		events  []string
-		cut     float64 // sleeps that were ended before their time
+		cut     float64 // sleep hooks that were cut short
 	}{
 		{name: "the whole grace is the container's", grace: 30 * time.Second, timeout: 30, events: []string{killing}},
 		{name: "parts of a second are rounded up", grace: 2500 * time.Millisecond, timeout: 3, events: []string{killing}},
 		{name: "a second is too little", grace: time.Second, timeout: 2, events: []string{killing}},
 		{name: "so is none", grace: 0, timeout: 2, events: []string{killing}},
-		{name: "a reason is told", grace: 5 * time.Second, timeout: 5, message: "Container main failed liveness probe, will be restarted", events: []string{"web/main Normal Killing Container main failed liveness probe, will be restarted"}},
-		{name: "the hook's time is subtracted", change: preStop(sleeping(3)), grace: 10 * time.Second, timeout: 7, took: 3 * time.Second, events: []string{killing}},
-		{name: "a hook of no time", change: preStop(sleeping(0)), grace: 10 * time.Second, timeout: 10, events: []string{killing}},
-		{name: "a hook does not outlast the grace", change: preStop(sleeping(60)), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing}, cut: 1},
-		{name: "a command that takes longer ends with its container", change: preStop(exec("sleep", "60")), grace: 10 * time.Second, timeout: 2, took: 10 * time.Second, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
-		{name: "without grace there is no hook", change: preStop(sleeping(3)), timeout: 2, events: []string{killing}},
-		{name: "a failing hook does not keep it from stopping", change: preStop(exec("false")), grace: 10 * time.Second, timeout: 10, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
-		{name: "a hook without a kind fails", change: preStop(v1.LifecycleHandler{}), grace: 10 * time.Second, timeout: 10, events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
-		{name: "a hook may take its time", change: preStop(exec("sleep", "4")), grace: 10 * time.Second, timeout: 6, took: 4 * time.Second, events: []string{killing}},
+		{
+			name:    "the message of the event",
+			grace:   5 * time.Second,
+			timeout: 5,
+			message: "Container main failed liveness probe, will be restarted",
+			events:  []string{"web/main Normal Killing Container main failed liveness probe, will be restarted"},
+		},
+		{
+			name:    "the hook's time is subtracted",
+			change:  preStop(sleeping(3)),
+			grace:   10 * time.Second,
+			timeout: 7,
+			took:    3 * time.Second,
+			events:  []string{killing},
+		},
+		{
+			name:    "a hook of no time",
+			change:  preStop(sleeping(0)),
+			grace:   10 * time.Second,
+			timeout: 10,
+			events:  []string{killing},
+		},
+		{
+			name:    "a hook does not outlast the grace",
+			change:  preStop(sleeping(60)),
+			grace:   10 * time.Second,
+			timeout: 2,
+			took:    10 * time.Second,
+			events:  []string{killing},
+			cut:     1,
+		},
+		{
+			name:    "an exec hook that exceeds the grace period ends with its container",
+			change:  preStop(exec("sleep", "60")),
+			grace:   10 * time.Second,
+			timeout: 2,
+			took:    10 * time.Second,
+			events:  []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
+		},
+		{name: "no hook without a grace period", change: preStop(sleeping(3)), timeout: 2, events: []string{killing}},
+		{
+			name:    "the container is stopped after a failed hook",
+			change:  preStop(exec("false")),
+			grace:   10 * time.Second,
+			timeout: 10,
+			events:  []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
+		},
+		{
+			name:    "a hook without a kind fails",
+			change:  preStop(v1.LifecycleHandler{}),
+			grace:   10 * time.Second,
+			timeout: 10,
+			events:  []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
+		},
+		{
+			name:    "a hook within the grace period",
+			change:  preStop(exec("sleep", "4")),
+			grace:   10 * time.Second,
+			timeout: 6,
+			took:    4 * time.Second,
+			events:  []string{killing},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +146,7 @@ func TestStop(t *testing.T) {
 					t.Errorf("sent timeouts %d, want %d", b.runtime.stops, tc.timeout)
 				}
 				synctest.Wait()
-				if got := b.events.all(); !slices.Equal(got, tc.events) {
+				if got := b.events.Lines(); !slices.Equal(got, tc.events) {
 					t.Errorf("events %q, want %q", got, tc.events)
 				}
 				if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 exited 143" {
@@ -103,20 +161,32 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A container has two seconds after its hook has used up the grace period, and so
-// has the hook.
-func TestStopAfterAHookOutOfTime(t *testing.T) {
+// A container has two seconds after its hook has used up the grace period, and so has the hook.
+func TestStopAfterPreStopTimeout(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		hook   string
 		took   time.Duration // until the container had stopped
 		events []string
 	}{
-		{name: "a hook that ends meanwhile is heard", hook: "sleep 11; exit 9", took: 12 * time.Second,
-			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
-		{name: "one that succeeds meanwhile has not failed", hook: "sleep 11", took: 12 * time.Second, events: []string{killing}},
-		{name: "one that does not end ends with the container", hook: "sleep 60", took: 12 * time.Second,
-			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"}},
+		{
+			name:   "a hook that ends meanwhile is heard",
+			hook:   "sleep 11; exit 9",
+			took:   12 * time.Second,
+			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
+		},
+		{
+			name:   "one that succeeds meanwhile has not failed",
+			hook:   "sleep 11",
+			took:   12 * time.Second,
+			events: []string{killing},
+		},
+		{
+			name:   "one that does not end ends with the container",
+			hook:   "sleep 60",
+			took:   12 * time.Second,
+			events: []string{killing, "web/main Warning FailedPreStopHook PreStopHook failed"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -134,7 +204,7 @@ func TestStopAfterAHookOutOfTime(t *testing.T) {
 					t.Errorf("took %v, want %v", took, tc.took)
 				}
 				synctest.Wait()
-				if got := b.events.all(); !slices.Equal(got, tc.events) {
+				if got := b.events.Lines(); !slices.Equal(got, tc.events) {
 					t.Errorf("events %q, want %q", got, tc.events)
 				}
 				if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 exited 137" {
@@ -145,7 +215,7 @@ func TestStopAfterAHookOutOfTime(t *testing.T) {
 	}
 }
 
-func TestStopOfAnUnknownPod(t *testing.T) {
+func TestStopWithoutPodSpec(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		annotations map[string]string // instead of those written on the container
@@ -156,7 +226,12 @@ func TestStopOfAnUnknownPod(t *testing.T) {
 		{name: "the hook is read from the container", grace: 20 * time.Second, timeout: 17, took: 3 * time.Second},
 		{name: "a hook that takes nearly all of the grace", grace: 5 * time.Second, timeout: 2, took: 3 * time.Second},
 		{name: "no hook is written", annotations: map[string]string{}, grace: 30 * time.Second, timeout: 30},
-		{name: "what cannot be read does not keep it alive", annotations: map[string]string{pod.AnnotationPreStopHandler: "{", pod.AnnotationPorts: "["}, grace: 30 * time.Second, timeout: 30},
+		{
+			name:        "the container is stopped despite invalid annotations",
+			annotations: map[string]string{pod.AnnotationPreStopHandler: "{", pod.AnnotationPorts: "["},
+			grace:       30 * time.Second,
+			timeout:     30,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +253,7 @@ func TestStopOfAnUnknownPod(t *testing.T) {
 				if !slices.Equal(b.runtime.stops, []int64{tc.timeout}) {
 					t.Errorf("sent timeouts %d, want %d", b.runtime.stops, tc.timeout)
 				}
-				if got := b.events.all(); !slices.Equal(got, []string{killing}) {
+				if got := b.events.Lines(); !slices.Equal(got, []string{killing}) {
 					t.Errorf("events %q", got)
 				}
 			})
@@ -186,19 +261,23 @@ func TestStopOfAnUnknownPod(t *testing.T) {
 	}
 }
 
-func TestStoppingWhatIsGone(t *testing.T) {
+func TestStopContainerNotFound(t *testing.T) {
 	b := newBench(t, nil)
 	p := simplePod(nil)
-	if err := b.StopContainer(t.Context(), Stop{Pod: p, Container: pod.Container{ID: "nobody", Name: "main"}, Grace: time.Second}); err != nil {
+	if err := b.StopContainer(t.Context(), Stop{
+		Pod:       p,
+		Container: pod.Container{ID: "absent", Name: "main"},
+		Grace:     time.Second,
+	}); err != nil {
 		t.Error(err)
 	}
-	gone := pod.Container{ID: "nobody", Name: "main", LogPath: "/nonexistent/0.log"}
+	gone := pod.Container{ID: "absent", Name: "main", LogPath: "/nonexistent/0.log"}
 	if err := b.RemoveContainer(t.Context(), Removal{Ref: pod.RefOf(p), Container: gone}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestStopEndsWithItsContext(t *testing.T) {
+func TestStopContextCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
 		s := started(t, b, simplePod(preStop(sleeping(60))))
@@ -208,7 +287,7 @@ func TestStopEndsWithItsContext(t *testing.T) {
 		if err := b.StopContainer(ctx, s); err == nil {
 			t.Error("no error though nothing was stopped")
 		}
-		if got := b.events.all(); !slices.Equal(got, []string{killing}) {
+		if got := b.events.Lines(); !slices.Equal(got, []string{killing}) {
 			t.Errorf("events %q, want no failed hook", got)
 		}
 	})
@@ -227,11 +306,19 @@ func TestPostStart(t *testing.T) {
 		took    time.Duration
 		holds   string
 	}{
-		{name: "the start waits for the hook, however long", change: postStart(exec("sleep", "500")), took: 500 * time.Second, holds: "running"},
+		{
+			name:   "the start waits for the hook",
+			change: postStart(exec("sleep", "500")),
+			took:   500 * time.Second,
+			holds:  "running",
+		},
 		{name: "also for one that sleeps", change: postStart(sleeping(20)), took: 20 * time.Second, holds: "running"},
 		{
-			name: "a failure ends the container", change: postStart(exec("sh", "-c", "echo secret; exit 3")), holds: "exited 143",
-			message: `Exec lifecycle hook ([sh -c echo secret; exit 3]) for Container "main" in Pod "web_ns(uid-1)" failed - error: command 'sh -c echo secret; exit 3' exited with 3: , message: "secret\n"`,
+			name:   "a failure ends the container",
+			change: postStart(exec("sh", "-c", "echo secret; exit 3")),
+			holds:  "exited 143",
+			message: `Exec lifecycle hook ([sh -c echo secret; exit 3]) for Container "main" in Pod "web_ns(uid-1)" failed - ` +
+				`error: command 'sh -c echo secret; exit 3' exited with 3: , message: "secret\n"`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -253,9 +340,10 @@ func TestPostStart(t *testing.T) {
 					if failure == nil || failure.Reason != "PostStartHookError" || failure.Message != tc.message {
 						t.Errorf("got %v, want %s", failure, tc.message)
 					}
-					want = append(want, "web/main Warning FailedPostStartHook PostStartHook failed", "web/main Normal Killing FailedPostStartHook")
+					want = append(want, "web/main Warning FailedPostStartHook PostStartHook failed",
+						"web/main Normal Killing FailedPostStartHook")
 				}
-				if got := b.events.all(); !slices.Equal(got, want) {
+				if got := b.events.Lines(); !slices.Equal(got, want) {
 					t.Errorf("events %q, want %q", got, want)
 				}
 				if got := b.runtime.Pods()[0].String(); !strings.HasSuffix(got, tc.holds) {
@@ -266,7 +354,7 @@ func TestPostStart(t *testing.T) {
 	}
 }
 
-func TestPostStartCalledOffLeavesTheContainer(t *testing.T) {
+func TestCancelledPostStartKeepsContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
 		p := simplePod(func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PostStart: ptr.To(sleeping(60))} })
@@ -279,7 +367,7 @@ func TestPostStartCalledOffLeavesTheContainer(t *testing.T) {
 		if got := b.runtime.Pods()[0].String(); got != "ns/web ready: main#0 running" {
 			t.Errorf("runtime holds %s", got)
 		}
-		if got := b.events.all(); len(got) != 2 {
+		if got := b.events.Lines(); len(got) != 2 {
 			t.Errorf("events %q, want none but of the start", got)
 		}
 	})

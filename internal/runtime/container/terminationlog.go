@@ -14,28 +14,28 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// makeTerminationLog makes the file a container may leave its last words in,
-// and the mount that shows it there. Every instance of a container has its own,
-// because the words of the last one are read after the next was started.
+// makeTerminationLog creates a container's termination log and returns its mount. Every instance of
+// a container has its own, because the message of the last one is still read after the next one has
+// started.
 func (r *Runner) makeTerminationLog(p *v1.Pod, c *v1.Container) (pod.Mount, error) {
 	dir := terminationLogs(r.cfg.RootDir, p.UID, c.Name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return pod.Mount{}, fmt.Errorf("make the directory of container %s: %w", c.Name, err)
+		return pod.Mount{}, fmt.Errorf("create directory of container %s: %w", c.Name, err)
 	}
 	var id [4]byte
-	rand.Read(id[:]) // never fails: without randomness the process ends
+	rand.Read(id[:]) // never fails: without randomness the process is aborted
 	file := filepath.Join(dir, hex.EncodeToString(id[:]))
-	// Anybody inside may write it, whoever the container runs as.
+	// The container may run as any user.
 	if err := writeFile(file, "", 0o666); err != nil {
-		return pod.Mount{}, fmt.Errorf("make the termination log of container %s: %w", c.Name, err)
+		return pod.Mount{}, fmt.Errorf("create termination log of container %s: %w", c.Name, err)
 	}
-	// A path without a slash before it is below the root, too.
+	// A relative path is relative to the root.
 	at := filepath.Clean("/" + c.TerminationMessagePath)
 	return pod.Mount{HostPath: file, ContainerPath: at, SELinuxRelabel: true}, nil
 }
 
-// removeTerminationLogs removes the files that a container of that name was given to
-// leave its last words in, of what is mounted into it. Nothing else is touched.
+// removeTerminationLogs removes the termination logs among the files mounted into a container.
+// Nothing else is removed.
 func (r *Runner) removeTerminationLogs(uid types.UID, container string, mounted []string) error {
 	var errs []error
 	for _, path := range mounted {
@@ -44,7 +44,7 @@ func (r *Runner) removeTerminationLogs(uid types.UID, container string, mounted 
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove the termination log of container %s: %w", container, err)
+		return fmt.Errorf("remove termination log of container %s: %w", container, err)
 	}
 	return nil
 }

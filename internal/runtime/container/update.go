@@ -15,7 +15,7 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// UpdateResources gives a running container what p says it may use.
+// UpdateResources updates a running container to the resources that p specifies.
 func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string) error {
 	kind, c, ok := pod.Find(p, name)
 	if !ok {
@@ -23,32 +23,34 @@ func (r *Runner) UpdateResources(ctx context.Context, p *v1.Pod, name, id string
 	}
 	_, err := r.cfg.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: id,
-		Linux: containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior, r.cfg.SingleProcessOOM,
+		Linux: containerResources(p, c, kind, r.cpuRules(), r.cfg.Kernel, r.cfg.Node(), r.cfg.SwapBehavior,
+			r.cfg.SingleProcessOOM,
 			assignment{exclusive: r.exclusive(p, c)}),
 	})
 	return err
 }
 
-// PodSize is what a pod's cgroup allows, of which no limit is -1.
+// PodSize holds the limits of a pod's cgroup. -1 means no limit.
 type PodSize struct {
 	Shares, Quota, Period, Memory int64
 }
 
-// UpdateSandbox sends the runtime the limits that p's cgroup is about to have; the runtime may reject them. A runtime
-// without the call is not asked.
+// UpdateSandbox notifies the runtime of the limits that the pod's cgroup is about to have. The
+// runtime may reject them. A runtime that does not implement the call accepts them.
 func (r *Runner) UpdateSandbox(ctx context.Context, p *v1.Pod, id string, s PodSize) error {
 	_, err := r.cfg.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: id,
-		Resources:    s.without(p.Spec.Overhead).told(r.cfg.Kernel.CgroupV2),
+		Resources:    s.without(p.Spec.Overhead).toCRI(r.cfg.Kernel.CgroupV2),
 		Overhead:     overheadResources(p, r.cpuRules(), r.oomGroup()),
 	})
-	if lacksCall(err) {
+	if notImplemented(err) {
 		return nil
 	}
 	return err
 }
 
-// without subtracts the overhead, which requests have in a field of its own. No limit stays no limit.
+// without subtracts the overhead, which has its own field in the request. Unlimited stays
+// unlimited.
 func (s PodSize) without(overhead v1.ResourceList) PodSize {
 	if cpu := milli(get(overhead, v1.ResourceCPU)); cpu > 0 {
 		if s.Quota > 0 {
@@ -62,9 +64,9 @@ func (s PodSize) without(overhead v1.ResourceList) PodSize {
 	return s
 }
 
-// told converts the size to a CRI request. Unlimited memory is the number that the kernel shows for it on v1, and
-// -1 on v2.
-func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
+// toCRI converts the size to a CRI message. Unlimited memory is the maximum that the kernel shows
+// on cgroup v1, and -1 on v2.
+func (s PodSize) toCRI(v2 bool) *runtimeapi.LinuxContainerResources {
 	if s.Memory < 0 && !v2 {
 		page := int64(os.Getpagesize())
 		s.Memory = math.MaxInt64 / page * page
@@ -77,9 +79,9 @@ func (s PodSize) told(v2 bool) *runtimeapi.LinuxContainerResources {
 	}
 }
 
-// lacksCall reports whether the runtime does not have the call. containerd 2.2 answers with the code Unknown
-// (containerd pull request 13023).
-func lacksCall(err error) bool {
+// notImplemented reports whether the runtime does not implement the call. containerd 2.2 returns
+// the code Unknown (containerd pull request 13023).
+func notImplemented(err error) bool {
 	switch status.Code(err) {
 	case codes.Unimplemented:
 		return true
@@ -89,7 +91,7 @@ func lacksCall(err error) bool {
 	return false
 }
 
-// MemoryUsage is how many bytes a container uses.
+// MemoryUsage returns the memory usage of a container in bytes.
 func (r *Runner) MemoryUsage(ctx context.Context, id string) (int64, error) {
 	resp, err := r.cfg.Runtime.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: id})
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *Runner) MemoryUsage(ctx context.Context, id string) (int64, error) {
 	return int64(max(m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue())), nil
 }
 
-// MaySwap reports whether the node lets the container swap.
+// MaySwap reports whether the container may use swap.
 func (r *Runner) MaySwap(p *v1.Pod, c *v1.Container) bool {
 	return r.cfg.SwapBehavior == LimitedSwap && r.cfg.Kernel.SwapController && r.cfg.Node().Swap > 0 && maySwap(p, c)
 }

@@ -23,8 +23,9 @@ func (r noSandboxUpdates) UpdatePodSandboxResources(
 	return nil, r.err
 }
 
-// Pods are resized on runtimes that do not have the call. containerd 2.2 says so with the code Unknown.
-func TestARuntimeWithoutSandboxUpdates(t *testing.T) {
+// Pods can be resized on runtimes that do not implement the call. containerd 2.2 returns the code
+// Unknown.
+func TestUpdateSandboxNotImplemented(t *testing.T) {
 	for _, tc := range []struct {
 		err   error
 		fails bool
@@ -43,19 +44,19 @@ func TestARuntimeWithoutSandboxUpdates(t *testing.T) {
 // sandboxUpdates records UpdatePodSandboxResources calls.
 type sandboxUpdates struct {
 	runtime
-	told *runtimeapi.UpdatePodSandboxResourcesRequest
+	request *runtimeapi.UpdatePodSandboxResourcesRequest
 }
 
 func (r *sandboxUpdates) UpdatePodSandboxResources(
 	_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
 ) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	r.told = req
+	r.request = req
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
 // UpdatePodSandboxResources has the limits of the pod's cgroup without the overhead, not the sum of the containers'
 // limits.
-func TestSandboxUpdates(t *testing.T) {
+func TestUpdateSandbox(t *testing.T) {
 	all := PodSize{Shares: 1126, Quota: 310000, Period: 100000, Memory: 4 * gi}
 	none := PodSize{Shares: 1126, Quota: -1, Period: 100000, Memory: -1}
 	for _, tc := range []struct {
@@ -92,7 +93,12 @@ func TestSandboxUpdates(t *testing.T) {
 			name: "none, as upstream shows it on v2",
 			size: none,
 			v2:   true,
-			want: &runtimeapi.LinuxContainerResources{CpuShares: 1126, CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1},
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares:          1126,
+				CpuQuota:           -1,
+				CpuPeriod:          100000,
+				MemoryLimitInBytes: -1,
+			},
 			over: &runtimeapi.LinuxContainerResources{},
 		},
 		{
@@ -142,9 +148,13 @@ func TestSandboxUpdates(t *testing.T) {
 			if err := b.UpdateSandbox(t.Context(), p, "s1", tc.size); err != nil {
 				t.Fatal(err)
 			}
-			want := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "s1", Resources: tc.want, Overhead: tc.over}
-			if !proto.Equal(r.told, want) {
-				t.Errorf("told %v\nwant %v", r.told, want)
+			want := &runtimeapi.UpdatePodSandboxResourcesRequest{
+				PodSandboxId: "s1",
+				Resources:    tc.want,
+				Overhead:     tc.over,
+			}
+			if !proto.Equal(r.request, want) {
+				t.Errorf("request %v\nwant %v", r.request, want)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ var imageCalls = strings.Fields(`ListImages ImageStatus PullImage RemoveImage Im
 // named are the client's methods whose name is not the call's.
 var named = map[string]string{"GetContainerEvents": "ContainerEvents", "RuntimeConfig": "Handshake"}
 
-// calls notes what goes over a connection.
+// calls records the calls made over a connection.
 type calls struct {
 	grpc.ClientConnInterface
 	mu   sync.Mutex
@@ -48,7 +48,9 @@ func (c *calls) Invoke(ctx context.Context, method string, args, reply any, opts
 	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
-func (c *calls) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *calls) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	c.note(method)
 	return c.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 }
@@ -56,23 +58,22 @@ func (c *calls) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 func TestImageServiceCalls(t *testing.T) {
 	parity.Proves(t, "RT-06")
 	for _, name := range unused(t, imageCalls) {
-		t.Errorf("nobody calls %s", name)
+		t.Errorf("no caller of %s", name)
 	}
 }
 
-// spared is the call that the agent has no use for: usage is read for all pods at
-// once.
+// spared is the call that the agent does not use: it reads the usage of all pods at once.
 var spared = []string{"PodSandboxStats"}
 
 func TestRuntimeServiceCalls(t *testing.T) {
 	parity.Differs(t, "RT-05", "0050")
 	if left := unused(t, runtimeCalls); !slices.Equal(left, spared) {
-		t.Errorf("nobody calls %v, want %v", left, spared)
+		t.Errorf("no callers of %v, want %v", left, spared)
 	}
 }
 
-// unused makes each call on a fake runtime through the client, and returns those
-// that no other package of the agent makes.
+// unused makes each call on a fake runtime through the client, and returns those that no other
+// package of the agent makes.
 func unused(t *testing.T, names []string) []string {
 	t.Helper()
 	fake := fakecri.New(fakecri.Options{})
@@ -106,9 +107,9 @@ func unused(t *testing.T, names []string) []string {
 			in = append(in, arg)
 		}
 		if name == "GetContainerEvents" {
-			cancel() // it would go on for ever
+			cancel() // it would not return
 		}
-		m.Call(in) // what the runtime says to an empty request does not matter
+		m.Call(in) // the response to an empty request does not matter
 		cancel()
 		if !slices.Contains(seen.seen, name) {
 			t.Errorf("%s does not reach the runtime: %v", name, seen.seen)
@@ -120,7 +121,7 @@ func unused(t *testing.T, names []string) []string {
 	return left
 }
 
-// agentSource is the text of all packages of the agent but this one.
+// agentSource returns the source of all packages of the agent except this one.
 func agentSource(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -12,11 +12,12 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// changing are the calls that a runtime may lose track of when they are cancelled.
-var changing = strings.Fields(`RunPodSandbox StopPodSandbox RemovePodSandbox CreateContainer StartContainer RemoveContainer
+// changing are the calls that leak state in a runtime if they are cancelled.
+var changing = strings.Fields(
+	`RunPodSandbox StopPodSandbox RemovePodSandbox CreateContainer StartContainer RemoveContainer
 	UpdateContainerResources UpdatePodSandboxResources RemoveImage`)
 
-// hangIn makes a call that hangs, and returns it when it has reached the runtime.
+// hangIn makes a call that hangs, and returns when it has reached the runtime.
 func hangIn(ctx context.Context, t *testing.T, method string) (c *Client, returned chan error) {
 	t.Helper()
 	fake := fakecri.New(fakecri.Options{})
@@ -39,9 +40,9 @@ func hangIn(ctx context.Context, t *testing.T, method string) (c *Client, return
 	return c, returned
 }
 
-// A change that has begun outlives its context and has the timeout of its kind; one
-// that has not begun is not made.
-func TestChangesThatHaveBegunAreNotCancelled(t *testing.T) {
+// TestStartedCallsAreNotCancelled: a call that changes state outlives its context, up to its
+// timeout. It is not made if the context has ended.
+func TestStartedCallsAreNotCancelled(t *testing.T) {
 	for _, method := range changing {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,8 +65,8 @@ func TestChangesThatHaveBegunAreNotCancelled(t *testing.T) {
 	}
 }
 
-// When the agent ends, changes under way have ten seconds.
-func TestChangesUnderWayEndWithTheAgent(t *testing.T) {
+// TestStartedCallsHaveGraceAtShutdown: calls under way have ten seconds when the agent exits.
+func TestStartedCallsHaveGraceAtShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, returned := hangIn(t.Context(), t, "RunPodSandbox")
 		ended, end := context.WithCancel(t.Context())

@@ -18,23 +18,23 @@ import (
 	"keelson/internal/pods/timeline"
 )
 
-// Config says where the runtime is and how long to wait for it.
+// Config holds the endpoints of the runtime and the timeouts of calls.
 type Config struct {
-	// RuntimeEndpoint is the socket of the runtime service, as
-	// unix:///run/containerd/containerd.sock or a plain absolute path.
+	// RuntimeEndpoint is the socket of the runtime service: unix:///run/containerd/containerd.sock
+	// or an absolute path.
 	RuntimeEndpoint string
-	// ImageEndpoint is the socket of the image service; empty means the same.
+	// ImageEndpoint is the socket of the image service. Empty means RuntimeEndpoint.
 	ImageEndpoint string
-	// RequestTimeout bounds most calls. RunPodSandbox gets twice as long,
-	// because networks are slow to set up; calls that come with a time of their
-	// own get that time on top; pulling an image may take as long as it takes.
+	// RequestTimeout bounds most calls. RunPodSandbox gets twice as long, because setting up
+	// networks is slow. Calls with a timeout of their own get the sum of both. PullImage is not
+	// bounded.
 	RequestTimeout time.Duration
-	// Observe, if not nil, is told of each call when it ends. It must not block.
+	// Observe, if not nil, is called when a call ends. It must not block.
 	Observe func(method string, took time.Duration, err error)
-	// Wrap, if not nil, puts something around the connections.
+	// Wrap, if not nil, wraps the connections.
 	Wrap func(grpc.ClientConnInterface) grpc.ClientConnInterface
-	// StreamLists has lists sent in parts, if the runtime can (gate
-	// CRIListStreaming): they may then be longer than a message.
+	// StreamLists uses streaming list calls if the runtime has them (gate CRIListStreaming). Such
+	// lists may exceed the size of a message.
 	StreamLists bool
 	Log         *slog.Logger
 }
@@ -48,20 +48,20 @@ type Client struct {
 	conns   []*grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
 	image   runtimeapi.ImageServiceClient
-	observe func(method string, took time.Duration, err error) // nil: nobody
+	observe func(method string, took time.Duration, err error) // may be nil
 
 	streams  bool
-	noStream sync.Map // names of streams that the runtime does not have
+	noStream sync.Map // streaming calls that the runtime does not implement
 
-	// begun ends when calls that change something are to end, see [Client.Run].
+	// begun ends when calls that change state are to be cancelled, see [Client.Run].
 	begun  context.Context
 	giveUp context.CancelFunc
 }
 
-// endpoint is the socket of a service, as it was configured, and the field of the configuration that has it.
+// endpoint is the configured socket of a service and the name of the configuration field.
 type endpoint struct{ path, setting string }
 
-// endpoints are those of the runtime service and of the image service.
+// endpoints returns the endpoints of the runtime service and the image service.
 func endpoints(cfg Config) (runtime, image endpoint) {
 	runtime = endpoint{cfg.RuntimeEndpoint, "containerRuntimeEndpoint"}
 	if cfg.ImageEndpoint == "" {
@@ -70,9 +70,9 @@ func endpoints(cfg Config) (runtime, image endpoint) {
 	return runtime, endpoint{cfg.ImageEndpoint, "imageServiceEndpoint"}
 }
 
-// Dial prepares a client. It does not wait for the runtime, which may well
-// start later: the connection is made with the first call, see [Client.Handshake].
-// The error is about the configuration.
+// Dial prepares a client. It does not wait for the runtime, which may start later: the connection
+// is made with the first call, see [Client.Handshake]. It fails only if the configuration is
+// invalid.
 func Dial(cfg Config) (*Client, error) {
 	runtimePath, err := SocketPath(cfg.RuntimeEndpoint)
 	if err != nil {
@@ -104,15 +104,14 @@ func Dial(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Over makes a client that speaks over connections that exist already, one to
-// each service. They stay the caller's to close; the endpoints of cfg are not
-// looked at.
+// Over makes a client for existing connections, one to each service. The caller closes them. The
+// endpoints of cfg are ignored.
 func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 	if cfg.Wrap != nil {
 		runtime, image = cfg.Wrap(runtime), cfg.Wrap(image)
 	}
 	if cfg.Observe != nil {
-		runtime, image = watched{runtime, cfg.Observe}, watched{image, cfg.Observe}
+		runtime, image = observedConn{runtime, cfg.Observe}, observedConn{image, cfg.Observe}
 	}
 	begun, giveUp := context.WithCancel(context.Background())
 	runtimeAt, imageAt := endpoints(cfg)
@@ -121,20 +120,22 @@ func Over(runtime, image grpc.ClientConnInterface, cfg Config) *Client {
 		giveUp:        giveUp,
 		endpoint:      runtimeAt,
 		imageEndpoint: imageAt,
-		timeout:       cfg.RequestTimeout, observe: cfg.Observe, streams: cfg.StreamLists,
-		log:     cfg.Log,
-		runtime: runtimeapi.NewRuntimeServiceClient(runtime),
-		image:   runtimeapi.NewImageServiceClient(image),
+		timeout:       cfg.RequestTimeout,
+		observe:       cfg.Observe,
+		streams:       cfg.StreamLists,
+		log:           cfg.Log,
+		runtime:       runtimeapi.NewRuntimeServiceClient(runtime),
+		image:         runtimeapi.NewImageServiceClient(image),
 	}
 }
 
-// watched tells of each call when it ends.
-type watched struct {
+// observedConn observes the calls of a connection.
+type observedConn struct {
 	grpc.ClientConnInterface
 	observe func(method string, took time.Duration, err error)
 }
 
-func (w watched) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+func (w observedConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	start := time.Now()
 	err := w.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 	took := time.Since(start)
@@ -143,15 +144,16 @@ func (w watched) Invoke(ctx context.Context, method string, args, reply any, opt
 	return err
 }
 
-// Close ends the connections that Dial made; calls under way fail.
+// Close closes the connections that Dial made. Calls under way fail.
 func (c *Client) Close() {
 	for _, conn := range c.conns {
-		// The only error is that it was closed before.
+		// The only error is that the connection is closed already.
 		_ = conn.Close()
 	}
 }
 
-// SocketPath is the file that an endpoint names. Only unix sockets are spoken.
+// SocketPath returns the path of the socket that an endpoint specifies. Only unix sockets are
+// supported.
 func SocketPath(endpoint string) (string, error) {
 	if endpoint == "" {
 		return "", fmt.Errorf("endpoint is empty, want unix:///path/to/socket")
@@ -177,7 +179,7 @@ func connect(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, options()...)
 }
 
-// options are how the runtime is spoken to, wherever it is.
+// options returns the gRPC options for connections to a runtime.
 func options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -185,15 +187,19 @@ func options() []grpc.DialOption {
 			grpc.MaxCallRecvMsgSize(MaxMessage),
 			grpc.MaxCallSendMsgSize(MaxMessage),
 		),
-		// A runtime that was restarted should be found again within a second;
-		// trying to connect to a local socket costs next to nothing.
+		// A restarted runtime should be found again within a second. Connecting to a local socket
+		// costs next to nothing.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   time.Second,
+			},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// The other end is on this machine: no proxy, no service
-		// configuration, no going idle, fixed windows instead of measuring the
-		// bandwidth with pings, and small buffers.
+		// The server is on this machine: no proxy, no service configuration, no idle timeout, small
+		// buffers, and fixed windows instead of bandwidth estimation with pings.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
@@ -204,9 +210,12 @@ func options() []grpc.DialOption {
 	}
 }
 
-// call makes one call, bounded by limit unless that is zero, and says in the
-// error what was being done.
-func call[Req, Resp any](ctx context.Context, limit time.Duration, do func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req, verb, object string) (*Resp, error) {
+// call makes one call, bounded by limit unless that is zero. The error names the operation and the
+// object.
+func call[Req, Resp any](
+	ctx context.Context, limit time.Duration,
+	do func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req, verb, object string,
+) (*Resp, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)

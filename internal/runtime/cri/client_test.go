@@ -19,11 +19,11 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/test/kit/await"
 	"keelson/test/kit/parity"
 )
 
-// server is a runtime that answers a few calls and keeps the time it was given
-// for each.
+// server is a runtime that implements a few calls and records the deadline of each.
 type server struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -55,7 +55,9 @@ func (s *server) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*ru
 	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1.0", RuntimeApiVersion: s.apiVersion}, nil
 }
 
-func (s *server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (s *server) RuntimeConfig(
+	context.Context, *runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries++
@@ -67,12 +69,16 @@ func (s *server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest
 	return s.config, nil
 }
 
-func (s *server) RunPodSandbox(ctx context.Context, _ *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (s *server) RunPodSandbox(
+	ctx context.Context, _ *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	s.note(ctx, "RunPodSandbox")
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s1"}, nil
 }
 
-func (s *server) StopContainer(ctx context.Context, _ *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *server) StopContainer(
+	ctx context.Context, _ *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	s.note(ctx, "StopContainer")
 	return &runtimeapi.StopContainerResponse{}, nil
 }
@@ -82,12 +88,16 @@ func (s *server) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*
 	return &runtimeapi.ExecSyncResponse{ExitCode: 3}, nil
 }
 
-func (s *server) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *server) ContainerStatus(
+	_ context.Context, r *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	return nil, status.Errorf(codes.NotFound, "no container %s", r.ContainerId)
 }
 
 // ListContainers answers with more than gRPC's default limit of 4 MiB.
-func (s *server) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *server) ListContainers(
+	context.Context, *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	big := strings.Repeat("x", 1<<20)
 	var cs []*runtimeapi.Container
 	for range 10 {
@@ -165,7 +175,7 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-func TestDialSaysWhichEndpointIsWrong(t *testing.T) {
+func TestDialReportsInvalidEndpoint(t *testing.T) {
 	_, err := Dial(Config{RuntimeEndpoint: "unix:///a.sock", ImageEndpoint: "tcp://x", RequestTimeout: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "image service endpoint") {
 		t.Errorf("Dial = %v, want an error about the image service endpoint", err)
@@ -210,7 +220,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// deadlines notes how long each call was given, and makes none.
+// deadlines records the deadline of each call, and makes none.
 type deadlines struct {
 	grpc.ClientConnInterface
 	given map[string]time.Duration // 0: no deadline
@@ -222,11 +232,11 @@ func (d deadlines) Invoke(ctx context.Context, method string, _, _ any, _ ...grp
 	if t, ok := ctx.Deadline(); ok {
 		d.given[name] = time.Until(t)
 	}
-	return status.Error(codes.Unavailable, "nobody is there")
+	return status.Error(codes.Unavailable, "nobodyconnected to CRI service")
 }
 
-// All calls are given the request timeout, but for those that may take longer.
-func TestDeadlineOfEachCall(t *testing.T) {
+// All calls have the request timeout, except for those that may take longer.
+func TestCallDeadlines(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-09")
 	synctest.Test(t, func(t *testing.T) {
 		d := deadlines{given: map[string]time.Duration{}}
@@ -254,11 +264,17 @@ func TestDeadlineOfEachCall(t *testing.T) {
 	})
 }
 
-func TestErrorsKeepTheirStatus(t *testing.T) {
+func TestErrorsKeepGRPCStatus(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	serve(t, socket, &server{})
 	var seen []string
-	c := dial(t, Config{RuntimeEndpoint: socket, Observe: func(m string, _ time.Duration, err error) { seen = append(seen, fmt.Sprint(m, " ", err != nil)) }})
+	c := dial(t, Config{
+		RuntimeEndpoint: socket,
+		Observe: func(m string, _ time.Duration, err error) {
+			seen = append(seen,
+				fmt.Sprint(m, " ", err != nil))
+		},
+	})
 
 	_, err := c.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "c9"})
 	if !IsNotFound(err) || IsUnavailable(err) || IsUnimplemented(err) {
@@ -270,7 +286,8 @@ func TestErrorsKeepTheirStatus(t *testing.T) {
 	if got, want := Cause(err).Error(), "rpc error: code = NotFound desc = no container c9"; got != want {
 		t.Errorf("cause = %q, want %q", got, want)
 	}
-	if _, err := c.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: "c9"}); !IsUnimplemented(err) {
+	if _, err := c.StartContainer(t.Context(),
+		&runtimeapi.StartContainerRequest{ContainerId: "c9"}); !IsUnimplemented(err) {
 		t.Errorf("StartContainer = %v, want unimplemented", err)
 	}
 	if err := c.ContainerEvents(t.Context(), nil); !IsUnimplemented(err) {
@@ -281,16 +298,17 @@ func TestErrorsKeepTheirStatus(t *testing.T) {
 	}
 }
 
-func TestMessagesLargerThanTheDefaultLimit(t *testing.T) {
+func TestMessageSizeLimit(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	serve(t, socket, &server{})
-	resp, err := dial(t, Config{RuntimeEndpoint: socket}).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	resp, err := dial(t, Config{RuntimeEndpoint: socket}).ListContainers(t.Context(),
+		&runtimeapi.ListContainersRequest{})
 	if n := len(resp.GetContainers()); err != nil || n != 10 {
 		t.Errorf("ListContainers = %d containers, %v; want 10 of a megabyte each", n, err)
 	}
 }
 
-func TestRestartedRuntimeIsFoundSoon(t *testing.T) {
+func TestReconnectAfterRuntimeRestart(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, socket, &server{apiVersion: "v1"})
 	c := dial(t, Config{RuntimeEndpoint: socket})
@@ -305,32 +323,28 @@ func TestRestartedRuntimeIsFoundSoon(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 	}
 	serve(t, socket, &server{apiVersion: "v1"})
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	await.Until(t, "the runtime after its return", func() (string, bool) {
 		_, err := c.Version(t.Context(), &runtimeapi.VersionRequest{})
-		if err == nil {
-			break
-		}
-		if time.Since(start) > time.Minute {
-			t.Fatalf("runtime not found a minute after its return: %v", err)
-		}
-	}
+		return fmt.Sprint(err), err == nil
+	})
 }
 
-// A runtime that is away for long is looked for as often as at first: the library's
-// own back-off goes to two minutes.
-func TestARuntimeThatIsAwayIsLookedForEverySecond(t *testing.T) {
+// gRPC's own back-off would grow to two minutes.
+func TestReconnectBackoffIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time
-		conn, err := grpc.NewClient("passthrough:///runtime", append(options(), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			tries = append(tries, time.Now())
-			return nil, errors.New("nobody is there")
-		}))...)
+		conn, err := grpc.NewClient("passthrough:///runtime",
+			append(options(), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				tries = append(tries, time.Now())
+				return nil, errors.New("nobodyconnected to CRI service")
+			}))...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{}, grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{},
+			grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("Version = %v", err)
 		}
 		if err := conn.Close(); err != nil {
@@ -341,7 +355,7 @@ func TestARuntimeThatIsAwayIsLookedForEverySecond(t *testing.T) {
 			t.Errorf("%d tries within an hour", len(tries))
 		}
 		for i, at := range tries[1:] {
-			if pause := at.Sub(tries[i]); pause > 1300*time.Millisecond { // a second, more or less by a fifth
+			if pause := at.Sub(tries[i]); pause > 1300*time.Millisecond { // a second, with a jitter of 20 %
 				t.Fatalf("try %d came %v after the one before", i+1, pause)
 			}
 		}
@@ -350,7 +364,9 @@ func TestARuntimeThatIsAwayIsLookedForEverySecond(t *testing.T) {
 
 func TestHandshake(t *testing.T) {
 	starting := status.Error(codes.Unavailable, "starting")
-	cgroupfs := &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}
+	cgroupfs := &runtimeapi.RuntimeConfigResponse{
+		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
+	}
 	for _, tc := range []struct {
 		name   string
 		server *server
@@ -358,10 +374,28 @@ func TestHandshake(t *testing.T) {
 		tries  int
 		err    string
 	}{
-		{"the runtime tells its cgroup driver", &server{apiVersion: "v1", config: cgroupfs}, "cgroupfs", 1, ""},
-		{"a runtime without the call tells none", &server{apiVersion: "v1", configErrs: []error{status.Error(codes.Unimplemented, "no")}}, "", 1, ""},
-		{"an answer without Linux tells none", &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}}, "", 1, ""},
-		{"a second try is made", &server{apiVersion: "v1", configErrs: []error{starting}, config: cgroupfs}, "cgroupfs", 2, ""},
+		{"the runtime reports its cgroup driver", &server{apiVersion: "v1", config: cgroupfs}, "cgroupfs", 1, ""},
+		{
+			"a runtime without the call",
+			&server{apiVersion: "v1", configErrs: []error{status.Error(codes.Unimplemented, "no")}},
+			"",
+			1,
+			"",
+		},
+		{
+			"a response without Linux",
+			&server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}},
+			"",
+			1,
+			"",
+		},
+		{
+			"a second try is made",
+			&server{apiVersion: "v1", configErrs: []error{starting}, config: cgroupfs},
+			"cgroupfs",
+			2,
+			"",
+		},
 		{"another version cannot be used", &server{apiVersion: "v1alpha2"}, "", 0, `speaks version "v1alpha2"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -373,7 +407,8 @@ func TestHandshake(t *testing.T) {
 				t.Fatalf("Handshake = %v, want error with %q", err, tc.err)
 			}
 			if id.CgroupDriver != tc.driver || tc.server.tries != tc.tries {
-				t.Errorf("driver %q after %d tries, want %q after %d", id.CgroupDriver, tc.server.tries, tc.driver, tc.tries)
+				t.Errorf("driver %q after %d tries, want %q after %d", id.CgroupDriver, tc.server.tries, tc.driver,
+					tc.tries)
 			}
 		})
 	}
@@ -385,44 +420,59 @@ func TestHandshake(t *testing.T) {
 		start := time.Now()
 		_, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context())
 		if !IsUnavailable(err) || s.tries != 3 || time.Since(start) < 4*time.Second {
-			t.Errorf("Handshake = %v after %d tries and %v, want the runtime's error after 3 tries 2s apart", err, s.tries, time.Since(start))
+			t.Errorf("Handshake = %v after %d tries and %v, want the runtime's error after 3 tries 2s apart", err,
+				s.tries,
+				time.Since(start))
 		}
 	})
 }
 
-func TestHandshakeSaysOnceThatItWaits(t *testing.T) {
+func TestHandshakeLogsWaitOnce(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
-	out := said{lines: make(chan string, 100)}
-	c := dial(t, Config{RuntimeEndpoint: socket, Log: slog.New(slog.NewTextHandler(out, nil))})
+	out := logLines{lines: make(chan string, 100)}
+	failed, observe := failures()
+	c := dial(t, Config{RuntimeEndpoint: socket, Log: slog.New(slog.NewTextHandler(out, nil)), Observe: observe})
 	got := make(chan error, 1)
 	go func() {
 		_, err := c.Handshake(t.Context())
 		got <- err
 	}()
-	log := <-out.lines                  // it waits
-	time.Sleep(1500 * time.Millisecond) // for more tries against nobody
+	for range 4 { // the third attempt is over, with its message if there were one, when the fourth fails
+		<-failed
+	}
 	serve(t, socket, &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}})
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}
 	close(out.lines)
+	var log string
 	for line := range out.lines {
 		log += line
 	}
-	if w, f := strings.Count(log, "waiting for"), strings.Count(log, "is there"); w != 1 || f != 1 {
-		t.Errorf("log says %d times that it waits and %d times that it found the runtime, want once each:\n%s", w, f, log)
+	if w, f := strings.Count(log, "waiting for"), strings.Count(log, "connected to"); w != 1 || f != 1 {
+		t.Errorf("%d messages about the wait, %d about the connection, want one each:\n%s", w, f, log)
 	}
 }
 
-// said hands on what is logged.
-type said struct{ lines chan string }
+// failures reports calls that fail, for tests that wait for several.
+func failures() (failed chan error, observe func(string, time.Duration, error)) {
+	failed = make(chan error, 100)
+	return failed, func(_ string, _ time.Duration, err error) {
+		if err != nil {
+			failed <- err
+		}
+	}
+}
 
-func (s said) Write(b []byte) (int, error) {
+// logLines passes log lines on.
+type logLines struct{ lines chan string }
+
+func (s logLines) Write(b []byte) (int, error) {
 	s.lines <- string(b)
 	return len(b), nil
 }
 
-func TestHandshakeEndsWithItsContext(t *testing.T) {
+func TestHandshakeContextCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := dial(t, Config{RuntimeEndpoint: filepath.Join(t.TempDir(), "none.sock")}).Handshake(ctx)
@@ -431,7 +481,7 @@ func TestHandshakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The names are upstream's for all calls of both services. What a stream lists is counted as the list.
+// The names are upstream's for all calls of both services. A streaming list counts as the list.
 func TestOperationType(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-19")
 	for method, want := range map[string]string{
@@ -483,16 +533,18 @@ func TestOperationType(t *testing.T) {
 	}
 }
 
-// Both ends of a call know how long it may take, and either may be the first to end it.
-func TestACallOutOfTimeEndsInTheSameWords(t *testing.T) {
+// Client and server know the deadline, and either may notice it first.
+func TestDeadlineExceededError(t *testing.T) {
 	for _, tc := range []struct {
 		code       codes.Code
 		text, want string
 	}{
 		{codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL", "context deadline exceeded"},
 		{codes.DeadlineExceeded, "context deadline exceeded", "context deadline exceeded"},
-		{codes.DeadlineExceeded, "failed to exec in container: timeout 1s exceeded", "failed to exec in container: timeout 1s exceeded"},
-		{codes.Unavailable, "stream terminated by RST_STREAM with error code: CANCEL", "stream terminated by RST_STREAM with error code: CANCEL"},
+		{codes.DeadlineExceeded, "failed to exec in container: timeout 1s exceeded",
+			"failed to exec in container: timeout 1s exceeded"},
+		{codes.Unavailable, "stream terminated by RST_STREAM with error code: CANCEL",
+			"stream terminated by RST_STREAM with error code: CANCEL"},
 	} {
 		got := status.Convert(outOfTime(status.Error(tc.code, tc.text)))
 		if got.Code() != tc.code || got.Message() != tc.want {

@@ -16,19 +16,23 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// sized answers with lists of a wanted size in bytes, and measures requests.
+// sized responds with lists of a given size in bytes, and measures requests.
 type sized struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 	answer, asked int
 }
 
-func (s *sized) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *sized) ListContainers(
+	_ context.Context, r *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	s.asked = len(r.GetFilter().GetId())
-	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: strings.Repeat("x", s.answer)}}}, nil
+	return &runtimeapi.ListContainersResponse{
+		Containers: []*runtimeapi.Container{{Id: strings.Repeat("x", s.answer)}},
+	}, nil
 }
 
-func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
+func TestRuntimeAndImageSockets(t *testing.T) {
 	parity.Proves(t, "RT-01")
 	t.Run("a socket for each service", func(t *testing.T) {
 		dir := t.TempDir()
@@ -56,7 +60,8 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 		}
 		c = dial(t, Config{RuntimeEndpoint: "unix://" + containers})
 		if _, err := c.PullImage(t.Context(), &runtimeapi.PullImageRequest{}); !IsUnimplemented(err) {
-			t.Errorf("PullImage without an endpoint of its own = %v, want that it is asked of the other service's socket", err)
+			t.Errorf("PullImage without an endpoint of its own = %v, want a call to the socket of the other service",
+				err)
 		}
 	})
 	t.Run("messages of 16 MiB and no more", func(t *testing.T) {
@@ -71,13 +76,14 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 		go func() { _ = g.Serve(l) }() // ends with Stop
 		t.Cleanup(g.Stop)
 		c := dial(t, Config{RuntimeEndpoint: socket})
-		const around = 1 << 10 // what a message needs besides
+		const around = 1 << 10 // overhead of a message
 		for _, tc := range []struct {
 			ask, answer int
 			fits        bool
 		}{{16<<20 - around, 16<<20 - around, true}, {16<<20 + around, 1, false}, {1, 16<<20 + around, false}} {
 			s.answer, s.asked = tc.answer, 0
-			_, err := c.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strings.Repeat("x", tc.ask)}})
+			_, err := c.ListContainers(t.Context(),
+				&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strings.Repeat("x", tc.ask)}})
 			if fits := err == nil; fits != tc.fits || err != nil && status.Code(err) != codes.ResourceExhausted {
 				t.Errorf("asking with %d bytes for %d: %v, want fits: %v", tc.ask, tc.answer, err, tc.fits)
 			}
@@ -98,19 +104,23 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if _, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context()); err == nil || !strings.Contains(err.Error(), "does not serve runtime.v1.RuntimeService") {
+		if _, err := dial(t, Config{RuntimeEndpoint: socket}).Handshake(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "does not serve runtime.v1.RuntimeService") {
 			t.Errorf("Handshake = %v, want that the service is missing", err)
 		}
 	})
-	t.Run("a runtime that comes late is found", func(t *testing.T) {
+	t.Run("a runtime that starts late", func(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "cri.sock")
-		c := dial(t, Config{RuntimeEndpoint: socket})
+		failed, observe := failures()
+		c := dial(t, Config{RuntimeEndpoint: socket, Observe: observe})
 		got := make(chan error, 1)
 		go func() {
 			_, err := c.Handshake(t.Context())
 			got <- err
 		}()
-		time.Sleep(time.Second) // several tries against nobody
+		for range 3 {
+			<-failed
+		}
 		serve(t, socket, &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}})
 		if err := <-got; err != nil {
 			t.Error(err)
@@ -120,11 +130,14 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "cri.sock")
 		start := time.Now()
 		_, err := dial(t, Config{RuntimeEndpoint: socket, RequestTimeout: 2 * time.Second}).Handshake(t.Context())
-		if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "wait for container runtime at "+socket+" (containerRuntimeEndpoint): no answer within 2s: ") || !strings.Contains(err.Error(), socket) || took < 2*time.Second {
+		if took := time.Since(start); err == nil ||
+			!strings.Contains(err.Error(),
+				"wait for container runtime at "+socket+" (containerRuntimeEndpoint): no answer within 2s: ") ||
+			!strings.Contains(err.Error(), socket) || took < 2*time.Second {
 			t.Errorf("Handshake = %v after %v, want an error that names the socket after 2 s", err, took)
 		}
 	})
-	t.Run("nor may the image service stay away", func(t *testing.T) {
+	t.Run("an image service that does not respond", func(t *testing.T) {
 		dir := t.TempDir()
 		containers, images := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "image.sock")
 		s := &server{apiVersion: "v1", config: &runtimeapi.RuntimeConfigResponse{}}
@@ -137,13 +150,17 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 		if err := hands(Config{}); err != nil {
 			t.Error(err)
 		}
-		if err := hands(Config{ImageEndpoint: images}); err == nil || !strings.Contains(err.Error(), "wait for image service at "+images+" (imageServiceEndpoint): no answer within 2s: ") {
+		if err := hands(Config{ImageEndpoint: images}); err == nil ||
+			!strings.Contains(err.Error(),
+				"wait for image service at "+images+" (imageServiceEndpoint): no answer within 2s: ") {
 			t.Errorf("Handshake = %v, want an error that names the socket of the image service", err)
 		}
 		s.imageErr = status.Error(codes.Unknown, "no snapshotter")
-		if err := hands(Config{}); err == nil || !strings.Contains(err.Error(), "wait for image service at "+containers+" (containerRuntimeEndpoint): no answer within 2s: ") ||
+		if err := hands(Config{}); err == nil ||
+			!strings.Contains(err.Error(),
+				"wait for image service at "+containers+" (containerRuntimeEndpoint): no answer within 2s: ") ||
 			!strings.Contains(err.Error(), "no snapshotter") {
-			t.Errorf("Handshake = %v, want what the image service said", err)
+			t.Errorf("Handshake = %v, want the error of the image service", err)
 		}
 		l, err := net.Listen("unix", images)
 		if err != nil {
@@ -158,7 +175,8 @@ func TestTheRuntimeIsReachedOverItsSockets(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := hands(Config{ImageEndpoint: images}); err == nil || !strings.Contains(err.Error(), "does not serve runtime.v1.ImageService") {
+		if err := hands(Config{ImageEndpoint: images}); err == nil ||
+			!strings.Contains(err.Error(), "does not serve runtime.v1.ImageService") {
 			t.Errorf("Handshake = %v, want that the image service is missing", err)
 		}
 	})

@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	// APIVersion is the only version of the interface that is spoken.
+	// APIVersion is the only supported version of the CRI.
 	APIVersion = "v1"
-	// MaxMessage is the size of the largest message sent or received. A list
-	// of a thousand containers is about one megabyte.
+	// MaxMessage is the maximum size of a message. A list of a thousand containers is about one
+	// megabyte.
 	MaxMessage = 16 << 20
 )
 
-// operations are the calls whose metric label is not simply the call's name in
-// snake case.
+// operations are the calls whose metric label is not the call's name in snake case.
 var operations = map[string]string{
 	"UpdateContainerResources": "update_container",
 	"StreamPodSandboxes":       "list_podsandbox",
@@ -25,9 +24,8 @@ var operations = map[string]string{
 	"StreamPodSandboxMetrics":  "list_podsandbox_metrics",
 }
 
-// OperationType is the value of the label operation_type under which metrics
-// count a call: CreateContainer is create_container, RunPodSandbox is
-// run_podsandbox.
+// OperationType returns the label operation_type of a call in metrics: create_container for
+// CreateContainer, run_podsandbox for RunPodSandbox.
 func OperationType(method string) string {
 	if op, ok := operations[method]; ok {
 		return op

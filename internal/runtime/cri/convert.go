@@ -13,8 +13,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// PodRef names the pod that a sandbox or container belongs to, by its labels.
-// It is false for what is not ours.
+// PodRef identifies the pod of a sandbox or container by its labels. It returns false for one that
+// no kubelet created.
 func PodRef(labels map[string]string) (pod.Ref, bool) {
 	r := pod.Ref{
 		UID:       types.UID(labels[pod.LabelPodUID]),
@@ -24,8 +24,7 @@ func PodRef(labels map[string]string) (pod.Ref, bool) {
 	return r, r.UID != ""
 }
 
-// ToSandbox converts the status of a sandbox. The runtime does not report the
-// cgroup parent.
+// ToSandbox converts the status of a sandbox. The CRI does not report the cgroup parent.
 func ToSandbox(s *runtimeapi.PodSandboxStatus) pod.Sandbox {
 	out := pod.Sandbox{
 		Source:         pod.Source(s.GetAnnotations()[pod.AnnotationConfigSource]),
@@ -37,7 +36,7 @@ func ToSandbox(s *runtimeapi.PodSandboxStatus) pod.Sandbox {
 		RuntimeHandler: s.GetRuntimeHandler(),
 	}
 	if out.HostNetwork {
-		return out // containerd reports an address of the host for some, none for others
+		return out // containerd reports a host address for some pods and none for others
 	}
 	if ip := s.GetNetwork().GetIp(); ip != "" {
 		out.IPs = append(out.IPs, ip)
@@ -50,8 +49,8 @@ func ToSandbox(s *runtimeapi.PodSandboxStatus) pod.Sandbox {
 	return out
 }
 
-// ToContainer converts the status of a container. The interface does not say in
-// the status which sandbox a container is in; the lists do.
+// ToContainer converts the status of a container. The status does not contain the sandbox ID; lists
+// do.
 func ToContainer(sandboxID string, s *runtimeapi.ContainerStatus) pod.Container {
 	c := pod.Container{
 		ID:          s.GetId(),
@@ -80,7 +79,7 @@ func ToContainer(sandboxID string, s *runtimeapi.ContainerStatus) pod.Container 
 		c.Image = s.GetImage().GetUserSpecifiedImage()
 	}
 	if c.ImageID == "" {
-		c.ImageID = c.ImageRef // runtimes before the field image_id
+		c.ImageID = c.ImageRef // runtimes from before the field image_id
 	}
 	if c.State == pod.StateRunning || c.State == pod.StateExited {
 		c.StartedAt = toTime(s.GetStartedAt())
@@ -106,11 +105,12 @@ func ToState(s runtimeapi.ContainerState) pod.State {
 	}
 }
 
-// maxAttempt is less than a status can show; one more must be possible.
+// maxAttempt bounds the restart count below the maximum of the status field, so that it can still
+// be incremented.
 const maxAttempt = 1 << 30
 
-// attempt is the restart count: the annotation, or what the runtime was told
-// when the container was created.
+// attempt returns the restart count: the annotation, or else the attempt with which the container
+// was created.
 func attempt(s *runtimeapi.ContainerStatus) int {
 	if n, err := strconv.ParseUint(s.GetAnnotations()[pod.AnnotationRestartCount], 10, 30); err == nil {
 		return int(n)
@@ -118,7 +118,7 @@ func attempt(s *runtimeapi.ContainerStatus) int {
 	return int(min(s.GetMetadata().GetAttempt(), maxAttempt))
 }
 
-// toTime reads nanoseconds, of which zero or less means never.
+// toTime converts nanoseconds since the epoch. Zero or less means never.
 func toTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}
@@ -159,12 +159,12 @@ func toPropagation(p runtimeapi.MountPropagation) v1.MountPropagationMode {
 
 const (
 	sharesPerCPU = 1024
-	minShares    = 2 // the kernel's least; stands for a request of zero too
+	minShares    = 2 // minimum of the kernel, which also represents a request of zero
 )
 
-// toResources reads back what was asked in the API's terms: the CPU request
-// from shares, rounded up, because the way there rounds down; the CPU limit
-// from quota; the memory limit. A memory request leaves no trace in a runtime.
+// toResources converts CRI resources to the API's: CPU shares to a CPU request, rounded up because
+// the conversion to shares rounds down; CFS quota to a CPU limit; the memory limit. The CRI has no
+// memory request.
 func toResources(r *runtimeapi.LinuxContainerResources) *v1.ResourceRequirements {
 	if r == nil {
 		return nil
@@ -193,25 +193,25 @@ func set(l *v1.ResourceList, name v1.ResourceName, q *resource.Quantity) {
 	(*l)[name] = *q
 }
 
-// toUser is nil when the runtime has no answer; containerd sends an empty user
-// then.
+// toUser returns nil if the runtime does not report the user. containerd sends an empty one then.
 func toUser(u *runtimeapi.ContainerUser) *v1.ContainerUser {
 	l := u.GetLinux()
 	if l == nil {
 		return nil
 	}
-	return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
+	return &v1.ContainerUser{
+		Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups},
+	}
 }
 
-// toSignal turns the interface's name of a signal into the API's: SIGRTMINPLUS1
-// is SIGRTMIN+1.
+// toSignal converts the CRI's name of a signal to the API's: SIGRTMINPLUS1 is SIGRTMIN+1.
 func toSignal(s runtimeapi.Signal) *v1.Signal {
 	if s == runtimeapi.Signal_RUNTIME_DEFAULT {
 		return nil
 	}
 	name, ok := runtimeapi.Signal_name[int32(s)]
 	if !ok {
-		return nil // of a later version of the interface
+		return nil // from a later version of the CRI
 	}
 	name = strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(name)
 	sig := v1.Signal(name)

@@ -32,31 +32,63 @@ func TestToContainer(t *testing.T) {
 			Labels:      map[string]string{pod.LabelContainerName: "main", pod.LabelPodUID: "u1"},
 			Annotations: annotations,
 			Mounts: []*runtimeapi.Mount{
-				{ContainerPath: "/c", HostPath: "/h", Readonly: true, RecursiveReadOnly: true, Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER},
+				{
+					ContainerPath:     "/c",
+					HostPath:          "/h",
+					Readonly:          true,
+					RecursiveReadOnly: true,
+					Propagation:       runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
+				},
 				{ContainerPath: "/i", Image: &runtimeapi.ImageSpec{Image: "sha256:cc"}, ImageSubPath: "sub"},
 			},
 			LogPath: "/var/log/pods/x/main/4.log",
 			Resources: &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{
-				CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 102, MemoryLimitInBytes: 64 << 20,
+				CpuPeriod:          100000,
+				CpuQuota:           50000,
+				CpuShares:          102,
+				MemoryLimitInBytes: 64 << 20,
 			}},
-			User:       &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1000, Gid: 2000, SupplementalGroups: []int64{2000, 3000}}},
+			User: &runtimeapi.ContainerUser{
+				Linux: &runtimeapi.LinuxContainerUser{Uid: 1000, Gid: 2000, SupplementalGroups: []int64{2000, 3000}},
+			},
 			StopSignal: runtimeapi.Signal_SIGRTMINPLUS3,
 		}
 	}
 	running := pod.Container{
-		ID: "c1", Name: "main", SandboxID: "s1", Attempt: 4, State: pod.StateRunning, Hash: "a785d335",
-		CreatedAt: created, StartedAt: started,
-		Reason: "Error", Image: "docker.io/library/busybox:1.37", ImageID: "sha256:bb", ImageRef: "docker.io/library/busybox@sha256:aa",
-		LogPath: "/var/log/pods/x/main/4.log", Annotations: annotations,
+		ID:          "c1",
+		Name:        "main",
+		SandboxID:   "s1",
+		Attempt:     4,
+		State:       pod.StateRunning,
+		Hash:        "a785d335",
+		CreatedAt:   created,
+		StartedAt:   started,
+		Reason:      "Error",
+		Image:       "docker.io/library/busybox:1.37",
+		ImageID:     "sha256:bb",
+		ImageRef:    "docker.io/library/busybox@sha256:aa",
+		LogPath:     "/var/log/pods/x/main/4.log",
+		Annotations: annotations,
 		Mounts: []pod.Mount{
-			{ContainerPath: "/c", HostPath: "/h", ReadOnly: true, RecursiveReadOnly: true, Propagation: v1.MountPropagationHostToContainer},
+			{
+				ContainerPath:     "/c",
+				HostPath:          "/h",
+				ReadOnly:          true,
+				RecursiveReadOnly: true,
+				Propagation:       v1.MountPropagationHostToContainer,
+			},
 			{ContainerPath: "/i", Image: "sha256:cc", ImageSubPath: "sub"},
 		},
 		Resources: &v1.ResourceRequirements{
-			Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")},
+			Limits: v1.ResourceList{
+				v1.ResourceCPU:    resource.MustParse("500m"),
+				v1.ResourceMemory: resource.MustParse("64Mi"),
+			},
 			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
 		},
-		User:       &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}}},
+		User: &v1.ContainerUser{
+			Linux: &v1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}},
+		},
 		StopSignal: ptr.To(v1.SIGRTMINPLUS3),
 	}
 	exited := running
@@ -88,7 +120,7 @@ func TestToContainer(t *testing.T) {
 	}
 }
 
-func TestToContainerOfAnOlderRuntime(t *testing.T) {
+func TestToContainerWithoutImageID(t *testing.T) {
 	got := ToContainer("s1", &runtimeapi.ContainerStatus{
 		Id:       "c1",
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: 2},
@@ -96,7 +128,14 @@ func TestToContainerOfAnOlderRuntime(t *testing.T) {
 		ImageRef: "sha256:bb",
 		User:     &runtimeapi.ContainerUser{},
 	})
-	want := pod.Container{ID: "c1", Name: "main", SandboxID: "s1", Attempt: 2, ImageID: "sha256:bb", ImageRef: "sha256:bb"}
+	want := pod.Container{
+		ID:        "c1",
+		Name:      "main",
+		SandboxID: "s1",
+		Attempt:   2,
+		ImageID:   "sha256:bb",
+		ImageRef:  "sha256:bb",
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("ToContainer = %+v\nwant %+v", got, want)
 	}
@@ -104,18 +143,30 @@ func TestToContainerOfAnOlderRuntime(t *testing.T) {
 
 func TestToSandbox(t *testing.T) {
 	in := &runtimeapi.PodSandboxStatus{
-		Id:             "s1",
-		Metadata:       &runtimeapi.PodSandboxMetadata{Attempt: 3},
-		State:          runtimeapi.PodSandboxState_SANDBOX_READY,
-		CreatedAt:      5,
-		Network:        &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.2", AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::2"}}},
+		Id:        "s1",
+		Metadata:  &runtimeapi.PodSandboxMetadata{Attempt: 3},
+		State:     runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt: 5,
+		Network: &runtimeapi.PodSandboxNetworkStatus{
+			Ip:            "10.0.0.2",
+			AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::2"}},
+		},
 		RuntimeHandler: "runsc",
 	}
-	want := pod.Sandbox{ID: "s1", Attempt: 3, Ready: true, CreatedAt: time.Unix(0, 5), IPs: []string{"10.0.0.2", "fd00::2"}, RuntimeHandler: "runsc"}
+	want := pod.Sandbox{
+		ID:             "s1",
+		Attempt:        3,
+		Ready:          true,
+		CreatedAt:      time.Unix(0, 5),
+		IPs:            []string{"10.0.0.2", "fd00::2"},
+		RuntimeHandler: "runsc",
+	}
 	if got := ToSandbox(in); !reflect.DeepEqual(got, want) {
 		t.Errorf("ToSandbox = %+v, want %+v", got, want)
 	}
-	in.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}}
+	in.Linux = &runtimeapi.LinuxPodSandboxStatus{
+		Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
+	}
 	if got := ToSandbox(in); !got.HostNetwork || got.IPs != nil {
 		t.Errorf("ToSandbox on the host network = %+v, want no addresses", got)
 	}
@@ -146,8 +197,10 @@ func TestToStatus(t *testing.T) {
 			{Type: "RuntimeReady", Status: true},
 			{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"},
 		}},
-		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}},
-		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
+			{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
+		},
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	})
 	want := Status{
 		Runtime:                  Condition{OK: true},

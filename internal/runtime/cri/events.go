@@ -9,11 +9,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerEvents calls handle for each event of the runtime's stream, one at a
-// time, until the stream or ctx ends. The error says why it ended and is never
-// nil. A runtime without a stream answers Unimplemented (containerd before
-// 1.7). handle must not block: containerd 2.4 stops every container operation
-// on the machine while a subscriber is behind.
+// ContainerEvents calls handle for each event of the runtime's event stream, sequentially, until
+// the stream or ctx ends. The error is never nil. A runtime without events returns Unimplemented
+// (containerd before 1.7). handle must not block: containerd 2.4 blocks every container operation
+// while a subscriber is slow.
 func (c *Client) ContainerEvents(ctx context.Context, handle func(*runtimeapi.ContainerEventResponse)) error {
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {

@@ -10,41 +10,53 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// ListImages lists the images that match; without a filter, all.
-func (c *Client) ListImages(ctx context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+// ListImages lists the images that match the filter.
+func (c *Client) ListImages(
+	ctx context.Context, req *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	if list, ok, err := c.streamImages(ctx, req.GetFilter()); ok {
 		return &runtimeapi.ListImagesResponse{Images: list}, err
 	}
 	return call(ctx, c.timeout, c.image.ListImages, req, "list images", "")
 }
 
-// ImageStatus reads one image; the image in the answer is nil when the runtime
-// does not have it.
-func (c *Client) ImageStatus(ctx context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+// ImageStatus returns the status of one image. The image in the response is nil if the runtime does
+// not have it.
+func (c *Client) ImageStatus(
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	resp, err := call(ctx, c.timeout, c.image.ImageStatus, req, "read image", req.GetImage().GetImage())
 	if resp.GetImage() == nil {
 		return resp, err
 	}
-	return identified(resp, err, func(r *runtimeapi.ImageStatusResponse) string { return r.Image.Id }, "read image", req.GetImage().GetImage())
+	return identified(resp, err, func(r *runtimeapi.ImageStatusResponse) string { return r.Image.Id }, "read image",
+		req.GetImage().GetImage())
 }
 
-// PullImage pulls an image. It has no time limit but that of ctx: runtimes give
-// up by themselves when a registry stops sending.
-func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+// PullImage pulls an image. Only ctx bounds the call; runtimes abort a pull without progress by
+// themselves.
+func (c *Client) PullImage(
+	ctx context.Context, req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	resp, err := call(ctx, 0, c.image.PullImage, req, "pull image", req.GetImage().GetImage())
-	resp, err = identified(resp, err, (*runtimeapi.PullImageResponse).GetImageRef, "pull image", req.GetImage().GetImage())
+	resp, err = identified(resp, err, (*runtimeapi.PullImageResponse).GetImageRef, "pull image",
+		req.GetImage().GetImage())
 	if errors.Is(err, errNoID) {
 		err = pod.ShowAs(fmt.Sprintf("imageRef of image %q is not set", req.GetImage().GetImage()), err)
 	}
 	return resp, err
 }
 
-// RemoveImage removes an image. Removing one that is gone is not an error.
-func (c *Client) RemoveImage(ctx context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+// RemoveImage removes an image. Removing one that does not exist is not an error.
+func (c *Client) RemoveImage(
+	ctx context.Context, req *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	return change(ctx, c, c.timeout, c.image.RemoveImage, req, "remove image", req.GetImage().GetImage())
 }
 
-// ImageFsInfo reads how full the file systems of images and containers are.
-func (c *Client) ImageFsInfo(ctx context.Context, req *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+// ImageFsInfo returns the usage of the image and container file systems.
+func (c *Client) ImageFsInfo(
+	ctx context.Context, req *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	return call(ctx, c.timeout, c.image.ImageFsInfo, req, "read image file system", "")
 }

@@ -6,33 +6,43 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Condition is one of the runtime's statements about its health.
+// Condition is one condition of the runtime's status.
 type Condition struct {
 	OK      bool
 	Reason  string
 	Message string
 }
 
-// Handler is one way in which the runtime can run a pod. The default handler has
-// an empty name.
+// Handler is a runtime handler. The default handler has an empty name.
 type Handler struct {
 	Name                    string
 	RecursiveReadOnlyMounts bool
 	UserNamespaces          bool
 }
 
-// Status is the runtime's health and abilities at one moment.
+// Status is the status of the runtime: conditions, handlers and features.
 type Status struct {
 	Runtime  Condition
 	Network  Condition
 	Handlers []Handler
-	// SupplementalGroupsPolicy says that the runtime knows the policy Strict.
+	// SupplementalGroupsPolicy is set if the runtime supports the policy Strict.
 	SupplementalGroupsPolicy bool
-	// UserNamespacesHostNetwork says that a pod may have both.
+	// UserNamespacesHostNetwork is set if a pod can have both a user namespace and the host
+	// network.
 	UserNamespacesHostNetwork bool
 }
 
-// Status asks the runtime for its health.
+// Handler returns the runtime handler of that name.
+func (s Status) Handler(name string) (h Handler, known bool) {
+	for _, h := range s.Handlers {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return Handler{}, false
+}
+
+// Status returns the status of the runtime.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	resp, err := call(ctx, c.timeout, c.runtime.Status, &runtimeapi.StatusRequest{}, "read runtime status", "")
 	if err != nil {
@@ -41,7 +51,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return toStatus(resp), nil
 }
 
-// toStatus reads the answer; a condition that is missing is not met.
+// toStatus converts the response. A missing condition counts as not met.
 func toStatus(resp *runtimeapi.StatusResponse) Status {
 	missing := Condition{Reason: "Missing", Message: "the runtime does not report this condition"}
 	s := Status{

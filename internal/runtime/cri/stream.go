@@ -10,13 +10,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// opener opens the stream of a list.
+// opener opens a streaming list call.
 type opener[Req, Part any] func(context.Context, *Req, ...grpc.CallOption) (grpc.ServerStreamingClient[Part], error)
 
-// streamed reads a list in parts, which has no limit to its size, where that is
-// on. It is false when the list is to be asked for in one piece: because it is
-// off, or because the runtime does not have the call, which is remembered.
-func streamed[Req, Part, Item any](ctx context.Context, c *Client, name string, open opener[Req, Part], req *Req, items func(*Part) []Item, verb string) (all []Item, ok bool, err error) {
+// streamed makes a streaming list call, which has no size limit. It returns false if the unary call
+// is to be used instead: because streaming is off, or because the runtime does not implement it,
+// which is remembered.
+func streamed[Req, Part, Item any](
+	ctx context.Context, c *Client, name string, open opener[Req, Part], req *Req, items func(*Part) []Item, verb string,
+) (all []Item, ok bool, err error) {
 	if !c.streams {
 		return nil, false, nil
 	}
@@ -40,7 +42,9 @@ func streamed[Req, Part, Item any](ctx context.Context, c *Client, name string, 
 	return all, true, nil
 }
 
-func collect[Req, Part, Item any](ctx context.Context, open opener[Req, Part], req *Req, items func(*Part) []Item) ([]Item, error) {
+func collect[Req, Part, Item any](
+	ctx context.Context, open opener[Req, Part], req *Req, items func(*Part) []Item,
+) ([]Item, error) {
 	stream, err := open(ctx, req)
 	if err != nil {
 		return nil, err
@@ -58,13 +62,19 @@ func collect[Req, Part, Item any](ctx context.Context, open opener[Req, Part], r
 	}
 }
 
-func (c *Client) streamContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, bool, error) {
-	return streamed(ctx, c, "StreamContainers", c.runtime.StreamContainers, &runtimeapi.StreamContainersRequest{Filter: f},
+func (c *Client) streamContainers(
+	ctx context.Context, f *runtimeapi.ContainerFilter,
+) ([]*runtimeapi.Container, bool, error) {
+	return streamed(ctx, c, "StreamContainers", c.runtime.StreamContainers,
+		&runtimeapi.StreamContainersRequest{Filter: f},
 		(*runtimeapi.StreamContainersResponse).GetContainers, "list containers")
 }
 
-func (c *Client) streamSandboxes(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, bool, error) {
-	return streamed(ctx, c, "StreamPodSandboxes", c.runtime.StreamPodSandboxes, &runtimeapi.StreamPodSandboxesRequest{Filter: f},
+func (c *Client) streamSandboxes(
+	ctx context.Context, f *runtimeapi.PodSandboxFilter,
+) ([]*runtimeapi.PodSandbox, bool, error) {
+	return streamed(ctx, c, "StreamPodSandboxes", c.runtime.StreamPodSandboxes,
+		&runtimeapi.StreamPodSandboxesRequest{Filter: f},
 		(*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes, "list sandboxes")
 }
 
@@ -73,17 +83,24 @@ func (c *Client) streamImages(ctx context.Context, f *runtimeapi.ImageFilter) ([
 		(*runtimeapi.StreamImagesResponse).GetImages, "list images")
 }
 
-func (c *Client) streamContainerStats(ctx context.Context, f *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, bool, error) {
-	return streamed(ctx, c, "StreamContainerStats", c.runtime.StreamContainerStats, &runtimeapi.StreamContainerStatsRequest{Filter: f},
+func (c *Client) streamContainerStats(
+	ctx context.Context, f *runtimeapi.ContainerStatsFilter,
+) ([]*runtimeapi.ContainerStats, bool, error) {
+	return streamed(ctx, c, "StreamContainerStats", c.runtime.StreamContainerStats,
+		&runtimeapi.StreamContainerStatsRequest{Filter: f},
 		(*runtimeapi.StreamContainerStatsResponse).GetContainerStats, "list usage of containers")
 }
 
-func (c *Client) streamSandboxStats(ctx context.Context, f *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, bool, error) {
-	return streamed(ctx, c, "StreamPodSandboxStats", c.runtime.StreamPodSandboxStats, &runtimeapi.StreamPodSandboxStatsRequest{Filter: f},
+func (c *Client) streamSandboxStats(
+	ctx context.Context, f *runtimeapi.PodSandboxStatsFilter,
+) ([]*runtimeapi.PodSandboxStats, bool, error) {
+	return streamed(ctx, c, "StreamPodSandboxStats", c.runtime.StreamPodSandboxStats,
+		&runtimeapi.StreamPodSandboxStatsRequest{Filter: f},
 		(*runtimeapi.StreamPodSandboxStatsResponse).GetPodSandboxStats, "list usage of sandboxes")
 }
 
 func (c *Client) streamSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, bool, error) {
-	return streamed(ctx, c, "StreamPodSandboxMetrics", c.runtime.StreamPodSandboxMetrics, &runtimeapi.StreamPodSandboxMetricsRequest{},
+	return streamed(ctx, c, "StreamPodSandboxMetrics", c.runtime.StreamPodSandboxMetrics,
+		&runtimeapi.StreamPodSandboxMetricsRequest{},
 		(*runtimeapi.StreamPodSandboxMetricsResponse).GetPodSandboxMetrics, "list metrics of sandboxes")
 }

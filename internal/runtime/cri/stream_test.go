@@ -11,7 +11,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-func TestListsAreStreamedWhereThatIsOnAndTheRuntimeCan(t *testing.T) {
+func TestStreamingLists(t *testing.T) {
 	parity.Proves(t, "RT-07")
 	for name, tc := range map[string]struct {
 		on, lacks bool
@@ -36,14 +36,28 @@ func TestListsAreStreamedWhereThatIsOnAndTheRuntimeCan(t *testing.T) {
 			defer conn.Close()
 			seen := &calls{ClientConnInterface: conn}
 			observed := map[string]int{}
-			c := Over(seen, seen, Config{RequestTimeout: 10 * time.Second, StreamLists: tc.on, Observe: func(m string, _ time.Duration, _ error) { observed[m]++ }})
+			c := Over(seen, seen, Config{
+				RequestTimeout: 10 * time.Second,
+				StreamLists:    tc.on,
+				Observe:        func(m string, _ time.Duration, _ error) { observed[m]++ },
+			})
 			ctx := t.Context()
-			sandbox, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}}})
+			sandbox, err := c.RunPodSandbox(ctx,
+				&runtimeapi.RunPodSandboxRequest{
+					Config: &runtimeapi.PodSandboxConfig{
+						Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"},
+					},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox.PodSandboxId,
-				Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: "a:1"}}}); err != nil {
+			if _, err := c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+				PodSandboxId: sandbox.PodSandboxId,
+				Config: &runtimeapi.ContainerConfig{
+					Metadata: &runtimeapi.ContainerMetadata{Name: "c"},
+					Image:    &runtimeapi.ImageSpec{Image: "a:1"},
+				},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -55,11 +69,17 @@ func TestListsAreStreamedWhereThatIsOnAndTheRuntimeCan(t *testing.T) {
 				if err != nil || len(sandboxes.Items) != 1 {
 					t.Errorf("sandboxes: %v, %v", sandboxes, err)
 				}
-				containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: sandbox.PodSandboxId}})
+				containers, err := c.ListContainers(
+					ctx,
+					&runtimeapi.ListContainersRequest{
+						Filter: &runtimeapi.ContainerFilter{PodSandboxId: sandbox.PodSandboxId},
+					},
+				)
 				if err != nil || len(containers.Containers) != 1 {
 					t.Errorf("containers: %v, %v", containers, err)
 				}
-				none, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: "another"}})
+				none, err := c.ListContainers(ctx,
+					&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: "another"}})
 				if err != nil || len(none.Containers) != 0 {
 					t.Errorf("containers of another sandbox: %v, %v", none, err)
 				}
@@ -75,9 +95,16 @@ func TestListsAreStreamedWhereThatIsOnAndTheRuntimeCan(t *testing.T) {
 			for _, m := range seen.seen {
 				count[m]++
 			}
-			for list, stream := range map[string]string{"ListImages": "StreamImages", "ListPodSandbox": "StreamPodSandboxes", "ListContainerStats": "StreamContainerStats", "ListPodSandboxStats": "StreamPodSandboxStats"} {
+			for list, stream := range map[string]string{
+				"ListImages":          "StreamImages",
+				"ListPodSandbox":      "StreamPodSandboxes",
+				"ListContainerStats":  "StreamContainerStats",
+				"ListPodSandboxStats": "StreamPodSandboxStats",
+			} {
 				if count[stream] != tc.stream || count[list] != tc.unary {
-					t.Errorf("%s called %d times and %s %d times, want %d and %d", stream, count[stream], list, count[list], tc.stream, tc.unary)
+					t.Errorf("%s called %d times and %s %d times, want %d and %d", stream, count[stream], list,
+						count[list], tc.stream,
+						tc.unary)
 				}
 				if observed[stream]+observed[list] != 2 {
 					t.Errorf("two lists were counted as %d and %d", observed[stream], observed[list])
@@ -85,10 +112,11 @@ func TestListsAreStreamedWhereThatIsOnAndTheRuntimeCan(t *testing.T) {
 			}
 			wantAsked := 0
 			if tc.on {
-				wantAsked = 1 // the fake does not have it, which is remembered
+				wantAsked = 1 // the fake does not implement it, which is remembered
 			}
 			if count["StreamPodSandboxMetrics"] != wantAsked || count["ListPodSandboxMetrics"] != 2 {
-				t.Errorf("metrics of sandboxes were asked for %d and %d times", count["StreamPodSandboxMetrics"], count["ListPodSandboxMetrics"])
+				t.Errorf("%d streaming and %d unary calls for metrics of sandboxes", count["StreamPodSandboxMetrics"],
+					count["ListPodSandboxMetrics"])
 			}
 		})
 	}

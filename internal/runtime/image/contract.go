@@ -8,12 +8,12 @@ const (
 	BackoffMax     = 300 * time.Second
 )
 
-// Files with credentials of the node, looked for in this order; the first that
-// can be read is used. See [NodeFiles].
+// Files with the node's credentials, in the order in which they are tried; the first readable one
+// is used. See [NodeFiles].
 const (
 	configFile       = "config.json"
 	legacyConfigFile = ".dockercfg"
 )
 
-// defaultTag is what an image name without tag and digest stands for.
+// defaultTag is the tag of an image name without tag and digest.
 const defaultTag = "latest"

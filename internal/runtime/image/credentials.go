@@ -19,16 +19,15 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Credential is what may open a repository, and whose it is: that of a pull
-// secret, that of a service account for which a plugin gave it, or with neither
-// that of the node, which is for everybody.
+// Credential is a credential for a registry, with its origin: a pull secret, a service account for
+// which a plugin returned it, or, with neither, the node, whose credentials all pods may use.
 type Credential struct {
 	Auth    *runtimeapi.AuthConfig
 	Secret  *v1beta1.ImagePullSecret
 	Account *v1beta1.ImagePullServiceAccount
 }
 
-// Hash tells credentials apart without giving them away.
+// Hash identifies a credential without revealing it.
 func Hash(auth *runtimeapi.AuthConfig) string {
 	b, err := json.Marshal(struct {
 		Username string `json:"username,omitempty"`
@@ -41,15 +40,15 @@ func Hash(auth *runtimeapi.AuthConfig) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Source gives credentials that are not in the pod's pull secrets: those of the
-// node, those of a plugin.
+// Source returns credentials other than those in the pod's pull secrets: of the node, or of a
+// credential plugin.
 type Source interface {
-	// Credentials returns what may open the repository for the pod, best first.
-	// An error is logged and the next source asked: a pull may do without.
+	// Credentials returns the credentials for the repository, best match first. An error is logged
+	// and the next source is tried: the pull may succeed without.
 	Credentials(ctx context.Context, p *v1.Pod, repository string) ([]Credential, error)
 }
 
-// credentials collects what may open the image, the pod's own secrets first.
+// credentials collects the credentials for the image, those of pull secrets first.
 func (m *Manager) credentials(ctx context.Context, req Request) ([]Credential, error) {
 	repo, err := repository(req.Image)
 	if err != nil {
@@ -62,26 +61,30 @@ func (m *Manager) credentials(ctx context.Context, req Request) ([]Credential, e
 		}
 	}
 	for _, err := range ring.unusable {
-		m.cfg.Log.Warn("credentials for an image are left out", "pod", pod.RefOf(req.Pod), "image", req.Image, "err", err)
+		m.cfg.Log.Warn("some credentials for an image are unusable", "pod", req.Pod.Namespace+"/"+req.Pod.Name,
+			"podUID",
+			req.Pod.UID, "image", req.Image, "err", err)
 	}
 	creds := ring.Lookup(repo)
 	for _, src := range m.cfg.Sources {
 		more, err := src.Credentials(ctx, req.Pod, repo)
 		if err != nil {
-			m.cfg.Log.Warn("cannot read credentials for an image", "pod", pod.RefOf(req.Pod), "image", req.Image, "err", err)
+			m.cfg.Log.Warn("failed to read credentials for an image", "pod", req.Pod.Namespace+"/"+req.Pod.Name,
+				"podUID",
+				req.Pod.UID, "image", req.Image, "err", err)
 		}
 		creds = append(creds, more...)
 	}
 	return creds, nil
 }
 
-// pullSecrets reads the secrets that the pod names. The pull is tried without
-// those that are missing.
+// pullSecrets returns the pod's pull secrets. Missing ones are skipped.
 func (m *Manager) pullSecrets(ctx context.Context, req Request) []v1.Secret {
 	var out []v1.Secret
 	var missing []string
 	for _, ref := range req.Pod.Spec.ImagePullSecrets {
-		if ref.Name == "" || slices.ContainsFunc(req.PullSecrets, func(s v1.Secret) bool { return s.Name == ref.Name }) {
+		if ref.Name == "" ||
+			slices.ContainsFunc(req.PullSecrets, func(s v1.Secret) bool { return s.Name == ref.Name }) {
 			continue
 		}
 		if m.cfg.Secrets == nil {
@@ -90,7 +93,9 @@ func (m *Manager) pullSecrets(ctx context.Context, req Request) []v1.Secret {
 		}
 		s, err := m.cfg.Secrets.Secret(ctx, req.Pod.Namespace, ref.Name)
 		if err != nil {
-			m.cfg.Log.Debug("cannot read image pull secret", "pod", pod.RefOf(req.Pod), "secret", ref.Name, "err", err)
+			m.cfg.Log.Debug("failed to read image pull secret", "pod", req.Pod.Namespace+"/"+req.Pod.Name,
+				"podUID", req.Pod.UID,
+				"secret", ref.Name, "err", err)
 			missing = append(missing, ref.Name)
 			continue
 		}
@@ -98,16 +103,17 @@ func (m *Manager) pullSecrets(ctx context.Context, req Request) []v1.Secret {
 	}
 	if len(missing) > 0 && ctx.Err() == nil {
 		m.cfg.Events.Pod(req.Pod, "", v1.EventTypeWarning, pod.EventFailedPullSecret,
-			fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
+			fmt.Sprintf(
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+				strings.Join(missing, ", ")))
 	}
 	return out
 }
 
-// Keyring finds credentials by the repository they are for. The zero value is
-// empty.
+// Keyring looks up credentials by repository. The zero value is empty.
 type Keyring struct {
 	entries  []ringEntry
-	unusable []error // why others were left out
+	unusable []error // why entries were skipped
 }
 
 type ringEntry struct {
@@ -116,12 +122,11 @@ type ringEntry struct {
 	cred Credential
 }
 
-// defaultRegistry is the name under which Docker keeps credentials for images
-// that name no registry.
+// defaultRegistry is the key of Docker Hub's credentials in Docker's configuration.
 const defaultRegistry = "index.docker.io"
 
-// add puts a credential under its location: a registry, or a part of one. A
-// scheme is ignored, and so is the version of the registry's interface.
+// add adds a credential under its location: a registry, or a path prefix in one. Scheme and API
+// version are ignored.
 func (k *Keyring) add(location string, cred Credential) error {
 	if !strings.HasPrefix(location, "http://") && !strings.HasPrefix(location, "https://") {
 		location = "https://" + location
@@ -141,15 +146,15 @@ func (k *Keyring) add(location string, cred Credential) error {
 		p = ""
 	}
 	k.entries = append(k.entries, ringEntry{host: u.Host, path: p, cred: cred})
-	// The most specific first; of equals, the one that was added first.
+	// The most specific first; equal ones in the order of insertion.
 	slices.SortStableFunc(k.entries, func(a, b ringEntry) int {
 		return cmp.Compare(len(b.host)+len(b.path), len(a.host)+len(a.path))
 	})
 	return nil
 }
 
-// Lookup returns what matches a repository, the most specific first. Credentials
-// for Docker's registry are only used when nothing else matches.
+// Lookup returns the credentials that match a repository, the most specific first. Those of Docker
+// Hub are used only if no other matches.
 func (k *Keyring) Lookup(repository string) []Credential {
 	host, p, _ := strings.Cut(repository, "/")
 	var out []Credential
@@ -169,15 +174,15 @@ func (k *Keyring) Lookup(repository string) []Credential {
 	return out
 }
 
-// Match reports whether a pattern, as plugins and their configuration name
-// registries and parts of them, covers a repository.
+// Match reports whether a pattern for registries or path prefixes, as in plugin configurations,
+// matches a repository.
 func Match(pattern, repository string) bool {
 	var k Keyring
 	return k.add(pattern, Credential{}) == nil && len(k.Lookup(repository)) > 0
 }
 
-// matches compares label by label, so that *.example.com is not a.b.example.com;
-// ports must be the same and the path a prefix.
+// matches compares host names by label, so that *.example.com does not match a.b.example.com. Ports
+// must be equal, and the path must be a prefix.
 func matches(e ringEntry, host, p string) bool {
 	glob, globPort, _ := strings.Cut(e.host, ":")
 	name, port, _ := strings.Cut(host, ":")

@@ -22,8 +22,18 @@ func TestLookup(t *testing.T) {
 	}{
 		{"a registry", []string{"reg.example.com"}, "reg.example.com/a/b:1", []string{"reg.example.com"}},
 		{"another registry", []string{"reg.example.com"}, "reg.example.org/a", nil},
-		{"a scheme and a version do not count", []string{"https://reg.example.com/v2/", "http://reg.example.com/v1/"}, "reg.example.com/a", []string{"https://reg.example.com/v2/", "http://reg.example.com/v1/"}},
-		{"the longest first", []string{"reg.example.com", "reg.example.com/a/b", "reg.example.com/a"}, "reg.example.com/a/b/c", []string{"reg.example.com/a/b", "reg.example.com/a", "reg.example.com"}},
+		{
+			"a scheme and a version do not count",
+			[]string{"https://reg.example.com/v2/", "http://reg.example.com/v1/"},
+			"reg.example.com/a",
+			[]string{"https://reg.example.com/v2/", "http://reg.example.com/v1/"},
+		},
+		{
+			"the longest first",
+			[]string{"reg.example.com", "reg.example.com/a/b", "reg.example.com/a"},
+			"reg.example.com/a/b/c",
+			[]string{"reg.example.com/a/b", "reg.example.com/a", "reg.example.com"},
+		},
 		{"a path is a prefix", []string{"reg.example.com/a"}, "reg.example.com/b/a", nil},
 		{"a star is one label", []string{"*.example.com"}, "reg.example.com/a", []string{"*.example.com"}},
 		{"a star is not two labels", []string{"*.example.com"}, "a.reg.example.com/a", nil},
@@ -31,15 +41,30 @@ func TestLookup(t *testing.T) {
 		{"a star within a label", []string{"r*.example.com"}, "reg.example.com/a", []string{"r*.example.com"}},
 		{"a port must be the same", []string{"reg.example.com:5000"}, "reg.example.com/a", nil},
 		{"the same port", []string{"*.example.com:5000"}, "reg.example.com:5000/a", []string{"*.example.com:5000"}},
-		{"a short name is in the default registry", []string{"https://index.docker.io/v1/"}, "busybox", []string{"https://index.docker.io/v1/"}},
-		{"the default registry's other name", []string{"docker.io", "https://index.docker.io/v1/"}, "a/b", []string{"docker.io"}},
-		{"the default registry's credentials stay there", []string{"https://index.docker.io/v1/"}, "reg.example.com/a", nil},
+		{
+			"a short name is in the default registry",
+			[]string{"https://index.docker.io/v1/"},
+			"busybox",
+			[]string{"https://index.docker.io/v1/"},
+		},
+		{
+			"the default registry's other name",
+			[]string{"docker.io", "https://index.docker.io/v1/"},
+			"a/b",
+			[]string{"docker.io"},
+		},
+		{
+			"credentials of Docker Hub are for Docker Hub only",
+			[]string{"https://index.docker.io/v1/"},
+			"reg.example.com/a",
+			nil,
+		},
 		{"a malformed glob matches nothing", []string{"[.example.com"}, "reg.example.com/a", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var k Keyring
 			for _, l := range tc.locations {
-				// A location that is no address is refused; it matches nothing.
+				// An invalid location is rejected and matches nothing.
 				_ = k.add(l, Credential{Auth: &runtimeapi.AuthConfig{Username: l}})
 			}
 			repo, err := repository(tc.image)
@@ -66,12 +91,43 @@ func TestDockerConfig(t *testing.T) {
 		err       string
 	}{
 		{name: "user and password", raw: `{"auths":{"r.io":{"username":"u","password":"p:q"}}}`, user: "u", pw: "p:q"},
-		{name: "auth wins", raw: `{"auths":{"r.io":{"username":"x","password":"x","auth":"` + b64([]byte("u:p:q")) + `"}},"HttpHeaders":{"a":"b"}}`, user: "u", pw: "p:q"},
-		{name: "auth without padding", raw: `{"auths":{"r.io":{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("u:pp")) + `"}}}`, user: "u", pw: "pp"},
-		{name: "the legacy form", raw: `{"r.io":{"auth":"` + b64([]byte("u:p")) + `","email":"e"}}`, legacy: true, user: "u", pw: "p"},
-		{name: "auth that is not base64", raw: `{"auths":{"r.io":{"auth":"!!!="}}}`, err: "registry r.io: field auth: illegal base64 data at input byte 0"},
-		{name: "auth without a colon", raw: `{"auths":{"r.io":{"auth":"` + b64([]byte("u")) + `"}}}`, err: "registry r.io: field auth: want base64 of username:password"},
-		{name: "beside a registry that has no name", raw: `{"auths":{"http://[r.io":{"username":"x","password":"x"},"r.io":{"username":"u","password":"p"},"r.io:port":{"username":"y","password":"y"}}}`, user: "u", pw: "p"},
+		{
+			name: "auth wins",
+			raw: `{"auths":{"r.io":{"username":"x","password":"x","auth":"` + b64([]byte("u:p:q")) +
+				`"}},"HttpHeaders":{"a":"b"}}`,
+			user: "u",
+			pw:   "p:q",
+		},
+		{
+			name: "auth without padding",
+			raw:  `{"auths":{"r.io":{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("u:pp")) + `"}}}`,
+			user: "u",
+			pw:   "pp",
+		},
+		{
+			name:   "the legacy form",
+			raw:    `{"r.io":{"auth":"` + b64([]byte("u:p")) + `","email":"e"}}`,
+			legacy: true,
+			user:   "u",
+			pw:     "p",
+		},
+		{
+			name: "auth that is not base64",
+			raw:  `{"auths":{"r.io":{"auth":"!!!="}}}`,
+			err:  "registry r.io: field auth: illegal base64 data at input byte 0",
+		},
+		{
+			name: "auth without a colon",
+			raw:  `{"auths":{"r.io":{"auth":"` + b64([]byte("u")) + `"}}}`,
+			err:  "registry r.io: field auth: want base64 of username:password",
+		},
+		{
+			name: "beside a registry that has no name",
+			raw: `{"auths":{"http://[r.io":{"username":"x","password":"x"},"r.io":{"username":"u","password":"p"},` +
+				`"r.io:port":{"username":"y","password":"y"}}}`,
+			user: "u",
+			pw:   "p",
+		},
 		{name: "not JSON", raw: `{"auths":`, err: "invalid JSON at byte 9"},
 		{name: "another kind of JSON", raw: `{"auths":["hunter2"]}`, err: "not a configuration of Docker"},
 	} {
@@ -105,9 +161,13 @@ func FuzzDockerConfig(f *testing.F) {
 
 func TestNodeFiles(t *testing.T) {
 	parity.Proves(t, "LIFE-100")
-	const config, legacy = `{"auths":{"r.io":{"username":"config","password":"p"}}}`, `{"r.io":{"username":"legacy","password":"p"}}`
+	const config = `{"auths":{"r.io":{"username":"config","password":"p"}}}`
+	const legacy = `{"r.io":{"username":"legacy","password":"p"}}`
 	root, home := t.TempDir(), t.TempDir()
-	n := NodeFiles{ConfigDirs: []string{root, filepath.Join(home, ".docker"), ".docker"}, LegacyDirs: []string{root, home}}
+	n := NodeFiles{
+		ConfigDirs: []string{root, filepath.Join(home, ".docker"), ".docker"},
+		LegacyDirs: []string{root, home},
+	}
 	put := func(p, content string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
@@ -139,7 +199,8 @@ func TestNodeFiles(t *testing.T) {
 	expect("config", true)
 	put(filepath.Join(root, "config.json"), `{"auths":{"r.io":{"username":"root","password":"p"}}}`)
 	expect("root", false)
-	put(filepath.Join(root, "config.json"), `{"auths":{"r.io":{"username":"root","password":"p"},"r.io:port":{"username":"x","password":"p"}}}`)
+	put(filepath.Join(root, "config.json"),
+		`{"auths":{"r.io":{"username":"root","password":"p"},"r.io:port":{"username":"x","password":"p"}}}`)
 	expect("root", true)
 
 	t.Setenv("HOME", "/home/u")

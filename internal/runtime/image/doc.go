@@ -1,20 +1,19 @@
-// Package image makes sure that the image of a container, or of an image volume,
-// is there before the container is made.
+// Package image ensures that the image of a container or image volume is present before the
+// container is created.
 //
-// It owns, per container and image volume of a pod, how far the wish for an
-// image has come, and per pod and image the back-off after a failed pull. It
-// reads images and pulls them through the runtime, and reads credentials from
-// pull secrets and from what else it was given (see [Source]).
+// It owns the state of the pull per container and image volume, and the back-off per pod and image.
+// It inspects and pulls images through the runtime, and reads credentials from pull secrets and
+// other sources (see [Source]).
 //
-// A wish goes this way; asking again is cheap and never waits:
+// The state of a pull request; Ensure is cheap and never blocks:
 //
 //	          ┌──────────── RetryAt ───────────┐
 //	          ▼                                │
 //	new ► working ──► ready        failed ◄────┤
 //	          └────────────────────────►───────┘
 //
-// A wish for another image, or for a new start of the container (a higher
-// attempt), begins anew: the pull policy Always pulls once for each start.
+// A request for another image, or for a new start of the container (a higher attempt), begins in
+// the first state: the policy Always pulls once per start.
 //
 // Lock order: Manager.mu only. OnChange and events are sent without it.
 package image

@@ -19,10 +19,10 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// maxConfig bounds a file of credentials; a Secret cannot be larger either.
+// maxConfig bounds the size of a credential file. It is the maximum size of a Secret.
 const maxConfig = 1 << 20
 
-// dockerEntry is one registry in Docker's configuration.
+// dockerEntry is one registry of a Docker configuration.
 type dockerEntry struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
@@ -35,7 +35,7 @@ func (d dockerEntry) credential() (*runtimeapi.AuthConfig, error) {
 	}
 	enc := base64.StdEncoding
 	if !strings.HasSuffix(d.Auth, "=") {
-		enc = base64.RawStdEncoding // some tools leave the padding out
+		enc = base64.RawStdEncoding // some tools omit the padding
 	}
 	b, err := enc.DecodeString(d.Auth)
 	if err != nil {
@@ -48,11 +48,9 @@ func (d dockerEntry) credential() (*runtimeapi.AuthConfig, error) {
 	return &runtimeapi.AuthConfig{Username: user, Password: strings.Trim(password, "\x00")}, nil
 }
 
-// addConfig adds what a config.json holds, or with legacy set a .dockercfg,
-// which is the same without what stands around it. from is the secret that holds
-// it, nil for the node's own. A registry that nobody can reach by its name is left
-// out: the others are as good without it. Errors never quote the content: it is
-// secret.
+// addConfig adds the entries of a config.json, or with legacy set of a .dockercfg, which is its map
+// of registries alone. from is the secret that contains it, nil for the node's. Entries with an
+// invalid registry name are skipped. Errors never quote the content, which is secret.
 func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 	entries := map[string]dockerEntry{}
 	var err error
@@ -79,7 +77,12 @@ func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 		}
 		cred := Credential{Auth: auth}
 		if from != nil {
-			cred.Secret = &v1beta1.ImagePullSecret{UID: string(from.UID), Namespace: from.Namespace, Name: from.Name, CredentialHash: Hash(auth)}
+			cred.Secret = &v1beta1.ImagePullSecret{
+				UID:            string(from.UID),
+				Namespace:      from.Namespace,
+				Name:           from.Name,
+				CredentialHash: Hash(auth),
+			}
 		}
 		if err := k.add(location, cred); err != nil {
 			if from != nil {
@@ -91,7 +94,7 @@ func (k *Keyring) addConfig(raw []byte, legacy bool, from *v1.Secret) error {
 	return nil
 }
 
-// addSecret adds a pull secret; other kinds of secrets hold nothing for us.
+// addSecret adds a pull secret. Other types of secrets are ignored.
 func (k *Keyring) addSecret(s *v1.Secret) error {
 	var err error
 	if raw, ok := s.Data[v1.DockerConfigJsonKey]; ok && s.Type == v1.SecretTypeDockerConfigJson {
@@ -105,14 +108,14 @@ func (k *Keyring) addSecret(s *v1.Secret) error {
 	return nil
 }
 
-// NodeFiles gives the credentials that the node keeps in files, which are read
-// for each pull: they may be changed at any time.
+// NodeFiles is the source of the node's credential files. They are read for each pull, since they
+// may change at any time.
 type NodeFiles struct {
 	ConfigDirs []string // searched for config.json
 	LegacyDirs []string // searched for .dockercfg if there is no config.json
 }
 
-// DefaultNodeFiles looks where Docker and this agent always kept them.
+// DefaultNodeFiles returns the default locations of Docker and the kubelet.
 func DefaultNodeFiles(rootDir string) NodeFiles {
 	home := os.Getenv("HOME")
 	cwd := "."

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// errDropped is why a wait ends that nobody will answer any more.
-var errDropped = errors.New("the image is not wanted any more")
+// errDropped is returned to callers waiting for a request that was dropped or superseded.
+var errDropped = errors.New("image request was dropped")
 
-// Fetch waits until the image is there and returns the runtime's reference to
-// it. It waits out back-offs and tries again; it gives up when ctx ends, with
-// what stood in the way last, and at once when trying again is of no use.
+// Fetch waits until the image is present and returns the runtime's reference to it. It retries
+// after back-offs. It fails when ctx ends, with the last error, or at once if a retry cannot
+// succeed.
 func (m *Manager) Fetch(ctx context.Context, req Request) (ref string, err error) {
 	var last *Error
 	for {
@@ -34,15 +34,15 @@ func (m *Manager) Fetch(ctx context.Context, req Request) (ref string, err error
 	}
 }
 
-// await waits until asking again may give another answer.
+// await waits until Ensure may return another result.
 func (m *Manager) await(ctx context.Context, req Request, res Result) error {
 	m.mu.Lock()
-	w := m.wishes[req.key()]
-	if m.closed || w == nil || w.req.Image != req.Image || w.req.Attempt != req.Attempt {
+	st := m.states[req.key()]
+	if m.closed || st == nil || st.req.Image != req.Image || st.req.Attempt != req.Attempt {
 		m.mu.Unlock()
 		return fmt.Errorf("fetch image %q: %w", req.Image, errDropped)
 	}
-	done, gone := w.done, w.gone
+	done, gone := st.done, st.gone
 	m.mu.Unlock()
 	var due <-chan time.Time
 	if !res.Pulling {
@@ -58,7 +58,7 @@ func (m *Manager) await(ctx context.Context, req Request, res Result) error {
 	case <-due:
 	case <-done:
 	}
-	// Several may have come at once; asking again would bring a wish back.
+	// Several channels may be ready. Another call of Ensure would create the dropped request again.
 	select {
 	case <-m.ctx.Done():
 	case <-gone:

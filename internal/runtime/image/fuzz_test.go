@@ -7,9 +7,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// FuzzNames reads whatever a pod names as its image.
+// FuzzNames parses arbitrary image names.
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"web", "web:1", "registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64), "localhost/x", "UPPER", "a//b", ":1", "a:b:c", "", "docker.io/library/a:latest"} {
+	for _, name := range []string{
+		"web",
+		"web:1",
+		"registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64),
+		"localhost/x",
+		"UPPER",
+		"a//b",
+		":1",
+		"a:b:c",
+		"",
+		"docker.io/library/a:latest",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -14,30 +14,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// runtime is the image part of the container runtime.
+// runtime is the image service of the container runtime.
 type runtime interface {
 	ImageStatus(context.Context, *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error)
 	PullImage(context.Context, *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error)
 }
 
-// secrets reads pull secrets. The call may wait; it is made in the background.
+// secrets reads pull secrets. The call may block; it is made in the background.
 type secrets interface {
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
-// Records remembers with which credentials images were pulled, so that a pod
-// does not get at an image that it could not have pulled itself.
+// Records keeps track of the credentials with which images were pulled, so that a pod cannot use an
+// image that it could not have pulled.
 type Records interface {
-	// MustPull reports whether a pod may use an image that is there only after
-	// pulling it. held are the credentials that the pod has; it is only called if
-	// they matter.
+	// MustPull reports whether a pod has to pull an image that is present to prove its access. held
+	// returns the pod's credentials; it is called only if they matter.
 	MustPull(image, ref string, held func() ([]Credential, error)) bool
-	// Pulling is called before a pull, and either Pulled or Failed after it. A
-	// Credential without Auth is a pull that needed none.
+	// Pulling is called before a pull, and either Pulled or Failed after it. A Credential without
+	// Auth is an anonymous pull.
 	Pulling(image string) error
 	Pulled(image, ref string, with Credential)
 	Failed(image string)
@@ -48,80 +47,81 @@ type Records interface {
 type Config struct {
 	Runtime  runtime
 	Secrets  secrets         // nil without an API server: pull secrets count as missing
-	Sources  []Source        // of credentials besides pull secrets, asked in order
-	OnChange func(types.UID) // called when a wish of the pod came further; must not block
+	Sources  []Source        // of credentials besides pull secrets, in order
+	OnChange func(types.UID) // called when the state of one of the pod's pulls changed; must not block
 	Events   pod.Events
-	// Parallel is how many images are pulled at a time; 0 is any number, 1 one
-	// after the other.
+	// Parallel bounds the number of concurrent pulls; 0 is unlimited.
 	Parallel int
-	// Records remembers with what images were pulled; nil: what is on the node is
-	// for all its pods.
+	// Records tracks the credentials of pulls. If nil, all pods may use the images on the node.
 	Records  Records
-	Registry prometheus.Registerer // nil: nothing is counted
-	// QPS and Burst bound how many pulls begin in a second; pulls beyond fail.
-	// A QPS of 0 is no bound.
+	Registry prometheus.Registerer // nil: metrics are not registered
+	// QPS and Burst bound the rate of pulls. Pulls beyond fail. A QPS of 0 is unlimited.
 	QPS   float64
 	Burst int
 	Log   *slog.Logger
 	Now   func() time.Time
 }
 
-// Request is the wish for an image on behalf of one container or one image
-// volume: one of the two is named.
+// Request is a request for an image for either a container or an image volume.
 type Request struct {
 	Pod       *v1.Pod
 	Container string
 	Volume    string
-	Image     string // as the pod says
+	Image     string // as in the pod's specification
 	Policy    v1.PullPolicy
-	// RuntimeHandler is handed to the runtime where images depend on it.
+	// RuntimeHandler is sent to the runtime, for which images may depend on it.
 	RuntimeHandler string
-	// Attempt tells the starts of the container apart.
+	// Attempt distinguishes the starts of the container.
 	Attempt int
-	// PullSecrets are secrets that the caller has at hand, before those that
-	// the pod names.
+	// PullSecrets are used before those that the pod names.
 	PullSecrets []v1.Secret
 }
 
-// Result is how far the wish has come.
+// Result is the state of a request.
 type Result struct {
 	Ref string // the runtime's reference, for the container's configuration
-	Err *Error // why there is no image; nil while that is not known
-	// RetryAt is when asking again may give another answer; zero: not by time.
+	Err *Error // why the image is not present; nil while unknown
+	// RetryAt is when Ensure may return another result; zero if time alone changes nothing.
 	RetryAt time.Time
-	Pulling bool // work is under way; OnChange tells when it is done
+	Pulling bool // the request is being worked on; OnChange is called when done
 }
 
-// Error is the reason and message that the waiting container shows.
-type Error struct{ Reason, Message string }
+// Error is why an image is not available, as the container status shows it.
+type Error struct{ pod.Waiting }
+
+func newError(reason, message string) *Error {
+	return &Error{pod.Waiting{
+		Reason:  reason,
+		Message: message,
+	}}
+}
 
 func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 
 func (r Request) key() key { return key{r.Pod.UID, r.Container, r.Volume} }
 
-// fresh is how long an image that was there is taken to be there. Images can be
-// removed; a container that is to start later than this has its image checked
-// again.
+// fresh is how long a found image is assumed to stay present. For a start after that it is
+// inspected again, since images can be removed.
 const fresh = 30 * time.Second
 
-// Manager fetches images. It is safe for concurrent use.
+// Manager pulls images. It is safe for concurrent use.
 type Manager struct {
-	cfg     Config
-	metrics metrics
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	pulls   *semaphore.Weighted // nil: no bound
-	rate    *rate.Limiter       // nil: no bound
-	reads   singleflight.Group  // of images that several wishes ask for
+	cfg         Config
+	metrics     metrics
+	ctx         context.Context
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup
+	slots       *semaphore.Weighted // nil: unlimited
+	rate        *rate.Limiter       // nil: unlimited
+	inspections singleflight.Group  // one at a time per image
 
 	mu       sync.Mutex
 	closed   bool
-	wishes   map[key]*wish
+	states   map[key]*pullState
 	backoffs map[backoffKey]backoff
 }
 
-// key is whose wish it is: a container's or an image volume's of a pod.
+// key identifies a container or image volume of a pod.
 type key struct {
 	uid       types.UID
 	container string
@@ -133,33 +133,34 @@ type backoffKey struct {
 	image string
 }
 
-// wish is one container's or volume's wish. Requests are not changed after they
-// were made.
-type wish struct {
-	req     Request
-	cancel  context.CancelFunc // ends the work
-	working bool
-	done    chan struct{} // of the last work, closed with its end
-	gone    chan struct{} // closed when nobody has this wish any more
-	pulled  bool          // this start has pulled or accepted the image before
-	ref     string
-	at      time.Time // when ref was found
-	err     *Error
-	retry   time.Time
-	backoff bool // err is to turn into waiting out a back-off
-	said    bool // that the back-off is waited out
+// pullState is the state of the request of one container or volume. Requests are immutable.
+type pullState struct {
+	req       Request
+	cancel    context.CancelFunc // cancels the work
+	working   bool
+	done      chan struct{} // closed when the current work ends
+	gone      chan struct{} // closed when the request is dropped or superseded
+	pulled    bool          // this start has already pulled the image, or used it as present
+	ref       string
+	at        time.Time // when ref was found
+	err       *Error
+	retry     time.Time
+	backoff   bool // err is followed by a back-off
+	announced bool // the back-off event was sent
+	// away is the pause after the last failure if the runtime could not be reached. It is written by the work only.
+	away time.Duration
 }
 
-// New makes a manager. Work begins with the first wish.
+// New makes a manager. Work begins with the first request.
 func New(cfg Config) (*Manager, error) {
 	counts, err := newMetrics(cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{cfg: cfg, metrics: counts, wishes: map[key]*wish{}, backoffs: map[backoffKey]backoff{}}
+	m := &Manager{cfg: cfg, metrics: counts, states: map[key]*pullState{}, backoffs: map[backoffKey]backoff{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	if cfg.Parallel > 0 {
-		m.pulls = semaphore.NewWeighted(int64(cfg.Parallel))
+		m.slots = semaphore.NewWeighted(int64(cfg.Parallel))
 	}
 	if cfg.QPS > 0 {
 		m.rate = rate.NewLimiter(rate.Limit(cfg.QPS), max(cfg.Burst, 1))
@@ -167,7 +168,7 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Run waits for ctx to end and then ends all work.
+// Run waits for ctx to end and then cancels all work.
 func (m *Manager) Run(ctx context.Context) error {
 	<-ctx.Done()
 	m.mu.Lock()
@@ -178,54 +179,54 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ensure tells how far a wish has come, and has it worked on if it is new or its
-// time has come. The image is there when ready is true.
+// Ensure returns the state of a request. If the request is new or due for a retry, it starts the
+// work. The image is present if ready is true.
 func (m *Manager) Ensure(req Request) (res Result, ready bool) {
 	now := m.cfg.Now()
 	m.mu.Lock()
 	k := req.key()
-	w := m.wishes[k]
-	if w == nil || w.req.Attempt != req.Attempt || w.req.Image != req.Image {
-		if w != nil {
-			w.drop()
+	st := m.states[k]
+	if st == nil || st.req.Attempt != req.Attempt || st.req.Image != req.Image {
+		if st != nil {
+			st.drop()
 		}
-		w = &wish{req: req, gone: make(chan struct{})}
-		m.wishes[k] = w
+		st = &pullState{req: req, gone: make(chan struct{})}
+		m.states[k] = st
 	}
 	var say bool
 	switch {
-	case w.working:
+	case st.working:
 		res.Pulling = true
-	case w.ref != "" && now.Sub(w.at) < fresh:
-		res.Ref, ready = w.ref, true
-	case w.err != nil && (w.retry.IsZero() || now.Before(w.retry)):
-		res.Err, res.RetryAt = w.err, w.retry
-		if b := m.backoffs[backoffKey{req.Pod.UID, req.Image}]; w.backoff {
+	case st.ref != "" && now.Sub(st.at) < fresh:
+		res.Ref, ready = st.ref, true
+	case st.err != nil && (st.retry.IsZero() || now.Before(st.retry)):
+		res.Err, res.RetryAt = st.err, st.retry
+		if b := m.backoffs[backoffKey{req.Pod.UID, req.Image}]; st.backoff {
 			if now.Before(b.show()) {
 				res.RetryAt = b.show()
 			} else {
-				res.Err, say, w.said = b.waiting(req.Image), !w.said, true
+				res.Err, say, st.announced = b.waiting(req.Image), !st.announced, true
 			}
 		}
 	default:
-		w.ref, w.err, w.said, w.backoff, w.retry = "", nil, false, false, time.Time{}
-		res.Pulling = m.startLocked(w)
+		st.ref, st.err, st.announced, st.backoff, st.retry = "", nil, false, false, time.Time{}
+		res.Pulling = m.startLocked(st)
 	}
 	m.mu.Unlock()
 	if say {
-		m.sayBackoff(req)
+		m.eventBackoff(req)
 	}
 	return res, ready
 }
 
-// Forget drops what is known of a pod and ends the work for it.
+// Forget drops the state of a pod and cancels its work.
 func (m *Manager) Forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for k, w := range m.wishes {
+	for k, st := range m.states {
 		if k.uid == uid {
-			w.drop()
-			delete(m.wishes, k)
+			st.drop()
+			delete(m.states, k)
 		}
 	}
 	for k := range m.backoffs {
@@ -235,66 +236,66 @@ func (m *Manager) Forget(uid types.UID) {
 	}
 }
 
-// InUse are the references of images that containers may be made of at any
-// moment, and of image volumes.
+// InUse returns the references of images that containers may be created from at any moment, and of
+// image volumes.
 func (m *Manager) InUse() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var refs []string
-	for _, w := range m.wishes {
-		if w.ref != "" {
-			refs = append(refs, w.ref)
+	for _, st := range m.states {
+		if st.ref != "" {
+			refs = append(refs, st.ref)
 		}
 	}
 	return refs
 }
 
-// drop ends the work for a wish that nobody has any more, and waiting for it.
-func (w *wish) drop() {
-	if w.cancel != nil {
-		w.cancel()
+// drop cancels the work for a request and wakes its waiters.
+func (st *pullState) drop() {
+	if st.cancel != nil {
+		st.cancel()
 	}
-	close(w.gone)
+	close(st.gone)
 }
 
-func (m *Manager) startLocked(w *wish) bool {
+func (m *Manager) startLocked(st *pullState) bool {
 	if m.closed {
 		return false
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
-	w.working, w.cancel, w.done = true, cancel, make(chan struct{})
-	done := w.pulled
+	st.working, st.cancel, st.done = true, cancel, make(chan struct{})
+	done := st.pulled
 	m.wg.Go(func() {
 		defer cancel()
 		err := panics.Try(m.cfg.Log, "images", func() error {
-			m.work(ctx, w, done)
+			m.work(ctx, st, done)
 			return nil
 		})
-		if err != nil && m.isOpen(w) {
-			m.fail(ctx, w, pod.EventFailed, &Error{pod.ReasonErrImagePull, err.Error()})
+		if err != nil && m.isOpen(st) {
+			m.fail(ctx, st, pod.EventFailed, newError(pod.ReasonErrImagePull, err.Error()))
 		}
 	})
 	return true
 }
 
-// isOpen reports whether the work for a wish has yet to be finished.
-func (m *Manager) isOpen(w *wish) bool {
+// isOpen reports whether the work has not finished yet.
+func (m *Manager) isOpen(st *pullState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return w.working
+	return st.working
 }
 
-// finish records how the work ended, unless nobody wants to know any more.
-func (m *Manager) finish(ctx context.Context, w *wish, record func(now time.Time)) {
+// finish records the result of the work, unless the request was dropped.
+func (m *Manager) finish(ctx context.Context, st *pullState, record func(now time.Time)) {
 	m.mu.Lock()
-	w.working = false
-	close(w.done)
+	st.working = false
+	close(st.done)
 	over := ctx.Err() != nil
 	if !over {
 		record(m.cfg.Now())
 	}
 	m.mu.Unlock()
 	if !over {
-		m.cfg.OnChange(w.req.Pod.UID)
+		m.cfg.OnChange(st.req.Pod.UID)
 	}
 }

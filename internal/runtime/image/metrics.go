@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// metrics are what fetching images counts.
+// metrics are the metrics of image pulls.
 type metrics struct {
 	ensures *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -17,11 +17,18 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) (metrics, error) {
 	m := metrics{
-		ensures: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "image_manager_ensure_image_requests_total",
-			Help: "Wishes for an image, by what there was to do for them"}, []string{"pull_policy", "present_locally", "pull_required"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "image_pull_duration_seconds",
-			Help:    "Seconds that pulling an image took, by its size",
-			Buckets: []float64{1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1200, 1800, 2700, 3600}}, []string{"image_size_in_bytes"}),
+		ensures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: "kubelet",
+			Name:      "image_manager_ensure_image_requests_total",
+			Help: "Cumulative number of image pull requests, by pull policy, presence of the image and whether a pull " +
+				"was required",
+		}, []string{"pull_policy", "present_locally", "pull_required"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: "kubelet",
+			Name:      "image_pull_duration_seconds",
+			Help:      "Duration in seconds of image pulls, by image size",
+			Buckets:   []float64{1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1200, 1800, 2700, 3600},
+		}, []string{"image_size_in_bytes"}),
 	}
 	if r == nil {
 		return m, nil
@@ -34,8 +41,7 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	return m, nil
 }
 
-// ensured counts a wish. Whether an image is there that is always fetched is no part
-// of the answer, and called unknown.
+// ensured counts a request. With the policy Always, presence is not checked and counts as unknown.
 func (m metrics) ensured(policy v1.PullPolicy, present bool, next step) {
 	locally := fmt.Sprint(present)
 	if policy == v1.PullAlways {
@@ -48,7 +54,7 @@ func (m metrics) pulled(took time.Duration, size uint64) {
 	m.seconds.WithLabelValues(sizeClass(size)).Observe(took.Seconds())
 }
 
-// sizeClass is the label under which an image of a size is counted.
+// sizeClass returns the label for an image size.
 func sizeClass(size uint64) string {
 	if size == 0 {
 		return "N/A"
@@ -57,8 +63,16 @@ func sizeClass(size uint64) string {
 		below uint64
 		name  string
 	}{
-		{10 << 20, "0-10MB"}, {100 << 20, "10MB-100MB"}, {500 << 20, "100MB-500MB"}, {1 << 30, "500MB-1GB"}, {5 << 30, "1GB-5GB"},
-		{10 << 30, "5GB-10GB"}, {20 << 30, "10GB-20GB"}, {30 << 30, "20GB-30GB"}, {40 << 30, "30GB-40GB"}, {60 << 30, "40GB-60GB"},
+		{10 << 20, "0-10MB"},
+		{100 << 20, "10MB-100MB"},
+		{500 << 20, "100MB-500MB"},
+		{1 << 30, "500MB-1GB"},
+		{5 << 30, "1GB-5GB"},
+		{10 << 30, "5GB-10GB"},
+		{20 << 30, "10GB-20GB"},
+		{30 << 30, "20GB-30GB"},
+		{40 << 30, "30GB-40GB"},
+		{60 << 30, "40GB-60GB"},
 		{100 << 30, "60GB-100GB"},
 	} {
 		if size <= c.below {

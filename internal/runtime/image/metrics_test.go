@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// counted shows what a metric counts, by its labels.
+// counted returns the values of a metric by its labels.
 func counted(t *testing.T, r *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -49,16 +49,24 @@ func TestMetrics(t *testing.T) {
 			"present_locally=false pull_policy=never pull_required=true":        1,
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("wishes counted: %v, want %v", got, want)
+			t.Errorf("requests counted: %v, want %v", got, want)
 		}
-		if got := counted(t, reg, "kubelet_image_pull_duration_seconds"); len(got) != 1 || got["image_size_in_bytes=0-10MB"] != 2 {
+		if got := counted(t, reg, "kubelet_image_pull_duration_seconds"); len(got) != 1 ||
+			got["image_size_in_bytes=0-10MB"] != 2 {
 			t.Errorf("pulls counted: %v", got)
 		}
 	})
 }
 
 func TestSizeClass(t *testing.T) {
-	for size, want := range map[uint64]string{0: "N/A", 1: "0-10MB", 10 << 20: "0-10MB", 10<<20 + 1: "10MB-100MB", 3 << 30: "1GB-5GB", 200 << 30: "GT100GB"} {
+	for size, want := range map[uint64]string{
+		0:          "N/A",
+		1:          "0-10MB",
+		10 << 20:   "0-10MB",
+		10<<20 + 1: "10MB-100MB",
+		3 << 30:    "1GB-5GB",
+		200 << 30:  "GT100GB",
+	} {
 		if got := sizeClass(size); got != want {
 			t.Errorf("sizeClass(%d) = %s, want %s", size, got, want)
 		}

@@ -11,9 +11,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// withTag adds the default tag to a name that has neither tag nor digest. The
-// rest of the name stays as the user wrote it: which registry a short name
-// stands for is the runtime's business.
+// withTag adds the default tag to a name without tag and digest. The rest of the name is unchanged:
+// the runtime resolves short names.
 func withTag(image string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -25,8 +24,7 @@ func withTag(image string) (string, error) {
 	return image, nil
 }
 
-// repository is the full name without tag and digest, by which credentials are
-// looked up.
+// repository returns the full name without tag and digest, by which credentials are looked up.
 func repository(image string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -35,18 +33,18 @@ func repository(image string) (string, error) {
 	return named.Name(), nil
 }
 
-// policyFor is the pull policy in force; the API server fills it in, files may
-// leave it out.
+// policyFor returns the effective pull policy. The API server defaults it, but static pods may lack
+// it.
 func policyFor(policy v1.PullPolicy, image string) v1.PullPolicy {
 	if policy != "" {
 		return policy
 	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return v1.PullIfNotPresent // no policy helps
+		return v1.PullIfNotPresent // an invalid name fails with any policy
 	}
 	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == defaultTag {
-		return v1.PullAlways // beside a digest, too
+		return v1.PullAlways // even beside a digest
 	}
 	return v1.PullIfNotPresent
 }
@@ -59,8 +57,8 @@ const (
 	refuse
 )
 
-// decide says what to do about an image that is present or not. done says that
-// this start has pulled it before.
+// decide returns what to do for an image that is present or not. done is set if this start has
+// pulled the image before.
 func decide(policy v1.PullPolicy, present, done bool) step {
 	switch {
 	case present && (policy != v1.PullAlways || done):
@@ -72,8 +70,8 @@ func decide(policy v1.PullPolicy, present, done bool) step {
 	}
 }
 
-// failedPull is how a failed pull is shown. Runtimes tell two kinds of failure
-// apart from all others by the word that the error begins with.
+// failedPull returns the error to show for a failed pull. Runtimes mark two kinds of failure by the
+// first word of the message.
 func failedPull(image string, err error) *Error {
 	text := err.Error()
 	for _, k := range []struct{ word, because string }{
@@ -81,21 +79,21 @@ func failedPull(image string, err error) *Error {
 		{pod.ReasonSignatureValidation, "the signature validation failed"},
 	} {
 		if more, ok := strings.CutPrefix(text, k.word); ok {
-			return &Error{k.word, fmt.Sprintf("image pull failed for %s because %s%s", image, k.because, more)}
+			return newError(k.word, fmt.Sprintf("image pull failed for %s because %s%s", image, k.because, more))
 		}
 	}
-	return &Error{pod.ReasonErrImagePull, text}
+	return newError(pod.ReasonErrImagePull, text)
 }
 
-// backoff is the wait between pulls of one image for one pod.
+// backoff is the back-off of pulls of one image for one pod.
 type backoff struct {
 	delay  time.Duration
 	failed time.Time
 	last   *Error
 }
 
-// next doubles the wait after another failure; one that comes long after the
-// last begins anew.
+// next doubles the delay after another failure. A failure long after the last one starts with the
+// initial delay.
 func (b backoff) next(now time.Time, err *Error) backoff {
 	if b.delay == 0 || now.Sub(b.failed) > 2*BackoffMax {
 		return backoff{BackoffInitial, now, err}
@@ -105,21 +103,22 @@ func (b backoff) next(now time.Time, err *Error) backoff {
 
 func (b backoff) until() time.Time { return b.failed.Add(b.delay) }
 
-// show is when what the pod shows changes from the error itself to waiting.
+// show returns when the container status changes from the pull error to the back-off.
 func (b backoff) show() time.Time { return b.failed.Add(min(b.delay/2, BackoffInitial/2)) }
 
-// waiting is how a pull that is put off is shown.
+// waiting returns the error to show during the back-off.
 func (b backoff) waiting(image string) *Error {
 	msg := backoffMessage(image)
 	if b.last != nil {
 		msg += ": " + b.last.Reason + ": " + b.last.Message
 	}
-	return &Error{pod.ReasonImagePullBackOff, msg}
+	return newError(pod.ReasonImagePullBackOff, msg)
 }
 
 func backoffMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
-// presentMessage is the message for an image that need not be pulled. With recorded the pull records were checked.
+// presentMessage returns the message for an image that is not pulled. recorded is set if pull
+// records were checked.
 func presentMessage(image string, recorded bool) string {
 	msg := fmt.Sprintf("Container image %q already present on machine", image)
 	if recorded {
@@ -128,7 +127,7 @@ func presentMessage(image string, recorded bool) string {
 	return msg
 }
 
-// pulledMessage tells of a pull. waited is all the time since it was wanted.
+// pulledMessage returns the message for a pull. waited is the time since the request.
 func pulledMessage(image string, took, waited time.Duration, size uint64) string {
 	return fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 		image, took.Truncate(time.Millisecond), waited.Truncate(time.Millisecond), size)

@@ -28,7 +28,8 @@ func TestWithTag(t *testing.T) {
 		}
 	}
 	_, err := withTag("UPPER")
-	if want := `couldn't parse image name "UPPER": invalid reference format: repository name (library/UPPER) must be lowercase`; err == nil || err.Error() != want {
+	if want := `couldn't parse image name "UPPER": invalid reference format: repository name (library/UPPER) must be ` +
+		`lowercase`; err == nil || err.Error() != want {
 		t.Errorf("withTag(UPPER) = %v, want %s", err, want)
 	}
 }
@@ -65,12 +66,12 @@ func TestDecide(t *testing.T) {
 		present, done bool
 		want          step
 	}{
-		{"always pulls what is there", v1.PullAlways, true, false, pull},
+		{"Always pulls a present image", v1.PullAlways, true, false, pull},
 		{"always pulls once for a start", v1.PullAlways, true, true, use},
-		{"always pulls again what went away", v1.PullAlways, false, true, pull},
-		{"what is there is used", v1.PullIfNotPresent, true, false, use},
-		{"what is not there is pulled", v1.PullIfNotPresent, false, false, pull},
-		{"never uses what is there", v1.PullNever, true, false, use},
+		{"Always pulls again if the image was removed", v1.PullAlways, false, true, pull},
+		{"IfNotPresent uses a present image", v1.PullIfNotPresent, true, false, use},
+		{"IfNotPresent pulls a missing image", v1.PullIfNotPresent, false, false, pull},
+		{"Never uses a present image", v1.PullNever, true, false, use},
 		{"never does not pull", v1.PullNever, false, false, refuse},
 	} {
 		if got := decide(tc.policy, tc.present, tc.done); got != tc.want {
@@ -94,15 +95,21 @@ func TestBackoffDoubles(t *testing.T) {
 	}
 }
 
-// TestPullText: a code that says nothing is left out, so that the word that a runtime begins its error with comes
-// first.
+// TestPullText: the code Unknown is omitted, so that the text begins with the runtime's word for
+// the failure.
 func TestPullText(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("pull image x: %w", status.Error(codes.Unknown, "RegistryUnavailable: no route")), "RegistryUnavailable: no route"},
-		{fmt.Errorf("pull image x: %w", status.Error(codes.NotFound, "no such image")), "rpc error: code = NotFound desc = no such image"},
+		{
+			fmt.Errorf("pull image x: %w", status.Error(codes.Unknown, "RegistryUnavailable: no route")),
+			"RegistryUnavailable: no route",
+		},
+		{
+			fmt.Errorf("pull image x: %w", status.Error(codes.NotFound, "no such image")),
+			"rpc error: code = NotFound desc = no such image",
+		},
 		{pod.ShowAs(`imageRef of image "x" is not set`, errors.New("no id")), `imageRef of image "x" is not set`},
 	} {
 		if got := pullText(tc.err); got != tc.want {
@@ -122,7 +129,7 @@ func TestFailedPull(t *testing.T) {
 		{"SignatureValidationFailed: bad key", "SignatureValidationFailed",
 			"image pull failed for x because the signature validation failed: bad key"},
 	} {
-		if got := failedPull("x", errors.New(tc.err)); *got != (Error{tc.reason, tc.message}) {
+		if got := failedPull("x", errors.New(tc.err)); *got != *newError(tc.reason, tc.message) {
 			t.Errorf("failedPull(%q) = %+v", tc.err, got)
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fakeRecords gives an image to pods that hold a credential with its password.
+// fakeRecords grants an image to pods with a credential that has its password.
 type fakeRecords struct {
 	mu       sync.Mutex
-	password map[string]string // by reference; missing: for everybody
+	password map[string]string // by reference; missing: public
 	broken   error
-	said     []string
+	logged   []string
 }
 
 func (f *fakeRecords) MustPull(_, ref string, held func() ([]Credential, error)) bool {
@@ -35,7 +35,7 @@ func (f *fakeRecords) MustPull(_, ref string, held func() ([]Credential, error))
 func (f *fakeRecords) note(s string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.said = append(f.said, s)
+	f.logged = append(f.logged, s)
 }
 
 func (f *fakeRecords) Pulling(name string) error {
@@ -44,7 +44,7 @@ func (f *fakeRecords) Pulling(name string) error {
 }
 
 func (f *fakeRecords) Pulled(name, ref string, with Credential) {
-	by := "nobody"
+	by := "no pod"
 	if with.Secret != nil {
 		by = with.Secret.Name
 	}
@@ -57,7 +57,10 @@ func TestPullRecords(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-104")
 	parity.ProvesPart(t, 3, "LIFE-97")
 	const name = "reg.example.com/a:1"
-	secrets := fakeSecrets{"right": dockerSecret("right", `{"reg.example.com":{"username":"right","password":"pw"}}`), "wrong": dockerSecret("wrong", `{"reg.example.com":{"username":"wrong","password":"x"}}`)}
+	secrets := fakeSecrets{
+		"right": dockerSecret("right", `{"reg.example.com":{"username":"right","password":"pw"}}`),
+		"wrong": dockerSecret("wrong", `{"reg.example.com":{"username":"wrong","password":"x"}}`),
+	}
 	request := func(uid, secret string, policy v1.PullPolicy) Request {
 		req := want(uid, name, policy, 0)
 		if secret != "" {
@@ -70,13 +73,34 @@ func TestPullRecords(t *testing.T) {
 		policy        v1.PullPolicy
 		reason        string // empty: the pod gets the image
 		pulls         []string
-		said          []string
+		logged        []string
 	}{
 		{"a pod with the credential gets it without a pull", "right", v1.PullIfNotPresent, "", nil, nil},
-		{"a pod without has to pull and fails", "", v1.PullIfNotPresent, "ErrImagePull", []string{""}, []string{"pulling " + name, "failed " + name}},
-		{"a pod with another one has to pull and fails", "wrong", v1.PullIfNotPresent, "ErrImagePull", []string{"wrong"}, []string{"pulling " + name, "failed " + name}},
+		{
+			"a pod without has to pull and fails",
+			"",
+			v1.PullIfNotPresent,
+			"ErrImagePull",
+			[]string{""},
+			[]string{"pulling " + name, "failed " + name},
+		},
+		{
+			"a pod with another one has to pull and fails",
+			"wrong",
+			v1.PullIfNotPresent,
+			"ErrImagePull",
+			[]string{"wrong"},
+			[]string{"pulling " + name, "failed " + name},
+		},
 		{"a pod that never pulls is refused", "", v1.PullNever, "ErrImageNeverPull", nil, nil},
-		{"a pull is recorded with what opened the registry", "right", v1.PullAlways, "", []string{"right"}, []string{"pulling " + name, "pulled " + name + " sha256:" + name + " with right"}},
+		{
+			"a pull is recorded with what opened the registry",
+			"right",
+			v1.PullAlways,
+			"",
+			[]string{"right"},
+			[]string{"pulling " + name, "pulled " + name + " sha256:" + name + " with right"},
+		},
 	} {
 		t.Run(tc.title, func(t *testing.T) {
 			records := &fakeRecords{password: map[string]string{"sha256:here": "pw"}}
@@ -87,19 +111,20 @@ func TestPullRecords(t *testing.T) {
 				if ready != (tc.reason == "") || res.Err != nil && res.Err.Reason != tc.reason {
 					t.Errorf("Ensure = %+v, %v", res.Err, ready)
 				}
-				events := strings.Join(r.events.take(), "\n")
+				events := strings.Join(r.events.Take(), "\n")
 				for policy, want := range map[v1.PullPolicy]string{
-					v1.PullIfNotPresent: `Normal | Pulled | main | Container image "` + name +
+					v1.PullIfNotPresent: `pod-u1/main Normal Pulled Container image "` + name +
 						`" already present on machine and can be accessed by the pod`,
-					v1.PullNever: `Warning | ErrImageNeverPull | main | Container image "` + name +
+					v1.PullNever: `pod-u1/main Warning ErrImageNeverPull Container image "` + name +
 						`" is not present with pull policy of Never`,
 				} {
 					if tc.policy == policy && len(tc.pulls) == 0 && !strings.Contains(events, want) {
 						t.Errorf("events\n%s\nwant\n%s", events, want)
 					}
 				}
-				if !slices.Equal(r.fake.pulls, tc.pulls) || !slices.Equal(records.said, tc.said) {
-					t.Errorf("pulls by %q, records told %q; want %q, %q", r.fake.pulls, records.said, tc.pulls, tc.said)
+				if !slices.Equal(r.fake.pulls, tc.pulls) || !slices.Equal(records.logged, tc.logged) {
+					t.Errorf("pulls by %q, record calls %q; want %q, %q", r.fake.pulls, records.logged, tc.pulls,
+						tc.logged)
 				}
 			})
 		})

@@ -13,32 +13,40 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/runtime/cri"
 )
 
-// work brings one wish to its end. done says that this start had its image
-// before and only wants to know that it is still there.
-func (m *Manager) work(ctx context.Context, w *wish, done bool) {
-	req := w.req
+// work processes one request. done is set if this start had its image before and only its presence
+// is to be checked.
+func (m *Manager) work(ctx context.Context, st *pullState, done bool) {
+	req := st.req
 	tagged, err := withTag(req.Image)
 	if err != nil {
-		m.fail(ctx, w, pod.EventInspectFailed, &Error{pod.ReasonInvalidImageName, fmt.Sprintf("Failed to apply default image tag %q: %v", req.Image, err)})
+		m.fail(ctx, st, pod.EventInspectFailed,
+			newError(pod.ReasonInvalidImageName,
+				fmt.Sprintf("Failed to apply default image tag %q: %v", req.Image, err)))
 		return
 	}
 	spec := &runtimeapi.ImageSpec{Image: tagged, Annotations: req.Pod.Annotations, RuntimeHandler: req.RuntimeHandler}
 	policy := policyFor(req.Policy, req.Image)
 	var have *runtimeapi.Image
-	if policy != v1.PullAlways || done { // else it is pulled, whatever is there
-		have, err = m.read(ctx, spec)
+	if policy != v1.PullAlways || done { // otherwise pulled in any case
+		have, err = m.inspect(ctx, spec)
 	}
 	if err != nil {
-		m.fail(ctx, w, pod.EventInspectFailed, &Error{pod.ReasonImageInspectError, fmt.Sprintf("Failed to inspect image %q: %v", req.Image, cri.Cause(err))})
+		shown := newError(pod.ReasonImageInspectError,
+			fmt.Sprintf("Failed to inspect image %q: %v", req.Image, cri.Cause(err)))
+		if cri.IsUnavailable(err) {
+			m.failAway(ctx, st, pod.EventInspectFailed, shown.Message, shown)
+			return
+		}
+		m.fail(ctx, st, pod.EventInspectFailed, shown)
 		return
 	}
 	next := decide(policy, have != nil, done)
-	read := false // the pull secrets
+	read := false // whether pull secrets were read
 	if next == use && !done {
 		var must bool
 		if must, read = m.mustPull(ctx, req, have.Id); must {
@@ -51,29 +59,31 @@ func (m *Manager) work(ctx context.Context, w *wish, done bool) {
 	switch next {
 	case use:
 		if !done {
-			m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, presentMessage(req.Image, m.cfg.Records != nil))
+			m.event(ctx, req, v1.EventTypeNormal, pod.EventPulled, presentMessage(req.Image, m.cfg.Records != nil))
 		}
-		m.succeed(ctx, w, have.Id)
+		m.succeed(ctx, st, have.Id)
 	case refuse:
-		m.fail(ctx, w, pod.EventErrImageNeverPull, &Error{pod.ReasonErrImageNeverPull, fmt.Sprintf("Container image %q is not present with pull policy of Never", req.Image)})
+		m.fail(ctx, st, pod.EventErrImageNeverPull,
+			newError(pod.ReasonErrImageNeverPull,
+				fmt.Sprintf("Container image %q is not present with pull policy of Never", req.Image)))
 	case pull:
-		m.pull(ctx, w, spec)
+		m.pull(ctx, st, spec)
 		read = true
 	}
 	if !read && !done {
-		ctx, stop := context.WithTimeout(ctx, needlessPatience)
+		ctx, stop := context.WithTimeout(ctx, secretsTimeout)
 		defer stop()
-		m.pullSecrets(ctx, req) // tells of those that are missing
+		m.pullSecrets(ctx, req) // records an event for missing ones
 	}
 }
 
-// needlessPatience is how long pull secrets are waited for that no pull needs.
-const needlessPatience = 10 * time.Second
+// secretsTimeout bounds the check of pull secrets that no pull needs.
+const secretsTimeout = 10 * time.Second
 
-// read reads an image, nil if it is not there. Wishes for one image at the same
-// time share a read; it is not any one's to end.
-func (m *Manager) read(ctx context.Context, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
-	got := m.reads.DoChan(spec.RuntimeHandler+" "+spec.Image, func() (any, error) {
+// inspect returns an image, nil if it is not present. Concurrent requests for one image share a
+// call, which none of them can cancel.
+func (m *Manager) inspect(ctx context.Context, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
+	got := m.inspections.DoChan(spec.RuntimeHandler+" "+spec.Image, func() (any, error) {
 		var resp *runtimeapi.ImageStatusResponse
 		err := panics.Try(m.cfg.Log, "images", func() (err error) {
 			resp, err = m.cfg.Runtime.ImageStatus(m.ctx, &runtimeapi.ImageStatusRequest{Image: spec})
@@ -92,49 +102,54 @@ func (m *Manager) read(ctx context.Context, spec *runtimeapi.ImageSpec) (*runtim
 	}
 }
 
-func (m *Manager) pull(ctx context.Context, w *wish, spec *runtimeapi.ImageSpec) {
-	req, wanted := w.req, m.cfg.Now()
+func (m *Manager) pull(ctx context.Context, st *pullState, spec *runtimeapi.ImageSpec) {
+	req, wanted := st.req, m.cfg.Now()
 	m.mu.Lock()
 	b, failedBefore := m.backoffs[backoffKey{req.Pod.UID, req.Image}]
 	m.mu.Unlock()
 	if failedBefore && wanted.Before(b.until()) {
 		// Another container of the pod has tried.
-		m.sayBackoff(req)
-		m.finish(ctx, w, func(time.Time) { w.err, w.retry, w.backoff, w.said = b.waiting(req.Image), b.until(), true, true })
+		m.eventBackoff(req)
+		m.finish(ctx, st, func(time.Time) {
+			st.err, st.retry, st.backoff, st.announced = b.waiting(req.Image), b.until(), true, true
+		})
 		return
 	}
-	m.say(ctx, req, v1.EventTypeNormal, pod.EventPulling, fmt.Sprintf("Pulling image %q", req.Image))
+	if st.away == 0 {
+		m.event(ctx, req, v1.EventTypeNormal, pod.EventPulling, fmt.Sprintf("Pulling image %q", req.Image))
+	}
 	ref, took, err := m.pullInTurn(ctx, req, spec)
 	if err != nil {
-		if ctx.Err() != nil {
-			m.finish(ctx, w, nil)
+		text, shown := fmt.Sprintf("Failed to pull image %q: %v", req.Image, err), failedPull(req.Image, err)
+		if errors.As(err, new(awayError)) {
+			m.failAway(ctx, st, pod.EventFailed, text, shown)
 			return
 		}
-		m.say(ctx, req, v1.EventTypeWarning, pod.EventFailed, fmt.Sprintf("Failed to pull image %q: %v", req.Image, err))
-		shown := failedPull(req.Image, err)
-		m.sayError(ctx, req, shown)
-		m.finish(ctx, w, func(now time.Time) {
+		m.event(ctx, req, v1.EventTypeWarning, pod.EventFailed, text)
+		m.eventError(ctx, req, shown)
+		m.finish(ctx, st, func(now time.Time) {
 			k := backoffKey{req.Pod.UID, req.Image}
 			b := m.backoffs[k].next(now, shown)
 			m.backoffs[k] = b
-			w.err, w.retry, w.backoff = shown, b.until(), true
+			st.err, st.retry, st.backoff, st.away = shown, b.until(), true, 0
 		})
 		return
 	}
 	var size uint64
-	if img, err := m.read(ctx, spec); err != nil {
-		m.cfg.Log.Warn("cannot read the size of a pulled image", "pod", pod.RefOf(req.Pod), "image", req.Image, "err", err)
+	if img, err := m.inspect(ctx, spec); err != nil {
+		m.cfg.Log.Warn("failed to read the size of a pulled image", "pod", req.Pod.Namespace+"/"+req.Pod.Name, "podUID",
+			req.Pod.UID, "image", req.Image, "err", err)
 	} else {
 		size = img.GetSize()
 	}
 	m.metrics.pulled(took, size)
-	m.say(ctx, req, v1.EventTypeNormal, pod.EventPulled, pulledMessage(req.Image, took, m.cfg.Now().Sub(wanted), size))
-	m.succeed(ctx, w, ref)
+	m.event(ctx, req, v1.EventTypeNormal, pod.EventPulled,
+		pulledMessage(req.Image, took, m.cfg.Now().Sub(wanted), size))
+	m.succeed(ctx, st, ref)
 }
 
-// mustPull reports whether the pod has to show that it may have an image that is
-// there, and whether its pull secrets were read for that. That may take a while:
-// plugins are asked for credentials.
+// mustPull reports whether the pod has to prove its access to an image that is present, and whether
+// its pull secrets were read for that. It may call credential plugins.
 func (m *Manager) mustPull(ctx context.Context, req Request, ref string) (must, read bool) {
 	if m.cfg.Records == nil {
 		return false, false
@@ -146,21 +161,23 @@ func (m *Manager) mustPull(ctx context.Context, req Request, ref string) (must, 
 	return must, read
 }
 
-// tooMany is how a pull fails that the node's rate has no room for. It is tried
-// again as after any failure.
-const tooMany = "pull QPS exceeded"
+// qpsExceeded is the error of a pull beyond the node's rate limit. It is retried like any other
+// failure.
+const qpsExceeded = "pull QPS exceeded"
 
-// pullInTurn waits for its turn and pulls, with one credential after the other.
-func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.ImageSpec) (ref string, took time.Duration, err error) {
+// pullInTurn waits for a slot and pulls, trying one credential after the other.
+func (m *Manager) pullInTurn(
+	ctx context.Context, req Request, spec *runtimeapi.ImageSpec,
+) (ref string, took time.Duration, err error) {
 	creds, err := m.credentials(ctx, req)
 	if err != nil {
 		return "", 0, err
 	}
-	if m.pulls != nil {
-		if err := m.pulls.Acquire(ctx, 1); err != nil {
+	if m.slots != nil {
+		if err := m.slots.Acquire(ctx, 1); err != nil {
 			return "", 0, err
 		}
-		defer m.pulls.Release(1)
+		defer m.slots.Release(1)
 	}
 	if m.cfg.Records != nil {
 		if err := m.cfg.Records.Pulling(req.Image); err != nil {
@@ -180,10 +197,14 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 	var errs []string
 	for _, cred := range creds {
 		if m.rate != nil && !m.rate.AllowN(m.cfg.Now(), 1) {
-			errs = append(errs, tooMany)
+			errs = append(errs, qpsExceeded)
 			break
 		}
-		resp, err := m.cfg.Runtime.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: cred.Auth, SandboxConfig: sandboxConfig(req.Pod)})
+		resp, err := m.cfg.Runtime.PullImage(ctx, &runtimeapi.PullImageRequest{
+			Image:         spec,
+			Auth:          cred.Auth,
+			SandboxConfig: sandboxConfig(req.Pod),
+		})
 		if err == nil {
 			if m.cfg.Records != nil {
 				m.cfg.Records.Pulled(req.Image, resp.ImageRef, cred)
@@ -192,6 +213,9 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 		}
 		if ctx.Err() != nil {
 			return "", 0, ctx.Err()
+		}
+		if cri.IsUnavailable(err) && m.runtimeAway(ctx, spec) {
+			return "", 0, awayError(pullText(err))
 		}
 		if text := pullText(err); !slices.Contains(errs, text) {
 			errs = append(errs, text)
@@ -203,8 +227,20 @@ func (m *Manager) pullInTurn(ctx context.Context, req Request, spec *runtimeapi.
 	return "", 0, errors.New("[" + strings.Join(errs, ", ") + "]")
 }
 
-// pullText is what users are shown of a pull that failed: the runtime's words, with the code where it has one
-// that says something.
+// runtimeAway reports whether the runtime cannot be reached. The error of a pull does not show that: it may be that of
+// a registry.
+func (m *Manager) runtimeAway(ctx context.Context, spec *runtimeapi.ImageSpec) bool {
+	_, err := m.inspect(ctx, spec)
+	return cri.IsUnavailable(err)
+}
+
+// awayError is the error of a pull without a runtime.
+type awayError string
+
+func (e awayError) Error() string { return string(e) }
+
+// pullText returns the text to show for a failed pull: the runtime's message, with the status code
+// unless it is Unknown.
 func pullText(err error) string {
 	if status.Code(err) == codes.Unknown {
 		return cri.Message(err)
@@ -212,13 +248,14 @@ func pullText(err error) string {
 	return cri.Text(err)
 }
 
-// sandboxConfig tells the runtime for whom it pulls.
+// sandboxConfig identifies the pod to the runtime.
 func sandboxConfig(p *v1.Pod) *runtimeapi.PodSandboxConfig {
 	labels := map[string]string{}
 	for k, v := range p.Labels {
 		labels[k] = v
 	}
-	labels[pod.LabelPodName], labels[pod.LabelPodNamespace], labels[pod.LabelPodUID] = p.Name, p.Namespace, string(p.UID)
+	labels[pod.LabelPodName], labels[pod.LabelPodNamespace], labels[pod.LabelPodUID] = p.Name, p.Namespace, string(
+		p.UID)
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID)},
 		Labels:      labels,
@@ -226,40 +263,56 @@ func sandboxConfig(p *v1.Pod) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// succeed ends the work with the image there.
-func (m *Manager) succeed(ctx context.Context, w *wish, ref string) {
-	m.finish(ctx, w, func(now time.Time) { w.ref, w.at, w.pulled = ref, now, true })
+// succeed ends the work with the image present.
+func (m *Manager) succeed(ctx context.Context, st *pullState, ref string) {
+	m.finish(ctx, st, func(now time.Time) { st.ref, st.at, st.pulled, st.away = ref, now, true, 0 })
 }
 
-// fail ends the work without a pull. It may be tried again as after a failed
-// pull, except that a name that is wrong stays wrong.
-func (m *Manager) fail(ctx context.Context, w *wish, event string, shown *Error) {
+// fail ends the work without a pull. The request is retried like a failed pull, unless the image
+// name is invalid.
+func (m *Manager) fail(ctx context.Context, st *pullState, event string, shown *Error) {
 	if ctx.Err() != nil {
-		m.finish(ctx, w, nil)
+		m.finish(ctx, st, nil)
 		return
 	}
-	m.say(ctx, w.req, v1.EventTypeWarning, event, shown.Message)
-	m.sayError(ctx, w.req, shown)
-	m.finish(ctx, w, func(now time.Time) {
-		w.err = shown
+	m.event(ctx, st.req, v1.EventTypeWarning, event, shown.Message)
+	m.eventError(ctx, st.req, shown)
+	m.finish(ctx, st, func(now time.Time) {
+		st.err, st.away = shown, 0
 		if shown.Reason != pod.ReasonInvalidImageName {
-			w.retry = now.Add(BackoffInitial)
+			st.retry = now.Add(BackoffInitial)
 		}
 	})
 }
 
-func (m *Manager) say(ctx context.Context, req Request, eventType, reason, message string) {
+// failAway ends the work because the runtime cannot be reached, which says nothing of the image: it is repeated soon,
+// and no back-off of a pull comes of it. The events are recorded for the first failure in a row.
+func (m *Manager) failAway(ctx context.Context, st *pullState, event, message string, shown *Error) {
+	if st.away == 0 {
+		m.event(ctx, st.req, v1.EventTypeWarning, event, message)
+		m.eventError(ctx, st.req, shown)
+	}
+	m.finish(ctx, st, func(now time.Time) {
+		st.away = min(max(awayInitial, 2*st.away), BackoffInitial)
+		st.err, st.retry = shown, now.Add(st.away)
+	})
+}
+
+// awayInitial is the first pause while the runtime cannot be reached. It doubles up to [BackoffInitial].
+const awayInitial = time.Second
+
+func (m *Manager) event(ctx context.Context, req Request, eventType, reason, message string) {
 	if ctx.Err() == nil {
 		m.cfg.Events.Pod(req.Pod, req.Container, eventType, reason, message)
 	}
 }
 
-// sayError tells that the container cannot be made, next to the reason.
-func (m *Manager) sayError(ctx context.Context, req Request, e *Error) {
-	m.say(ctx, req, v1.EventTypeWarning, pod.EventFailed, "Error: "+e.Reason)
+// eventError records an event for the container, besides the one with the details.
+func (m *Manager) eventError(ctx context.Context, req Request, e *Error) {
+	m.event(ctx, req, v1.EventTypeWarning, pod.EventFailed, "Error: "+e.Reason)
 }
 
-func (m *Manager) sayBackoff(req Request) {
-	m.say(m.ctx, req, v1.EventTypeNormal, pod.EventBackOff, backoffMessage(req.Image))
-	m.say(m.ctx, req, v1.EventTypeWarning, pod.EventFailed, "Error: "+pod.ReasonImagePullBackOff)
+func (m *Manager) eventBackoff(req Request) {
+	m.event(m.ctx, req, v1.EventTypeNormal, pod.EventBackOff, backoffMessage(req.Image))
+	m.event(m.ctx, req, v1.EventTypeWarning, pod.EventFailed, "Error: "+pod.ReasonImagePullBackOff)
 }

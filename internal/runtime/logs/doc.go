@@ -1,11 +1,8 @@
-// Package logs knows where container logs are and how to read them: the
-// runtime interface's line format and Docker's json-file, from the end or since
-// a time, and on through rotations while a container runs.
+// Package logs reads container logs in the CRI format and in Docker's json-file format, from the
+// end or since a time, and follows them across rotations.
 //
-// It owns no state; a reader lives as long as one call. Everything below the
-// pod log directory was written by a runtime for containers, and a container
-// may have a volume there: a path is only followed inside the directory, a name
-// that leads out of it is an error, and only regular files are read, without
-// waiting for a writer. One kind of link is followed: that of cri-dockerd to the
-// file that Docker writes for a container, <id>/<id>-json.log.
+// It has no state; a reader lives as long as one call. Files below the pod log directory may be
+// controlled by a container that has it as a volume. Paths are therefore never followed out of the
+// directory, and only regular files are opened, without blocking. There is one exception: the
+// symlinks of cri-dockerd to the files that Docker writes, <id>/<id>-json.log.
 package logs

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/await"
 	"keelson/test/kit/parity"
 )
 
@@ -29,7 +30,8 @@ func TestPaths(t *testing.T) {
 		t.Errorf("logs are in %s and %s", DefaultPodLogsDir, ContainerLogsDir)
 	}
 	ref := pod.Ref{UID: "u-1", Namespace: "ref", Name: "web"}
-	if got, want := filepath.Join(PodDir("/var/log/pods", ref), File("main", 3)), "/var/log/pods/ref_web_u-1/main/3.log"; got != want {
+	if got, want := filepath.Join(PodDir("/var/log/pods", ref),
+		File("main", 3)), "/var/log/pods/ref_web_u-1/main/3.log"; got != want {
 		t.Errorf("a log is %s, want %s", got, want)
 	}
 	if got, want := ContainerDir("/var/log/pods", ref, "main"), "/var/log/pods/ref_web_u-1/main"; got != want {
@@ -57,7 +59,10 @@ func TestParse(t *testing.T) {
 		{raw: "2016-10-06T00:17:09.669794202Z stdout F:later:tags x\n", want: line{at, Stdout, []byte("x\n")}},
 		{raw: "2016-10-06T00:17:09.669794202Z stdout F \n", want: line{at, Stdout, []byte("\n")}},
 		{raw: "2016-10-06T02:17:09.669794202+02:00 stdout F cut", want: line{at, Stdout, []byte("cut")}},
-		{raw: `{"log":"hello\n","stream":"stderr","time":"2016-10-06T00:17:09.669794202Z"}` + "\n", want: line{at, Stderr, []byte("hello\n")}},
+		{
+			raw:  `{"log":"hello\n","stream":"stderr","time":"2016-10-06T00:17:09.669794202Z"}` + "\n",
+			want: line{at, Stderr, []byte("hello\n")},
+		},
 		{raw: "2016-10-06T00:17:09Z stdlog F x\n", bad: true},
 		{raw: "2016-10-06T00:17:09Z stdout F", bad: true},
 		{raw: "yesterday stdout F x\n", bad: true},
@@ -67,8 +72,10 @@ func TestParse(t *testing.T) {
 		{raw: "", bad: true},
 	} {
 		got, err := parse([]byte(tc.raw))
-		if (err != nil) != tc.bad || !got.time.Equal(tc.want.time) || got.stream != tc.want.stream || !bytes.Equal(got.text, tc.want.text) {
-			t.Errorf("parse(%q) = %v %s %q, %v; want %v %s %q, bad %v", tc.raw, got.time, got.stream, got.text, err, tc.want.time, tc.want.stream, tc.want.text, tc.bad)
+		if (err != nil) != tc.bad || !got.time.Equal(tc.want.time) || got.stream != tc.want.stream ||
+			!bytes.Equal(got.text, tc.want.text) {
+			t.Errorf("parse(%q) = %v %s %q, %v; want %v %s %q, bad %v", tc.raw, got.time, got.stream, got.text, err,
+				tc.want.time, tc.want.stream, tc.want.text, tc.bad)
 		}
 	}
 }
@@ -84,7 +91,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestTailStartAgainstTheSlowWay(t *testing.T) {
+func TestTailStartMatchesReference(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		var b []byte
@@ -111,7 +118,7 @@ func TestTailStartAgainstTheSlowWay(t *testing.T) {
 	}
 }
 
-// newLog makes a log below a root of its own and returns its path.
+// newLog creates a log below a root of its own and returns its path.
 func newLog(t *testing.T, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "ns_pod_uid", "main", "0.log")
@@ -140,7 +147,7 @@ func criLine(sec int, stream, tag, text string) string {
 	return fmt.Sprintf("2024-01-01T00:00:%02d.5Z %s %s %s\n", sec, stream, tag, text)
 }
 
-func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
+func TestFollowWithoutInotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := newLog(t, criLine(0, "stdout", "F", "one"))
 		p, err := at("", path)
@@ -155,12 +162,18 @@ func TestAFollowerThatGetsNoWatchLooksForItself(t *testing.T) {
 		}
 		var out bytes.Buffer
 		looks := 0
-		r := &reader{place: p, file: f, opts: Options{Follow: true}, out: writer{stdout: &out}, isRunning: func(context.Context) (bool, error) {
-			if looks++; looks == 2 {
-				appendTo(t, path, criLine(1, "stdout", "F", "two"))
-			}
-			return looks < 3, nil
-		}}
+		r := &reader{
+			place: p,
+			file:  f,
+			opts:  Options{Follow: true},
+			out:   writer{stdout: &out},
+			isRunning: func(context.Context) (bool, error) {
+				if looks++; looks == 2 {
+					appendTo(t, path, criLine(1, "stdout", "F", "two"))
+				}
+				return looks < 3, nil
+			},
+		}
 		defer func() { _ = r.file.Close() }()
 		if err := r.run(t.Context()); err != nil || out.String() != "one\ntwo\n" {
 			t.Errorf("followed %q, %v", out.String(), err)
@@ -185,12 +198,13 @@ func TestReadLogs(t *testing.T) {
 		{"one stream", Options{Stream: Stderr}, "", "two\n"},
 		{"the last lines of the file, pieces counted", Options{TailLines: ptr.To[int64](2)}, "ee\nfive", ""},
 		{"no lines", Options{TailLines: ptr.To[int64](0)}, "", ""},
-		{"more lines than there are", Options{TailLines: ptr.To[int64](99)}, "one\nthree\nfive", "two\n"},
+		{"more lines than the log has", Options{TailLines: ptr.To[int64](99)}, "one\nthree\nfive", "two\n"},
 		{"since a time", Options{Since: time.Date(2024, 1, 1, 0, 0, 4, 0, time.UTC)}, "ee\nfive", ""},
 		{"as many bytes as allowed", Options{LimitBytes: ptr.To[int64](9)}, "one\nt", "two\n"},
 		{"no bytes", Options{LimitBytes: ptr.To[int64](0)}, "", ""},
 		{"stamps at the beginning of lines", Options{Timestamps: true},
-			"2024-01-01T00:00:01.500000000Z one\n2024-01-01T00:00:03.500000000Z three\n2024-01-01T00:00:05.500000000Z five", "2024-01-01T00:00:02.500000000Z two\n"},
+			"2024-01-01T00:00:01.500000000Z one\n2024-01-01T00:00:03.500000000Z three\n2024-01-01T00:00:05.500000000Z five",
+			"2024-01-01T00:00:02.500000000Z two\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -204,20 +218,25 @@ func TestReadLogs(t *testing.T) {
 	}
 }
 
-// TestAnOpenLogIsToldOf: Opened is called when the log is open, also if the container has written nothing.
-func TestAnOpenLogIsToldOf(t *testing.T) {
-	told := 0
-	opts := Options{Opened: func() { told++ }}
-	if err := ReadLogs(t.Context(), newLog(t, ""), opts, nil, nil, nil); err != nil || told != 1 {
-		t.Errorf("told %d times, %v", told, err)
+// TestReadLogsCallsOpened: Opened is called when the log is open, even if the container has written
+// nothing.
+func TestReadLogsCallsOpened(t *testing.T) {
+	reported := 0
+	opts := Options{Opened: func() { reported++ }}
+	if err := ReadLogs(t.Context(), newLog(t, ""), opts, nil, nil, nil); err != nil || reported != 1 {
+		t.Errorf("Opened was called %d times, %v", reported, err)
 	}
-	if err := ReadLogs(t.Context(), newLog(t, "")+".none", opts, nil, nil, nil); err == nil || told != 1 {
-		t.Errorf("without a log: told %d times, %v", told, err)
+	if err := ReadLogs(t.Context(), newLog(t, "")+".none", opts, nil, nil, nil); err == nil || reported != 1 {
+		t.Errorf("without a log: Opened was called %d times, %v", reported, err)
 	}
 }
 
-func TestReadLogsLeavesOutAbsurdLines(t *testing.T) {
-	p := newLog(t, criLine(1, "stdout", "F", strings.Repeat("x", maxLine+10))+criLine(2, "stdout", "F", strings.Repeat("y", block*3))+criLine(3, "stdout", "F", "end"))
+func TestReadLogsSkipsLongLines(t *testing.T) {
+	p := newLog(t,
+		criLine(1, "stdout", "F",
+			strings.Repeat("x", maxLine+10))+criLine(2, "stdout", "F", strings.Repeat("y", block*3))+
+			criLine(3, "stdout", "F",
+				"end"))
 	var out bytes.Buffer
 	if err := ReadLogs(t.Context(), p, Options{}, &out, nil, nil); err != nil {
 		t.Fatal(err)
@@ -237,7 +256,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-func TestLogsAreNotFollowedOutOfTheirDirectory(t *testing.T) {
+func TestReadLogsStaysInLogDirectory(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(criLine(1, "stdout", "F", "secret")), 0o600); err != nil {
 		t.Fatal(err)
@@ -286,8 +305,8 @@ func TestLogsAreNotFollowedOutOfTheirDirectory(t *testing.T) {
 	}
 }
 
-// cri-dockerd makes the log of a container a link to the file that Docker writes, which Docker rotates itself.
-func TestLogsOfDocker(t *testing.T) {
+// cri-dockerd makes the log of a container a symlink to the file that Docker writes and rotates.
+func TestReadDockerLogs(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-49")
 	id, other := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	entry := func(text string) string {
@@ -296,7 +315,8 @@ func TestLogsOfDocker(t *testing.T) {
 	put := func(t *testing.T, dir, file, text string) string {
 		t.Helper()
 		full := filepath.Join(t.TempDir(), "containers", dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o640)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755),
+			os.WriteFile(full, []byte(text), 0o640)); err != nil {
 			t.Fatal(err)
 		}
 		return full
@@ -319,16 +339,17 @@ func TestLogsOfDocker(t *testing.T) {
 		var ended atomic.Bool
 		done := make(chan error, 1)
 		go func() {
-			done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, nil, func(context.Context) (bool, error) { return !ended.Load(), nil })
+			done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, nil,
+				func(context.Context) (bool, error) { return !ended.Load(), nil })
 		}()
-		await(t, &out, "one")
+		awaitLine(t, &out, "one")
 		appendTo(t, written, entry("two"))
-		await(t, &out, "two")
+		awaitLine(t, &out, "two")
 		if err := errors.Join(os.WriteFile(written+".2", []byte(entry("old")), 0o640), os.Rename(written, written+".1"),
 			os.WriteFile(written, []byte(entry("three")), 0o640)); err != nil {
 			t.Fatal(err)
 		}
-		await(t, &out, "three")
+		awaitLine(t, &out, "three")
 		ended.Store(true)
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -352,7 +373,8 @@ func TestLogsOfDocker(t *testing.T) {
 		"a link beside it": func(t *testing.T) string {
 			file := put(t, id, id+"-json.log", "")
 			beside := filepath.Join(filepath.Dir(file), "secret")
-			if err := errors.Join(os.WriteFile(beside, []byte(entry("secret")), 0o640), os.Remove(file), os.Symlink("secret", file)); err != nil {
+			if err := errors.Join(os.WriteFile(beside, []byte(entry("secret")), 0o640), os.Remove(file),
+				os.Symlink("secret", file)); err != nil {
 				t.Fatal(err)
 			}
 			return file
@@ -360,7 +382,8 @@ func TestLogsOfDocker(t *testing.T) {
 	} {
 		t.Run("not "+name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := ReadLogs(t.Context(), linked(t, target(t)), Options{}, &out, &out, nil); err == nil || out.Len() > 0 {
+			if err := ReadLogs(t.Context(), linked(t, target(t)), Options{}, &out, &out, nil); err == nil ||
+				out.Len() > 0 {
 				t.Errorf("ReadLogs = %v with %q, want an error and nothing", err, &out)
 			}
 		})
@@ -383,7 +406,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer that a reader fills while a test looks.
+// syncBuffer is a buffer that a reader fills while a test reads it.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -401,26 +424,26 @@ func (s *syncBuffer) lines() []string {
 	return strings.Split(strings.TrimSuffix(s.b.String(), "\n"), "\n")
 }
 
-func await(t *testing.T, out *syncBuffer, line string) {
+func awaitLine(t *testing.T, out *syncBuffer, line string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !slices.Contains(out.lines(), line); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("followed %q, want the line %q", out.lines(), line)
-		}
-	}
+	await.Until(t, fmt.Sprintf("the line %q", line), func() (string, bool) {
+		lines := out.lines()
+		return fmt.Sprintf("%q", lines), slices.Contains(lines, line)
+	})
 }
 
-func TestFollowLosesNoLineOverRotations(t *testing.T) {
+func TestFollowAcrossRotations(t *testing.T) {
 	p := newLog(t, criLine(0, "stdout", "F", "0"))
 	var running atomic.Bool
 	running.Store(true)
 	var out syncBuffer
 	done := make(chan error, 1)
 	go func() {
-		done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, &out, func(context.Context) (bool, error) { return running.Load(), nil })
+		done <- ReadLogs(t.Context(), p, Options{Follow: true}, &out, &out,
+			func(context.Context) (bool, error) { return running.Load(), nil })
 	}()
 
-	await(t, &out, "0")
+	awaitLine(t, &out, "0")
 	want := []string{"0"}
 	write := func(f *os.File) {
 		n := fmt.Sprint(len(want))
@@ -437,8 +460,8 @@ func TestFollowLosesNoLineOverRotations(t *testing.T) {
 		for range 100 {
 			write(f)
 		}
-		// As a rotation goes: rename, new file, the last lines to the old file,
-		// and only then the first to the new one.
+		// The order of a rotation: rename, new file, the last lines to the old file, and only then
+		// the first to the new one.
 		if err := os.Rename(p, fmt.Sprintf("%s.20240101-00000%d", p, round)); err != nil {
 			t.Fatal(err)
 		}
@@ -461,13 +484,14 @@ func TestFollowLosesNoLineOverRotations(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWithItsContext(t *testing.T) {
+func TestFollowContextCancelled(t *testing.T) {
 	p := newLog(t, criLine(1, "stdout", "F", "one"))
 	ctx, cancel := context.WithCancel(t.Context())
 	var out syncBuffer
 	done := make(chan error, 1)
 	go func() {
-		done <- ReadLogs(ctx, p, Options{Follow: true, TailLines: ptr.To[int64](1)}, &out, &out, func(context.Context) (bool, error) { return true, nil })
+		done <- ReadLogs(ctx, p, Options{Follow: true, TailLines: ptr.To[int64](1)}, &out, &out,
+			func(context.Context) (bool, error) { return true, nil })
 	}()
 	f, err := os.OpenFile(p, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -477,7 +501,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	if _, err := f.WriteString(criLine(2, "stdout", "F", "two")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, &out, "two")
+	awaitLine(t, &out, "two")
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Errorf("ReadLogs = %v, want the end of its context", err)

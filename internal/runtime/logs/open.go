@@ -14,19 +14,19 @@ import (
 	"syscall"
 )
 
-// place is a log file's path, cut at the directory that must not be left.
+// place is the path of a log file, relative to a directory that must not be left.
 type place struct {
 	root   *os.Root
-	name   string // below root
-	dir    string // of the file, for watching it
-	docker bool   // Docker writes and rotates it
+	name   string // relative to root
+	dir    string // directory of the file, for watching it
+	docker bool   // written and rotated by Docker
 }
 
-// dockerFile is the path of a file that Docker writes for a container.
+// dockerFile matches the path of a container log written by Docker.
 var dockerFile = regexp.MustCompile(`^/(?:.+/)?([0-9a-f]{64})/([0-9a-f]{64})-json\.log$`)
 
-// at opens the place of a log. An empty root stands for the directory three
-// levels up, where <root>/<pod>/<container>/<n>.log has its root.
+// at opens the place of a log. An empty root stands for the directory three levels above the file:
+// <root>/<pod>/<container>/<n>.log.
 func at(root, path string) (*place, error) {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
@@ -56,7 +56,8 @@ func isDockerFile(path string) bool {
 	return id != nil && id[1] == id[2] && filepath.Clean(path) == path
 }
 
-// dockerPlace opens the place of a log that cri-dockerd has linked to a file of Docker. That file itself is no link.
+// dockerPlace opens the place of a Docker log to which cri-dockerd made a symlink. The log itself
+// must not be a symlink.
 func dockerPlace(path string) (*place, error) {
 	r, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -65,18 +66,17 @@ func dockerPlace(path string) (*place, error) {
 	p := &place{root: r, name: filepath.Base(path), dir: filepath.Dir(path), docker: true}
 	if _, err := r.Readlink(p.name); err == nil {
 		p.close()
-		return nil, fmt.Errorf("open log %s: it is a link", path)
+		return nil, fmt.Errorf("open log %s: it is a symlink", path)
 	}
 	return p, nil
 }
 
 func (p *place) close() { _ = p.root.Close() }
 
-// open opens the file that has the log's name now.
+// open opens the live file.
 func (p *place) open() (*os.File, error) { return p.openName(p.name) }
 
-// openName never waits: a pipe in a log's place is opened without a writer and
-// then refused.
+// openName never blocks: a FIFO is opened without a writer and then rejected.
 func (p *place) openName(name string) (*os.File, error) {
 	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -93,16 +93,15 @@ func (p *place) openName(name string) (*os.File, error) {
 	return f, nil
 }
 
-// after opens the file that follows cur when logs were rotated: the live one,
-// or one that was itself rotated since. It returns nil when cur is the live
-// one, or when the live one has not been made yet.
+// after opens the file that follows cur after rotations: the live one, or one that was itself
+// rotated since. It returns nil if cur is the live file, or if the live file does not exist yet.
 func (p *place) after(cur *os.File) (*os.File, error) {
 	have, err := cur.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
-	// The live file is opened before the others are listed: what stands between
-	// it and cur had its name already.
+	// The live file is opened before the others are listed, so that all files between it and cur
+	// have their final names.
 	live, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -117,8 +116,8 @@ func (p *place) after(cur *os.File) (*os.File, error) {
 	return next, err
 }
 
-// between is the first file after cur, live itself if there is none before it,
-// and nil if cur is live.
+// between opens the first file after cur. It returns live if there is none between, and nil if cur
+// is live.
 func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
 	fi, err := live.Stat()
 	if err != nil {
@@ -134,7 +133,7 @@ func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
 	for _, name := range names[p.afterFile(names, cur):] {
 		f, err := p.openName(name)
 		if errors.Is(err, fs.ErrNotExist) && !isCompressed(name) {
-			f, err = p.openName(name + compressed) // since it was listed
+			f, err = p.openName(name + compressed) // compressed since it was listed
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -144,9 +143,8 @@ func (p *place) between(cur fs.FileInfo, live *os.File) (*os.File, error) {
 	return live, nil
 }
 
-// afterFile is the index of the first of the rotated files that was written
-// after cur. When cur has lost its name, because it was compressed or removed,
-// the times of the last writes tell: a compressed file keeps that of its source.
+// afterFile returns the index of the first rotated file that was written after cur. If cur was
+// compressed or removed, modification times are compared; a compressed file has that of its source.
 func (p *place) afterFile(names []string, cur fs.FileInfo) int {
 	next := len(names)
 	for i, name := range names {
@@ -164,9 +162,9 @@ func (p *place) afterFile(names []string, cur fs.FileInfo) int {
 	return next
 }
 
-// rotated lists earlier files of the log, oldest first. Their names end in the
-// time of the rotation, and in one more suffix if they are compressed. Docker numbers its files anew
-// at each rotation: none of them has a name that lasts.
+// rotated lists the rotated files of the log, oldest first. Their names end in the time of the
+// rotation, and in another suffix if compressed. Docker renumbers its files at each rotation, so
+// they are not used.
 func (p *place) rotated() ([]string, error) {
 	if p.docker {
 		return nil, nil
@@ -182,22 +180,22 @@ func (p *place) rotated() ([]string, error) {
 	}
 	var names []string
 	for _, n := range all {
-		if rest, ok := strings.CutPrefix(n, filepath.Base(p.name)+"."); ok && rest != "" && !strings.Contains(strings.TrimSuffix(rest, compressed), ".") {
+		if rest, ok := strings.CutPrefix(n, filepath.Base(p.name)+"."); ok && rest != "" &&
+			!strings.Contains(strings.TrimSuffix(rest, compressed), ".") {
 			names = append(names, filepath.Join(filepath.Dir(p.name), n))
 		}
 	}
 	slices.Sort(names)
-	// While a file is replaced by its compressed form, both are there.
+	// During compression both files exist.
 	return slices.CompactFunc(names, func(plain, other string) bool { return other == plain+compressed }), nil
 }
 
-// compressed ends the names of files that are not plain text.
+// compressed is the suffix of compressed files.
 const compressed = ".gz"
 
 func isCompressed(name string) bool { return strings.HasSuffix(name, compressed) }
 
-// content reads a file's lines from an offset; a compressed file is read from
-// its beginning.
+// content returns a reader from an offset. A compressed file is read from its beginning.
 func content(f *os.File, offset int64) (io.Reader, error) {
 	if !isCompressed(f.Name()) {
 		return io.NewSectionReader(f, offset, 1<<62), nil

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Stream says where a container wrote a line.
+// Stream is an output stream of a container.
 type Stream string
 
-// The streams of a container.
+// Streams of a container.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
 )
 
-// line is one line of a log file: a line of the container's output with its
-// end, or a piece of one without.
+// line is one line of a log file: a line of the container's output including the line feed, or a
+// part of one without it.
 type line struct {
 	time   time.Time
 	stream Stream
-	text   []byte // not the reader's own: valid until the next line is read
+	text   []byte // valid until the next line is read
 }
 
-var errFormat = errors.New("line is in no known format")
+var errFormat = errors.New("unknown line format")
 
-// parse reads one line of a log file, with or without its end. The two formats
-// cannot be mistaken for each other: one begins with a date, one with a brace.
+// parse parses one line of a log file, with or without line feed. The formats are distinguished by
+// the first character: a digit or a brace.
 func parse(raw []byte) (line, error) {
 	if len(raw) > 0 && raw[0] == '{' {
 		return parseJSONFile(raw)
@@ -36,12 +36,12 @@ func parse(raw []byte) (line, error) {
 	return parseCRI(raw)
 }
 
-// parseCRI reads a line such as
+// parseCRI parses a line such as
 //
 //	2016-10-06T00:17:09.669794202Z stdout F the text
 //
-// where the third field holds tags separated by colons, of which the first is P
-// for a piece of a line and F for a whole one or the last piece.
+// where the third field contains tags separated by colons. The first tag is P for a partial line,
+// and F for a full line or its last part.
 func parseCRI(raw []byte) (line, error) {
 	stamp, rest, ok := bytes.Cut(raw, []byte{' '})
 	if !ok {
@@ -69,7 +69,7 @@ func parseCRI(raw []byte) (line, error) {
 	return line{time: t, stream: s, text: text}, nil
 }
 
-// parseJSONFile reads a line such as
+// parseJSONFile parses a line such as
 //
 //	{"log":"the text\n","stream":"stdout","time":"2016-10-20T18:39:20.57606443Z"}
 func parseJSONFile(raw []byte) (line, error) {

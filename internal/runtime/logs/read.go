@@ -13,28 +13,28 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/pod"
 )
 
 const (
-	// stampFormat is RFC 3339 with all nine digits, so that stamps line up.
+	// stampFormat is RFC 3339 with nine digits, so that all timestamps have the same length.
 	stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
-	// look is how long a follower sleeps at most: an exit leaves no mark in the
-	// log, and a notification may be lost.
-	look = time.Second
-	// settle is how long an old file must have been quiet before a follower
-	// goes on to the new one: runtimes make the new file first and then write
-	// what they still hold to the old one.
+	// pollPeriod is the maximum time that a follower sleeps. A container's exit does not change the
+	// log, and notifications may be lost.
+	pollPeriod = time.Second
+	// settle is how long a rotated file must be unchanged before a follower continues with the new
+	// one. Runtimes first create the new file and then write buffered lines to the old one.
 	settle = 100 * time.Millisecond
-	// maxLine bounds the memory of a reader. Runtimes cut lines at 16 KiB, and
-	// json-file escapes a byte with six at worst.
+	// maxLine bounds memory usage. Runtimes split lines at 16 KiB, and json-file escapes a byte to
+	// at most six.
 	maxLine = 1 << 20
 )
 
-// Options say what of a log is wanted.
+// Options select the part of a log to read.
 type Options struct {
-	// Root is the directory that the path must not lead out of; empty means
-	// the one three levels above the file.
+	// Root is the directory that the path must not leave. Empty means the directory three levels
+	// above the file.
 	Root       string
 	Follow     bool
 	TailLines  *int64    // nil: from the beginning
@@ -42,12 +42,11 @@ type Options struct {
 	Since      time.Time // zero: from the beginning
 	Timestamps bool
 	Stream     Stream // empty: both
-	// Opened is called once the log is open, before anything of it is read. Optional.
+	// Opened is called when the log is open, before anything is read. Optional.
 	Opened func()
 }
 
-// Since is the time from which lines are wanted, by either of the API's ways to
-// say it.
+// Since returns the start time from either of the API's parameters.
 func Since(seconds *int64, t time.Time, now time.Time) time.Time {
 	if seconds != nil {
 		return now.Add(-pod.Seconds(*seconds))
@@ -57,11 +56,14 @@ func Since(seconds *int64, t time.Time, now time.Time) time.Time {
 
 var errEnough = errors.New("limit reached")
 
-// ReadLogs writes the output of a container, as far as opts want it, to stdout
-// and stderr. When it follows, it goes on until the container does not run any
-// more, which isRunning tells, or ctx ends; a rotation of the log in between
-// loses no line. Lines that are in no known format are left out.
-func ReadLogs(ctx context.Context, path string, opts Options, stdout, stderr io.Writer, isRunning func(context.Context) (bool, error)) error {
+// ReadLogs writes the selected output of a container to stdout and stderr. With Follow it continues
+// until isRunning returns false or ctx ends, without losing lines at rotations. Lines of unknown
+// format are skipped.
+func ReadLogs(
+	ctx context.Context, path string, opts Options, stdout, stderr io.Writer, isRunning func(
+		context.Context,
+	) (bool, error),
+) error {
 	p, err := at(opts.Root, path)
 	if err != nil {
 		return err
@@ -71,7 +73,13 @@ func ReadLogs(ctx context.Context, path string, opts Options, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	r := &reader{place: p, file: f, opts: opts, out: writer{opts: opts, stdout: stdout, stderr: stderr}, isRunning: isRunning}
+	r := &reader{
+		place:     p,
+		file:      f,
+		opts:      opts,
+		out:       writer{opts: opts, stdout: stdout, stderr: stderr},
+		isRunning: isRunning,
+	}
 	defer func() { _ = r.file.Close() }()
 	if opts.Opened != nil {
 		opts.Opened()
@@ -88,10 +96,10 @@ type reader struct {
 	place     *place
 	file      *os.File
 	in        *bufio.Reader
-	offset    int64  // of what was read of file
-	rest      []byte // an unfinished line
-	skip      bool   // the unfinished line is too long to keep
-	left      int64  // lines still wanted; below zero: all
+	offset    int64  // of file, up to which it was read
+	rest      []byte // a partial line
+	skip      bool   // the partial line is too long to buffer
+	left      int64  // remaining lines; negative: no limit
 	opts      Options
 	out       writer
 	isRunning func(context.Context) (bool, error)
@@ -108,7 +116,7 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 		if !r.opts.Follow {
-			r.left = max(*n, 0) // not more, if the log grows meanwhile
+			r.left = max(*n, 0) // limited to these, if the log grows meanwhile
 		}
 	}
 	if n := r.opts.LimitBytes; n != nil {
@@ -134,7 +142,7 @@ func (r *reader) drain(ctx context.Context) error {
 		r.offset += int64(len(b))
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF):
-			r.keep(b)
+			r.buffer(b)
 			if err == io.EOF {
 				return nil
 			}
@@ -143,7 +151,7 @@ func (r *reader) drain(ctx context.Context) error {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(r.rest) > 0 || r.skip {
-			r.keep(b)
+			r.buffer(b)
 			b = r.rest
 		}
 		tooLong := r.skip
@@ -158,8 +166,8 @@ func (r *reader) drain(ctx context.Context) error {
 	return errEnough
 }
 
-// keep holds back an unfinished line, if it is not absurdly long.
-func (r *reader) keep(b []byte) {
+// buffer buffers a partial line, unless it is too long.
+func (r *reader) buffer(b []byte) {
 	if r.skip || len(r.rest)+len(b) > maxLine {
 		r.rest, r.skip = r.rest[:0], true
 		return
@@ -167,8 +175,8 @@ func (r *reader) keep(b []byte) {
 	r.rest = append(r.rest, b...)
 }
 
-// finish writes what stands at the end of the log without an end of line: the
-// runtime died while it wrote.
+// finish writes a last line without line feed, which remains if the runtime was killed while
+// writing.
 func (r *reader) finish() error {
 	if len(r.rest) == 0 || r.left == 0 {
 		return nil
@@ -184,26 +192,24 @@ func (r *reader) emit(raw []byte) error {
 	}
 	l, err := parse(raw)
 	if err != nil {
-		return nil // a line that a runtime left half written
+		return nil // a truncated line
 	}
 	return r.out.write(l)
 }
 
-// follow reads on while the container runs.
+// follow continues to read while the container is running.
 func (r *reader) follow(ctx context.Context) error {
-	// The kernel's watches are few, and shared by all programs of a user. A follower
-	// that gets none looks for itself: it does so now and then in any case.
-	var told <-chan fsnotify.Event
-	var troubles <-chan error
+	// inotify watches are limited per user. Without one the follower only polls, as it does anyway.
+	var events <-chan fsnotify.Event
+	var errs <-chan error
 	if watch, err := watchDir(r.place.dir); err == nil {
 		defer watch.Close()
-		told, troubles = watch.Events, watch.Errors
+		events, errs = watch.Events, watch.Errors
 	}
-	timer := time.NewTimer(look)
+	timer := time.NewTimer(pollPeriod)
 	defer timer.Stop()
 	for {
-		// Ask before reading: what a container wrote before its end is in the
-		// log when it is said to have ended.
+		// Check before reading: when a container is reported as exited, its output is complete.
 		running, err := r.isRunning(ctx)
 		if err != nil {
 			return err
@@ -216,7 +222,7 @@ func (r *reader) follow(ctx context.Context) error {
 			return err
 		}
 		if next != nil {
-			if err := r.change(ctx, next); err != nil {
+			if err := r.switchTo(ctx, next); err != nil {
 				return err
 			}
 			continue
@@ -227,14 +233,14 @@ func (r *reader) follow(ctx context.Context) error {
 		if !running {
 			return r.finish()
 		}
-		timer.Reset(look)
-		if err := r.wait(ctx, told, troubles, timer); err != nil {
+		timer.Reset(pollPeriod)
+		if err := r.wait(ctx, events, errs, timer); err != nil {
 			return err
 		}
 	}
 }
 
-// watchDir tells of changes in a directory.
+// watchDir watches a directory for changes.
 func watchDir(dir string) (*fsnotify.Watcher, error) {
 	watch, err := fsnotify.NewBufferedWatcher(64)
 	if err != nil {
@@ -247,18 +253,18 @@ func watchDir(dir string) (*fsnotify.Watcher, error) {
 }
 
 // wait returns when the log may have changed.
-func (r *reader) wait(ctx context.Context, told <-chan fsnotify.Event, troubles <-chan error, timer *time.Timer) error {
+func (r *reader) wait(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, timer *time.Timer) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
 			return nil
-		case ev := <-told:
+		case ev := <-events:
 			if filepath.Base(ev.Name) == filepath.Base(r.place.name) {
 				return nil
 			}
-		case err := <-troubles:
+		case err := <-errs:
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("watch log directory %s: %w", r.place.dir, err)
 			}
@@ -267,16 +273,14 @@ func (r *reader) wait(ctx context.Context, told <-chan fsnotify.Event, troubles 
 	}
 }
 
-// change reads the rest of the old file, once nothing more arrives there, and
-// goes on with the new one.
-func (r *reader) change(ctx context.Context, next *os.File) error {
+// switchTo reads the rest of the rotated file, once it no longer changes, and switches to the new
+// one.
+func (r *reader) switchTo(ctx context.Context, next *os.File) error {
 	for before := int64(-1); before != r.offset; {
 		before = r.offset
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, settle) {
 			_ = next.Close()
 			return ctx.Err()
-		case <-time.After(settle):
 		}
 		if err := r.drain(ctx); err != nil {
 			_ = next.Close()
@@ -298,10 +302,10 @@ func (r *reader) change(ctx context.Context, next *os.File) error {
 	return nil
 }
 
-// rewindTruncated starts again when somebody cut the file short.
+// rewindTruncated starts again if the file was truncated.
 func (r *reader) rewindTruncated() error {
 	if isCompressed(r.file.Name()) {
-		return nil // nobody writes to it, and its size says nothing of its text
+		return nil // compressed files do not change, and the size is not that of the text
 	}
 	fi, err := r.file.Stat()
 	if err != nil {
@@ -314,12 +318,12 @@ func (r *reader) rewindTruncated() error {
 	return nil
 }
 
-// writer sends lines where they belong.
+// writer writes lines to the output streams.
 type writer struct {
 	opts           Options
 	stdout, stderr io.Writer
 	limited        bool
-	limit          int64 // bytes still allowed
+	limit          int64 // bytes remaining
 	middle         map[Stream]bool
 }
 
@@ -346,7 +350,7 @@ func (w *writer) write(l line) error {
 	if l.stream == Stderr {
 		to = w.stderr
 	}
-	// Nobody listens to this stream: its lines are left out.
+	// Lines of a stream without a writer are skipped.
 	if to != nil && len(out) > 0 {
 		if _, err := to.Write(out); err != nil {
 			return err

@@ -8,14 +8,13 @@ import (
 
 const block = 16 << 10
 
-// tailStart is the offset at which the last n lines of a file begin. An
-// unfinished line at the end counts.
+// tailStart returns the offset of the last n lines of a file. A partial line at the end counts.
 func tailStart(f io.ReaderAt, size int64, n int64) (int64, error) {
 	if n <= 0 {
 		return size, nil
 	}
 	buf := make([]byte, block)
-	ends := int64(-1) // the end of the file is the end of a line, finished or not
+	ends := int64(-1) // the end of the file ends a line, complete or not
 	for right := size; right > 0; {
 		left := max(right-block, 0)
 		b := buf[:right-left]
@@ -35,9 +34,8 @@ func tailStart(f io.ReaderAt, size int64, n int64) (int64, error) {
 	return 0, nil
 }
 
-// Tail is the end of a container's output, both streams together: of the last
-// lines lines, the last maxBytes bytes. It is meant for messages, not for
-// serving logs: what it returns is held in memory.
+// Tail returns the end of a container's output, both streams together: at most maxBytes of the last
+// lines. The result is held in memory; it is for status messages, not for serving logs.
 func Tail(ctx context.Context, path string, maxBytes int, lines int64) (string, error) {
 	w := &lastBytes{max: maxBytes}
 	if err := ReadLogs(ctx, path, Options{TailLines: &lines}, w, w, nil); err != nil {
@@ -46,7 +44,7 @@ func Tail(ctx context.Context, path string, maxBytes int, lines int64) (string, 
 	return string(w.buf), nil
 }
 
-// lastBytes keeps the end of what is written to it.
+// lastBytes keeps a suffix of what is written to it.
 type lastBytes struct {
 	buf []byte
 	max int

@@ -1,6 +1,6 @@
 package rotate
 
-// Names that collectors of logs know.
+// Suffixes and formats of file names, which log collectors rely on.
 const (
 	stampFormat      = "20060102-150405"
 	compressedSuffix = ".gz"

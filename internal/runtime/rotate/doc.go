@@ -1,33 +1,31 @@
-// Package rotate keeps the logs of running containers from growing without end.
+// Package rotate rotates the logs of running containers.
 //
-// It owns the files beside a live log; the live log is the runtime's. It reads
-// which containers run from its caller and, for each of them, looks at the size
-// of one file every period: a container that does not run writes nothing.
+// It owns the rotated files of a log; the live file belongs to the runtime. Its caller tells it
+// which containers are running; for each of them it checks the size of the live file every period.
+// A container that is not running writes nothing.
 //
 // The files of one log, oldest last:
 //
 //	3.log                          written by the runtime
-//	3.log.20260102-030405          the newest rotated one, plain: the runtime may
-//	                               still hold back some last lines for it
+//	3.log.20260102-030405          the newest rotated file, not compressed: the
+//	                               runtime may still write the last lines to it
 //	3.log.20260102-020000.gz       older ones
-//	3.log.20260102-010000.tmp      being compressed, or left by an agent that died
+//	3.log.20260102-010000.tmp      being compressed, or left by an agent that was killed
 //
-// A rotation is: rename the live log, have the runtime open a new one, then tidy
-// (remove what is too old or left over, compress what was plain before). If the
-// runtime does not open one, the live log gets its name back, unless there is a
-// new one by then. Names sort by age, also where a clock does not go on: the time in
-// a name is later than it was where an older file has that of the future.
+// A rotation renames the live file, has the runtime open a new one, and then cleans up: it removes
+// files that are too old or left over, and compresses the file that was not compressed before. If
+// the runtime fails to reopen the log, the live file gets its name back, unless there is a new one
+// by then. Names sort by age, even when the clock is set back: if a rotated file has a later time
+// than now in its name, the next name is later still.
 //
-// A log that grows faster than its limit allows in a period is looked at more
-// often, at most once a second, and what is to be compressed waits until it is
-// calmer: the room that a container's log takes is bounded by the files it may
-// have, each of the limit and what is written in a second.
+// A log that exceeds its limit within one period is checked more often, up to once a second, and
+// compression is postponed until it slows down. The disk usage of a container's logs is bounded by
+// the number of files times the limit plus what is written in a second.
 //
-// Beside that, Usage tells scrapers how much room the logs take up.
+// Usage is a metrics collector for the disk usage of logs.
 //
-// Whoever shares a directory of logs with a container shares it with whatever
-// that container puts there: nothing outside of the directory of all logs is
-// touched, and only regular files are.
+// A container may have the log directory as a volume and put anything there. Paths are never
+// followed out of the root of all logs, and only regular files are read or changed.
 //
-// Rotator.mu guards which logs are being worked on; nothing is called under it.
+// Rotator.mu guards the set of logs being worked on. No call is made while it is held.
 package rotate

@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directory is where the files of one log are. Names in it are plain names, and
-// following one never leads out of the directory of all logs.
+// directory is the directory of the files of one log. Accesses never leave the root of all logs.
 type directory struct {
 	root *os.Root
-	self *os.File // root, for calls that os.Root does not have
+	self *os.File // root, for system calls that os.Root lacks
 	live string
 }
 
@@ -59,7 +58,7 @@ func (d *directory) files() ([]string, error) {
 	return names, nil
 }
 
-// clean removes what an agent left that died while it compressed.
+// clean removes files left by an agent that was killed during compression.
 func (r *Rotator) clean(_ context.Context, log Log) error {
 	d, err := open(r.cfg.Root, log)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +75,8 @@ func (r *Rotator) clean(_ context.Context, log Log) error {
 	return d.remove(leftovers(files, d.live))
 }
 
-// rotate gives a container a new log. Trouble with old files is told, but does
-// not keep the live one growing.
+// rotate rotates a container's log. Failures to clean up old files are returned, but do not prevent
+// the rotation.
 func (r *Rotator) rotate(ctx context.Context, log Log) error {
 	d, err := open(r.cfg.Root, log)
 	if err != nil {
@@ -88,12 +87,12 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 	if err != nil {
 		return err
 	}
-	plan := tidy(files, d.live, int(r.files.Load()))
-	errs := []error{r.turn(ctx, log, d, nextName(files, d.live, r.cfg.Now())), d.remove(plan.Remove)}
+	plan := planCleanup(files, d.live, int(r.files.Load()))
+	errs := []error{r.renameAndReopen(ctx, log, d, nextName(files, d.live, r.cfg.Now())), d.remove(plan.Remove)}
 	for _, name := range plan.Compress {
 		err := d.compress(ctx, name, r.size.Load())
-		if errors.Is(err, errStorm) {
-			break // the next rotation is more urgent, and compresses what is left then
+		if errors.Is(err, errLogTooLarge) {
+			break // the next rotation is more urgent; it compresses the rest
 		}
 		errs = append(errs, err)
 	}
@@ -103,34 +102,33 @@ func (r *Rotator) rotate(ctx context.Context, log Log) error {
 	return errors.Join(errs...)
 }
 
-// errStorm ends a compression during which the live log has become too long: a
-// container that writes faster than that must not fill the disk meanwhile.
-var errStorm = errors.New("the live log is too long again")
+// errLogTooLarge aborts a compression because the live file exceeds the limit again. A container that
+// writes that fast must be rotated first.
+var errLogTooLarge = errors.New("live log exceeds the limit again")
 
-// turn renames the live log to old and has the runtime make a new one.
-func (r *Rotator) turn(ctx context.Context, log Log, d *directory, old string) error {
-	if err := d.move(d.live, old); err != nil {
+// renameAndReopen renames the live file to old and has the runtime create a new one.
+func (r *Rotator) renameAndReopen(ctx context.Context, log Log, d *directory, old string) error {
+	if err := d.renameNoReplace(d.live, old); err != nil {
 		return fmt.Errorf("rename log: %w", err)
 	}
 	err := r.reopen(ctx, log)
 	if err == nil {
 		return nil
 	}
-	if undo := d.move(old, d.live); undo != nil && !errors.Is(undo, fs.ErrExist) {
-		return fmt.Errorf("give log its name back: %w", errors.Join(undo, err))
+	if undo := d.renameNoReplace(old, d.live); undo != nil && !errors.Is(undo, fs.ErrExist) {
+		return fmt.Errorf("restore name of log: %w", errors.Join(undo, err))
 	}
-	// If there is a new log after all, the runtime made it and was late to say so.
+	// If there is a new file, the runtime has created it despite the error.
 	return fmt.Errorf("reopen log: %w", err)
 }
 
-// move renames a file to a name that must be free: whatever had that name would
-// lose its lines.
-func (d *directory) move(from, to string) error {
+// renameNoReplace renames a file without overwriting an existing one.
+func (d *directory) renameNoReplace(from, to string) error {
 	fd := int(d.self.Fd())
 	err := unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// Not every file system can be asked for that: ZFS before 2.2, NFS and most
-		// of FUSE cannot. A second name is free or refused everywhere.
+		// Not all file systems support RENAME_NOREPLACE: ZFS before 2.2, NFS and most FUSE ones do
+		// not. Creating a hard link never overwrites.
 		if err = unix.Linkat(fd, from, fd, to, 0); err == nil {
 			err = unix.Unlinkat(fd, from, 0)
 		}
@@ -151,9 +149,8 @@ func (d *directory) remove(names []string) error {
 	return errors.Join(errs...)
 }
 
-// compress replaces a rotated file by a compressed one. Both say the same about
-// when the log was written last: readers tell by it which file comes after which.
-// It gives up when the live log grows beyond limit.
+// compress replaces a rotated file by a compressed one with the same modification time, by which
+// readers order files. It aborts when the live file exceeds limit.
 func (d *directory) compress(ctx context.Context, name string, limit int64) (err error) {
 	in, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -172,7 +169,7 @@ func (d *directory) compress(ctx context.Context, name string, limit int64) (err
 	if err != nil {
 		return fmt.Errorf("compress log: %w", err)
 	}
-	err = pack(out, patient{ctx, in, d, limit})
+	err = pack(out, abortable{ctx, in, d, limit})
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
@@ -188,7 +185,7 @@ func (d *directory) compress(ctx context.Context, name string, limit int64) (err
 	return d.remove([]string{name})
 }
 
-// pack writes compressed and to the disk: its source is about to be removed.
+// pack compresses in to out and syncs it, since in is about to be removed.
 func pack(out *os.File, in io.Reader) error {
 	z := gzip.NewWriter(out)
 	if _, err := io.CopyBuffer(z, in, make([]byte, chunk)); err != nil {
@@ -200,23 +197,23 @@ func pack(out *os.File, in io.Reader) error {
 	return out.Sync()
 }
 
-// chunk is read between two looks at whether to go on.
+// chunk is the amount read between two checks for abortion.
 const chunk = 256 << 10
 
-// patient stops reading when its context ends, or the live log is too long.
-type patient struct {
+// abortable is a reader that fails when its context ends or the live file exceeds the limit.
+type abortable struct {
 	ctx context.Context
 	io.Reader
 	beside *directory
 	limit  int64
 }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p abortable) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
 	}
 	if fi, err := p.beside.root.Lstat(p.beside.live); err == nil && fi.Size() >= p.limit {
-		return 0, errStorm
+		return 0, errLogTooLarge
 	}
 	return p.Reader.Read(b)
 }

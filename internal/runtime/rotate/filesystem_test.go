@@ -8,10 +8,12 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/test/kit/need"
 )
 
-// refuseNoReplace has the kernel answer this thread as a file system does that cannot
-// rename without replacing. The thread ends with the test.
+// refuseNoReplace has the kernel reject RENAME_NOREPLACE on this thread, like some file systems.
+// The thread ends with the test.
 func refuseNoReplace(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -33,16 +35,18 @@ func refuseNoReplace(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
-		t.Skip("this kernel filters no system calls: ", err)
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)),
+		0, 0); err != nil {
+		need.Skip(t, "this kernel has no seccomp filters", err)
 	}
 }
 
-func TestAFileSystemThatCannotKeepARenameFromReplacing(t *testing.T) {
+func TestRotateWithoutRenameNoReplace(t *testing.T) {
 	refuseNoReplace(t)
 	r := newRig(t)
 	r.runtime.write(t, "1234567890")
-	if err := unix.Renameat2(unix.AT_FDCWD, r.log.Path, unix.AT_FDCWD, r.log.Path+".x", unix.RENAME_NOREPLACE); !errors.Is(err, unix.EINVAL) {
+	if err := unix.Renameat2(unix.AT_FDCWD, r.log.Path, unix.AT_FDCWD, r.log.Path+".x",
+		unix.RENAME_NOREPLACE); !errors.Is(err, unix.EINVAL) {
 		t.Fatalf("rename = %v, want that it is refused", err)
 	}
 	if err := r.rotate(t.Context(), r.log); err != nil {
@@ -60,7 +64,7 @@ func TestAFileSystemThatCannotKeepARenameFromReplacing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	if err := d.move("0.log", "0.log.20260102-030405"); !errors.Is(err, os.ErrExist) {
+	if err := d.renameNoReplace("0.log", "0.log.20260102-030405"); !errors.Is(err, os.ErrExist) {
 		t.Errorf("move to a name that is taken = %v", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "abcdefghij", "0.log.20260102-030405": "1234567890"})

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// tidying is what is to be done with rotated files before the live log becomes
-// one of them.
-type tidying struct {
+// cleanup is what to do with rotated files before the live file is renamed.
+type cleanup struct {
 	Remove   []string
 	Compress []string
 }
 
-// tidy decides about the files in a log's directory. When it is done and the
-// live log was renamed, there are at most maxFiles of them, the live one
-// included. What does not look like a rotated file of this log is left alone.
-func tidy(files []string, live string, maxFiles int) tidying {
-	var plan tidying
+// planCleanup decides what to do with the files in a log's directory. After it and the rename of the live
+// file, there are at most maxFiles, including the live one. Files that are not rotated files of
+// this log are ignored.
+func planCleanup(files []string, live string, maxFiles int) cleanup {
+	var plan cleanup
 	plain, compressed := map[string]bool{}, map[string]bool{}
 	for _, name := range files {
-		stamp := stampOf(name, live)
+		stamp := rotationTime(name, live)
 		if stamp == "" {
 			continue
 		}
@@ -35,12 +34,12 @@ func tidy(files []string, live string, maxFiles int) tidying {
 		}
 	}
 	for name := range plain {
-		if compressed[name] { // an agent died between the two
+		if compressed[name] { // an agent was killed between the two steps
 			plan.Remove = append(plan.Remove, name)
 			delete(plain, name)
 		}
 	}
-	// Names sort by time. The live log and the one that it becomes stay.
+	// Names sort by time. The live file and the one that it becomes stay.
 	all := slices.AppendSeq(slices.Collect(maps.Keys(plain)), maps.Keys(compressed))
 	slices.Sort(all)
 	for len(all) > max(maxFiles-2, 0) {
@@ -60,27 +59,26 @@ func tidy(files []string, live string, maxFiles int) tidying {
 	return plan
 }
 
-// minPace is the least time between two looks: rotated files are named by the
+// minCheckPeriod is the minimum time between two checks. Names of rotated files have a resolution of a
 // second.
-const minPace = time.Second
+const minCheckPeriod = time.Second
 
-// pace is how long a log takes to reach its limit if it goes on growing as it
-// has. One that is as large as it may be after a whole period can wait for
-// another; one that was found many times that large needs to be looked at sooner.
-func pace(size, limit int64, elapsed time.Duration) time.Duration {
-	return max(time.Duration(float64(elapsed)*float64(limit)/float64(size)), minPace)
+// nextCheck estimates how long a log takes to reach its limit at its current rate. The result is the
+// time until the next check.
+func nextCheck(size, limit int64, elapsed time.Duration) time.Duration {
+	return max(time.Duration(float64(elapsed)*float64(limit)/float64(size)), minCheckPeriod)
 }
 
-// nextName is what the live log is renamed to. It comes after the names that there
-// are, since files are told old from new by them, also when the clock was set back.
+// nextName returns the name that the live file gets. It sorts after all existing ones, even when
+// the clock was set back, since readers order files by name.
 func nextName(files []string, live string, now time.Time) string {
 	stamp, last := now.Format(stampFormat), ""
 	for _, name := range files {
-		last = max(last, stampOf(name, live))
+		last = max(last, rotationTime(name, live))
 	}
 	if t, err := time.Parse(stampFormat, last); err == nil && last >= stamp {
-		// Read without a zone, whose changes would set it back once more. What comes
-		// after the last second that can be written is not waited for.
+		// Parsed as UTC, so that a change of the time zone does not set the clock back. The last
+		// representable second is used as it is.
 		if after := t.Add(time.Second).Format(stampFormat); isStamp(after) {
 			stamp = after
 		}
@@ -88,8 +86,8 @@ func nextName(files []string, live string, now time.Time) string {
 	return live + "." + stamp
 }
 
-// stampOf is the time in the name of a rotated file of the log, empty for others.
-func stampOf(name, live string) string {
+// rotationTime returns the time in the name of a rotated file of the log, "" for other files.
+func rotationTime(name, live string) string {
 	rest, ok := strings.CutPrefix(name, live+".")
 	if !ok || len(rest) < len(stampFormat) || !isStamp(rest[:len(stampFormat)]) {
 		return ""
@@ -102,7 +100,7 @@ func isStamp(s string) bool {
 	return err == nil
 }
 
-// leftovers are files that an agent left which died while it compressed.
+// leftovers returns the files left by an agent that was killed during compression.
 func leftovers(files []string, live string) []string {
-	return tidy(files, live, len(files)+2).Remove // with room for all, nothing is too old
+	return planCleanup(files, live, len(files)+2).Remove // with room for all files, none is too old
 }

@@ -13,72 +13,75 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 )
 
-// reopener is the part of the runtime that makes new log files.
+// reopener is the part of the runtime that reopens log files.
 type reopener interface {
-	// ReopenContainerLog returns when the container writes to a file that has
-	// the log's name now. It fails for a container that does not run.
-	ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error)
+	// ReopenContainerLog returns when the container writes to a new file. It fails if the container
+	// is not running.
+	ReopenContainerLog(
+		context.Context, *runtimeapi.ReopenContainerLogRequest,
+	) (*runtimeapi.ReopenContainerLogResponse, error)
 }
 
-// Log is the live log of a running container.
+// Log is the live log file of a running container.
 type Log struct {
-	Container string // id
-	Path      string // absolute
+	Container string // container ID
+	Path      string // absolute path
 	Pod       pod.Ref
-	Name      string // the container's in its pod
+	Name      string // name of the container in its pod
 }
 
 // Config holds what a Rotator is built from. Every field is required.
 type Config struct {
 	Runtime reopener
-	// Running are the logs of containers that run now.
+	// Running returns the logs of running containers.
 	Running func() []Log
-	// Known is closed when Running tells everything.
+	// Known is closed when Running is complete.
 	Known    <-chan struct{}
-	Root     string // the directory of all logs
-	MaxSize  int64  // of a log before it is rotated; below zero: it may grow
-	MaxFiles int    // of one log, the live one included; at least 2
-	Workers  int    // logs rotated at a time
+	Root     string // the root of all logs
+	MaxSize  int64  // at which a log is rotated; negative: never
+	MaxFiles int    // of one log, including the live one; at least 2
+	Workers  int    // concurrent rotations
 	Period   time.Duration
 	Log      *slog.Logger
 	Now      func() time.Time
 }
 
-// reopenLimit bounds a worker's wait for the runtime: one container that hangs
-// should not keep the logs of others growing.
+// reopenLimit bounds the call to the runtime, so that a container that hangs does not block the
+// rotation of others.
 const reopenLimit = 10 * time.Second
 
 // Rotator rotates logs.
 type Rotator struct {
 	cfg   Config
-	size  atomic.Int64 // that is too big for a log; below zero: none is
-	files atomic.Int64 // of one log, at most
+	size  atomic.Int64 // negative: no limit
+	files atomic.Int64 // maximum per log
 	slots chan struct{}
 	group sync.WaitGroup
 
 	mu     sync.Mutex
-	busy   map[string]bool // by container; it waits for a worker or has one
-	failed map[string]bool // by container; it was said already
+	busy   map[string]bool // by container: queued or being worked on
+	failed map[string]bool // by container: the failure was logged
 }
 
-// New makes a Rotator. Nothing is looked at before Run.
+// New makes a Rotator. It does nothing before Run.
 func New(cfg Config) *Rotator {
 	r := &Rotator{cfg: cfg, slots: make(chan struct{}, cfg.Workers), busy: map[string]bool{}, failed: map[string]bool{}}
 	r.Adjust(cfg.MaxSize, cfg.MaxFiles)
 	return r
 }
 
-// Adjust has other limits hold from the next look on.
+// Adjust changes the limits from the next check on.
 func (r *Rotator) Adjust(maxSize int64, maxFiles int) {
 	r.size.Store(maxSize)
 	r.files.Store(int64(maxFiles))
 }
 
-// Run rotates logs until ctx ends, and returns when no file is being worked on.
+// Run rotates logs until ctx ends, and returns when no worker is active.
 func (r *Rotator) Run(ctx context.Context) error {
 	defer r.group.Wait()
 	select {
@@ -91,21 +94,19 @@ func (r *Rotator) Run(ctx context.Context) error {
 	}
 	elapsed := r.cfg.Period
 	for {
-		next := r.look(ctx, elapsed)
-		select {
-		case <-ctx.Done():
+		next := r.check(ctx, elapsed)
+		if !clock.Sleep(ctx, next) {
 			return nil
-		case <-time.After(next):
 		}
 		elapsed = next
 	}
 }
 
-// look finds the logs that are due, and tells when to look again, given how long
-// ago the last time was. It costs one stat for each running container.
-func (r *Rotator) look(ctx context.Context, elapsed time.Duration) time.Duration {
+// check starts the rotation of logs that exceed the limit. It returns the time until the next check,
+// given the time since the last one. It costs one stat per running container.
+func (r *Rotator) check(ctx context.Context, elapsed time.Duration) time.Duration {
 	if r.size.Load() < 0 {
-		return r.cfg.Period // whoever else rotates them is not interfered with
+		return r.cfg.Period // rotation by other tools is not interfered with
 	}
 	running := r.cfg.Running()
 	r.forget(running)
@@ -116,11 +117,11 @@ func (r *Rotator) look(ctx context.Context, elapsed time.Duration) time.Duration
 		case errors.Is(err, fs.ErrNotExist):
 			r.work(ctx, log, r.reopen)
 		case err != nil:
-			r.report(log, fmt.Errorf("look at log: %w", err))
+			r.report(log, fmt.Errorf("stat log: %w", err))
 		case !fi.Mode().IsRegular():
-			r.report(log, fmt.Errorf("look at log %s: not a regular file", log.Path))
+			r.report(log, fmt.Errorf("stat log %s: not a regular file", log.Path))
 		case fi.Size() >= r.size.Load():
-			next = min(next, pace(fi.Size(), r.size.Load(), elapsed))
+			next = min(next, nextCheck(fi.Size(), r.size.Load(), elapsed))
 			r.work(ctx, log, r.rotate)
 		default:
 			r.report(log, nil)
@@ -129,7 +130,7 @@ func (r *Rotator) look(ctx context.Context, elapsed time.Duration) time.Duration
 	return next
 }
 
-// work has a worker do something with a log, unless one does already.
+// work queues an operation on a log for a worker, unless one is queued or active.
 func (r *Rotator) work(ctx context.Context, log Log, do func(context.Context, Log) error) {
 	r.mu.Lock()
 	busy := r.busy[log.Container]
@@ -157,22 +158,22 @@ func (r *Rotator) work(ctx context.Context, log Log, do func(context.Context, Lo
 	})
 }
 
-// report says that a log cannot be rotated, once until it can be again.
+// report logs that a log cannot be rotated, once until rotation succeeds again.
 func (r *Rotator) report(log Log, err error) {
 	r.mu.Lock()
-	said := r.failed[log.Container]
+	logged := r.failed[log.Container]
 	if err != nil {
 		r.failed[log.Container] = true
 	} else {
 		delete(r.failed, log.Container)
 	}
 	r.mu.Unlock()
-	if err != nil && !said {
-		r.cfg.Log.Warn("cannot rotate log", "container", log.Container, "path", log.Path, "err", err)
+	if err != nil && !logged {
+		r.cfg.Log.Warn("failed to rotate container log", "containerID", log.Container, "path", log.Path, "err", err)
 	}
 }
 
-// forget drops what was said of containers that do not run any more.
+// forget drops the state of containers that are no longer running.
 func (r *Rotator) forget(running []Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +189,7 @@ func (r *Rotator) forget(running []Log) {
 	r.failed = still
 }
 
-// reopen has the runtime make a log file. Its error names the container.
+// reopen has the runtime reopen a log. The error contains the container ID.
 func (r *Rotator) reopen(ctx context.Context, log Log) error {
 	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
 	defer cancel()

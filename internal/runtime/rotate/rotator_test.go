@@ -23,8 +23,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// fakeRuntime writes logs as a runtime does: through a file that it holds open
-// until it is told to open the name again.
+// fakeRuntime writes logs as a runtime does: to a file that it keeps open until ReopenContainerLog.
 type fakeRuntime struct {
 	path string
 	fail error
@@ -34,7 +33,9 @@ type fakeRuntime struct {
 	reopened int
 }
 
-func (f *fakeRuntime) ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (f *fakeRuntime) ReopenContainerLog(
+	context.Context, *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reopened++
@@ -61,19 +62,19 @@ func (f *fakeRuntime) write(t *testing.T, text string) {
 	}
 }
 
-// rig is a container that logs, and a rotator for it.
+// rig is a container that logs, and its rotator.
 type rig struct {
 	*Rotator
 	runtime *fakeRuntime
 	log     Log
 	now     time.Time
-	said    *bytes.Buffer
+	logged  *bytes.Buffer
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	root := t.TempDir()
-	r := &rig{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), said: &bytes.Buffer{}}
+	r := &rig{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), logged: &bytes.Buffer{}}
 	r.log = Log{Container: "c1", Path: filepath.Join(root, "ns_web_uid", "main", "0.log")}
 	if err := os.MkdirAll(filepath.Dir(r.log.Path), 0o755); err != nil {
 		t.Fatal(err)
@@ -86,21 +87,30 @@ func newRig(t *testing.T) *rig {
 	r.runtime.reopened = 0
 	known := make(chan struct{})
 	close(known)
-	r.Rotator = New(Config{Runtime: r.runtime, Running: func() []Log { return []Log{r.log} }, Known: known, Root: root,
-		MaxSize: 10, MaxFiles: 4, Workers: 1, Period: 10 * time.Second,
-		Log: slog.New(slog.NewTextHandler(r.said, nil)), Now: func() time.Time { return r.now }})
+	r.Rotator = New(Config{
+		Runtime:  r.runtime,
+		Running:  func() []Log { return []Log{r.log} },
+		Known:    known,
+		Root:     root,
+		MaxSize:  10,
+		MaxFiles: 4,
+		Workers:  1,
+		Period:   10 * time.Second,
+		Log:      slog.New(slog.NewTextHandler(r.logged, nil)),
+		Now:      func() time.Time { return r.now },
+	})
 	return r
 }
 
-// round looks once, and waits for what comes of it. A minute passes.
+// round makes one check and waits for the workers. A minute passes.
 func (r *rig) round(t *testing.T) {
 	t.Helper()
-	r.look(t.Context(), r.cfg.Period)
+	r.check(t.Context(), r.cfg.Period)
 	r.group.Wait()
 	r.now = r.now.Add(time.Minute)
 }
 
-// files are the files of the log by name, with what is in them.
+// files returns the content of the log's files by name.
 func (r *rig) files(t *testing.T) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(r.log.Path))
@@ -134,7 +144,7 @@ func wantFiles(t *testing.T, got, want map[string]string) {
 	}
 }
 
-func TestALogIsRotatedWhenItIsLongEnough(t *testing.T) {
+func TestRotateAtMaxSize(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
 	parity.ProvesPart(t, 3, "RT-45")
 	r := newRig(t)
@@ -149,16 +159,16 @@ func TestALogIsRotatedWhenItIsLongEnough(t *testing.T) {
 		r.round(t)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "",
-		"0.log.20260102-030705.gz": "1111111111", "0.log.20260102-030805.gz": "2222222222", "0.log.20260102-030905": "3333333333"})
+		"0.log.20260102-030705.gz": "1111111111", "0.log.20260102-030805.gz": "2222222222",
+		"0.log.20260102-030905": "3333333333"})
 	fi, err := os.Stat(r.log.Path + ".20260102-030705.gz")
 	if err != nil || fi.Mode().Perm() != 0o640 {
 		t.Errorf("mode of the compressed log = %v, %v; want that of the log", fi.Mode(), err)
 	}
 }
 
-// A machine may begin with a clock that is ahead. What was logged last stays longest
-// all the same.
-func TestTheNewestLogsStayWhenTheClockWasSetBack(t *testing.T) {
+// A machine may boot with a clock that is ahead. The newest files must still be kept longest.
+func TestRotateAfterClockSetBack(t *testing.T) {
 	r := newRig(t)
 	r.now = time.Date(2035, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 8 {
@@ -178,7 +188,7 @@ func TestTheNewestLogsStayWhenTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-func TestARotationThatTheRuntimeRefusesIsUndone(t *testing.T) {
+func TestRotateReopenFails(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-44")
 	r := newRig(t)
 	r.runtime.write(t, "1234567890")
@@ -186,15 +196,15 @@ func TestARotationThatTheRuntimeRefusesIsUndone(t *testing.T) {
 	r.round(t)
 	r.round(t)
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890"})
-	if n := strings.Count(r.said.String(), "container is not running"); n != 1 {
-		t.Errorf("the failure was said %d times, want once: %s", n, r.said)
+	if n := strings.Count(r.logged.String(), "container is not running"); n != 1 {
+		t.Errorf("the failure was logged %d times, want once: %s", n, r.logged)
 	}
 	r.runtime.fail = nil
 	r.round(t)
 	wantFiles(t, r.files(t), map[string]string{"0.log": "", "0.log.20260102-030605": "1234567890"})
 }
 
-func TestARuntimeThatIsLateToSayThatItReopenedLosesNothing(t *testing.T) {
+func TestRotateReopenSucceedsWithError(t *testing.T) {
 	r := newRig(t)
 	r.runtime.write(t, "1234567890")
 	late := lateRuntime{r.runtime}
@@ -204,17 +214,19 @@ func TestARuntimeThatIsLateToSayThatItReopenedLosesNothing(t *testing.T) {
 	wantFiles(t, r.files(t), map[string]string{"0.log": "new", "0.log.20260102-030405": "1234567890"})
 }
 
-// lateRuntime does as it is told and says that it did not.
+// lateRuntime reopens the log, but returns an error.
 type lateRuntime struct{ *fakeRuntime }
 
-func (l lateRuntime) ReopenContainerLog(ctx context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (l lateRuntime) ReopenContainerLog(
+	ctx context.Context, req *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	if _, err := l.fakeRuntime.ReopenContainerLog(ctx, req); err != nil {
 		return nil, err
 	}
 	return nil, context.DeadlineExceeded
 }
 
-func TestAMissingLogIsAskedForAgain(t *testing.T) {
+func TestReopenMissingLog(t *testing.T) {
 	parity.Proves(t, "RT-47")
 	r := newRig(t)
 	if err := os.Remove(r.log.Path); err != nil {
@@ -228,7 +240,7 @@ func TestAMissingLogIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestARotationLeavesWhatHasItsName(t *testing.T) {
+func TestRotateDoesNotOverwrite(t *testing.T) {
 	r := newRig(t)
 	name := r.log.Path + ".20260102-030405"
 	if err := os.WriteFile(name, []byte("of this second"), 0o640); err != nil {
@@ -241,14 +253,14 @@ func TestARotationLeavesWhatHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	if err := r.turn(t.Context(), r.log, d, filepath.Base(name)); !errors.Is(err, os.ErrExist) {
+	if err := r.renameAndReopen(t.Context(), r.log, d, filepath.Base(name)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("turn = %v, want that the name is taken", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890", "0.log.20260102-030405": "of this second"})
 }
 
-// TestACompressedLogIsThereOnlyWhole: it is written under another name first.
-func TestACompressedLogIsThereOnlyWhole(t *testing.T) {
+// TestCompressIsAtomic: the file is written under a temporary name first.
+func TestCompressIsAtomic(t *testing.T) {
 	parity.ProvesPart(t, 3, "RT-45")
 	r := newRig(t)
 	const name = "0.log.20260102-030405"
@@ -271,7 +283,7 @@ func TestACompressedLogIsThereOnlyWhole(t *testing.T) {
 	wantFiles(t, r.files(t), map[string]string{"0.log": "", name + ".gz": "old"})
 }
 
-func TestANewAgentCleansWhatADeadOneLeft(t *testing.T) {
+func TestCleanUpInterruptedCompression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for _, name := range []string{".20260101-000000.tmp", ".20260101-010000", ".20260101-010000.gz", ".mine"} {
@@ -308,7 +320,7 @@ func TestANewAgentCleansWhatADeadOneLeft(t *testing.T) {
 	})
 }
 
-// stuckRuntime never answers for one container.
+// stuckRuntime hangs for one container.
 type stuckRuntime struct {
 	stuck string
 	mu    sync.Mutex
@@ -316,7 +328,9 @@ type stuckRuntime struct {
 	now   int
 }
 
-func (s *stuckRuntime) ReopenContainerLog(ctx context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *stuckRuntime) ReopenContainerLog(
+	ctx context.Context, req *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	s.mu.Lock()
 	s.now++
 	s.most = max(s.most, s.now)
@@ -334,7 +348,7 @@ func (s *stuckRuntime) ReopenContainerLog(ctx context.Context, req *runtimeapi.R
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-func TestAsManyLogsAsThereAreWorkersAreRotatedAtATime(t *testing.T) {
+func TestRotateWorkers(t *testing.T) {
 	parity.Proves(t, "RT-46")
 	for _, workers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -353,10 +367,20 @@ func TestAsManyLogsAsThereAreWorkersAreRotatedAtATime(t *testing.T) {
 			known := make(chan struct{})
 			close(known)
 			stuck := &stuckRuntime{stuck: "c0"}
-			r := New(Config{Runtime: stuck, Running: func() []Log { return running }, Known: known, Root: root, MaxSize: 10, MaxFiles: 2,
-				Workers: workers, Period: 10 * time.Second, Log: slog.New(slog.DiscardHandler), Now: time.Now})
-			r.look(t.Context(), r.cfg.Period)
-			r.look(t.Context(), r.cfg.Period) // what waits is not queued twice
+			r := New(Config{
+				Runtime:  stuck,
+				Running:  func() []Log { return running },
+				Known:    known,
+				Root:     root,
+				MaxSize:  10,
+				MaxFiles: 2,
+				Workers:  workers,
+				Period:   10 * time.Second,
+				Log:      slog.New(slog.DiscardHandler),
+				Now:      time.Now,
+			})
+			r.check(t.Context(), r.cfg.Period)
+			r.check(t.Context(), r.cfg.Period) // a log is not queued twice
 			r.group.Wait()
 			if stuck.most != workers {
 				t.Errorf("%d were rotated at a time, want %d", stuck.most, workers)
@@ -371,7 +395,7 @@ func TestAsManyLogsAsThereAreWorkersAreRotatedAtATime(t *testing.T) {
 	}
 }
 
-func TestNothingOutsideOfTheLogDirectoryIsTouched(t *testing.T) {
+func TestRotateStaysInLogDirectory(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "0.log.20260101-000000")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
@@ -406,7 +430,8 @@ func TestNothingOutsideOfTheLogDirectoryIsTouched(t *testing.T) {
 		r.round(t)
 		entries, err := os.ReadDir(outside)
 		if err != nil || len(entries) != 2 || r.runtime.reopened != 0 {
-			t.Errorf("files outside are %v, %v and %d were reopened; want them untouched", entries, err, r.runtime.reopened)
+			t.Errorf("files outside are %v, %v and %d were reopened; want them untouched", entries, err,
+				r.runtime.reopened)
 		}
 	})
 	t.Run("the log is a link to the host", func(t *testing.T) {
@@ -419,13 +444,13 @@ func TestNothingOutsideOfTheLogDirectoryIsTouched(t *testing.T) {
 		}
 		r.Adjust(1, r.cfg.MaxFiles)
 		r.round(t)
-		if r.runtime.reopened != 0 || !strings.Contains(r.said.String(), "not a regular file") {
-			t.Errorf("reopened %d times and said %q, want a complaint only", r.runtime.reopened, r.said)
+		if r.runtime.reopened != 0 || !strings.Contains(r.logged.String(), "not a regular file") {
+			t.Errorf("reopened %d times and logged %q, want only an error", r.runtime.reopened, r.logged)
 		}
 	})
 }
 
-// gate lets a reader's lines through when it is opened.
+// gate blocks a reader until it is opened.
 type gate struct {
 	open chan struct{}
 	b    bytes.Buffer
@@ -436,7 +461,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.b.Write(p)
 }
 
-func TestAFollowerThatFallsBehindLosesNoLine(t *testing.T) {
+func TestSlowFollowerLosesNoLine(t *testing.T) {
 	parity.ProvesPart(t, 5, "RT-49")
 	r := newRig(t)
 	r.Adjust(1, 10)
@@ -454,17 +479,18 @@ func TestAFollowerThatFallsBehindLosesNoLine(t *testing.T) {
 	var once sync.Once
 	stopped := make(chan struct{})
 	go func() {
-		done <- logs.ReadLogs(ctx, r.log.Path, logs.Options{Follow: true}, out, out, func(context.Context) (bool, error) {
-			once.Do(func() { close(following) })
-			select {
-			case <-stopped:
-				return false, nil
-			default:
-				return true, nil
-			}
-		})
+		done <- logs.ReadLogs(ctx, r.log.Path, logs.Options{Follow: true}, out, out,
+			func(context.Context) (bool, error) {
+				once.Do(func() { close(following) })
+				select {
+				case <-stopped:
+					return false, nil
+				default:
+					return true, nil
+				}
+			})
 	}()
-	<-following // it has the first file open, and is held up by who reads it
+	<-following // it has the first file open and is blocked by its consumer
 	for i := range 6 {
 		for range 10 {
 			line()

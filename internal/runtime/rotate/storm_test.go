@@ -32,7 +32,7 @@ func TestPace(t *testing.T) {
 		{1 << 40, 10, 10 * time.Second, time.Second},
 		{1 << 60, 1 << 59, time.Hour, 30 * time.Minute},
 	} {
-		if got := pace(tc.size, tc.limit, tc.elapsed); got != tc.want {
+		if got := nextCheck(tc.size, tc.limit, tc.elapsed); got != tc.want {
 			t.Errorf("pace(%d of %d after %v) = %v, want %v", tc.size, tc.limit, tc.elapsed, got, tc.want)
 		}
 	}
@@ -45,7 +45,9 @@ type many struct {
 	paths map[string]string
 }
 
-func (m *many) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (m *many) ReopenContainerLog(
+	_ context.Context, req *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, err := os.OpenFile(m.paths[req.ContainerId], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
@@ -66,9 +68,9 @@ func (m *many) write(t *testing.T, container string, b []byte) {
 	}
 }
 
-// TestALogStormKeepsItsBound has one container write a hundred times what a log
-// may hold in every period, beside one that is calm, with one worker for both.
-func TestALogStormKeepsItsBound(t *testing.T) {
+// TestLogStormDiskUsage has one container write a hundred times its limit in every period, beside a
+// calm one, with one worker for both.
+func TestLogStormDiskUsage(t *testing.T) {
 	const (
 		limit    = 100 << 10
 		perTenth = 100 << 10 // written in a tenth of a second
@@ -85,7 +87,8 @@ func TestALogStormKeepsItsBound(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.paths[c] = path
-			if _, err := m.ReopenContainerLog(t.Context(), &runtimeapi.ReopenContainerLogRequest{ContainerId: c}); err != nil {
+			if _, err := m.ReopenContainerLog(t.Context(),
+				&runtimeapi.ReopenContainerLogRequest{ContainerId: c}); err != nil {
 				t.Fatal(err)
 			}
 			running = append(running, Log{Container: c, Path: path})
@@ -97,8 +100,18 @@ func TestALogStormKeepsItsBound(t *testing.T) {
 		}()
 		known := make(chan struct{})
 		close(known)
-		r := New(Config{Runtime: m, Running: func() []Log { return running }, Known: known, Root: root, MaxSize: limit, MaxFiles: maxFiles,
-			Workers: 1, Period: period, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		r := New(Config{
+			Runtime:  m,
+			Running:  func() []Log { return running },
+			Known:    known,
+			Root:     root,
+			MaxSize:  limit,
+			MaxFiles: maxFiles,
+			Workers:  1,
+			Period:   period,
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
@@ -113,12 +126,13 @@ func TestALogStormKeepsItsBound(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			if n, err := room(filepath.Dir(m.paths["storm"])); err != nil {
 				t.Fatal(err)
-			} else if i > 150 { // the first look is after a period
+			} else if i > 150 { // the first check is after a period
 				most = max(most, n)
 			}
 		}
 		if bound := int64(maxFiles * (limit + 12*perTenth)); most > bound {
-			t.Errorf("the storm's log took %d bytes at most, want %d: so many files of what is written in a second", most, bound)
+			t.Errorf("the storm's log took %d bytes at most, want %d: so many files of what is written in a second",
+				most, bound)
 		}
 		calm, err := os.ReadDir(filepath.Dir(m.paths["calm"]))
 		if err != nil || len(calm) != maxFiles {
@@ -166,9 +180,9 @@ func room(dir string) (sum int64, err error) {
 	return sum, nil
 }
 
-// TestFollowingAtFullSpeed has a container write as fast as it can, its log
-// rotated and compressed without a pause, and a reader follow all of it.
-func TestFollowingAtFullSpeed(t *testing.T) {
+// TestFollowLogStorm has a container write as fast as it can, its log rotated and compressed
+// without pause, and a reader follow all of it.
+func TestFollowLogStorm(t *testing.T) {
 	const lines = 150_000
 	r := newRig(t)
 	r.cfg.MaxFiles = 10_000 // what is removed cannot be read
@@ -181,15 +195,16 @@ func TestFollowingAtFullSpeed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	go func() {
-		done <- logs.ReadLogs(ctx, r.log.Path, logs.Options{Follow: true}, &out, &out, func(context.Context) (bool, error) {
-			once.Do(func() { close(following) })
-			select {
-			case <-stopped:
-				return false, nil
-			default:
-				return true, nil
-			}
-		})
+		done <- logs.ReadLogs(ctx, r.log.Path, logs.Options{Follow: true}, &out, &out,
+			func(context.Context) (bool, error) {
+				once.Do(func() { close(following) })
+				select {
+				case <-stopped:
+					return false, nil
+				default:
+					return true, nil
+				}
+			})
 	}()
 	<-following
 	written := make(chan struct{})
@@ -238,7 +253,7 @@ func (f *fakeRuntime) times() int {
 	return f.reopened
 }
 
-func TestCompressingGivesWayToALogThatIsTooLong(t *testing.T) {
+func TestCompressionAbortsForLargeLog(t *testing.T) {
 	r := newRig(t)
 	old := filepath.Base(r.log.Path) + ".20260101-000000"
 	if err := os.WriteFile(filepath.Join(filepath.Dir(r.log.Path), old), []byte("old"), 0o640); err != nil {
@@ -250,7 +265,7 @@ func TestCompressingGivesWayToALogThatIsTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	if err := d.compress(t.Context(), old, 10); !errors.Is(err, errStorm) {
+	if err := d.compress(t.Context(), old, 10); !errors.Is(err, errLogTooLarge) {
 		t.Errorf("compress = %v, want that it gives way", err)
 	}
 	wantFiles(t, r.files(t), map[string]string{"0.log": "1234567890", old: "old"})

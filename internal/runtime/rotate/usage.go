@@ -7,9 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var descUsed = prometheus.NewDesc(metricUsed, "Bytes on the disk that the logs of a container take up", []string{"uid", "namespace", "pod", "container"}, nil)
+var descUsed = prometheus.NewDesc(metricUsed, "Disk usage in bytes of the logs of a container",
+	[]string{"uid", "namespace", "pod", "container"}, nil)
 
-// Usage shows as metrics how much room logs take up. It looks at each scrape.
+// Usage is a metrics collector of the disk usage of logs. It reads the sizes at each scrape.
 type Usage struct {
 	root    string
 	running func() []Log
@@ -18,17 +19,17 @@ type Usage struct {
 // NewUsage makes a collector for the logs of running containers below root.
 func NewUsage(root string, running func() []Log) *Usage { return &Usage{root, running} }
 
-// Describe is part of a collector.
+// Describe implements [prometheus.Collector].
 func (u *Usage) Describe(ch chan<- *prometheus.Desc) { ch <- descUsed }
 
-// Collect adds up the files of each container. A log that cannot be looked at,
-// because its container has just been removed, is left out.
+// Collect implements [prometheus.Collector]. A log that cannot be read, because its container was
+// just removed, is omitted.
 func (u *Usage) Collect(ch chan<- prometheus.Metric) {
 	type labels [4]string
 	seen := map[labels]bool{}
 	for _, log := range u.running() {
 		l := labels{string(log.Pod.UID), log.Pod.Namespace, log.Pod.Name, log.Name}
-		if seen[l] { // an instance on its way out beside a new one
+		if seen[l] { // a terminating instance beside a new one
 			continue
 		}
 		seen[l] = true
@@ -38,8 +39,8 @@ func (u *Usage) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// used is the room that the files in a log's directory take up: those of all
-// instances of the container.
+// used returns the disk usage of the files in a log's directory, which are those of all instances
+// of the container.
 func used(root string, log Log) (int64, error) {
 	d, err := open(root, log)
 	if err != nil {
@@ -59,7 +60,7 @@ func used(root string, log Log) (int64, error) {
 
 func allocated(f os.FileInfo) int64 {
 	if st, ok := f.Sys().(*syscall.Stat_t); ok && f.Mode().IsRegular() {
-		return st.Blocks * 512 // whatever the file system's own blocks are
+		return st.Blocks * 512 // st_blocks counts units of 512 bytes
 	}
 	return 0
 }

@@ -11,11 +11,16 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-func TestUsageCountsAllLogsOfAContainer(t *testing.T) {
+func TestUsageOfAllInstances(t *testing.T) {
 	parity.Proves(t, "RT-51")
 	root := t.TempDir()
 	log := func(name string) Log {
-		return Log{Container: "id-" + name, Path: filepath.Join(root, "ns_web_u1", name, "1.log"), Pod: pod.Ref{UID: "u1", Namespace: "ns", Name: "web"}, Name: name}
+		return Log{
+			Container: "id-" + name,
+			Path:      filepath.Join(root, "ns_web_u1", name, "1.log"),
+			Pod:       pod.Ref{UID: "u1", Namespace: "ns", Name: "web"},
+			Name:      name,
+		}
 	}
 	dir := filepath.Dir(log("main").Path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -29,7 +34,7 @@ func TestUsageCountsAllLogsOfAContainer(t *testing.T) {
 		if _, err := f.WriteString(strings.Repeat("x", 3*4096)); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Sync(); err != nil { // blocks are given out late
+		if err := f.Sync(); err != nil { // blocks are allocated late
 			t.Fatal(err)
 		}
 		if err := f.Close(); err != nil {

@@ -10,16 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 )
 
-// ErrEscapes is the cause when a path leads out of the directory it was to be
-// resolved beneath.
+// ErrEscapes is the cause if a path leads out of the directory that it must stay beneath.
 var ErrEscapes = errors.New("leads out of the volume")
 
-// OpenBeneath opens what sub names below root, for use as the source of a bind
-// mount. Symlinks are followed as long as they stay below root. Nothing that
-// anybody does to the tree in the meantime can make it open anything else.
+// OpenBeneath opens the path sub beneath root, for use as the source of a bind mount. Symlinks are
+// followed as long as they stay beneath root. Concurrent changes of the tree cannot make it open
+// anything else.
 func OpenBeneath(root, sub string) (*os.File, error) {
 	if !filepath.IsLocal(sub) {
 		return nil, fmt.Errorf("open %s below %s: %w", sub, root, ErrEscapes)
@@ -44,9 +43,8 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.ENOSYS) {
 		return fd, err
 	}
-	// An absolute symlink may still lead back below root, and is allowed to.
-	// Where it leads is looked up first, which proves nothing; then that place
-	// is opened without following anything.
+	// An absolute symlink is allowed if it leads back beneath root. Resolving it first is not safe
+	// against races, so the result is then opened without following symlinks.
 	realRoot, rerr := filepath.EvalSymlinks(root)
 	if rerr != nil {
 		return -1, rerr
@@ -54,7 +52,8 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	realSub, leads := filepath.EvalSymlinks(filepath.Join(root, sub))
 	switch {
 	case leads != nil && errors.Is(err, unix.EXDEV):
-		// It led out on the way. What is there, or is not, is none of the pod's business.
+		// Intermediate symlinks lead out of root. Whether the target exists is not revealed to the
+		// pod.
 		return -1, ErrEscapes
 	case leads != nil:
 		return openStepwise(dir, sub)
@@ -63,8 +62,8 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	if err != nil || !filepath.IsLocal(rel) {
 		return -1, ErrEscapes
 	}
-	// Not with O_NOFOLLOW: together with O_PATH it would open a symlink that was
-	// put there meanwhile, and a symlink that is mounted leads anywhere.
+	// Not with O_NOFOLLOW: together with O_PATH it would open a symlink created meanwhile, and bind
+	// mounting a symlink would resolve it anywhere.
 	fd, err = openat2(dir, rel, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ENOSYS) {
 		return openStepwise(dir, rel)
@@ -72,8 +71,8 @@ func openBeneath(dir int, root, sub string) (int, error) {
 	return fd, err
 }
 
-// openStepwise is openat2 without symlinks for kernels before 5.6: each element
-// is opened in the one before it.
+// openStepwise replaces openat2 without symlinks on kernels before 5.6: each element is opened
+// relative to the one before.
 func openStepwise(dir int, rel string) (int, error) {
 	at, err := unix.Openat(dir, ".", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -99,7 +98,7 @@ func openStepwise(dir int, rel string) (int, error) {
 	return at, nil
 }
 
-// elements splits a clean relative path; "." has none.
+// elements splits a clean relative path. "." has no elements.
 func elements(rel string) []string {
 	rel = filepath.Clean(rel)
 	if rel == "." {
@@ -108,9 +107,9 @@ func elements(rel string) []string {
 	return strings.Split(rel, "/")
 }
 
-// MkdirBeneath makes the directories of sub that are missing below root, with
-// the given permissions whatever the umask, and the set-group-id and sticky bits
-// if mode has them. It can no more be led astray than OpenBeneath.
+// MkdirBeneath creates the missing directories of sub beneath root with the given permissions,
+// regardless of the umask, and with the setgid and sticky bits of mode. It is as safe against races
+// as OpenBeneath.
 func MkdirBeneath(root, sub string, mode os.FileMode) error {
 	names := elements(sub)
 	for have := len(names); ; have-- {
@@ -129,13 +128,13 @@ func MkdirBeneath(root, sub string, mode os.FileMode) error {
 	}
 }
 
-// withoutUmask runs fn on a thread whose umask is its own and empty. A mode that
-// is set a moment after the directory was made would stay wrong for ever if the
-// agent was killed in that moment, since a directory that exists is left alone.
+// withoutUmask runs fn on a thread with an empty umask of its own. Setting the mode after mkdir is
+// not enough: if the agent was killed in between, the mode would stay wrong, since existing
+// directories are not changed.
 func withoutUmask(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread exits with the goroutine
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			done <- fmt.Errorf("unshare umask: %w", err)
 			return
@@ -167,7 +166,7 @@ func mkdirs(at *os.File, names []string, mode os.FileMode) error {
 			return &os.PathError{Op: "open", Path: path, Err: err}
 		}
 		defer unix.Close(next)
-		if made { // some file systems give other bits than they are asked for
+		if made { // some file systems set other bits than requested
 			if err := unix.Fchmod(next, bits); err != nil {
 				return &os.PathError{Op: "chmod", Path: path, Err: err}
 			}
@@ -177,8 +176,8 @@ func mkdirs(at *os.File, names []string, mode os.FileMode) error {
 	return nil
 }
 
-// openat2 opens with the given restrictions on resolution. The kernel asks to
-// try again when a rename or mount elsewhere kept it from being sure.
+// openat2 opens a path with restrictions on its resolution. The kernel returns EAGAIN if a
+// concurrent rename or mount might affect the resolution.
 func openat2(dir int, path string, flags, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
 	for range 128 {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BindDevice mounts a device node at a file, which it makes. A device that stands
-// there already is left; another one is replaced.
+// BindDevice bind mounts a device node at a file, which it creates. If another device is mounted
+// there, it is replaced.
 func BindDevice(device, target string) error {
 	var want, have unix.Stat_t
 	if err := unix.Stat(device, &want); err != nil {
@@ -27,7 +27,8 @@ func BindDevice(device, target string) error {
 	case err != nil:
 		return err
 	case on:
-		if err := unix.Stat(target, &have); err == nil && have.Rdev == want.Rdev && have.Mode&unix.S_IFMT == unix.S_IFBLK {
+		if err := unix.Stat(target, &have); err == nil && have.Rdev == want.Rdev &&
+			have.Mode&unix.S_IFMT == unix.S_IFBLK {
 			return nil
 		}
 		if err := Unmount(target); err != nil {
@@ -47,8 +48,8 @@ func BindDevice(device, target string) error {
 	return Bind(source, target)
 }
 
-// AttachLoop holds a file or device open with a loop device, and names it. One
-// that does so already is taken.
+// AttachLoop attaches a file or device to a loop device and returns the loop device. An existing
+// one is reused.
 func AttachLoop(path string) (string, error) {
 	if dev, err := LoopOf(path); dev != "" || err != nil {
 		return dev, err
@@ -66,7 +67,7 @@ func AttachLoop(path string) (string, error) {
 		return "", err
 	}
 	defer control.Close()
-	for range 64 { // others take loop devices too
+	for range 64 { // other processes attach loop devices, too
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return "", fmt.Errorf("find a free loop device: %w", err)
@@ -93,7 +94,7 @@ func setLoop(dev string, backing *os.File) error {
 	return nil
 }
 
-// LoopOf is the loop device that holds the path open, if there is one.
+// LoopOf returns the loop device that path is attached to, if any.
 func LoopOf(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +110,7 @@ func LoopOf(path string) (string, error) {
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			continue // it was detached in between
+			continue // detached in the meantime
 		}
 		if strings.TrimSpace(string(b)) == real {
 			return "/dev/" + strings.Split(f, "/")[3], nil
@@ -118,7 +119,7 @@ func LoopOf(path string) (string, error) {
 	return "", nil
 }
 
-// DetachLoop lets go of a path that a loop device holds open, if one does.
+// DetachLoop detaches path from its loop device, if any.
 func DetachLoop(path string) error {
 	dev, err := LoopOf(path)
 	if dev == "" || err != nil {

@@ -1,22 +1,19 @@
-// Package mount is the agent's side of the kernel's mount table and of file
-// systems that other people fill. It keeps no state about mounts: the kernel
-// does, and is asked.
+// Package mount wraps the kernel's mount table and accesses to file systems whose content or server
+// is not under the node's control. It keeps no state about mounts: it always asks the kernel.
 //
-// Three dangers are met here, so that nobody above has to think of them.
+// It handles three hazards for its callers.
 //
-// A call may never return: the server behind a network mount is gone, or a FUSE
-// daemon sleeps. Everything that touches a user's file system is run by a
-// [Guard], on a goroutine that can be left behind; how many are, and on what
-// they hang, can be seen. A pod has a part of them only, so that its file systems
-// do not use up those of all others.
+// A call may never return: the server of a network mount is gone, or a FUSE daemon is stopped.
+// Every access to a volume's file system is run by a [Guard], on a goroutine that can be abandoned;
+// the calls that have not returned can be listed. Their number is limited per pod, so that the file
+// systems of one pod do not block those of others.
 //
-// A path may change under way: a container renames a directory and puts a
-// symlink in its place between check and use. [OpenBeneath] and [MkdirBeneath]
-// resolve in the kernel, relative to an open directory, and give an open file
-// to mount, so there is no such moment.
+// A path may change between check and use: a container replaces a directory by a symlink.
+// [OpenBeneath] and [MkdirBeneath] resolve in the kernel, relative to an open directory, and return
+// an open file to mount, so there is no race.
 //
-// A directory may have a mount below it: removing it would remove somebody
-// else's data. [RemoveTree] never enters another mount.
+// A directory may have a mount beneath it, and removing it would remove the data of another volume.
+// [RemoveTree] never crosses a mount point.
 //
 // Lock order: Guard.mu is taken alone.
 package mount

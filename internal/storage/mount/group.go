@@ -11,32 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Permission bits that a volume's group is given: to read or to write files, and
-// for directories to enter them and to hand the group on to what is made inside.
+// Permission bits for a volume's group: read or write for files, and for directories search and
+// setgid, so that new files inherit the group.
 const (
 	groupRead  = 0o440
 	groupWrite = 0o660
 	groupEnter = 0o110 | unix.S_ISGID
 )
 
-// Grant gives a tree to a group: every file and directory belongs to it and
-// lets it read, and write unless ReadOnly. Symlinks change their group and are
-// not followed.
+// Grant gives a tree to a group: every file and directory gets the group, group read permission,
+// and write permission unless ReadOnly. Symlinks get the group and are not followed.
 type Grant struct {
 	GID      int
 	ReadOnly bool
-	// Done counts what was looked at, for whoever wants to tell of progress. It
-	// may be nil.
+	// Done counts the objects visited, for progress reports. It may be nil.
 	Done *atomic.Int64
 }
 
-// SetGroup is Grant.Apply without an end and without telling of progress.
+// SetGroup is Grant.Apply without cancellation and progress.
 func SetGroup(root string, gid int, readOnly bool) error {
 	return Grant{GID: gid, ReadOnly: readOnly}.Apply(context.Background(), root)
 }
 
-// HasGroup reports whether root itself is as SetGroup leaves it, from which the
-// policy OnRootMismatch concludes that all below it is.
+// HasGroup reports whether root itself has the ownership and mode that SetGroup sets. The policy
+// OnRootMismatch then skips the tree.
 func HasGroup(root string, gid int, readOnly bool) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {
@@ -45,7 +43,7 @@ func HasGroup(root string, gid int, readOnly bool) (bool, error) {
 	return Grant{GID: gid, ReadOnly: readOnly}.holds(&st), nil
 }
 
-// bits are those that the group is given of an object.
+// bits returns the permission bits that an object gets.
 func (g Grant) bits(mode uint32) uint32 {
 	bits := uint32(groupWrite)
 	if g.ReadOnly {
@@ -57,7 +55,7 @@ func (g Grant) bits(mode uint32) uint32 {
 	return bits
 }
 
-// holds reports whether an object is as it should be.
+// holds reports whether an object already has the ownership and mode.
 func (g Grant) holds(st *unix.Stat_t) bool {
 	if int(st.Gid) != g.GID {
 		return false
@@ -66,11 +64,10 @@ func (g Grant) holds(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFLNK || st.Mode&bits == bits
 }
 
-// Apply goes through the tree, in parallel, and ends early with ctx. What has
-// the group already is looked at and left alone.
+// Apply walks the tree in parallel until ctx ends. Objects that already have the group are not
+// changed.
 //
-// The root is changed last: as long as it lacks the group, nobody takes the tree
-// for finished, whatever became of whoever began.
+// The root is changed last: until then, an interrupted walk is not mistaken for a complete one.
 func (g Grant) Apply(ctx context.Context, root string) error {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -90,7 +87,7 @@ func (g Grant) Apply(ctx context.Context, root string) error {
 	return g.give(fd, root)
 }
 
-// give changes an object that is open, if it needs to.
+// give changes an open object if necessary.
 func (g Grant) give(fd int, path string) error {
 	if g.Done != nil {
 		g.Done.Add(1)
@@ -110,7 +107,7 @@ func (g Grant) give(fd int, path string) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return nil
 	}
-	// The change of owner may have cleared set-id bits, so they are set anew.
+	// chown may have cleared set-id bits, so they are set again.
 	have, want := st.Mode&^unix.S_IFMT, st.Mode&^unix.S_IFMT|g.bits(st.Mode)
 	if want != have || int(st.Gid) != g.GID && want&(unix.S_ISUID|unix.S_ISGID) != 0 {
 		if err := chmodOpen(fd, want); err != nil {
@@ -120,8 +117,8 @@ func (g Grant) give(fd int, path string) error {
 	return nil
 }
 
-// chmodOpen changes the mode of what an O_PATH descriptor stands for. Kernels
-// before 6.6 know no call for that, but /proc does.
+// chmodOpen changes the mode of the object of an O_PATH descriptor. Kernels before 6.6 have no
+// system call for it, but /proc works.
 func chmodOpen(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
@@ -130,8 +127,8 @@ func chmodOpen(fd int, mode uint32) error {
 	return err
 }
 
-// entry sees to one object. Most often it is right already, which one call
-// tells; else it is opened, so that what is changed is what was looked at.
+// entry handles one object. Most often it needs no change, which one fstatat shows; otherwise it is
+// opened, so that the object checked is the one that is changed.
 func (g Grant) entry(dir int, path, name string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -149,7 +146,7 @@ func (g Grant) entry(dir int, path, name string) error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) {
-		return nil // removed by another user of the volume
+		return nil // removed concurrently by another user of the volume
 	}
 	return &os.PathError{Op: "open", Path: filepath.Join(path, name), Err: err}
 }

@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/test/kit/need"
 )
 
-// setGroupSlowly is what SetGroup comes to, done in the obvious way.
+// setGroupSlowly is a simple implementation of SetGroup.
 func setGroupSlowly(root string, g Grant) error {
 	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -39,10 +41,20 @@ func setGroupSlowly(root string, g Grant) error {
 	})
 }
 
-// grow makes the same tree for the same seed.
+// grow creates the same tree for the same seed.
 func grow(t testing.TB, root string, seed uint64) (objects int) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	modes := []os.FileMode{0, 0o400, 0o600, 0o644, 0o666, 0o755, 0o770 | os.ModeSetgid, 0o711 | os.ModeSetuid, 0o777 | os.ModeSticky}
+	modes := []os.FileMode{
+		0,
+		0o400,
+		0o600,
+		0o644,
+		0o666,
+		0o755,
+		0o770 | os.ModeSetgid,
+		0o711 | os.ModeSetuid,
+		0o777 | os.ModeSticky,
+	}
 	var fill func(dir string, depth int)
 	fill = func(dir string, depth int) {
 		for i := range r.IntN(14) {
@@ -90,7 +102,7 @@ func recordTree(t *testing.T, root string) map[string]string {
 	return out
 }
 
-func TestSetGroupDoesWhatAPlainWalkDoes(t *testing.T) {
+func TestSetGroupMatchesReference(t *testing.T) {
 	dir := room(t)
 	for seed := range uint64(12) {
 		g := Grant{GID: 3000, ReadOnly: seed%2 == 1, Done: new(atomic.Int64)}
@@ -111,9 +123,8 @@ func TestSetGroupDoesWhatAPlainWalkDoes(t *testing.T) {
 	}
 }
 
-// The policy OnRootMismatch believes the root, so it must not be right before
-// all the rest is.
-func TestSetGroupChangesTheRootLast(t *testing.T) {
+// The policy OnRootMismatch only checks the root, so it must be changed last.
+func TestSetGroupChangesRootLast(t *testing.T) {
 	tree := mkdir(t, room(t), "tree")
 	for i := range 100 {
 		write(t, filepath.Join(mkdir(t, tree, fmt.Sprint("d", i)), "f"), "")
@@ -132,12 +143,12 @@ func TestSetGroupChangesTheRootLast(t *testing.T) {
 	}
 }
 
-func TestSetGroupInDepth(t *testing.T) {
+func TestSetGroupDeepTree(t *testing.T) {
 	tree := mkdir(t, room(t), "tree")
 	at, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	must(t, err)
 	name := strings.Repeat("n", 100)
-	for range 600 { // far beyond what a path or the table of descriptors holds
+	for range 600 { // far beyond PATH_MAX and the limit of open files
 		must(t, unix.Mkdirat(at, name, 0o700))
 		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		must(t, err)
@@ -154,9 +165,8 @@ func TestSetGroupInDepth(t *testing.T) {
 	must(t, RemoveTree(tree))
 }
 
-// A container that has the volume already swaps a directory for a symlink to the
-// host while the agent walks.
-func TestSetGroupUnderAttack(t *testing.T) {
+// A container replaces a directory by a symlink to the host during the walk.
+func TestSetGroupSymlinkRace(t *testing.T) {
 	dir := room(t)
 	tree, host := mkdir(t, dir, "tree"), mkdir(t, dir, "host")
 	write(t, filepath.Join(host, "f"), "host")
@@ -172,7 +182,9 @@ func TestSetGroupUnderAttack(t *testing.T) {
 				return
 			default:
 			}
-			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(tree, "d"), unix.AT_FDCWD, filepath.Join(tree, "evil"), unix.RENAME_EXCHANGE); err != nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(tree, "d"), unix.AT_FDCWD,
+				filepath.Join(tree, "evil"),
+				unix.RENAME_EXCHANGE); err != nil {
 				done <- err
 				return
 			}
@@ -191,13 +203,12 @@ func TestSetGroupUnderAttack(t *testing.T) {
 	}
 }
 
-// filesWanted is how many files the benchmark's tree has: a million, to be seen
-// beside the plain walks; fewer by default, because making them takes a while.
+// filesWanted is the number of files of the benchmark's tree. By default it is small, since
+// creating a million files takes a while.
 const filesWanted = "KEELSON_BENCH_FILES"
 
-// BenchmarkSetGroup shows the time for a tree of which nothing and of which
-// everything has the group, beside plain walks that only look at each object,
-// one alone and in parallel.
+// BenchmarkSetGroup measures trees in which no and all files have the group, beside plain walks
+// that only stat each object, sequentially and in parallel.
 func BenchmarkSetGroup(b *testing.B) {
 	files := 20000
 	if s := os.Getenv(filesWanted); s != "" {
@@ -206,9 +217,7 @@ func BenchmarkSetGroup(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if os.Geteuid() != 0 {
-		b.Skip("mounting needs root")
-	}
+	need.Root(b, "mounting")
 	dir := b.TempDir()
 	if err := Tmpfs(dir, 0); err != nil {
 		b.Fatal(err)
@@ -259,7 +268,7 @@ func BenchmarkSetGroup(b *testing.B) {
 	run("none matches, one plain walker", func() error { gid++; return setGroupSlowly(dir, Grant{GID: gid}) })
 }
 
-// lookInParallel looks at each object of a tree, directories side by side.
+// lookInParallel stats each object of a tree in parallel.
 func lookInParallel(root string) error {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]

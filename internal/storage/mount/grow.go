@@ -7,8 +7,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// GrowDisk has the file system on a disk, mounted at a place, take all of the disk. A
-// disk without one is not changed: it is formatted in full when it is mounted.
+// GrowDisk grows the file system on a disk, mounted at a path, to the size of the disk. A disk
+// without a file system is not changed: it will be formatted in full.
 func (t Tools) GrowDisk(ctx context.Context, disk, at string) error {
 	kind, err := t.contentOf(ctx, disk)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// The file system says which program grows it; blkid and the programs are stand-ins.
+// The file system determines the resize program; blkid and the programs are stand-ins.
 func TestGrowDisk(t *testing.T) {
 	parity.ProvesPart(t, 5, "VOL-21")
 	dir := t.TempDir()
@@ -21,15 +21,16 @@ case "$disk" in
 /dev/bad) echo TYPE=ext4;;
 *) echo "TYPE=${disk#/dev/}";;
 esac`,
-		"resize2fs":  `case "$1" in /dev/bad) echo "no room" >&2; exit 1;; esac; echo resize2fs "$@" >> ` + dir + `/said`,
-		"xfs_growfs": `echo xfs_growfs "$@" >> ` + dir + `/said`,
-		"btrfs":      `echo btrfs "$@" >> ` + dir + `/said`,
+		"resize2fs": `case "$1" in /dev/bad) echo "no room" >&2; exit 1;; esac; echo resize2fs "$@" >> ` + dir +
+			`/calls`,
+		"xfs_growfs": `echo xfs_growfs "$@" >> ` + dir + `/calls`,
+		"btrfs":      `echo btrfs "$@" >> ` + dir + `/calls`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, c := range []struct{ disk, said, fails string }{
+	for _, c := range []struct{ disk, logged, fails string }{
 		{"/dev/ext3", "resize2fs /dev/ext3\n", ""},
 		{"/dev/ext4", "resize2fs /dev/ext4\n", ""},
 		{"/dev/xfs", "xfs_growfs -d /mnt/v\n", ""},
@@ -44,14 +45,14 @@ esac`,
 		if (err == nil) != (c.fails == "") || err != nil && pod.TextOf(err) != c.fails {
 			t.Errorf("%s: %v, want %q", c.disk, err, c.fails)
 		}
-		said, err := os.ReadFile(filepath.Join(dir, "said"))
+		logged, err := os.ReadFile(filepath.Join(dir, "calls"))
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		if string(said) != c.said {
-			t.Errorf("%s: called %q, want %q", c.disk, said, c.said)
+		if string(logged) != c.logged {
+			t.Errorf("%s: called %q, want %q", c.disk, logged, c.logged)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "said")); err != nil {
+		if err := os.RemoveAll(filepath.Join(dir, "calls")); err != nil {
 			t.Fatal(err)
 		}
 	}

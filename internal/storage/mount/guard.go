@@ -7,70 +7,75 @@ import (
 	"sync"
 	"time"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 )
 
 const (
-	// slots is how many calls may run at once. File systems that answer do so in
-	// microseconds; more at once would only make more threads.
+	// slots is the number of concurrent calls. File systems that respond do so in microseconds;
+	// more would only create threads.
 	slots = 32
-	// late is when a call is taken to hang and gives its slot to others.
-	late = 500 * time.Millisecond
-	// ofOne is how many calls of one owner there may be; its next ones wait. The file
-	// systems of one pod must not use up what is there for all.
-	ofOne = 32
-	// maxLost bounds the calls that nobody waits for any more. Each keeps a
-	// thread, and a process may have ten thousand.
-	maxLost = 4096
+	// hangAfter is when a call is considered to hang and releases its slot.
+	hangAfter = 500 * time.Millisecond
+	// maxPerOwner bounds the calls of one owner; further ones wait. The file systems of one pod must not
+	// exhaust what is shared.
+	maxPerOwner = 32
+	// maxAbandoned bounds the number of abandoned calls. Each occupies a thread, and the runtime aborts
+	// at ten thousand threads.
+	maxAbandoned = 4096
 )
 
-// Call is a call to a file system that has not returned yet.
+// Call is a call to a file system that has not returned.
 type Call struct {
-	Key   string // what it is about, usually a path
-	What  string // what is being done
-	Began time.Time
-	Lost  bool // nobody waits for it any more
+	Key       string // usually a path
+	What      string // the operation
+	Began     time.Time
+	Abandoned bool // the caller has stopped waiting
 }
 
-// Guard runs calls that a file system may never return from.
+// Guard runs calls that may hang in a file system.
 type Guard struct {
 	slots chan struct{}
 
-	mu    sync.Mutex
-	calls map[string]*call // by key
-	lost  int
-	owned map[string]int // how many, by owner
-	freed chan struct{}  // closed, and made anew, when a call of an owner returns
+	mu        sync.Mutex
+	calls     map[string]*call // by key
+	abandoned int
+	owned     map[string]int // count by owner
+	freed     chan struct{}  // closed and replaced when a call of an owner returns
 }
 
 type call struct {
 	Call
 	owner string
 	done  chan struct{}
-	err   error // after done
+	err   error // set before done is closed
 }
 
-// NewGuard returns a Guard with nothing running.
+// NewGuard returns a Guard without calls.
 func NewGuard() *Guard {
-	return &Guard{slots: make(chan struct{}, slots), calls: map[string]*call{}, owned: map[string]int{}, freed: make(chan struct{})}
+	return &Guard{
+		slots: make(chan struct{}, slots),
+		calls: map[string]*call{},
+		owned: map[string]int{},
+		freed: make(chan struct{}),
+	}
 }
 
 type ownerKey struct{}
 
-// Owned has the calls that are made with the context count as the owner's, a pod's.
+// Owned attributes the calls made with the context to an owner, such as a pod.
 func Owned(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// Do runs fn and waits for it, at most until ctx ends. Calls with one key run
-// one after the other, so one hanging file system holds back only its own, and an
-// owner with many that hang holds back only itself. An fn that was left behind goes
-// on, and holds its key, until it returns.
+// Do runs fn and waits until it returns or ctx ends. Calls with the same key run sequentially, so a
+// file system that hangs only blocks itself, and an owner with many hanging calls only blocks
+// itself. An abandoned fn continues and holds its key until it returns.
 func (g *Guard) Do(ctx context.Context, key, what string, fn func() error) error {
 	return g.do(ctx, key, what, false, fn)
 }
 
-// Rescue is Do for a call that has others return: it is made however many hang.
+// Rescue is Do for a call that makes others return, such as a forced unmount. The limits do not
+// apply to it.
 func (g *Guard) Rescue(ctx context.Context, key, what string, fn func() error) error {
 	return g.do(ctx, key, what, true, fn)
 }
@@ -93,7 +98,7 @@ func (g *Guard) do(ctx context.Context, key, what string, always bool, fn func()
 		g.leave(c)
 	}()
 
-	hangs := time.NewTimer(late)
+	hangs := time.NewTimer(hangAfter)
 	defer hangs.Stop()
 	for {
 		select {
@@ -102,7 +107,7 @@ func (g *Guard) do(ctx context.Context, key, what string, always bool, fn func()
 		case <-hangs.C:
 			release()
 		case <-ctx.Done():
-			if g.lose(c) {
+			if g.abandon(c) {
 				return c.hung()
 			}
 			return c.err
@@ -110,7 +115,7 @@ func (g *Guard) do(ctx context.Context, key, what string, always bool, fn func()
 	}
 }
 
-// enter takes the key once it is free, and the owner may make another call.
+// enter acquires the key as soon as it is free and the owner is below its limit.
 func (g *Guard) enter(ctx context.Context, key, what string, always bool) (*call, error) {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	for {
@@ -132,18 +137,21 @@ func (g *Guard) enter(ctx context.Context, key, what string, always bool) (*call
 	}
 }
 
-// tryEnter takes the key, or tells what to wait for and why. Without anything to wait
-// for, the call is refused.
+// tryEnter acquires the key, or returns what to wait for and why. If there is nothing to wait for,
+// the call is rejected.
 func (g *Guard) tryEnter(owner, key, what string, always bool) (c *call, wait <-chan struct{}, why func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if other := g.calls[key]; other != nil {
 		return nil, other.done, other.hung
 	}
-	if n := g.owned[owner]; !always && n >= ofOne {
-		return nil, g.freed, func() error { return fmt.Errorf("%d calls to file systems of %s have not returned", n, owner) }
+	if n := g.owned[owner]; !always && n >= maxPerOwner {
+		return nil, g.freed, func() error {
+			return fmt.Errorf("%d calls to file systems of %s have not returned", n,
+				owner)
+		}
 	}
-	if n := g.lost; !always && n >= maxLost {
+	if n := g.abandoned; !always && n >= maxAbandoned {
 		return nil, nil, func() error {
 			return fmt.Errorf("%d calls to file systems hang, no more are made until one returns", n)
 		}
@@ -159,8 +167,8 @@ func (g *Guard) tryEnter(owner, key, what string, always bool) (c *call, wait <-
 func (g *Guard) leave(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.Lost {
-		g.lost--
+	if c.Abandoned {
+		g.abandoned--
 	}
 	if c.owner != "" {
 		if g.owned[c.owner]--; g.owned[c.owner] == 0 {
@@ -173,26 +181,26 @@ func (g *Guard) leave(c *call) {
 	close(c.done)
 }
 
-// lose marks a call that nobody waits for. It reports false if the call just
-// returned.
-func (g *Guard) lose(c *call) bool {
+// abandon marks a call as abandoned. It returns false if the call has just returned.
+func (g *Guard) abandon(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
 	case <-c.done:
 		return false
 	default:
-		c.Lost = true
-		g.lost++
+		c.Abandoned = true
+		g.abandoned++
 		return true
 	}
 }
 
 func (c *call) hung() error {
-	return fmt.Errorf("%s %s: no answer from the file system for %s", c.What, c.Key, time.Since(c.Began).Round(time.Millisecond))
+	return fmt.Errorf("%s %s: no answer from the file system for %s", c.What, c.Key,
+		time.Since(c.Began).Round(time.Millisecond))
 }
 
-// Running lists the calls that have not returned, the oldest first.
+// Running lists the calls that have not returned, oldest first.
 func (g *Guard) Running() []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()

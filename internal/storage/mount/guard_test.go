@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestGuardPassesTheResultOn(t *testing.T) {
+func TestGuardReturnsResult(t *testing.T) {
 	g := NewGuard()
 	want := errors.New("sorry")
 	if err := g.Do(context.Background(), "/a", "look at", func() error { return want }); err != want {
@@ -21,7 +21,7 @@ func TestGuardPassesTheResultOn(t *testing.T) {
 	}
 }
 
-func TestGuardLeavesAHangingCallBehind(t *testing.T) {
+func TestGuardAbandonsHangingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGuard()
 		hang := make(chan struct{})
@@ -31,15 +31,15 @@ func TestGuardLeavesAHangingCallBehind(t *testing.T) {
 		if err == nil || err.Error() != "mount /nfs: no answer from the file system for 3s" {
 			t.Errorf("err = %v", err)
 		}
-		if r := g.Running(); len(r) != 1 || r[0].Key != "/nfs" || r[0].What != "mount" || !r[0].Lost {
+		if r := g.Running(); len(r) != 1 || r[0].Key != "/nfs" || r[0].What != "mount" || !r[0].Abandoned {
 			t.Errorf("running = %+v, want the lost call", r)
 		}
 
-		// Others go on.
+		// Others continue.
 		if err := g.Do(context.Background(), "/other", "mount", func() error { return nil }); err != nil {
 			t.Errorf("another file system: %v", err)
 		}
-		// The same one is not called a second time.
+		// A call with the same key is not made.
 		ctx2, stop2 := context.WithTimeout(context.Background(), time.Second)
 		defer stop2()
 		ran := false
@@ -47,7 +47,7 @@ func TestGuardLeavesAHangingCallBehind(t *testing.T) {
 		if ran || err == nil || !strings.Contains(err.Error(), "mount /nfs: no answer from the file system for 4s") {
 			t.Errorf("ran = %v, err = %v, want the first call's name and age", ran, err)
 		}
-		// And when it comes back, all is well.
+		// When it returns, calls work again.
 		close(hang)
 		if err := g.Do(context.Background(), "/nfs", "unmount", func() error { return nil }); err != nil {
 			t.Errorf("after the fault: %v", err)
@@ -58,7 +58,7 @@ func TestGuardLeavesAHangingCallBehind(t *testing.T) {
 	})
 }
 
-func TestGuardHangingCallsDoNotUseUpTheSlots(t *testing.T) {
+func TestGuardHangingCallsReleaseSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGuard()
 		hang := make(chan struct{})
@@ -76,7 +76,7 @@ func TestGuardHangingCallsDoNotUseUpTheSlots(t *testing.T) {
 		if err := g.Do(ctx, "/quick", "read", func() error { return nil }); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 3*late {
+		if took := time.Since(began); took > 3*hangAfter {
 			t.Errorf("a good file system waited %v for bad ones", took)
 		}
 		stop()
@@ -87,20 +87,20 @@ func TestGuardHangingCallsDoNotUseUpTheSlots(t *testing.T) {
 		}
 		close(hang)
 		synctest.Wait()
-		if n, l := len(g.Running()), g.lost; n != 0 || l != 0 {
+		if n, l := len(g.Running()), g.abandoned; n != 0 || l != 0 {
 			t.Errorf("%d running and %d lost after the end", n, l)
 		}
 	})
 }
 
-func TestGuardHasABound(t *testing.T) {
+func TestGuardLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGuard()
 		hang := make(chan struct{})
 		ctx, stop := context.WithTimeout(context.Background(), time.Hour)
 		defer stop()
-		done := make(chan struct{}, maxLost)
-		for i := range maxLost {
+		done := make(chan struct{}, maxAbandoned)
+		for i := range maxAbandoned {
 			go func() {
 				if err := g.Do(ctx, string(rune(0x100+i)), "read", func() error { <-hang; return nil }); err == nil {
 					t.Error("a hanging call reported success")
@@ -108,11 +108,11 @@ func TestGuardHasABound(t *testing.T) {
 				done <- struct{}{}
 			}()
 		}
-		for range maxLost {
+		for range maxAbandoned {
 			<-done
 		}
 		err := g.Do(context.Background(), "/one-more", "read", func() error { return nil })
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d calls to file systems hang", maxLost)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d calls to file systems hang", maxAbandoned)) {
 			t.Errorf("err = %v, want a refusal", err)
 		}
 		close(hang)
@@ -123,27 +123,29 @@ func TestGuardHasABound(t *testing.T) {
 	})
 }
 
-// One pod has more file systems that hang than anybody should have calls for. Others
-// do not notice, and what ends the hanging is done all the same.
-func TestGuardBoundsEachOwner(t *testing.T) {
+// One pod has more hanging file systems than its limit. Others are not affected, and a call that
+// ends the hanging is not limited.
+func TestGuardLimitPerOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGuard()
 		hang := make(chan struct{})
 		ctx, stop := context.WithCancel(Owned(context.Background(), "pod a"))
 		defer stop()
-		const many = 10 * ofOne
+		const many = 10 * maxPerOwner
 		ended := make(chan error, many)
 		for i := range many {
 			go func() { ended <- g.Do(ctx, fmt.Sprint(i), "read", func() error { <-hang; return nil }) }()
 		}
 		time.Sleep(time.Minute)
-		if n := len(g.Running()); n != ofOne {
-			t.Errorf("%d calls of one owner hang, want %d", n, ofOne)
+		if n := len(g.Running()); n != maxPerOwner {
+			t.Errorf("%d calls of one owner hang, want %d", n, maxPerOwner)
 		}
 		short, end := context.WithTimeout(ctx, time.Second)
 		defer end()
 		err := g.Do(short, "one more", "read", func() error { t.Error("another call was made"); return nil })
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("read one more: %d calls to file systems of pod a have not returned", ofOne)) {
+		if err == nil ||
+			!strings.Contains(err.Error(),
+				fmt.Sprintf("read one more: %d calls to file systems of pod a have not returned", maxPerOwner)) {
 			t.Errorf("its next call: %v", err)
 		}
 		if err := g.Do(Owned(context.Background(), "pod b"), "other", "read", func() error { return nil }); err != nil {
@@ -152,14 +154,14 @@ func TestGuardBoundsEachOwner(t *testing.T) {
 		if err := g.Rescue(ctx, "rescue", "unmount", func() error { close(hang); return nil }); err != nil {
 			t.Errorf("what ends the hanging: %v", err)
 		}
-		for range many { // those that waited are made now
+		for range many { // waiting calls are made now
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
 		}
 		synctest.Wait()
-		if n := len(g.Running()); n != 0 || len(g.owned) != 0 || g.lost != 0 {
-			t.Errorf("%d run, owned %v, %d lost after the end", n, g.owned, g.lost)
+		if n := len(g.Running()); n != 0 || len(g.owned) != 0 || g.abandoned != 0 {
+			t.Errorf("%d run, owned %v, %d lost after the end", n, g.owned, g.abandoned)
 		}
 	})
 }

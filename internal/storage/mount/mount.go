@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tmpfs mounts a fresh memory file system. Size is in bytes; zero leaves it to
-// the kernel, which takes half of the memory. Where the kernel can (6.4 and
-// later), its pages are never swapped out.
+// Tmpfs mounts a new tmpfs. size is in bytes; zero means the kernel's default, half of the memory.
+// On kernels 6.4 and later its pages are never swapped.
 func Tmpfs(target string, size int64) error {
 	var opts []string
 	if size > 0 {
@@ -29,19 +28,19 @@ func Tmpfs(target string, size int64) error {
 	return nil
 }
 
-// NoSwap reports whether the kernel's tmpfs knows the noswap option. A mount is
-// configured with it and never made.
+// NoSwap reports whether the kernel's tmpfs supports the option noswap. It configures a mount
+// without creating it.
 var NoSwap = sync.OnceValue(func() bool {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return false // before 5.2, so before 6.4
+		return false // kernel before 5.2, so before 6.4
 	}
 	defer unix.Close(fd)
 	return unix.FsconfigSetFlag(fd, "noswap") == nil
 })
 
-// MaySwap reports whether a tmpfs can end up on a disk: the kernel has somewhere
-// to swap to and cannot be told to leave a tmpfs alone.
+// MaySwap reports whether the content of a tmpfs may be swapped to disk: swap is enabled and noswap
+// is not supported.
 func MaySwap() (bool, error) { return maySwap("/proc/swaps") }
 
 func maySwap(list string) (bool, error) {
@@ -49,11 +48,11 @@ func maySwap(list string) (bool, error) {
 	return on && !NoSwap(), err
 }
 
-// swapOn reports whether the kernel's list names anywhere to swap to.
+// swapOn reports whether the kernel's list contains a swap device or file.
 func swapOn(list string) (bool, error) {
 	b, err := os.ReadFile(list)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // a kernel without swap
+		return false, nil // kernel without swap support
 	}
 	if err != nil {
 		return false, err
@@ -61,7 +60,7 @@ func swapOn(list string) (bool, error) {
 	return strings.Count(strings.TrimSpace(string(b)), "\n") > 0, nil
 }
 
-// Hugetlbfs mounts a file system of huge pages of the given size.
+// Hugetlbfs mounts a hugetlbfs with pages of the given size.
 func Hugetlbfs(target string, pageSize int64) error {
 	if err := unix.Mount("nodev", target, "hugetlbfs", 0, "pagesize="+strconv.FormatInt(pageSize, 10)); err != nil {
 		return fmt.Errorf("mount hugetlbfs at %s: %w", target, err)
@@ -69,9 +68,8 @@ func Hugetlbfs(target string, pageSize int64) error {
 	return nil
 }
 
-// Bind mounts the open file or directory at target. What it is opened on is
-// what gets mounted, wherever its path leads by now. Mounts below are not taken
-// along.
+// Bind bind mounts the open file or directory at target, whatever its path refers to by now. Mounts
+// beneath it are not included.
 func Bind(source *os.File, target string) error {
 	if err := unix.Mount(procPath(source), target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s at %s: %w", source.Name(), target, err)
@@ -79,15 +77,14 @@ func Bind(source *os.File, target string) error {
 	return nil
 }
 
-// procPath names an open file in a way that every system call understands.
+// procPath returns a path of an open file for system calls that need one.
 func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
-// maxStacked bounds how many mounts are taken off one place.
+// maxStacked bounds the number of mounts removed from one mount point.
 const maxStacked = 64
 
-// Unmount takes off everything that is mounted at target; that nothing is, or
-// that target does not exist, is no error. A mount in use is not forced: the
-// error says that it is busy.
+// Unmount removes all mounts at target. It is not an error if there is none, or if target does not
+// exist. A busy mount is not forced; the error is EBUSY.
 func Unmount(target string) error {
 	for range maxStacked {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
@@ -106,9 +103,8 @@ func Unmount(target string) error {
 	return fmt.Errorf("unmount %s: more than %d mounts on it", target, maxStacked)
 }
 
-// ForceUnmount ends a mount whose server does not answer: requests under way
-// fail, and what is still in use is taken out of sight, so that the kernel ends it
-// when its last user has gone. Data that was not sent yet is lost.
+// ForceUnmount removes a mount whose server does not respond. Pending requests fail. A mount that
+// is still in use is detached. Unwritten data is lost.
 func ForceUnmount(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -119,9 +115,8 @@ func ForceUnmount(target string) error {
 	return err
 }
 
-// Detach takes the mount out of sight at once and lets the kernel end it when
-// its last user has gone. It is for mounts whose server does not answer; data
-// that was not written yet is lost.
+// Detach detaches the mount lazily: the kernel removes it when it is no longer in use. It is for
+// mounts whose server does not respond; unwritten data is lost.
 func Detach(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

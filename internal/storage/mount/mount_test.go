@@ -12,15 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
-// room is a temporary directory whose mounts are taken off at the end.
+// room is a temporary directory whose mounts are removed at the end.
 func room(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +89,7 @@ func TestTmpfsAndTable(t *testing.T) {
 	}
 	inner := mkdir(t, m, "inner")
 	must(t, Tmpfs(inner, 0))
-	must(t, Tmpfs(inner, 0)) // once more on top
+	must(t, Tmpfs(inner, 0)) // again, on top
 	mkdir(t, dir, "m2")
 	must(t, Tmpfs(filepath.Join(dir, "m2"), 0))
 	points, err := At(m)
@@ -154,12 +153,23 @@ func TestOpenBeneath(t *testing.T) {
 			t.Errorf("OpenBeneath(%s) reads %q, %v, want %q", sub, got, rerr, want)
 		}
 	}
-	for sub, want := range map[string]error{"out": ErrEscapes, "abs-out": ErrEscapes, "../x": ErrEscapes, "abs-none": ErrEscapes, "abs-none/x": ErrEscapes, "up-none": ErrEscapes, "dir-out/none": ErrEscapes, "abs-out/x": ErrEscapes, "nothing": os.ErrNotExist, "dangling": os.ErrNotExist} {
+	for sub, want := range map[string]error{
+		"out":          ErrEscapes,
+		"abs-out":      ErrEscapes,
+		"../x":         ErrEscapes,
+		"abs-none":     ErrEscapes,
+		"abs-none/x":   ErrEscapes,
+		"up-none":      ErrEscapes,
+		"dir-out/none": ErrEscapes,
+		"abs-out/x":    ErrEscapes,
+		"nothing":      os.ErrNotExist,
+		"dangling":     os.ErrNotExist,
+	} {
 		if _, err := OpenBeneath(vol, sub); !errors.Is(err, want) {
 			t.Errorf("OpenBeneath(%s) = %v, want %v", sub, err, want)
 		}
 	}
-	// What older kernels are given must be as safe.
+	// The fallback for older kernels must be as safe.
 	root, err := unix.Open(vol, unix.O_PATH, 0)
 	must(t, err)
 	defer unix.Close(root)
@@ -176,9 +186,9 @@ func TestOpenBeneath(t *testing.T) {
 	}
 }
 
-// A container swaps a directory for a symlink to the host and back, as fast as
-// it can, while the agent opens a path through it.
-func TestOpenBeneathUnderAttack(t *testing.T) {
+// A container alternates between a directory and a symlink to the host, while the agent opens a
+// path through it.
+func TestOpenBeneathSymlinkRace(t *testing.T) {
 	dir := room(t)
 	vol, host := mkdir(t, dir, "vol"), mkdir(t, dir, "host")
 	write(t, filepath.Join(mkdir(t, vol, "d"), "f"), "mine")
@@ -195,7 +205,8 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 				return
 			default:
 			}
-			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(vol, "d"), unix.AT_FDCWD, filepath.Join(vol, "evil"), unix.RENAME_EXCHANGE); err != nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(vol, "d"), unix.AT_FDCWD, filepath.Join(vol, "evil"),
+				unix.RENAME_EXCHANGE); err != nil {
 				done <- err
 				return
 			}
@@ -226,7 +237,7 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 		}
 		opened++
 	}
-	// An absolute link that leads back is looked up first and opened then.
+	// An absolute symlink that leads back is resolved first and opened then.
 	led := 0
 	for range 20000 {
 		f, err := OpenBeneath(vol, "abs/f")
@@ -242,7 +253,7 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 		led++
 	}
 	for range 300 {
-		// Whatever comes of it, nothing may be made on the host.
+		// Whatever the result, nothing may be created on the host.
 		_ = MkdirBeneath(vol, "d/new/er", 0o777)
 		must(t, os.RemoveAll(filepath.Join(vol, "d", "new")))
 		if names, err := os.ReadDir(host); err != nil || len(names) != 1 {
@@ -256,7 +267,7 @@ func TestOpenBeneathUnderAttack(t *testing.T) {
 	}
 }
 
-func TestBindIsOfWhatWasOpened(t *testing.T) {
+func TestBindOpenFile(t *testing.T) {
 	dir := room(t)
 	vol := mkdir(t, dir, "vol")
 	write(t, filepath.Join(mkdir(t, vol, "d"), "f"), "mine")
@@ -286,7 +297,12 @@ func TestMkdirBeneath(t *testing.T) {
 		must(t, MkdirBeneath(vol, "link/z", 0o750))
 		must(t, MkdirBeneath(vol, ".", 0o700))
 	}
-	for path, want := range map[string]string{"x": "43777 0:3000", "x/y": "43777 0:3000", "real/z": "40750 0:3000", ".": "42777 0:3000"} {
+	for path, want := range map[string]string{
+		"x":      "43777 0:3000",
+		"x/y":    "43777 0:3000",
+		"real/z": "40750 0:3000",
+		".":      "42777 0:3000",
+	} {
 		if got := modeOf(t, filepath.Join(vol, path)); got != want {
 			t.Errorf("%s is %s, want %s", path, got, want)
 		}
@@ -358,7 +374,7 @@ func TestRemoveTreeStopsAtMounts(t *testing.T) {
 	}
 }
 
-func TestRemoveTreeRemovesWhatContainersMake(t *testing.T) {
+func TestRemoveTreeOfContainerFiles(t *testing.T) {
 	dir := room(t)
 	tree := mkdir(t, dir, "tree")
 	write(t, filepath.Join(dir, "outside"), "kept")
@@ -367,7 +383,7 @@ func TestRemoveTreeRemovesWhatContainersMake(t *testing.T) {
 	for i := range 1100 {
 		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
 	}
-	// Far deeper than a path may be long or descriptors may be open.
+	// Far deeper than PATH_MAX and the limit of open files.
 	at, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	must(t, err)
 	for range 600 {
@@ -405,8 +421,28 @@ func TestSetGroup(t *testing.T) {
 		readOnly bool
 		want     map[string]string
 	}{
-		{"rw", false, map[string]string{".": "42775 0:3000", "d": "42775 0:3000", "d/f": "100660 0:3000", "set": "104775 0:3000", "link": "120777 0:3000"}},
-		{"ro", true, map[string]string{".": "42755 0:3000", "d": "42755 0:3000", "d/f": "100440 0:3000", "set": "104755 0:3000", "link": "120777 0:3000"}},
+		{
+			"rw",
+			false,
+			map[string]string{
+				".":    "42775 0:3000",
+				"d":    "42775 0:3000",
+				"d/f":  "100660 0:3000",
+				"set":  "104775 0:3000",
+				"link": "120777 0:3000",
+			},
+		},
+		{
+			"ro",
+			true,
+			map[string]string{
+				".":    "42755 0:3000",
+				"d":    "42755 0:3000",
+				"d/f":  "100440 0:3000",
+				"set":  "104755 0:3000",
+				"link": "120777 0:3000",
+			},
+		},
 	} {
 		tree := build(tc.name)
 		if has, err := HasGroup(tree, 3000, tc.readOnly); err != nil || has {
@@ -429,16 +465,16 @@ func TestSetGroup(t *testing.T) {
 	}
 }
 
-// A removal of a deep tree was interrupted, or its container knows how trees are
-// removed: the names that deep directories are moved to are taken.
-func TestRemoveTreeWhoseNamesAreTaken(t *testing.T) {
+// An interrupted removal, or the container, has already used the names to which deep directories
+// are moved.
+func TestRemoveTreeNameConflict(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	deep := strings.Repeat("/d", maxDepth+8)
 	for i := range 8 {
 		mkdir(t, tree, fmt.Sprintf(".removing~%d/full", 2*i+1))
 		write(t, filepath.Join(tree, fmt.Sprintf(".removing~%d", 2*i+2)), "")
 	}
-	for i := range 64 { // some of them are met before those names
+	for i := range 64 { // some of them are read before those names
 		mkdir(t, tree, fmt.Sprint(i)+deep)
 	}
 	must(t, RemoveTree(tree))

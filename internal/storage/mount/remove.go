@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMounted is the cause when a tree is not removed because something is
-// mounted in it.
+// ErrMounted is the cause if a tree is not removed because it contains a mount point.
 var ErrMounted = errors.New("something is mounted there")
 
-// maxDepth is how many directories are held open at once. Deeper ones are moved
-// up first, because a container can nest deeper than there are descriptors.
+// maxDepth bounds the number of open directories. Deeper directories are moved up first, since a
+// container can nest more of them than there are file descriptors.
 const maxDepth = 64
 
-// RemoveTree removes path and everything below it, like os.RemoveAll, but never
-// enters another mount, not even one of the same file system: it stops with
-// ErrMounted. A path that does not exist is no error.
+// RemoveTree removes path and everything beneath it, like os.RemoveAll, but never crosses a mount
+// point, even of the same file system: it fails with ErrMounted. It is not an error if path does
+// not exist.
 func RemoveTree(path string) error {
 	path = filepath.Clean(path)
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -37,7 +36,7 @@ func RemoveTree(path string) error {
 }
 
 type remover struct {
-	top   int // the tree's own directory, where deep ones are moved to
+	top   int // the tree's parent, where deep directories are moved to
 	moved int
 }
 
@@ -79,8 +78,8 @@ func (r *remover) remove(parent int, name, path string, depth int) error {
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// moveUp moves a directory to the top of the tree, under a name that nobody has: one
-// like it may be left by a removal that was interrupted, or be the container's own.
+// moveUp moves a directory to the top of the tree under an unused name. An interrupted removal may
+// have left names of the same form, or the container may have created one.
 func (r *remover) moveUp(parent int, name, path string) error {
 	for {
 		r.moved++
@@ -95,8 +94,8 @@ func (r *remover) moveUp(parent int, name, path string) error {
 	}
 }
 
-// empty removes what is in an open directory, until a reading of it from the
-// start finds nothing, and closes it.
+// empty removes the entries of an open directory until a reading from the start finds none, and
+// closes it.
 func (r *remover) empty(dir int, path string, depth int) error {
 	f := os.NewFile(uintptr(dir), path)
 	defer f.Close()
@@ -119,16 +118,17 @@ func (r *remover) empty(dir int, path string, depth int) error {
 	}
 }
 
-// openSameMount opens a directory for reading if it is on the same mount as the
-// directory it stands in, else fails with EXDEV.
+// openSameMount opens a directory for reading. It fails with EXDEV if the directory is a mount
+// point.
 func openSameMount(parent int, name string) (int, error) {
-	fd, err := openat2(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_NO_XDEV|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
+	fd, err := openat2(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+		unix.RESOLVE_NO_XDEV|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
 	if !errors.Is(err, unix.ENOSYS) {
 		return fd, err
 	}
-	// Kernels before 5.6: a mount of another file system shows in the device
-	// number. One of the same file system is found by EBUSY on removal of the
-	// mount point, but only after its content; refuse whatever the table knows.
+	// On kernels before 5.6 a mount of another file system shows in the device number. One of the
+	// same file system would only be found by EBUSY after its content was removed, so the mount
+	// table is checked.
 	fd, err = unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err

@@ -9,8 +9,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Events have upstream's words for a disk that cannot be mounted.
-func TestTextsOfDisksThatCannotBeMounted(t *testing.T) {
+// Events have upstream's texts for disks that cannot be mounted.
+func TestMountDiskErrorTexts(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		tools   map[string]string
@@ -41,8 +41,12 @@ func TestTextsOfDisksThatCannotBeMounted(t *testing.T) {
 			want:  "'fsck' found errors on device DISK but could not correct them: bad inode\n",
 		},
 		{
-			name:    "the kernel does not mount it",
-			tools:   map[string]string{"blkid": "echo TYPE=ext4", "fsck": "exit 0", "mount": "echo mount: no >&2; exit 32"},
+			name: "the kernel does not mount it",
+			tools: map[string]string{
+				"blkid": "echo TYPE=ext4",
+				"fsck":  "exit 0",
+				"mount": "echo mount: no >&2; exit 32",
+			},
 			options: []string{"noatime"},
 			want: "mount failed: exit status 32\nMounting command: mount\n" +
 				"Mounting arguments: -t ext4 -o noatime,defaults DISK TARGET\nOutput: mount: no\n",

@@ -20,44 +20,45 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Tools runs the machine's own programs for what file systems ask for: mounting
-// those with a helper of their own, looking at disks, making file systems. All of
-// its calls end soon after ctx does, if the kernel lets the program end.
+// Tools runs programs of the node for file systems: to mount those with a mount helper, to probe
+// disks, and to create file systems. Calls end soon after ctx, unless the program is in an
+// uninterruptible system call.
 type Tools struct {
-	// Path is where programs are looked for, as in $PATH; empty means where they
-	// usually are.
+	// Path lists the directories of programs, as in $PATH; empty means the usual ones.
 	Path string
-	// Alive is called now and then while a file system is made or mended: that ends by
-	// itself, and may take longer than whoever wants it has. It may be nil.
+	// Alive is called periodically while a file system is created or repaired, which may take
+	// longer than the deadline of an attempt. It may be nil.
 	Alive func(context.Context)
-	// Every is how often; zero for as often as usual.
+	// Every is the period of Alive; zero means progressPeriod.
 	Every time.Duration
 
-	held *os.File // that programs keep open as long as they run
-	all  bool     // what a program started ends with it, when it is told to end
+	held *os.File // inherited by programs, to keep the lock of a disk
+	all  bool     // child processes of a program are killed with it
 }
 
 const (
 	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// dying is how long a program that was told to end is waited for.
-	dying = 5 * time.Second
-	// usualEvery is how often Alive is called.
-	usualEvery = 30 * time.Second
+	// killTimeout is how long a terminated program is waited for.
+	killTimeout = 5 * time.Second
+	// progressPeriod is the default period of Alive.
+	progressPeriod = 30 * time.Second
 )
 
-// ErrNoTool is the cause where a program is not installed on the node.
+// ErrNoTool is the cause if a program is not installed on the node.
 var ErrNoTool = errors.New("is not installed on this node")
 
-// packages are where programs come from, for whoever has to install them.
+// packages are the distribution packages of the programs.
 var packages = map[string]string{
-	"mount.nfs": "nfs-common or nfs-utils", "mount.nfs4": "nfs-common or nfs-utils", "iscsiadm": "open-iscsi or iscsi-initiator-utils",
-	"blkid": "util-linux", "fsck": "util-linux", "mount": "util-linux or mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+	"mount.nfs": "nfs-common or nfs-utils", "mount.nfs4": "nfs-common or nfs-utils",
+	"iscsiadm": "open-iscsi or iscsi-initiator-utils",
+	"blkid":    "util-linux", "fsck": "util-linux", "mount": "util-linux or mount", "mkfs.ext4": "e2fsprogs",
+	"mkfs.xfs":  "xfsprogs",
 	"resize2fs": "e2fsprogs", "xfs_growfs": "xfsprogs", "btrfs": "btrfs-progs",
 	"multipath": "multipath-tools or device-mapper-multipath",
 }
 
-// Find looks for a program. The error names what to install. A name that leads out
-// of the directories is nobody's: parts of it may be a user's words.
+// Find returns the path of a program. The error names the package to install. A name with a slash
+// is rejected, since parts of it may come from users.
 func (t Tools) Find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return "", fmt.Errorf("find program %q: that is a path", name)
@@ -78,9 +79,9 @@ func (t Tools) Find(name string) (string, error) {
 	return "", fmt.Errorf("%s %w", name, ErrNoTool)
 }
 
-// ToolError is a program that failed.
+// ToolError is the failure of a program.
 type ToolError struct {
-	Code   int // -1 if it did not end by itself
+	Code   int // -1 if it did not exit by itself
 	Output string
 	err    error
 }
@@ -88,7 +89,7 @@ type ToolError struct {
 func (e *ToolError) Error() string { return fmt.Sprintf("%v: %s", e.err, strings.TrimSpace(e.Output)) }
 func (e *ToolError) Unwrap() error { return e.err }
 
-// Outcome is what a program that failed has printed, and how it ended, by the error of [Tools.Run].
+// Outcome returns output and exit error of a failed program from an error of [Tools.Run].
 func Outcome(err error) (output string, ended error) {
 	var failed *ToolError
 	if errors.As(err, &failed) {
@@ -97,14 +98,14 @@ func Outcome(err error) (output string, ended error) {
 	return "", err
 }
 
-// Run runs a program and returns what it printed.
+// Run runs a program and returns its output.
 func (t Tools) Run(ctx context.Context, name string, args ...string) (string, error) {
 	full, err := t.Find(name)
 	if err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, full, args...)
-	cmd.WaitDelay = dying
+	cmd.WaitDelay = killTimeout
 	if t.all {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -137,7 +138,7 @@ func (t Tools) runLong(ctx context.Context, name string, args ...string) (string
 	if t.Alive == nil {
 		return t.Run(ctx, name, args...)
 	}
-	tick := time.NewTicker(cmp.Or(t.Every, usualEvery))
+	tick := time.NewTicker(cmp.Or(t.Every, progressPeriod))
 	defer tick.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -156,8 +157,8 @@ func (t Tools) runLong(ctx context.Context, name string, args ...string) (string
 	return t.Run(ctx, name, args...)
 }
 
-// Mount mounts source at target with mount(8). A file system of the network needs
-// a helper of its own, without which the message of mount would be a riddle.
+// Mount mounts source at target with mount(8). Network file systems need a mount helper, whose
+// absence mount itself reports unintelligibly.
 func (t Tools) Mount(ctx context.Context, kind, source, target string, options []string) error {
 	if helper := "mount." + kind; kind == "nfs" || kind == "nfs4" {
 		if _, err := t.Find(helper); err != nil {
@@ -168,9 +169,9 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 	if len(options) > 0 {
 		args = append(args, "-o", strings.Join(options, ","))
 	}
-	// What stands after the options cannot be taken for one.
+	// Arguments after -- cannot be mistaken for options.
 	all := slices.Concat(args, []string{"--", source, target})
-	// The helper may try for days: one more would be left at each attempt.
+	// The helper may retry for days, so it must not outlive the attempt.
 	t.all = true
 	_, err := t.Run(ctx, "mount", all...)
 	var failed *ToolError
@@ -181,18 +182,17 @@ func (t Tools) Mount(ctx context.Context, kind, source, target string, options [
 	return err
 }
 
-// defaultFS is what a disk gets if nobody says what.
+// defaultFS is the file system created if none is specified.
 const defaultFS = "ext4"
 
-// ErrOtherFS is the cause when a disk has another file system than is asked for.
+// ErrOtherFS is the cause if a disk contains another file system than requested.
 var ErrOtherFS = errors.New("it already contains")
 
-// fsName is what file systems are called. The name becomes part of that of a program.
+// fsName matches names of file systems. The name becomes part of a program's name.
 var fsName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// MountDisk mounts the file system on a disk. A disk that has none is given one,
-// unless it is only to be read: nothing at all must be known to be on it. Nobody
-// else who asks this way works on the disk meanwhile.
+// MountDisk mounts the file system of a disk. If the disk is known to be empty and the mount is not
+// read-only, a file system is created first. The disk is locked meanwhile.
 func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options []string) error {
 	if on, err := IsPoint(target); on || err != nil {
 		return err
@@ -204,12 +204,12 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 		return fmt.Errorf("mount %s: %q is not the name of a file system", disk, kind)
 	}
 	readOnly := slices.Contains(options, "ro")
-	owned, err := own(ctx, disk)
+	owned, err := lockDisk(ctx, disk)
 	if err != nil {
 		return err
 	}
 	defer owned.Close()
-	// Mounting starts programs that stay, which must not own the disk.
+	// Mount helpers may stay running and must not hold the lock.
 	at := t
 	at.held = owned
 	have, err := at.contentOf(ctx, disk)
@@ -225,7 +225,8 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	case have == "":
 		if err := at.format(ctx, disk, kind); err != nil {
 			output, ended := Outcome(err)
-			text := fmt.Sprintf("format of disk %q failed: type:(%q) target:(%q) options:(%q) errcode:(%v) output:(%v) ",
+			text := fmt.Sprintf(
+				"format of disk %q failed: type:(%q) target:(%q) options:(%q) errcode:(%v) output:(%v) ",
 				disk, kind, target, options, ended, output)
 			return pod.ShowAs(text, err)
 		}
@@ -239,8 +240,8 @@ func (t Tools) MountDisk(ctx context.Context, disk, target, kind string, options
 	return t.Mount(ctx, kind, disk, target, options)
 }
 
-// contentOf tells what file system is on a disk, or that a table of partitions
-// is. It is empty only if blkid looked and saw nothing.
+// contentOf returns the file system on a disk, or that it contains something else, such as a
+// partition table. It returns "" only if blkid succeeded and found nothing.
 func (t Tools) contentOf(ctx context.Context, disk string) (string, error) {
 	out, err := t.Run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", disk)
 	var failed *ToolError
@@ -270,7 +271,7 @@ func (t Tools) format(ctx context.Context, disk, kind string) error {
 	args := []string{disk}
 	switch {
 	case strings.HasPrefix(kind, "ext"):
-		args = []string{"-F", "-m0", disk} // no blocks that only root may fill
+		args = []string{"-F", "-m0", disk} // no blocks reserved for root
 	case kind == "xfs":
 		args = []string{"-f", disk}
 	}
@@ -280,38 +281,39 @@ func (t Tools) format(ctx context.Context, disk, kind string) error {
 	return nil
 }
 
-// What fsck says by its exit status.
+// Bits of the exit status of fsck.
 const (
 	fsckCorrected   = 1
 	fsckUncorrected = 4
 )
 
-// check has errors of a file system corrected that can be without asking.
+// check repairs those errors of a file system that fsck repairs without confirmation.
 func (t Tools) check(ctx context.Context, disk string) error {
 	_, err := t.runLong(ctx, "fsck", "-a", disk)
 	var failed *ToolError
 	switch {
 	case errors.Is(err, ErrNoTool):
-		return nil // as upstream has it; the kernel refuses what it cannot read
+		return nil // as upstream; the kernel rejects what it cannot read
 	case errors.As(err, &failed) && failed.Code == fsckUncorrected:
 		return fmt.Errorf("'fsck' found errors on device %s but could not correct them: %s", disk, failed.Output)
 	case errors.As(err, &failed) && failed.Code != fsckCorrected && failed.Code >= 0:
-		return nil // it could not look
+		return nil // fsck could not check
 	case errors.As(err, &failed) && failed.Code == fsckCorrected:
 		return nil
 	}
 	return err
 }
 
-// attrOf are the options that a bind mount can have of its own.
+// attrOf maps options to mount attributes that a bind mount can have.
 var attrOf = map[string]uint64{
-	"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC,
-	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME, "strictatime": unix.MOUNT_ATTR_STRICTATIME,
+	"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV,
+	"noexec":  unix.MOUNT_ATTR_NOEXEC,
+	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME,
+	"strictatime": unix.MOUNT_ATTR_STRICTATIME,
 }
 
-// BindAt mounts a path at target, unless something is mounted there, with options
-// of its own; it has them from the moment it is there. Symlinks in the path are
-// followed.
+// BindAt bind mounts path at target with the given options, unless target is a mount point. The
+// options are in force from the start. Symlinks in path are followed.
 func BindAt(path, target string, options []string) error {
 	if on, err := IsPoint(target); on || err != nil {
 		return err
@@ -329,7 +331,7 @@ func BindAt(path, target string, options []string) error {
 	}
 	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return &os.PathError{Op: "open_tree", Path: path, Err: err} // before 5.2 there is none
+		return &os.PathError{Op: "open_tree", Path: path, Err: err} // kernel before 5.2
 	}
 	defer unix.Close(tree)
 	if attr != (unix.MountAttr{}) {

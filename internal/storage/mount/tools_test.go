@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount starts a helper, which tries for as long as it was told to. Nobody waits for it
-// once the attempt is over, so it ends with it.
-func TestHelpersOfMountEndWithIt(t *testing.T) {
+// mount starts a helper that retries for a long time. It is killed when the attempt ends.
+func TestMountHelperIsKilledWithMount(t *testing.T) {
 	dir := t.TempDir()
 	alive := filepath.Join(dir, "alive")
 	for name, script := range map[string]string{
@@ -29,14 +28,14 @@ func TestHelpersOfMountEndWithIt(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- Tools{Path: dir}.Mount(ctx, "nfs", "server:/", dir, nil) }()
-	// The helper has the other end open for as long as it lives.
+	// The helper keeps the other end open as long as it runs.
 	end, err := os.Open(alive)
 	must(t, err)
 	defer end.Close()
 	must(t, end.SetReadDeadline(time.Now().Add(20*time.Second)))
 	word := make([]byte, 5)
 	if _, err := io.ReadFull(end, word); err != nil || string(word) != "here\n" {
-		t.Fatalf("the helper says %q, %v", word, err)
+		t.Fatalf("the helper wrote %q, %v", word, err)
 	}
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is how much of a file system is used, by a tree or by all that is on it.
+// Usage is the usage of a file system, or of a tree in it.
 type Usage struct {
 	Used, Capacity, Available      uint64 // bytes
 	InodesUsed, Inodes, InodesFree uint64
 }
 
-// UsageOfFilesystem is how full the file system is that path is on.
+// UsageOfFilesystem returns the usage of the file system that contains path.
 func UsageOfFilesystem(path string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -22,14 +22,17 @@ func UsageOfFilesystem(path string) (Usage, error) {
 	}
 	size := uint64(st.Bsize)
 	return Usage{
-		Used: (st.Blocks - st.Bfree) * size, Capacity: st.Blocks * size, Available: st.Bavail * size,
-		InodesUsed: st.Files - st.Ffree, Inodes: st.Files, InodesFree: st.Ffree,
+		Used:       (st.Blocks - st.Bfree) * size,
+		Capacity:   st.Blocks * size,
+		Available:  st.Bavail * size,
+		InodesUsed: st.Files - st.Ffree,
+		Inodes:     st.Files,
+		InodesFree: st.Ffree,
 	}, nil
 }
 
-// UsageOfTree is what a tree takes of its file system, as du tells it: blocks,
-// each file once however many names it has, and nothing of other mounts. What is
-// removed meanwhile is not counted.
+// UsageOfTree returns the disk usage of a tree as du does: blocks, each inode once, without other
+// mounts. Files removed meanwhile are not counted.
 func UsageOfTree(ctx context.Context, root string) (Usage, error) {
 	u, err := UsageOfFilesystem(root)
 	if err != nil {
@@ -63,18 +66,24 @@ func UsageOfTree(ctx context.Context, root string) (Usage, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return u, nil
 	}
-	// One walker alone: nobody waits for the result the way a start does.
-	w := walk{ctx: ctx, root: root, fd: fd, how: unix.RESOLVE_NO_XDEV, visit: func(dir int, path, name string) error {
-		var st unix.Stat_t
-		switch err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err {
-		case nil:
-			count(&st)
-			return nil
-		case unix.ENOENT:
-			return nil
-		default:
-			return &os.PathError{Op: "stat", Path: filepath.Join(path, name), Err: err}
-		}
-	}}
+	// One goroutine only: the result is not urgent.
+	w := walk{
+		ctx:  ctx,
+		root: root,
+		fd:   fd,
+		how:  unix.RESOLVE_NO_XDEV,
+		visit: func(dir int, path, name string) error {
+			var st unix.Stat_t
+			switch err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err {
+			case nil:
+				count(&st)
+				return nil
+			case unix.ENOENT:
+				return nil
+			default:
+				return &os.PathError{Op: "stat", Path: filepath.Join(path, name), Err: err}
+			}
+		},
+	}
 	return u, w.run()
 }

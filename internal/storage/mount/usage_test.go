@@ -12,10 +12,11 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
-func TestUsageIsWhatDuTells(t *testing.T) {
+func TestUsageOfTreeMatchesDu(t *testing.T) {
 	dir := room(t)
 	tree := mkdir(t, dir, "tree")
 	grow(t, tree, 7)
@@ -53,7 +54,7 @@ func TestUsageIsWhatDuTells(t *testing.T) {
 	}
 }
 
-// TestNoSwapByVersion: tmpfs has the option since Linux 6.4, outside of user namespaces.
+// TestNoSwapByVersion: tmpfs supports noswap since Linux 6.4, outside of user namespaces.
 func TestNoSwapByVersion(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-38")
 	var u unix.Utsname
@@ -65,7 +66,7 @@ func TestNoSwapByVersion(t *testing.T) {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	must(t, err)
 	if strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295" || os.Geteuid() != 0 {
-		t.Skip("only root outside of user namespaces can use the option")
+		need.Skip(t, "only root of the initial user namespace can use the option")
 	}
 	if want := major > 6 || major == 6 && minor >= 4; NoSwap() != want {
 		t.Errorf("NoSwap = %v of Linux %d.%d, want %v", NoSwap(), major, minor, want)
@@ -96,7 +97,7 @@ func TestSwapOn(t *testing.T) {
 	}
 }
 
-func TestWhichFileSystemsHaveLabels(t *testing.T) {
+func TestHasLabels(t *testing.T) {
 	const table = `36 35 98:0 / /a rw,noatime master:1 - ext4 /dev/sda rw,seclabel,errors=continue
 37 35 0:50 / /b rw - nfs4 srv:/x rw,vers=4.2
 38 35 0:51 / /c rw,seclabel - tmpfs x rw,notseclabel

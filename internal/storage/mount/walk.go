@@ -13,31 +13,31 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 )
 
-// walkers is how many goroutines help with one tree. File systems that sit on a
-// disk or a network have several requests under way; more gain little.
+// walkers is the number of goroutines that walk one tree. Disks and networks handle several
+// requests concurrently; more gain little.
 func walkers() int { return min(8, 2*runtime.GOMAXPROCS(0)) }
 
-// walk goes through a tree that others may change meanwhile. Each directory is
-// opened by its path from the root, through no symlink, so that no more
-// descriptors are held than there are walkers, however deep the tree is.
+// walk traverses a tree that may change concurrently. Each directory is opened by its path from the
+// root without following symlinks, so that no more descriptors are open than there are walkers,
+// however deep the tree is.
 type walk struct {
 	ctx   context.Context
 	root  string
 	fd    int           // of the root
-	how   uint64        // further restrictions on where it goes
-	hands chan struct{} // one for each walker at work beside the first
-	// visit is called for everything but the root, from several goroutines.
+	how   uint64        // additional resolve flags
+	hands chan struct{} // one slot per additional walker
+	// visit is called for every object except the root, concurrently.
 	visit func(dir int, path, name string) error
 
 	wg  sync.WaitGroup
 	mu  sync.Mutex
-	err error // the first
+	err error // the first error
 }
 
-// run goes through the tree until its end, the first error, or the end of ctx.
+// run traverses the tree until it is complete, the first error, or the end of ctx.
 func (w *walk) run() error {
 	w.dir(".")
 	w.wg.Wait()
@@ -62,7 +62,7 @@ func (w *walk) over() bool {
 	return w.err != nil
 }
 
-// share has fn done by another walker if one is free, else by this one.
+// share runs fn on another walker if one is free, otherwise on this one.
 func (w *walk) share(fn func()) {
 	select {
 	case w.hands <- struct{}{}:
@@ -77,8 +77,8 @@ func (w *walk) share(fn func()) {
 	}
 }
 
-// dir goes through a directory and then through those in it. The directory
-// itself was seen to by whoever goes through the one above.
+// dir visits the entries of a directory and descends. The directory itself was visited with its
+// parent.
 func (w *walk) dir(rel string) {
 	if w.over() {
 		return
@@ -89,18 +89,18 @@ func (w *walk) dir(rel string) {
 	}
 }
 
-// batch is how many entries of a directory are handed out at once.
+// batch is the number of entries of a directory that are handled together.
 const batch = 512
 
-// entries sees to what is in a directory, and names the directories among it.
+// entries visits the entries of a directory and returns the directories among them.
 func (w *walk) entries(rel string) (dirs []string) {
 	path := filepath.Join(w.root, rel)
 	fd, err := openDir(w.fd, rel, w.how)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil // removed or replaced by another user of the volume
+		return nil // removed or replaced concurrently
 	case errors.Is(err, unix.EXDEV) && w.how&unix.RESOLVE_NO_XDEV != 0:
-		return nil // another mount
+		return nil // a mount point
 	}
 	if err != nil {
 		w.fail(&os.PathError{Op: "open", Path: path, Err: err})
@@ -108,7 +108,7 @@ func (w *walk) entries(rel string) (dirs []string) {
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
-	var others sync.WaitGroup // who use the descriptor too
+	var others sync.WaitGroup // using the same descriptor
 	defer others.Wait()
 	for !w.over() {
 		list, err := dir.ReadDir(batch)
@@ -139,16 +139,17 @@ func (w *walk) each(dir int, path string, list []fs.DirEntry) {
 	}
 }
 
-// maxOpened is how much of a path is resolved at once: the kernel takes 4096
-// bytes, and containers can nest deeper.
+// maxOpened bounds the length of a path that is resolved at once: the kernel's limit is 4096 bytes,
+// and containers can nest deeper.
 const maxOpened = 2048
 
-// openDir opens a directory below an open one for reading, through no symlink.
+// openDir opens a directory beneath an open one for reading, without following symlinks.
 func openDir(root int, rel string, how uint64) (int, error) {
 	at := root
 	for len(rel) > maxOpened {
 		cut := strings.LastIndexByte(rel[:maxOpened], '/') // a name has at most 255 bytes
-		next, err := openat2(at, rel[:cut], unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
+		next, err := openat2(at, rel[:cut], unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+			unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
 		if errors.Is(err, unix.ENOSYS) {
 			next, err = openStepwise(at, rel[:cut])
 		}
@@ -163,11 +164,12 @@ func openDir(root int, rel string, how uint64) (int, error) {
 	if at != root {
 		defer unix.Close(at)
 	}
-	fd, err := openat2(at, rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
+	fd, err := openat2(at, rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|how)
 	if !errors.Is(err, unix.ENOSYS) {
 		return fd, err
 	}
-	// Kernels before 5.6.
+	// Kernel before 5.6.
 	dir, err := openStepwise(at, rel)
 	if err != nil {
 		return -1, err

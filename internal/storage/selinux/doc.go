@@ -1,4 +1,3 @@
-// Package selinux asks the machine's SELinux how files have to be labelled so that
-// a container can use them. The answer is that of the library which runtimes ask as
-// well, so that a label given here is the one that the container runs with.
+// Package selinux computes the SELinux labels that files need so that a container can use them. It
+// uses the same library as container runtimes, so that its labels match those of the containers.
 package selinux

@@ -6,16 +6,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Host is the SELinux of this machine.
+// Host is the SELinux state of this machine.
 type Host struct {
-	// labels makes the labels of a container's process and of its files; what the
-	// options leave out is the policy's.
+	// labels returns the label of a container's process and that of its files. What the options
+	// omit is the policy's default.
 	labels func(options []string) (process, file string, err error)
-	// release gives back what labels keeps for the process.
+	// release releases the level that labels reserved for the process.
 	release func(process string)
 }
 
-// Here is the machine's SELinux; nil where it is off or was never there.
+// Here returns the machine's SELinux state; nil if SELinux is disabled.
 func Here() *Host {
 	if !selinux.GetEnabled() {
 		return nil
@@ -23,8 +23,8 @@ func Here() *Host {
 	return &Host{labels: label.InitLabels, release: selinux.ReleaseLabel}
 }
 
-// FileLabel is the label of files that a container with these options can use. It is
-// empty if nobody can tell before the runtime has chosen a level for the container.
+// FileLabel returns the label of files that a container with these options can use. It returns ""
+// if that depends on the level that the runtime will choose.
 func (h *Host) FileLabel(o *v1.SELinuxOptions) (string, error) {
 	if o == nil || o.Level == "" {
 		return "", nil
@@ -34,17 +34,22 @@ func (h *Host) FileLabel(o *v1.SELinuxOptions) (string, error) {
 		return "", err
 	}
 	if process == "" {
-		return "", nil // the policy knows no containers, and the options were not looked at
+		return "", nil // the policy has no containers, and the options were ignored
 	}
-	// The level is a user's choice and may be that of many; it is not reserved.
+	// The level was specified by a user, may be used by many pods, and is not reserved.
 	h.release(process)
 	return file, nil
 }
 
-// options are what a pod says, in the library's words.
+// options converts a pod's options to the library's form.
 func options(o *v1.SELinuxOptions) []string {
 	var out []string
-	for _, part := range []struct{ name, value string }{{"user", o.User}, {"role", o.Role}, {"type", o.Type}, {"level", o.Level}} {
+	for _, part := range []struct{ name, value string }{
+		{"user", o.User},
+		{"role", o.Role},
+		{"type", o.Type},
+		{"level", o.Level},
+	} {
 		if part.value != "" {
 			out = append(out, part.name+":"+part.value)
 		}

@@ -3,24 +3,20 @@ package volume
 import (
 	"context"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"keelson/internal/node/panics"
 )
 
 const (
-	// clockLook is how often it is looked whether the clock was set.
-	clockLook = time.Minute
-	// clockStep is how much further than the time that passed it must have gone.
+	// clockPeriod is the period of checks whether the clock was set.
+	clockPeriod = time.Minute
+	// clockStep is the least step of the clock that counts as being set.
 	clockStep = 5 * time.Second
 )
 
-// followClock waits for the end of ctx. Timers know nothing of a clock that is set
-// ahead, or of a machine that slept: what grows old by the clock is then too old
-// before they are over, so they are set anew.
+// followClock detects that the clock was set ahead, or that the machine was suspended, until ctx
+// ends. Timers do not account for either, so the timers of volumes to be refreshed by time are
+// reset.
 func (m *Manager) followClock(ctx context.Context) {
-	tick := time.NewTicker(clockLook)
+	tick := time.NewTicker(clockPeriod)
 	defer tick.Stop()
 	wall, mono := m.now().Round(0), time.Now()
 	for {
@@ -32,7 +28,7 @@ func (m *Manager) followClock(ctx context.Context) {
 		ahead := m.now().Round(0).Sub(wall) - time.Since(mono)
 		wall, mono = m.now().Round(0), time.Now()
 		if ahead >= clockStep {
-			m.cfg.Log.Info("the clock went ahead, looking at what grows old anew", "by", ahead)
+			m.cfg.Log.Info("clock was set ahead, resetting refresh timers of volumes", "ahead", ahead)
 			m.renewAnew()
 		}
 	}
@@ -45,18 +41,16 @@ func (m *Manager) renewAnew() {
 		if ps.phase != wanted {
 			continue
 		}
-		for _, v := range ps.vols {
-			if v.ready && !v.busy && v.err == nil && v.waits == nil && !v.have.RenewAt.IsZero() {
-				m.renewLocked(uid, ps, v)
+		for name, v := range ps.vols {
+			key := volumeKey{uid, name}
+			if v.ready && v.err == nil && v.waits == nil && !v.have.RenewAt.IsZero() && !m.prepares.RunningLocked(key) {
+				m.prepares.ScheduleLocked(key, m.untilRenewal(v))
 			}
 		}
 	}
 }
 
-// renewLocked sets the timer of a volume that is ready and grows old.
-func (m *Manager) renewLocked(uid types.UID, ps *volumes, v *vol) {
-	if v.timer != nil {
-		v.timer.Stop()
-	}
-	v.timer = panics.Again(m.cfg.Log, "volumes", max(v.have.RenewAt.Sub(m.now()), soonest), func() { m.due(uid, ps, v) })
+// untilRenewal returns the time until a ready volume is refreshed.
+func (m *Manager) untilRenewal(v *vol) time.Duration {
+	return max(v.have.RenewAt.Sub(m.now()), minRefresh)
 }

@@ -7,21 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Directories below a pod's own. Another node agent must find what this one
-// left there, and the other way round.
+// Directories below a pod's. The layout is upstream's, so that agents can be exchanged.
 const (
 	volumesDir  = "volumes"
 	devicesDir  = "volumeDevices"
 	subPathsDir = "volume-subpaths"
 
-	podDirMode    = 0o750 // of the pod's directory and those right below
-	pluginDirMode = 0o755 // of a plugin's directory in volumes
+	podDirMode    = 0o750 // of the pod's directory and its subdirectories
+	pluginDirMode = 0o755 // of a plugin's directory below volumes
 )
 
-// PodDir is the directory of a pod.
+// PodDir returns the directory of a pod.
 func PodDir(root string, uid types.UID) string {
 	return filepath.Join(root, "pods", string(uid))
 }
 
-// escape is a plugin's name as a directory.
+// escape returns a plugin's name as a directory name.
 func escape(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }

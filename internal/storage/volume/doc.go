@@ -1,7 +1,6 @@
-// Package volume brings volumes to pods and takes them away again. It owns
-// which volumes of which pod are ready, and everything below
-// <root>/pods/<uid>/volumes and volume-subpaths; kinds of volumes (packages
-// below this one) own what is inside.
+// Package volume is the volume manager: it prepares and releases the volumes of pods. It owns the
+// state of each pod's volumes, and everything below <root>/pods/<uid>/volumes and volume-subpaths;
+// kinds of volumes (packages below this one) own the content.
 //
 //	           Want                    Release
 //	unknown ────────► preparing ─► ready ────► releasing ─► released
@@ -9,19 +8,17 @@
 //	                    ▼  │          ▼ │          ▼ │
 //	                   back-off     refresh      back-off
 //
-// The [Manager] works on each volume by itself, so none waits for another; one
-// volume has at most one goroutine, and none while there is nothing to do. An
-// attempt ends with the volume ready, or with a time of the next attempt. A
-// ready volume is refreshed when what it is made from changes: an object, the
-// pod, or the age of a token. That goes by the clock, so once a minute it is looked
+// The [Manager] handles each volume separately, so none waits for another. A volume has at most one
+// goroutine, and none while there is nothing to do. An attempt ends with the volume ready, or with
+// the time of the next attempt. A ready volume is refreshed when its inputs change: an object, the
+// pod, or a token that expires. Expiry goes by the wall clock, so once a minute it is checked
 // whether the clock was set.
 //
-// Nothing is remembered across a restart: every [Kind] prepares and releases
-// from whatever is on the disk, which may be the trace of a crash at any step
-// or of another node agent. What a pod has is found by reading its directory.
+// No state is kept across restarts: every [Kind] prepares and releases from whatever is on the
+// disk, which may have been left by a crash at any step or by another node agent. The volumes of a
+// pod are found by reading its directory.
 //
-// Calls that touch what containers can reach go through the [mount.Guard].
+// Accesses to file systems that containers can control go through the [mount.Guard].
 //
-// Lock order: Manager.mu, then nothing; OnChange and events are called without
-// it.
+// Lock order: Manager.mu, then nothing; OnChange and events are called without it.
 package volume

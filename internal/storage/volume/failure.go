@@ -10,19 +10,18 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Failure is why a volume could not be prepared, from kinds whose work has
-// several steps that users know by name.
+// Failure is the failure of one of several steps of preparing a volume that have names in events.
 type Failure struct {
-	Step   string // MountVolume.MountDevice
-	While  string // what was done when the step failed, where it does several things
-	Volume string // as the step calls it, which need not be the pod's name for it
+	Step   string // for example MountVolume.MountDevice
+	While  string // the operation of the step, if it has several
+	Volume string // the name in the event, which may differ from the pod's name for the volume
 	Reason string // of the event; empty means FailedMount
 	Err    error
 }
 
 func (f *Failure) Error() string { return f.because(f.Err.Error()) }
 
-// Text is the message of the event.
+// Text returns the message of the event.
 func (f *Failure) Text() string { return f.because(pod.TextOf(f.Err)) }
 
 func (f *Failure) because(cause string) string {
@@ -34,40 +33,40 @@ func (f *Failure) because(cause string) string {
 }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Unresolved is why it is not known yet what a volume is: the claim it names is
-// missing, or is not bound.
+// Unresolved is the cause if a volume cannot be resolved yet: its claim does not exist or is not
+// bound.
 type Unresolved struct{ Err error }
 
 func (u *Unresolved) Error() string { return u.Err.Error() }
 func (u *Unresolved) Unwrap() error { return u.Err }
 
-// NoDriver is the error for a volume whose driver has not registered with the node. A kind that returns it has
-// [Manager.DriverCame] called when the driver has registered.
+// NoDriver is the error for a volume whose driver is not registered on the node. The kind calls
+// [Manager.DriverRegistered] when the driver registers.
 type NoDriver struct{ Name string }
 
 func (n *NoDriver) Error() string {
 	return fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", n.Name)
 }
 
-// lacks reports whether an attempt failed because the driver of that name had not registered.
-func lacks(err error, name string) bool {
+// isDriverMissing reports whether an attempt failed because the named driver was not registered.
+func isDriverMissing(err error, name string) bool {
 	var none *NoDriver
 	return errors.As(err, &none) && none.Name == name
 }
 
-// AttachLimit is why a volume is not attached to the node: the node has as many volumes of the driver as it can
-// have. The pod cannot run here.
+// AttachLimit is why a volume cannot be attached: the node has the maximum number of volumes of the
+// driver. The pod cannot run here.
 type AttachLimit struct{ Cause string }
 
 func (l *AttachLimit) Error() string {
 	return "Node has reached its volume attachment limit: " + l.Cause
 }
 
-// reasonAttachLimit is the reason of a pod that ended because of an AttachLimit.
+// reasonAttachLimit is the status reason of a pod rejected because of an AttachLimit.
 const reasonAttachLimit = "VolumeAttachmentLimitExceeded"
 
-// refusal is the rejection of a pod that waits for a volume which cannot be attached.
-func (ps *volumes) refusal(v *vol, l *AttachLimit) *pod.Refusal {
+// rejection returns the rejection of a pod with a volume that cannot be attached.
+func (ps *volumes) rejection(v *vol, l *AttachLimit) *pod.Rejection {
 	unmounted, unattached, failed := ps.missing()
 	if !slices.Contains(unattached, v.spec.Name) {
 		unattached = append(unattached, v.spec.Name)
@@ -76,20 +75,19 @@ func (ps *volumes) refusal(v *vol, l *AttachLimit) *pod.Refusal {
 	message := fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. "+
 		"unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %s",
 		unmounted, unattached, failed, l.Cause)
-	return &pod.Refusal{Reason: reasonAttachLimit, Message: message}
+	return &pod.Rejection{Reason: reasonAttachLimit, Message: message}
 }
 
-// Waiting is what Prepare returns while something has to happen elsewhere first.
-// It is no failure. Whoever returns it has [Manager.Again] called when that has
-// happened; the volume is looked at now and then all the same.
+// Waiting is returned by Prepare if something else has to happen first. It is not a failure. The
+// kind calls [Manager.Again] when it has happened; the manager retries periodically in any case.
 type Waiting struct {
 	For    string
-	Attach bool // for the volume to be attached to the node
+	Attach bool // for the attachment of the volume to the node
 }
 
 func (w *Waiting) Error() string { return "waiting for " + w.For }
 
-// failed is the event of an attempt that failed.
+// failed returns the event of a failed attempt.
 func (ps *volumes) failed(v *vol, err error) (reason, message string) {
 	var step *Failure
 	var unresolved *Unresolved
@@ -102,16 +100,17 @@ func (ps *volumes) failed(v *vol, err error) (reason, message string) {
 	case errors.As(err, &unresolved):
 		return pod.EventFailedMount, ps.waitingFor(unresolved.Err)
 	}
-	return pod.EventFailedMount, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.spec.Name, pod.TextOf(err))
+	return pod.EventFailedMount, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.spec.Name,
+		pod.TextOf(err))
 }
 
-// isUnresolved reports whether it is not known what the volume is.
+// isUnresolved reports whether the volume could not be resolved.
 func (v *vol) isUnresolved() bool {
 	var unresolved *Unresolved
 	return v.kind == nil || errors.As(v.err, &unresolved)
 }
 
-// devicesOf are the block devices that the container's specification names.
+// devicesOf returns the block devices for a container.
 func devicesOf(c *v1.Container, have map[string]Ready) ([]pod.Device, error) {
 	var out []pod.Device
 	for _, d := range c.VolumeDevices {

@@ -9,60 +9,56 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is one way for a volume to come to a pod. Kinds are entries of a table:
-// a new one changes nothing here.
+// Kind is a volume plugin. Kinds are entries of a table.
 type Kind interface {
-	// Plugin is the kind's name in paths and messages: kubernetes.io/empty-dir.
+	// Plugin returns the plugin's name in paths and messages, for example kubernetes.io/empty-dir.
 	Plugin() string
 	// Serves reports whether the volume is of this kind.
 	Serves(v *v1.Volume) bool
-	// Inputs tells what the volume's content is made from; a change of it leads
-	// to another Prepare.
+	// Inputs returns what the volume's content depends on. When it changes, Prepare is called
+	// again.
 	Inputs(v *v1.Volume) Inputs
-	// Prepare makes the volume ready, or brings a ready one up to date, from
-	// whatever is there of it. It must return soon after ctx ended.
+	// Prepare makes the volume ready, or updates a ready one, from any state on the disk. It must
+	// return soon after ctx ends.
 	Prepare(ctx context.Context, r Request) (Ready, error)
-	// Release takes away whatever there is of a volume. It knows no more of it
-	// than the disk does. Nothing being left is no error.
+	// Release removes a volume, given only what is on the disk. It is not an error if nothing is
+	// left.
 	Release(ctx context.Context, p Place) error
 }
 
-// Place is where a volume lives.
+// Place is the location of a volume.
 type Place struct {
 	UID  types.UID
 	Name string // of the volume
-	// Pod is the pod's directory, Path the volume's own below it. Neither need
-	// exist.
+	// Pod is the pod's directory, Path the volume's below it. They may not exist.
 	Pod  string
 	Path string
-	// Block is set if the pod has the volume as a device: then Path is below
-	// volumeDevices, and a link or nothing.
+	// Block is set for a block volume: then Path is below volumeDevices, and is a symlink or does
+	// not exist.
 	Block bool
 }
 
-// Request is what a volume is prepared from.
+// Request is the input of Prepare.
 type Request struct {
 	Place
 	Pod    *v1.Pod
 	Volume *v1.Volume
 }
 
-// Inputs is what a volume's content is made from.
+// Inputs is what a volume's content depends on.
 type Inputs struct {
 	Objects []Object
-	// Pod is set if fields of the pod itself are shown.
+	// Pod is set if the content includes fields of the pod.
 	Pod bool
-	// Mounts is set if the volume has mount points for others that containers mount
-	// below it.
+	// Mounts is set if the volume contains mount points for nested volumes.
 	Mounts bool
 }
 
-// Object is a ConfigMap or a Secret of the pod's namespace, a trust bundle of the
-// cluster (without a name, any), or a certificate of the pod by the name of its
-// volume.
+// Object is a ConfigMap or Secret of the pod's namespace, a ClusterTrustBundle (without a name,
+// any), or a certificate of the pod, by the name of its volume.
 type Object struct{ Kind, Name string }
 
-// The kinds of objects.
+// Kinds of objects.
 const (
 	ConfigMap = "configmap"
 	Secret    = "secret"
@@ -71,51 +67,49 @@ const (
 	Certificate = "podcertificate"
 )
 
-// Ready is a volume that containers can mount.
+// Ready is a volume that is ready to be mounted into containers.
 type Ready struct {
-	Name     string    // of its directories, where the pod calls it otherwise; else empty
-	Path     string    // on the host; empty for an image or a device
-	Device   string    // on the host, of a volume that comes as a block device
-	ReadOnly bool      // whatever a container's mount says
-	Relabel  bool      // whether the runtime is to label the files for the pod, where SELinux is on
-	Group    *int64    // that owns the files, as whoever made the volume says
-	Image    string    // the runtime's reference of an image that is the volume
-	RenewAt  time.Time // when the content grows old; zero for never
-	// Counted is the volume's plugin in metrics, where that is not the kind's: also of
-	// one that could not be prepared.
+	Name     string    // name of its directories if not the pod's name for it
+	Path     string    // on the host; empty for an image or a block device
+	Device   string    // on the host, for a block volume
+	ReadOnly bool      // in addition to the container's readOnly
+	Relabel  bool      // whether the runtime relabels the files if SELinux is enabled
+	Group    *int64    // supplemental group of the volume, for example from an annotation of the PersistentVolume
+	Image    string    // the runtime's reference for an image volume
+	RenewAt  time.Time // when to refresh the content; zero for never
+	// Counted is the plugin name in metrics if it differs from the kind's. It is also set when
+	// Prepare failed.
 	Counted string
-	// Migrated says in metrics that the volume was described as one of a cloud, and is
-	// served by a driver.
+	// Migrated is the label in metrics for an in-tree volume that a CSI driver serves.
 	Migrated bool
-	// Did is the operation in metrics, also of a volume that could not be prepared.
+	// Did is the operation to count in metrics. It is also set when Prepare failed.
 	Did Operation
 }
 
-// Operation is what an attempt at preparing a volume did.
+// Operation is what an attempt to prepare a volume did.
 type Operation int
 
-// The operations.
+// Operations.
 const (
 	Mounted Operation = iota
-	Mapped            // it is a block device
-	Resized           // it was mounted already, and was expanded
-	Nothing           // it was mounted already, and nothing had to be done
+	Mapped            // mapped a block device
+	Resized           // expanded a mounted volume
+	Nothing           // the volume was mounted already
 )
 
-// Counted is a Kind whose volumes are counted under other names than its own.
+// Counted is a Kind whose volumes have other plugin names in metrics.
 type Counted interface {
-	// CountedAs is the plugin in metrics of a volume that is on the disk.
+	// CountedAs returns the plugin name in metrics of a volume on the disk.
 	CountedAs(p Place) string
 }
 
-// A Tracker is a Kind that remembers pods.
+// Tracker is a Kind that has state per pod.
 type Tracker interface {
-	// Gone is called once nothing of the pod's volumes is left on the disk. It
-	// must not block.
+	// Gone is called when all of the pod's volumes are released. It must not block.
 	Gone(types.UID)
 }
 
-// PlaceOf is where the named volume of a plugin lives.
+// PlaceOf returns the location of a plugin's volume.
 func PlaceOf(root string, uid types.UID, plugin, name string, block bool) Place {
 	dir, sub := PodDir(root, uid), volumesDir
 	if block {

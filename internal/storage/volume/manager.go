@@ -13,20 +13,25 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/host/clock"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/reconcile"
 	"keelson/internal/storage/mount"
 )
 
 const (
 	minRetry = 500 * time.Millisecond
 	maxRetry = 2*time.Minute + 2*time.Second
-	// patience is how long one attempt may take without a sign of progress, and
-	// after which a pod that still waits for volumes is said to.
-	patience = 2*time.Minute + 3*time.Second
+	// attemptTimeout bounds one attempt without progress. It is also the time after which an event is
+	// recorded for a pod that still waits for volumes.
+	attemptTimeout = 2*time.Minute + 3*time.Second
 )
 
-// ErrNoPlugin is the cause for a volume of a kind that nobody here serves.
+// Backoff is the pause after failed operations on a volume. It has no jitter: the pauses are upstream's.
+var Backoff = clock.Backoff(minRetry, maxRetry)
+
+// ErrNoPlugin is the cause for a volume of an unsupported kind.
 var ErrNoPlugin = errors.New("no volume plugin matched")
 
 // Config holds what a Manager is built from. Every field is required.
@@ -35,16 +40,15 @@ type Config struct {
 	Kinds   []Kind
 	Guard   *mount.Guard
 	Events  pod.Events
-	// MaySwap tells whether what memory holds for pods may be written to a disk.
+	// MaySwap reports whether memory-backed volumes may be swapped to disk.
 	MaySwap func() (bool, error)
-	// RecursiveReadOnly tells whether the runtime can mount recursively
-	// read-only for this pod's handler.
+	// RecursiveReadOnly reports whether the runtime handler of the pod supports recursive read-only
+	// mounts.
 	RecursiveReadOnly func(p *v1.Pod) bool
-	// StatsPeriod is the least time between two measurings of a volume; nothing
-	// is measured if it is zero or less.
+	// StatsPeriod is the minimum time between two measurements of a volume. Zero or less disables
+	// measurements.
 	StatsPeriod time.Duration
-	// OnChange is called when the answer of State or Released changed. It must
-	// not block.
+	// OnChange is called when the result of State or Released has changed. It must not block.
 	OnChange func(types.UID)
 	Log      *slog.Logger
 }
@@ -54,32 +58,38 @@ type Manager struct {
 	cfg     Config
 	metrics *metrics
 	now     func() time.Time
-	lanes   lanes          // of volumes that are measured
-	wg      sync.WaitGroup // attempts and releases under way
+	lanes   lanes          // concurrent measurements
+	wg      sync.WaitGroup // measurements under way
 
-	mu   sync.Mutex
-	ctx  context.Context // of Run; nil before and after
-	pods map[types.UID]*volumes
-	left map[types.UID][]string // the directories of volumes that an earlier agent left, until they are released
-	came uint64                 // how often a driver has registered
+	prepares *reconcile.Reconciler[volumeKey]
+	releases *reconcile.Reconciler[types.UID] // of all volumes of a pod
+
+	mu            sync.Mutex
+	ctx           context.Context // of Run; nil before and after
+	pods          map[types.UID]*volumes
+	left          map[types.UID][]string // directories of volumes left by an earlier agent, until released
+	registrations uint64                 // number of driver registrations
 }
 
-// volumes are those of one pod. Guarded by Manager.mu.
+// volumes is the state of one pod's volumes. Guarded by Manager.mu.
 type volumes struct {
-	ref     pod.Ref
-	spec    *v1.Pod // nil while nothing is wanted
-	vols    map[string]*vol
-	busy    int                // attempts under way
-	cancel  context.CancelFunc // ends them
-	ctx     context.Context    // theirs; nil before the first
-	overdue *time.Timer        // speaks up when the pod waits too long
-	said    State              // what OnChange was last called for
+	ref      pod.Ref
+	spec     *v1.Pod // nil if no volumes are wanted
+	vols     map[string]*vol
+	ctx      context.Context    // of the attempts to prepare; nil before the first
+	cancel   context.CancelFunc // ends ctx
+	overdue  *time.Timer        // records an event if the pod waits too long
+	reported State              // state at the last call of OnChange
 
-	phase    phase
-	after    *v1.Pod // wanted again once all is released
-	err      error   // why releasing fails
-	delay    time.Duration
-	released *time.Timer // next attempt to release
+	phase phase
+	after *v1.Pod // wanted again when all are released
+	err   error   // of the last release
+}
+
+// volumeKey identifies a volume of a pod.
+type volumeKey struct {
+	uid  types.UID
+	name string
 }
 
 type phase int
@@ -90,90 +100,107 @@ const (
 	released
 )
 
-// vol is one volume. Guarded by Manager.mu.
+// vol is the state of one volume. Guarded by Manager.mu.
 type vol struct {
 	spec  *v1.Volume
-	kind  Kind // nil if nobody serves it
-	busy  bool // an attempt is under way
-	again bool // another one is due after it, or once Run begins
+	kind  Kind // nil if unsupported
 	ready bool
 	have  Ready
 	err   error // of the last attempt
 	waits *Waiting
-	delay time.Duration
-	retry time.Time   // when the next attempt after a failure is due
-	timer *time.Timer // for the next attempt
+	retry time.Time // of the next attempt after a failure
 
-	attached bool      // it was counted that it is; only attempts, one at a time, touch it
-	counted  string    // its plugin in metrics; empty while it is the kind's
-	since    time.Time // when it was first asked for
+	attached bool      // its attachment was counted; only accessed by attempts, which are sequential
+	counted  string    // plugin name in metrics; empty means the kind's
+	since    time.Time // of the first request
 	figures  figures
 }
 
-// plugin is what the volume is counted under.
+// plugin returns the plugin name in metrics.
 func (v *vol) plugin() string { return cmp.Or(v.counted, v.kind.Plugin()) }
 
-// State is how far the volumes of a pod are.
+// State is the state of a pod's volumes.
 type State struct {
 	Ready   bool
-	Err     error     // the first failure, in the order of the specification
-	RetryAt time.Time // when the failed volume is tried again
+	Err     error     // the first failure in the order of the specification
+	RetryAt time.Time // of the failed volume
 }
 
-// New builds a Manager; nothing is prepared before Run.
+// New makes a Manager. It prepares nothing before Run.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, metrics: newMetrics(), now: time.Now, lanes: newLanes(), pods: map[types.UID]*volumes{}}
+	m := &Manager{cfg: cfg, metrics: newMetrics(), now: time.Now, lanes: newLanes(), pods: map[types.UID]*volumes{}}
+	m.prepares = reconcile.New(reconcile.Config[volumeKey]{
+		Part:    part,
+		Lock:    &m.mu,
+		Begin:   m.beginPrepareLocked,
+		Backoff: Backoff,
+		Log:     cfg.Log,
+	})
+	m.releases = reconcile.New(reconcile.Config[types.UID]{
+		Part:    part,
+		Lock:    &m.mu,
+		Begin:   m.beginReleaseLocked,
+		Backoff: Backoff,
+		Log:     cfg.Log,
+	})
+	return m
 }
 
-// Run works on what is wanted until ctx ends, and returns once nothing is under
-// way any more.
+const part = "volumes" // label of panics
+
+// Run prepares and releases volumes until ctx ends, and returns when no work is under way.
 func (m *Manager) Run(ctx context.Context) error {
 	m.warnOfSwap()
-	m.countFound() // before anything of it is released
+	m.countFound() // before any of it is released
 	m.mu.Lock()
 	m.ctx = ctx
-	for uid, ps := range m.pods {
-		if ps.phase == releasing {
-			m.startReleaseLocked(uid, ps)
-			continue
-		}
-		for _, v := range ps.vols {
-			if v.again {
-				v.again = false
-				m.startLocked(uid, ps, v)
-			}
-		}
-	}
 	m.mu.Unlock()
+	m.prepares.Start(ctx)
+	m.releases.Start(ctx)
 
 	m.followClock(ctx)
 	m.mu.Lock()
-	m.ctx = nil // nothing begins any more
+	m.ctx = nil // no work is started any more
 	for _, ps := range m.pods {
-		ps.stopTimersLocked()
+		ps.stopOverdueLocked()
 	}
 	m.mu.Unlock()
+	m.prepares.Wait()
+	m.releases.Wait()
 	m.wg.Wait()
 	return nil
 }
 
-// warnOfSwap tells the node's owner, once, that secrets may reach a disk.
+// warnOfSwap logs and records once that memory-backed volumes may be swapped to disk.
 func (m *Manager) warnOfSwap() {
 	may, err := m.cfg.MaySwap()
 	if err != nil {
-		m.cfg.Log.Warn("cannot tell whether swap is on", "err", err)
+		m.cfg.Log.Warn("failed to determine whether swap is enabled", "err", err)
 	}
 	if may {
 		m.cfg.Events.Node(v1.EventTypeWarning, pod.EventMemoryVolumesOnDisk, swapWarning)
 	}
 }
 
-const swapWarning = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk and should no longer be considered secure."
+const swapWarning = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, " +
+	"etc.) might be swapped to disk and should no longer be considered secure."
 
-// Want asks for every volume that p's containers mount. It may be called as
-// often as one likes and never blocks; a pod that changed is taken as it is now.
+// Want requests all volumes that the pod's containers use. It never blocks and can be called
+// repeatedly; a changed pod replaces the earlier one.
 func (m *Manager) Want(p *v1.Pod) {
+	events, notify := m.want(p)
+	for _, message := range events {
+		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount, message)
+	}
+	if notify {
+		m.cfg.OnChange(p.UID)
+	}
+}
+
+// want returns the messages of events, and whether the state has changed. If it panics, the pod counts as not seen.
+func (m *Manager) want(p *v1.Pod) (events []string, notify bool) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	ps := m.pods[p.UID]
 	switch {
 	case ps == nil || ps.phase == released:
@@ -181,17 +208,33 @@ func (m *Manager) Want(p *v1.Pod) {
 		m.pods[p.UID] = ps
 	case ps.phase == releasing:
 		ps.after = p
-		m.mu.Unlock()
-		return
+		return nil, false
 	case ps.spec == p:
-		m.mu.Unlock()
-		return
+		return nil, false
 	}
-	changed := ps.spec != nil && shownChanged(ps.spec, p)
-	mounts := ps.spec != nil && mountsChanged(ps.spec, p)
+	before, complete := ps.spec, false
 	ps.spec = p
-	var events []string
+	defer func() {
+		if !complete { // it panics
+			ps.spec = before
+		}
+	}()
+	events = m.requestVolumesLocked(ps, before)
+	if ps.overdue == nil && !ps.readyLocked() {
+		ps.overdue = panics.After(m.cfg.Log, part, attemptTimeout, func() { m.overdue(p.UID, ps) })
+	}
+	notify = ps.changedLocked()
+	complete = true
+	return events, notify
+}
+
+// requestVolumesLocked requests the volumes that are new or have changed, and returns the messages of events.
+func (m *Manager) requestVolumesLocked(ps *volumes, before *v1.Pod) (events []string) {
+	p := ps.spec
+	changed := before != nil && shownChanged(before, p)
+	mounts := before != nil && mountsChanged(before, p)
 	for _, spec := range needed(p) {
+		key := volumeKey{p.UID, spec.Name}
 		v := ps.vols[spec.Name]
 		if v == nil {
 			v = &vol{spec: spec, kind: m.kindOf(spec), since: time.Now()}
@@ -201,7 +244,7 @@ func (m *Manager) Want(p *v1.Pod) {
 				events = append(events, ps.waitingFor(v.err))
 				continue
 			}
-			m.startLocked(p.UID, ps, v)
+			m.prepares.RequestLocked(key)
 			continue
 		}
 		v.spec = spec
@@ -209,20 +252,10 @@ func (m *Manager) Want(p *v1.Pod) {
 			continue
 		}
 		if in := v.kind.Inputs(spec); changed && in.Pod || mounts && in.Mounts {
-			m.startLocked(p.UID, ps, v)
+			m.prepares.RequestLocked(key)
 		}
 	}
-	if ps.overdue == nil && !ps.readyLocked() {
-		ps.overdue = panics.After(m.cfg.Log, "volumes", patience, func() { m.overdue(p.UID, ps) })
-	}
-	notify := ps.changedLocked()
-	m.mu.Unlock()
-	for _, message := range events {
-		m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount, message)
-	}
-	if notify {
-		m.cfg.OnChange(p.UID)
-	}
+	return events
 }
 
 func (m *Manager) kindOf(v *v1.Volume) Kind {
@@ -234,7 +267,7 @@ func (m *Manager) kindOf(v *v1.Volume) Kind {
 	return nil
 }
 
-// ObjectChanged refreshes the volumes of these pods that show the object.
+// ObjectChanged refreshes the volumes of these pods that depend on the object.
 func (m *Manager) ObjectChanged(pods []types.UID, kind, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,7 +278,7 @@ func (m *Manager) ObjectChanged(pods []types.UID, kind, name string) {
 	}
 }
 
-// SharedChanged refreshes the volumes of all pods that show the object.
+// SharedChanged refreshes the volumes of all pods that depend on the object.
 func (m *Manager) SharedChanged(o Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -258,16 +291,20 @@ func (m *Manager) refreshLocked(uid types.UID, ps *volumes, o Object) {
 	if ps.phase != wanted {
 		return
 	}
-	for _, v := range ps.vols {
+	for name, v := range ps.vols {
 		if v.kind != nil && slices.Contains(v.kind.Inputs(v.spec).Objects, o) {
-			v.delay = 0 // the cause of the failure may be gone
-			m.startLocked(uid, ps, v)
+			m.retryLocked(volumeKey{uid, name})
 		}
 	}
 }
 
-// Again has those volumes of the pod looked at now that wait for something or
-// have failed.
+// retryLocked retries a volume without back-off: the cause of the failure may be gone.
+func (m *Manager) retryLocked(key volumeKey) {
+	m.prepares.ResetLocked(key)
+	m.prepares.RequestLocked(key)
+}
+
+// Again retries the volumes of the pod that wait for something or have failed.
 func (m *Manager) Again(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,42 +312,42 @@ func (m *Manager) Again(uid types.UID) {
 	if ps == nil || ps.phase != wanted {
 		return
 	}
-	for _, v := range ps.vols {
-		if v.kind != nil && (v.waits != nil || v.err != nil || v.busy && !v.ready) {
-			v.delay = 0
-			m.startLocked(uid, ps, v)
+	for name, v := range ps.vols {
+		key := volumeKey{uid, name}
+		if v.kind != nil && (v.waits != nil || v.err != nil || !v.ready && m.prepares.RunningLocked(key)) {
+			m.retryLocked(key)
 		}
 	}
 }
 
-// DriverCame has what failed because the driver had not registered tried again now: volumes that are wanted, and those
-// that are to be released.
-func (m *Manager) DriverCame(name string) {
+// DriverRegistered retries what failed because the driver was not registered: volumes to be
+// prepared or released.
+func (m *Manager) DriverRegistered(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.came++ // for attempts under way
+	m.registrations++ // for attempts under way
 	for uid, ps := range m.pods {
-		if ps.phase == releasing && ps.released != nil && lacks(ps.err, name) && ps.released.Stop() {
-			ps.delay = 0
-			m.startReleaseLocked(uid, ps)
+		if ps.phase == releasing && !m.releases.RunningLocked(uid) && isDriverMissing(ps.err, name) {
+			m.releases.ResetLocked(uid)
+			m.releases.RequestLocked(uid)
 		}
-		for _, v := range ps.vols {
-			if ps.phase == wanted && !v.busy && lacks(v.err, name) {
-				v.delay = 0
-				m.startLocked(uid, ps, v)
+		for volume, v := range ps.vols {
+			key := volumeKey{uid, volume}
+			if ps.phase == wanted && !m.prepares.RunningLocked(key) && isDriverMissing(v.err, name) {
+				m.retryLocked(key)
 			}
 		}
 	}
 }
 
-// cameSinceLocked reports whether an attempt failed for the want of a driver, and one has registered since it began.
-func (m *Manager) cameSinceLocked(before uint64, err error) bool {
+// registeredSinceLocked reports whether an attempt failed because a driver was missing, and a
+// driver has registered since it began.
+func (m *Manager) registeredSinceLocked(before uint64, err error) bool {
 	var none *NoDriver
-	return errors.As(err, &none) && m.came > before
+	return errors.As(err, &none) && m.registrations > before
 }
 
-// State tells how far the pod's volumes are. A pod that was never wanted is not
-// ready.
+// State returns the state of the pod's volumes. A pod that was never wanted is not ready.
 func (m *Manager) State(uid types.UID) State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -321,13 +358,13 @@ func (m *Manager) State(uid types.UID) State {
 	return ps.stateLocked()
 }
 
-// Ready is the part of State that decides whether containers may start.
+// Ready returns the part of State that decides whether containers may start.
 func (m *Manager) Ready(uid types.UID) (bool, error) {
 	s := m.State(uid)
 	return s.Ready, s.Err
 }
 
-// RetryAt is the part of State that tells people when to look again.
+// RetryAt returns the part of State that is shown to users.
 func (m *Manager) RetryAt(uid types.UID) time.Time { return m.State(uid).RetryAt }
 
 func (ps *volumes) stateLocked() State {
@@ -357,22 +394,16 @@ func (ps *volumes) readyLocked() bool {
 	return true
 }
 
-// changedLocked reports whether the state differs from what was last told.
+// changedLocked reports whether the state has changed since the last call of OnChange.
 func (ps *volumes) changedLocked() bool {
-	s, old := ps.stateLocked(), ps.said
-	ps.said = s
-	return s.Ready != old.Ready || (s.Err == nil) != (old.Err == nil) || s.Err != nil && s.Err.Error() != old.Err.Error()
+	s, old := ps.stateLocked(), ps.reported
+	ps.reported = s
+	return s.Ready != old.Ready || (s.Err == nil) != (old.Err == nil) ||
+		s.Err != nil && s.Err.Error() != old.Err.Error()
 }
 
-func (ps *volumes) stopTimersLocked() {
-	for _, v := range ps.vols {
-		if v.timer != nil {
-			v.timer.Stop()
-		}
-	}
-	for _, t := range []*time.Timer{ps.overdue, ps.released} {
-		if t != nil {
-			t.Stop()
-		}
+func (ps *volumes) stopOverdueLocked() {
+	if ps.overdue != nil {
+		ps.overdue.Stop()
 	}
 }

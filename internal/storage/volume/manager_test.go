@@ -18,35 +18,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 )
 
-// fakeKind serves emptyDir volumes as a kind does: what it prepares is a
-// directory, and releasing removes it. It fails or hangs by the volume's name
-// as long as it is told to.
+// fakeKind serves emptyDir volumes: Prepare creates a directory, Release removes it. It fails or
+// hangs for names of volumes as configured.
 type fakeKind struct {
 	mu       sync.Mutex
 	fail     map[string]error
 	hang     map[string]bool
 	renew    time.Duration
 	now      func() time.Time
-	prepared []string // name and time since the start, in order
+	prepared []string // name and time since the start
 	began    time.Time
 	inputs   Inputs
 	measured int
-	guard    *mount.Guard  // what is silent is called by
-	silent   chan struct{} // until this is closed; nil: nothing is
-	during   func()        // called once, in the next attempt
-	panics   int           // how many calls of Plugin are still to panic
+	guard    *mount.Guard  // guards calls that hang
+	silent   chan struct{} // calls hang until this is closed; nil: none hang
+	during   func()        // called once, during the next attempt
+	panics   int           // number of calls of Plugin that panic
+	serves   int           // number of calls of Serves that panic
 }
 
 func newFakeKind() *fakeKind {
 	return &fakeKind{fail: map[string]error{}, hang: map[string]bool{}, began: time.Now(), now: time.Now}
 }
 
-// backsOff checks that a volume was prepared less and less often.
+// backsOff checks the back-off between attempts for a volume.
 func (k *fakeKind) backsOff(t *testing.T, name string) {
 	t.Helper()
 	var gaps []time.Duration
@@ -61,7 +63,18 @@ func (k *fakeKind) backsOff(t *testing.T, name string) {
 		}
 		last = d
 	}
-	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 122 * time.Second, 122 * time.Second}
+	want := []time.Duration{
+		500 * time.Millisecond,
+		time.Second,
+		2 * time.Second,
+		4 * time.Second,
+		8 * time.Second,
+		16 * time.Second,
+		32 * time.Second,
+		64 * time.Second,
+		122 * time.Second,
+		122 * time.Second,
+	}
 	if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) {
 		t.Errorf("attempts are apart by %v, want %v", gaps, want)
 	}
@@ -77,7 +90,14 @@ func (k *fakeKind) Plugin() string {
 	return "test/fake"
 }
 
-func (k *fakeKind) Serves(v *v1.Volume) bool { return v.EmptyDir != nil }
+func (k *fakeKind) Serves(v *v1.Volume) bool {
+	if k.serves > 0 {
+		k.serves--
+		panic("no kind")
+	}
+	return v.EmptyDir != nil
+}
+
 func (k *fakeKind) Inputs(*v1.Volume) Inputs { return k.inputs }
 
 func (k *fakeKind) Prepare(ctx context.Context, r Request) (Ready, error) {
@@ -147,29 +167,11 @@ func (k *fakeKind) attempts(name string) []string {
 	return out
 }
 
-type recorder struct {
-	mu     sync.Mutex
-	events []string
-}
-
-func (r *recorder) Pod(_ *v1.Pod, _, eventType, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, eventType+" "+reason+" "+message)
-}
-func (r *recorder) Node(_, _, _ string) {}
-
-func (r *recorder) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.events)
-}
-
 type bench struct {
 	*Manager
-	ahead   time.Duration // of the clock
+	ahead   time.Duration // offset of the clock
 	kind    *fakeKind
-	events  *recorder
+	events  *eventlog.Log
 	root    string
 	mu      sync.Mutex
 	wakeUps int
@@ -183,19 +185,22 @@ func (b *bench) woken() int {
 	return n
 }
 
-// inBubble runs a manager over a fake kind in virtual time.
+// inBubble runs a manager with a fake kind in virtual time.
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	inBubbleOver(t, t.TempDir(), test)
 }
 
-// inBubbleOver is inBubble with a root directory that need not be empty.
+// inBubbleOver is inBubble with an existing root directory.
 func inBubbleOver(t *testing.T, root string, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{kind: newFakeKind(), events: &recorder{}, root: root}
+		b := &bench{kind: newFakeKind(), events: &eventlog.Log{}, root: root}
 		b.Manager = New(Config{
-			RootDir: root, Kinds: []Kind{b.kind}, Guard: mount.NewGuard(), Events: b.events,
+			RootDir:           root,
+			Kinds:             []Kind{b.kind},
+			Guard:             mount.NewGuard(),
+			Events:            b.events,
 			RecursiveReadOnly: func(*v1.Pod) bool { return false },
 			StatsPeriod:       time.Minute,
 			MaySwap:           func() (bool, error) { return false, nil },
@@ -221,16 +226,25 @@ func inBubbleOver(t *testing.T, root string, test func(t *testing.T, b *bench)) 
 }
 
 func testPod(uid types.UID, names ...string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+	}
 	for _, n := range names {
-		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: n, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
-		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: n, MountPath: "/" + n})
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{
+			Name:         n,
+			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}},
+		})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{
+			Name:      n,
+			MountPath: "/" + n,
+		})
 	}
 	return p
 }
 
-// The agent panics where it begins another attempt at a volume. The attempt is made after one second, two, and four.
-func TestAPanicWhereAnAttemptBegins(t *testing.T) {
+// A panic at the start of an attempt is a failure: it is retried after one second, two, and four.
+func TestPanicAtStartOfAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.set("a", errors.New("not yet"))
 		b.Want(testPod("u", "a"))
@@ -256,10 +270,47 @@ func TestAPanicWhereAnAttemptBegins(t *testing.T) {
 	})
 }
 
-func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {
+// TestPanicInWant: a panic of a kind while its volume is requested blocks no other pod, and the volume is prepared
+// later.
+func TestPanicInWant(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.kind.panics = 1
+		if err := panics.Try(b.cfg.Log, part, func() error {
+			b.Want(testPod("u", "a"))
+			return nil
+		}); err != nil {
+			t.Errorf("a failed attempt is not one of Want: %v", err)
+		}
+		b.kind.serves = 1
+		late := testPod("late", "c")
+		if err := panics.Try(b.cfg.Log, part, func() error {
+			b.Want(late)
+			return nil
+		}); err == nil {
+			t.Error("a pod whose kind cannot be found out is wanted")
+		}
+		if !b.mu.TryLock() {
+			t.Fatal("the lock is held after a panic")
+		}
+		b.mu.Unlock()
+		b.Want(testPod("well", "b"))
+		b.Want(late)
+		time.Sleep(time.Second)
+		for _, uid := range []types.UID{"u", "well", "late"} {
+			if ready, err := b.Ready(uid); !ready || err != nil {
+				t.Errorf("%s: %v, %v", uid, ready, err)
+			}
+		}
+	})
+}
+
+func TestManagerPreparesOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a", "b", "c")
-		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "unused", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{
+			Name:         "unused",
+			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}},
+		})
 		if s := b.State("u"); s.Ready {
 			t.Error("an unknown pod is ready")
 		}
@@ -274,15 +325,15 @@ func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {
 			t.Errorf("prepared %v, want each mounted volume once", b.kind.all())
 		}
 		if n := b.woken(); n != 1 {
-			t.Errorf("told %d times, want once", n)
+			t.Errorf("OnChange was called %d times, want once", n)
 		}
 		b.Want(p.DeepCopy())
 		time.Sleep(24 * time.Hour)
 		if n, m := len(b.kind.all()), b.woken(); n != 3 || m != 0 {
 			t.Errorf("%d attempts and %d wake-ups after a day of nothing", n, m)
 		}
-		if len(b.events.all()) > 0 {
-			t.Errorf("events: %v", b.events.all())
+		if len(b.events.Texts()) > 0 {
+			t.Errorf("events: %v", b.events.Texts())
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
@@ -298,17 +349,18 @@ func TestManagerPreparesOnceAndTellsOnce(t *testing.T) {
 	})
 }
 
-func TestManagerRetriesWithBackOff(t *testing.T) {
+func TestManagerBackOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.set("bad", errors.New("no"))
 		b.Want(testPod("u", "good", "bad"))
 		synctest.Wait()
 		s := b.State("u")
-		if s.Ready || s.Err == nil || s.Err.Error() != `volume "bad": no` || time.Until(s.RetryAt) != 500*time.Millisecond {
+		if s.Ready || s.Err == nil || s.Err.Error() != `volume "bad": no` ||
+			time.Until(s.RetryAt) != 500*time.Millisecond {
 			t.Errorf("state = %+v", s)
 		}
 		if n := b.woken(); n != 1 {
-			t.Errorf("told %d times of one failure", n)
+			t.Errorf("OnChange was called %d times for one failure", n)
 		}
 		time.Sleep(10 * time.Minute)
 		b.kind.backsOff(t, "bad")
@@ -316,7 +368,7 @@ func TestManagerRetriesWithBackOff(t *testing.T) {
 			t.Errorf("the good volume was prepared %d times", n)
 		}
 		if n := b.woken(); n != 0 {
-			t.Errorf("told %d times of the same failure", n)
+			t.Errorf("OnChange was called %d times for the same failure", n)
 		}
 		b.kind.set("bad", nil)
 		time.Sleep(maxRetry)
@@ -329,9 +381,8 @@ func TestManagerRetriesWithBackOff(t *testing.T) {
 	parity.Proves(t, "VOL-12")
 }
 
-// What is waited for is looked at now and then, less and less often, and at once when
-// somebody says that it may be there. It is no failure.
-func TestManagerLooksForWhatIsWaitedFor(t *testing.T) {
+// A waiting volume is retried with back-off, and at once after Again. It is not a failure.
+func TestManagerRetriesWaitingVolume(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.set("a", &Waiting{For: "volume to be attached", Attach: true})
 		b.Want(testPod("u", "a"))
@@ -353,15 +404,16 @@ func TestManagerLooksForWhatIsWaitedFor(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-61")
 }
 
-func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
+func TestManagerTimeoutEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.set("zz", errors.New("no"))
 		b.kind.set("bad", &Unresolved{errors.New("no claim")})
 		b.kind.set("away", &Waiting{For: "volume to be attached", Attach: true})
 		b.Want(testPod("u", "zz", "good", "bad", "away"))
-		const want = "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[away bad zz], unattached volumes=[away], failed to process volumes=[bad]: context deadline exceeded"
-		said := func() (n int) {
-			for _, e := range b.events.all() {
+		const want = "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[away bad zz], unattached " +
+			"volumes=[away], failed to process volumes=[bad]: context deadline exceeded"
+		logged := func() (n int) {
+			for _, e := range b.events.Texts() {
 				if e == want {
 					n++
 				}
@@ -369,27 +421,27 @@ func TestManagerSaysWhatAPodWaitsFor(t *testing.T) {
 			return n
 		}
 		time.Sleep(2*time.Minute + 3*time.Second - time.Millisecond)
-		for times := range 3 { // each attempt has its time
-			if got := said(); got != times {
-				t.Errorf("just before 2m3s were over for the %d. time it was said %d times", times+1, got)
+		for times := range 3 { // each attempt has its own timeout
+			if got := logged(); got != times {
+				t.Errorf("just before 2m3s had passed for the %d. time there were %d events", times+1, got)
 			}
 			time.Sleep(2*time.Minute + 3*time.Second)
 		}
-		if !slices.Contains(b.events.all(), `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
-			t.Errorf("events %v lack the volume's own", b.events.all())
+		if !slices.Contains(b.events.Texts(), `Warning FailedMount MountVolume.SetUp failed for volume "zz" : no`) {
+			t.Errorf("events %v lack the volume's own", b.events.Texts())
 		}
 		b.Release(pod.Ref{UID: "u"})
 		synctest.Wait()
-		before := len(b.events.all())
+		before := len(b.events.Texts())
 		time.Sleep(time.Hour)
-		if len(b.events.all()) != before {
-			t.Errorf("events of a released pod: %v", b.events.all()[before:])
+		if len(b.events.Texts()) != before {
+			t.Errorf("events of a released pod: %v", b.events.Texts()[before:])
 		}
 	})
 	parity.Differs(t, "VOL-02", "0126")
 }
 
-func TestManagerRefreshes(t *testing.T) {
+func TestManagerRefreshesOnChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.inputs = Inputs{Objects: []Object{{ConfigMap, "m"}}, Pod: true}
 		p := testPod("u", "a")
@@ -431,7 +483,7 @@ func TestManagerRefreshes(t *testing.T) {
 		if got := len(b.kind.attempts("a")); got != n {
 			t.Error("a change of status refreshed a volume")
 		}
-		// A failing refresh takes nothing away.
+		// A failing refresh leaves the volume ready.
 		b.kind.set("a", errors.New("gone"))
 		b.ObjectChanged([]types.UID{"u"}, ConfigMap, "m")
 		synctest.Wait()
@@ -443,16 +495,17 @@ func TestManagerRefreshes(t *testing.T) {
 	})
 }
 
-func TestManagerRenewsByAge(t *testing.T) {
+func TestManagerRefreshesByAge(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.renew = 48 * time.Minute
 		b.Want(testPod("u", "token"))
 		time.Sleep(4 * time.Hour)
-		if got, want := b.kind.attempts("token"), []string{"0s", "48m0s", "1h36m0s", "2h24m0s", "3h12m0s", "4h0m0s"}; !slices.Equal(got, want) && !slices.Equal(got, want[:5]) {
+		if got, want := b.kind.attempts("token"), []string{"0s", "48m0s", "1h36m0s", "2h24m0s", "3h12m0s",
+			"4h0m0s"}; !slices.Equal(got, want) && !slices.Equal(got, want[:5]) {
 			t.Errorf("renewed at %v, want %v", got, want)
 		}
 		b.kind.mu.Lock()
-		b.kind.renew = time.Nanosecond // clocks disagree
+		b.kind.renew = time.Nanosecond // the clocks of token and node differ
 		b.kind.mu.Unlock()
 		time.Sleep(time.Hour)
 		n := len(b.kind.attempts("token"))
@@ -465,9 +518,9 @@ func TestManagerRenewsByAge(t *testing.T) {
 	})
 }
 
-// The clock is set ahead, or the machine slept: what is too old by the clock is renewed
-// soon, though its time has not passed.
-func TestManagerRenewsWhenTheClockGoesAhead(t *testing.T) {
+// If the clock is set ahead or the machine is suspended, expired content is refreshed soon,
+// although its timer has not fired.
+func TestManagerRefreshesAfterClockChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.renew = 48 * time.Minute
 		b.Want(testPod("u", "token"))
@@ -479,9 +532,9 @@ func TestManagerRenewsWhenTheClockGoesAhead(t *testing.T) {
 		}{
 			{0, 10 * time.Minute, 1},
 			{time.Second, 5 * time.Minute, 1},
-			{10 * time.Minute, 2 * time.Minute, 1}, // 11 minutes are left
+			{10 * time.Minute, 2 * time.Minute, 1}, // 11 minutes remain
 			{10 * time.Minute, 10 * time.Minute, 2},
-			{24 * time.Hour, clockLook + 2*soonest, 3},
+			{24 * time.Hour, clockPeriod + 2*minRefresh, 3},
 			{-24 * time.Hour, time.Hour, 4},
 		} {
 			b.mu.Lock()
@@ -497,7 +550,7 @@ func TestManagerRenewsWhenTheClockGoesAhead(t *testing.T) {
 	})
 }
 
-func TestManagerHangingVolumeHoldsBackNobody(t *testing.T) {
+func TestManagerHangingVolume(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.hang["stuck"] = true
 		b.Want(testPod("u1", "stuck", "fine"))
@@ -509,7 +562,7 @@ func TestManagerHangingVolumeHoldsBackNobody(t *testing.T) {
 		if ready, _ := b.Ready("u1"); ready {
 			t.Error("the pod is ready without its volume")
 		}
-		time.Sleep(patience + time.Second)
+		time.Sleep(attemptTimeout + time.Second)
 		if s := b.State("u1"); s.Err == nil || !strings.Contains(s.Err.Error(), "hung") {
 			t.Errorf("state = %+v, want the reason", s)
 		}
@@ -524,7 +577,7 @@ func TestManagerHangingVolumeHoldsBackNobody(t *testing.T) {
 	})
 }
 
-func TestManagerReleasesUntilNothingIsLeft(t *testing.T) {
+func TestManagerRetriesRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a", "b")
 		b.Want(p)
@@ -538,19 +591,19 @@ func TestManagerReleasesUntilNothingIsLeft(t *testing.T) {
 			t.Errorf("released = %v, %v", done, err)
 		}
 		if ready, _ := b.Ready("u"); ready {
-			t.Error("a pod whose volumes go is ready")
+			t.Error("a pod whose volumes are being released is ready")
 		}
 		if _, err := b.Mounts(context.Background(), p, &p.Spec.Containers[0], nil); err == nil {
 			t.Error("volumes that go are mounted")
 		}
 		time.Sleep(time.Minute)
 		if n := b.woken(); n != 1 {
-			t.Errorf("told %d times of one failure", n)
+			t.Errorf("OnChange was called %d times for one failure", n)
 		}
 		b.kind.set("release a", nil)
 		time.Sleep(maxRetry)
 		if done, err := b.Released("u"); !done || err != nil || b.woken() != 1 {
-			t.Errorf("released = %v, %v, or not told", done, err)
+			t.Errorf("released = %v, %v, or OnChange was not called", done, err)
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
@@ -566,11 +619,15 @@ func TestManagerReleasesUntilNothingIsLeft(t *testing.T) {
 	})
 }
 
-// A driver that registers wakes who waits for it, and nobody else.
-func TestManagerTriesAgainWhenADriverRegisters(t *testing.T) {
+// The registration of a driver retries the volumes that wait for it, and no others.
+func TestManagerDriverRegistered(t *testing.T) {
 	none := fmt.Errorf("attach: %w", &NoDriver{Name: "disk.example.com"})
 	inBubble(t, func(t *testing.T, b *bench) {
-		for name, err := range map[string]error{"a": none, "b": errors.New("broken"), "c": &NoDriver{Name: "other.example.com"}} {
+		for name, err := range map[string]error{
+			"a": none,
+			"b": errors.New("broken"),
+			"c": &NoDriver{Name: "other.example.com"},
+		} {
 			b.kind.set(name, err)
 		}
 		p := testPod("u", "a", "b", "c")
@@ -581,41 +638,41 @@ func TestManagerTriesAgainWhenADriverRegisters(t *testing.T) {
 			before[name] = len(b.kind.attempts(name))
 			b.kind.set(name, nil)
 		}
-		b.DriverCame("disk.example.com")
+		b.DriverRegistered("disk.example.com")
 		synctest.Wait()
 		for name, more := range map[string]int{"a": 1, "b": 0, "c": 0} {
 			if n := len(b.kind.attempts(name)) - before[name]; n != more {
 				t.Errorf("%s: %d attempts more, want %d", name, n, more)
 			}
 		}
-		b.DriverCame("other.example.com")
+		b.DriverRegistered("other.example.com")
 		time.Sleep(maxRetry)
 		if ready, err := b.Ready("u"); !ready {
 			t.Errorf("it is not ready: %v", err)
 		}
 		n := len(b.kind.all())
-		b.DriverCame("disk.example.com")
+		b.DriverRegistered("disk.example.com")
 		synctest.Wait()
 		if more := len(b.kind.all()) - n; more != 0 {
 			t.Errorf("%d attempts at what is ready", more)
 		}
 
-		// So are volumes that cannot be released without it.
+		// Releases that failed without the driver are retried as well.
 		b.kind.set("release a", none)
 		b.Release(pod.RefOf(p))
 		time.Sleep(5 * time.Minute)
 		b.kind.set("release a", nil)
-		b.DriverCame("disk.example.com")
+		b.DriverRegistered("disk.example.com")
 		synctest.Wait()
 		if done, err := b.Released("u"); !done {
 			t.Errorf("it is not released: %v", err)
 		}
 
-		// One that registers while an attempt is about to fail for the want of it.
+		// A driver that registers during an attempt that fails because it was missing.
 		b.kind.set("d", none)
 		b.kind.mu.Lock()
 		b.kind.during = func() {
-			b.DriverCame("disk.example.com")
+			b.DriverRegistered("disk.example.com")
 			b.kind.set("d", nil)
 		}
 		b.kind.mu.Unlock()
@@ -653,11 +710,19 @@ func TestManagerWantedAgainWhileReleasing(t *testing.T) {
 	})
 }
 
-func TestManagerWhatIsAskedBeforeRunIsDone(t *testing.T) {
+func TestManagerCallsBeforeRun(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKind()
-		m := New(Config{RootDir: root, Kinds: []Kind{k}, Guard: mount.NewGuard(), Events: &recorder{}, MaySwap: mount.MaySwap, OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler)})
+		m := New(Config{
+			RootDir:  root,
+			Kinds:    []Kind{k},
+			Guard:    mount.NewGuard(),
+			Events:   &eventlog.Log{},
+			MaySwap:  mount.MaySwap,
+			OnChange: func(types.UID) {},
+			Log:      slog.New(slog.DiscardHandler),
+		})
 		m.Want(testPod("u", "a"))
 		m.Release(pod.Ref{UID: "old"})
 		synctest.Wait()
@@ -681,7 +746,7 @@ func TestManagerWhatIsAskedBeforeRunIsDone(t *testing.T) {
 	})
 }
 
-func TestManagerForgetsReleasedPods(t *testing.T) {
+func TestManagerDropsReleasedPods(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		for i := range 1000 {
 			p := testPod(types.UID(fmt.Sprint("u", i)), "a")
@@ -702,7 +767,7 @@ func TestManagerForgetsReleasedPods(t *testing.T) {
 	})
 }
 
-func TestManagerLeavesUnknownKindsVisible(t *testing.T) {
+func TestManagerUnsupportedKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		left := filepath.Join(PodDir(b.root, "u"), "volumes", "kubernetes.io~csi", "pvc", "vol_data.json")
 		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
@@ -730,9 +795,9 @@ func TestManagerLeavesUnknownKindsVisible(t *testing.T) {
 	})
 }
 
-// A server that many volumes of one pod are on is gone, so that every call to them
-// hangs. That pod waits; the others do not, and do not run out of calls.
-func TestManagerManyHangingVolumesHoldBackNobody(t *testing.T) {
+// All calls to a server with many volumes of one pod hang. That pod waits; others do not, and there
+// are enough slots for them.
+func TestManagerManyHangingVolumes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.kind.guard, b.kind.silent = b.cfg.Guard, make(chan struct{})
 		var names []string
@@ -740,7 +805,7 @@ func TestManagerManyHangingVolumesHoldBackNobody(t *testing.T) {
 			names = append(names, fmt.Sprint("silent", i))
 		}
 		b.Want(testPod("u1", names...))
-		time.Sleep(3 * patience)
+		time.Sleep(3 * attemptTimeout)
 		for _, uid := range []types.UID{"u2", "u3"} {
 			b.Want(testPod(uid, "a"))
 			synctest.Wait()

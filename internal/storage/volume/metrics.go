@@ -16,24 +16,24 @@ import (
 	"keelson/internal/storage/mount"
 )
 
-// What operations are called in metrics.
+// Operation names in metrics.
 const (
 	opMount   = "volume_mount"
 	opUnmount = "volume_unmount"
-	opMap     = "map_volume" // of a block device
+	opMap     = "map_volume" // of a block volume
 	opUnmap   = "unmap_volume"
-	opResize  = "volume_fs_resize" // while a pod has the volume
-	// opAttached is the look whether the volume is attached; one that need not be is.
+	opResize  = "volume_fs_resize" // online expansion
+	// opAttached is the check whether the volume is attached, counted also for volumes that need
+	// not be.
 	opAttached = "verify_controller_attached_volume"
-	// opOverall is from the first asking for a volume until it is there.
+	// opOverall is the time from the first request until the volume is ready.
 	opOverall = "overall_volume_mount"
 
 	succeeded = "success"
 	failed    = "fail-unknown"
 )
 
-// metrics are what the Manager counts as it goes. The others are looked at when
-// they are asked for.
+// metrics are the Manager's counters and histograms. Gauges are computed when scraped.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	overall  *prometheus.HistogramVec
@@ -50,27 +50,45 @@ func newMetrics() *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "storage_operation_duration_seconds",
-			Help: "Storage operation duration", Buckets: buckets}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
-		overall: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "volume_operation_total_seconds",
-			Help: "Storage operation end to end duration in seconds", Buckets: buckets}, []string{"plugin_name", "operation_name"}),
-		measure: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_volume_metric_collection_duration_seconds",
-			Help: "Duration in seconds to calculate volume stats", Buckets: prometheus.DefBuckets}, []string{"metric_source"}),
-		orphans: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_orphan_pod_cleaned_volumes",
-			Help: "Number of pods without a specification whose volumes were released since the start"}),
-		orphansFailed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_orphan_pod_cleaned_volumes_errors",
-			Help: "Number of failed attempts to release volumes of pods without a specification since the start"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "storage_operation_duration_seconds",
+			Help:    "Storage operation duration",
+			Buckets: buckets,
+		}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+		overall: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "volume_operation_total_seconds",
+			Help:    "Storage operation end to end duration in seconds",
+			Buckets: buckets,
+		}, []string{"plugin_name", "operation_name"}),
+		measure: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "kubelet_volume_metric_collection_duration_seconds",
+			Help:    "Duration in seconds to calculate volume stats",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"metric_source"}),
+		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kubelet_orphan_pod_cleaned_volumes",
+			Help: "Cumulative number of orphaned pods whose volumes were cleaned up",
+		}),
+		orphansFailed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kubelet_orphan_pod_cleaned_volumes_errors",
+			Help: "Cumulative number of failed cleanups of orphaned pods' volumes",
+		}),
 	}
-	m.counters.found = counter("reconstruct_volume_operations_total", "Number of volumes that were found on the disk at the start")
-	m.counters.foundFailed = counter("reconstruct_volume_operations_errors_total", "Number of those of a kind that is not served here")
-	m.counters.forced = counter("force_cleaned_failed_volume_operations_total", "Number of attempts to take away volumes of a kind that is not served here")
-	m.counters.forcedFailed = counter("force_cleaned_failed_volume_operation_errors_total", "Number of those attempts that failed")
+	m.counters.found = counter("reconstruct_volume_operations_total",
+		"Number of volumes found on disk at startup, for which reconstruction is attempted")
+	m.counters.foundFailed = counter("reconstruct_volume_operations_errors_total",
+		"Number of volumes found on disk at startup whose kind is not supported")
+	m.counters.forced = counter("force_cleaned_failed_volume_operations_total",
+		"Cumulative number of forced cleanups of volumes whose kind is not supported")
+	m.counters.forcedFailed = counter("force_cleaned_failed_volume_operation_errors_total",
+		"Cumulative number of failed forced cleanups of volumes whose kind is not supported")
 	return m
 }
 
 func (m *metrics) all() []prometheus.Collector {
 	c := &m.counters
-	return []prometheus.Collector{m.duration, m.overall, m.measure, m.orphans, m.orphansFailed, c.found, c.foundFailed, c.forced, c.forcedFailed}
+	return []prometheus.Collector{m.duration, m.overall, m.measure, m.orphans, m.orphansFailed, c.found, c.foundFailed,
+		c.forced, c.forcedFailed}
 }
 
 // did counts one operation on one volume.
@@ -82,9 +100,9 @@ func (m *metrics) did(plugin string, migrated bool, operation string, took time.
 	m.duration.WithLabelValues(plugin, operation, status, strconv.FormatBool(migrated)).Observe(took.Seconds())
 }
 
-// tried counts an attempt to prepare a volume: the check whether it is attached, until
-// that succeeds, and the mount or map after it. An attempt that failed before the check is
-// not counted. No check is counted for a volume that an earlier agent left.
+// tried counts an attempt to prepare a volume: the attachment check, until it succeeds, and the
+// mount or map. An attempt that failed before the check is not counted. For a volume left by an
+// earlier agent no check is counted.
 func (m *metrics) tried(v *vol, have Ready, left bool, took time.Duration, err error) {
 	plugin := cmp.Or(have.Counted, v.kind.Plugin())
 	var waits *Waiting
@@ -109,13 +127,13 @@ func (m *metrics) tried(v *vol, have Ready, left bool, took time.Duration, err e
 	}
 }
 
-// Operations on a volume of the node, as their metrics call them: Count is called for them.
+// Names of operations to count with [Manager.Count].
 const (
 	OpUnmountDevice = "unmount_device"
 	OpUnmapDevice   = "unmap_device"
 )
 
-// Count counts an operation on a volume of the node.
+// Count counts an operation on a staged volume.
 func (m *Manager) Count(plugin string, migrated bool, operation string, took time.Duration, err error) {
 	m.metrics.did(plugin, migrated, operation, took, err)
 }
@@ -128,30 +146,44 @@ func (m *metrics) measured(source string, took time.Duration) {
 	m.measure.WithLabelValues(source).Observe(took.Seconds())
 }
 
-var totalVolumes = prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes in Volume Manager", []string{"plugin_name", "state"}, nil)
+var totalVolumes = prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes in Volume Manager",
+	[]string{"plugin_name", "state"}, nil)
 
-// Gauges of volumes of claims.
+// Gauges of volumes of PersistentVolumeClaims.
 var (
 	claimLabels = []string{"namespace", "persistentvolumeclaim"}
 	claimGauges = []struct {
 		desc *prometheus.Desc
 		of   func(u *mount.Usage) uint64
 	}{
-		{claimDesc("capacity_bytes", "Capacity in bytes of the volume"), func(u *mount.Usage) uint64 { return u.Capacity }},
-		{claimDesc("available_bytes", "Number of available bytes in the volume"), func(u *mount.Usage) uint64 { return u.Available }},
+		{claimDesc("capacity_bytes", "Capacity in bytes of the volume"),
+			func(u *mount.Usage) uint64 { return u.Capacity }},
+		{
+			claimDesc("available_bytes", "Number of available bytes in the volume"),
+			func(u *mount.Usage) uint64 { return u.Available },
+		},
 		{claimDesc("used_bytes", "Number of used bytes in the volume"), func(u *mount.Usage) uint64 { return u.Used }},
-		{claimDesc("inodes", "Maximum number of inodes in the volume"), func(u *mount.Usage) uint64 { return u.Inodes }},
-		{claimDesc("inodes_free", "Number of free inodes in the volume"), func(u *mount.Usage) uint64 { return u.InodesFree }},
-		{claimDesc("inodes_used", "Number of used inodes in the volume"), func(u *mount.Usage) uint64 { return u.InodesUsed }},
+		{claimDesc("inodes", "Maximum number of inodes in the volume"),
+			func(u *mount.Usage) uint64 { return u.Inodes }},
+		{
+			claimDesc("inodes_free", "Number of free inodes in the volume"),
+			func(u *mount.Usage) uint64 { return u.InodesFree },
+		},
+		{
+			claimDesc("inodes_used", "Number of used inodes in the volume"),
+			func(u *mount.Usage) uint64 { return u.InodesUsed },
+		},
 	}
-	claimAbnormal = claimDesc("health_status_abnormal", "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy")
+	claimAbnormal = claimDesc("health_status_abnormal",
+		"Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates "+
+			"volume is healthy")
 )
 
 func claimDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("kubelet_volume_stats_"+name, help, claimLabels, nil)
 }
 
-// Describe makes the Manager a collector of its metrics.
+// Describe implements [prometheus.Collector].
 func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.metrics.all() {
 		c.Describe(ch)
@@ -163,8 +195,7 @@ func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
 	ch <- claimAbnormal
 }
 
-// Collect shows what was counted, which volumes there are, and how full those of
-// claims are.
+// Collect implements [prometheus.Collector].
 func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.metrics.all() {
 		c.Collect(ch)
@@ -189,8 +220,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// claimFigures are those of all volumes of claims, by their claims; pods can share
-// one.
+// claimFigures returns the figures of all claims, each once, since pods can share a claim.
 func (m *Manager) claimFigures() map[claimed]Figures {
 	has := func(ps *volumes) bool {
 		return slices.ContainsFunc(needed(ps.spec), func(v *v1.Volume) bool { return claimOf(ps.spec, v) != "" })
@@ -236,12 +266,12 @@ func (m *Manager) countVolumes() map[countedAs]int {
 	return n
 }
 
-// countFound counts what an earlier agent left on the disk, and remembers it.
+// countFound counts and records the volumes that an earlier agent left on disk.
 func (m *Manager) countFound() {
 	left := map[types.UID][]string{}
 	uids, err := readDir(filepath.Join(m.cfg.RootDir, "pods"))
 	if err != nil {
-		m.cfg.Log.Warn("cannot look for volumes of earlier pods", "err", err)
+		m.cfg.Log.Warn("failed to list volumes of earlier pods", "err", err)
 	}
 	for _, uid := range uids {
 		all, err := m.found(types.UID(uid))
@@ -261,7 +291,7 @@ func (m *Manager) countFound() {
 	m.left = left
 }
 
-// wasMigrated reports whether a volume that this agent prepared is a migrated in-tree volume.
+// wasMigrated reports whether a volume prepared by this agent is a migrated in-tree volume.
 func (m *Manager) wasMigrated(uid types.UID, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,10 +13,11 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// Mounts are the container's mounts of volumes, in the order of its
-// specification. Sub-paths are mounted at a place of their own on the way, so
-// the volumes must be ready. expand resolves $(NAME) in a subPathExpr.
-func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error)) ([]pod.Mount, error) {
+// Mounts returns the container's volume mounts in the order of its specification. Sub-paths are
+// bind mounted first, so the volumes must be ready. expand expands $(NAME) in subPathExpr.
+func (m *Manager) Mounts(
+	ctx context.Context, p *v1.Pod, c *v1.Container, expand func(string) (string, error),
+) ([]pod.Mount, error) {
 	have, err := m.readyVolumes(p, c)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,8 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 		if vm.MountPropagation != nil {
 			out.Propagation = *vm.MountPropagation
 		}
-		if out.RecursiveReadOnly, err = recursiveReadOnly(vm, func() bool { return m.cfg.RecursiveReadOnly(p) }); err != nil {
+		if out.RecursiveReadOnly, err = recursiveReadOnly(vm,
+			func() bool { return m.cfg.RecursiveReadOnly(p) }); err != nil {
 			return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 		}
 		switch {
@@ -60,9 +62,8 @@ func (m *Manager) Mounts(ctx context.Context, p *v1.Pod, c *v1.Container, expand
 	return mounts, nil
 }
 
-// Groups are those that own files of the pod's volumes by the word of whoever made
-// them, and that its containers are in for that. They are known when the volumes
-// are ready.
+// Groups returns the supplemental groups of the pod's volumes. They are known when the volumes are
+// ready.
 func (m *Manager) Groups(p *v1.Pod) []int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +88,7 @@ func (m *Manager) Groups(p *v1.Pod) []int64 {
 	return out
 }
 
-// Devices are the block devices that the container is given of volumes.
+// Devices returns the container's block devices from volumes.
 func (m *Manager) Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error) {
 	if len(c.VolumeDevices) == 0 {
 		return nil, nil
@@ -105,7 +106,7 @@ func (m *Manager) Devices(p *v1.Pod, c *v1.Container) ([]pod.Device, error) {
 	return devicesOf(c, have)
 }
 
-// readyVolumes are the volumes that the container mounts.
+// readyVolumes returns the volumes that the container mounts.
 func (m *Manager) readyVolumes(p *v1.Pod, c *v1.Container) (map[string]Ready, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +122,7 @@ func (m *Manager) readyVolumes(p *v1.Pod, c *v1.Container) (map[string]Ready, er
 	return have, nil
 }
 
-// subPathOf is the part of the volume that is to be mounted, empty for all of it.
+// subPathOf returns the sub-path of a mount, "" for the whole volume.
 func subPathOf(vm *v1.VolumeMount, expand func(string) (string, error)) (string, error) {
 	sub := vm.SubPath
 	if vm.SubPathExpr != "" {
@@ -139,7 +140,7 @@ func subPathOf(vm *v1.VolumeMount, expand func(string) (string, error)) (string,
 	return sub, nil
 }
 
-// recursiveReadOnly decides whether mounts below the mount are read-only too.
+// recursiveReadOnly decides whether the mount is recursively read-only.
 func recursiveReadOnly(vm *v1.VolumeMount, supported func() bool) (bool, error) {
 	if vm.RecursiveReadOnly == nil || *vm.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
 		return false, nil
@@ -148,14 +149,18 @@ func recursiveReadOnly(vm *v1.VolumeMount, supported func() bool) (bool, error) 
 		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", vm.Name)
 	}
 	if p := vm.MountPropagation; p != nil && *p != v1.MountPropagationNone {
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", vm.Name, *p)
+		return false, fmt.Errorf(
+			"volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
+			vm.Name, *p)
 	}
 	switch *vm.RecursiveReadOnly {
 	case v1.RecursiveReadOnlyIfPossible:
 		return supported(), nil
 	case v1.RecursiveReadOnlyEnabled:
 		if !supported() {
-			return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", vm.Name)
+			return false, fmt.Errorf(
+				"volume %q requested recursive read-only mode, but it is not supported by the runtime",
+				vm.Name)
 		}
 		return true, nil
 	}

@@ -8,8 +8,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// needed are the volumes of the specification that a container mounts, in the
-// specification's order. The others are never made.
+// needed returns the volumes that a container mounts, in the order of the specification. Others are
+// not prepared.
 func needed(p *v1.Pod) []*v1.Volume {
 	used := map[string]bool{}
 	for _, c := range pod.Containers(p) {
@@ -29,15 +29,15 @@ func needed(p *v1.Pod) []*v1.Volume {
 	return out
 }
 
-// shownChanged reports whether anything of the pod that a volume can show
-// differs: labels, annotations, or, told by the generation, resources.
+// shownChanged reports whether fields have changed that volumes can contain: labels, annotations,
+// or resources, which change the generation.
 func shownChanged(old, now *v1.Pod) bool {
 	return old != now && (old.Generation != now.Generation ||
 		!maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations))
 }
 
-// mountsChanged reports whether containers may mount volumes elsewhere than before:
-// nothing but an ephemeral container can be added to a pod.
+// mountsChanged reports whether the mounts of containers may have changed: only ephemeral
+// containers can be added to a pod.
 func mountsChanged(old, now *v1.Pod) bool {
 	return len(old.Spec.EphemeralContainers) != len(now.Spec.EphemeralContainers)
 }

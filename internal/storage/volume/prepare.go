@@ -11,51 +11,54 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/reconcile"
 	"keelson/internal/storage/mount"
 )
 
-// soonest is the least time between a refresh and the next one that is due by
-// age. Clocks that disagree could otherwise make a token old when it is new.
-const soonest = 10 * time.Second
+// minRefresh is the minimum time between two refreshes by age. With clocks that differ, a new token
+// could otherwise count as expired.
+const minRefresh = 10 * time.Second
 
-// startLocked begins an attempt at one volume, or has one follow if one is under
-// way.
-func (m *Manager) startLocked(uid types.UID, ps *volumes, v *vol) {
-	if v.busy || m.ctx == nil {
-		v.again = true
-		return
-	}
-	if v.timer != nil {
-		v.timer.Stop()
-	}
+// beginPrepareLocked returns an attempt to prepare a volume.
+func (m *Manager) beginPrepareLocked(key volumeKey) reconcile.Attempt {
+	uid, ps := key.uid, m.pods[key.uid]
+	v := ps.vols[key.name]
 	if ps.ctx == nil {
 		ps.ctx, ps.cancel = context.WithCancel(mount.Owned(m.ctx, ownerOf(uid)))
 	}
-	r := m.requestLocked(uid, ps, v) // before the volume counts as busy: a kind may panic
-	v.busy = true
-	ps.busy++
-	ctx, kind, came := ps.ctx, v.kind, m.came
-	m.wg.Go(func() {
-		ctx, stop := withPatience(ctx, patience)
-		defer stop()
-		began := time.Now()
-		var have Ready
-		err := panics.Try(m.cfg.Log, "volumes", func() (err error) {
-			have, err = kind.Prepare(ctx, r)
+	r := m.requestLocked(uid, ps, v)
+	ctx, kind, came := ps.ctx, v.kind, m.registrations
+	var have Ready
+	return reconcile.Attempt{
+		Do: func(context.Context) error { // ctx ends with that one, and when the volumes are released
+			ctx, stop := withProgressTimeout(ctx, attemptTimeout)
+			defer stop()
+			began := time.Now()
+			err := panics.Try(m.cfg.Log, part, func() (err error) {
+				have, err = kind.Prepare(ctx, r)
+				return err
+			})
+			m.metrics.tried(v, have, m.wasLeft(uid, v, have), time.Since(began), err)
 			return err
-		})
-		took := time.Since(began)
-		m.metrics.tried(v, have, m.wasLeft(uid, v, have), took, err)
-		m.finish(uid, ps, v, outcome{pod: r.Pod, have: have, err: err, came: came})
-	})
+		},
+		End: func(res reconcile.Result) reconcile.Next {
+			return m.endPrepareLocked(key, ps, v, outcome{
+				pod:           r.Pod,
+				have:          have,
+				err:           res.Err,
+				pause:         res.Pause,
+				registrations: came,
+			})
+		},
+	}
 }
 
-// ownerOf is what a pod's calls to file systems are counted under.
+// ownerOf returns the owner of the pod's calls to file systems.
 func ownerOf(uid types.UID) string { return "pod " + string(uid) }
 
-// premature reports whether an attempt ended before anything was done to a volume.
+// premature reports whether an attempt ended before it changed anything.
 func premature(err error) bool {
 	var waits *Waiting
 	var unresolved *Unresolved
@@ -63,94 +66,107 @@ func premature(err error) bool {
 }
 
 func (m *Manager) requestLocked(uid types.UID, ps *volumes, v *vol) Request {
-	return Request{Place: PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false), Pod: ps.spec, Volume: v.spec}
+	return Request{
+		Place:  PlaceOf(m.cfg.RootDir, uid, v.kind.Plugin(), v.spec.Name, false),
+		Pod:    ps.spec,
+		Volume: v.spec,
+	}
 }
 
 // outcome is the result of an attempt.
 type outcome struct {
-	pod  *v1.Pod
-	have Ready
-	err  error
-	came uint64 // Manager.came when it began
+	pod           *v1.Pod
+	have          Ready
+	err           error
+	pause         time.Duration // before a retry
+	registrations uint64        // value of Manager.registrations at the start
 }
 
-// finish takes the outcome of an attempt.
-func (m *Manager) finish(uid types.UID, ps *volumes, v *vol, o outcome) {
-	have, err := o.have, o.err
-	m.mu.Lock()
-	v.busy = false
-	ps.busy--
+// endPrepareLocked processes the outcome of an attempt.
+func (m *Manager) endPrepareLocked(key volumeKey, ps *volumes, v *vol, o outcome) reconcile.Next {
 	if ps.phase != wanted || m.ctx == nil {
-		// It failed or succeeded for nothing; what it made is found on the disk.
-		if ps.phase == releasing && ps.busy == 0 {
-			m.startReleaseLocked(uid, ps)
+		// The outcome is irrelevant: release finds on the disk what was prepared.
+		if ps.phase == releasing && !m.preparingLocked(key.uid, ps) {
+			m.releases.RequestLocked(key.uid)
 		}
-		m.mu.Unlock()
-		return
+		return reconcile.Next{Forget: true}
 	}
 	var full *AttachLimit
-	if errors.As(err, &full) {
-		err = ps.refusal(v, full)
+	if errors.As(o.err, &full) {
+		o.err = ps.rejection(v, full)
 	}
-	v.err, v.waits, v.retry, v.counted = err, nil, time.Time{}, cmp.Or(have.Counted, v.counted)
-	switch {
-	case err == nil:
-		if !v.ready && have.Did == Mounted {
-			m.metrics.arrived(v.plugin(), time.Since(v.since))
-		}
-		v.ready, v.have, v.delay = true, have, 0
-	default:
-		v.delay = min(max(2*v.delay, minRetry), maxRetry)
-		v.retry = time.Now().Add(v.delay)
-		if errors.As(err, &v.waits) {
-			v.err = nil
-		}
+	m.recordLocked(v, o)
+	next := reconcile.Next{
+		Again: m.registeredSinceLocked(o.registrations, o.err),
+		Retry: o.err != nil,
 	}
-	switch {
-	case v.again || m.cameSinceLocked(o.came, err):
-		v.again = false
-		m.startLocked(uid, ps, v)
-	case err != nil:
-		v.timer = panics.Again(m.cfg.Log, "volumes", v.delay, func() { m.due(uid, ps, v) })
-	case !have.RenewAt.IsZero():
-		m.renewLocked(uid, ps, v)
+	if o.err == nil && !o.have.RenewAt.IsZero() {
+		next.After = m.untilRenewal(v)
 	}
-	var reason, message string
-	var refused *pod.Refusal // whoever ends the pod says so
-	if v.err != nil && !errors.As(v.err, &refused) {
-		reason, message = ps.failed(v, v.err)
-	}
-	waits, name := v.waits, v.spec.Name
+	report := m.reportLocked(key, ps, v, o)
 	notify := ps.changedLocked()
 	if ps.overdue != nil && ps.readyLocked() {
 		ps.overdue.Stop()
 		ps.overdue = nil
 	}
-	m.mu.Unlock()
-	switch {
-	case waits != nil:
-		m.cfg.Log.Debug("volume waits", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", name, "for", waits.For)
-	case err != nil:
-		m.cfg.Log.Warn("cannot prepare volume", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "volume", name, "err", err)
-		if refused == nil {
-			m.cfg.Events.Pod(o.pod, "", v1.EventTypeWarning, reason, message)
+	next.Then = func() {
+		report()
+		if notify {
+			m.cfg.OnChange(key.uid)
 		}
 	}
-	if notify {
-		m.cfg.OnChange(uid)
+	return next
+}
+
+// preparingLocked reports whether an attempt to prepare a volume of the pod is under way.
+func (m *Manager) preparingLocked(uid types.UID, ps *volumes) bool {
+	for name := range ps.vols {
+		if m.prepares.RunningLocked(volumeKey{uid, name}) {
+			return true
+		}
+	}
+	return false
+}
+
+// reportLocked returns what logs the outcome of an attempt and records an event about a failure.
+func (m *Manager) reportLocked(key volumeKey, ps *volumes, v *vol, o outcome) func() {
+	var reason, message string
+	var refused *pod.Rejection // shown as the pod's rejection
+	if v.err != nil && !errors.As(v.err, &refused) {
+		reason, message = ps.failed(v, v.err)
+	}
+	waits := v.waits
+	return func() {
+		log := m.cfg.Log.With("pod", ps.ref.Namespace+"/"+ps.ref.Name, "podUID", key.uid, "volumeName", key.name)
+		switch {
+		case waits != nil:
+			log.Debug("volume is waiting", "reason", waits.For)
+		case o.err != nil:
+			log.Warn("failed to prepare volume", "err", o.err)
+			if refused == nil {
+				m.cfg.Events.Pod(o.pod, "", v1.EventTypeWarning, reason, message)
+			}
+		}
 	}
 }
 
-// due is called when the time for another attempt has come.
-func (m *Manager) due(uid types.UID, ps *volumes, v *vol) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ps.phase == wanted {
-		m.startLocked(uid, ps, v)
+// recordLocked records the result of an attempt in the state of the volume.
+func (m *Manager) recordLocked(v *vol, o outcome) {
+	v.err, v.waits, v.retry, v.counted = o.err, nil, time.Time{}, cmp.Or(o.have.Counted, v.counted)
+	if o.err == nil {
+		if !v.ready && o.have.Did == Mounted {
+			m.metrics.arrived(v.plugin(), time.Since(v.since))
+		}
+		v.ready, v.have = true, o.have
+		return
+	}
+	v.retry = time.Now().Add(o.pause)
+	if errors.As(o.err, &v.waits) {
+		v.err = nil
 	}
 }
 
-// overdue says what a pod has been waiting for all the time.
+// overdue records an event about the volumes that a pod is still waiting for.
 func (m *Manager) overdue(uid types.UID, ps *volumes) {
 	m.mu.Lock()
 	if m.ctx == nil || ps.phase != wanted || ps.readyLocked() {
@@ -158,13 +174,13 @@ func (m *Manager) overdue(uid types.UID, ps *volumes) {
 		m.mu.Unlock()
 		return
 	}
-	ps.overdue = panics.After(m.cfg.Log, "volumes", patience, func() { m.overdue(uid, ps) })
+	ps.overdue = panics.After(m.cfg.Log, part, attemptTimeout, func() { m.overdue(uid, ps) })
 	p, message := ps.spec, ps.waitingFor(context.DeadlineExceeded)
 	m.mu.Unlock()
 	m.cfg.Events.Pod(p, "", v1.EventTypeWarning, pod.EventFailedMount, message)
 }
 
-// waitingFor is the event of a pod whose volumes are not all there.
+// waitingFor returns the event for a pod whose volumes are not all ready.
 func (ps *volumes) waitingFor(cause error) string {
 	unmounted, unattached, failed := ps.missing()
 	return fmt.Sprintf("Unable to attach or mount volumes: "+
@@ -172,8 +188,8 @@ func (ps *volumes) waitingFor(cause error) string {
 		unmounted, unattached, failed, pod.TextOf(cause))
 }
 
-// missing names the volumes of the pod that are not ready, those of them that are not attached, and those whose
-// claim or volume could not be resolved.
+// missing returns the volumes that are not ready, those of them that are not attached, and those
+// that could not be resolved.
 func (ps *volumes) missing() (unmounted, unattached, failed []string) {
 	for _, spec := range needed(ps.spec) {
 		v := ps.vols[spec.Name]

@@ -14,18 +14,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
+	"keelson/internal/pods/reconcile"
 	"keelson/internal/storage/mount"
 )
 
-// maxReleased is how many released pods are remembered before those whose
-// directory is gone are forgotten.
+// maxReleased is the number of released pods from which on those without a directory are dropped.
 const maxReleased = 64
 
-// Release takes all volumes away from a pod whose containers are gone, as many
-// attempts as that takes. It works from what is on the disk, so the pod need
-// not have been known. It never blocks, and asking again changes nothing.
+// Release releases all volumes of a pod whose containers have exited, and retries until it
+// succeeds. It works from what is on the disk, so the pod need not be known. It never blocks and is
+// idempotent.
 func (m *Manager) Release(p pod.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,17 +42,21 @@ func (m *Manager) Release(p pod.Ref) {
 	}
 	m.forgetLocked()
 	ps.phase = releasing
-	ps.stopTimersLocked()
+	ps.stopOverdueLocked()
 	if ps.cancel != nil {
 		ps.cancel()
 	}
-	if ps.busy == 0 { // else the last attempt to end begins it
-		m.startReleaseLocked(p.UID, ps)
+	for name := range ps.vols {
+		if key := (volumeKey{p.UID, name}); !m.prepares.RunningLocked(key) {
+			m.prepares.ForgetLocked(key)
+		}
+	}
+	if !m.preparingLocked(p.UID, ps) { // otherwise the last attempt to end begins it
+		m.releases.RequestLocked(p.UID)
 	}
 }
 
-// Released reports whether nothing of the pod's volumes is left, and if not,
-// what the last attempt failed on.
+// Released reports whether all of the pod's volumes are released, and if not, the last error.
 func (m *Manager) Released(uid types.UID) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +67,7 @@ func (m *Manager) Released(uid types.UID) (done bool, err error) {
 	return ps.phase == released, ps.err
 }
 
-// forgetLocked drops released pods that have no directory any more.
+// forgetLocked drops released pods without a directory.
 func (m *Manager) forgetLocked() {
 	n := 0
 	for _, ps := range m.pods {
@@ -84,72 +88,68 @@ func (m *Manager) forgetLocked() {
 	}
 }
 
-func (m *Manager) startReleaseLocked(uid types.UID, ps *volumes) {
-	if m.ctx == nil {
-		return // Run begins it
+// beginReleaseLocked returns an attempt to release all volumes of a pod.
+func (m *Manager) beginReleaseLocked(uid types.UID) reconcile.Attempt {
+	ps, came := m.pods[uid], m.registrations
+	return reconcile.Attempt{
+		Do: func(ctx context.Context) error {
+			ctx, stop := context.WithTimeout(mount.Owned(ctx, ownerOf(uid)), attemptTimeout)
+			defer stop()
+			return m.release(ctx, uid)
+		},
+		End: func(r reconcile.Result) reconcile.Next { return m.endReleaseLocked(uid, ps, came, r.Err) },
 	}
-	ctx, came := m.ctx, m.came
-	ps.released = nil
-	m.wg.Go(func() {
-		ctx, stop := context.WithTimeout(mount.Owned(ctx, ownerOf(uid)), patience)
-		defer stop()
-		err := panics.Try(m.cfg.Log, "volumes", func() error { return m.release(ctx, uid) })
-		m.finishRelease(uid, ps, came, err)
-	})
 }
 
-func (m *Manager) finishRelease(uid types.UID, ps *volumes, came uint64, err error) {
-	m.mu.Lock()
-	before := ps.err
+func (m *Manager) endReleaseLocked(uid types.UID, ps *volumes, came uint64, err error) reconcile.Next {
+	before, again := ps.err, ps.after
 	ps.err = err
-	again := ps.after
-	if ps.spec == nil { // it was found, and nobody wanted it
-		if err == nil {
-			m.metrics.orphans.Inc()
-		} else {
-			m.metrics.orphansFailed.Inc()
-		}
-	}
+	m.countOrphanLocked(ps, err)
 	if err != nil {
-		ps.delay = min(max(2*ps.delay, minRetry), maxRetry)
-		switch {
-		case m.ctx == nil:
-		case m.cameSinceLocked(came, err):
-			m.startReleaseLocked(uid, ps)
-		default:
-			ps.released = panics.Again(m.cfg.Log, "volumes", ps.delay, func() {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				m.startReleaseLocked(uid, ps)
-			})
+		return reconcile.Next{
+			Again: m.registeredSinceLocked(came, err),
+			Retry: true,
+			Then: func() {
+				m.cfg.Log.Warn("failed to release volumes", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "podUID", uid,
+					"err", err)
+				if before == nil || before.Error() != err.Error() {
+					m.cfg.OnChange(uid)
+				}
+			},
 		}
-	} else {
-		ps.phase = released
-		ps.spec, ps.vols, ps.after = nil, nil, nil
-		delete(m.left, uid)
 	}
-	m.mu.Unlock()
-	if err == nil {
-		for _, k := range m.cfg.Kinds {
-			if t, ok := k.(Tracker); ok {
-				t.Gone(uid)
+	ps.phase = released
+	ps.spec, ps.vols, ps.after = nil, nil, nil
+	delete(m.left, uid)
+	return reconcile.Next{
+		Forget: true,
+		Then: func() {
+			for _, k := range m.cfg.Kinds {
+				if t, ok := k.(Tracker); ok {
+					t.Gone(uid)
+				}
 			}
-		}
+			if again != nil {
+				m.Want(again)
+			}
+			m.cfg.OnChange(uid)
+		},
 	}
-	if err != nil {
-		m.cfg.Log.Warn("cannot release volumes", "pod", ps.ref.Namespace+"/"+ps.ref.Name, "uid", uid, "err", err)
-		if before != nil && before.Error() == err.Error() {
-			return
-		}
-	}
-	if err == nil && again != nil {
-		m.Want(again)
-	}
-	m.cfg.OnChange(uid)
 }
 
-// release makes one attempt at taking everything away: bind mounts of sub-paths
-// first, because they keep their volumes busy, then the volumes side by side.
+// countOrphanLocked counts an attempt to release the volumes of an orphaned pod.
+func (m *Manager) countOrphanLocked(ps *volumes, err error) {
+	switch {
+	case ps.spec != nil:
+	case err == nil:
+		m.metrics.orphans.Inc()
+	default:
+		m.metrics.orphansFailed.Inc()
+	}
+}
+
+// release makes one attempt to release everything: first the bind mounts of sub-paths, which keep
+// their volumes busy, then the volumes in parallel.
 func (m *Manager) release(ctx context.Context, uid types.UID) error {
 	dir := PodDir(m.cfg.RootDir, uid)
 	if err := m.releaseSubPaths(ctx, dir); err != nil {
@@ -166,10 +166,10 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 			if f.kind != nil {
 				plugin := f.kind.Plugin()
 				if c, ok := f.kind.(Counted); ok {
-					plugin = c.CountedAs(f.place) // told by what Release takes away
+					plugin = c.CountedAs(f.place) // read before it is released
 				}
 				began := time.Now()
-				errs[i] = panics.Try(m.cfg.Log, "volumes", func() error { return f.kind.Release(ctx, f.place) })
+				errs[i] = panics.Try(m.cfg.Log, part, func() error { return f.kind.Release(ctx, f.place) })
 				operation := opUnmount
 				if f.place.Block {
 					operation = opUnmap
@@ -192,11 +192,11 @@ func (m *Manager) release(ctx context.Context, uid types.UID) error {
 }
 
 type foundVolume struct {
-	kind  Kind // nil if nobody serves it
+	kind  Kind // nil if unsupported
 	place Place
 }
 
-// found lists the volumes that a pod has on the disk.
+// found lists the volumes of a pod on the disk.
 func (m *Manager) found(uid types.UID) ([]foundVolume, error) {
 	kinds := map[string]Kind{}
 	for _, k := range m.cfg.Kinds {
@@ -215,16 +215,16 @@ func (m *Manager) found(uid types.UID) ([]foundVolume, error) {
 	return out, nil
 }
 
-// Found is a volume that a pod has on the disk, and whose it is.
+// Found is a volume of a pod on the disk.
 type Found struct {
 	Place
 	plugin string
 }
 
-// Plugin is the name of the plugin that made it.
+// Plugin returns the name of the volume's plugin.
 func (f Found) Plugin() string { return f.plugin }
 
-// FoundOn lists what a pod has on the disk: file systems, or block devices.
+// FoundOn lists the volumes of a pod on the disk: file system volumes, or block volumes.
 func FoundOn(root string, uid types.UID, block bool) ([]Found, error) {
 	sub := volumesDir
 	if block {
@@ -249,7 +249,7 @@ func FoundOn(root string, uid types.UID, block bool) ([]Found, error) {
 	return out, nil
 }
 
-// readDir names what is in a directory; no directory is an empty one.
+// readDir returns the entries of a directory, none if it does not exist.
 func readDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -265,8 +265,8 @@ func readDir(dir string) ([]string, error) {
 	return names, nil
 }
 
-// releaseUnknown takes away a volume of a kind that this node does not serve. It
-// is unmounted, but what then remains is not known to be worthless.
+// releaseUnknown releases a volume of an unsupported kind. It is unmounted, but content is not
+// removed, since it may be valuable.
 func (m *Manager) releaseUnknown(ctx context.Context, p Place) error {
 	return m.cfg.Guard.Do(ctx, p.Path, "release volume", func() error {
 		if err := unmountAll(p.Path); err != nil {
@@ -279,7 +279,7 @@ func (m *Manager) releaseUnknown(ctx context.Context, p Place) error {
 	})
 }
 
-// unmountAll takes off what is mounted at and below a directory.
+// unmountAll unmounts all mounts at and beneath a directory.
 func unmountAll(dir string) error {
 	points, err := mount.At(dir)
 	if err != nil {
@@ -293,8 +293,8 @@ func unmountAll(dir string) error {
 	return nil
 }
 
-// Orphans lists the pods that have a directory on this node and are not known.
-// Whoever winds up pods should wind them up, once every source has delivered.
+// Orphans lists the pods that have a directory on this node and are not known. The caller must wait
+// for all pod sources before it cleans them up.
 func (m *Manager) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	uids, err := PodsOn(m.cfg.RootDir)
 	return slices.DeleteFunc(uids, known), err
@@ -313,8 +313,8 @@ func PodsOn(root string) ([]types.UID, error) {
 	return uids, nil
 }
 
-// RemoveDir removes the directory of a pod whose volumes are released. It stops
-// at mounts rather than remove what is behind them.
+// RemoveDir removes the directory of a pod whose volumes are released. It fails if the directory
+// still contains a mount.
 func (m *Manager) RemoveDir(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	if ps := m.pods[uid]; ps != nil && ps.phase != released {
@@ -323,7 +323,8 @@ func (m *Manager) RemoveDir(ctx context.Context, uid types.UID) error {
 	}
 	m.mu.Unlock()
 	dir := PodDir(m.cfg.RootDir, uid)
-	if err := m.cfg.Guard.Do(mount.Owned(ctx, ownerOf(uid)), dir, "remove pod directory", func() error { return mount.RemoveTree(dir) }); err != nil {
+	if err := m.cfg.Guard.Do(mount.Owned(ctx, ownerOf(uid)), dir, "remove pod directory",
+		func() error { return mount.RemoveTree(dir) }); err != nil {
 		return err
 	}
 	m.mu.Lock()

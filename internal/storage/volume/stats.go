@@ -10,80 +10,78 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 )
 
-// A Measurer is a Kind that can tell how full its volumes are.
+// Measurer is a Kind whose volumes can be measured.
 type Measurer interface {
-	// Measure looks at a volume that is ready, as Prepare left it. It must return
-	// soon after ctx ended. A volume that cannot be measured is ErrNoStats.
+	// Measure measures a ready volume. It must return soon after ctx ends. It returns ErrNoStats
+	// for a volume that cannot be measured.
 	Measure(ctx context.Context, r Request, have Ready) (Measured, error)
 }
 
-// Measured is how full a volume is, and how it is if its driver can tell.
+// Measured is the usage of a volume, and its health if the driver reports it.
 type Measured struct {
 	mount.Usage
-	Health *Health // nil: nobody watches it
-	Source string  // how it was found out: du, statfs, a driver
+	Health *Health // nil: not monitored
+	Source string  // the source of the figures: du, statfs, or a driver
 }
 
-// Health is how a volume's driver finds it.
+// Health is the volume condition that the driver reports.
 type Health struct {
 	Abnormal bool
 	Message  string
 }
 
-// ErrNoStats is the answer for a volume that nothing can be told of.
+// ErrNoStats is the error for a volume that has no stats.
 var ErrNoStats = errors.New("volume has no stats")
 
-// Figures are what a volume was seen to hold.
+// Figures are the figures of the last measurement of a volume.
 type Figures struct {
-	Volume string // as the pod calls it
-	Claim  string // the claim that it stands for, in the pod's namespace; empty without one
-	// Local volumes are on the node's disk and count as the pod's own storage.
+	Volume string // the pod's name for it
+	Claim  string // name of the claim in the pod's namespace; empty without one
+	// Local volumes are on the node's disk and count as ephemeral storage of the pod.
 	Local bool
 	At    time.Time
 	Measured
 }
 
 const (
-	// statsPatience is how long whoever asks for figures waits for fresh ones. A
-	// measuring that takes longer is slow.
-	statsPatience = time.Second
-	// measurePatience bounds one measuring; a tree can be large.
-	measurePatience = 2 * time.Minute
-	// measuring is how many volumes of all pods are measured at once, and how many
-	// slow ones besides.
-	measuring = 4
+	// statsTimeout is how long callers wait for new figures. A measurement that takes longer is
+	// slow.
+	statsTimeout = time.Second
+	// measureTimeout bounds one measurement. A tree can be large.
+	measureTimeout = 2 * time.Minute
+	// maxMeasurements is the number of concurrent measurements, and of slow ones in addition.
+	maxMeasurements = 4
 )
 
-// lanes bound how many volumes are measured at once. What was slow has a lane of
-// its own, so that file systems which hang are measured one after the other and
-// all others as ever.
+// lanes bound concurrent measurements. Slow volumes have a lane of their own, so that file systems
+// which hang do not delay others.
 type lanes struct{ quick, slow chan struct{} }
 
 func newLanes() lanes {
-	return lanes{make(chan struct{}, measuring), make(chan struct{}, measuring)}
+	return lanes{make(chan struct{}, maxMeasurements), make(chan struct{}, maxMeasurements)}
 }
 
-// figures are those of one volume. Guarded by Manager.mu.
+// figures are the figures of one volume. Guarded by Manager.mu.
 type figures struct {
 	have  *Measured
-	at    time.Time     // of have
-	tried time.Time     // when measuring last began
-	done  chan struct{} // closed when the measuring under way ends; nil if none is
-	slow  bool          // the last measuring took long
+	at    time.Time     // time of have
+	tried time.Time     // start of the last measurement
+	done  chan struct{} // closed when the current measurement ends; nil if none
+	slow  bool          // the last measurement was slow
 }
 
-// Refresh has the volumes of all pods measured that were not within StatsPeriod,
-// and returns when that is done, at most a second later. Slow volumes are measured
-// too, and not waited for. Nothing is measured unless somebody asks.
+// Refresh measures the volumes of all pods that were not measured within StatsPeriod, and returns
+// when they are done, after a second at most. Slow volumes are measured but not waited for. There
+// are no measurements without callers.
 func (m *Manager) Refresh(ctx context.Context) { m.refresh(ctx, m.cfg.StatsPeriod, allPods) }
 
-// RefreshOlder is Refresh for figures that must not be older than age, where
-// something depends on them. What StatsPeriod switches off stays off.
+// RefreshOlder is Refresh for figures not older than age, for decisions that depend on them. A
+// disabled StatsPeriod disables it as well.
 func (m *Manager) RefreshOlder(ctx context.Context, age time.Duration) {
 	m.refresh(ctx, min(age, m.cfg.StatsPeriod), allPods)
 }
@@ -94,7 +92,7 @@ func (m *Manager) refresh(ctx context.Context, age time.Duration, of func(*volum
 	if m.cfg.StatsPeriod <= 0 {
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, statsPatience)
+	ctx, stop := context.WithTimeout(ctx, statsTimeout)
 	defer stop()
 	m.mu.Lock()
 	var wait []chan struct{}
@@ -113,9 +111,8 @@ func (m *Manager) refresh(ctx context.Context, age time.Duration, of func(*volum
 	}
 }
 
-// Stats tells how full the pod's volumes were when they were last measured, in the
-// order of its specification; those that never were are left out. It never blocks:
-// [Manager.Refresh] has figures made.
+// Stats returns the figures of the pod's volumes in the order of its specification, without those
+// never measured. It never blocks; [Manager.Refresh] makes measurements.
 func (m *Manager) Stats(uid types.UID) []Figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,14 +127,20 @@ func (ps *volumes) figuresLocked() []Figures {
 	var out []Figures
 	for _, spec := range needed(ps.spec) {
 		if v := ps.vols[spec.Name]; v != nil && v.figures.have != nil {
-			out = append(out, Figures{Volume: spec.Name, Claim: claimOf(ps.spec, spec), Local: isLocal(spec), At: v.figures.at, Measured: *v.figures.have})
+			out = append(out, Figures{
+				Volume:   spec.Name,
+				Claim:    claimOf(ps.spec, spec),
+				Local:    isLocal(spec),
+				At:       v.figures.at,
+				Measured: *v.figures.have,
+			})
 		}
 	}
 	return out
 }
 
-// measureLocked begins to measure what was not within age, and returns what to wait
-// for.
+// measureLocked starts the measurements of volumes not measured within age, and returns what to
+// wait for.
 func (m *Manager) measureLocked(uid types.UID, ps *volumes, age time.Duration) []chan struct{} {
 	if m.ctx == nil {
 		return nil
@@ -151,7 +154,7 @@ func (m *Manager) measureLocked(uid types.UID, ps *volumes, age time.Duration) [
 		f := &v.figures
 		if f.done == nil && time.Since(f.tried) >= age {
 			f.tried, f.done = time.Now(), make(chan struct{})
-			ctx, r, have, slow := ps.ctx, m.requestLocked(uid, ps, v), v.have, f.slow // releasing ends it
+			ctx, r, have, slow := ps.ctx, m.requestLocked(uid, ps, v), v.have, f.slow // cancelled by a release
 			m.wg.Go(func() { m.measureOne(ctx, kind, r, have, v, slow) })
 		}
 		if f.done != nil && !f.slow {
@@ -162,7 +165,7 @@ func (m *Manager) measureLocked(uid types.UID, ps *volumes, age time.Duration) [
 }
 
 func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, ready Ready, v *vol, slow bool) {
-	ctx, stop := context.WithTimeout(ctx, measurePatience)
+	ctx, stop := context.WithTimeout(ctx, measureTimeout)
 	defer stop()
 	lane := m.lanes.quick
 	if slow {
@@ -174,7 +177,7 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 	select {
 	case lane <- struct{}{}:
 		leave := sync.OnceFunc(func() { <-lane })
-		late := panics.After(m.cfg.Log, "volumes", statsPatience, func() {
+		late := panics.After(m.cfg.Log, part, statsTimeout, func() {
 			m.mu.Lock()
 			v.figures.slow = true
 			m.mu.Unlock()
@@ -183,7 +186,7 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 			}
 		})
 		began := time.Now()
-		err = panics.Try(m.cfg.Log, "volumes", func() (err error) {
+		err = panics.Try(m.cfg.Log, part, func() (err error) {
 			have, err = kind.Measure(ctx, r, ready)
 			return err
 		})
@@ -196,30 +199,33 @@ func (m *Manager) measureOne(ctx context.Context, kind Measurer, r Request, read
 	switch {
 	case err == nil:
 		m.metrics.measured(have.Source, took)
-	case errors.Is(err, ErrNoStats), errors.Is(ctx.Err(), context.Canceled), slow && ctx.Err() != nil: // it was said before
+	// logged before
+	case errors.Is(err, ErrNoStats), errors.Is(ctx.Err(), context.Canceled), slow && ctx.Err() != nil:
 	default:
-		m.cfg.Log.Warn("cannot measure volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.UID, "volume", r.Name, "err", err)
+		m.cfg.Log.Warn("failed to measure volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "podUID", r.UID, "volumeName",
+			r.Name, "err", err)
 	}
 	m.mu.Lock()
 	before := v.figures.have
 	if err == nil {
-		v.figures.have, v.figures.at, v.figures.slow = &have, time.Now(), took >= statsPatience
+		v.figures.have, v.figures.at, v.figures.slow = &have, time.Now(), took >= statsTimeout
 	}
 	close(v.figures.done)
 	v.figures.done = nil
 	m.mu.Unlock()
-	if h := have.Health; err == nil && h != nil && h.Abnormal && (before == nil || before.Health == nil || *before.Health != *h) {
-		m.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventVolumeAbnormal, fmt.Sprintf("Volume %s: %s", r.Name, h.Message))
+	if h := have.Health; err == nil && h != nil && h.Abnormal &&
+		(before == nil || before.Health == nil || *before.Health != *h) {
+		m.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventVolumeAbnormal,
+			fmt.Sprintf("Volume %s: %s", r.Name, h.Message))
 	}
 }
 
-// isLocal reports whether what is in the volume takes of the node's disk and goes
-// with the pod.
+// isLocal reports whether the volume's content is on the node's disk and removed with the pod.
 func isLocal(v *v1.Volume) bool {
 	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault || v.ConfigMap != nil
 }
 
-// claimOf names the claim that a volume stands for, or nothing.
+// claimOf returns the name of the volume's claim, "" if it has none.
 func claimOf(p *v1.Pod, v *v1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

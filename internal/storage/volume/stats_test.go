@@ -19,7 +19,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// Measure tells the number of this measuring as the used bytes.
+// Measure returns the number of the measurement as the used bytes.
 func (k *fakeKind) Measure(ctx context.Context, r Request, _ Ready) (Measured, error) {
 	k.mu.Lock()
 	k.measured++
@@ -29,7 +29,11 @@ func (k *fakeKind) Measure(ctx context.Context, r Request, _ Ready) (Measured, e
 		<-ctx.Done()
 		return Measured{}, ctx.Err()
 	}
-	return Measured{Usage: mount.Usage{Used: uint64(n), Capacity: 100}, Source: "du", Health: &Health{Abnormal: true, Message: "sick"}}, err
+	return Measured{
+		Usage:  mount.Usage{Used: uint64(n), Capacity: 100},
+		Source: "du",
+		Health: &Health{Abnormal: true, Message: "sick"},
+	}, err
 }
 
 func (k *fakeKind) stall(name string, yes bool) {
@@ -38,14 +42,14 @@ func (k *fakeKind) stall(name string, yes bool) {
 	k.hang[name] = yes
 }
 
-func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
+func TestStatsAreMeasuredOnDemand(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-49")
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a")
 		b.Want(p)
 		time.Sleep(24 * time.Hour)
 		if b.kind.measured != 0 || b.Stats("u") != nil {
-			t.Errorf("measured %d times and nobody asked", b.kind.measured)
+			t.Errorf("measured %d times without a call", b.kind.measured)
 		}
 		for i, want := range []uint64{1, 1, 2} {
 			if i == 2 {
@@ -53,7 +57,8 @@ func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
 			}
 			b.Refresh(t.Context())
 			s := b.Stats("u")
-			if len(s) != 1 || s[0].Volume != "a" || s[0].Used != want || s[0].Capacity != 100 || s[0].Claim != "" || !s[0].Local {
+			if len(s) != 1 || s[0].Volume != "a" || s[0].Used != want || s[0].Capacity != 100 || s[0].Claim != "" ||
+				!s[0].Local {
 				t.Errorf("stats = %+v, want those of measuring %d", s, want)
 			}
 		}
@@ -65,7 +70,7 @@ func TestStatsAreMeasuredWhenSomebodyAsks(t *testing.T) {
 	})
 }
 
-func TestStatsAreMeasuredAnewWhenSomethingDependsOnThem(t *testing.T) {
+func TestRefreshOlder(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Want(testPod("u", "a"))
 		synctest.Wait()
@@ -83,13 +88,12 @@ func TestStatsAreMeasuredAnewWhenSomethingDependsOnThem(t *testing.T) {
 	})
 }
 
-// More volumes than are measured at once hang. Whoever asks waits for that once and
-// for a moment; others are measured as ever, and those that hang are shown as they
-// were.
-func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
+// More volumes hang than are measured concurrently. Callers wait once, for a second; other volumes
+// are measured as usual, and the last figures of those that hang are kept.
+func TestStatsOfHangingVolumes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var hung []string
-		for i := range 3 * measuring {
+		for i := range 3 * maxMeasurements {
 			hung = append(hung, "h"+strconv.Itoa(i))
 		}
 		p, q := testPod("p", hung...), testPod("q", "good")
@@ -104,15 +108,15 @@ func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
 		time.Sleep(b.cfg.StatsPeriod)
 		began := time.Now()
 		b.Refresh(t.Context())
-		if took := time.Since(began); took != statsPatience {
-			t.Errorf("the first to ask waited %v", took)
+		if took := time.Since(began); took != statsTimeout {
+			t.Errorf("the first caller waited %v", took)
 		}
 		for range 20 {
 			began = time.Now()
 			time.Sleep(b.cfg.StatsPeriod)
 			b.Refresh(t.Context())
 			if waited := time.Since(began) - b.cfg.StatsPeriod; waited != 0 {
-				t.Errorf("somebody waited %v for volumes that are known to hang", waited)
+				t.Errorf("a caller waited %v for volumes that are known to hang", waited)
 			}
 		}
 		if s := b.Stats("q"); len(s) != 1 || !s[0].At.After(began) {
@@ -131,7 +135,7 @@ func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
 			b.kind.stall("measure "+name, false)
 		}
 		for range 3 {
-			time.Sleep(measurePatience)
+			time.Sleep(measureTimeout)
 			b.Refresh(t.Context())
 			synctest.Wait()
 		}
@@ -146,8 +150,8 @@ func TestVolumesThatHangAreShownAsTheyWere(t *testing.T) {
 	})
 }
 
-// A volume that is not well is told of once, and again when that changes.
-func TestAbnormalVolumesAreToldOf(t *testing.T) {
+// An abnormal volume is recorded once, and again when its condition changes.
+func TestAbnormalVolumeEvents(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-28")
 	parity.ProvesPart(t, 20, "SRV-61")
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -157,7 +161,7 @@ func TestAbnormalVolumesAreToldOf(t *testing.T) {
 			b.Refresh(t.Context())
 			time.Sleep(b.cfg.StatsPeriod)
 		}
-		if got := b.events.all(); len(got) != 1 || got[0] != "Warning VolumeConditionAbnormal Volume a: sick" {
+		if got := b.events.Texts(); len(got) != 1 || got[0] != "Warning VolumeConditionAbnormal Volume a: sick" {
 			t.Errorf("events %q", got)
 		}
 		b.Release(pod.Ref{UID: "u"})
@@ -165,8 +169,8 @@ func TestAbnormalVolumesAreToldOf(t *testing.T) {
 	})
 }
 
-// A measuring that hangs does not keep a pod.
-func TestReleaseWhileAMeasuringHangs(t *testing.T) {
+// A measurement that hangs does not delay the release.
+func TestReleaseDuringHangingMeasurement(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a")
 		b.Want(p)
@@ -189,8 +193,8 @@ func TestReleaseWhileAMeasuringHangs(t *testing.T) {
 	})
 }
 
-// TestStatsAreTurnedOff: a negative period has nothing measured.
-func TestStatsAreTurnedOff(t *testing.T) {
+// TestStatsDisabled: a negative period disables measurements.
+func TestStatsDisabled(t *testing.T) {
 	parity.ProvesPart(t, 3, "CFG-49")
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.cfg.StatsPeriod = -time.Second
@@ -205,8 +209,9 @@ func TestStatsAreTurnedOff(t *testing.T) {
 	})
 }
 
-// TestVolumesOfAnEarlierAgent: a volume that an earlier agent mounted counts as attached, without a check.
-func TestVolumesOfAnEarlierAgent(t *testing.T) {
+// TestVolumesOfEarlierAgent: a volume mounted by an earlier agent counts as attached without a
+// check.
+func TestVolumesOfEarlierAgent(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(PlaceOf(root, "u", "test/fake", "old", false).Path, 0o755); err != nil {
 		t.Fatal(err)
@@ -214,7 +219,9 @@ func TestVolumesOfAnEarlierAgent(t *testing.T) {
 	inBubbleOver(t, root, func(t *testing.T, b *bench) {
 		verified := func(n int) string {
 			return `storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",` +
-				`status="success",volume_plugin="test/fake"} ` + strconv.Itoa(n)
+				`status="success",volume_plugin="test/fake"} ` + strconv.Itoa(
+				n,
+			)
 		}
 		p := testPod("u", "old", "new")
 		b.Want(p)
@@ -232,7 +239,7 @@ func TestVolumesOfAnEarlierAgent(t *testing.T) {
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
-		b.Want(p) // what was left is released, and this is another pod of the same name for it
+		b.Want(p) // the earlier volumes are released first, and this counts as another pod of the same name
 		synctest.Wait()
 		if got := scrape(t, b.Manager); !slices.Contains(got, verified(3)) {
 			t.Errorf("no %s in\n%s", verified(3), strings.Join(got, "\n"))
@@ -244,7 +251,7 @@ func TestMetrics(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-11")
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := testPod("u", "a", "b")
-		p.Spec.Volumes[1].Ephemeral = &v1.EphemeralVolumeSource{} // served by the fake all the same
+		p.Spec.Volumes[1].Ephemeral = &v1.EphemeralVolumeSource{} // also served by the fake
 		b.kind.set("b", &Waiting{For: "volume to be attached", Attach: true})
 		b.Want(p)
 		synctest.Wait()
@@ -255,10 +262,14 @@ func TestMetrics(t *testing.T) {
 		time.Sleep(time.Second)
 		got := scrape(t, b.Manager)
 		for _, want := range []string{
-			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",volume_plugin="test/fake"} 2`,
-			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="test/fake"} 2`,
-			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",status="success",volume_plugin="test/fake"} 2`,
-			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",status="fail-unknown",volume_plugin="test/fake"} 1`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="success",` +
+				`volume_plugin="test/fake"} 2`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="volume_mount",status="fail-unknown",` +
+				`volume_plugin="test/fake"} 2`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",` +
+				`status="success",volume_plugin="test/fake"} 2`,
+			`storage_operation_duration_seconds{migrated="false",operation_name="verify_controller_attached_volume",` +
+				`status="fail-unknown",volume_plugin="test/fake"} 1`,
 			`volume_operation_total_seconds{operation_name="overall_volume_mount",plugin_name="test/fake"} 2`,
 			`volume_manager_total_volumes{plugin_name="test/fake",state="desired_state_of_world"} 2`,
 			`volume_manager_total_volumes{plugin_name="test/fake",state="actual_state_of_world"} 2`,
@@ -274,18 +285,21 @@ func TestMetrics(t *testing.T) {
 		}
 		b.Release(pod.RefOf(p))
 		synctest.Wait()
-		if got := scrape(t, b.Manager); !slices.Contains(got, `storage_operation_duration_seconds{migrated="false",operation_name="volume_unmount",status="success",volume_plugin="test/fake"} 2`) {
+		if got := scrape(t,
+			b.Manager); !slices.Contains(got,
+			`storage_operation_duration_seconds{migrated="false",operation_name="volume_unmount",status="success",`+
+				`volume_plugin="test/fake"} 2`) {
 			t.Errorf("no unmounts in\n%s", strings.Join(got, "\n"))
 		}
 	})
 }
 
-// scrape shows metrics as lines; a histogram as the number of its observations.
+// scrape returns metrics as lines; a histogram as its number of observations.
 func scrape(t *testing.T, c prometheus.Collector) []string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
-	// Twice, because the first one has figures measured.
+	// Twice, because the first one starts measurements.
 	if _, err := r.Gather(); err != nil {
 		t.Fatal(err)
 	}

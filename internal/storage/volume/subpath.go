@@ -18,17 +18,19 @@ import (
 
 var errReleasing = errors.New("the pod's volumes are being released")
 
-// subPath mounts a part of a volume at a place that containers cannot change,
-// and returns that place. A part that does not exist is made a directory with
-// the permissions of the volume.
+// subPath bind mounts a sub-path of a volume at a place that containers cannot change, and returns
+// that place. A sub-path that does not exist is created as a directory with the permissions of the
+// volume.
 //
-// Containers may own the volume and change it under way, so the part is opened
-// once, safely, and what is open is what gets mounted.
-func (m *Manager) subPath(ctx context.Context, uid types.UID, container, volume string, index int, root, sub string) (string, error) {
+// Containers may change the volume concurrently, so the sub-path is opened once, safely, and the
+// open file is mounted.
+func (m *Manager) subPath(
+	ctx context.Context, uid types.UID, container, volume string, index int, root, sub string,
+) (string, error) {
 	base := filepath.Join(PodDir(m.cfg.RootDir, uid), subPathsDir)
 	target := filepath.Join(base, volume, container, strconv.Itoa(index))
-	// The volume's file system may hang, the pod's own directory does not: each
-	// mount has a key of its own.
+	// The volume's file system may hang, but the pod's directory does not: each mount has its own
+	// key.
 	err := m.cfg.Guard.Do(mount.Owned(ctx, ownerOf(uid)), target, "mount sub-path", func() error {
 		if !m.isWanted(uid) {
 			return errReleasing
@@ -41,7 +43,7 @@ func (m *Manager) subPath(ctx context.Context, uid types.UID, container, volume 
 		if err := bindAt(source, base, target); err != nil {
 			return err
 		}
-		if !m.isWanted(uid) { // it hung, and the release went by in the meantime
+		if !m.isWanted(uid) { // it hung, and the release was complete in the meantime
 			return errors.Join(errReleasing, mount.Unmount(target))
 		}
 		return nil
@@ -56,24 +58,24 @@ func (m *Manager) isWanted(uid types.UID) bool {
 	return ps != nil && ps.phase == wanted
 }
 
-// notMade is why the directory of a sub-path could not be made.
-type notMade struct{ err error }
+// mkdirError marks a failure to create the directory of a sub-path.
+type mkdirError struct{ err error }
 
-func (n *notMade) Error() string { return n.err.Error() }
-func (n *notMade) Unwrap() error { return n.err }
+func (n *mkdirError) Error() string { return n.err.Error() }
+func (n *mkdirError) Unwrap() error { return n.err }
 
-// subPathFailed is why a sub-path could not be mounted. Users are not shown the cause, which names files of the
-// node.
+// subPathFailed returns the error for a sub-path that could not be mounted. Users are not shown the
+// cause, which contains paths of the node.
 func subPathFailed(volume, container string, err error) error {
 	step := "prepare subPath"
-	if n := (*notMade)(nil); errors.As(err, &n) {
+	if n := (*mkdirError)(nil); errors.As(err, &n) {
 		step = "create subPath directory"
 	}
 	text := fmt.Sprintf("failed to %s for volumeMount %q of container %q", step, volume, container)
 	return pod.ShowAs(text, fmt.Errorf("%s: %w", text, err))
 }
 
-// openPart opens a part of a volume, which it makes if it does not exist.
+// openPart opens a sub-path of a volume and creates it if it does not exist.
 func openPart(root, sub string) (*os.File, error) {
 	f, err := mount.OpenBeneath(root, sub)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -84,19 +86,19 @@ func openPart(root, sub string) (*os.File, error) {
 		return nil, err
 	}
 	if err := mount.MkdirBeneath(root, sub, st.Mode()); err != nil {
-		return nil, &notMade{err}
+		return nil, &mkdirError{err}
 	}
 	return mount.OpenBeneath(root, sub)
 }
 
-// bindAt mounts source at target, unless it is mounted there already.
+// bindAt mounts source at target, unless it is already mounted there.
 func bindAt(source *os.File, base, target string) error {
 	var want, have unix.Stat_t
 	if err := unix.Fstat(int(source.Fd()), &want); err != nil {
 		return &os.PathError{Op: "stat", Path: source.Name(), Err: err}
 	}
 	if want.Mode&unix.S_IFMT == unix.S_IFLNK {
-		// Whoever opens a mounted symlink is led out of the volume.
+		// Accessing a mounted symlink would lead out of the volume.
 		return &os.PathError{Op: "mount", Path: source.Name(), Err: mount.ErrEscapes}
 	}
 	on, err := mount.IsPoint(target)
@@ -105,7 +107,7 @@ func bindAt(source *os.File, base, target string) error {
 	case err != nil:
 		return err
 	case on:
-		// The volume may have moved on since the last start of the container.
+		// The volume may have been replaced since the last start of the container.
 		if err := unix.Stat(target, &have); err == nil && have.Dev == want.Dev && have.Ino == want.Ino {
 			return nil
 		}
@@ -122,7 +124,7 @@ func bindAt(source *os.File, base, target string) error {
 	return mount.Bind(source, target)
 }
 
-// makeTarget makes the empty directory or file that is mounted on.
+// makeTarget creates the empty directory or file to mount on.
 func makeTarget(target string, dir bool) error {
 	if st, err := os.Lstat(target); err == nil && st.IsDir() != dir {
 		if err := os.Remove(target); err != nil {
@@ -142,7 +144,7 @@ func makeTarget(target string, dir bool) error {
 	return f.Close()
 }
 
-// releaseSubPaths takes off and removes all sub-path mounts of a pod.
+// releaseSubPaths unmounts and removes all sub-path mounts of a pod.
 func (m *Manager) releaseSubPaths(ctx context.Context, podDir string) error {
 	base := filepath.Join(podDir, subPathsDir)
 	return m.cfg.Guard.Do(ctx, base, "release sub-paths", func() error {

@@ -11,9 +11,8 @@ import (
 	"keelson/internal/storage/mount"
 )
 
-// A symlink that is open is not mounted, whoever came to open it: whoever looks at
-// the mount would be led out of the volume.
-func TestASymlinkIsNeverMounted(t *testing.T) {
+// An open symlink is not mounted: accesses to the mount would lead out of the volume.
+func TestSymlinkIsNeverMounted(t *testing.T) {
 	dir := t.TempDir()
 	link, base := filepath.Join(dir, "link"), filepath.Join(dir, "base")
 	if err := os.Symlink("/etc", link); err != nil {

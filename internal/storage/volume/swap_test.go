@@ -9,22 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"keelson/internal/storage/mount"
+	"keelson/test/kit/eventlog"
 )
 
-type nodeRecorder struct {
-	recorder
-	node []string
-}
-
-func (r *nodeRecorder) Node(eventType, reason, message string) {
-	r.node = append(r.node, eventType+" "+reason+" "+message)
-}
-
-func TestManagerWarnsWhereSecretsMayReachADisk(t *testing.T) {
+func TestManagerSwapWarning(t *testing.T) {
 	for _, may := range []bool{true, false} {
-		events := &nodeRecorder{}
-		m := New(Config{RootDir: t.TempDir(), Guard: mount.NewGuard(), Events: events, MaySwap: func() (bool, error) { return may, nil },
-			OnChange: func(types.UID) {}, Log: slog.New(slog.DiscardHandler)})
+		events := &eventlog.Log{}
+		m := New(Config{
+			RootDir:  t.TempDir(),
+			Guard:    mount.NewGuard(),
+			Events:   events,
+			MaySwap:  func() (bool, error) { return may, nil },
+			OnChange: func(types.UID) {},
+			Log:      slog.New(slog.DiscardHandler),
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		if err := m.Run(ctx); err != nil {
@@ -32,10 +30,12 @@ func TestManagerWarnsWhereSecretsMayReachADisk(t *testing.T) {
 		}
 		var want []string
 		if may {
-			want = []string{"Warning PossibleMemoryBackedVolumesOnDisk The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk and should no longer be considered secure."}
+			want = []string{"node Warning PossibleMemoryBackedVolumesOnDisk The tmpfs noswap option is not supported. " +
+				"Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk and should no longer be " +
+				"considered secure."}
 		}
-		if !slices.Equal(events.node, want) {
-			t.Errorf("events of the node are %q, want %q", events.node, want)
+		if got := events.Lines(); !slices.Equal(got, want) {
+			t.Errorf("events of the node are %q, want %q", got, want)
 		}
 	}
 }

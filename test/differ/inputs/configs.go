@@ -187,7 +187,8 @@ func (c *Configs) write(k configCase) (args, did []string, input string, err err
 				rng:   rand.New(rand.NewPCG(seed, 0)),
 				words: c.words,
 			}
-			d.setField(v, d.root, d.typ, func(format string, args ...any) { d.did = append(d.did, fmt.Sprintf(format, args...)) })
+			d.setField(v, d.root, d.typ,
+				func(format string, args ...any) { d.did = append(d.did, fmt.Sprintf(format, args...)) })
 		}
 		if err := put(dropIn, d.text(false)); err != nil {
 			return nil, nil, "", err
@@ -214,7 +215,10 @@ func (c *Configs) flag(rng *rand.Rand) string {
 	case 1:
 		return fmt.Sprintf("--%s=%v", name, pick(rng, []string{"true", "false", "", "1", "x"}))
 	case 2:
-		return fmt.Sprintf("--%s=%v", name, pick(rng, []string{"a=b", "a=b,c=d", "cpu=100m", "memory.available<1Gi", "0:memory=1Gi", "a:b,c:d", "pods,none", "k=v:NoSchedule", "memory=50%", "AllAlpha=true", "node.kubernetes.io/x=y", "kubernetes.io/x=y"}))
+		return fmt.Sprintf("--%s=%v", name,
+			pick(rng,
+				[]string{"a=b", "a=b,c=d", "cpu=100m", "memory.available<1Gi", "0:memory=1Gi", "a:b,c:d", "pods,none",
+					"k=v:NoSchedule", "memory=50%", "AllAlpha=true", "node.kubernetes.io/x=y", "kubernetes.io/x=y"}))
 	case 3:
 		return fmt.Sprintf("--%s=%v", name, pick(rng, durations))
 	}

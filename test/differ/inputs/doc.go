@@ -1,7 +1,7 @@
 // Package inputs compares what this kubelet and upstream's make of the same
 // input: manifests of static pods, configuration files and command lines.
 //
-// Inputs are mutations of valid ones, drawn from a seed. Upstream's answer comes
+// Inputs are mutations of valid ones, generated from a seed. Upstream's answer comes
 // from the part "oracle" (test/parts/kubernetes/oracle), a program that calls
 // upstream's own functions; ours from packages desired and config. Both must
 // accept or refuse, and what they accept must come out the same.

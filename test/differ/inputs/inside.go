@@ -150,7 +150,8 @@ const patience = 30 * time.Second
 
 // watch starts the kubelet, asks it, and ends it.
 func watch(s Start) (seen Seen, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("neither served nor ended within 30 s"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience,
+		errors.New("neither served nor ended within 30 s"))
 	defer cancel()
 	cmd := exec.Command(s.Binary, s.Args...)
 	var log bytes.Buffer
@@ -164,7 +165,7 @@ func watch(s Start) (seen Seen, err error) {
 	go func() {
 		err := cmd.Wait()
 		close(ended)
-		stop(err) // nobody can be asked any more
+		stop(err) // it cannot be queried any more
 	}()
 	seen, err = ask(ctx, s.Pods)
 	select {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"keelson/internal/pods/desired"
+	"keelson/internal/pods/manifest"
 )
 
 //go:embed testdata/manifests
@@ -229,7 +230,7 @@ func ours(q ManifestQuestion, refs bool) (pods []*v1.Pod, err error) {
 			err = fmt.Errorf("PANIC: %v", r)
 		}
 	}()
-	m := desired.Manifest{
+	m := manifest.Compiler{
 		NodeName:           q.Node,
 		AllowAPIReferences: refs,
 	}

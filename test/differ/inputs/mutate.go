@@ -57,12 +57,16 @@ func (d *document) mutate(v *values) {
 		note("null")
 	case n == 4:
 		was := s.get()
-		now := pick(v.rng, []any{"x", int64(7), true, 1.5, map[string]any{}, &list{}, map[string]any{"a": "b"}, &list{items: []any{"a"}}})
+		now := pick(v.rng,
+			[]any{"x", int64(7), true, 1.5, map[string]any{}, &list{}, map[string]any{"a": "b"},
+				&list{items: []any{"a"}}})
 		s.set(now)
 		note("%s for %s", show(now), show(was))
 	case n == 5:
 		if m, ok := s.holder.(map[string]any); ok {
-			key := pick(v.rng, []string{strings.ToUpper(s.key), s.key + "s", "unknown", " " + s.key, strings.ToUpper(s.key[:min(1, len(s.key))]) + s.key[min(1, len(s.key)):]})
+			key := pick(v.rng,
+				[]string{strings.ToUpper(s.key), s.key + "s", "unknown", " " + s.key,
+					strings.ToUpper(s.key[:min(1, len(s.key))]) + s.key[min(1, len(s.key)):]})
 			m[key] = s.get()
 			delete(m, s.key)
 			note("renamed to %q", key)
@@ -169,11 +173,14 @@ func scratch(rng *rand.Rand, text []byte) ([]byte, string) {
 	case 1:
 		return []byte(s[:at] + s[at+1:]), fmt.Sprintf("byte %d dropped", at)
 	case 2:
-		return []byte(s[:at] + string(pick(rng, []rune("{}[]:,-#&*!|>'\"%@`\t \n\x00é"))) + s[at:]), fmt.Sprintf("odd character at byte %d", at)
+		return []byte(s[:at] + string(pick(rng, []rune("{}[]:,-#&*!|>'\"%@`\t \n\x00é"))) +
+			s[at:]), fmt.Sprintf("odd character at byte %d", at)
 	case 3:
-		return []byte(strings.Join(slices.Insert(slices.Clone(lines), line, lines[line]), "")), fmt.Sprintf("line %d twice", line)
+		return []byte(strings.Join(slices.Insert(slices.Clone(lines), line, lines[line]),
+			"")), fmt.Sprintf("line %d twice", line)
 	case 4:
-		return []byte(strings.Join(slices.Delete(slices.Clone(lines), line, line+1), "")), fmt.Sprintf("line %d dropped", line)
+		return []byte(strings.Join(slices.Delete(slices.Clone(lines), line, line+1),
+			"")), fmt.Sprintf("line %d dropped", line)
 	case 5:
 		return []byte("---\n" + s), "document mark before"
 	case 6:
@@ -185,7 +192,9 @@ func scratch(rng *rand.Rand, text []byte) ([]byte, string) {
 	case 9:
 		return []byte(strings.ReplaceAll(s, "\n", "\r\n")), "carriage returns"
 	case 10:
-		return []byte(pick(rng, []string{"", " ", "\n", "{}", "[]", "null", "---", "--- \n---\n" + s, "apiVersion: v1", "x", "\x00", "%YAML 1.2\n---\n" + s})), "other text"
+		return []byte(pick(rng,
+			[]string{"", " ", "\n", "{}", "[]", "null", "---", "--- \n---\n" + s, "apiVersion: v1", "x", "\x00",
+				"%YAML 1.2\n---\n" + s})), "other text"
 	}
 	return []byte(strings.Replace(s, ": ", ":", 1)), "space dropped"
 }

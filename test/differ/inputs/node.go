@@ -135,12 +135,12 @@ func (n *Node) Run(ctx context.Context, s Start) (Seen, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, self)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, logged bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &logged
 	cmd.Env = append(os.Environ(), insideEnv+"="+string(how))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {
-		return Seen{}, fmt.Errorf("run %s: %w\n%s", s.Binary, err, said.String())
+		return Seen{}, fmt.Errorf("run %s: %w\n%s", s.Binary, err, logged.String())
 	}
 	var seen Seen
 	if err := json.Unmarshal(out.Bytes(), &seen); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 func node(t *testing.T) (n *Node, ours, theirs string) {
 	t.Helper()
 	if unified, err := Unified(); err != nil || unified {
-		t.Skipf("real kubelets are run on cgroups of version 1 (unified %v, %v)", unified, err)
+		need.Skip(t, "real kubelets run on cgroup v1", unified, err)
 	}
 	r := rig.Start(t, rig.Options{NoRuntime: true})
 	n, err := NewNode(r)
@@ -71,32 +72,33 @@ func TestRealConfigurations(t *testing.T) {
 		if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "\x00") }) {
 			continue // a program cannot be given one
 		}
-		said, err := o.Ask(Question{Config: &ConfigQuestion{Args: args}})
+		logged, err := o.Ask(Question{Config: &ConfigQuestion{Args: args}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// A third is refused: what is drawn is refused more often.
-		if said.Refused != "" && 3*refused > *real {
+		if logged.Refused != "" && 3*refused > *real {
 			continue
 		}
 		up, our := n.run(t, theirs, args), n.run(t, ours, args)
 		what := fmt.Sprintf("seed %d, input %d: %s", s, i, strings.Join(did, "; "))
 		switch {
-		case said.Refused != "" && up.Ended != "":
+		case logged.Refused != "" && up.Ended != "":
 			refused++
-			if !sameWords(up.Ended, said.Refused) {
-				t.Errorf("%s:\n  the oracle says %s\n  upstream's kubelet %s", what, said.Refused, up.Ended)
+			if !sameWords(up.Ended, logged.Refused) {
+				t.Errorf("%s:\n  the oracle says %s\n  upstream's kubelet %s", what, logged.Refused, up.Ended)
 			}
-		case said.Refused == "" && up.Ended != "" && ofTheNode.MatchString(up.Ended):
+		case logged.Refused == "" && up.Ended != "" && ofTheNode.MatchString(up.Ended):
 			node++ // ours may find this only after it has begun to serve
 			continue
-		case said.Refused == "" && up.Ended == "":
+		case logged.Refused == "" && up.Ended == "":
 			accepted++
-			for _, d := range compare(said.Kubelet, up.Configz) {
-				t.Errorf("%s: upstream's kubelet shows not what the oracle says: %s", what, strings.Replace(d, "ours", "oracle's", 1))
+			for _, d := range compare(logged.Kubelet, up.Configz) {
+				t.Errorf("%s: upstream's kubelet shows not what the oracle says: %s", what,
+					strings.Replace(d, "ours", "oracle's", 1))
 			}
 		default:
-			t.Errorf("%s:\n  the oracle says %q\n  upstream's kubelet %q", what, said.Refused, up.Ended)
+			t.Errorf("%s:\n  the oracle says %q\n  upstream's kubelet %q", what, logged.Refused, up.Ended)
 		}
 		d := &Difference{
 			Seed:   s,
@@ -146,18 +148,18 @@ func TestRealManifests(t *testing.T) {
 			Node: nodeName,
 			File: filepath.Join(dir, fmt.Sprintf("%d.yaml", i)),
 		}
-		said, err := o.Ask(Question{Manifest: &q})
+		logged, err := o.Ask(Question{Manifest: &q})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said.Refused != "" {
+		if logged.Refused != "" {
 			refused++
 		} else {
-			id := identityOf(t, said.Pods[0])
+			id := identityOf(t, logged.Pods[0])
 			if names[id.Namespace+"/"+id.Name] || accepted[id.UID] != nil {
 				continue // a kubelet takes one of a name only
 			}
-			names[id.Namespace+"/"+id.Name], accepted[id.UID] = true, said.Pods[0]
+			names[id.Namespace+"/"+id.Name], accepted[id.UID] = true, logged.Pods[0]
 		}
 		if err := os.WriteFile(q.File, text, 0o644); err != nil {
 			t.Fatal(err)
@@ -219,7 +221,8 @@ func TestRealManifests(t *testing.T) {
 			t.Errorf("%+v: %s", identityOf(t, p), d)
 		}
 	}
-	t.Logf("%d manifests of seed %d under real kubelets: %d taken, %d refused", len(accepted)+refused, s, len(up), refused)
+	t.Logf("%d manifests of seed %d under real kubelets: %d taken, %d refused", len(accepted)+refused, s, len(up),
+		refused)
 }
 
 // identity is what tells pods apart.
@@ -238,7 +241,8 @@ func identityOf(t *testing.T, pod json.RawMessage) identity {
 var startable = map[string]bool{"small.yaml": true, "node.yaml": true}
 
 // ofTheNode matches errors about settings that this node does not support. The oracle does not check those.
-var ofTheNode = regexp.MustCompile(`is not a subset of online-cpus|LimitedSwap but it is only supported with cgroupv2|has some missing paths|received unsupported options|read-only file system`)
+var ofTheNode = regexp.MustCompile(
+	`is not a subset of online-cpus|LimitedSwap but it is only supported with cgroupv2|has some missing paths|received unsupported options|read-only file system`)
 
 // sameWords reports whether a log has an error in it, as far as its first line and quotes aside.
 func sameWords(log, refused string) bool {

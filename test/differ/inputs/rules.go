@@ -20,9 +20,12 @@ var rules = []Rule{
 		Decision: "0115",
 		Holds: func(d *Difference) bool {
 			return d.Ours == "" && d.Theirs == "" && only(d.Changed, "pod .status.", "mirror .metadata.resourceVersion",
-				"mirror .metadata.deletionTimestamp", "mirror .metadata.deletionGracePeriodSeconds", "mirror .metadata.finalizers",
-				"pod .metadata.resourceVersion", "pod .metadata.deletionTimestamp", "pod .metadata.deletionGracePeriodSeconds",
-				"pod .metadata.finalizers", "pod .metadata.ownerReferences", "pod .metadata.annotations.kubernetes.io/config.mirror")
+				"mirror .metadata.deletionTimestamp", "mirror .metadata.deletionGracePeriodSeconds",
+				"mirror .metadata.finalizers",
+				"pod .metadata.resourceVersion", "pod .metadata.deletionTimestamp",
+				"pod .metadata.deletionGracePeriodSeconds",
+				"pod .metadata.finalizers", "pod .metadata.ownerReferences",
+				"pod .metadata.annotations.kubernetes.io/config.mirror")
 		},
 	},
 	{
@@ -44,19 +47,21 @@ var rules = []Rule{
 		Name:     "settings that cannot work are refused at the start",
 		Decision: "0117",
 		Holds: func(d *Difference) bool {
-			return d.Theirs == "" && strings.HasPrefix(d.Ours, "invalid configuration") && !slices.ContainsFunc(problems(d.Ours), func(p string) bool {
-				return !strict.MatchString(p)
-			})
+			return d.Theirs == "" && strings.HasPrefix(d.Ours, "invalid configuration") &&
+				!slices.ContainsFunc(problems(d.Ours), func(p string) bool {
+					return !strict.MatchString(p)
+				})
 		},
 	},
 }
 
 // strict are the settings that upstream takes as they are: it refuses them later
 // on the node, or goes on without what they are for.
-var strict = regexp.MustCompile(`(^|: |#)(--root-dir|--image-credential-provider-bin-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
-	`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
-	`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
-	`authorization.mode|logging.options.(text|json).splitStream|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
+var strict = regexp.MustCompile(
+	`(^|: |#)(--root-dir|--image-credential-provider-bin-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
+		`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
+		`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
+		`authorization.mode|logging.options.(text|json).splitStream|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
 
 // problems splits our error into what it says of each setting.
 func problems(text string) []string {

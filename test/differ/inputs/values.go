@@ -31,20 +31,28 @@ func (v *values) learn(doc map[string]any, t reflect.Type) {
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
 var oddStrings = []string{
-	"", " ", "a", "A", "-", ".", "..", "../x", "a/../b", "/abs", "/", "a/b", "a/b/c", "a.b", "a_b", "-a", "a-", "a:b", ":", "$(X)",
-	"0", "1", "-1", "1.5", "1e3", "100m", "10%", "0x10", "true", "null", "~", "latest", "None", "none", "Always", "Never", "default",
-	"web", "main", "host", "example.com/x", "Example.com/x", "x/y/z", "kubernetes.io/x", "metadata.name", "status.podIP", "v1", "v2",
-	"10.0.0.1", "10.0.0.01", "::1", "::ffff:10.0.0.1", "fe80::1%eth0", "256.1.1.1", "localhost", "http://x", "ünïcode", "\u0000", "a\nb", "\t",
-	"a,b", "a=b", "a b", "1Gi", "5Mi", "2000000Ki", "hugepages-2Mi", "cpu", "memory", "In", "Exists", "TCP", "File", "x'y", `x"y`, "[x]", "{x}",
+	"", " ", "a", "A", "-", ".", "..", "../x", "a/../b", "/abs", "/", "a/b", "a/b/c", "a.b", "a_b", "-a", "a-", "a:b",
+	":", "$(X)",
+	"0", "1", "-1", "1.5", "1e3", "100m", "10%", "0x10", "true", "null", "~", "latest", "None", "none", "Always",
+	"Never", "default",
+	"web", "main", "host", "example.com/x", "Example.com/x", "x/y/z", "kubernetes.io/x", "metadata.name",
+	"status.podIP", "v1", "v2",
+	"10.0.0.1", "10.0.0.01", "::1", "::ffff:10.0.0.1", "fe80::1%eth0", "256.1.1.1", "localhost", "http://x", "ünïcode",
+	"\u0000", "a\nb", "\t",
+	"a,b", "a=b", "a b", "1Gi", "5Mi", "2000000Ki", "hugepages-2Mi", "cpu", "memory", "In", "Exists", "TCP", "File",
+	"x'y", `x"y`, "[x]", "{x}",
 }
 
 var (
-	longLabel  = strings.Repeat("a", 63)
-	longName   = strings.Repeat("a", 253)
-	oddInts    = []int64{-1, 0, 1, 2, 3, 20, 21, 63, 64, 80, 100, 101, 255, 256, 420, 511, 512, 599, 600, 3600, 65535, 65536, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 31, -1<<31 - 1, 1<<63 - 1}
-	quantities = []any{"1", "100m", "1Gi", "-1", "0", "1.5", "0.0001", "1n", "1u", "99999999999999999999", "abc", "", "1e3", "10%", "1500m", "4Mi", "2Mi", "3Mi", "1k", "0.1", "1E", "12e-3", int64(1), 0.5, int64(-3), "+1", " 1"}
-	times      = []any{"2026-01-01T00:00:00Z", "", nil, "yesterday", int64(5)}
-	durations  = []any{"1s", "0s", "-1s", "5m0s", "999ms", "300s", "1h", "3s", "2s", "1", int64(5), "", "1d", "10s", "100ms", "1001ms", "301s"}
+	longLabel = strings.Repeat("a", 63)
+	longName  = strings.Repeat("a", 253)
+	oddInts   = []int64{-1, 0, 1, 2, 3, 20, 21, 63, 64, 80, 100, 101, 255, 256, 420, 511, 512, 599, 600, 3600, 65535,
+		65536, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 31, -1<<31 - 1, 1<<63 - 1}
+	quantities = []any{"1", "100m", "1Gi", "-1", "0", "1.5", "0.0001", "1n", "1u", "99999999999999999999", "abc", "",
+		"1e3", "10%", "1500m", "4Mi", "2Mi", "3Mi", "1k", "0.1", "1E", "12e-3", int64(1), 0.5, int64(-3), "+1", " 1"}
+	times     = []any{"2026-01-01T00:00:00Z", "", nil, "yesterday", int64(5)}
+	durations = []any{"1s", "0s", "-1s", "5m0s", "999ms", "300s", "1h", "3s", "2s", "1", int64(5), "", "1d", "10s",
+		"100ms", "1001ms", "301s"}
 )
 
 // str draws a string for a field of this name.
@@ -53,7 +61,9 @@ func (v *values) str(name string) any {
 	case n < 11 && len(v.words[name]) > 0:
 		return pick(v.rng, v.words[name])
 	case n == 18:
-		return pick(v.rng, []string{longLabel, longLabel + "a", longName, longName + "a", strings.Repeat("a.", 130), strings.Repeat("é", 40)})
+		return pick(v.rng,
+			[]string{longLabel, longLabel + "a", longName, longName + "a", strings.Repeat("a.", 130),
+				strings.Repeat("é", 40)})
 	case n == 19:
 		return pick(v.rng, v.anyWords())
 	case n > 14 && len(v.words[name]) > 0:
@@ -97,7 +107,9 @@ func (v *values) of(t reflect.Type, name string, depth int) any {
 	case t == reflect.TypeFor[resource.Quantity](), t == reflect.TypeFor[resource.QuantityValue]():
 		return pick(v.rng, quantities)
 	case t == reflect.TypeFor[intstr.IntOrString]():
-		return pick(v.rng, []any{int64(80), "web", int64(0), int64(65536), "http", "80", "", int64(-1), "a--b", "UPPER", "-", "averyverylongportname"})
+		return pick(v.rng,
+			[]any{int64(80), "web", int64(0), int64(65536), "http", "80", "", int64(-1), "a--b", "UPPER", "-",
+				"averyverylongportname"})
 	case t == reflect.TypeFor[metav1.Time]() || t == reflect.TypeFor[metav1.MicroTime]():
 		return pick(v.rng, times)
 	case t == reflect.TypeFor[metav1.Duration]():
@@ -137,7 +149,10 @@ func (v *values) key(name string) string {
 	if k, ok := v.str(name + " key").(string); ok && v.rng.IntN(2) == 0 {
 		return k
 	}
-	return pick(v.rng, []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-x", "example.com/gpu", "requests.x/y", "storage", "app", "a.b/c", "pods", "kubernetes.io/batch-cpu", "limits.cpu", "nvidia", "Bad Key", "memory.available", "nodefs.available", "pid"})
+	return pick(v.rng,
+		[]string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-x",
+			"example.com/gpu", "requests.x/y", "storage", "app", "a.b/c", "pods", "kubernetes.io/batch-cpu",
+			"limits.cpu", "nvidia", "Bad Key", "memory.available", "nodefs.available", "pid"})
 }
 
 // structure draws a struct in which some fields are set.

@@ -77,8 +77,8 @@ func Compare(endpoint string, counters Whose, before, here, after Shot) (out []F
 	return out
 }
 
-// inUse are the gauges of memory in use, which the kernel counts in batches for each processor, and of what the programs
-// of the whole machine run and have open. That the reference shows the same value in both turns is random.
+// inUse are the gauges of memory in use, which the kernel counts in batches for each processor, and of what the
+// programs of the whole machine run and have open. That the reference shows the same value in both turns is random.
 var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
 	`(container|pod|node)_memory_(cache|kernel_usage|mapped_file|rss|total_(in)?active_file_bytes|usage_bytes|working_set_bytes)\b.*`,
 	`.*\.memory\.(usage|workingSet|rss|available)Bytes\b.*`,
@@ -86,7 +86,7 @@ var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
 	`node\.rlimit\.curproc`,
 }, "|") + `)$`)
 
-// fits reports whether h goes with what the reference said before and after.
+// fits reports whether h goes with what the reference reported before and after.
 func fits(key string, counters Whose, b, h, a Value) bool {
 	if counters == OfAgent && h.Grows {
 		return (b.Number > 0) != (a.Number > 0) || (h.Number > 0) == (b.Number > 0)

@@ -52,7 +52,7 @@ func series(name string, labels []*dto.LabelPair) string {
 	return name + "{" + strings.Join(parts, ",") + "}"
 }
 
-// named are the fields by which the members of a list are told apart: a pod, a container, a volume, an interface.
+// named are the fields by which the members of a list are distinguished: a pod, a container, a volume, an interface.
 var named = []string{"podRef", "name"}
 
 // OfSummary is the shot of /stats/summary. A series is the path of a field, and the labels name the pod, the container,
@@ -75,7 +75,9 @@ func walk(out Shot, path string, labels []string, v any) {
 		}
 	case []any:
 		for i, member := range v {
-			walk(out, path, append(slices.Clone(labels), fmt.Sprintf("%s=%q", path[strings.LastIndexByte(path, '.')+1:], nameOf(member, i))), member)
+			walk(out, path,
+				append(slices.Clone(labels),
+					fmt.Sprintf("%s=%q", path[strings.LastIndexByte(path, '.')+1:], nameOf(member, i))), member)
 		}
 	default:
 		key := path
@@ -103,7 +105,8 @@ func nameOf(member any, i int) string {
 }
 
 // growing are the fields of a summary that only grow.
-var growing = []string{"usageCoreNanoSeconds", "pageFaults", "majorPageFaults", "rxBytes", "txBytes", "rxErrors", "txErrors", "total"}
+var growing = []string{"usageCoreNanoSeconds", "pageFaults", "majorPageFaults", "rxBytes", "txBytes", "rxErrors",
+	"txErrors", "total"}
 
 func scalar(path string, v any) Value {
 	field := path[strings.LastIndexByte(path, '.')+1:]

@@ -36,8 +36,16 @@ func TestCompare(t *testing.T) {
 		{"all between", shot(t, 105, 64, 11, 4), nil},
 		{"a gauge a little outside", shot(t, 135, 64, 11, 4), nil},
 		{"a gauge far outside", shot(t, 200, 64, 11, 4), []string{`/m memory{image="",pod="a"}: 200 here, upstream 100 and then 110`}},
-		{"what does not change is other", shot(t, 105, 65, 11, 4), []string{`/m limit{pod="a"}: 65 here, upstream 64 and then 64`}},
-		{"a counter that is behind", shot(t, 105, 64, 9.5, 4), []string{`/m cpu{pod="a"}: 9.5 here, upstream 10 and then 12`}},
+		{
+			"what does not change is other",
+			shot(t, 105, 65, 11, 4),
+			[]string{`/m limit{pod="a"}: 65 here, upstream 64 and then 64`},
+		},
+		{
+			"a counter that is behind",
+			shot(t, 105, 64, 9.5, 4),
+			[]string{`/m cpu{pod="a"}: 9.5 here, upstream 10 and then 12`},
+		},
 		{"a counter that is ahead", shot(t, 105, 64, 13, 4), []string{`/m cpu{pod="a"}: 13 here, upstream 10 and then 12`}},
 		{"a histogram that counted too much", shot(t, 105, 64, 11, 6), []string{`/m calls: 6 here, upstream 3 and then 5`}},
 	} {
@@ -59,7 +67,8 @@ func TestCompare(t *testing.T) {
 	for _, f := range Compare("/m", OfNode, before, here, after) {
 		got = append(got, f.String())
 	}
-	want := []string{"/m calls: only upstream", `/m memory{image="",pod="a"}: only upstream`, `/m memory{image="pause",pod="a"}: only here`}
+	want := []string{"/m calls: only upstream", `/m memory{image="",pod="a"}: only upstream`,
+		`/m memory{image="pause",pod="a"}: only here`}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("series: %q, want %q", got, want)
 	}
@@ -102,7 +111,8 @@ func TestCompareInUse(t *testing.T) {
 		{`pods.containers.memory.usageBytes{pods="a/b"}`, 250, 0},
 		{`node.rlimit.maxpid`, 250, 1},
 	} {
-		if found := Compare("/m", OfNode, at(c.series, 243), at(c.series, c.here), at(c.series, 243)); len(found) != c.want {
+		if found := Compare("/m", OfNode, at(c.series, 243), at(c.series, c.here),
+			at(c.series, 243)); len(found) != c.want {
 			t.Errorf("%s: %v", c.series, found)
 		}
 	}
@@ -116,7 +126,8 @@ func TestSteady(t *testing.T) {
 		}
 		return map[string]Shot{"/m": shot}
 	}
-	always := []string{`fs{device="/dev/a"}`, `io{device=""}`, `net{interface="eth0",pod="a"}`, `fs{device="unheard of"}`, "cpu"}
+	always := []string{`fs{device="/dev/a"}`, `io{device=""}`, `net{interface="eth0",pod="a"}`, `fs{device="unknown"}`,
+		"cpu"}
 	first := turn(append([]string{`fs{device="/mnt"}`}, always...)...)
 	second := turn(append([]string{`net{interface="eth1"}`, `node.network.rxBytes{interfaces="eth1"}`}, always...)...)
 	Steady([]map[string]Shot{first, second}, []map[string]bool{
@@ -170,7 +181,8 @@ func TestRules(t *testing.T) {
 	}
 	about := func(series, how string) Finding { return Finding{Endpoint: "/m", Series: series, How: how} }
 	findings := []Finding{
-		about(`memory{image="",pod="a"}`, Unequal), about(`memory{image="",pod="b"}`, Unequal), about(`memory{image="",pod="a"}`, Missing), about("cpus", Extra),
+		about(`memory{image="",pod="a"}`, Unequal), about(`memory{image="",pod="b"}`, Unequal),
+		about(`memory{image="",pod="a"}`, Missing), about("cpus", Extra),
 	}
 	open, idle := Judge(findings, rules)
 	want := []string{`1 /m mem* pod="a", value: because`}
@@ -180,7 +192,8 @@ func TestRules(t *testing.T) {
 	if !reflect.DeepEqual(open, findings[1:]) || len(idle) != 1 || idle[0].Name != "cpu" {
 		t.Errorf("unexplained %v, idle %v", open, idle)
 	}
-	for _, bad := range []string{strings.Replace(table, "because", " ", 1), strings.Replace(table, "value", "odd", 1), "no table"} {
+	for _, bad := range []string{strings.Replace(table, "because", " ", 1), strings.Replace(table, "value", "odd", 1),
+		"no table"} {
 		if _, err := ReadRules(bad); err == nil {
 			t.Errorf("accepted: %s", bad)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"keelson/test/images"
 	suite "keelson/test/kit/crisuite"
+	"keelson/test/kit/need"
 	"keelson/test/parts"
 	"keelson/test/rig"
 )
@@ -18,9 +19,7 @@ import (
 // TestContainerd runs the suite on the newest containerd, and on the release
 // that Debian has, which knows no events.
 func TestContainerd(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("containers need root")
-	}
+	need.Root(t, "running containers")
 	for _, source := range []string{"built", "debian"} {
 		t.Run(source, func(t *testing.T) {
 			shell := shellArchive(t)
@@ -30,7 +29,12 @@ func TestContainerd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			suite.Run(t, suite.Config{Conn: conn, Image: images.Shell, Old: source == "debian", Patience: 5 * time.Minute})
+			suite.Run(t, suite.Config{
+				Conn:     conn,
+				Image:    images.Shell,
+				Old:      source == "debian",
+				Patience: 5 * time.Minute,
+			})
 		})
 	}
 }

@@ -20,7 +20,9 @@ type service struct {
 	name, file string
 }
 
-func (s service) Check(_ context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (s service) Check(
+	_ context.Context, r *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
 	if r.Service != s.name {
 		return nil, status.Errorf(codes.NotFound, "unknown service %q", r.Service)
 	}
@@ -31,7 +33,7 @@ func (s service) Check(_ context.Context, r *grpc_health_v1.HealthCheckRequest) 
 	return answer, nil
 }
 
-// health serves until it is told to end.
+// health serves until SIGTERM.
 func health(args []string) int {
 	l, err := net.Listen("tcp", ":"+arg(args, 1, "8080"))
 	if err != nil {

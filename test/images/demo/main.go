@@ -21,8 +21,12 @@ var verbs map[string]verb
 
 func init() {
 	verbs = map[string]verb{
-		"serve":   {"serve [-port N] [-delay D] [-drain D] [-page FILE]: answer HTTP, log a line for each request", serve},
-		"health":  {"health [SERVICE] [PORT] [FILE]: serve gRPC health checks; the service is ill while the file is there", health},
+		"serve": {"serve [-port N] [-delay D] [-drain D] [-page FILE]: answer HTTP, log a line for each request",
+			serve},
+		"health": {
+			"health [SERVICE] [PORT] [FILE]: serve gRPC health checks; the service is ill while the file is there",
+			health,
+		},
 		"mirror":  {"mirror [PORT]: send back what each connection sends", mirror},
 		"sleep":   {"sleep [D]: wait (for ever without D); SIGTERM ends it with code 0", sleep},
 		"deaf":    {"deaf [D]: wait and ignore SIGTERM", deaf},
@@ -38,9 +42,9 @@ func init() {
 		"clock":   {"clock FILE [D]: write the time into the file, again every D", clock},
 		"count":   {"count FILE: add a line to the file and print how many there are", count},
 		"get":     {"get URL: print the body of an answer; code 1 unless it is 2xx", get},
-		"hog":     {"hog MEBIBYTES: hold this much memory until told to end", hog},
+		"hog":     {"hog MEBIBYTES: hold this much memory until SIGTERM", hog},
 		"rush":    {"rush MEBIBYTES: ignore SIGTERM, take this much memory as fast as can be, and hold it", rush},
-		"spin":    {"spin: use one CPU until told to end", spin},
+		"spin":    {"spin: use one CPU until SIGTERM", spin},
 		"orphan":  {"orphan: leave a child to process 1, which has to collect it, then wait", orphan},
 	}
 }

@@ -217,7 +217,8 @@ const hugePages = 14
 
 func rush(args []string) int {
 	signal.Ignore(syscall.SIGTERM)
-	held, err := syscall.Mmap(-1, 0, number(arg(args, 0, "64"))<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	held, err := syscall.Mmap(-1, 0, number(arg(args, 0, "64"))<<20, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		return fail(err)
 	}

@@ -32,7 +32,11 @@ func (s *builder) registry(ctx context.Context, dir string) error {
 	if err := images.Compile(ctx, s.checkout, "./test/images/pause", filepath.Join(root, "pause")); err != nil {
 		return err
 	}
-	img, err := images.Image{Names: []string{"pause"}, Root: root, Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}}.Build()
+	img, err := images.Image{
+		Names:  []string{"pause"},
+		Root:   root,
+		Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
+	}.Build()
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,11 @@ func (s *builder) busybox(ctx context.Context) (images.Image, error) {
 
 func (s *builder) nonroot(ctx context.Context) (images.Image, error) {
 	u := s.userland(ctx, "nonroot")
-	return images.Image{Names: []string{nonroot}, Root: u.root, Config: v1.Config{Cmd: []string{"sh"}, User: "1234"}}, u.err
+	return images.Image{
+		Names:  []string{nonroot},
+		Root:   u.root,
+		Config: v1.Config{Cmd: []string{"sh"}, User: "1234"},
+	}, u.err
 }
 
 func (s *builder) nonewprivs(ctx context.Context) (images.Image, error) {
@@ -161,7 +165,21 @@ func (s *builder) part(ctx context.Context, u *userland, part, to string) {
 
 func (s *builder) agnhost(ctx context.Context) (images.Image, error) {
 	u := s.userland(ctx, "agnhost")
-	u.programs(ctx, "bash", "dig", "nslookup", "host", "curl", "nc.openbsd", "ss", "ip", "iperf", "ipcs", "ipcmk", "ipcrm")
+	u.programs(
+		ctx,
+		"bash",
+		"dig",
+		"nslookup",
+		"host",
+		"curl",
+		"nc.openbsd",
+		"ss",
+		"ip",
+		"iperf",
+		"ipcs",
+		"ipcmk",
+		"ipcrm",
+	)
 	u.replaceLink("bin/nc", "nc.openbsd")
 	u.link("usr/local/bin/iperf", "../../bin/iperf")
 	s.part(ctx, u, "agnhost", "agnhost")

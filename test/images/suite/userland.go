@@ -25,13 +25,37 @@ type userland struct {
 // of this kind have.
 func newUserland(ctx context.Context, dir, debian, busybox string) *userland {
 	u := &userland{root: dir, debian: debian}
-	for _, d := range []string{"bin", "lib", "lib64", "etc", "root", "tmp", "home", "dev", "proc", "sys", "run", "usr/local/bin", "usr/share", "var/tmp", "var/www", "var/log", "var/lib"} {
+	for _, d := range []string{
+		"bin",
+		"lib",
+		"lib64",
+		"etc",
+		"root",
+		"tmp",
+		"home",
+		"dev",
+		"proc",
+		"sys",
+		"run",
+		"usr/local/bin",
+		"usr/share",
+		"var/tmp",
+		"var/www",
+		"var/log",
+		"var/lib",
+	} {
 		u.folder(d, 0o755)
 	}
 	u.mode("tmp", 0o777|os.ModeSticky)
 	u.mode("var/tmp", 0o777|os.ModeSticky)
 	u.mode("root", 0o700)
-	for link, to := range map[string]string{"sbin": "bin", "usr/bin": "../bin", "usr/sbin": "../bin", "usr/lib": "../lib", "usr/lib64": "../lib64"} {
+	for link, to := range map[string]string{
+		"sbin":      "bin",
+		"usr/bin":   "../bin",
+		"usr/sbin":  "../bin",
+		"usr/lib":   "../lib",
+		"usr/lib64": "../lib64",
+	} {
 		u.link(link, to)
 	}
 	u.copy("bin/busybox", busybox, 0o755)
@@ -188,7 +212,8 @@ func (u *userland) programs(ctx context.Context, names ...string) {
 func (u *userland) libraries(ctx context.Context, program string) error {
 	linkers, err := filepath.Glob(filepath.Join(u.debian, "lib64/ld-linux-*.so.*"))
 	if err != nil || len(linkers) == 0 {
-		if linkers, err = filepath.Glob(filepath.Join(u.debian, "lib/ld-linux-*.so.*")); err != nil || len(linkers) == 0 {
+		if linkers, err = filepath.Glob(filepath.Join(u.debian, "lib/ld-linux-*.so.*")); err != nil ||
+			len(linkers) == 0 {
 			return fmt.Errorf("find the dynamic linker in %s: none (%v)", u.debian, err)
 		}
 	}

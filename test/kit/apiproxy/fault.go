@@ -2,8 +2,9 @@ package apiproxy
 
 import (
 	"net/http"
-	"slices"
 	"time"
+
+	"keelson/test/kit/faults"
 )
 
 // Fault makes requests slow, failing or hanging. Empty selectors match
@@ -29,75 +30,33 @@ type Fault struct {
 }
 
 // Injection is a fault in force.
-type Injection struct {
-	fault      Fault
-	p          *Proxy
-	release    chan struct{}
-	seen, hits int // under Proxy.mu
-	first      chan struct{}
-}
+type Injection = faults.Injection[Request, Fault]
 
 // Inject puts a fault in force.
-func (p *Proxy) Inject(f Fault) *Injection {
-	in := &Injection{fault: f, p: p, release: make(chan struct{}), first: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, in)
-	return in
-}
+func (p *Proxy) Inject(f Fault) *Injection { return p.faults.Inject(f) }
 
-// Release takes the fault out of force and lets hanging requests go on.
-func (in *Injection) Release() {
-	in.p.mu.Lock()
-	defer in.p.mu.Unlock()
-	in.p.faults = slices.DeleteFunc(in.p.faults, func(o *Injection) bool { return o == in })
-	select {
-	case <-in.release:
-	default:
-		close(in.release)
-	}
-}
-
-// Hit is closed once a request has met the fault.
-func (in *Injection) Hit() <-chan struct{} { return in.first }
-
-// Hits counts the requests that met the fault.
-func (in *Injection) Hits() int {
-	in.p.mu.Lock()
-	defer in.p.mu.Unlock()
-	return in.hits
-}
-
-func (f Fault) matches(r Request) bool {
+// Matches reports whether the selectors match a request.
+func (f Fault) Matches(r Request) bool {
 	return (f.Verb == "" || f.Verb == r.Verb) && (f.Resource == "" || f.Resource == r.Resource) &&
 		(f.Namespace == "" || f.Namespace == r.Namespace) && (f.Name == "" || f.Name == r.Name)
 }
 
+// Window is what Skip and Times say.
+func (f Fault) Window() (skip, times int) { return f.Skip, f.Times }
+
 // meet applies the faults that come before the server and returns those that
 // come after it, and whether one of the former has answered the request.
 func (p *Proxy) meet(out *response, r Request) (late []*Injection, answered bool) {
-	p.mu.Lock()
 	var now []*Injection
-	for _, in := range p.faults {
-		if !in.fault.matches(r) {
-			continue
-		}
-		in.seen++
-		if in.seen <= in.fault.Skip || in.fault.Times > 0 && in.hits >= in.fault.Times {
-			continue
-		}
-		if in.hits++; in.hits == 1 {
-			close(in.first)
-		}
-		if in.fault.After {
+	for _, in := range p.faults.Meet(r) {
+		if in.Fault.After {
 			late = append(late, in)
 		} else {
 			now = append(now, in)
 		}
 	}
-	p.mu.Unlock()
 	for _, in := range now {
-		if in.apply(out) {
+		if apply(in, out) {
 			return nil, true
 		}
 	}
@@ -105,30 +64,16 @@ func (p *Proxy) meet(out *response, r Request) (late []*Injection, answered bool
 }
 
 // apply makes a request meet the fault; it reports whether that answered it.
-func (in *Injection) apply(out *response) bool {
+func apply(in *Injection, out *response) bool {
 	ctx := out.r.Context()
-	if in.fault.Delay > 0 {
-		t := time.NewTimer(in.fault.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-in.release:
-		case <-ctx.Done():
-			panic(http.ErrAbortHandler)
-		}
-	}
-	if in.fault.Hang {
-		select {
-		case <-in.release:
-		case <-ctx.Done():
-			panic(http.ErrAbortHandler)
-		}
-	}
-	if in.fault.Drop {
+	if in.Delay(ctx, in.Fault.Delay) != nil || in.Fault.Hang && in.Hang(ctx) != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if in.fault.Code != 0 {
-		refuse(out, in.fault)
+	if in.Fault.Drop {
+		panic(http.ErrAbortHandler)
+	}
+	if in.Fault.Code != 0 {
+		refuse(out, in.Fault)
 		return true
 	}
 	return false

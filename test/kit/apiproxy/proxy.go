@@ -21,6 +21,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"keelson/test/kit/faults"
 )
 
 // Request is what a request asks for, in the API's own words.
@@ -55,12 +57,12 @@ const maxLog = 100_000
 
 // Proxy passes requests on, or does not.
 type Proxy struct {
-	next http.Handler
+	next   http.Handler
+	faults faults.Set[Request, Fault]
 
 	mu      sync.Mutex
 	link    Link
 	changed chan struct{} // closed and replaced when link changes
-	faults  []*Injection
 	counts  map[Key]int
 	log     []*Request
 	open    map[*response]bool
@@ -125,7 +127,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	held := &held{header: http.Header{}}
 	p.next.ServeHTTP(held, r)
 	for _, in := range late {
-		if in.apply(out) {
+		if apply(in, out) {
 			return
 		}
 	}
@@ -227,7 +229,7 @@ func (p *Proxy) Requests() []Request {
 	return out
 }
 
-// Reset forgets the requests so far.
+// Reset drops the requests so far.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

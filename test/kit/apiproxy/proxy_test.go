@@ -58,7 +58,8 @@ func TestCounts(t *testing.T) {
 	if _, err := pods.List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pods.Patch(t.Context(), "a", "application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := pods.Patch(t.Context(), "a", "application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`),
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	w, err := pods.Watch(t.Context(), metav1.ListOptions{})
@@ -71,7 +72,8 @@ func TestCounts(t *testing.T) {
 		t.Errorf("counts\n%swant\n%s", got, want)
 	}
 	log := p.Requests()
-	if len(log) != 6 || log[0].Namespace != "default" || log[0].Code != http.StatusCreated || log[4].Name != "a" || log[4].End.Before(log[4].Start) {
+	if len(log) != 6 || log[0].Namespace != "default" || log[0].Code != http.StatusCreated || log[4].Name != "a" ||
+		log[4].End.Before(log[4].Start) {
 		t.Errorf("log %+v", log)
 	}
 	p.Reset()
@@ -98,7 +100,8 @@ func TestFaults(t *testing.T) {
 		p.Inject(apiproxy.Fault{Resource: "pods", Name: "a", Times: 1, Skip: 1, Delay: time.Minute})
 		for _, want := range []time.Duration{0, time.Minute, 0} {
 			begin := time.Now()
-			if _, err := c.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil || time.Since(begin) != want {
+			if _, err := c.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil ||
+				time.Since(begin) != want {
 				t.Errorf("%v after %v, want %v", err, time.Since(begin), want)
 			}
 		}

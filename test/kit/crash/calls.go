@@ -14,12 +14,13 @@ var calls = map[uintptr]string{
 	unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "umount", unix.SYS_MOVE_MOUNT: "move_mount",
 	unix.SYS_MKDIRAT: "mkdir", unix.SYS_UNLINKAT: "unlink", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename",
 	unix.SYS_SYMLINKAT: "symlink", unix.SYS_LINKAT: "link", unix.SYS_MKNODAT: "mknod",
-	unix.SYS_FCHMOD: "chmod", unix.SYS_FCHMODAT: "chmod", unix.SYS_FCHMODAT2: "chmod", unix.SYS_FCHOWN: "chown", unix.SYS_FCHOWNAT: "chown",
+	unix.SYS_FCHMOD: "chmod", unix.SYS_FCHMODAT: "chmod", unix.SYS_FCHMODAT2: "chmod", unix.SYS_FCHOWN: "chown",
+	unix.SYS_FCHOWNAT: "chown",
 	unix.SYS_TRUNCATE: "truncate", unix.SYS_FTRUNCATE: "truncate", unix.SYS_FSYNC: "fsync",
 	unix.SYS_EXECVE: "exec", unix.SYS_EXIT_GROUP: "exit",
 }
 
-// opens are those that make or empty a file if they are told to, and which of
+// opens are those that make or empty a file if asked to, and which of
 // their arguments tells.
 var opens = map[uintptr]uint32{unix.SYS_OPENAT: 2}
 

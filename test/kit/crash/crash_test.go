@@ -2,16 +2,22 @@ package crash
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"keelson/test/kit/await"
 )
 
 func TestMain(m *testing.M) {
-	Main(m, map[string]func(string) error{"letters": letters, "bad": func(string) error { return errors.New("it broke") }})
+	Main(m, map[string]func(string) error{
+		"letters": letters,
+		"bad":     func(string) error { return errors.New("it broke") },
+	})
 }
 
 // letters makes a directory for each letter, two of them by a program, and takes
@@ -59,11 +65,10 @@ func TestKilledAtEachChange(t *testing.T) {
 		case strings.Contains(how, " of "):
 			want = "abcd"
 		}
-		for end := time.Now().Add(time.Minute); want != "" && list() != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("killed %s, the orphan left %q", how, list())
-			}
-		}
+		await.Until(t, "the orphan of one that was killed "+how, func() (string, bool) {
+			have := list()
+			return fmt.Sprintf("%q", have), want == "" || have == want
+		})
 		if got := list(); !strings.HasPrefix("abcde", got) {
 			t.Errorf("killed %s: %q", how, got)
 		}
@@ -81,7 +86,8 @@ func TestKilledAtEachChange(t *testing.T) {
 }
 
 func TestTurnsCoverALife(t *testing.T) {
-	for _, tc := range []struct{ kills, changes, moments, want int }{{100, 40, 0, 40}, {10, 40, 0, 9}, {100, 40, 10, 40}} {
+	for _, tc := range []struct{ kills, changes, moments, want int }{{100, 40, 0, 40}, {10, 40, 0, 9},
+		{100, 40, 10, 40}} {
 		u := turns{changes: tc.changes, moments: tc.moments, of: tc.kills, took: time.Second}
 		at, also := map[int]bool{}, map[int]bool{}
 		for range tc.kills {
@@ -96,7 +102,8 @@ func TestTurnsCoverALife(t *testing.T) {
 			}
 		}
 		if len(at) != tc.want || len(also) != tc.moments {
-			t.Errorf("%d kills were at %d of %d changes and %d of %d moments", tc.kills, len(at), tc.changes, len(also), tc.moments)
+			t.Errorf("%d kills were at %d of %d changes and %d of %d moments", tc.kills, len(at), tc.changes, len(also),
+				tc.moments)
 		}
 	}
 }
@@ -105,8 +112,8 @@ func TestAVictimThatFails(t *testing.T) {
 	var s Scene
 	s.Work, s.Dir = "bad", t.TempDir()
 	got := s.live(t, plan{})
-	if got.how != "" || got.failed == nil || !strings.Contains(got.said, "it broke") {
-		t.Errorf("it ended with %q, %v, saying %q", got.how, got.failed, got.said)
+	if got.how != "" || got.failed == nil || !strings.Contains(got.logged, "it broke") {
+		t.Errorf("it ended with %q, %v, saying %q", got.how, got.failed, got.logged)
 	}
 	got.over()
 }

@@ -5,7 +5,7 @@
 // it begins, the victim has the kernel stop it at each system call that changes
 // something that outlives it: mounts, names, modes and owners, loop devices, and
 // the beginning and end of programs that it runs. Those programs are stopped like
-// itself. The test is told of each such call before it has its effect, and lets it
+// itself. The test is notified of each such call before it has its effect, and lets it
 // go on, or kills the victim there; the programs it had started are orphans then,
 // and go on a moment later, as they do on a node.
 //

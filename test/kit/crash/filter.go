@@ -26,7 +26,7 @@ func Main(m *testing.M, works map[string]func(dir string) error) {
 	if name == "" {
 		os.Exit(m.Run())
 	}
-	err := fmt.Errorf("nobody knows the work %q", name)
+	err := fmt.Errorf("unknown work %q", name)
 	if work := works[name]; work != nil {
 		if err = beWatched(); err == nil {
 			err = work(os.Getenv(dirEnv))
@@ -44,7 +44,8 @@ func Main(m *testing.M, works map[string]func(dir string) error) {
 func beWatched() error {
 	prog := program()
 	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	const how = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	const how = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC |
+		unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, how, uintptr(unsafe.Pointer(&fprog)))
 	runtime.KeepAlive(prog)
 	if errno != 0 {
@@ -75,7 +76,11 @@ func program() []unix.SockFilter {
 	allow := stmt(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW)
 	notify := stmt(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_USER_NOTIF)
 
-	prog := []unix.SockFilter{load(atArch), {Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: arch}, allow, load(atNumber)}
+	prog := []unix.SockFilter{load(atArch), {
+		Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+		Jt:   1,
+		K:    arch,
+	}, allow, load(atNumber)}
 	for _, list := range []map[uintptr]string{calls, oldCalls} {
 		for nr := range list {
 			prog = append(prog, unless(unix.BPF_JEQ, uint32(nr), 1), notify)
@@ -83,7 +88,8 @@ func program() []unix.SockFilter {
 	}
 	for _, list := range []map[uintptr]uint32{opens, oldOpens} {
 		for nr, arg := range list {
-			prog = append(prog, unless(unix.BPF_JEQ, uint32(nr), 4), load(atArgs+8*arg), unless(unix.BPF_JSET, unix.O_CREAT|unix.O_TRUNC, 1), notify, allow)
+			prog = append(prog, unless(unix.BPF_JEQ, uint32(nr), 4), load(atArgs+8*arg),
+				unless(unix.BPF_JSET, unix.O_CREAT|unix.O_TRUNC, 1), notify, allow)
 		}
 	}
 	prog = append(prog, unless(unix.BPF_JEQ, unix.SYS_IOCTL, 2*len(loops)+2), load(atArgs+8))

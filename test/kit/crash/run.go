@@ -58,7 +58,7 @@ func (d Deaths) Want(t *testing.T, hows ...string) {
 	t.Helper()
 	for _, how := range hows {
 		if d.covered && d.By[how] == 0 {
-			t.Errorf("nobody died %s", how)
+			t.Errorf("no process died %s", how)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func Run(t *testing.T, s Scene) Deaths {
 	}
 	first := s.live(t, plan{})
 	if first.how != "" || first.failed != nil {
-		t.Fatalf("%s undisturbed: killed %q, %v, saying %q", s.Work, first.how, first.failed, first.said)
+		t.Fatalf("%s undisturbed: killed %q, %v, saying %q", s.Work, first.how, first.failed, first.logged)
 	}
 	s.check(t, 0, "undisturbed")
 
@@ -93,7 +93,7 @@ func Run(t *testing.T, s Scene) Deaths {
 		}
 		got := s.live(t, p)
 		if got.how == "" && got.failed != nil {
-			t.Fatalf("%s ended by itself: %v, saying %q", s.Work, got.failed, got.said)
+			t.Fatalf("%s ended by itself: %v, saying %q", s.Work, got.failed, got.logged)
 		}
 		if got.how == "" { // the machine had more to do during the first
 			turns.took = min(turns.took, got.took)
@@ -162,7 +162,7 @@ func (u *turns) next() (p plan, moment int) {
 type life struct {
 	how     string // it was killed; empty if it ended by itself
 	failed  error  // of its own
-	said    string
+	logged  string
 	changes int
 	took    time.Duration
 	over    func() // waits until what it started has ended
@@ -176,8 +176,8 @@ func (s Scene) live(t *testing.T, p plan) life {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workEnv+"="+s.Work, dirEnv+"="+s.Dir)
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, os.Stderr
+	var logged strings.Builder
+	cmd.Stdout, cmd.Stderr = &logged, os.Stderr
 	cmd.WaitDelay = time.Second // orphans hold on to the output
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s Scene) live(t *testing.T, p plan) life {
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		t.Fatalf("watch the victim: %v, saying %q", err, said.String())
+		t.Fatalf("watch the victim: %v, saying %q", err, logged.String())
 	}
 
 	var out life
@@ -244,7 +244,7 @@ func (s Scene) live(t *testing.T, p plan) life {
 	if out.how == "" {
 		out.failed = waited
 	}
-	out.said, out.changes, out.took = said.String(), int(n.Load()), took
+	out.logged, out.changes, out.took = logged.String(), int(n.Load()), took
 	out.over = func() {
 		t.Helper()
 		select {

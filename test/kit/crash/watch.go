@@ -70,7 +70,7 @@ func (c change) String() string {
 }
 
 // serve lets changes happen until the victim and all that it started have ended.
-// f is told of each change before it happens; if it returns true, the victim is
+// f is called for each change before it happens; if it returns true, the victim is
 // dead, and the first change of another's after that happens a moment later.
 func (l *listener) serve(f func(change) (dead bool)) error {
 	defer unix.Close(l.fd)
@@ -89,7 +89,7 @@ func (l *listener) serve(f func(change) (dead bool)) error {
 		}
 		var n notification
 		if errno := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); errno != 0 {
-			if errno == unix.ENOENT || errno == unix.EINTR { // whoever asked is dead
+			if errno == unix.ENOENT || errno == unix.EINTR { // the caller is dead
 				continue
 			}
 			return fmt.Errorf("hear of a change: %w", errno)
@@ -105,7 +105,8 @@ func (l *listener) serve(f func(change) (dead bool)) error {
 			}
 		}
 		answer := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if errno := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&answer)); errno != 0 && errno != unix.ENOENT {
+		if errno := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&answer)); errno != 0 &&
+			errno != unix.ENOENT {
 			return fmt.Errorf("let a change happen: %w", errno)
 		}
 	}

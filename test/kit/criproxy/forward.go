@@ -64,7 +64,12 @@ func (p *Proxy) answer(ctx context.Context, call fakecri.Call, method string, re
 		if p.opts.OnExec == nil {
 			break
 		}
-		e := fakecri.Exec{Pod: call.Pod, Container: call.Container, ContainerID: q.GetContainerId(), Command: q.GetCmd()}
+		e := fakecri.Exec{
+			Pod:         call.Pod,
+			Container:   call.Container,
+			ContainerID: q.GetContainerId(),
+			Command:     q.GetCmd(),
+		}
 		if res, ok := p.opts.OnExec(e); ok {
 			return scripted(ctx, time.Duration(q.GetTimeout())*time.Second, res)
 		}
@@ -97,7 +102,8 @@ func scripted(ctx context.Context, timeout time.Duration, res fakecri.ExecResult
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: %v", timeout, ctx.Err())
+		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: %v",
+			timeout, ctx.Err())
 	case <-t.C:
 	}
 	if res.Err != nil {
@@ -120,7 +126,7 @@ func (p *Proxy) learn(req any) {
 	}
 }
 
-// remember keeps what was created, and forgets what was removed.
+// remember keeps what was created, and drops what was removed.
 func (p *Proxy) remember(req, res any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -91,7 +91,8 @@ func (n *node) start(t *testing.T, command ...string) (sandbox, container string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.rt.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := n.rt.StartContainer(t.Context(),
+		&cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
 	return run.PodSandboxId, made.ContainerId
@@ -141,7 +142,7 @@ func TestCallsAreRecorded(t *testing.T) {
 		t.Errorf("a call that failed is recorded as %+v", last)
 	}
 	if n.Open("a/web") != 0 {
-		t.Error("a call is said to be under way")
+		t.Error("a call is reported to be under way")
 	}
 }
 

@@ -55,7 +55,11 @@ func testContainer(t *testing.T, s *suite) {
 	}
 	_, err := s.rt.StartContainer(s.ctx(t), &cri.StartContainerRequest{ContainerId: id})
 	wantError(t, "starting a running container", err)
-	_, err = s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg})
+	_, err = s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		Config:        cfg,
+		SandboxConfig: p.cfg,
+	})
 	wantError(t, "a second container of the same name and attempt", err)
 
 	s.remove(t, id) // while it runs
@@ -145,7 +149,11 @@ func testStartFailure(t *testing.T, s *suite) {
 
 	cfg = s.script(t, p, "noimage", "true")
 	cfg.Image.Image = "registry.invalid/no/such:image"
-	_, err = s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg})
+	_, err = s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		Config:        cfg,
+		SandboxConfig: p.cfg,
+	})
 	wantError(t, "creating a container whose image is missing", err)
 
 	cfg = s.script(t, p, "link", "true")
@@ -165,7 +173,11 @@ func testExec(t *testing.T, s *suite) {
 	id := s.start(t, p, s.script(t, p, "main", serve))
 	sh := func(script string) []string { return append(slices.Clone(s.Shell), script) }
 
-	res, err := s.rt.ExecSync(s.ctx(t), &cri.ExecSyncRequest{ContainerId: id, Cmd: sh("echo out; echo err >&2; exit 5"), Timeout: 20})
+	res, err := s.rt.ExecSync(s.ctx(t), &cri.ExecSyncRequest{
+		ContainerId: id,
+		Cmd:         sh("echo out; echo err >&2; exit 5"),
+		Timeout:     20,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +209,8 @@ func testUpdate(t *testing.T, s *suite) {
 	cfg := s.script(t, p, "main", serve)
 	cfg.Linux.Resources = &cri.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20}
 	id := s.start(t, p, cfg)
-	if got := s.status(t, id).GetResources().GetLinux(); got.GetCpuShares() != 512 || got.GetMemoryLimitInBytes() != 64<<20 {
+	if got := s.status(t, id).GetResources().GetLinux(); got.GetCpuShares() != 512 ||
+		got.GetMemoryLimitInBytes() != 64<<20 {
 		t.Errorf("at first: %v", got)
 	}
 	_, err := s.rt.UpdateContainerResources(s.ctx(t), &cri.UpdateContainerResourcesRequest{
@@ -221,10 +234,12 @@ func testStats(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	st := res.Stats
-	if st.GetAttributes().GetId() != id || st.GetCpu().GetTimestamp() <= 0 || st.GetCpu().GetUsageCoreNanoSeconds() == nil || st.GetMemory().GetWorkingSetBytes() == nil {
+	if st.GetAttributes().GetId() != id || st.GetCpu().GetTimestamp() <= 0 ||
+		st.GetCpu().GetUsageCoreNanoSeconds() == nil || st.GetMemory().GetWorkingSetBytes() == nil {
 		t.Errorf("incomplete stats %v", st)
 	}
-	list, err := s.rt.ListContainerStats(s.ctx(t), &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{PodSandboxId: p.id}})
+	list, err := s.rt.ListContainerStats(s.ctx(t),
+		&cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{PodSandboxId: p.id}})
 	if err != nil || len(list.Stats) != 1 || list.Stats[0].Attributes.GetId() != id {
 		t.Errorf("ListContainerStats: %v, %v", list, err)
 	}

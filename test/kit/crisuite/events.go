@@ -61,7 +61,8 @@ func testEvents(t *testing.T, s *suite) {
 		}
 		if e.ContainerId == id && e.ContainerEventType == cri.ContainerEventType_CONTAINER_STOPPED_EVENT {
 			i := slices.IndexFunc(e.ContainersStatuses, func(c *cri.ContainerStatus) bool { return c.Id == id })
-			if i < 0 || e.ContainersStatuses[i].State != cri.ContainerState_CONTAINER_EXITED || e.ContainersStatuses[i].ExitCode != 137 {
+			if i < 0 || e.ContainersStatuses[i].State != cri.ContainerState_CONTAINER_EXITED ||
+				e.ContainersStatuses[i].ExitCode != 137 {
 				t.Errorf("the stop event does not show the exited container: %v", e.ContainersStatuses)
 			}
 			if e.PodSandboxStatus.GetMetadata().GetUid() != p.cfg.Metadata.Uid {

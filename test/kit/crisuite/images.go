@@ -39,7 +39,8 @@ func testImages(t *testing.T, s *suite) {
 	wantError(t, "pulling a malformed reference", err)
 
 	fs, err := s.im.ImageFsInfo(s.ctx(t), &cri.ImageFsInfoRequest{})
-	if err != nil || len(fs.ImageFilesystems) == 0 || fs.ImageFilesystems[0].GetFsId().GetMountpoint() == "" || fs.ImageFilesystems[0].Timestamp <= 0 {
+	if err != nil || len(fs.ImageFilesystems) == 0 || fs.ImageFilesystems[0].GetFsId().GetMountpoint() == "" ||
+		fs.ImageFilesystems[0].Timestamp <= 0 {
 		t.Errorf("ImageFsInfo: %v, %v", fs, err)
 	}
 

@@ -27,10 +27,19 @@ func testFilters(t *testing.T, s *suite) {
 		{"by sandbox", &cri.ContainerFilter{PodSandboxId: a.id}, []string{up, down}},
 		{"by label", &cri.ContainerFilter{LabelSelector: label(b)}, []string{other}},
 		{"by id", &cri.ContainerFilter{Id: down}, []string{down}},
-		{"by state and sandbox", &cri.ContainerFilter{PodSandboxId: a.id, State: state(cri.ContainerState_CONTAINER_RUNNING)}, []string{up}},
-		{"exited ones", &cri.ContainerFilter{LabelSelector: label(a), State: state(cri.ContainerState_CONTAINER_EXITED)}, []string{down}},
+		{"by state and sandbox", &cri.ContainerFilter{
+			PodSandboxId: a.id,
+			State:        state(cri.ContainerState_CONTAINER_RUNNING),
+		}, []string{up}},
+		{"exited ones", &cri.ContainerFilter{
+			LabelSelector: label(a),
+			State:         state(cri.ContainerState_CONTAINER_EXITED),
+		}, []string{down}},
 		{"all must match", &cri.ContainerFilter{Id: up, PodSandboxId: b.id}, nil},
-		{"two labels", &cri.ContainerFilter{LabelSelector: map[string]string{"suite": a.cfg.Labels["suite"], "io.kubernetes.container.name": "up"}}, []string{up}},
+		{"two labels", &cri.ContainerFilter{LabelSelector: map[string]string{
+			"suite":                        a.cfg.Labels["suite"],
+			"io.kubernetes.container.name": "up",
+		}}, []string{up}},
 	} {
 		res, err := s.rt.ListContainers(s.ctx(t), &cri.ListContainersRequest{Filter: c.filter})
 		if err != nil {
@@ -53,8 +62,14 @@ func testFilters(t *testing.T, s *suite) {
 		want   []string
 	}{
 		{"by id", &cri.PodSandboxFilter{Id: a.id}, []string{a.id}},
-		{"by label and state", &cri.PodSandboxFilter{LabelSelector: label(b), State: pstate(cri.PodSandboxState_SANDBOX_NOTREADY)}, []string{b.id}},
-		{"the wrong state", &cri.PodSandboxFilter{LabelSelector: label(b), State: pstate(cri.PodSandboxState_SANDBOX_READY)}, nil},
+		{"by label and state", &cri.PodSandboxFilter{
+			LabelSelector: label(b),
+			State:         pstate(cri.PodSandboxState_SANDBOX_NOTREADY),
+		}, []string{b.id}},
+		{"the wrong state", &cri.PodSandboxFilter{
+			LabelSelector: label(b),
+			State:         pstate(cri.PodSandboxState_SANDBOX_READY),
+		}, nil},
 	} {
 		res, err := s.rt.ListPodSandbox(s.ctx(t), &cri.ListPodSandboxRequest{Filter: c.filter})
 		if err != nil {

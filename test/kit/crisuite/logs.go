@@ -10,10 +10,13 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/await"
 )
 
 // logLine is one line of the CRI log format.
-var logLine = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([FP]) (.*)$`)
+var logLine = regexp.MustCompile(
+	`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([FP]) (.*)$`)
 
 // logOf reads a log without its times, sorted by stream.
 func logOf(t *testing.T, path string) map[string][]string {
@@ -86,9 +89,5 @@ func testReopen(t *testing.T, s *suite) {
 // waitFor waits for something that no call reports.
 func waitFor(t *testing.T, s *suite, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(s.Patience); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	await.Within(t, s.Patience, 10*time.Millisecond, what, func() (string, bool) { return "", done() })
 }

@@ -31,7 +31,8 @@ func testSandbox(t *testing.T, s *suite) {
 	if st.CreatedAt < before || st.CreatedAt > time.Now().UnixNano() {
 		t.Errorf("created at %d, not during the call", st.CreatedAt)
 	}
-	if m := p.cfg.Metadata; st.Metadata.Name != m.Name || st.Metadata.Namespace != m.Namespace || st.Metadata.Uid != m.Uid || st.Metadata.Attempt != 0 {
+	if m := p.cfg.Metadata; st.Metadata.Name != m.Name || st.Metadata.Namespace != m.Namespace ||
+		st.Metadata.Uid != m.Uid || st.Metadata.Attempt != 0 {
 		t.Errorf("metadata %v, want %v", st.Metadata, m)
 	}
 	if !maps.Equal(st.Labels, p.cfg.Labels) || !maps.Equal(st.Annotations, p.cfg.Annotations) {
@@ -73,16 +74,25 @@ func testSandboxName(t *testing.T, s *suite) {
 	wantError(t, "a second sandbox of the same name and attempt", err)
 
 	next := s.sandboxConfig(t)
-	next.Metadata = &cri.PodSandboxMetadata{Name: p.cfg.Metadata.Name, Namespace: p.cfg.Metadata.Namespace, Uid: p.cfg.Metadata.Uid, Attempt: 1}
+	next.Metadata = &cri.PodSandboxMetadata{
+		Name:      p.cfg.Metadata.Name,
+		Namespace: p.cfg.Metadata.Namespace,
+		Uid:       p.cfg.Metadata.Uid,
+		Attempt:   1,
+	}
 	res, err := s.rt.RunPodSandbox(s.ctx(t), &cri.RunPodSandboxRequest{Config: next})
 	if err != nil {
 		t.Fatalf("a second attempt beside the first: %v", err)
 	}
-	if _, err := s.rt.RemovePodSandbox(s.ctx(t), &cri.RemovePodSandboxRequest{PodSandboxId: res.PodSandboxId}); err != nil {
+	if _, err := s.rt.RemovePodSandbox(s.ctx(t),
+		&cri.RemovePodSandboxRequest{PodSandboxId: res.PodSandboxId}); err != nil {
 		t.Fatalf("removing a ready sandbox: %v", err)
 	}
 
-	_, err = s.rt.RunPodSandbox(s.ctx(t), &cri.RunPodSandboxRequest{Config: s.sandboxConfig(t), RuntimeHandler: "no-such-handler"})
+	_, err = s.rt.RunPodSandbox(s.ctx(t), &cri.RunPodSandboxRequest{
+		Config:         s.sandboxConfig(t),
+		RuntimeHandler: "no-such-handler",
+	})
 	wantError(t, "an unknown runtime handler", err)
 }
 
@@ -96,7 +106,11 @@ func testSandboxEnds(t *testing.T, s *suite) {
 	if st.ExitCode != 137 {
 		t.Errorf("exit code %d, want 137: a sandbox gives no grace", st.ExitCode)
 	}
-	_, err := s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: s.script(t, p, "late", serve), SandboxConfig: p.cfg})
+	_, err := s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		Config:        s.script(t, p, "late", serve),
+		SandboxConfig: p.cfg,
+	})
 	wantError(t, "creating a container in a stopped sandbox", err)
 	if _, err := s.rt.RemovePodSandbox(s.ctx(t), &cri.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
 		t.Fatal(err)

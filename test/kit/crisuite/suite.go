@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/await"
 )
 
 // Config says what the suite runs against.
@@ -104,8 +106,10 @@ func (s *suite) sandboxConfig(t *testing.T) *cri.PodSandboxConfig {
 		Labels:       map[string]string{"suite": name, "io.kubernetes.pod.uid": uid},
 		Annotations:  map[string]string{"example.com/note": "kept as it is: {\"a\": 1}\n"},
 		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent:    s.CgroupParent,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}},
+			CgroupParent: s.CgroupParent,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{
+				NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER},
+			},
 		},
 	}
 	if s.HostNetwork {
@@ -127,7 +131,8 @@ func (s *suite) runPod(t *testing.T) pod {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
 		defer cancel()
-		if _, err := s.rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil && status.Code(err) != codes.NotFound {
+		if _, err := s.rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil &&
+			status.Code(err) != codes.NotFound {
 			t.Errorf("StopPodSandbox in cleanup: %v", err)
 		}
 		if _, err := s.rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
@@ -157,7 +162,11 @@ func (s *suite) script(t *testing.T, p pod, name, text string) *cri.ContainerCon
 
 func (s *suite) create(t *testing.T, p pod, cfg *cri.ContainerConfig) string {
 	t.Helper()
-	res, err := s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg})
+	res, err := s.rt.CreateContainer(s.ctx(t), &cri.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		Config:        cfg,
+		SandboxConfig: p.cfg,
+	})
 	if err != nil {
 		t.Fatalf("CreateContainer: %v", err)
 	}
@@ -175,7 +184,10 @@ func (s *suite) start(t *testing.T, p pod, cfg *cri.ContainerConfig) string {
 
 func (s *suite) stop(t *testing.T, id string, timeout int64) {
 	t.Helper()
-	if _, err := s.rt.StopContainer(s.ctx(t), &cri.StopContainerRequest{ContainerId: id, Timeout: timeout}); err != nil {
+	if _, err := s.rt.StopContainer(s.ctx(t), &cri.StopContainerRequest{
+		ContainerId: id,
+		Timeout:     timeout,
+	}); err != nil {
 		t.Fatalf("StopContainer: %v", err)
 	}
 }
@@ -200,17 +212,12 @@ func (s *suite) status(t *testing.T, id string) *cri.ContainerStatus {
 // runtimes under test have no events.
 func (s *suite) exited(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
-	deadline := time.Now().Add(s.Patience)
-	for {
-		st := s.status(t, id)
-		if st.State == cri.ContainerState_CONTAINER_EXITED {
-			return st
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("container %s is still %s", id, st.State)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	var st *cri.ContainerStatus
+	await.Within(t, s.Patience, 10*time.Millisecond, "container "+id+" to exit", func() (string, bool) {
+		st = s.status(t, id)
+		return st.State.String(), st.State == cri.ContainerState_CONTAINER_EXITED
+	})
+	return st
 }
 
 func wantCode(t *testing.T, what string, err error, want codes.Code) {

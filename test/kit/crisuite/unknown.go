@@ -38,15 +38,20 @@ func testUnknown(t *testing.T, s *suite) {
 	wantCode(t, "ExecSync", err, codes.NotFound)
 	_, err = s.rt.ReopenContainerLog(ctx, &cri.ReopenContainerLogRequest{ContainerId: id})
 	wantCode(t, "ReopenContainerLog", err, codes.NotFound)
-	_, err = s.rt.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{CpuShares: 2}})
+	_, err = s.rt.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{
+		ContainerId: id,
+		Linux:       &cri.LinuxContainerResources{CpuShares: 2},
+	})
 	wantCode(t, "UpdateContainerResources", err, codes.NotFound)
 	_, err = s.rt.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
 	wantError(t, "ContainerStats", err)
 
-	if res, err := s.rt.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}}); err != nil || len(res.Containers) > 0 {
+	if res, err := s.rt.ListContainers(ctx,
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}}); err != nil || len(res.Containers) > 0 {
 		t.Errorf("ListContainers: %v, %v", res, err)
 	}
-	if res, err := s.rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}}); err != nil || len(res.Items) > 0 {
+	if res, err := s.rt.ListPodSandbox(ctx,
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}}); err != nil || len(res.Items) > 0 {
 		t.Errorf("ListPodSandbox: %v, %v", res, err)
 	}
 }

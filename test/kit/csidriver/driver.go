@@ -53,20 +53,26 @@ type Fault struct {
 type Driver struct {
 	cfg Config
 
-	mu      sync.Mutex
-	calls   []Call
-	faults  map[string][]Fault
-	always  map[string]Fault
-	turns   map[string]chan struct{} // by volume, of capacity 1: who waits longest is next
-	observe func(method string, done bool)
-	status  *registerapi.RegistrationStatus
-	told    chan struct{} // gets a token for each registration status
-	servers []*grpc.Server
+	mu            sync.Mutex
+	calls         []Call
+	faults        map[string][]Fault
+	always        map[string]Fault
+	turns         map[string]chan struct{} // by volume, of capacity 1: who waits longest is next
+	observe       func(method string, done bool)
+	status        *registerapi.RegistrationStatus
+	registrations chan struct{} // gets a token for each registration status
+	servers       []*grpc.Server
 }
 
 // New makes a driver that does not serve yet.
 func New(cfg Config) *Driver {
-	return &Driver{cfg: cfg, faults: map[string][]Fault{}, always: map[string]Fault{}, turns: map[string]chan struct{}{}, told: make(chan struct{}, 64)}
+	return &Driver{
+		cfg:           cfg,
+		faults:        map[string][]Fault{},
+		always:        map[string]Fault{},
+		turns:         map[string]chan struct{}{},
+		registrations: make(chan struct{}, 64),
+	}
 }
 
 // Socket is where the driver serves.
@@ -119,7 +125,9 @@ func (d *Driver) Stop() {
 	}
 }
 
-func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (d *Driver) intercept(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	method := path.Base(info.FullMethod)
 	call := Call{Method: method, Request: req}
 	if end, ok := ctx.Deadline(); ok {
@@ -133,7 +141,7 @@ func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	}
 	d.mu.Unlock()
 	if v, ok := req.(interface{ GetVolumeId() string }); ok {
-		// What came first is done first, even if nobody waits for it any more.
+		// What came first is done first, even if its caller has gone.
 		turn := d.turn(v.GetVolumeId())
 		turn <- struct{}{}
 		defer func() { <-turn }()
@@ -203,7 +211,8 @@ func (d *Driver) Observe(f func(method string, done bool)) {
 func (d *Driver) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.calls), func(c Call) bool { return c.Method == "NodeGetCapabilities" || c.Method == "GetInfo" })
+	return slices.DeleteFunc(slices.Clone(d.calls),
+		func(c Call) bool { return c.Method == "NodeGetCapabilities" || c.Method == "GetInfo" })
 }
 
 // Forget drops the calls so far.
@@ -246,10 +255,10 @@ func (d *Driver) Last(method string) any {
 	return last
 }
 
-// Told waits for the node to say how a registration went.
-func (d *Driver) Told(ctx context.Context) (*registerapi.RegistrationStatus, error) {
+// Registrations waits for the node to report how a registration went.
+func (d *Driver) Registrations(ctx context.Context) (*registerapi.RegistrationStatus, error) {
 	select {
-	case <-d.told:
+	case <-d.registrations:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for word of the registration: %w", ctx.Err())
 	}
@@ -273,16 +282,23 @@ func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 	if len(versions) == 0 {
 		versions = []string{"1.0.0"}
 	}
-	return &registerapi.PluginInfo{Type: "CSIPlugin", Name: r.driver.cfg.Name, Endpoint: r.driver.Socket(), SupportedVersions: versions}, nil
+	return &registerapi.PluginInfo{
+		Type:              "CSIPlugin",
+		Name:              r.driver.cfg.Name,
+		Endpoint:          r.driver.Socket(),
+		SupportedVersions: versions,
+	}, nil
 }
 
-func (r *registration) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (r *registration) NotifyRegistrationStatus(
+	_ context.Context, s *registerapi.RegistrationStatus,
+) (*registerapi.RegistrationStatusResponse, error) {
 	d := r.driver
 	d.mu.Lock()
 	d.status = s
 	d.mu.Unlock()
 	select {
-	case d.told <- struct{}{}:
+	case d.registrations <- struct{}{}:
 	default:
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil

@@ -31,12 +31,19 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return out, nil
 }
 
-func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (n *node) NodeGetCapabilities(
+	context.Context, *csi.NodeGetCapabilitiesRequest,
+) (*csi.NodeGetCapabilitiesResponse, error) {
 	c := n.driver.cfg
 	out := &csi.NodeGetCapabilitiesResponse{}
 	add := func(has bool, what csi.NodeServiceCapability_RPC_Type) {
 		if has {
-			out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: what}}})
+			out.Capabilities = append(
+				out.Capabilities,
+				&csi.NodeServiceCapability{
+					Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: what}},
+				},
+			)
 		}
 	}
 	add(!c.NoStage, csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
@@ -64,7 +71,8 @@ func needed(c *csi.VolumeCapability) error {
 }
 
 func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if err := errors.Join(need("volume id", r.VolumeId), need("staging target path", r.StagingTargetPath), needed(r.VolumeCapability)); err != nil {
+	if err := errors.Join(need("volume id", r.VolumeId), need("staging target path", r.StagingTargetPath),
+		needed(r.VolumeCapability)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if r.VolumeCapability.GetBlock() != nil {
@@ -77,15 +85,20 @@ func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest)
 	return &csi.NodeStageVolumeResponse{}, bind(data, r.StagingTargetPath, false)
 }
 
-func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (n *node) NodeUnstageVolume(
+	_ context.Context, r *csi.NodeUnstageVolumeRequest,
+) (*csi.NodeUnstageVolumeResponse, error) {
 	if err := errors.Join(need("volume id", r.VolumeId), need("staging target path", r.StagingTargetPath)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return &csi.NodeUnstageVolumeResponse{}, unbind(r.StagingTargetPath)
 }
 
-func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	if err := errors.Join(need("volume id", r.VolumeId), need("target path", r.TargetPath), needed(r.VolumeCapability)); err != nil {
+func (n *node) NodePublishVolume(
+	_ context.Context, r *csi.NodePublishVolumeRequest,
+) (*csi.NodePublishVolumeResponse, error) {
+	if err := errors.Join(need("volume id", r.VolumeId), need("target path", r.TargetPath),
+		needed(r.VolumeCapability)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	out := &csi.NodePublishVolumeResponse{}
@@ -107,7 +120,9 @@ func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequ
 	return out, bind(source, r.TargetPath, r.Readonly)
 }
 
-func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (n *node) NodeUnpublishVolume(
+	_ context.Context, r *csi.NodeUnpublishVolumeRequest,
+) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := errors.Join(need("volume id", r.VolumeId), need("target path", r.TargetPath)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -120,7 +135,9 @@ func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolume
 	return &csi.NodeUnpublishVolumeResponse{}, n.detach(r.VolumeId)
 }
 
-func (n *node) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (n *node) NodeExpandVolume(
+	_ context.Context, r *csi.NodeExpandVolumeRequest,
+) (*csi.NodeExpandVolumeResponse, error) {
 	if err := errors.Join(need("volume id", r.VolumeId), need("volume path", r.VolumePath)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -137,7 +154,9 @@ func (n *node) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeReques
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (n *node) NodeGetVolumeStats(
+	_ context.Context, r *csi.NodeGetVolumeStatsRequest,
+) (*csi.NodeGetVolumeStatsResponse, error) {
 	if err := errors.Join(need("volume id", r.VolumeId), need("volume path", r.VolumePath)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -151,8 +170,18 @@ func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRe
 	size := int64(st.Bsize)
 	return &csi.NodeGetVolumeStatsResponse{
 		Usage: []*csi.VolumeUsage{
-			{Unit: csi.VolumeUsage_BYTES, Total: int64(st.Blocks) * size, Available: int64(st.Bavail) * size, Used: int64(st.Blocks-st.Bfree) * size},
-			{Unit: csi.VolumeUsage_INODES, Total: int64(st.Files), Available: int64(st.Ffree), Used: int64(st.Files - st.Ffree)},
+			{
+				Unit:      csi.VolumeUsage_BYTES,
+				Total:     int64(st.Blocks) * size,
+				Available: int64(st.Bavail) * size,
+				Used:      int64(st.Blocks-st.Bfree) * size,
+			},
+			{
+				Unit:      csi.VolumeUsage_INODES,
+				Total:     int64(st.Files),
+				Available: int64(st.Ffree),
+				Used:      int64(st.Files - st.Ffree),
+			},
 		},
 		VolumeCondition: &csi.VolumeCondition{Abnormal: n.driver.cfg.Abnormal, Message: "as it is"},
 	}, nil

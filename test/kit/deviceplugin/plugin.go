@@ -30,7 +30,7 @@ type Config struct {
 	PreStart bool
 	// Prefer chooses among devices; nil: the plugin has no preference.
 	Prefer func(available, must []string, size int) []string
-	// Done, if set, is told of a call that a container is given something by, before its
+	// Done, if set, is called for a call that a container is given something by, before its
 	// caller is.
 	Done func(method string)
 	// Answer is what a container gets for devices; [Usual] if nil.
@@ -57,14 +57,14 @@ type Plugin struct {
 	registerapi.UnimplementedRegistrationServer
 	cfg Config
 
-	mu      sync.Mutex
-	devices map[string]*deviceapi.Device
-	changed chan struct{} // closed when devices change
-	calls   []Call
-	left    map[string]time.Duration // until the caller gives up, by method
-	faults  map[string]Fault
-	told    []*registerapi.RegistrationStatus
-	server  *grpc.Server
+	mu            sync.Mutex
+	devices       map[string]*deviceapi.Device
+	changed       chan struct{} // closed when devices change
+	calls         []Call
+	left          map[string]time.Duration // until the caller gives up, by method
+	faults        map[string]Fault
+	registrations []*registerapi.RegistrationStatus
+	server        *grpc.Server
 }
 
 // New makes a plugin that does not serve yet, with healthy devices of these IDs.
@@ -87,7 +87,11 @@ func New(cfg Config, ids ...string) *Plugin {
 func Usual(ids []string) *deviceapi.ContainerAllocateResponse {
 	r := &deviceapi.ContainerAllocateResponse{Envs: map[string]string{}, Annotations: map[string]string{}}
 	for _, id := range ids {
-		r.Devices = append(r.Devices, &deviceapi.DeviceSpec{HostPath: "/dev/null", ContainerPath: "/dev/" + id, Permissions: "rw"})
+		r.Devices = append(r.Devices, &deviceapi.DeviceSpec{
+			HostPath:      "/dev/null",
+			ContainerPath: "/dev/" + id,
+			Permissions:   "rw",
+		})
 		r.Envs["DEVICE_"+id] = id
 		r.Annotations["device.example/"+id] = "given"
 	}
@@ -131,7 +135,8 @@ func (p *Plugin) Stop() {
 
 // Register tells the agent of the plugin.
 func (p *Plugin) Register(ctx context.Context) error {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(p.cfg.Dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(p.cfg.Dir, "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("register device plugin: %w", err)
 	}
@@ -143,22 +148,28 @@ func (p *Plugin) Register(ctx context.Context) error {
 // GetInfo implements the service of registration: it says what the plugin is to an
 // agent that has found its socket among those of all plugins.
 func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.DevicePlugin, Name: p.cfg.Resource, SupportedVersions: []string{p.Request().Version}}, nil
+	return &registerapi.PluginInfo{
+		Type:              registerapi.DevicePlugin,
+		Name:              p.cfg.Resource,
+		SupportedVersions: []string{p.Request().Version},
+	}, nil
 }
 
 // NotifyRegistrationStatus implements the service of registration.
-func (p *Plugin) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (p *Plugin) NotifyRegistrationStatus(
+	_ context.Context, s *registerapi.RegistrationStatus,
+) (*registerapi.RegistrationStatusResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = append(p.told, s)
+	p.registrations = append(p.registrations, s)
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
-// Told is what agents that have found its socket said to the plugin.
-func (p *Plugin) Told() []*registerapi.RegistrationStatus {
+// Registrations are the registration statuses that agents have sent to the plugin.
+func (p *Plugin) Registrations() []*registerapi.RegistrationStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.told)
+	return slices.Clone(p.registrations)
 }
 
 // Request is how the plugin introduces itself.
@@ -167,11 +178,19 @@ func (p *Plugin) Request() *deviceapi.RegisterRequest {
 	if version == "" {
 		version = deviceapi.Version
 	}
-	return &deviceapi.RegisterRequest{Version: version, Endpoint: p.cfg.Socket, ResourceName: p.cfg.Resource, Options: p.options()}
+	return &deviceapi.RegisterRequest{
+		Version:      version,
+		Endpoint:     p.cfg.Socket,
+		ResourceName: p.cfg.Resource,
+		Options:      p.options(),
+	}
 }
 
 func (p *Plugin) options() *deviceapi.DevicePluginOptions {
-	return &deviceapi.DevicePluginOptions{PreStartRequired: p.cfg.PreStart, GetPreferredAllocationAvailable: p.cfg.Prefer != nil}
+	return &deviceapi.DevicePluginOptions{
+		PreStartRequired:                p.cfg.PreStart,
+		GetPreferredAllocationAvailable: p.cfg.Prefer != nil,
+	}
 }
 
 // Set has devices with this health, new ones among them.
@@ -235,7 +254,7 @@ func (p *Plugin) Calls(method string) [][]string {
 	return out
 }
 
-// Patience is how long the caller of the last call of a method was going to wait; 0 is for ever.
+// Patience is how long the caller of the last call of a method would wait; 0 is for ever.
 func (p *Plugin) Patience(method string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,12 +282,16 @@ func (p *Plugin) enter(ctx context.Context, method string, ids []string) error {
 }
 
 // GetDevicePluginOptions implements the service.
-func (p *Plugin) GetDevicePluginOptions(ctx context.Context, _ *deviceapi.Empty) (*deviceapi.DevicePluginOptions, error) {
+func (p *Plugin) GetDevicePluginOptions(
+	ctx context.Context, _ *deviceapi.Empty,
+) (*deviceapi.DevicePluginOptions, error) {
 	return p.options(), p.enter(ctx, "GetDevicePluginOptions", nil)
 }
 
 // ListAndWatch implements the service.
-func (p *Plugin) ListAndWatch(_ *deviceapi.Empty, stream grpc.ServerStreamingServer[deviceapi.ListAndWatchResponse]) error {
+func (p *Plugin) ListAndWatch(
+	_ *deviceapi.Empty, stream grpc.ServerStreamingServer[deviceapi.ListAndWatchResponse],
+) error {
 	if err := p.enter(stream.Context(), "ListAndWatch", nil); err != nil {
 		return err
 	}
@@ -292,14 +315,18 @@ func (p *Plugin) ListAndWatch(_ *deviceapi.Empty, stream grpc.ServerStreamingSer
 }
 
 // GetPreferredAllocation implements the service.
-func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *deviceapi.PreferredAllocationRequest) (*deviceapi.PreferredAllocationResponse, error) {
+func (p *Plugin) GetPreferredAllocation(
+	ctx context.Context, r *deviceapi.PreferredAllocationRequest,
+) (*deviceapi.PreferredAllocationResponse, error) {
 	out := &deviceapi.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
 		if err := p.enter(ctx, "GetPreferredAllocation", c.AvailableDeviceIDs); err != nil {
 			return nil, err
 		}
-		ids := p.cfg.Prefer(slices.Sorted(slices.Values(c.AvailableDeviceIDs)), c.MustIncludeDeviceIDs, int(c.AllocationSize))
-		out.ContainerResponses = append(out.ContainerResponses, &deviceapi.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+		ids := p.cfg.Prefer(slices.Sorted(slices.Values(c.AvailableDeviceIDs)), c.MustIncludeDeviceIDs,
+			int(c.AllocationSize))
+		out.ContainerResponses = append(out.ContainerResponses,
+			&deviceapi.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}
 	return out, nil
 }
@@ -337,7 +364,9 @@ func (p *Plugin) done(method string) {
 }
 
 // PreStartContainer implements the service.
-func (p *Plugin) PreStartContainer(ctx context.Context, r *deviceapi.PreStartContainerRequest) (*deviceapi.PreStartContainerResponse, error) {
+func (p *Plugin) PreStartContainer(
+	ctx context.Context, r *deviceapi.PreStartContainerRequest,
+) (*deviceapi.PreStartContainerResponse, error) {
 	err := p.enter(ctx, "PreStartContainer", r.DevicesIds)
 	p.done("PreStartContainer")
 	return &deviceapi.PreStartContainerResponse{}, err

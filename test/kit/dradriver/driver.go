@@ -37,7 +37,7 @@ type Config struct {
 	Versions []string
 	// CDIDir is where it writes what its devices are to a container; empty: nowhere.
 	CDIDir string
-	// Done, if set, is told of a call that the driver has done, before its caller is.
+	// Done, if set, is called for a call that the driver has done, before its caller is.
 	Done func(method string)
 	// Devices are what a claim has been given; [Usual] if nil.
 	Devices func(claim *drav1.Claim) []*drav1.Device
@@ -52,7 +52,7 @@ type Fault struct {
 	Claim string        // the error of each claim
 	Omit  bool          // claims are missing in the answer
 	Hang  chan struct{} // the call waits until this is closed; nil: not at all
-	Late  bool          // it is done all the same, though nobody hears of it
+	Late  bool          // it is done all the same, though its answer is lost
 }
 
 // Driver is a driver.
@@ -62,14 +62,14 @@ type Driver struct {
 	healthapi.UnimplementedDRAResourceHealthServer
 	cfg Config
 
-	mu       sync.Mutex
-	calls    []Call
-	prepared map[string]string // names of claims, by UID
-	faults   map[string]Fault
-	told     []*registerapi.RegistrationStatus
-	server   *grpc.Server
-	health   []*healthapi.DeviceHealth
-	changed  chan struct{} // closed when health changes
+	mu            sync.Mutex
+	calls         []Call
+	prepared      map[string]string // names of claims, by UID
+	faults        map[string]Fault
+	registrations []*registerapi.RegistrationStatus
+	server        *grpc.Server
+	health        []*healthapi.DeviceHealth
+	changed       chan struct{} // closed when health changes
 }
 
 // New makes a driver that does not serve yet.
@@ -152,11 +152,11 @@ func (d *Driver) Prepared() []string {
 	return slices.Sorted(maps.Values(d.prepared))
 }
 
-// Told is what the driver was told of its registration.
-func (d *Driver) Told() []*registerapi.RegistrationStatus {
+// Registrations are the registration statuses that the driver was sent.
+func (d *Driver) Registrations() []*registerapi.RegistrationStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.told)
+	return slices.Clone(d.registrations)
 }
 
 // Say has the driver tell how well its devices are.
@@ -170,14 +170,21 @@ func (d *Driver) Say(health ...*healthapi.DeviceHealth) {
 
 // GetInfo implements the service of registration.
 func (d *Driver) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.DRAPlugin, Name: d.cfg.Name, Endpoint: d.cfg.Endpoint, SupportedVersions: d.cfg.Versions}, nil
+	return &registerapi.PluginInfo{
+		Type:              registerapi.DRAPlugin,
+		Name:              d.cfg.Name,
+		Endpoint:          d.cfg.Endpoint,
+		SupportedVersions: d.cfg.Versions,
+	}, nil
 }
 
 // NotifyRegistrationStatus implements the service of registration.
-func (d *Driver) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (d *Driver) NotifyRegistrationStatus(
+	_ context.Context, s *registerapi.RegistrationStatus,
+) (*registerapi.RegistrationStatusResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.told = append(d.told, s)
+	d.registrations = append(d.registrations, s)
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
@@ -205,7 +212,9 @@ func (d *Driver) enter(ctx context.Context, method string, claims []*drav1.Claim
 }
 
 // NodePrepareResources implements the service.
-func (d *Driver) NodePrepareResources(ctx context.Context, r *drav1.NodePrepareResourcesRequest) (*drav1.NodePrepareResourcesResponse, error) {
+func (d *Driver) NodePrepareResources(
+	ctx context.Context, r *drav1.NodePrepareResourcesRequest,
+) (*drav1.NodePrepareResourcesResponse, error) {
 	f, err := d.enter(ctx, "NodePrepareResources", r.Claims)
 	if err != nil {
 		return nil, err
@@ -241,7 +250,9 @@ func (d *Driver) done(method string) {
 }
 
 // NodeUnprepareResources implements the service.
-func (d *Driver) NodeUnprepareResources(ctx context.Context, r *drav1.NodeUnprepareResourcesRequest) (*drav1.NodeUnprepareResourcesResponse, error) {
+func (d *Driver) NodeUnprepareResources(
+	ctx context.Context, r *drav1.NodeUnprepareResourcesRequest,
+) (*drav1.NodeUnprepareResourcesResponse, error) {
 	f, err := d.enter(ctx, "NodeUnprepareResources", r.Claims)
 	if err != nil {
 		return nil, err
@@ -284,8 +295,15 @@ func (d *Driver) describe(c *drav1.Claim, devices []*drav1.Device) error {
 		for _, id := range dev.CdiDeviceIds {
 			_, name, _ := cutLast(id)
 			list = append(list, m{"name": name, "containerEdits": m{
-				"env":         []string{"CLAIM_" + dev.DeviceName + "=" + c.Name},
-				"deviceNodes": []m{{"path": "/dev/" + c.Name + "-" + dev.DeviceName, "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3, "permissions": "rw"}}}})
+				"env": []string{"CLAIM_" + dev.DeviceName + "=" + c.Name},
+				"deviceNodes": []m{{
+					"path":        "/dev/" + c.Name + "-" + dev.DeviceName,
+					"hostPath":    "/dev/null",
+					"type":        "c",
+					"major":       1,
+					"minor":       3,
+					"permissions": "rw",
+				}}}})
 		}
 	}
 	text, err := json.Marshal(m{"cdiVersion": "0.6.0", "kind": d.cfg.Name + "/claim", "devices": list})
@@ -309,7 +327,9 @@ func cutLast(id string) (kind, name string, ok bool) {
 }
 
 // NodeWatchResources implements the service of health.
-func (d *Driver) NodeWatchResources(_ *healthapi.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[healthapi.NodeWatchResourcesResponse]) error {
+func (d *Driver) NodeWatchResources(
+	_ *healthapi.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[healthapi.NodeWatchResourcesResponse],
+) error {
 	for {
 		d.mu.Lock()
 		resp := &healthapi.NodeWatchResourcesResponse{Devices: slices.Clone(d.health)}

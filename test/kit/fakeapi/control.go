@@ -24,9 +24,11 @@ func (s *Server) AddNamespace(name string) {
 		}
 	}
 	gv := corev1.SchemeGroupVersion
-	add(resources[namespaceGVR], "", name, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
+	add(resources[namespaceGVR], "", name,
+		&corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
 	add(resources[gv.WithResource("serviceaccounts")], name, "default", &corev1.ServiceAccount{})
-	add(resources[gv.WithResource("configmaps")], name, "kube-root-ca.crt", &corev1.ConfigMap{Data: map[string]string{"ca.crt": "a certificate\n"}})
+	add(resources[gv.WithResource("configmaps")], name,
+		"kube-root-ca.crt", &corev1.ConfigMap{Data: map[string]string{"ca.crt": "a certificate\n"}})
 }
 
 // Pod returns a pod, or nil if there is none. It must not be changed.
@@ -59,7 +61,9 @@ func everything(gvr schema.GroupVersionResource) selector {
 
 // WaitPod waits until a pod is as wanted; have is nil while there is none. The
 // error says how it was last.
-func (s *Server) WaitPod(ctx context.Context, namespace, name string, wanted func(have *corev1.Pod) bool) (*corev1.Pod, error) {
+func (s *Server) WaitPod(
+	ctx context.Context, namespace, name string, wanted func(have *corev1.Pod) bool,
+) (*corev1.Pod, error) {
 	sel := everything(podGVR)
 	sel.namespace, sel.name = namespace, name
 	w := &watcher{sel: sel, wake: make(chan struct{}, 1)}
@@ -82,7 +86,8 @@ func (s *Server) WaitPod(ctx context.Context, namespace, name string, wanted fun
 			if have == nil {
 				return nil, fmt.Errorf("wait for pod %s/%s: there is none: %w", namespace, name, ctx.Err())
 			}
-			return have, fmt.Errorf("wait for pod %s/%s: its status is %+v: %w", namespace, name, have.Status, ctx.Err())
+			return have, fmt.Errorf("wait for pod %s/%s: its status is %+v: %w", namespace, name, have.Status,
+				ctx.Err())
 		}
 		// Every change in turn, so that a state that passes quickly is seen.
 		s.mu.Lock()

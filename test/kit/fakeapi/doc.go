@@ -2,9 +2,10 @@
 // a kubelet reads and writes, with resource versions, list and watch (field
 // and label selectors, bookmarks, streaming lists), create, update, patch
 // (strategic merge, merge, JSON), delete with preconditions, graceful deletion
-// of pods, status subresources, tokens and reviews, in JSON and protobuf.
+// of pods, status subresources, tokens and reviews, in JSON and protobuf. It passes
+// the suite of test/kit/apisuite together with the real API server.
 //
-// What it is not: it authenticates nobody, authorises everything unless told
+// What it is not: it authenticates no client, authorises everything unless configured
 // otherwise, validates only what a client could trip over, and runs no
 // controllers and no scheduler.
 //

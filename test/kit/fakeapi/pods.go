@@ -53,7 +53,8 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	def(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	if c.ImagePullPolicy == "" {
 		c.ImagePullPolicy = corev1.PullIfNotPresent
-		if last := c.Image[strings.LastIndexByte(c.Image, '/')+1:]; !strings.ContainsAny(last, ":@") || strings.HasSuffix(last, ":latest") {
+		if last := c.Image[strings.LastIndexByte(c.Image, '/')+1:]; !strings.ContainsAny(last, ":@") ||
+			strings.HasSuffix(last, ":latest") {
 			c.ImagePullPolicy = corev1.PullAlways
 		}
 	}
@@ -203,7 +204,7 @@ func defaultService(s *corev1.Service) {
 }
 
 // backFromTheDead names a container whose end was final by its pod's restart policy
-// and that is said to have come back; the API server does not take that, unless a
+// and that is reported to be back; the API server does not take that, unless a
 // rule of the pod may have all of its containers restarted.
 func backFromTheDead(was, now *corev1.Pod) string {
 	if was.Spec.RestartPolicy == corev1.RestartPolicyAlways || restartsAll(was) {
@@ -215,7 +216,8 @@ func backFromTheDead(was, now *corev1.Pod) string {
 	}
 	for _, c := range was.Status.ContainerStatuses {
 		ended := c.State.Terminated
-		if ended == nil || ended.ExitCode != 0 && was.Spec.RestartPolicy == corev1.RestartPolicyOnFailure || ownPolicy(was, c.Name) {
+		if ended == nil || ended.ExitCode != 0 && was.Spec.RestartPolicy == corev1.RestartPolicyOnFailure ||
+			ownPolicy(was, c.Name) {
 			continue
 		}
 		if s, there := after[c.Name]; there && s.Terminated == nil {

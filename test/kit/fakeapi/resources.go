@@ -25,7 +25,12 @@ func (r *resource) list() schema.GroupVersionKind {
 var resources = func() map[schema.GroupVersionResource]*resource {
 	m := map[schema.GroupVersionResource]*resource{}
 	add := func(group, version, kind, plural string, namespaced, status bool) {
-		r := &resource{gvk: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, name: plural, namespaced: namespaced, status: status}
+		r := &resource{
+			gvk:        schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
+			name:       plural,
+			namespaced: namespaced,
+			status:     status,
+		}
 		r.generation = plural == "pods"
 		m[r.gvr()] = r
 	}

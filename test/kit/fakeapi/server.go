@@ -26,7 +26,7 @@ import (
 type Server struct {
 	mu       sync.Mutex
 	version  uint64 // last resource version given out
-	floor    uint64 // changes up to here are forgotten
+	floor    uint64 // changes up to here are compacted
 	objects  map[schema.GroupVersionResource]map[string]runtime.Object
 	changes  []change // since floor, oldest first
 	watchers map[*watcher]bool
@@ -83,7 +83,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case "/version":
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`) // the client is gone
+		// the client is gone
+		io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`)
 		return
 	}
 	req, err := parse(r)

@@ -30,8 +30,11 @@ import (
 
 // formats are the encodings that a client can ask for.
 var formats = map[string]rest.ContentConfig{
-	"json":     {ContentType: "application/json"},
-	"protobuf": {ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + ",application/json"},
+	"json": {ContentType: "application/json"},
+	"protobuf": {
+		ContentType:        runtime.ContentTypeProtobuf,
+		AcceptContentTypes: runtime.ContentTypeProtobuf + ",application/json",
+	},
 }
 
 // eachFormat runs a test over a real connection in both encodings.
@@ -54,7 +57,10 @@ func eachFormat(t *testing.T, test func(t *testing.T, s *fakeapi.Server, c kuber
 func pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "busybox:1.37"}}},
+		Spec: corev1.PodSpec{
+			NodeName:   node,
+			Containers: []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
+		},
 	}
 }
 
@@ -77,7 +83,8 @@ func TestPodLife(t *testing.T) {
 		if p.Status.Phase != corev1.PodPending || p.Status.QOSClass != corev1.PodQOSBestEffort {
 			t.Errorf("status of a new pod: %+v", p.Status)
 		}
-		if *p.Spec.TerminationGracePeriodSeconds != 30 || p.Spec.RestartPolicy != corev1.RestartPolicyAlways || p.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
+		if *p.Spec.TerminationGracePeriodSeconds != 30 || p.Spec.RestartPolicy != corev1.RestartPolicyAlways ||
+			p.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
 			t.Errorf("defaults of a new pod: %+v", p.Spec)
 		}
 		_, err := pods.Create(t.Context(), pod("web", "n1"), metav1.CreateOptions{})
@@ -90,26 +97,32 @@ func TestPodLife(t *testing.T) {
 		}
 
 		// A status patch changes the status and nothing else.
-		patch := []byte(`{"metadata":{"uid":"` + string(p.UID) + `"},"spec":{"hostname":"x"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+		patch := []byte(`{"metadata":{"uid":"` + string(p.UID) +
+			`"},"spec":{"hostname":"x"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 		q, err := pods.Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q.Status.Phase != corev1.PodRunning || q.Status.QOSClass != corev1.PodQOSBestEffort || q.Spec.Hostname != "" || q.ResourceVersion == p.ResourceVersion || q.Generation != 1 {
+		if q.Status.Phase != corev1.PodRunning || q.Status.QOSClass != corev1.PodQOSBestEffort ||
+			q.Spec.Hostname != "" || q.ResourceVersion == p.ResourceVersion || q.Generation != 1 {
 			t.Errorf("after a status patch: %+v", q)
 		}
 		// Conditions merge by type.
-		q, err = pods.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Initialized","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+		q, err = pods.Patch(t.Context(), "web", types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"Initialized","status":"True"}]}}`), metav1.PatchOptions{},
+			"status")
 		if err != nil || len(q.Status.Conditions) != 2 {
 			t.Errorf("after a second patch: %+v, %v", q.Status.Conditions, err)
 		}
 		// A patch that changes nothing writes nothing.
-		r, err := pods.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+		r, err := pods.Patch(t.Context(), "web", types.StrategicMergePatchType,
+			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
 		if err != nil || r.ResourceVersion != q.ResourceVersion {
 			t.Errorf("an empty patch: version %s → %s, %v", q.ResourceVersion, r.ResourceVersion, err)
 		}
-		_, err = pods.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(`{"metadata":{"uid":"other"}}`), metav1.PatchOptions{}, "status")
-		if !apierrors.IsConflict(err) {
+		_, err = pods.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(`{"metadata":{"uid":"other"}}`),
+			metav1.PatchOptions{}, "status")
+		if !apierrors.IsInvalid(err) {
 			t.Errorf("a patch for another pod of that name: %v", err)
 		}
 		// An update keeps the status and minds the version.
@@ -147,11 +160,17 @@ func TestPodLife(t *testing.T) {
 			t.Errorf("grace %d, want the shorter one, %d", got, shorter)
 		}
 		other := types.UID("other")
-		err = pods.Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &other}})
+		err = pods.Delete(t.Context(), "web", metav1.DeleteOptions{
+			GracePeriodSeconds: &none,
+			Preconditions:      &metav1.Preconditions{UID: &other},
+		})
 		if !apierrors.IsConflict(err) || s.Pod("default", "web") == nil {
 			t.Errorf("deleting another pod of that name: %v", err)
 		}
-		err = pods.Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID}})
+		err = pods.Delete(t.Context(), "web", metav1.DeleteOptions{
+			GracePeriodSeconds: &none,
+			Preconditions:      &metav1.Preconditions{UID: &p.UID},
+		})
 		if err != nil || s.Pod("default", "web") != nil {
 			t.Errorf("the final deletion: %v", err)
 		}
@@ -172,13 +191,15 @@ func TestDeletionWithoutNode(t *testing.T) {
 	held.Finalizers = []string{"example.com/hold"}
 	mustCreate(t, c, held)
 	none := int64(0)
-	if err := c.CoreV1().Pods("default").Delete(t.Context(), "held", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+	if err := c.CoreV1().Pods("default").Delete(t.Context(),
+		"held", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 		t.Fatal(err)
 	}
 	if s.Pod("default", "held") == nil {
 		t.Fatal("a finalizer did not hold the pod")
 	}
-	if _, err := c.CoreV1().Pods("default").Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := c.CoreV1().Pods("default").Patch(t.Context(), "held", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if s.Pod("default", "held") != nil {
@@ -194,7 +215,10 @@ func TestWatch(t *testing.T) {
 		if err != nil || len(list.Items) != 0 {
 			t.Fatalf("%d pods, %v", len(list.Items), err)
 		}
-		w, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n1", ResourceVersion: list.ResourceVersion})
+		w, err := pods.Watch(t.Context(), metav1.ListOptions{
+			FieldSelector:   "spec.nodeName=n1",
+			ResourceVersion: list.ResourceVersion,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +249,8 @@ func TestWatch(t *testing.T) {
 			t.Error("no deletion timestamp")
 		}
 		none := int64(0)
-		if err := c.CoreV1().Pods("default").Delete(t.Context(), "mine", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+		if err := c.CoreV1().Pods("default").Delete(t.Context(),
+			"mine", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 			t.Fatal(err)
 		}
 		if p := next(watch.Modified, "mine"); *p.DeletionGracePeriodSeconds != 0 {
@@ -241,7 +266,8 @@ func TestWatch(t *testing.T) {
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			t.Errorf("a watch from before the compaction: %v", err)
 		}
-		if _, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nonsense=1"}); !apierrors.IsBadRequest(err) {
+		if _, err := pods.List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nonsense=1"}); !apierrors.IsBadRequest(err) {
 			t.Errorf("an unknown field: %v", err)
 		}
 	})
@@ -253,11 +279,13 @@ func TestReflector(t *testing.T) {
 	eachFormat(t, func(t *testing.T, s *fakeapi.Server, c kubernetes.Interface) {
 		mustCreate(t, c, pod("a", "n1"))
 		seen := make(chan string, 100)
-		lw := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", "n1"))
-		_, inf := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { seen <- "+" + o.(*corev1.Pod).Name },
-			DeleteFunc: func(o any) { seen <- "-" + o.(*corev1.Pod).Name },
-		}})
+		lw := cache.NewListWatchFromClient(c.CoreV1().RESTClient(),
+			"pods", "", fields.OneTermEqualSelector("spec.nodeName", "n1"))
+		_, inf := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{},
+			Handler: cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(o any) { seen <- "+" + o.(*corev1.Pod).Name },
+				DeleteFunc: func(o any) { seen <- "-" + o.(*corev1.Pod).Name },
+			}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); inf.RunWithContext(ctx) }()
@@ -280,7 +308,8 @@ func TestReflector(t *testing.T) {
 		mustCreate(t, c, pod("c", "n1"))
 		want("+c")
 		none := int64(0)
-		if err := c.CoreV1().Pods("default").Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+		if err := c.CoreV1().Pods("default").Delete(t.Context(),
+			"a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 			t.Fatal(err)
 		}
 		want("-a")
@@ -312,7 +341,8 @@ func TestInVirtualTime(t *testing.T) {
 		go func() {
 			time.Sleep(time.Hour)
 			mustCreate(t, c, pod("late", "n1"))
-			if _, err := c.CoreV1().Pods("default").Patch(t.Context(), "late", types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status"); err != nil {
+			if _, err := c.CoreV1().Pods("default").Patch(t.Context(), "late", types.MergePatchType,
+				[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status"); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -321,7 +351,8 @@ func TestInVirtualTime(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := s.WaitPod(ctx, "default", "never", ready); err == nil || !strings.Contains(err.Error(), "there is none") {
+		if _, err := s.WaitPod(ctx, "default", "never", ready); err == nil ||
+			!strings.Contains(err.Error(), "there is none") {
 			t.Errorf("waiting for a pod that never comes: %v", err)
 		}
 	})
@@ -329,16 +360,21 @@ func TestInVirtualTime(t *testing.T) {
 
 func TestNodeAndLease(t *testing.T) {
 	eachFormat(t, func(t *testing.T, s *fakeapi.Server, c kubernetes.Interface) {
-		if _, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		n, err := c.CoreV1().Nodes().PatchStatus(t.Context(), "n1", []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
+		n, err := c.CoreV1().Nodes().PatchStatus(t.Context(),
+			"n1", []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
 		if err != nil || len(n.Status.Conditions) != 1 || s.Node("n1").Status.Conditions[0].Type != corev1.NodeReady {
 			t.Errorf("%+v, %v", n, err)
 		}
 		leases := c.CoordinationV1().Leases("kube-node-lease")
 		holder := "n1"
-		l, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
+		l, err := leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,10 +395,16 @@ func TestTokensAndReviews(t *testing.T) {
 		p := mustCreate(t, c, pod("web", "n1"))
 		seconds := int64(1200)
 		ask := func(uid types.UID) (*authenticationv1.TokenRequest, error) {
-			return c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-				Audiences: []string{"vault"}, ExpirationSeconds: &seconds,
-				BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web", UID: uid},
-			}}, metav1.CreateOptions{})
+			return c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(),
+				"default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+					Audiences: []string{"vault"}, ExpirationSeconds: &seconds,
+					BoundObjectRef: &authenticationv1.BoundObjectReference{
+						Kind:       "Pod",
+						APIVersion: "v1",
+						Name:       "web",
+						UID:        uid,
+					},
+				}}, metav1.CreateOptions{})
 		}
 		tok, err := ask(p.UID)
 		if err != nil {
@@ -380,16 +422,22 @@ func TestTokensAndReviews(t *testing.T) {
 
 		s.AddToken("secret", authenticationv1.UserInfo{Username: "alice"})
 		for token, want := range map[string]bool{"secret": true, "guess": false} {
-			r, err := c.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+			r, err := c.AuthenticationV1().TokenReviews().Create(t.Context(),
+				&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+				metav1.CreateOptions{})
 			if err != nil || r.Status.Authenticated != want || want && r.Status.User.Username != "alice" {
 				t.Errorf("%s: %+v, %v", token, r, err)
 			}
 		}
 		s.Authorize(func(a authorizationv1.SubjectAccessReviewSpec) bool { return a.ResourceAttributes.Verb == "get" })
 		for verb, want := range map[string]bool{"get": true, "delete": false} {
-			r, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{User: "alice", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes"}},
-			}, metav1.CreateOptions{})
+			r, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+				&authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{
+						User:               "alice",
+						ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes"},
+					},
+				}, metav1.CreateOptions{})
 			if err != nil || r.Status.Allowed != want {
 				t.Errorf("%s: %+v, %v", verb, r, err)
 			}
@@ -434,10 +482,17 @@ func TestGeneratedNamesAndEvents(t *testing.T) {
 	if len(names) != 3 {
 		t.Errorf("names %v", names)
 	}
-	if _, err := c.CoreV1().Pods("nowhere").Create(t.Context(), func() *corev1.Pod { p := pod("x", "n1"); p.Namespace = "nowhere"; return p }(), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.CoreV1().Pods("nowhere").Create(t.Context(),
+		func() *corev1.Pod { p := pod("x", "n1"); p.Namespace = "nowhere"; return p }(),
+		metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod in a namespace that is not there: %v", err)
 	}
-	e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "web.1", Namespace: "default"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Reason: "Started", Count: 1}
+	e := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "web.1", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"},
+		Reason:         "Started",
+		Count:          1,
+	}
 	if _, err := c.CoreV1().Events("default").Create(t.Context(), e, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +500,8 @@ func TestGeneratedNamesAndEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CoreV1().Events("default").Patch(t.Context(), "web.1", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.CoreV1().Events("default").Patch(t.Context(), "web.1", types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=web"})

@@ -50,7 +50,7 @@ func (s *Server) findLocked(r *resource, namespace, name string) (runtime.Object
 	return obj, nil
 }
 
-// putLocked stores obj, which nobody else may change any more, under a new
+// putLocked stores obj, which no other may change any more, under a new
 // resource version.
 func (s *Server) putLocked(r *resource, before, obj runtime.Object) {
 	s.version++
@@ -140,7 +140,8 @@ func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 			p = &corev1.Pod{}
 		}
 		set["spec.nodeName"], set["status.phase"] = p.Spec.NodeName, string(p.Status.Phase)
-		set["spec.restartPolicy"], set["spec.serviceAccountName"] = string(p.Spec.RestartPolicy), p.Spec.ServiceAccountName
+		set["spec.restartPolicy"], set["spec.serviceAccountName"] = string(p.Spec.RestartPolicy),
+			p.Spec.ServiceAccountName
 	case r.name == "nodes":
 		n, _ := obj.(*corev1.Node)
 		if n == nil {
@@ -180,7 +181,8 @@ func fieldsOf(obj runtime.Object, r *resource) fields.Set {
 			e = &corev1.Event{}
 		}
 		o := e.InvolvedObject
-		set["involvedObject.kind"], set["involvedObject.namespace"], set["involvedObject.name"] = o.Kind, o.Namespace, o.Name
+		set["involvedObject.kind"], set["involvedObject.namespace"], set["involvedObject.name"] = o.Kind, o.Namespace,
+			o.Name
 		set["involvedObject.uid"], set["reason"], set["type"] = string(o.UID), e.Reason, e.Type
 	}
 	return set

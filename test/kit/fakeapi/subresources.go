@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // createSub answers POST on a subresource of an object.
@@ -51,7 +52,17 @@ func (s *Server) issueToken(r *request) (runtime.Object, error) {
 		seconds = *t.Spec.ExpirationSeconds
 	}
 	if seconds < 600 {
-		return nil, apierrors.NewBadRequest("may not specify a duration less than 10 minutes")
+		return nil, apierrors.NewInvalid(
+			authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(),
+			"",
+			field.ErrorList{
+				field.Invalid(
+					field.NewPath("spec", "expirationSeconds"),
+					seconds,
+					"may not specify a duration less than 10 minutes",
+				),
+			},
+		)
 	}
 	if len(t.Spec.Audiences) == 0 {
 		t.Spec.Audiences = []string{"https://kubernetes.default.svc"}
@@ -62,10 +73,15 @@ func (s *Server) issueToken(r *request) (runtime.Object, error) {
 			return nil, err
 		}
 		if ref.UID != "" && ref.UID != accessor(pod).GetUID() {
-			return nil, apierrors.NewConflict(podGVR.GroupResource(), ref.Name, fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+			return nil, apierrors.NewConflict(podGVR.GroupResource(), ref.Name,
+				fmt.Errorf(
+					"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 		}
 	}
-	bound := map[string]any{"namespace": r.namespace, "serviceaccount": map[string]any{"name": r.name, "uid": accessor(sa).GetUID()}}
+	bound := map[string]any{
+		"namespace":      r.namespace,
+		"serviceaccount": map[string]any{"name": r.name, "uid": accessor(sa).GetUID()},
+	}
 	if ref := t.Spec.BoundObjectRef; ref != nil {
 		bound[strings.ToLower(ref.Kind)] = map[string]any{"name": ref.Name, "uid": ref.UID}
 	}
@@ -81,7 +97,8 @@ func (s *Server) issueToken(r *request) (runtime.Object, error) {
 	}
 	enc := base64.RawURLEncoding
 	signature := sha256.Sum256(claims)
-	t.Status.Token = enc.EncodeToString([]byte(`{"alg":"none"}`)) + "." + enc.EncodeToString(claims) + "." + enc.EncodeToString(signature[:])
+	t.Status.Token = enc.EncodeToString([]byte(`{"alg":"none"}`)) + "." + enc.EncodeToString(claims) + "." +
+		enc.EncodeToString(signature[:])
 	t.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second).Truncate(time.Second))
 	t.Spec.ExpirationSeconds = &seconds
 	t.Name, t.Namespace, t.CreationTimestamp = r.name, r.namespace, metav1.NewTime(now.Truncate(time.Second))
@@ -96,7 +113,11 @@ var (
 
 // success is what an action without a result answers.
 func success() runtime.Object {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Code:     http.StatusCreated,
+	}
 }
 
 // bind gives a pod its node, as the scheduler does.
@@ -114,11 +135,13 @@ func (s *Server) bind(r *request) (runtime.Object, error) {
 	}
 	pod := have.DeepCopyObject().(*corev1.Pod)
 	if pod.Spec.NodeName != "" {
-		return nil, apierrors.NewConflict(podGVR.GroupResource(), r.name, fmt.Errorf("pod %s is already assigned to node %q", r.name, pod.Spec.NodeName))
+		return nil, apierrors.NewConflict(podGVR.GroupResource(), r.name,
+			fmt.Errorf("pod %s is already assigned to node %q", r.name, pod.Spec.NodeName))
 	}
 	pod.Spec.NodeName = b.Target.Name
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	})
 	s.putLocked(r.res, have, pod)
 	return success(), nil

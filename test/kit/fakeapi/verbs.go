@@ -65,7 +65,9 @@ func (s *Server) createLocked(res *resource, namespace string, obj runtime.Objec
 		m.SetNamespace(namespace)
 	}
 	if m.GetNamespace() != namespace {
-		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return nil,
+			apierrors.NewBadRequest(
+				"the namespace of the provided object does not match the namespace sent on the request")
 	}
 	if res.namespaced {
 		if _, ok := s.objects[namespaceGVR][key("", namespace)]; !ok {
@@ -155,7 +157,8 @@ func (s *Server) patch(r *request) (runtime.Object, error) {
 	default:
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-			Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
+			Message: fmt.Sprintf(
+				"the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
 				types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType),
 		}}
 	}
@@ -179,16 +182,25 @@ func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.O
 	switch {
 	case m.GetName() != r.name || m.GetNamespace() != r.namespace:
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
-	case m.GetUID() != "" && m.GetUID() != old.GetUID():
+	case m.GetUID() != "" && m.GetUID() != old.GetUID() && r.Method == http.MethodPut:
 		return nil, conflict(precondition("UID", string(m.GetUID()), string(old.GetUID())))
 	case m.GetResourceVersion() != "" && m.GetResourceVersion() != old.GetResourceVersion():
-		return nil, conflict(fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil,
+			conflict(
+				fmt.Errorf(
+					"the object has been modified; please apply your changes to the latest version and try again"))
+	case m.GetUID() != "" && m.GetUID() != old.GetUID(): // a UID is no precondition of a patch
+		return nil, apierrors.NewInvalid(r.res.gvk.GroupKind(), r.name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), m.GetUID(), "field is immutable"),
+		})
 	}
 	keep := ""
 	switch {
 	case r.sub == "" && r.res.status:
 		keep = "status"
 	case r.sub == "status" && r.res.status:
+		keep = "spec"
+	case r.sub == "approval" && r.res.name == "certificatesigningrequests":
 		keep = "spec"
 	case r.res.name == "pods" && (r.sub == "resize" || r.sub == "ephemeralcontainers"):
 		keep = "status"
@@ -221,7 +233,8 @@ func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.O
 		if r.sub == "status" {
 			if name := backFromTheDead(was, pod); name != "" {
 				return nil, apierrors.NewInvalid(r.res.gvk.GroupKind(), r.name, field.ErrorList{
-					field.Forbidden(field.NewPath("status", "containerStatuses").Key(name).Child("state"), "may not be transitioned to non-terminated state"),
+					field.Forbidden(field.NewPath("status", "containerStatuses").Key(name).Child("state"),
+						"may not be transitioned to non-terminated state"),
 				})
 			}
 		}
@@ -232,7 +245,7 @@ func (s *Server) replaceLocked(r *request, have, next runtime.Object) (runtime.O
 	m.SetResourceVersion(old.GetResourceVersion())
 	next.GetObjectKind().SetGroupVersionKind(r.res.gvk)
 	if equality.Semantic.DeepEqual(have, next) {
-		return have, nil // nothing is written, nobody is told
+		return have, nil // nothing is written, no watch is notified
 	}
 	if m.GetDeletionTimestamp() != nil && len(m.GetFinalizers()) == 0 && graceOver(m) {
 		return s.dropLocked(r.res, next), nil
@@ -330,10 +343,12 @@ func (s *Server) deleteLocked(res *resource, have runtime.Object, opts metav1.De
 	m := accessor(have)
 	if p := opts.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != m.GetUID() {
-			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(), precondition("UID", string(*p.UID), string(m.GetUID())))
+			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(),
+				precondition("UID", string(*p.UID), string(m.GetUID())))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
-			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(), precondition("ResourceVersion", *p.ResourceVersion, m.GetResourceVersion()))
+			return nil, apierrors.NewConflict(res.gvr().GroupResource(), m.GetName(),
+				precondition("ResourceVersion", *p.ResourceVersion, m.GetResourceVersion()))
 		}
 	}
 	var grace int64
@@ -375,7 +390,8 @@ type unmet string
 func (u unmet) Error() string { return string(u) }
 
 func precondition(what, want, have string) error {
-	return unmet(fmt.Sprintf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, want, what, have))
+	return unmet(fmt.Sprintf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, want, what,
+		have))
 }
 
 // graceOver tells whether an object waits for nothing but its finalizers.

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -16,7 +17,7 @@ import (
 const bookmarkEvery = time.Minute
 
 // watcher is one open watch. Its queue has no bound, so that a slow client
-// stops nobody; it is held under Server.mu.
+// blocks no other request; it is held under Server.mu.
 type watcher struct {
 	sel     selector
 	pending []watch.Event
@@ -51,7 +52,9 @@ func (s *Server) watch(rw http.ResponseWriter, r *request) error {
 	initial := q.Get("sendInitialEvents") == "true"
 	bookmarks := q.Get("allowWatchBookmarks") == "true" || q.Get("allowWatchBookmarks") == "1"
 	if initial && q.Get("resourceVersionMatch") != "NotOlderThan" {
-		return apierrors.NewBadRequest("sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", field.ErrorList{
+			field.Forbidden(field.NewPath("sendInitialEvents"), "needs resourceVersionMatch=NotOlderThan"),
+		})
 	}
 	var since uint64
 	if from != "" {
@@ -186,7 +189,10 @@ func (out *watchStream) send(e watch.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", e.Type, err)
 	}
-	text, err := runtime.Encode(out.event, &metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: raw}})
+	text, err := runtime.Encode(out.event, &metav1.WatchEvent{
+		Type:   string(e.Type),
+		Object: runtime.RawExtension{Raw: raw},
+	})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", e.Type, err)
 	}
@@ -207,7 +213,7 @@ func (s *Server) CloseWatches() {
 	}
 }
 
-// Compact forgets all changes: a watch from an earlier version is answered
+// Compact drops all changes: a watch from an earlier version is answered
 // with 410 Gone.
 func (s *Server) Compact() {
 	s.mu.Lock()

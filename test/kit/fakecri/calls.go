@@ -256,10 +256,13 @@ func (c *Call) pod(m *cri.PodSandboxMetadata) {
 }
 
 func (c *Call) container(cfg *cri.ContainerConfig) {
-	c.Container, c.Attempt, c.Image = cfg.GetMetadata().GetName(), cfg.GetMetadata().GetAttempt(), cfg.GetImage().GetImage()
+	c.Container, c.Attempt, c.Image = cfg.GetMetadata().GetName(), cfg.GetMetadata().GetAttempt(),
+		cfg.GetImage().GetImage()
 }
 
-func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (res any, err error) {
+func (r *Runtime) interceptUnary(
+	ctx context.Context, req any, i *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (res any, err error) {
 	call := r.calls.begin(r.describe(path.Base(i.FullMethod), req))
 	defer func() {
 		ended := r.calls.end(call, err)
@@ -267,14 +270,14 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServ
 			r.opts.OnCall(ended, req, res)
 		}
 	}()
-	late, err := r.faults.before(ctx, *call)
+	late, err := r.before(ctx, *call)
 	if err != nil {
 		return nil, err
 	}
 	if in := late.dies(); in != nil {
-		defer in.died()
+		defer in.Fault.death.happens()
 		return nil, r.die(func() {
-			if in.fault.After {
+			if in.Fault.After {
 				_, err := handle(ctx, req)
 				r.calls.did(call, err)
 			}
@@ -298,16 +301,18 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, i *grpc.UnaryServ
 	if err := late.after(ctx); err != nil {
 		return nil, err
 	}
-	for _, name := range r.faults.lies(*call) {
+	for _, name := range r.lies(*call) {
 		lie(name, res)
 	}
 	return res, nil
 }
 
-func (r *Runtime) interceptStream(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+func (r *Runtime) interceptStream(
+	srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, handle grpc.StreamHandler,
+) (err error) {
 	call := r.calls.begin(Call{Method: path.Base(i.FullMethod)})
 	defer func() { r.calls.end(call, err) }()
-	if _, err := r.faults.before(s.Context(), *call); err != nil {
+	if _, err := r.before(s.Context(), *call); err != nil {
 		return err
 	}
 	return handle(srv, lying{s, r, *call})
@@ -321,7 +326,7 @@ type lying struct {
 }
 
 func (l lying) SendMsg(m any) error {
-	for _, name := range l.r.faults.lies(l.call) {
+	for _, name := range l.r.lies(l.call) {
 		if p, ok := m.(proto.Message); ok {
 			m = proto.Clone(p) // others may be sent the same
 		}

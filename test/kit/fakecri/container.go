@@ -32,6 +32,7 @@ type container struct {
 	logPath                          string
 	resources                        *cri.LinuxContainerResources
 
+	asked  bool          // to stop, within a grace period
 	exited chan struct{} // closed when the state becomes exited
 	proc   *process      // what the command does; nil unless running
 	log    *os.File
@@ -43,7 +44,9 @@ func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 // CreateContainer makes a container whose image is present, in a sandbox that
 // is ready.
-func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (r *Runtime) CreateContainer(
+	_ context.Context, req *cri.CreateContainerRequest,
+) (*cri.CreateContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())
@@ -60,7 +63,9 @@ func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerReq
 	for _, other := range s.containers {
 		if m := other.config.GetMetadata(); m.GetName() == meta.GetName() && m.GetAttempt() == meta.GetAttempt() {
 			name := meta.GetName() + "_" + sandboxName(s.config.GetMetadata(), meta.GetAttempt())
-			return nil, errState("failed to reserve container name %q; check if another CreateContainer request is in progress: name %q is reserved for %q", name, name, other.id)
+			return nil,
+				errState(
+					"failed to reserve container name %q; check if another CreateContainer request is in progress: name %q is reserved for %q", name, name, other.id)
 		}
 	}
 	ref := req.GetConfig().GetImage().GetImage()
@@ -97,7 +102,9 @@ func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerReq
 }
 
 // StartContainer opens the log and lets the command run.
-func (r *Runtime) StartContainer(_ context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (r *Runtime) StartContainer(
+	_ context.Context, req *cri.StartContainerRequest,
+) (*cri.StartContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -112,10 +119,12 @@ func (r *Runtime) StartContainer(_ context.Context, req *cri.StartContainerReque
 	}
 	prog := parse(c.argv(), c.env())
 	if err := c.openLog(); err != nil {
-		return nil, r.startFailedLocked(c, "failed to create container loggers: failed to create and open log file: "+err.Error())
+		return nil, r.startFailedLocked(c,
+			"failed to create container loggers: failed to create and open log file: "+err.Error())
 	}
 	if prog.startError != "" {
-		return nil, r.startFailedLocked(c, "failed to create containerd task: failed to create shim task: OCI runtime create failed: "+prog.startError)
+		return nil, r.startFailedLocked(c,
+			"failed to create containerd task: failed to create shim task: OCI runtime create failed: "+prog.startError)
 	}
 	c.state = cri.ContainerState_CONTAINER_RUNNING
 	c.startedAt = r.nowLocked()
@@ -139,7 +148,9 @@ func (r *Runtime) startFailedLocked(c *container, message string) error {
 
 // StopContainer asks the command to end, and kills it when the timeout has
 // passed. It returns when the container has exited.
-func (r *Runtime) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (r *Runtime) StopContainer(
+	ctx context.Context, req *cri.StopContainerRequest,
+) (*cri.StopContainerResponse, error) {
 	r.mu.Lock()
 	c, ok := r.containerLocked(req.GetContainerId())
 	if !ok || c.state != cri.ContainerState_CONTAINER_RUNNING {
@@ -150,6 +161,7 @@ func (r *Runtime) StopContainer(ctx context.Context, req *cri.StopContainerReque
 		return &cri.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
+		c.asked = true
 		r.terminateLocked(c)
 		r.mu.Unlock()
 		grace := time.NewTimer(time.Duration(req.GetTimeout()) * time.Second)
@@ -170,8 +182,10 @@ func (r *Runtime) StopContainer(ctx context.Context, req *cri.StopContainerReque
 	return &cri.StopContainerResponse{}, nil
 }
 
-// RemoveContainer kills the container if it runs and forgets it. Its log stays.
-func (r *Runtime) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+// RemoveContainer kills the container if it runs and drops it. Its log stays.
+func (r *Runtime) RemoveContainer(
+	_ context.Context, req *cri.RemoveContainerRequest,
+) (*cri.RemoveContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c, ok := r.containerLocked(req.GetContainerId()); ok {
@@ -211,7 +225,9 @@ func (r *Runtime) exitLocked(c *container, code int32, reason, message string) {
 }
 
 // ContainerStatus tells all about one container.
-func (r *Runtime) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (r *Runtime) ContainerStatus(
+	_ context.Context, req *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -305,12 +321,16 @@ func (r *Runtime) containerStatusesLocked(s *sandbox) []*cri.ContainerStatus {
 }
 
 // ListContainers lists containers that match the filter.
-func (r *Runtime) ListContainers(_ context.Context, req *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (r *Runtime) ListContainers(
+	_ context.Context, req *cri.ListContainersRequest,
+) (*cri.ListContainersResponse, error) {
 	return &cri.ListContainersResponse{Containers: r.listContainers(req.GetFilter())}, nil
 }
 
 // StreamContainers is ListContainers in several messages.
-func (r *Runtime) StreamContainers(req *cri.StreamContainersRequest, s cri.RuntimeService_StreamContainersServer) error {
+func (r *Runtime) StreamContainers(
+	req *cri.StreamContainersRequest, s cri.RuntimeService_StreamContainersServer,
+) error {
 	return sendChunks(r, r.listContainers(req.GetFilter()), func(items []*cri.Container) error {
 		return s.Send(&cri.StreamContainersResponse{Containers: items})
 	})
@@ -340,7 +360,9 @@ func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 }
 
 // UpdateContainerResources changes the fields that the request sets.
-func (r *Runtime) UpdateContainerResources(_ context.Context, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+func (r *Runtime) UpdateContainerResources(
+	_ context.Context, req *cri.UpdateContainerResourcesRequest,
+) (*cri.UpdateContainerResourcesResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -368,7 +390,9 @@ func mergeResources(have, change *cri.LinuxContainerResources) *cri.LinuxContain
 }
 
 // ReopenContainerLog starts a new log file at the same path.
-func (r *Runtime) ReopenContainerLog(_ context.Context, req *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
+func (r *Runtime) ReopenContainerLog(
+	_ context.Context, req *cri.ReopenContainerLogRequest,
+) (*cri.ReopenContainerLogResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -387,7 +411,9 @@ func (r *Runtime) ReopenContainerLog(_ context.Context, req *cri.ReopenContainer
 
 // CheckpointContainer writes an archive that holds the container's
 // configuration.
-func (r *Runtime) CheckpointContainer(_ context.Context, req *cri.CheckpointContainerRequest) (*cri.CheckpointContainerResponse, error) {
+func (r *Runtime) CheckpointContainer(
+	_ context.Context, req *cri.CheckpointContainerRequest,
+) (*cri.CheckpointContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -456,7 +482,8 @@ func (c *container) hostPath(path string) (host string, mounted bool) {
 	best := -1
 	for _, m := range c.config.GetMounts() {
 		at := filepath.Clean(m.GetContainerPath())
-		if (path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")) && len(at) > best && m.GetHostPath() != "" {
+		if (path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")) && len(at) > best &&
+			m.GetHostPath() != "" {
 			best = len(at)
 			host = filepath.Join(m.GetHostPath(), strings.TrimPrefix(path, at))
 		}

@@ -93,6 +93,8 @@ type Pod struct {
 type Container struct {
 	Status *cri.ContainerStatus
 	Config *cri.ContainerConfig
+	// Stopping: it was asked to stop, and still runs.
+	Stopping bool
 }
 
 // Pods returns every sandbox with its containers, oldest first.
@@ -116,7 +118,11 @@ func (r *Runtime) podsWhere(is func(*sandbox) bool) []Pod {
 			Sandbox: r.sandboxStatusLocked(s), Config: proto.Clone(s.config).(*cri.PodSandboxConfig),
 		}
 		for _, c := range s.containers {
-			p.Containers = append(p.Containers, Container{r.containerStatusLocked(c), proto.Clone(c.config).(*cri.ContainerConfig)})
+			p.Containers = append(p.Containers, Container{
+				Status:   r.containerStatusLocked(c),
+				Config:   proto.Clone(c.config).(*cri.ContainerConfig),
+				Stopping: c.asked && c.state == cri.ContainerState_CONTAINER_RUNNING,
+			})
 		}
 		out = append(out, p)
 	}

@@ -5,7 +5,7 @@
 //
 // What it owns: sandboxes, containers and images, all in memory and all behind
 // one mutex (Runtime.mu). They outlive connections, so a kubelet may restart
-// and the server may be taken away and come back (Disconnect, then Serve).
+// and the server may be stopped and come back (Disconnect, then Serve).
 // What it writes: container logs, in CRI format, where the kubelet asked for
 // them, and files that a container's command writes below one of its mounts.
 // It neither polls nor sleeps: whatever takes time is a timer.

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// keepEvents is how long events wait for somebody to listen, as in containerd.
+// keepEvents is how long events wait for a client, as in containerd.
 const keepEvents = 5 * time.Minute
 
 // eventQueue hands events to every subscriber in order; without subscribers it
@@ -56,7 +56,9 @@ func (r *Runtime) emitLocked(containerID, sandboxID string, kind cri.ContainerEv
 }
 
 // GetContainerEvents streams events until the caller goes or BreakEvents.
-func (r *Runtime) GetContainerEvents(_ *cri.GetEventsRequest, stream cri.RuntimeService_GetContainerEventsServer) error {
+func (r *Runtime) GetContainerEvents(
+	_ *cri.GetEventsRequest, stream cri.RuntimeService_GetContainerEventsServer,
+) error {
 	if r.opts.NoEvents {
 		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")
 	}
@@ -114,7 +116,7 @@ func (r *Runtime) BreakEvents(err error) {
 }
 
 // LoseEvents drops what subscribers have not been sent yet and what is kept
-// for the next one: an event that nobody will ever see.
+// for the next one: an event that no client will ever see.
 func (r *Runtime) LoseEvents() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

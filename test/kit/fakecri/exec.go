@@ -46,7 +46,8 @@ func (r *Runtime) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.
 	code, err := r.exec(ectx, c, req.GetCmd(), nil, &stdout, &stderr)
 	if err != nil {
 		if ectx.Err() != nil {
-			return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: %v", timeout, ectx.Err())
+			return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: %v",
+				timeout, ectx.Err())
 		}
 		return nil, err
 	}
@@ -71,7 +72,9 @@ func (r *Runtime) running(id string) (*container, error) {
 
 // exec runs a command and returns its exit code. It ends early with the
 // context, and with 137 when the container ends.
-func (r *Runtime) exec(ctx context.Context, c *container, argv []string, in io.Reader, stdout, stderr io.Writer) (int32, error) {
+func (r *Runtime) exec(
+	ctx context.Context, c *container, argv []string, in io.Reader, stdout, stderr io.Writer,
+) (int32, error) {
 	if r.opts.OnExec != nil {
 		r.mu.Lock()
 		e := Exec{Container: c.name(), ContainerID: c.id, Command: argv}
@@ -121,7 +124,9 @@ func (r *Runtime) exec(ctx context.Context, c *container, argv []string, in io.R
 		printed = nil
 		switch {
 		case v.missing != "":
-			return 0, errState("failed to exec in container: failed to start exec: OCI runtime exec failed: exec failed: unable to start container process: exec: %s: executable file not found in $PATH", strconv.Quote(v.missing))
+			return 0,
+				errState(
+					"failed to exec in container: failed to start exec: OCI runtime exec failed: exec failed: unable to start container process: exec: %s: executable file not found in $PATH", strconv.Quote(v.missing))
 		case v.done:
 			return v.code, nil
 		}

@@ -54,10 +54,11 @@ func (n *node) start(t *testing.T, name string, command ...string) (sandbox, con
 	if _, err := n.im.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: "busybox"}}); err != nil {
 		t.Fatal(err)
 	}
-	made, err := n.rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox"},
-		Command: command, LogPath: name + ".log",
-	}})
+	made, err := n.rt.CreateContainer(ctx,
+		&cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox"},
+			Command: command, LogPath: name + ".log",
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,8 @@ func TestVirtualTime(t *testing.T) {
 			t.Errorf("it ran for %v", ran)
 		}
 		text, err := os.ReadFile(filepath.Join(n.logs, "job.log"))
-		if err != nil || !strings.Contains(string(text), "stdout F begin\n") || !strings.Contains(string(text), "01:00:00") {
+		if err != nil || !strings.Contains(string(text), "stdout F begin\n") ||
+			!strings.Contains(string(text), "01:00:00") {
 			t.Errorf("log %q, %v", text, err)
 		}
 	})
@@ -105,12 +107,21 @@ func TestStopInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
 		_, id := n.start(t, "stubborn", "sh", "-c", "trap '' TERM; sleep infinity")
+		stopping := func() bool { return n.Pods()[0].Containers[0].Stopping }
+		before, during := stopping(), false
+		time.AfterFunc(29*time.Second, func() { during = stopping() })
 		begin := time.Now()
-		if _, err := n.rt.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id, Timeout: 30}); err != nil {
+		if _, err := n.rt.StopContainer(t.Context(), &cri.StopContainerRequest{
+			ContainerId: id,
+			Timeout:     30,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took != 30*time.Second {
 			t.Errorf("it took %v", took)
+		}
+		if after := stopping(); before || !during || after {
+			t.Errorf("it is stopping before, during and after: %v, %v, %v", before, during, after)
 		}
 		_, id = n.start(t, "server", "/server")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -153,7 +164,11 @@ func TestFaults(t *testing.T) {
 
 		// A call whose answer is lost has taken effect.
 		lost := n.Inject(fakecri.Fault{Method: "RunPodSandbox", After: true, Code: codes.Unavailable})
-		_, err := n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}})
+		_, err := n.rt.RunPodSandbox(t.Context(),
+			&cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{
+				Name:      "x",
+				Namespace: "a",
+			}}})
 		if status.Code(err) != codes.Unavailable || len(n.Pods()) != 1 {
 			t.Errorf("%v, %d pods", err, len(n.Pods()))
 		}
@@ -183,14 +198,18 @@ func TestFaults(t *testing.T) {
 		// A fault can be for one pod.
 		n.Inject(fakecri.Fault{Pod: "bad", Code: codes.Internal})
 		n.start(t, "good")
-		_, err = n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "bad", Namespace: "a"}}})
+		_, err = n.rt.RunPodSandbox(t.Context(),
+			&cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{
+				Name:      "bad",
+				Namespace: "a",
+			}}})
 		if status.Code(err) != codes.Internal {
 			t.Errorf("the bad pod: %v", err)
 		}
 	})
 }
 
-// A runtime that dies with a call tells nobody what it has done by then.
+// A runtime that dies with a call reports to no client what it has done by then.
 func TestARuntimeThatDiesWithACall(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -201,7 +220,11 @@ func TestARuntimeThatDiesWithACall(t *testing.T) {
 			}
 			synctest.Wait()
 			n.Inject(fakecri.Fault{Method: "RunPodSandbox", Dies: true, After: done})
-			_, err = n.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}})
+			_, err = n.rt.RunPodSandbox(t.Context(),
+				&cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{
+					Name:      "x",
+					Namespace: "a",
+				}}})
 			calls := n.Calls(n.LastCall() - 1)
 			if status.Code(err) != codes.Unavailable || (len(n.Pods()) == 1) != done || calls[0].Done != done {
 				t.Errorf("done %v: %v, %d pods, call %+v", done, err, len(n.Pods()), calls[0])
@@ -219,7 +242,8 @@ func TestARuntimeThatDiesWithACall(t *testing.T) {
 			defer conn.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if events, err = cri.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &cri.GetEventsRequest{}); err != nil {
+			if events, err = cri.NewRuntimeServiceClient(conn).GetContainerEvents(ctx,
+				&cri.GetEventsRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			if e, err := events.Recv(); status.Code(err) != codes.DeadlineExceeded {
@@ -236,7 +260,11 @@ func TestACallThatIsDoneLate(t *testing.T) {
 		n.Inject(fakecri.Fault{Method: "RunPodSandbox", Late: 2 * time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := n.rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}})
+		_, err := n.rt.RunPodSandbox(ctx,
+			&cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{
+				Name:      "x",
+				Namespace: "a",
+			}}})
 		if status.Code(err) != codes.DeadlineExceeded {
 			t.Error(err)
 		}
@@ -259,7 +287,10 @@ func TestCallLog(t *testing.T) {
 		_, id := n.start(t, "web")
 		time.Sleep(20 * time.Millisecond)
 		end := time.Now()
-		if _, err := n.rt.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id, Timeout: 3}); err != nil {
+		if _, err := n.rt.StopContainer(t.Context(), &cri.StopContainerRequest{
+			ContainerId: id,
+			Timeout:     3,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -274,7 +305,8 @@ func TestCallLog(t *testing.T) {
 		if len(last) != 1 || last[0].Timeout != 3 || last[0].UID != "uid-web" {
 			t.Errorf("last call %+v", last)
 		}
-		if inside, all := fakecri.TimeInside(n.Calls(0), begin, end), end.Sub(begin); inside != 150*time.Millisecond || all-inside != 20*time.Millisecond {
+		if inside, all := fakecri.TimeInside(n.Calls(0), begin, end), end.Sub(begin); inside != 150*time.Millisecond ||
+			all-inside != 20*time.Millisecond {
 			t.Errorf("%v of %v inside calls", inside, all)
 		}
 	})
@@ -364,7 +396,7 @@ func TestEventsBrokenAndKept(t *testing.T) {
 		if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("a broken stream ends with %v", err)
 		}
-		sb, id := n.start(t, "quiet") // while nobody listens
+		sb, id := n.start(t, "quiet") // while no client listens
 		s = open()
 		for _, want := range []string{sb, sb, id, id} {
 			if e, err := s.Recv(); err != nil || e.ContainerId != want {
@@ -374,7 +406,7 @@ func TestEventsBrokenAndKept(t *testing.T) {
 
 		// What waited longer than five minutes is lost.
 		n.BreakEvents(errors.New("again"))
-		n.start(t, "forgotten")
+		n.start(t, "removed")
 		time.Sleep(6 * time.Minute)
 		s = open()
 		_, id = n.start(t, "seen")
@@ -384,7 +416,7 @@ func TestEventsBrokenAndKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.PodSandboxStatus.GetMetadata().GetName() == "forgotten" {
+			if e.PodSandboxStatus.GetMetadata().GetName() == "removed" {
 				t.Errorf("an old event is delivered: %v", e)
 			}
 			last = e
@@ -401,7 +433,8 @@ func TestDisconnectKeepsPods(t *testing.T) {
 	}
 	defer first.Close()
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "x", Namespace: "a"}}
-	if _, err := cri.NewRuntimeServiceClient(first).RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg}); err != nil {
+	if _, err := cri.NewRuntimeServiceClient(first).RunPodSandbox(t.Context(),
+		&cri.RunPodSandboxRequest{Config: cfg}); err != nil {
 		t.Fatal(err)
 	}
 	r.Disconnect()
@@ -425,7 +458,10 @@ func TestPrivateImage(t *testing.T) {
 	n := newNode(t, fakecri.Options{})
 	n.Protect("registry.example/team/app:1", fakecri.Credentials{Username: "u", Password: "p"})
 	pull := func(auth *cri.AuthConfig) error {
-		_, err := n.im.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: "registry.example/team/app:1"}, Auth: auth})
+		_, err := n.im.PullImage(t.Context(), &cri.PullImageRequest{
+			Image: &cri.ImageSpec{Image: "registry.example/team/app:1"},
+			Auth:  auth,
+		})
 		return err
 	}
 	if err := pull(nil); err == nil {
@@ -438,7 +474,8 @@ func TestPrivateImage(t *testing.T) {
 		t.Error(err)
 	}
 	pulls := n.Pulls()
-	if len(pulls) != 3 || !pulls[0].Refused || !pulls[1].Refused || pulls[2].Refused || pulls[1].Auth.GetPassword() != "wrong" {
+	if len(pulls) != 3 || !pulls[0].Refused || !pulls[1].Refused || pulls[2].Refused ||
+		pulls[1].Auth.GetPassword() != "wrong" {
 		t.Errorf("pulls %+v", pulls)
 	}
 }
@@ -455,15 +492,19 @@ func TestMessageThroughMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := n.rt.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "docker.io/library/busybox:latest"},
-		Command: []string{"sh", "-c"}, Args: []string{"echo why > /dev/termination-log; touch /tmp/x; test -f /tmp/x && exit 3"},
-		Mounts: []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: host}},
-	}})
+	made, err := n.rt.CreateContainer(t.Context(),
+		&cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "main"},
+			Image:    &cri.ImageSpec{Image: "docker.io/library/busybox:latest"},
+			Command:  []string{"sh", "-c"},
+			Args:     []string{"echo why > /dev/termination-log; touch /tmp/x; test -f /tmp/x && exit 3"},
+			Mounts:   []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: host}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.rt.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := n.rt.StartContainer(t.Context(),
+		&cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
 	if st := n.status(t, made.ContainerId); st.ExitCode != 3 {
@@ -507,21 +548,21 @@ func TestScriptedExec(t *testing.T) {
 	})
 }
 
-// A lie is told as often as it is to be, behind those that are to be true.
+// A false answer is given as often as it is to be, behind those that are to be true.
 func TestLiesAreCounted(t *testing.T) {
 	n := newNode(t, fakecri.Options{})
 	n.Inject(fakecri.Fault{Method: "PullImage", Skip: 1, Times: 2, Lie: "other-ids"})
-	var told []string
+	var reported []string
 	for range 5 {
 		got, err := n.im.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: "busybox"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = append(told, got.ImageRef)
+		reported = append(reported, got.ImageRef)
 	}
-	for i, ref := range told {
-		if lied := i == 1 || i == 2; (ref != told[0]) != lied {
-			t.Errorf("answer %d is %s, the first was %s", i, ref, told[0])
+	for i, ref := range reported {
+		if lied := i == 1 || i == 2; (ref != reported[0]) != lied {
+			t.Errorf("answer %d is %s, the first was %s", i, ref, reported[0])
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"keelson/test/kit/faults"
 )
 
 // Fault makes calls slow, fail or hang. Empty selectors match everything.
@@ -35,7 +37,7 @@ type Fault struct {
 	// nothing.
 	Idle bool
 	// Dies takes the runtime away with the call, as Disconnect does: before the call
-	// has done anything or, with After, once it has done it all. Nobody hears of it,
+	// has done anything or, with After, once it has done it all. No event reports it,
 	// neither by an answer nor by an event.
 	Dies bool
 	// Late has the call do its work only when its caller has given up waiting for the
@@ -43,25 +45,22 @@ type Fault struct {
 	Late time.Duration
 	// Only, when set, selects calls too.
 	Only func(Call) bool
+
+	death *death
 }
+
+// death is the end of the runtime with a call that met a fault.
+type death struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (d *death) happens() { d.once.Do(func() { close(d.done) }) }
+
+type injection = faults.Injection[Call, Fault]
 
 // Injection is a fault in force.
-type Injection struct {
-	fault   Fault
-	owner   *faults
-	release chan struct{} // closed by Release
-	first   chan struct{} // closed when a call is hit
-	dead    chan struct{} // closed when the runtime has died with one
-	seen    int
-	hits    int
-	last    Call // that was hit
-	waiting int
-}
-
-type faults struct {
-	mu   sync.Mutex
-	list []*Injection
-}
+type Injection struct{ *injection }
 
 // Inject puts a fault in force. Several may match one call: their delays add
 // up and the first failure wins.
@@ -69,64 +68,16 @@ func (r *Runtime) Inject(f Fault) *Injection {
 	if f.Lie != "" && Lies[f.Lie] == nil {
 		panic("fakecri: there is no lie " + f.Lie)
 	}
-	in := &Injection{fault: f, owner: &r.faults, release: make(chan struct{}), first: make(chan struct{}), dead: make(chan struct{})}
-	r.faults.mu.Lock()
-	defer r.faults.mu.Unlock()
-	r.faults.list = append(r.faults.list, in)
-	return in
+	f.death = &death{done: make(chan struct{})}
+	return &Injection{r.faults.Inject(f)}
 }
-
-// Release takes the fault out of force and lets hanging calls go on as if
-// there had been none.
-func (in *Injection) Release() {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	in.owner.list = slices.DeleteFunc(in.owner.list, func(o *Injection) bool { return o == in })
-	select {
-	case <-in.release:
-	default:
-		close(in.release)
-	}
-}
-
-// Hit is closed once a call has met the fault.
-func (in *Injection) Hit() <-chan struct{} { return in.first }
 
 // Dead is closed once the runtime has gone away with a call that met the fault. With
 // After that may be long after it was hit: the call is done first.
-func (in *Injection) Dead() <-chan struct{} { return in.dead }
+func (in *Injection) Dead() <-chan struct{} { return in.Fault.death.done }
 
-// Hits counts the calls that met the fault so far.
-func (in *Injection) Hits() int {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	return in.hits
-}
-
-// Last is the call that met the fault last, as it came.
-func (in *Injection) Last() Call {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	return in.last
-}
-
-// Waiting counts the calls that hang now, or that the fault delays.
-func (in *Injection) Waiting() int {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	return in.waiting
-}
-
-func (f *faults) releaseAll() {
-	f.mu.Lock()
-	list := slices.Clone(f.list)
-	f.mu.Unlock()
-	for _, in := range list {
-		in.Release()
-	}
-}
-
-func (f Fault) matches(c Call) bool {
+// Matches reports whether the selectors match a call.
+func (f Fault) Matches(c Call) bool {
 	if f.Method != "" && f.Method != c.Method || f.Container != "" && f.Container != c.Container {
 		return false
 	}
@@ -139,44 +90,27 @@ func (f Fault) matches(c Call) bool {
 	return f.Pod == "" || f.Pod == c.Pod || strings.HasSuffix(c.Pod, "/"+f.Pod)
 }
 
-// met returns the faults that hit this call, and counts them.
-func (f *faults) met(c Call) (now, late met) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, in := range f.list {
-		if !in.fault.matches(c) {
-			continue
-		}
-		in.seen++
-		if in.seen <= in.fault.Skip || in.fault.Times > 0 && in.hits >= in.fault.Times {
-			continue
-		}
-		in.last = c
-		if in.hits++; in.hits == 1 {
-			close(in.first)
-		}
-		if in.fault.After || in.fault.Idle || in.fault.Dies || in.fault.Late > 0 {
+// Window is what Skip and Times say.
+func (f Fault) Window() (skip, times int) { return f.Skip, f.Times }
+
+// before counts a call and applies the faults that come before its effect.
+func (r *Runtime) before(ctx context.Context, c Call) (late met, err error) {
+	var now met
+	for _, in := range r.faults.Meet(c) {
+		if f := in.Fault; f.After || f.Idle || f.Dies || f.Late > 0 {
 			late = append(late, in)
 		} else {
 			now = append(now, in)
 		}
 	}
-	return now, late
-}
-
-// before applies the faults that come before the effect of a call.
-func (f *faults) before(ctx context.Context, c Call) (late met, err error) {
-	now, late := f.met(c)
 	return late, now.after(ctx)
 }
 
 // lies are what makes nonsense of the answer to a call, by their names.
-func (f *faults) lies(c Call) (names []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, in := range f.list {
-		if in.fault.Lie != "" && in.fault.matches(c) && in.seen > in.fault.Skip && (in.fault.Times == 0 || in.seen <= in.fault.Skip+in.fault.Times) {
-			names = append(names, in.fault.Lie)
+func (r *Runtime) lies(c Call) (names []string) {
+	for _, in := range r.faults.Met(c) {
+		if in.Fault.Lie != "" {
+			names = append(names, in.Fault.Lie)
 		}
 	}
 	return names
@@ -184,47 +118,36 @@ func (f *faults) lies(c Call) (names []string) {
 
 // idle reports whether a call is to do nothing.
 func (list met) idle() bool {
-	return slices.ContainsFunc(list, func(in *Injection) bool { return in.fault.Idle })
+	return slices.ContainsFunc(list, func(in *injection) bool { return in.Fault.Idle })
 }
 
 // dies is the fault by which the runtime goes away with a call, or nil.
-func (list met) dies() *Injection {
+func (list met) dies() *injection {
 	for _, in := range list {
-		if in.fault.Dies {
+		if in.Fault.Dies {
 			return in
 		}
 	}
 	return nil
 }
 
-// died tells that the runtime has gone away by the fault.
-func (in *Injection) died() {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	select {
-	case <-in.dead:
-	default:
-		close(in.dead)
-	}
-}
-
 // late waits until the caller of a call that comes too late has given up, and for as
 // long as it takes then. It reports whether the call is one.
 func (list met) late(ctx context.Context) bool {
 	for _, in := range list {
-		if in.fault.Late == 0 {
+		if in.Fault.Late == 0 {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-in.release:
+		case <-in.Released():
 			return false
 		}
-		t := time.NewTimer(in.fault.Late)
+		t := time.NewTimer(in.Fault.Late)
 		defer t.Stop()
 		select {
 		case <-t.C:
-		case <-in.release:
+		case <-in.Released():
 		}
 		return true
 	}
@@ -232,62 +155,26 @@ func (list met) late(ctx context.Context) bool {
 }
 
 // met are faults that a call has to go through.
-type met []*Injection
+type met []*injection
 
 func (list met) after(ctx context.Context) error {
 	for _, in := range list {
-		if err := in.delay(ctx); err != nil {
-			return err
+		if err := in.Delay(ctx, in.Fault.Delay); err != nil {
+			return status.FromContextError(err).Err()
 		}
-		if in.fault.Hang {
-			if err := in.hang(ctx); err != nil {
-				return err
+		if in.Fault.Hang {
+			if err := in.Hang(ctx); err != nil {
+				return status.FromContextError(err).Err()
 			}
 			continue
 		}
-		if in.fault.Code != codes.OK {
-			msg := in.fault.Message
+		if in.Fault.Code != codes.OK {
+			msg := in.Fault.Message
 			if msg == "" {
-				msg = "injected failure of " + in.fault.Method
+				msg = "injected failure of " + in.Fault.Method
 			}
-			return status.Error(in.fault.Code, msg)
+			return status.Error(in.Fault.Code, msg)
 		}
 	}
 	return nil
-}
-
-// delay lets the fault's delay pass.
-func (in *Injection) delay(ctx context.Context) error {
-	if in.fault.Delay == 0 {
-		return nil
-	}
-	in.count(1)
-	defer in.count(-1)
-	t := time.NewTimer(in.fault.Delay)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-in.release:
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	return nil
-}
-
-// count adds to the calls that wait.
-func (in *Injection) count(n int) {
-	in.owner.mu.Lock()
-	defer in.owner.mu.Unlock()
-	in.waiting += n
-}
-
-func (in *Injection) hang(ctx context.Context) error {
-	in.count(1)
-	defer in.count(-1)
-	select {
-	case <-in.release:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	}
 }

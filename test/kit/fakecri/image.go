@@ -117,7 +117,8 @@ func (r *Runtime) PullImage(_ context.Context, req *cri.PullImageRequest) (*cri.
 	if want, private := r.private[normal(name)]; private && presented(req.GetAuth()) != want {
 		pull.Refused = true
 		r.pulls = append(r.pulls, pull)
-		return nil, status.Errorf(codes.Unknown, "failed to pull and unpack image %q: failed to resolve reference %q: pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed", normal(name), normal(name))
+		return nil, status.Errorf(codes.Unknown,
+			"failed to pull and unpack image %q: failed to resolve reference %q: pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed", normal(name), normal(name))
 	}
 	r.pulls = append(r.pulls, pull)
 	img, ok := r.imageLocked(name)
@@ -182,7 +183,7 @@ func (r *Runtime) ImageStatus(_ context.Context, req *cri.ImageStatusRequest) (*
 	return res, nil
 }
 
-// RemoveImage forgets an image under all its names.
+// RemoveImage removes an image under all its names.
 func (r *Runtime) RemoveImage(_ context.Context, req *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

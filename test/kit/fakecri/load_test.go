@@ -28,9 +28,10 @@ func BenchmarkPod(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox"},
-		}})
+		made, err := rt.CreateContainer(ctx,
+			&cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sb, Config: &cri.ContainerConfig{
+				Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox"},
+			}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -31,9 +31,9 @@ var Lies = map[string]func(proto.Message){
 	}),
 	// What has an id has none.
 	"no-ids": eachID(func(string) string { return "" }),
-	// What has an id has another one, that nobody has.
+	// What has an id has another one, that does not exist.
 	"other-ids": eachID(func(id string) string { return strings.Repeat("f", len(id)) }),
-	// Containers are said to be in a sandbox that nobody has.
+	// Containers are reported to be in a sandbox that does not exist.
 	"other-sandbox": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		if f.Name() == "pod_sandbox_id" {
 			m.Set(f, protoreflect.ValueOfString(strings.Repeat("e", 64)))
@@ -45,7 +45,7 @@ var Lies = map[string]func(proto.Message){
 			m.Set(f, protoreflect.ValueOfEnum(99))
 		}
 	}),
-	// What has run is said never to have.
+	// What has run is reported never to have run.
 	"first-state": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		if f.Name() == "state" && f.Kind() == protoreflect.EnumKind {
 			m.Clear(f)
@@ -57,7 +57,7 @@ var Lies = map[string]func(proto.Message){
 			m.Clear(f)
 		}
 	}),
-	// Labels, annotations and further information say what nobody can read.
+	// Labels, annotations and further information are unparsable.
 	"garbage": eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		if f.IsMap() && f.MapValue().Kind() == protoreflect.StringKind {
 			m.Get(f).Map().Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
@@ -72,7 +72,8 @@ var Lies = map[string]func(proto.Message){
 func eachID(change func(string) string) func(proto.Message) {
 	return eachField(func(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 		name := string(f.Name())
-		if f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && (name == "id" || name == "image_ref" || strings.HasSuffix(name, "_id")) {
+		if f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() &&
+			(name == "id" || name == "image_ref" || strings.HasSuffix(name, "_id")) {
 			m.Set(f, protoreflect.ValueOfString(change(m.Get(f).String())))
 		}
 	})

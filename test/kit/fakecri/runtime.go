@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"keelson/test/kit/faults"
 )
 
 // maxMessage is the gRPC message size that containerd and kubelets agree on.
@@ -56,10 +58,10 @@ type Options struct {
 	OnExec func(Exec) (res ExecResult, ok bool)
 	// OnCreate, when set, may replace a container's command before it starts.
 	OnCreate func(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig)
-	// OnMoment, when set, is told of every start and every end of a container. It must
+	// OnMoment, when set, is called for every start and every end of a container. It must
 	// not call the runtime.
 	OnMoment func(Moment)
-	// OnCall, when set, is told of every unary call that has ended, with its request and,
+	// OnCall, when set, is called for every unary call that has ended, with its request and,
 	// unless it failed, its response, neither of which it may change.
 	OnCall func(c Call, request, response any)
 	// MaxCalls bounds the call log; 200,000 if zero.
@@ -73,7 +75,7 @@ type Runtime struct {
 
 	opts   Options
 	prefix netip.Prefix
-	faults faults
+	faults faults.Set[Call, Fault]
 	calls  callLog
 	stream streaming
 
@@ -222,7 +224,7 @@ func (r *Runtime) die(last func()) error {
 // Close disconnects, ends every container and releases what the runtime holds
 // open. Files it wrote stay.
 func (r *Runtime) Close() {
-	r.faults.releaseAll()
+	r.faults.ReleaseAll()
 	r.Disconnect()
 	r.stream.close()
 	r.mu.Lock()
@@ -262,7 +264,8 @@ func (r *Runtime) takeAddressLocked() (netip.Addr, error) {
 			return a, nil
 		}
 		if a = next; a == start {
-			return netip.Addr{}, status.Errorf(codes.Unknown, "failed to setup network for sandbox: no IP addresses available in range set: %s", r.prefix)
+			return netip.Addr{}, status.Errorf(codes.Unknown,
+				"failed to setup network for sandbox: no IP addresses available in range set: %s", r.prefix)
 		}
 	}
 }

@@ -76,7 +76,9 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest
 }
 
 // StopPodSandbox kills what runs in the sandbox and gives its address back.
-func (r *Runtime) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (r *Runtime) StopPodSandbox(
+	_ context.Context, req *cri.StopPodSandboxRequest,
+) (*cri.StopPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())
@@ -105,9 +107,11 @@ func (r *Runtime) stopSandboxLocked(s *sandbox) {
 	}
 }
 
-// RemovePodSandbox stops the sandbox if need be and forgets it together with
+// RemovePodSandbox stops the sandbox if need be and drops it together with
 // its containers.
-func (r *Runtime) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+func (r *Runtime) RemovePodSandbox(
+	_ context.Context, req *cri.RemovePodSandboxRequest,
+) (*cri.RemovePodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())
@@ -125,7 +129,9 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxR
 }
 
 // PodSandboxStatus tells all about one sandbox.
-func (r *Runtime) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (r *Runtime) PodSandboxStatus(
+	_ context.Context, req *cri.PodSandboxStatusRequest,
+) (*cri.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())
@@ -147,12 +153,14 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusR
 
 func (r *Runtime) sandboxStatusLocked(s *sandbox) *cri.PodSandboxStatus {
 	st := &cri.PodSandboxStatus{
-		Id:             s.id,
-		Metadata:       s.config.GetMetadata(),
-		State:          s.state,
-		CreatedAt:      s.createdAt,
-		Network:        &cri.PodSandboxNetworkStatus{},
-		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+		Id:        s.id,
+		Metadata:  s.config.GetMetadata(),
+		State:     s.state,
+		CreatedAt: s.createdAt,
+		Network:   &cri.PodSandboxNetworkStatus{},
+		Linux: &cri.LinuxPodSandboxStatus{
+			Namespaces: &cri.Namespace{Options: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
+		},
 		Labels:         s.config.GetLabels(),
 		Annotations:    s.config.GetAnnotations(),
 		RuntimeHandler: s.handler,
@@ -164,12 +172,16 @@ func (r *Runtime) sandboxStatusLocked(s *sandbox) *cri.PodSandboxStatus {
 }
 
 // ListPodSandbox lists sandboxes that match the filter.
-func (r *Runtime) ListPodSandbox(_ context.Context, req *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (r *Runtime) ListPodSandbox(
+	_ context.Context, req *cri.ListPodSandboxRequest,
+) (*cri.ListPodSandboxResponse, error) {
 	return &cri.ListPodSandboxResponse{Items: r.listSandboxes(req.GetFilter())}, nil
 }
 
 // StreamPodSandboxes is ListPodSandbox in several messages.
-func (r *Runtime) StreamPodSandboxes(req *cri.StreamPodSandboxesRequest, s cri.RuntimeService_StreamPodSandboxesServer) error {
+func (r *Runtime) StreamPodSandboxes(
+	req *cri.StreamPodSandboxesRequest, s cri.RuntimeService_StreamPodSandboxesServer,
+) error {
 	return sendChunks(r, r.listSandboxes(req.GetFilter()), func(items []*cri.PodSandbox) error {
 		return s.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: items})
 	})
@@ -194,9 +206,12 @@ func (r *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 
 // UpdatePodSandboxResources notes the pod-level resources in the sandbox's
 // configuration.
-func (r *Runtime) UpdatePodSandboxResources(_ context.Context, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
+func (r *Runtime) UpdatePodSandboxResources(
+	_ context.Context, req *cri.UpdatePodSandboxResourcesRequest,
+) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	if r.opts.Old {
-		return nil, status.Error(codes.Unimplemented, "unknown method UpdatePodSandboxResources for service runtime.v1.RuntimeService")
+		return nil, status.Error(codes.Unimplemented,
+			"unknown method UpdatePodSandboxResources for service runtime.v1.RuntimeService")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

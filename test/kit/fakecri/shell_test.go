@@ -83,7 +83,13 @@ func term(tr trap) string {
 }
 
 func TestDuration(t *testing.T) {
-	for in, want := range map[string]time.Duration{"0": 0, "1": time.Second, "0.25": 250 * time.Millisecond, "200ms": 200 * time.Millisecond, "2h": 2 * time.Hour} {
+	for in, want := range map[string]time.Duration{
+		"0":     0,
+		"1":     time.Second,
+		"0.25":  250 * time.Millisecond,
+		"200ms": 200 * time.Millisecond,
+		"2h":    2 * time.Hour,
+	} {
 		if got, ok := duration(in); !ok || got != want {
 			t.Errorf("%q: %v, %v", in, got, ok)
 		}

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Usage is what a container is said to use.
+// Usage is what a container is reported to use.
 type Usage struct {
 	NanoCores      uint64 // CPU rate; the counter grows with it from the start
 	WorkingSet     uint64 // bytes of memory
@@ -32,7 +32,9 @@ func (r *Runtime) SetUsage(pod, name string, u Usage) error {
 }
 
 // ContainerStats measures one container.
-func (r *Runtime) ContainerStats(_ context.Context, req *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+func (r *Runtime) ContainerStats(
+	_ context.Context, req *cri.ContainerStatsRequest,
+) (*cri.ContainerStatsResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.containerLocked(req.GetContainerId())
@@ -43,12 +45,16 @@ func (r *Runtime) ContainerStats(_ context.Context, req *cri.ContainerStatsReque
 }
 
 // ListContainerStats measures the running containers that match the filter.
-func (r *Runtime) ListContainerStats(_ context.Context, req *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
+func (r *Runtime) ListContainerStats(
+	_ context.Context, req *cri.ListContainerStatsRequest,
+) (*cri.ListContainerStatsResponse, error) {
 	return &cri.ListContainerStatsResponse{Stats: r.listStats(req.GetFilter())}, nil
 }
 
 // StreamContainerStats is ListContainerStats in several messages.
-func (r *Runtime) StreamContainerStats(req *cri.StreamContainerStatsRequest, s cri.RuntimeService_StreamContainerStatsServer) error {
+func (r *Runtime) StreamContainerStats(
+	req *cri.StreamContainerStatsRequest, s cri.RuntimeService_StreamContainerStatsServer,
+) error {
 	return sendChunks(r, r.listStats(req.GetFilter()), func(items []*cri.ContainerStats) error {
 		return s.Send(&cri.StreamContainerStatsResponse{ContainerStats: items})
 	})
@@ -75,7 +81,8 @@ func (r *Runtime) statsLocked(c *container) *cri.ContainerStats {
 	}
 	st := &cri.ContainerStats{
 		Attributes: &cri.ContainerAttributes{
-			Id: c.id, Metadata: c.config.GetMetadata(), Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
+			Id: c.id, Metadata: c.config.GetMetadata(), Labels: c.config.GetLabels(),
+			Annotations: c.config.GetAnnotations(),
 		},
 		WritableLayer: &cri.FilesystemUsage{
 			Timestamp: now, FsId: &cri.FilesystemIdentifier{Mountpoint: r.opts.ImageRoot},
@@ -113,7 +120,9 @@ func memoryUsage(now int64, u Usage, limit int64) *cri.MemoryUsage {
 func value(n uint64) *cri.UInt64Value { return &cri.UInt64Value{Value: n} }
 
 // PodSandboxStats measures one sandbox with its containers.
-func (r *Runtime) PodSandboxStats(_ context.Context, req *cri.PodSandboxStatsRequest) (*cri.PodSandboxStatsResponse, error) {
+func (r *Runtime) PodSandboxStats(
+	_ context.Context, req *cri.PodSandboxStatsRequest,
+) (*cri.PodSandboxStatsResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.sandboxLocked(req.GetPodSandboxId())
@@ -124,12 +133,16 @@ func (r *Runtime) PodSandboxStats(_ context.Context, req *cri.PodSandboxStatsReq
 }
 
 // ListPodSandboxStats measures the ready sandboxes that match the filter.
-func (r *Runtime) ListPodSandboxStats(_ context.Context, req *cri.ListPodSandboxStatsRequest) (*cri.ListPodSandboxStatsResponse, error) {
+func (r *Runtime) ListPodSandboxStats(
+	_ context.Context, req *cri.ListPodSandboxStatsRequest,
+) (*cri.ListPodSandboxStatsResponse, error) {
 	return &cri.ListPodSandboxStatsResponse{Stats: r.listSandboxStats(req.GetFilter())}, nil
 }
 
 // StreamPodSandboxStats is ListPodSandboxStats in several messages.
-func (r *Runtime) StreamPodSandboxStats(req *cri.StreamPodSandboxStatsRequest, s cri.RuntimeService_StreamPodSandboxStatsServer) error {
+func (r *Runtime) StreamPodSandboxStats(
+	req *cri.StreamPodSandboxStatsRequest, s cri.RuntimeService_StreamPodSandboxStatsServer,
+) error {
 	return sendChunks(r, r.listSandboxStats(req.GetFilter()), func(items []*cri.PodSandboxStats) error {
 		return s.Send(&cri.StreamPodSandboxStatsResponse{PodSandboxStats: items})
 	})
@@ -140,7 +153,8 @@ func (r *Runtime) listSandboxStats(f *cri.PodSandboxStatsFilter) []*cri.PodSandb
 	defer r.mu.Unlock()
 	var list []*cri.PodSandboxStats
 	for _, s := range r.sortedSandboxesLocked() {
-		if s.state == cri.PodSandboxState_SANDBOX_READY && matchID(f.GetId(), s.id) && matchLabels(f.GetLabelSelector(), s.config.GetLabels()) {
+		if s.state == cri.PodSandboxState_SANDBOX_READY && matchID(f.GetId(), s.id) &&
+			matchLabels(f.GetLabelSelector(), s.config.GetLabels()) {
 			list = append(list, r.sandboxStatsLocked(s))
 		}
 	}
@@ -151,7 +165,8 @@ func (r *Runtime) sandboxStatsLocked(s *sandbox) *cri.PodSandboxStats {
 	now := time.Now().UnixNano()
 	out := &cri.PodSandboxStats{
 		Attributes: &cri.PodSandboxAttributes{
-			Id: s.id, Metadata: s.config.GetMetadata(), Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(),
+			Id: s.id, Metadata: s.config.GetMetadata(), Labels: s.config.GetLabels(),
+			Annotations: s.config.GetAnnotations(),
 		},
 		Linux: &cri.LinuxPodSandboxStats{},
 	}
@@ -171,7 +186,13 @@ func (r *Runtime) sandboxStatsLocked(s *sandbox) *cri.PodSandboxStats {
 	out.Linux.Memory = memoryUsage(now, Usage{WorkingSet: memory}, 0)
 	out.Linux.Process = &cri.ProcessUsage{Timestamp: now, ProcessCount: value(running + 1)}
 	if !s.hostNetwork() {
-		iface := &cri.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(0), RxErrors: value(0), TxBytes: value(0), TxErrors: value(0)}
+		iface := &cri.NetworkInterfaceUsage{
+			Name:     "eth0",
+			RxBytes:  value(0),
+			RxErrors: value(0),
+			TxBytes:  value(0),
+			TxErrors: value(0),
+		}
 		out.Linux.Network = &cri.NetworkUsage{Timestamp: now, DefaultInterface: iface}
 	}
 	return out

@@ -75,7 +75,9 @@ func (r *Runtime) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cr
 }
 
 // UpdateRuntimeConfig notes the pod CIDR.
-func (r *Runtime) UpdateRuntimeConfig(_ context.Context, req *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+func (r *Runtime) UpdateRuntimeConfig(
+	_ context.Context, req *cri.UpdateRuntimeConfigRequest,
+) (*cri.UpdateRuntimeConfigResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.podCIDR = req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()

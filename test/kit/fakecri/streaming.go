@@ -98,7 +98,15 @@ func (r *Runtime) PortForward(_ context.Context, req *cri.PortForwardRequest) (*
 // streams is what the streaming server calls back.
 type streams struct{ r *Runtime }
 
-func (s streams) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errw io.WriteCloser, tty bool, _ <-chan remote.TerminalSize) error {
+func (s streams) Exec(
+	ctx context.Context,
+	id string,
+	cmd []string,
+	in io.Reader,
+	out, errw io.WriteCloser,
+	tty bool,
+	_ <-chan remote.TerminalSize,
+) error {
 	c, err := s.r.running(id)
 	if err != nil {
 		return err
@@ -112,7 +120,10 @@ func (s streams) Exec(ctx context.Context, id string, cmd []string, in io.Reader
 		return err
 	}
 	if code != 0 {
-		return &utilexec.CodeExitError{Err: fmt.Errorf("error executing command %v, exit code %d", cmd, code), Code: int(code)}
+		return &utilexec.CodeExitError{
+			Err:  fmt.Errorf("error executing command %v, exit code %d", cmd, code),
+			Code: int(code),
+		}
 	}
 	return nil
 }
@@ -124,7 +135,9 @@ func writerOr(w io.WriteCloser, or io.Writer) io.Writer {
 	return w
 }
 
-func (s streams) Attach(ctx context.Context, id string, in io.Reader, out, errw io.WriteCloser, _ bool, _ <-chan remote.TerminalSize) error {
+func (s streams) Attach(
+	ctx context.Context, id string, in io.Reader, out, errw io.WriteCloser, _ bool, _ <-chan remote.TerminalSize,
+) error {
 	c, err := s.r.running(id)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"keelson/test/parts"
 )
 
-// policy lets anybody own any name and say anything.
+// policy lets any client own any name and send anything.
 const policy = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <type>system</type>
@@ -80,7 +80,8 @@ func (b *Bus) find(t testing.TB) {
 	if err != nil || len(libs) == 0 {
 		t.Fatalf("find libraries of dbus-daemon in %s: none (%v)", tree, err)
 	}
-	b.program, b.env = filepath.Join(tree, "usr", "bin", "dbus-daemon"), []string{"LD_LIBRARY_PATH=" + strings.Join(libs, ":")}
+	b.program, b.env = filepath.Join(tree,
+		"usr", "bin", "dbus-daemon"), []string{"LD_LIBRARY_PATH=" + strings.Join(libs, ":")}
 }
 
 // Start starts the bus anew after Stop, at the same address.

@@ -4,7 +4,7 @@
 //
 //	bus := logind.StartBus(t)           // DBUS_SYSTEM_BUS_ADDRESS=bus.Address
 //	m := logind.Start(t, bus, time.Minute)
-//	m.Await(t, 1)                       // somebody holds a lock
+//	m.Await(t, 1)                       // a client holds a lock
 //	m.Announce(t, true)                 // the machine is about to shut down
 //	m.Await(t, 0)                       // everybody has let go
 //

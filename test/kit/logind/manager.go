@@ -16,15 +16,19 @@ import (
 )
 
 const (
-	loginName, loginPath, loginFace       = "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager"
-	systemdName, systemdPath, systemdFace = "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
-	properties                            = "org.freedesktop.DBus.Properties"
+	loginName   = "org.freedesktop.login1"
+	loginPath   = "/org/freedesktop/login1"
+	loginFace   = "org.freedesktop.login1.Manager"
+	systemdName = "org.freedesktop.systemd1"
+	systemdPath = "/org/freedesktop/systemd1"
+	systemdFace = "org.freedesktop.systemd1.Manager"
+	properties  = "org.freedesktop.DBus.Properties"
 )
 
 // patience bounds what is waited for.
 const patience = time.Minute
 
-// Lock is what somebody holds to delay the shutdown.
+// Lock is what a client holds to delay the shutdown.
 type Lock struct{ What, Who, Why, Mode string }
 
 // Manager is the login manager, and the part of the service manager that has it read
@@ -71,7 +75,8 @@ func (m *Manager) Join(bus *Bus) error {
 	conn.Eavesdrop(m.in)
 	for _, name := range []string{loginName, systemdName} {
 		// Calls of others that come before the reply are kept for serve.
-		msg := call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName", name, uint32(0))
+		msg := call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName", name,
+			uint32(0))
 		msg.Flags |= dbus.FlagNoReplyExpected
 		if c := conn.Send(msg, make(chan *dbus.Call, 1)); c.Err != nil {
 			return fmt.Errorf("own %s: %w", name, errors.Join(c.Err, conn.Close()))
@@ -89,7 +94,7 @@ func call(dest, path, face, member string, args ...any) *dbus.Message {
 	}}
 }
 
-// Leave goes from the bus. Locks are nobody's any more.
+// Leave goes from the bus. Locks are released.
 func (m *Manager) Leave() {
 	m.conn.Eavesdrop(nil) // it closes the channel, and may still be writing to it
 	close(m.quit)
@@ -163,7 +168,8 @@ func (m *Manager) answer(method string, args []any) (body []any, after func(), e
 		return nil, nil, errors.New("the operation is already running")
 	case method == loginFace+".Inhibit" && len(args) == 4:
 		return m.inhibit(Lock{fmt.Sprint(args[0]), fmt.Sprint(args[1]), fmt.Sprint(args[2]), fmt.Sprint(args[3])})
-	case method == systemdFace+".KillUnit" && len(args) == 3 && args[0] == "systemd-logind.service" && args[2] == int32(syscall.SIGHUP):
+	case method == systemdFace+".KillUnit" && len(args) == 3 && args[0] == "systemd-logind.service" &&
+		args[2] == int32(syscall.SIGHUP):
 		if m.OnReload != nil {
 			m.SetMaxDelay(m.OnReload())
 		}
@@ -191,7 +197,7 @@ func (m *Manager) inhibit(l Lock) ([]any, func(), error) {
 		w.Close()
 		m.done.Go(func() {
 			defer r.Close()
-			_, _ = r.Read(make([]byte, 1)) // until nobody has the other end any more
+			_, _ = r.Read(make([]byte, 1)) // until no client has the other end any more
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			delete(m.locks, r)

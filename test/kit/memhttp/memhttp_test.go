@@ -29,7 +29,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusTeapot || res.Header.Get("X-Seen") != "POST /a" || string(body) != "got hello" {
+	if err != nil || res.StatusCode != http.StatusTeapot || res.Header.Get("X-Seen") != "POST /a" ||
+		string(body) != "got hello" {
 		t.Errorf("%d %q %q %v", res.StatusCode, res.Header, body, err)
 	}
 }
@@ -69,7 +70,8 @@ func TestStreamInVirtualTime(t *testing.T) {
 }
 
 func TestAbort(t *testing.T) {
-	early := &http.Client{Transport: Transport(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))}
+	early := &http.Client{Transport: Transport(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))}
 	if _, err := early.Get("http://x/"); !errors.Is(err, io.EOF) {
 		t.Errorf("before the header: %v", err)
 	}

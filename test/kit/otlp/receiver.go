@@ -46,8 +46,9 @@ func Listen(t testing.TB) *Receiver {
 	}
 	r := &Receiver{Addr: l.Addr().String(), arrived: make(chan struct{})}
 	s := grpc.NewServer()
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Export", Handler: r.export}}}, r)
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Export", Handler: r.export}}}, r)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }() // ends with Stop
 	t.Cleanup(func() { s.Stop(); <-done })
@@ -61,7 +62,9 @@ func (r *Receiver) Refuse(n int64) {
 	r.refuse = n
 }
 
-func (r *Receiver) export(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func (r *Receiver) export(
+	_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+) (any, error) {
 	var req tracepb.TracesData // the same on the wire as a request
 	if err := decode(&req); err != nil {
 		return nil, err
@@ -85,7 +88,8 @@ func (r *Receiver) export(_ any, _ context.Context, decode func(any) error, _ gr
 		partial = protowire.AppendVarint(partial, uint64(r.refuse))
 		partial = protowire.AppendTag(partial, 2, protowire.BytesType)
 		partial = protowire.AppendString(partial, "too many")
-		answer.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial))
+		answer.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType),
+			partial))
 	}
 	return answer, nil
 }

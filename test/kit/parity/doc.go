@@ -12,5 +12,5 @@
 // once that code differs. The directory should lie outside the module, since the
 // go command does not cache tests that write inside it.
 //
-// cmd/parity reads the records and prints the table of `make parity`.
+// tools/parity reads the records and prints the table of `make parity`.
 package parity

@@ -125,10 +125,14 @@ func TestOtherClaimsAreRecorded(t *testing.T) {
 		claim func(t testing.TB)
 		want  string
 	}{
-		"an unknown row":       {func(t testing.TB) { ProvesPart(t, 2, "LIFE-9999") }, "LIFE-9999 is not in docs/parity"},
-		"a part that is alone": {func(t testing.TB) { ProvesPart(t, 1, "LIFE-01") }, "LIFE-01 is proven by 1 tests together"},
-		"an unknown decision":  {func(t testing.TB) { Differs(t, "LIFE-02", "9999") }, "decision 9999, by which the agent differs from parity row LIFE-02, is not in docs/decisions"},
-		"a row of no decision": {func(t testing.TB) { Differs(t, "LIFE-9999", "0005") }, "LIFE-9999 is not in docs/parity"},
+		"an unknown row": {func(t testing.TB) { ProvesPart(t, 2, "LIFE-9999") },
+			"LIFE-9999 is not in docs/parity"},
+		"a part that is alone": {func(t testing.TB) { ProvesPart(t, 1, "LIFE-01") },
+			"LIFE-01 is proven by 1 tests together"},
+		"an unknown decision": {func(t testing.TB) { Differs(t, "LIFE-02", "9999") },
+			"decision 9999, by which the agent differs from parity row LIFE-02, is not in docs/decisions"},
+		"a row of no decision": {func(t testing.TB) { Differs(t, "LIFE-9999", "0005") },
+			"LIFE-9999 is not in docs/parity"},
 	} {
 		f := &trial{name: "TestX"}
 		f.run(c.claim)
@@ -158,7 +162,15 @@ func TestRecordsFromBefore(t *testing.T) {
 		{Row: "RT-01", Package: "keelson/a", Test: "TestA"},
 		{Row: "RT-02", Package: "keelson/a", Test: "TestB"}, // names no code, as the first
 		{Row: "RT-03", Package: "keelson/a", Test: "TestC", Decision: "0005", Commit: "0123abcd", Fingerprint: "feed"},
-		{Row: "RT-03", Package: "keelson/a", Test: "TestD", Parts: 2, Skipped: true, Commit: "0123abcd-changed", Fingerprint: "feed"},
+		{
+			Row:         "RT-03",
+			Package:     "keelson/a",
+			Test:        "TestD",
+			Parts:       2,
+			Skipped:     true,
+			Commit:      "0123abcd-changed",
+			Fingerprint: "feed",
+		},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the records are %+v, want %+v", got, want)
@@ -213,7 +225,8 @@ func TestPlace(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "a", "testdata"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "a", "testdata", "story.txt"), []byte("# RT-05\nrows: RT-03 RT-04\npart: 3 RT-08\ndiffers: RT-09 0003\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "a", "testdata", "story.txt"),
+		[]byte("# RT-05\nrows: RT-03 RT-04\npart: 3 RT-08\ndiffers: RT-09 0003\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	const one, story = "m/a TestOne", "m/a TestOne/story"
@@ -223,7 +236,11 @@ func TestPlace(t *testing.T) {
 		want string
 	}{
 		{"the scenario names the row", Record{Row: "RT-04", Package: "m/a", Test: "TestOne/story"}, story},
-		{"the scenario speaks of the row and does not claim it", Record{Row: "RT-05", Package: "m/a", Test: "TestOne/story"}, ""},
+		{
+			"the scenario speaks of the row and does not claim it",
+			Record{Row: "RT-05", Package: "m/a", Test: "TestOne/story"},
+			"",
+		},
 		{"another scenario names the row", Record{Row: "RT-04", Package: "m/a", Test: "TestOne/other"}, ""},
 		{"the scenario names the row and its test is gone", Record{Row: "RT-04", Package: "m/a", Test: "TestTwo/story"}, ""},
 		{"the test names the row", Record{Row: "RT-01", Package: "m/a", Test: "TestOne/case"}, one},
@@ -234,13 +251,33 @@ func TestPlace(t *testing.T) {
 		{"the test proves a part", Record{Row: "RT-06", Package: "m/a", Test: "TestPart/case", Parts: 2}, "m/a TestPart"},
 		{"the part is of another number", Record{Row: "RT-06", Package: "m/a", Test: "TestPart", Parts: 3}, ""},
 		{"the whole became a part", Record{Row: "RT-06", Package: "m/a", Test: "TestPart"}, ""},
-		{"the test shows a difference", Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0003"}, "m/a TestOther"},
-		{"the difference has another decision", Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0004"}, ""},
+		{
+			"the test shows a difference",
+			Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0003"},
+			"m/a TestOther",
+		},
+		{
+			"the difference has another decision",
+			Record{Row: "RT-07", Package: "m/a", Test: "TestOther", Decision: "0004"},
+			"",
+		},
 		{"the whole became a difference", Record{Row: "RT-07", Package: "m/a", Test: "TestOther"}, ""},
 		{"the scenario proves a part", Record{Row: "RT-08", Package: "m/a", Test: "TestOne/story", Parts: 3}, story},
-		{"the scenario's part is of another number", Record{Row: "RT-08", Package: "m/a", Test: "TestOne/story", Parts: 2}, ""},
-		{"the scenario shows a difference", Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0003"}, story},
-		{"the scenario's difference has another decision", Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0004"}, ""},
+		{
+			"the scenario's part is of another number",
+			Record{Row: "RT-08", Package: "m/a", Test: "TestOne/story", Parts: 2},
+			"",
+		},
+		{
+			"the scenario shows a difference",
+			Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0003"},
+			story,
+		},
+		{
+			"the scenario's difference has another decision",
+			Record{Row: "RT-09", Package: "m/a", Test: "TestOne/story", Decision: "0004"},
+			"",
+		},
 	} {
 		got, err := c.rec.Place(root, "m")
 		if err != nil || got != c.want {

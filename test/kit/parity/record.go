@@ -103,7 +103,9 @@ func parseRecord(line string) (Record, error) {
 		}, nil
 	case 8:
 	default:
-		return Record{}, fmt.Errorf("%d fields, want row, package, test, parts, decision, skipped, commit and fingerprint", len(fields))
+		return Record{},
+			fmt.Errorf("%d fields, want row, package, test, parts, decision, skipped, commit and fingerprint",
+				len(fields))
 	}
 	parts, err := strconv.Atoi(fields[3])
 	if err != nil {

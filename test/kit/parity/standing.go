@@ -91,7 +91,8 @@ func judge(claims []placed) Standing {
 
 	switch {
 	case len(decided) > 0 && (whole || len(parts) > 0):
-		s.Problem = fmt.Sprintf("one test proves it and another shows that it differs by %s", strings.Join(decided, ", "))
+		s.Problem = fmt.Sprintf("one test proves it and another shows that it differs by %s",
+			strings.Join(decided, ", "))
 	case len(decided) > 1:
 		s.Problem = fmt.Sprintf("differs by more than one decision: %s", strings.Join(decided, ", "))
 	case len(decided) == 1:

@@ -52,7 +52,8 @@ func Table(rows []inventory.Row, standings map[string]Standing) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d rows are proven by tests that ran and passed.\n", proven, len(rows))
 	if differing > 0 {
-		fmt.Fprintf(&b, "%d differ on purpose, each by a decision and with a test of what is done instead:\n\n%s", differing, differ.String())
+		fmt.Fprintf(&b, "%d differ on purpose, each by a decision and with a test of what is done instead:\n\n%s",
+			differing, differ.String())
 	}
 	if proven+differing < len(rows) {
 		b.WriteString("\nNot proven:\n")
@@ -69,7 +70,9 @@ func Table(rows []inventory.Row, standings map[string]Standing) string {
 		fmt.Fprintf(&b, "\nClaimed, and not proven by it:\n%s", odd.String())
 	}
 	if len(void) > 0 {
-		fmt.Fprintf(&b, "\nNot proven any more: the code that their tests go through has changed since they passed (%d):\n", len(void))
+		fmt.Fprintf(&b,
+			"\nNot proven any more: the code that their tests go through has changed since they passed (%d):\n",
+			len(void))
 		writeWrapped(&b, " ", void)
 	}
 	if skips > 0 {

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	want := `1 of 5 rows are proven by tests that ran and passed.
 1 differ on purpose, each by a decision and with a test of what is done instead:
 
-  SRC-04  0003: A manifest that turns bad loses no pod
+  SRC-04  0003: An invalid manifest does not terminate its pod
 
 Not proven:
   SRC   P0  01
@@ -52,7 +52,8 @@ LIFE P0 1/2 P1 0/0 P2 0/0 P3 0/1
 	if lines := strings.Split(strings.TrimSpace(got), "\n"); !strings.HasPrefix(lines[len(lines)-1], "PLUG P0 ") {
 		t.Errorf("the last line is %q", lines[len(lines)-1])
 	}
-	if got := Table(rows[:1], map[string]Standing{"SRC-01": {Proven: true}}); strings.Contains(got, "differ on purpose") || strings.Contains(got, "Not proven") {
+	if got := Table(rows[:1], map[string]Standing{"SRC-01": {Proven: true}}); strings.Contains(got,
+		"differ on purpose") || strings.Contains(got, "Not proven") {
 		t.Errorf("with all rows proven the table is\n%s", got)
 	}
 }

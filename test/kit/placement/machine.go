@@ -59,7 +59,8 @@ func (m Machine) Files() fstest.MapFS {
 							id = core*m.Threads + thread
 						}
 						places[id] = at{socket, node, cache, (n*caches+c)*m.Cores + k}
-						inNode[node], inCache[cache], inSocket[socket] = append(inNode[node], id), append(inCache[cache], id), append(inSocket[socket], id)
+						inNode[node], inCache[cache], inSocket[socket] = append(inNode[node],
+							id), append(inCache[cache], id), append(inSocket[socket], id)
 					}
 					core++
 				}
@@ -68,7 +69,9 @@ func (m Machine) Files() fstest.MapFS {
 	}
 	cpuinfo := ""
 	for id := range all {
-		cpuinfo += fmt.Sprintf("processor\t: %d\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2600.000\nphysical id\t: %d\ncore id\t\t: %d\n\n", id, places[id].socket, places[id].core)
+		cpuinfo += fmt.Sprintf(
+			"processor\t: %d\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2600.000\nphysical id\t: %d\ncore id\t\t: %d\n\n",
+			id, places[id].socket, places[id].core)
 	}
 	put("proc/cpuinfo", "%s", cpuinfo)
 	list := func(ids []int) string { return cpuset.New(ids...).String() }
@@ -119,8 +122,10 @@ func (m Machine) Files() fstest.MapFS {
 		}
 		put(dir+"/distance", "%s", distances)
 		for _, id := range inNode[node] {
-			for _, file := range []string{"topology/core_id", "topology/physical_package_id", "topology/thread_siblings_list", "online",
-				"cache/index3/id", "cache/index3/level", "cache/index3/type", "cache/index3/size", "cache/index3/shared_cpu_list", "cache/index3/shared_cpu_map"} {
+			for _, file := range []string{"topology/core_id", "topology/physical_package_id",
+				"topology/thread_siblings_list", "online",
+				"cache/index3/id", "cache/index3/level", "cache/index3/type", "cache/index3/size",
+				"cache/index3/shared_cpu_list", "cache/index3/shared_cpu_map"} {
 				name := fmt.Sprintf("cpu%d/%s", id, file)
 				out[path.Join(dir, name)] = out[path.Join(cpus, name)] // the kernel has links there
 			}

@@ -24,7 +24,7 @@ type Scene struct {
 	Start string `json:",omitempty"`
 }
 
-// Config is what the agent is told, as its configuration file names it.
+// Config is what the agent is configured with, as its configuration file names it.
 type Config struct {
 	CPU             string            `json:"cpuManagerPolicy,omitempty"`
 	CPUOptions      map[string]string `json:"cpuManagerPolicyOptions,omitempty"`
@@ -49,7 +49,7 @@ type Step struct {
 	Containers      map[string]ContainerLimits `json:",omitempty"` // of the pod that was added
 }
 
-// ContainerLimits are what the runtime was told of a container.
+// ContainerLimits are what the runtime got of a container.
 type ContainerLimits struct {
 	CPUs, Mems string
 	Quota      int64
@@ -71,7 +71,10 @@ type Container struct {
 
 // Spec is the pod as the API has it.
 func (p *Pod) Spec() *v1.Pod {
-	out := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: "default", UID: types.UID(p.Name)}}
+	out := &v1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: "default", UID: types.UID(p.Name)},
+	}
 	out.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
 	for _, c := range p.Sidecars {
 		spec := c.spec(p.Loose)
@@ -94,7 +97,12 @@ func (c Container) spec(loose bool) v1.Container {
 	if c.HugePages != "" {
 		list["hugepages-2Mi"] = resource.MustParse(c.HugePages)
 	}
-	out := v1.Container{Name: c.Name, Image: "app:1", ImagePullPolicy: v1.PullIfNotPresent, Resources: v1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}}
+	out := v1.Container{
+		Name:            c.Name,
+		Image:           "app:1",
+		ImagePullPolicy: v1.PullIfNotPresent,
+		Resources:       v1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()},
+	}
 	if loose {
 		out.Resources.Limits = nil
 	}

@@ -31,6 +31,16 @@ func Value(f *dto.MetricFamily, labels ...string) (m *dto.Metric, value float64,
 	return nil, 0, false
 }
 
+// Total is the sum of the series of a counter or gauge that have these labels, given as name, value pairs.
+func Total(f *dto.MetricFamily, labels ...string) (sum float64) {
+	for _, m := range f.GetMetric() {
+		if has(m, labels) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+	return sum
+}
+
 func has(m *dto.Metric, labels []string) bool {
 	for i := 0; i+1 < len(labels); i += 2 {
 		found := false

@@ -45,7 +45,8 @@ func read(t testing.TB, c prometheus.Collector) (values, sums map[string]float64
 			if len(labels) > 0 {
 				name = fmt.Sprintf("%s{%s}", name, strings.Join(labels, ","))
 			}
-			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 			if h := m.GetHistogram(); h != nil {
 				sums[name] = h.GetSampleSum()
 			}

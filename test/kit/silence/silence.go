@@ -1,4 +1,4 @@
-// Package silence is a file system that never answers: whoever touches it waits.
+// Package silence is a file system that never answers: each caller waits.
 package silence
 
 import (
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"keelson/test/kit/need"
 )
 
 // Mount mounts one at target. Wake ends what waits, with an error, and takes it off;
@@ -15,11 +17,12 @@ func Mount(t testing.TB, target string) (wake func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("this machine has no FUSE: %v", err)
+		need.Skip(t, "this machine has no FUSE", err)
 	}
-	if err := unix.Mount("silence", target, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+	if err := unix.Mount("silence", target,
+		"fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
 		unix.Close(fd)
-		t.Skipf("this machine cannot mount FUSE: %v", err)
+		need.Skip(t, "this machine cannot mount FUSE", err)
 	}
 	wake = sync.OnceFunc(func() {
 		unix.Close(fd) // the kernel ends what waits for the server

@@ -3,13 +3,11 @@ package volumenode
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,6 +18,8 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/await"
+	"keelson/test/kit/eventlog"
 )
 
 // Config says what a node has. Every field is required.
@@ -42,46 +42,46 @@ type Claim struct {
 // Node is a node at work.
 type Node struct {
 	*volume.Manager
-	cfg     Config
-	changed chan struct{}
-	stop    func()
+	cfg  Config
+	stop func() error
 }
 
 // Start makes a node on what there is. It works until Stop.
 func Start(cfg Config) *Node {
-	n := &Node{cfg: cfg, changed: make(chan struct{}, 1)}
-	guard, log := mount.NewGuard(), slog.New(slog.DiscardHandler)
-	lasting := persistent.New(persistent.Config{RootDir: cfg.Root, Guard: guard, Events: silence{}, API: api{cfg.Claims}, Log: log, Recheck: time.Hour,
-		Plugins: cfg.Plugins(guard, silence{}), Node: func() v1.NodeStatus { return v1.NodeStatus{} }, OnInUse: n.tell, Again: func(types.UID) {}})
-	n.Manager = volume.New(volume.Config{RootDir: cfg.Root, Kinds: lasting.Kinds(), Guard: guard, Events: silence{}, OnChange: func(types.UID) { n.tell() }, Log: log,
-		MaySwap: func() (bool, error) { return false, nil }, RecursiveReadOnly: func(*v1.Pod) bool { return false }})
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = lasting.Run(ctx) })
-	wg.Go(func() { _ = n.Run(ctx) })
-	n.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	lasting.Settle()
+	n := &Node{cfg: cfg}
+	guard := mount.NewGuard()
+	agent := NewAgent(persistent.Config{
+		RootDir: cfg.Root,
+		Guard:   guard,
+		Events:  eventlog.Discard{},
+		API:     api{cfg.Claims},
+		Plugins: cfg.Plugins(guard, eventlog.Discard{}),
+	}, volume.Config{})
+	n.Manager = agent.Manager
+	n.stop = agent.Start()
+	agent.Persistent.Settle()
 	return n
 }
 
 // Stop ends the node's work, and returns when nothing is under way.
-func (n *Node) Stop() { n.stop() }
-
-func (n *Node) tell() {
-	select {
-	case n.changed <- struct{}{}:
-	default:
-	}
-}
+func (n *Node) Stop() { _ = n.stop() }
 
 // Pods are the node's pods, in the order of their names.
 func (n *Node) Pods() []*v1.Pod {
 	var out []*v1.Pod
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Pods)) {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}}},
+		}
 		c := &p.Spec.Containers[0]
 		for _, claim := range n.cfg.Pods[name] {
-			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{
+				Name: claim,
+				VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+				},
+			})
 			if n.cfg.Claims[claim].Block {
 				c.VolumeDevices = append(c.VolumeDevices, v1.VolumeDevice{Name: claim, DevicePath: "/dev/x"})
 			} else {
@@ -107,7 +107,7 @@ func (n *Node) Bring(ctx context.Context) error {
 	})
 }
 
-// Take takes them away again, with the pods' directories.
+// Take removes them again, with the pods' directories.
 func (n *Node) Take(ctx context.Context) error {
 	for _, p := range n.Pods() {
 		n.Release(pod.RefOf(p))
@@ -151,21 +151,15 @@ func (n *Node) all(ctx context.Context, missing func(*v1.Pod) error) error {
 	})
 }
 
-// until waits until nothing is missing. What the last unstaging changes is told by
-// nobody; it is looked at now and then.
+// until waits until nothing is missing. What the last unstaging changes is reported by
+// no event; it is polled.
 func (n *Node) until(ctx context.Context, missing func() error) error {
-	for {
-		err := missing()
-		if err == nil {
-			return nil
+	return await.Poll(ctx, 2*time.Millisecond, func() (string, bool) {
+		if err := missing(); err != nil {
+			return err.Error(), false
 		}
-		select {
-		case <-n.changed:
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
+		return "", true
+	})
 }
 
 // Left are mounts, loop devices, and what is in directories of volumes below an
@@ -178,9 +172,11 @@ func Left(root string) (out []string) {
 	for _, p := range points {
 		out = append(out, "mount "+p)
 	}
-	for _, pattern := range []string{"pods/*/volumes/*/*", "pods/*/volumeDevices/*/*", "plugins/kubernetes.io/*/mounts/*", "plugins/kubernetes.io/*/volumeDevices/*",
+	for _, pattern := range []string{"pods/*/volumes/*/*", "pods/*/volumeDevices/*/*",
+		"plugins/kubernetes.io/*/mounts/*", "plugins/kubernetes.io/*/volumeDevices/*",
 
-		"plugins/kubernetes.io/*/*.json*", "plugins/kubernetes.io/*/.*.json*", "plugins/kubernetes.io/*/*-lun-*", "plugins/kubernetes.io/*/iface-*/*"} {
+		"plugins/kubernetes.io/*/*.json*", "plugins/kubernetes.io/*/.*.json*", "plugins/kubernetes.io/*/*-lun-*",
+		"plugins/kubernetes.io/*/iface-*/*"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return []string{err.Error()}
@@ -199,18 +195,13 @@ func Left(root string) (out []string) {
 	return out
 }
 
-// silence is told of events.
-type silence struct{}
-
-func (silence) Pod(*v1.Pod, string, string, string, string) {}
-func (silence) Node(string, string, string)                 {}
-
 // api is an API server with nothing but bound claims.
 type api struct{ claims map[string]Claim }
 
 func (a api) Claim(_ context.Context, ns, name string) (*v1.PersistentVolumeClaim, error) {
 	return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(name)},
-		Spec: v1.PersistentVolumeClaimSpec{VolumeName: name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}, nil
+		Spec:   v1.PersistentVolumeClaimSpec{VolumeName: name},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}, nil
 }
 
 func (a api) Volume(_ context.Context, name string) (*v1.PersistentVolume, error) {
@@ -219,7 +210,8 @@ func (a api) Volume(_ context.Context, name string) (*v1.PersistentVolume, error
 		mode = v1.PersistentVolumeBlock
 	}
 	return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{
-		ClaimRef: &v1.ObjectReference{UID: types.UID(name)}, PersistentVolumeSource: a.claims[name].Source, VolumeMode: &mode}}, nil
+		ClaimRef: &v1.ObjectReference{UID: types.UID(name)}, PersistentVolumeSource: a.claims[name].Source,
+		VolumeMode: &mode}}, nil
 }
 
 func (api) PatchClaimStatus(context.Context, string, string, []byte) (*v1.PersistentVolumeClaim, error) {

@@ -15,11 +15,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"keelson/internal/host/machine"
 	"keelson/internal/pods/pod"
-	"keelson/internal/resources/machine"
 )
 
-// runtime is the part of the container runtime that keeps images.
+// runtime is the image service of the container runtime.
 type runtime interface {
 	ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error)
 	RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error)
@@ -30,48 +30,48 @@ type runtime interface {
 // comment says otherwise.
 type Config struct {
 	Runtime runtime
-	// Filesystem describes the file system that holds a path.
+	// Filesystem returns the usage of the file system that contains a path.
 	Filesystem func(path string) (machine.Filesystem, error)
-	// InUse are the images that containers, running or not, are made of, by
-	// whatever name the runtime knows them, and those that are about to be used.
+	// InUse returns the images of all containers, running or not, by any name that the runtime uses
+	// for them, and the images that are about to be used.
 	InUse func(context.Context) ([]string, error)
-	// After is closed when InUse can know everything; passes begin then.
+	// After is closed when InUse is complete. Garbage collection begins then.
 	After <-chan struct{}
-	// OnPass, if not nil, is told after a pass which images there were when.
+	// OnPass, if not nil, is called after each pass with the images that remain.
 	OnPass func(images []*runtimeapi.Image, at time.Time)
-	// High and Low are percents of the capacity: above the one, images are
-	// removed until the other. MaxAge, if not zero, is how long an image may be
-	// unused at all, MinAge how long an image stays in any case.
+	// High and Low are percentages of the capacity. Above High, images are removed until usage is
+	// at Low. MaxAge, unless zero, is how long an image may be unused. MinAge is how long an image
+	// stays in any case.
 	High, Low      int
 	MinAge, MaxAge time.Duration
 	Events         pod.Events
-	Registry       prometheus.Registerer // nil: nothing is counted
-	Tracer         trace.Tracer          // nil: nothing is traced
+	Registry       prometheus.Registerer // nil: metrics are not registered
+	Tracer         trace.Tracer          // nil: no tracing
 	Log            *slog.Logger
 	Now            func() time.Time
 }
 
-// Limits are the settings that may change while the collector works.
+// Limits are the settings that can be changed at run time.
 type Limits struct {
 	High, Low      int
 	MinAge, MaxAge time.Duration
 }
 
-// none reports that there is no reason to remove any image.
+// none reports whether image garbage collection is disabled.
 func (l Limits) none() bool { return l.High == 100 && l.MaxAge == 0 }
 
-// Collector removes images. It is safe for concurrent use.
+// Collector garbage-collects images. It is safe for concurrent use.
 type Collector struct {
 	cfg     Config
 	limits  atomic.Pointer[Limits]
 	began   time.Time
 	removed *prometheus.CounterVec
 
-	mu      sync.Mutex // held for a whole pass
+	mu      sync.Mutex // held during a pass
 	records map[key]record
 }
 
-// New makes a collector; it removes nothing before Run.
+// New makes a collector. It removes nothing before Run.
 func New(cfg Config) (*Collector, error) {
 	c := &Collector{cfg: cfg, began: cfg.Now()}
 	c.Adjust(Limits{High: cfg.High, Low: cfg.Low, MinAge: cfg.MinAge, MaxAge: cfg.MaxAge})
@@ -80,14 +80,14 @@ func New(cfg Config) (*Collector, error) {
 	return c, err
 }
 
-// Adjust has other limits hold from the next pass on.
+// Adjust changes the limits from the next pass on.
 func (c *Collector) Adjust(l Limits) { c.limits.Store(&l) }
 
-// Run makes passes until ctx ends. A failed pass is logged and tried again at
-// its time; the second one in a row is said on the node.
+// Run garbage-collects images periodically until ctx ends. A failed pass is logged and retried
+// after the period. From the second consecutive failure on, an event is recorded on the node.
 func (c *Collector) Run(ctx context.Context) error {
 	if c.limits.Load().none() {
-		c.cfg.Log.Info("images are not collected: the configuration asks for no reason to")
+		c.cfg.Log.Info("image garbage collection is disabled")
 	}
 	select {
 	case <-ctx.Done():
@@ -108,7 +108,7 @@ func (c *Collector) Run(ctx context.Context) error {
 			c.cfg.Events.Node(v1.EventTypeWarning, EventImageGCFailed, err.Error())
 			fallthrough
 		case err != nil:
-			c.cfg.Log.Warn("cannot collect images", "err", err)
+			c.cfg.Log.Warn("image garbage collection failed", "err", err)
 		}
 		failed = err != nil
 		select {
@@ -119,8 +119,8 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Collect makes one pass: images that are too old go, and if the disk is too
-// full, others until it is not.
+// Collect makes one pass: it removes images that have been unused for too long, and then others if
+// disk usage is above the threshold.
 func (c *Collector) Collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,20 +130,22 @@ func (c *Collector) Collect(ctx context.Context) error {
 		defer span.End()
 	}
 	now, limits := c.cfg.Now(), c.limits.Load()
-	images, err := c.look(ctx, now)
+	images, err := c.detectImages(ctx, now)
 	if err != nil {
 		return err
 	}
-	gone := map[key]bool{}
-	defer func() { c.report(images, gone, now) }()
+	removed := map[key]bool{}
+	defer func() { c.report(images, removed, now) }()
 
 	old, rest := tooOld(candidates(c.records), limits.MaxAge, c.began, now)
-	_, err = c.remove(ctx, old, reasonAge, math.MaxUint64, gone)
-	return errors.Join(err, c.relieve(ctx, rest, *limits, now, gone))
+	_, err = c.remove(ctx, old, reasonAge, math.MaxUint64, removed)
+	return errors.Join(err, c.collectForSpace(ctx, rest, *limits, now, removed))
 }
 
-// relieve removes images if the disk is too full, whatever became of the old ones.
-func (c *Collector) relieve(ctx context.Context, from []record, limits Limits, now time.Time, gone map[key]bool) error {
+// collectForSpace removes images if disk usage is above the threshold.
+func (c *Collector) collectForSpace(
+	ctx context.Context, from []record, limits Limits, now time.Time, removed map[key]bool,
+) error {
 	fs, err := c.filesystem(ctx)
 	if err != nil {
 		return err
@@ -157,13 +159,15 @@ func (c *Collector) relieve(ctx context.Context, from []record, limits Limits, n
 	if !over {
 		return nil
 	}
-	c.cfg.Log.Info("disk of images is nearly full", "percent", percent, "high", limits.High, "low", limits.Low, "bytes", want)
-	freed, err := c.free(ctx, from, want, now, gone)
+	c.cfg.Log.Info("disk usage on image filesystem is over the high threshold", "usage", percent,
+		"highThreshold", limits.High, "lowThreshold", limits.Low, "amountToFree",
+		want)
+	freed, err := c.free(ctx, from, want, now, removed)
 	if err != nil {
 		return err
 	}
 	if freed < want {
-		// The disk is full of other things.
+		// Other data uses the disk.
 		message := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 			"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
 			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
@@ -174,27 +178,27 @@ func (c *Collector) relieve(ctx context.Context, from []record, limits Limits, n
 	return nil
 }
 
-// DeleteUnused removes every image that may go, however much space there is, and
-// tells how many bytes that were.
+// DeleteUnused removes all unused images regardless of disk usage, and returns the number of bytes
+// freed.
 func (c *Collector) DeleteUnused(ctx context.Context) (freed uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.cfg.Now()
-	images, err := c.look(ctx, now)
+	images, err := c.detectImages(ctx, now)
 	if err != nil {
 		return 0, err
 	}
-	gone := map[key]bool{}
-	defer func() { c.report(images, gone, now) }()
-	return c.free(ctx, candidates(c.records), math.MaxUint64, now, gone)
+	removed := map[key]bool{}
+	defer func() { c.report(images, removed, now) }()
+	return c.free(ctx, candidates(c.records), math.MaxUint64, now, removed)
 }
 
-// look reads what is there and what is in use. What is in use is read first: an
-// image that comes in between is new, and is not taken for an unused old one.
-func (c *Collector) look(ctx context.Context, now time.Time) ([]*runtimeapi.Image, error) {
+// detectImages reads which images are present and which are in use. The latter is read first: an image
+// pulled in between then counts as new, not as unused.
+func (c *Collector) detectImages(ctx context.Context, now time.Time) ([]*runtimeapi.Image, error) {
 	names, err := c.cfg.InUse(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find images in use: %w", err)
+		return nil, fmt.Errorf("list images in use: %w", err)
 	}
 	resp, err := c.cfg.Runtime.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
@@ -208,25 +212,30 @@ func (c *Collector) look(ctx context.Context, now time.Time) ([]*runtimeapi.Imag
 	return resp.GetImages(), nil
 }
 
-// free removes settled images until enough bytes are free.
-func (c *Collector) free(ctx context.Context, from []record, want uint64, now time.Time, gone map[key]bool) (uint64, error) {
+// free removes images older than MinAge until enough bytes are freed.
+func (c *Collector) free(
+	ctx context.Context, from []record, want uint64, now time.Time, removed map[key]bool,
+) (uint64, error) {
 	var may []record
 	young := c.limits.Load().MinAge
 	for _, r := range from {
-		if settled(r, young, now) {
+		if oldEnough(r, young, now) {
 			may = append(may, r)
 		}
 	}
-	freed, err := c.remove(ctx, may, reasonSpace, want, gone)
+	freed, err := c.remove(ctx, may, reasonSpace, want, removed)
 	if err != nil {
-		return freed, fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", want, freed, err)
+		return freed, fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w",
+			want,
+			freed, err)
 	}
 	return freed, nil
 }
 
-// remove removes images in order until enough bytes are free. One that cannot be
-// removed does not save those after it.
-func (c *Collector) remove(ctx context.Context, images []record, reason string, want uint64, gone map[key]bool) (freed uint64, err error) {
+// remove removes images in order until enough bytes are freed. It continues after a failure.
+func (c *Collector) remove(
+	ctx context.Context, images []record, reason string, want uint64, removed map[key]bool,
+) (freed uint64, err error) {
 	var errs []error
 	for _, r := range images {
 		if freed >= want || ctx.Err() != nil {
@@ -237,37 +246,37 @@ func (c *Collector) remove(ctx context.Context, images []record, reason string, 
 			errs = append(errs, err)
 			continue
 		}
-		c.cfg.Log.Info("removed image", "image", r.id, "bytes", r.size, "reason", reason)
+		c.cfg.Log.Info("removed image", "imageID", r.id, "size", r.size, "reason", reason)
 		c.removed.WithLabelValues(reason).Inc()
 		delete(c.records, r.key)
-		gone[r.key] = true
+		removed[r.key] = true
 		freed += r.size
 	}
 	return freed, errors.Join(errs...)
 }
 
-// report tells which images are left.
-func (c *Collector) report(images []*runtimeapi.Image, gone map[key]bool, at time.Time) {
+// report calls OnPass with the remaining images.
+func (c *Collector) report(images []*runtimeapi.Image, removed map[key]bool, at time.Time) {
 	if c.cfg.OnPass == nil {
 		return
 	}
 	var left []*runtimeapi.Image
 	for _, img := range images {
-		if !gone[keyOf(img)] {
+		if !removed[keyOf(img)] {
 			left = append(left, img)
 		}
 	}
 	c.cfg.OnPass(left, at)
 }
 
-// filesystem is the state of the one that holds the images.
+// filesystem returns the usage of the image file system.
 func (c *Collector) filesystem(ctx context.Context) (machine.Filesystem, error) {
 	resp, err := c.cfg.Runtime.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		return machine.Filesystem{}, err
 	}
 	if len(resp.GetImageFilesystems()) == 0 {
-		return machine.Filesystem{}, errors.New("read image file system: the runtime names none")
+		return machine.Filesystem{}, errors.New("read image file system: runtime reports none")
 	}
 	return c.cfg.Filesystem(resp.ImageFilesystems[0].GetFsId().GetMountpoint())
 }

@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"keelson/internal/resources/machine"
+	"keelson/internal/host/machine"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 )
 
-// fakeNode is a disk that images fill: removing one gives its bytes back.
+// fakeNode is a disk filled by images. Removing one frees its bytes.
 type fakeNode struct {
 	mu       sync.Mutex
 	images   map[string]*runtimeapi.Image
@@ -29,7 +29,7 @@ type fakeNode struct {
 	other    uint64 // bytes that are not images
 	stuck    map[string]bool
 	broken   error
-	events   []string
+	events   eventlog.Log
 	left     []string
 	lists    int
 }
@@ -48,7 +48,9 @@ func (f *fakeNode) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*
 	return resp, nil
 }
 
-func (f *fakeNode) RemoveImage(_ context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (f *fakeNode) RemoveImage(
+	_ context.Context, r *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := r.GetImage().GetImage()
@@ -59,12 +61,17 @@ func (f *fakeNode) RemoveImage(_ context.Context, r *runtimeapi.RemoveImageReque
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-func (f *fakeNode) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
-		{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
-	}, ContainerFilesystems: []*runtimeapi.FilesystemUsage{
-		{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/containers"}}, // is not what removing images empties
-	}}, nil
+func (f *fakeNode) ImageFsInfo(
+	context.Context, *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{
+		ImageFilesystems: []*runtimeapi.FilesystemUsage{
+			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
+		},
+		ContainerFilesystems: []*runtimeapi.FilesystemUsage{
+			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/containers"}}, // is not what removing images empties
+		},
+	}, nil
 }
 
 func (f *fakeNode) filesystem(path string) (machine.Filesystem, error) {
@@ -86,21 +93,13 @@ func (f *fakeNode) inUse(context.Context) ([]string, error) {
 	return slices.Clone(f.used), nil
 }
 
-func (f *fakeNode) Pod(*v1.Pod, string, string, string, string) {}
-
-func (f *fakeNode) Node(eventType, reason, message string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.events = append(f.events, eventType+" "+reason+" "+message)
-}
-
 func (f *fakeNode) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// have are the images that are there.
+// have returns the images that are present.
 func (f *fakeNode) have() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,23 +117,22 @@ func (f *fakeNode) add(id string, size uint64) *runtimeapi.Image {
 	return img
 }
 
-func (f *fakeNode) said() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e := f.events
-	f.events = nil
-	return e
-}
-
-// overTime runs a collector over a node of 1000 bytes in virtual time. The
-// first pass is at the time zero of the test.
+// overTime runs a collector on a disk of 1000 bytes in virtual time. The first pass is at time
+// zero.
 func overTime(t *testing.T, setup func(*fakeNode, *Config), test func(t *testing.T, f *fakeNode, c *Collector)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeNode{images: map[string]*runtimeapi.Image{}, capacity: 1000, stuck: map[string]bool{}}
 		ready := make(chan struct{})
 		close(ready)
-		cfg := Config{Runtime: f, Filesystem: f.filesystem, InUse: f.inUse, After: ready, High: 85, Low: 80, MinAge: 2 * time.Minute,
+		cfg := Config{
+			Runtime:    f,
+			Filesystem: f.filesystem,
+			InUse:      f.inUse,
+			After:      ready,
+			High:       85,
+			Low:        80,
+			MinAge:     2 * time.Minute,
 			OnPass: func(images []*runtimeapi.Image, _ time.Time) {
 				f.set(func() {
 					f.left = nil
@@ -144,7 +142,11 @@ func overTime(t *testing.T, setup func(*fakeNode, *Config), test func(t *testing
 					slices.Sort(f.left)
 				})
 			},
-			Events: f, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
+			Events:   &f.events,
+			Registry: prometheus.NewRegistry(),
+			Log:      slog.New(slog.DiscardHandler),
+			Now:      time.Now,
+		}
 		setup(f, &cfg)
 		c, err := New(cfg)
 		if err != nil {
@@ -162,7 +164,7 @@ func overTime(t *testing.T, setup func(*fakeNode, *Config), test func(t *testing
 	})
 }
 
-// counted is how many images were removed for a reason, as the metric shows.
+// counted returns how many images were removed for a reason, from the metric.
 func counted(t *testing.T, c *Collector, reason string) float64 {
 	t.Helper()
 	families, err := c.cfg.Registry.(*prometheus.Registry).Gather()
@@ -179,7 +181,7 @@ func counted(t *testing.T, c *Collector, reason string) float64 {
 	return 0
 }
 
-func TestAFullDisk(t *testing.T) {
+func TestDiskUsageAboveThreshold(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-34")
 	overTime(t, func(f *fakeNode, _ *Config) {
 		f.add("kept", 300)
@@ -202,9 +204,9 @@ func TestAFullDisk(t *testing.T) {
 			t.Errorf("after the pass %s are left, want the one gone that was never used", got)
 		}
 		if got := strings.Join(f.left, " "); got != "a kept pinned" {
-			t.Errorf("told of %s", got)
+			t.Errorf("OnPass got %s", got)
 		}
-		if e := f.said(); len(e) > 0 {
+		if e := f.events.TakeTexts(); len(e) > 0 {
 			t.Errorf("events: %v", e)
 		}
 		if n := counted(t, c, "space"); n != 1 {
@@ -213,13 +215,18 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// Which images are there, and which of them are in use, is looked at every five minutes,
-// also where nothing is to be removed.
-func TestImagesAreDetectedEveryFiveMinutes(t *testing.T) {
+// Which images are present and in use is checked every five minutes, even if none is to be removed.
+func TestImageDetectionPeriod(t *testing.T) {
 	parity.ProvesPart(t, 4, "RT-34")
 	parity.ProvesPart(t, 4, "RT-35")
 	overTime(t, func(f *fakeNode, _ *Config) { f.add("a", 100) }, func(t *testing.T, f *fakeNode, _ *Collector) {
-		for i, at := range []time.Duration{0, 5*time.Minute - time.Second, time.Second, 5*time.Minute - time.Second, time.Second} {
+		for i, at := range []time.Duration{
+			0,
+			5*time.Minute - time.Second,
+			time.Second,
+			5*time.Minute - time.Second,
+			time.Second,
+		} {
 			time.Sleep(at)
 			synctest.Wait()
 			f.mu.Lock()
@@ -231,7 +238,7 @@ func TestImagesAreDetectedEveryFiveMinutes(t *testing.T) {
 	})
 }
 
-func TestADiskFullOfOtherThings(t *testing.T) {
+func TestFreedSpaceInsufficient(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-37")
 	short := "Insufficient free disk space on the node's image filesystem (95% of 1000 B used). " +
 		"Failed to free sufficient space by deleting unused images (freed 50 bytes). " +
@@ -240,13 +247,19 @@ func TestADiskFullOfOtherThings(t *testing.T) {
 		f.add("a", 50)
 		f.other = 900
 	}, func(t *testing.T, f *fakeNode, _ *Collector) {
-		if got, want := f.said(), []string{"Warning FreeDiskSpaceFailed " + short}; !slices.Equal(got, want) {
+		if got, want := f.events.TakeTexts(), []string{"Warning FreeDiskSpaceFailed " + short}; !slices.Equal(
+			got,
+			want,
+		) {
 			t.Errorf("after the first pass: %q", got)
 		}
 		time.Sleep(period)
 		synctest.Wait()
 		short = strings.NewReplacer("(95%", "(90%", "freed 50", "freed 0").Replace(short)
-		if got, want := f.said(), []string{"Warning FreeDiskSpaceFailed " + short, "Warning ImageGCFailed " + short}; !slices.Equal(got, want) {
+		if got, want := f.events.TakeTexts(), []string{
+			"Warning FreeDiskSpaceFailed " + short,
+			"Warning ImageGCFailed " + short,
+		}; !slices.Equal(got, want) {
 			t.Errorf("after the second pass: %q", got)
 		}
 		f.set(func() { f.other = 100 })
@@ -255,8 +268,8 @@ func TestADiskFullOfOtherThings(t *testing.T) {
 		f.set(func() { f.other = 900 })
 		time.Sleep(period)
 		synctest.Wait()
-		if got := f.said(); len(got) != 1 {
-			t.Errorf("a failure after a success: %q, want it not yet said to be one", got)
+		if got := f.events.TakeTexts(); len(got) != 1 {
+			t.Errorf("events after the first failure: %q, want none", got)
 		}
 	})
 }
@@ -266,19 +279,22 @@ func TestFailedPasses(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-37")
 	t.Run("no capacity", func(t *testing.T) {
 		overTime(t, func(f *fakeNode, _ *Config) { f.capacity = 0 }, func(t *testing.T, f *fakeNode, _ *Collector) {
-			if got, want := f.said(), []string{"Warning InvalidDiskCapacity invalid capacity 0 on image filesystem"}; !slices.Equal(got, want) {
+			want := []string{"Warning InvalidDiskCapacity invalid capacity 0 on image filesystem"}
+			if got := f.events.TakeTexts(); !slices.Equal(got, want) {
 				t.Errorf("events: %q", got)
 			}
 		})
 	})
 	t.Run("a runtime that does not answer", func(t *testing.T) {
-		overTime(t, func(f *fakeNode, _ *Config) { f.broken = errors.New("list images: down") }, func(t *testing.T, f *fakeNode, _ *Collector) {
-			time.Sleep(period)
-			synctest.Wait()
-			if got, want := f.said(), []string{"Warning ImageGCFailed list images: down"}; !slices.Equal(got, want) {
-				t.Errorf("events: %q", got)
-			}
-		})
+		overTime(t, func(f *fakeNode, _ *Config) { f.broken = errors.New("list images: down") },
+			func(t *testing.T, f *fakeNode, _ *Collector) {
+				time.Sleep(period)
+				synctest.Wait()
+				if got, want := f.events.TakeTexts(), []string{"Warning ImageGCFailed list images: down"}; !slices.Equal(got,
+					want) {
+					t.Errorf("events: %q", got)
+				}
+			})
 	})
 	t.Run("an image that cannot be removed does not save the next", func(t *testing.T) {
 		overTime(t, func(f *fakeNode, _ *Config) {
@@ -291,17 +307,19 @@ func TestFailedPasses(t *testing.T) {
 				t.Errorf("%s are left", got)
 			}
 			_, err := c.DeleteUnused(t.Context())
-			if want := "wanted to free 18446744073709551615 bytes, but freed 300 bytes space with errors in image deletion: remove image a: read-only"; err == nil || err.Error() != want {
+			if want := "wanted to free 18446744073709551615 bytes, but freed 300 bytes space with errors in image deletion: " +
+				"remove image a: read-only"; err == nil ||
+				err.Error() != want {
 				t.Errorf("DeleteUnused = %v, want %s", err, want)
 			}
 		})
 	})
 }
 
-func TestAgeOfImages(t *testing.T) {
+func TestImageMaximumAge(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-36")
 	parity.ProvesPart(t, 2, "RT-38")
-	t.Run("a new image is left alone", func(t *testing.T) {
+	t.Run("a new image is kept", func(t *testing.T) {
 		overTime(t, func(f *fakeNode, _ *Config) { f.add("old", 100) }, func(t *testing.T, f *fakeNode, c *Collector) {
 			time.Sleep(period - time.Minute)
 			f.add("new", 100)
@@ -314,7 +332,7 @@ func TestAgeOfImages(t *testing.T) {
 			}
 		})
 	})
-	t.Run("an unused image grows too old", func(t *testing.T) {
+	t.Run("an unused image exceeds the maximum age", func(t *testing.T) {
 		overTime(t, func(f *fakeNode, c *Config) {
 			c.MaxAge, c.High = time.Hour, 100
 			f.add("kept", 10)
@@ -338,7 +356,7 @@ func TestAgeOfImages(t *testing.T) {
 	})
 }
 
-func TestAnOldImageThatCannotBeRemovedDoesNotKeepADiskFull(t *testing.T) {
+func TestFailedRemovalOfOldImageDoesNotBlockSpaceCollection(t *testing.T) {
 	overTime(t, func(f *fakeNode, c *Config) {
 		c.MaxAge = time.Hour
 		f.add("old", 100)
@@ -353,22 +371,23 @@ func TestAnOldImageThatCannotBeRemovedDoesNotKeepADiskFull(t *testing.T) {
 		if got := f.have(); got != "old" {
 			t.Errorf("%s are left", got)
 		}
-		if got, want := f.said(), "Warning ImageGCFailed remove image old: read-only"; len(got) == 0 || got[len(got)-1] != want {
+		if got, want := f.events.TakeTexts(), "Warning ImageGCFailed remove image old: read-only"; len(got) == 0 ||
+			got[len(got)-1] != want {
 			t.Errorf("events: %q", got)
 		}
 	})
 }
 
-func TestNoReasonToCollect(t *testing.T) {
+func TestGarbageCollectionDisabled(t *testing.T) {
 	overTime(t, func(_ *fakeNode, c *Config) { c.High = 100 }, func(t *testing.T, f *fakeNode, _ *Collector) {
 		time.Sleep(time.Hour)
 		if f.lists > 0 {
-			t.Errorf("the runtime was asked %d times", f.lists)
+			t.Errorf("the images were listed %d times", f.lists)
 		}
 	})
 }
 
-func TestNothingGoesBeforeItIsKnownWhatIsInUse(t *testing.T) {
+func TestGarbageCollectionWaitsForImagesInUse(t *testing.T) {
 	overTime(t, func(f *fakeNode, c *Config) {
 		c.After = make(chan struct{})
 		f.add("a", 1000)

@@ -2,17 +2,17 @@ package gc
 
 import "time"
 
-// period is the time between passes.
+// period is the time between two passes.
 const period = 5 * time.Minute
 
-// Reasons of events about the node.
+// Reasons of node events.
 const (
 	EventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
 	EventInvalidDiskCapacity = "InvalidDiskCapacity"
 	EventImageGCFailed       = "ImageGCFailed"
 )
 
-// Why an image was removed, as the metric tells.
+// Values of the label reason of the metric.
 const (
 	reasonAge   = "age"
 	reasonSpace = "space"

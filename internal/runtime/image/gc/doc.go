@@ -1,10 +1,10 @@
-// Package gc removes images that no container needs, when they are old or when
-// the file system that holds them is nearly full.
+// Package gc garbage-collects images: those that have been unused for too long, and unused ones
+// while disk usage is above a threshold.
 //
-// It owns, per image, when it was first seen and when it was last seen in use.
-// It reads the runtime's images, the file system that they are on, and from the
-// outside what is in use. Pinned images are the runtime's own and stay.
+// It owns, per image, when it was first detected and when it was last used. It reads the runtime's
+// images, the usage of their file system, and which images are in use. Pinned images are never
+// removed.
 //
-// One goroutine does all passes; one that is asked for from the outside (see
-// [Collector.DeleteUnused]) waits for the pass under way.
+// Passes never run concurrently; one requested by the eviction manager (see
+// [Collector.DeleteUnused]) waits for the current one.
 package gc

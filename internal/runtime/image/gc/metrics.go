@@ -6,10 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newCounter counts removed images by reason.
+// newCounter returns the counter of removed images, by reason.
 func newCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "image_garbage_collected_total",
-		Help: "Images that were removed because they were old (age) or the disk was full (space)"}, []string{"reason"})
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Subsystem: "kubelet",
+		Name:      "image_garbage_collected_total",
+		Help:      "Cumulative number of images removed by garbage collection, by reason (age or space)",
+	}, []string{"reason"})
 	if r == nil {
 		return c, nil
 	}

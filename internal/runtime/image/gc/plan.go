@@ -9,25 +9,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// key tells images apart. Where images are kept per runtime handler, the same
-// id may be there several times.
+// key identifies an image. If images depend on the runtime handler, the same ID may occur several
+// times.
 type key struct{ id, handler string }
 
 func keyOf(img *runtimeapi.Image) key { return key{img.GetId(), img.GetSpec().GetRuntimeHandler()} }
 
-// record is what is known of one image.
+// record holds what is known of one image.
 type record struct {
 	key
 	size     uint64
 	pinned   bool
 	inUse    bool
-	detected time.Time // when it was first seen; zero: it was there before
-	used     time.Time // when it was last seen in use; zero: never
+	detected time.Time // when first detected; zero: before the agent started
+	used     time.Time // when last used; zero: never
 }
 
-// observe brings the records in step with the images that are there. Images of
-// the first look are older than anybody knows.
-func observe(old map[key]record, images []*runtimeapi.Image, used map[string]bool, first bool, now time.Time) map[key]record {
+// observe updates the records to the images that are present. Images of the first pass have no
+// known detection time.
+func observe(
+	old map[key]record, images []*runtimeapi.Image, used map[string]bool, first bool, now time.Time,
+) map[key]record {
 	out := make(map[key]record, len(images))
 	for _, img := range images {
 		r, known := old[keyOf(img)]
@@ -46,14 +48,15 @@ func observe(old map[key]record, images []*runtimeapi.Image, used map[string]boo
 	return out
 }
 
-// isUsed looks for the image under each name that somebody may know it by.
+// isUsed reports whether the image is in use by any of its names.
 func isUsed(img *runtimeapi.Image, used map[string]bool) bool {
 	named := func(name string) bool { return used[name] }
-	return used[img.GetId()] || slices.ContainsFunc(img.GetRepoDigests(), named) || slices.ContainsFunc(img.GetRepoTags(), named)
+	return used[img.GetId()] || slices.ContainsFunc(img.GetRepoDigests(), named) ||
+		slices.ContainsFunc(img.GetRepoTags(), named)
 }
 
-// candidates are the images that may go, in the order in which they should: the
-// least recently used first, and of those the one that was first seen.
+// candidates returns the removable images in the order of removal: least recently used first, then
+// by detection time.
 func candidates(records map[key]record) []record {
 	var out []record
 	for _, r := range records {
@@ -62,13 +65,14 @@ func candidates(records map[key]record) []record {
 		}
 	}
 	slices.SortFunc(out, func(a, b record) int {
-		return cmp.Or(a.used.Compare(b.used), a.detected.Compare(b.detected), cmp.Compare(a.id, b.id), cmp.Compare(a.handler, b.handler))
+		return cmp.Or(a.used.Compare(b.used), a.detected.Compare(b.detected), cmp.Compare(a.id, b.id),
+			cmp.Compare(a.handler, b.handler))
 	})
 	return out
 }
 
-// tooOld are the candidates that were not used for longer than maxAge. What
-// happened before began is not known, so nothing is older than that.
+// tooOld returns the candidates that have been unused for longer than maxAge. Usage from before
+// began is not known, so age is counted from there.
 func tooOld(from []record, maxAge time.Duration, began, now time.Time) (old, rest []record) {
 	for _, r := range from {
 		idle := began
@@ -86,14 +90,14 @@ func tooOld(from []record, maxAge time.Duration, began, now time.Time) (old, res
 	return old, rest
 }
 
-// settled reports whether an image has been there long enough to go: one that
-// was just pulled is about to be used.
-func settled(r record, minAge time.Duration, now time.Time) bool {
+// oldEnough reports whether an image is old enough to be removed. A new image may be about to be
+// used.
+func oldEnough(r record, minAge time.Duration, now time.Time) bool {
 	return r.detected.IsZero() || now.Sub(r.detected) >= minAge
 }
 
-// excess is how many bytes must be freed to come down to the low threshold, in
-// percent of the capacity; over is false below the high threshold.
+// excess returns how many bytes must be freed to get to the low threshold, a percentage of the
+// capacity. over is false below the high threshold.
 func excess(capacity, available uint64, high, low int) (bytes uint64, percent int, over bool) {
 	available = min(available, capacity)
 	percent = 100 - int(available*100/capacity)
@@ -107,7 +111,7 @@ func excess(capacity, available uint64, high, low int) (bytes uint64, percent in
 	return target - available, percent, true
 }
 
-// sizeText is a number of bytes in the largest binary unit of which there is one.
+// sizeText formats a number of bytes in binary units.
 func sizeText(bytes uint64) string {
 	unit, size := -1, float64(bytes)
 	for ; size >= 1024 && unit < len(units)-1; unit++ {

@@ -24,7 +24,12 @@ func TestObserve(t *testing.T) {
 	list := func(ids ...string) []*runtimeapi.Image {
 		var out []*runtimeapi.Image
 		for _, id := range ids {
-			out = append(out, &runtimeapi.Image{Id: id, RepoTags: []string{id + ":tag"}, RepoDigests: []string{id + "@sha256:1"}, Size: 7})
+			out = append(out, &runtimeapi.Image{
+				Id:          id,
+				RepoTags:    []string{id + ":tag"},
+				RepoDigests: []string{id + "@sha256:1"},
+				Size:        7,
+			})
 		}
 		return out
 	}
@@ -114,12 +119,14 @@ func TestExcess(t *testing.T) {
 		{"at the high threshold", 1000, 150, 50, 85, true},
 		{"parts of a percent count as used", 1000, 159, 41, 85, true},
 		{"full", 1000, 0, 200, 100, true},
-		{"more available than there is", 1000, 2000, 0, 0, false},
+		{"more available than the capacity", 1000, 2000, 0, 0, false},
 		{"a large disk", 100 << 40, 10 << 40, 10 << 40, 90, true},
 	} {
 		bytes, percent, over := excess(tc.capacity, tc.available, 85, 80)
 		if bytes != tc.bytes || percent != tc.percent || over != tc.over {
-			t.Errorf("%s: excess = %d, %d%%, %v; want %d, %d%%, %v", tc.name, bytes, percent, over, tc.bytes, tc.percent, tc.over)
+			t.Errorf("%s: excess = %d, %d%%, %v; want %d, %d%%, %v", tc.name, bytes, percent, over, tc.bytes,
+				tc.percent,
+				tc.over)
 		}
 	}
 	if bytes, _, over := excess(1000, 10, 0, 0); !over || bytes != 990 {
@@ -130,11 +137,11 @@ func TestExcess(t *testing.T) {
 func TestSettled(t *testing.T) {
 	parity.ProvesPart(t, 2, "RT-38")
 	for age, want := range map[time.Duration]bool{0: false, time.Minute: false, 2 * time.Minute: true} {
-		if got := settled(record{detected: t0}, 2*time.Minute, t0.Add(age)); got != want {
+		if got := oldEnough(record{detected: t0}, 2*time.Minute, t0.Add(age)); got != want {
 			t.Errorf("settled after %v = %v", age, got)
 		}
 	}
-	if !settled(record{}, 2*time.Minute, t0) {
+	if !oldEnough(record{}, 2*time.Minute, t0) {
 		t.Error("an image that was there before is taken for a new one")
 	}
 }

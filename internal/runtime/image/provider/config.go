@@ -20,11 +20,11 @@ const (
 	requestGroup = "credentialprovider.kubelet.k8s.io"
 )
 
-// versions are those of the file and of the plugins' interface alike.
+// versions are those of the configuration file, and of the plugin protocol.
 var versions = []string{"v1", "v1beta1", "v1alpha1"}
 
-// read reads the configuration. The file may be a directory: then all files in
-// it are read, in the order of their names.
+// read reads the configuration. If path is a directory, all files in it are read in the order of
+// their names.
 func read(path string, tokens bool) ([]kubeletv1.CredentialProvider, error) {
 	files := []string{path}
 	st, err := os.Stat(path)
@@ -68,8 +68,7 @@ func configFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// parse reads one file. The versions of the file differ in what they may hold,
-// not in how it is written.
+// parse parses one file. The versions differ in the fields allowed only.
 func parse(raw []byte, tokens bool) ([]kubeletv1.CredentialProvider, error) {
 	var file kubeletv1.CredentialProviderConfig
 	if err := yaml.UnmarshalStrict(raw, &file); err != nil {
@@ -121,7 +120,8 @@ func check(p *kubeletv1.CredentialProvider, tokens bool) error {
 	case p.TokenAttributes == nil:
 		return nil
 	case !tokens:
-		return errors.New("tokenAttributes: not allowed while the gate KubeletServiceAccountTokenForCredentialProviders is off")
+		return errors.New(
+			"tokenAttributes: not allowed while the gate KubeletServiceAccountTokenForCredentialProviders is off")
 	case version != "v1":
 		return fmt.Errorf("tokenAttributes: needs apiVersion %s/v1", requestGroup)
 	}
@@ -138,7 +138,8 @@ func checkTokens(t *kubeletv1.ServiceAccountTokenAttributes) error {
 		return errors.New("serviceAccountTokenAudience: is required")
 	case t.RequireServiceAccount == nil:
 		return errors.New("requireServiceAccount: is required")
-	case t.CacheType != kubeletv1.TokenServiceAccountTokenCacheType && t.CacheType != kubeletv1.ServiceAccountServiceAccountTokenCacheType:
+	case t.CacheType != kubeletv1.TokenServiceAccountTokenCacheType &&
+		t.CacheType != kubeletv1.ServiceAccountServiceAccountTokenCacheType:
 		return fmt.Errorf("cacheType: %q must be Token or ServiceAccount", t.CacheType)
 	case len(required) > 0 && !*t.RequireServiceAccount:
 		return errors.New("requiredServiceAccountAnnotationKeys: needs requireServiceAccount")
@@ -146,14 +147,15 @@ func checkTokens(t *kubeletv1.ServiceAccountTokenAttributes) error {
 	seen := map[string]bool{}
 	for _, k := range slices.Concat(required, optional) {
 		if k == "" || seen[k] {
-			return fmt.Errorf("requiredServiceAccountAnnotationKeys and optionalServiceAccountAnnotationKeys: %q: empty or named twice", k)
+			return fmt.Errorf(
+				"requiredServiceAccountAnnotationKeys and optionalServiceAccountAnnotationKeys: %q: empty or named twice", k)
 		}
 		seen[k] = true
 	}
 	return nil
 }
 
-// program finds the plugin's executable.
+// program returns the path of the plugin's executable.
 func program(dir, name string) (string, error) {
 	p, err := filepath.Abs(filepath.Join(dir, name))
 	if err == nil {

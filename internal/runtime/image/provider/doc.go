@@ -1,12 +1,9 @@
-// Package provider asks plugins for credentials of registries: programs that get
-// the name of an image on their standard input and answer with user names and
-// passwords.
+// Package provider implements credential provider plugins: programs that read the name of an image
+// from standard input and write registry credentials to standard output.
 //
-// It owns what plugins answered, for as long as they said, in memory only. It
-// reads which plugins there are from a file, or a directory of files, at the
-// start. Credentials and tokens never reach the log or an error; what a plugin
-// writes to its standard error does.
+// It owns the cache of the plugins' responses, which is in memory only. It reads the configuration
+// from a file or directory at startup. Credentials and tokens never appear in the log or in errors,
+// but what a plugin writes to standard error does.
 //
-// Pulls that want the same of a plugin at the same time share one run of it.
-// Lock order: plugin.mu only.
+// Concurrent pulls with the same cache key share one run of a plugin. Lock order: plugin.mu only.
 package provider

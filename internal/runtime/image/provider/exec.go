@@ -17,13 +17,15 @@ import (
 
 const (
 	maxAnswer = 1 << 20
-	maxStderr = 4 << 10 // of which the beginning is shown
+	maxStderr = 4 << 10 // prefix that errors show
 )
 
-// run runs the plugin once. Its process group is killed when time is up: a
-// script's children must not outlive that. One that has ended well and left some is
-// taken at its word, although they keep its output open.
-func (p *plugin) run(ctx context.Context, req credentialv1.CredentialProviderRequest) (credentialv1.CredentialProviderResponse, error) {
+// run executes the plugin once. Its process group is killed at the timeout, so that child processes
+// of a script do not outlive it. If a plugin exits successfully but leaves children that hold its
+// output open, its response is used.
+func (p *plugin) run(
+	ctx context.Context, req credentialv1.CredentialProviderRequest,
+) (credentialv1.CredentialProviderResponse, error) {
 	var resp credentialv1.CredentialProviderResponse
 	req.APIVersion, req.Kind = p.cfg.APIVersion, "CredentialProviderRequest"
 	in, err := json.Marshal(req)
@@ -56,28 +58,31 @@ func (p *plugin) run(ctx context.Context, req credentialv1.CredentialProviderReq
 	if err == nil {
 		return resp, nil
 	}
-	if said := strings.TrimSpace(string(stderr.kept)); said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
+	if output := strings.TrimSpace(string(stderr.kept)); output != "" {
+		err = fmt.Errorf("%w: %s", err, output)
 	}
 	return resp, fmt.Errorf("run credential provider %s for image %s: %w", p.cfg.Name, req.Image, err)
 }
 
-// decode reads an answer. Errors do not quote it: it is secret.
+// decode decodes a response. Errors do not quote it, since it is secret.
 func decode(raw []byte, apiVersion string, resp *credentialv1.CredentialProviderResponse) error {
 	if err := json.Unmarshal(raw, resp); err != nil {
 		return errors.New("answer is not a CredentialProviderResponse in JSON")
 	}
 	if resp.Kind != "CredentialProviderResponse" || resp.APIVersion != apiVersion {
-		return fmt.Errorf("answer is a %q of %q, want a CredentialProviderResponse of %q", resp.Kind, resp.APIVersion, apiVersion)
+		return fmt.Errorf("answer is a %q of %q, want a CredentialProviderResponse of %q", resp.Kind, resp.APIVersion,
+			apiVersion)
 	}
 	switch resp.CacheKeyType {
-	case credentialv1.ImagePluginCacheKeyType, credentialv1.RegistryPluginCacheKeyType, credentialv1.GlobalPluginCacheKeyType:
+	case credentialv1.ImagePluginCacheKeyType,
+		credentialv1.RegistryPluginCacheKeyType,
+		credentialv1.GlobalPluginCacheKeyType:
 		return nil
 	}
 	return fmt.Errorf("answer has cacheKeyType %q, want Image, Registry or Global", resp.CacheKeyType)
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps a prefix of what is written to it.
 type bounded struct {
 	kept []byte
 	max  int

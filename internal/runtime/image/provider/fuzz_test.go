@@ -7,10 +7,11 @@ import (
 	credentialv1 "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 )
 
-// FuzzAnswers decodes whatever a plugin prints.
+// FuzzAnswers decodes arbitrary output of a plugin.
 func FuzzAnswers(f *testing.F) {
 	const v1 = "credentialprovider.kubelet.k8s.io/v1"
-	f.Add([]byte(`{"kind":"CredentialProviderResponse","apiVersion":"`+v1+`","cacheKeyType":"Registry","cacheDuration":"5m","auth":{"*.example":{"username":"u","password":"p"}}}`), v1)
+	f.Add([]byte(`{"kind":"CredentialProviderResponse","apiVersion":"`+v1+
+		`","cacheKeyType":"Registry","cacheDuration":"5m","auth":{"*.example":{"username":"u","password":"p"}}}`), v1)
 	f.Add([]byte(`{"kind":"CredentialProviderResponse","apiVersion":"`+v1+`","cacheKeyType":"Global","auth":null}`), v1)
 	f.Add([]byte(`{"kind":"Secret"}`), v1)
 	f.Add([]byte(`[]`), "x")
@@ -23,7 +24,7 @@ func FuzzAnswers(f *testing.F) {
 		case err != nil && len(resp.Auth) > 0:
 			for _, a := range resp.Auth { // an error is logged
 				if len(a.Password) > 8 && strings.Contains(err.Error(), a.Password) {
-					t.Errorf("the error tells a password: %v", err)
+					t.Errorf("the error contains a password: %v", err)
 				}
 			}
 		}

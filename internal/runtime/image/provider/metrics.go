@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what runs of plugins count.
+// metrics are the metrics of plugin runs.
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
@@ -16,10 +16,17 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) (metrics, error) {
 	label := []string{"plugin_name"}
 	m := metrics{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "credential_provider_plugin_duration",
-			Help: "Seconds that a run of a credential provider took", Buckets: prometheus.DefBuckets}, label),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "credential_provider_plugin_errors_total",
-			Help: "Runs of a credential provider that failed"}, label),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: "kubelet",
+			Name:      "credential_provider_plugin_duration",
+			Help:      "Duration in seconds of credential provider plugin runs",
+			Buckets:   prometheus.DefBuckets,
+		}, label),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: "kubelet",
+			Name:      "credential_provider_plugin_errors_total",
+			Help:      "Cumulative number of failed credential provider plugin runs",
+		}, label),
 	}
 	if r == nil {
 		return m, nil

@@ -23,7 +23,7 @@ import (
 	"keelson/internal/runtime/image"
 )
 
-// tokens gets tokens of service accounts that are bound to a pod.
+// tokens returns service account tokens bound to a pod.
 type tokens interface {
 	Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error)
 }
@@ -32,27 +32,27 @@ type tokens interface {
 // comment says otherwise.
 type Config struct {
 	Path   string // of the configuration, a file or a directory
-	BinDir string // where the plugins are
-	// Tokens and Account serve plugins that act for a pod's service account; nil
-	// without an API server.
+	BinDir string // directory of the plugins
+	// Tokens and Account are for plugins that use the pod's service account; nil without an API
+	// server.
 	Tokens  tokens
 	Account func(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
-	// AllowTokens lets the configuration ask for them (gate
+	// AllowTokens permits tokenAttributes in the configuration (gate
 	// KubeletServiceAccountTokenForCredentialProviders).
 	AllowTokens bool
-	Registry    prometheus.Registerer // nil: nothing is counted
+	Registry    prometheus.Registerer // nil: metrics are not registered
 	Log         *slog.Logger
 	Now         func() time.Time
 }
 
-// Plugins are all plugins of a node. It is an [image.Source].
+// Plugins are the credential provider plugins of a node. They implement [image.Source].
 type Plugins struct {
 	cfg     Config
 	plugins []*plugin
 	metrics metrics
 }
 
-// plugin is one program.
+// plugin is one credential provider plugin.
 type plugin struct {
 	cfg     kubeletv1.CredentialProvider
 	program string
@@ -63,13 +63,13 @@ type plugin struct {
 	cache map[string]answer
 }
 
-// answer is what a plugin said, by the patterns of what it is for.
+// answer is a plugin's response: credentials by image pattern.
 type answer struct {
 	auth    map[string]credentialv1.AuthConfig
 	expires time.Time
 }
 
-// New reads the configuration; an error is one of the configuration.
+// New reads the configuration. It fails only if that is invalid.
 func New(cfg Config) (*Plugins, error) {
 	list, err := read(cfg.Path, cfg.AllowTokens)
 	if err != nil {
@@ -87,13 +87,14 @@ func New(cfg Config) (*Plugins, error) {
 	return ps, err
 }
 
-// Credentials implements [image.Source]. A plugin that fails is left out, and
-// said in the error.
+// Credentials implements [image.Source]. Plugins that fail are skipped; the error contains their
+// errors.
 func (ps *Plugins) Credentials(ctx context.Context, p *v1.Pod, repository string) ([]image.Credential, error) {
 	var out []image.Credential
 	var errs []error
 	for _, pl := range ps.plugins {
-		if !slices.ContainsFunc(pl.cfg.MatchImages, func(pattern string) bool { return image.Match(pattern, repository) }) {
+		if !slices.ContainsFunc(pl.cfg.MatchImages,
+			func(pattern string) bool { return image.Match(pattern, repository) }) {
 			continue
 		}
 		got, err := ps.ask(ctx, pl, p, repository)
@@ -105,36 +106,41 @@ func (ps *Plugins) Credentials(ctx context.Context, p *v1.Pod, repository string
 	return out, errors.Join(errs...)
 }
 
-// ask gets the credentials of one plugin, from memory if it said so before.
+// ask returns the credentials of one plugin, from the cache if possible.
 func (ps *Plugins) ask(ctx context.Context, pl *plugin, p *v1.Pod, repository string) ([]image.Credential, error) {
 	who, skip, err := ps.identify(ctx, pl, p)
 	if skip || err != nil {
 		return nil, err
 	}
-	a, ok := pl.remembered(who.key, repository, ps.cfg.Now())
+	a, ok := pl.cachedResponse(who.key, repository, ps.cfg.Now())
 	if !ok {
-		if a, err = ps.fly(ctx, pl, who, repository); err != nil {
+		if a, err = ps.runShared(ctx, pl, who, repository); err != nil {
 			return nil, err
 		}
 	}
 	var out []image.Credential
-	// Longer patterns and those without stars come last in the order of text.
+	// Reverse order puts longer patterns first, and those without wildcards.
 	for _, pattern := range slices.Backward(slices.Sorted(maps.Keys(a.auth))) {
 		if image.Match(pattern, repository) {
 			c := a.auth[pattern]
-			out = append(out, image.Credential{Auth: &runtimeapi.AuthConfig{Username: c.Username, Password: c.Password}, Account: who.account})
+			out = append(out, image.Credential{
+				Auth:    &runtimeapi.AuthConfig{Username: c.Username, Password: c.Password},
+				Account: who.account,
+			})
 		}
 	}
 	return out, nil
 }
 
-// fly runs the plugin, or waits for a run that was begun for the same reason.
-// The run is not any one's to end.
-func (ps *Plugins) fly(ctx context.Context, pl *plugin, who identity, repository string) (answer, error) {
+// runShared runs the plugin, or waits for a run with the same cache key. Waiters cannot cancel the run.
+func (ps *Plugins) runShared(ctx context.Context, pl *plugin, who identity, repository string) (answer, error) {
 	got := pl.flights.DoChan(who.key+"\x00"+repository, func() (any, error) {
 		begin := ps.cfg.Now()
 		resp, err := pl.run(context.WithoutCancel(ctx), credentialv1.CredentialProviderRequest{
-			Image: repository, ServiceAccountToken: who.token, ServiceAccountAnnotations: who.annotations})
+			Image:                     repository,
+			ServiceAccountToken:       who.token,
+			ServiceAccountAnnotations: who.annotations,
+		})
 		ps.metrics.ran(pl.cfg.Name, ps.cfg.Now().Sub(begin), err)
 		if err == nil && pl.echoes(who.token, resp) {
 			err = fmt.Errorf("run credential provider %s for image %s: %w", pl.cfg.Name, repository, errEchoed)
@@ -142,7 +148,7 @@ func (ps *Plugins) fly(ctx context.Context, pl *plugin, who identity, repository
 		if err != nil {
 			return answer{}, err
 		}
-		return pl.remember(who.key, repository, resp, ps.cfg.Now()), nil
+		return pl.cacheResponse(who.key, repository, resp, ps.cfg.Now()), nil
 	})
 	select {
 	case <-ctx.Done():
@@ -152,12 +158,13 @@ func (ps *Plugins) fly(ctx context.Context, pl *plugin, who identity, repository
 	}
 }
 
-// errEchoed is an answer that would be kept longer than the token in it is good for, and for other pods of the
-// account than the one that the token is bound to.
+// errEchoed rejects a response that would be cached longer than the token in it is valid, and for
+// pods other than the one that the token is bound to.
 var errEchoed = errors.New("credential provider plugin returned the service account token as the password " +
 	"which is not allowed when service account cache type is not set to 'Token'")
 
-// echoes reports whether a plugin gives back the token that it was given, though its answers are kept by account.
+// echoes reports whether a plugin whose responses are cached per service account returns the token
+// as the password.
 func (p *plugin) echoes(token string, resp credentialv1.CredentialProviderResponse) bool {
 	if token == "" || p.cfg.TokenAttributes.CacheType == kubeletv1.TokenServiceAccountTokenCacheType {
 		return false
@@ -170,8 +177,8 @@ func (p *plugin) echoes(token string, resp credentialv1.CredentialProviderRespon
 	return false
 }
 
-// remembered looks for an answer that is still good.
-func (p *plugin) remembered(who, repository string, now time.Time) (answer, bool) {
+// cachedResponse returns a cached response that is still valid.
+func (p *plugin) cachedResponse(who, repository string, now time.Time) (answer, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, scope := range scopes(repository) {
@@ -182,9 +189,10 @@ func (p *plugin) remembered(who, repository string, now time.Time) (answer, bool
 	return answer{}, false
 }
 
-// remember keeps an answer for as long as it is good, and drops those that are
-// not any more.
-func (p *plugin) remember(who, repository string, resp credentialv1.CredentialProviderResponse, now time.Time) answer {
+// cacheResponse caches a response and drops expired ones.
+func (p *plugin) cacheResponse(
+	who, repository string, resp credentialv1.CredentialProviderResponse, now time.Time,
+) answer {
 	keep := cmp.Or(resp.CacheDuration, p.cfg.DefaultCacheDuration).Duration
 	a := answer{auth: resp.Auth, expires: now.Add(keep)}
 	p.mu.Lock()
@@ -193,29 +201,29 @@ func (p *plugin) remember(who, repository string, resp credentialv1.CredentialPr
 	if keep > 0 {
 		all := scopes(repository)
 		scope := map[credentialv1.PluginCacheKeyType]string{credentialv1.ImagePluginCacheKeyType: all[0],
-			credentialv1.RegistryPluginCacheKeyType: all[1], credentialv1.GlobalPluginCacheKeyType: all[2]}[resp.CacheKeyType]
+			credentialv1.RegistryPluginCacheKeyType: all[1],
+			credentialv1.GlobalPluginCacheKeyType:   all[2]}[resp.CacheKeyType]
 		p.cache[who+"\x00"+scope] = a
 	}
 	return a
 }
 
-// scopes are what an answer may be kept for, the narrowest first: the image, the
-// registry, everything.
+// scopes returns the possible cache keys, the narrowest first: the image, the registry, global.
 func scopes(repository string) [3]string {
 	registry, _, _ := strings.Cut(repository, "/")
 	return [3]string{"image " + repository, "registry " + registry, "global"}
 }
 
-// identity is on whose behalf a plugin is asked.
+// identity is the service account on whose behalf a plugin runs.
 type identity struct {
-	key         string // tells identities apart in memory; empty for the node's
+	key         string // part of the cache key; empty for the node
 	token       string
 	annotations map[string]string
 	account     *v1beta1.ImagePullServiceAccount // nil: the node
 }
 
-// identify finds out on whose behalf to ask. skip is true where the plugin has
-// nothing to say to the pod.
+// identify returns the service account on whose behalf to run the plugin. skip is set if the plugin
+// does not apply to the pod.
 func (ps *Plugins) identify(ctx context.Context, pl *plugin, p *v1.Pod) (who identity, skip bool, err error) {
 	t := pl.cfg.TokenAttributes
 	if t == nil {
@@ -236,7 +244,9 @@ func (ps *Plugins) identify(ctx context.Context, pl *plugin, p *v1.Pod) (who ide
 	for _, k := range t.RequiredServiceAccountAnnotationKeys {
 		v, ok := sa.Annotations[k]
 		if !ok {
-			return identity{}, true, fmt.Errorf("ask credential provider %s: service account %s/%s has no annotation %s", pl.cfg.Name, sa.Namespace, sa.Name, k)
+			return identity{}, true, fmt.Errorf(
+				"ask credential provider %s: service account %s/%s has no annotation %s",
+				pl.cfg.Name, sa.Namespace, sa.Name, k)
 		}
 		who.annotations[k] = v
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// Where the files are, below the agent's root directory.
+// Location of the files below the root directory.
 const (
 	Dir        = "image_manager"
 	pullingDir = "pulling"
@@ -14,18 +14,18 @@ const (
 
 const (
 	group      = "kubelet.config.k8s.io"
-	apiVersion = group + "/v1beta1" // written; v1alpha1 reads the same
+	apiVersion = group + "/v1beta1" // the version that is written; v1alpha1 has the same fields
 	intentKind = "ImagePullIntent"
 	recordKind = "ImagePulledRecord"
 )
 
-// fileName is the file for an image's name or reference.
+// fileName returns the file name for an image name or reference.
 func fileName(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	return "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// Answers of [Store.MustPull], as its metric counts them.
+// Results of [Store.MustPull], as its metric counts them.
 const (
 	resultPolicy = "credentialPolicyAllowed"
 	resultRecord = "credentialRecordFound"

@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 	"strings"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
 const maxFile = 1 << 20
 
-// header is what every file begins with.
+// header is the common part of all files.
 type header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 }
 
-// write writes a file whole or not at all.
+// write writes a file atomically.
 func write(dir, name string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -29,7 +29,7 @@ func write(dir, name string, v any) error {
 	return checkpoint.Put(filepath.Join(dir, name), raw, checkpoint.How{})
 }
 
-// remove removes a file; one that is gone is no error.
+// remove removes a file if it exists.
 func remove(dir, name string) error {
 	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -37,8 +37,8 @@ func remove(dir, name string) error {
 	return nil
 }
 
-// readAll calls take for each file of a kind. A file that cannot be read, or is
-// of another kind, is told to bad. What was left half written is removed.
+// readAll calls take for each file of a kind, and bad for a file that cannot be read or has another
+// kind. It removes incomplete files.
 func readAll(dir, kind string, take func(name string, raw []byte) error, bad func(path string, err error)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func readAll(dir, kind string, take func(name string, raw []byte) error, bad fun
 		path := filepath.Join(dir, e.Name())
 		switch {
 		case strings.HasSuffix(e.Name(), checkpoint.SuffixBad):
-			continue // it was told of
+			continue // reported to bad
 		case strings.HasPrefix(e.Name(), ".tmp-") || strings.HasPrefix(e.Name(), ".sha256-"):
 			err = os.Remove(path)
 		default:
@@ -67,7 +67,7 @@ func readOne(path, name, kind string, take func(name string, raw []byte) error) 
 		return err
 	}
 	if !st.Mode().IsRegular() || st.Size() > maxFile {
-		return errors.New("not a file of records")
+		return errors.New("not a pull record")
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func readOne(path, name, kind string, take func(name string, raw []byte) error) 
 	return take(name, raw)
 }
 
-// flush has a file or directory written down. One that is gone needs none.
+// flush calls fsync on a file or directory, if it exists.
 func flush(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what checks count, and how many files there are.
+// metrics count the checks and the files.
 type metrics struct {
 	checks           *prometheus.CounterVec
 	intents, records prometheus.Gauge
@@ -18,15 +18,20 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet_imagemanager", Name: name, Help: help})
 	}
 	m := metrics{
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet_imagemanager", Name: "image_mustpull_checks_total",
-			Help: "Checks whether a pod may use an image that is there, by the answer"}, []string{"result"}),
-		intents: gauge("ondisk_pullintents", "Intents to pull an image on the disk"),
-		records: gauge("ondisk_pulledrecords", "Records of pulled images on the disk"),
-		// Dashboards watch for a cache that is full and reads the disk instead. Here
-		// everything is in memory, without a bound: these stay at zero.
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Subsystem: "kubelet_imagemanager",
+			Name:      "image_mustpull_checks_total",
+			Help:      "Cumulative number of checks whether a pod may use an image that is present, by result",
+		}, []string{"result"}),
+		intents: gauge("ondisk_pullintents", "Number of image pull intents on disk"),
+		records: gauge("ondisk_pulledrecords", "Number of image pull records on disk"),
+		// Dashboards use these metrics to detect a full cache. Here everything is in memory without
+		// a bound, so they stay at zero.
 		memory: []prometheus.Gauge{
-			gauge("inmemory_pullintents_usage_percent", "How full the room in memory for intents to pull is; there is no bound to it"),
-			gauge("inmemory_pulledrecords_usage_percent", "How full the room in memory for records of pulled images is; there is no bound to it"),
+			gauge("inmemory_pullintents_usage_percent",
+				"Usage of the in-memory cache for image pull intents in percent; always 0, since the cache is unbounded"),
+			gauge("inmemory_pulledrecords_usage_percent",
+				"Usage of the in-memory cache for image pull records in percent; always 0, since the cache is unbounded"),
 		},
 	}
 	if r == nil {

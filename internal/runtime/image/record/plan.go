@@ -13,16 +13,16 @@ import (
 	"keelson/internal/runtime/image"
 )
 
-// Policy says for which images pods must have the credentials.
+// Policy determines for which images pods must have the credentials.
 type Policy struct {
 	Verify v1beta1.ImagePullCredentialsVerificationPolicy
-	// Allowed are the names of images, or their beginning up to a slash and a
-	// star, that need no credentials if the agent did not pull them.
+	// Allowed are names or name prefixes (up to a slash and a star) of images that need no
+	// verification if the agent did not pull them.
 	Allowed []string
 }
 
-// needed reports whether a pod must have shown credentials for an image, known by
-// any of the names. ours says that the agent pulled it.
+// needed reports whether access to an image, which has all of the given names, must be verified.
+// ours is set if the agent pulled it.
 func (p Policy) needed(names []string, ours bool) bool {
 	switch p.Verify {
 	case v1beta1.NeverVerify:
@@ -32,14 +32,14 @@ func (p Policy) needed(names []string, ours bool) bool {
 	case v1beta1.NeverVerifyAllowlistedImages:
 		return ours || !slices.ContainsFunc(p.Allowed, func(a string) bool {
 			prefix, open := strings.CutSuffix(a, "*")
-			return slices.ContainsFunc(names, func(n string) bool { return n == a || open && strings.HasPrefix(n, prefix) })
+			return slices.ContainsFunc(names,
+				func(n string) bool { return n == a || open && strings.HasPrefix(n, prefix) })
 		})
 	}
 	return true
 }
 
-// repository is an image's name, as the pod writes it, without tag and digest,
-// and the same in full.
+// repository returns an image name without tag and digest, as written and normalized.
 func repository(name string) (repo, full string, err error) {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -52,28 +52,29 @@ func repository(name string) (repo, full string, err error) {
 	return name, named.Name(), nil
 }
 
-// isCalled reports whether the runtime knows an image by a name that a pod wrote.
+// isCalled reports whether name, as written by a pod, refers to this image.
 func isCalled(img *runtimeapi.Image, name string) bool {
 	full, err := reference.ParseDockerRef(name)
 	return err == nil && slices.Contains(slices.Concat(img.GetRepoTags(), img.GetRepoDigests()), full.String())
 }
 
-// isReferredTo reports whether a reference that a pull gave is to this image.
+// isReferredTo reports whether ref, as returned by a pull, refers to this image.
 func isReferredTo(img *runtimeapi.Image, ref string) bool {
 	return ref == img.GetId() || slices.Contains(img.GetRepoDigests(), ref)
 }
 
-// match looks for a credential under which the image was pulled before: the same
-// secret, whatever is in it now; the same credential, whatever secret it is in;
-// or the same service account. It returns the one that matches.
+// match returns a credential with which the image was pulled before: of the same secret, even if
+// its content has changed since; of the same content in another secret; or of the same service
+// account.
 func match(known v1beta1.ImagePullCredentials, held []image.Credential) (image.Credential, bool) {
 	for _, h := range held {
 		if a := h.Account; a != nil && slices.Contains(known.KubernetesServiceAccounts, *a) {
 			return h, true
 		}
-		if s := h.Secret; s != nil && slices.ContainsFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool {
-			return sameSecret(k, *s) || k.CredentialHash != "" && k.CredentialHash == s.CredentialHash
-		}) {
+		if s := h.Secret; s != nil &&
+			slices.ContainsFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool {
+				return sameSecret(k, *s) || k.CredentialHash != "" && k.CredentialHash == s.CredentialHash
+			}) {
 			return h, true
 		}
 	}
@@ -84,8 +85,7 @@ func sameSecret(a, b v1beta1.ImagePullSecret) bool {
 	return a.UID == b.UID && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
-// with adds a credential to those under which an image was pulled. One that is
-// for the whole node makes the others needless.
+// with adds a credential to those of a record. A credential of the node supersedes all others.
 func with(known v1beta1.ImagePullCredentials, c image.Credential) v1beta1.ImagePullCredentials {
 	switch {
 	case known.NodePodsAccessible || c.Secret == nil && c.Account == nil:
@@ -94,11 +94,13 @@ func with(known v1beta1.ImagePullCredentials, c image.Credential) v1beta1.ImageP
 		if !slices.Contains(known.KubernetesServiceAccounts, *c.Account) {
 			known.KubernetesServiceAccounts = append(slices.Clone(known.KubernetesServiceAccounts), *c.Account)
 			slices.SortFunc(known.KubernetesServiceAccounts, func(a, b v1beta1.ImagePullServiceAccount) int {
-				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+					cmp.Compare(a.UID, b.UID))
 			})
 		}
 	default:
-		rest := slices.DeleteFunc(slices.Clone(known.KubernetesSecrets), func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *c.Secret) })
+		rest := slices.DeleteFunc(slices.Clone(known.KubernetesSecrets),
+			func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *c.Secret) })
 		known.KubernetesSecrets = append(rest, *c.Secret)
 		slices.SortFunc(known.KubernetesSecrets, func(a, b v1beta1.ImagePullSecret) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))

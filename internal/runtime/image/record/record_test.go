@@ -20,9 +20,10 @@ import (
 
 	"keelson/internal/runtime/image"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/renames"
 )
 
-// bench is a node whose agent can be started again.
+// bench is a node whose agent can be restarted.
 type bench struct {
 	*Store
 	root   string
@@ -43,14 +44,20 @@ func (b *bench) restart(t *testing.T) {
 	t.Helper()
 	b.reg = prometheus.NewRegistry()
 	var err error
-	b.Store, err = New(Config{Root: b.root, Policy: b.policy, Registry: b.reg, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return b.now },
-		Images: func(context.Context) ([]*runtimeapi.Image, error) { return b.images, nil }})
+	b.Store, err = New(Config{
+		Root:     b.root,
+		Policy:   b.policy,
+		Registry: b.reg,
+		Log:      slog.New(slog.DiscardHandler),
+		Now:      func() time.Time { return b.now },
+		Images:   func(context.Context) ([]*runtimeapi.Image, error) { return b.images, nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// pull is a pull that succeeds.
+// pull makes a successful pull.
 func (b *bench) pull(t *testing.T, name, ref string, with image.Credential) {
 	t.Helper()
 	if err := b.Pulling(name); err != nil {
@@ -78,11 +85,17 @@ func holding(creds ...image.Credential) func() ([]image.Credential, error) {
 
 func secret(uid, password string) image.Credential {
 	auth := &runtimeapi.AuthConfig{Username: "u", Password: password}
-	return image.Credential{Auth: auth, Secret: &v1beta1.ImagePullSecret{UID: uid, Namespace: "ns", Name: "s-" + uid, CredentialHash: image.Hash(auth)}}
+	return image.Credential{
+		Auth:   auth,
+		Secret: &v1beta1.ImagePullSecret{UID: uid, Namespace: "ns", Name: "s-" + uid, CredentialHash: image.Hash(auth)},
+	}
 }
 
 func account(uid string) image.Credential {
-	return image.Credential{Auth: &runtimeapi.AuthConfig{}, Account: &v1beta1.ImagePullServiceAccount{UID: uid, Namespace: "ns", Name: "sa"}}
+	return image.Credential{
+		Auth:    &runtimeapi.AuthConfig{},
+		Account: &v1beta1.ImagePullServiceAccount{UID: uid, Namespace: "ns", Name: "sa"},
+	}
 }
 
 var none = image.Credential{}
@@ -101,7 +114,12 @@ func TestPolicies(t *testing.T) {
 		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a"}}, "r.io/a:1", false, false},
 		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a"}}, "r.io/a:1", true, true},
 		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a"}}, "r.io/a/b:1", false, true},
-		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a/*"}}, "r.io/a/b@sha256:" + strings.Repeat("0", 64), false, false},
+		{
+			Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a/*"}},
+			"r.io/a/b@sha256:" + strings.Repeat("0", 64),
+			false,
+			false,
+		},
 		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"r.io/a/*"}}, "r.io/ab", false, true},
 		{Policy{v1beta1.NeverVerifyAllowlistedImages, []string{"docker.io/library/x"}}, "x:1", false, false},
 	} {
@@ -121,23 +139,59 @@ func TestMustPull(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		pulled []image.Credential
-		as     string // asked for by this name
+		as     string // requested by this name
 		held   []image.Credential
 		want   bool
 	}{
 		{"an image that was there before", nil, name, nil, false},
 		{"pulled without credentials", []image.Credential{none}, name, nil, false},
-		{"pulled with a secret, asked for without", []image.Credential{secret("1", "p")}, name, nil, true},
-		{"pulled with the same secret", []image.Credential{secret("1", "p")}, name, []image.Credential{secret("9", "x"), secret("1", "p")}, false},
-		{"the secret has another content now", []image.Credential{secret("1", "p")}, name, []image.Credential{secret("1", "q")}, false},
-		{"another secret with the same content", []image.Credential{secret("1", "p")}, name, []image.Credential{secret("2", "p")}, false},
+		{"pulled with a secret, requested without", []image.Credential{secret("1", "p")}, name, nil, true},
+		{
+			"pulled with the same secret",
+			[]image.Credential{secret("1", "p")},
+			name,
+			[]image.Credential{secret("9", "x"), secret("1", "p")},
+			false,
+		},
+		{
+			"the secret has another content now",
+			[]image.Credential{secret("1", "p")},
+			name,
+			[]image.Credential{secret("1", "q")},
+			false,
+		},
+		{
+			"another secret with the same content",
+			[]image.Credential{secret("1", "p")},
+			name,
+			[]image.Credential{secret("2", "p")},
+			false,
+		},
 		{"another secret", []image.Credential{secret("1", "p")}, name, []image.Credential{secret("2", "q")}, true},
-		{"pulled for the same service account", []image.Credential{account("1")}, name, []image.Credential{account("1")}, false},
-		{"pulled for another service account", []image.Credential{account("1")}, name, []image.Credential{account("2")}, true},
+		{
+			"pulled for the same service account",
+			[]image.Credential{account("1")},
+			name,
+			[]image.Credential{account("1")},
+			false,
+		},
+		{
+			"pulled for another service account",
+			[]image.Credential{account("1")},
+			name,
+			[]image.Credential{account("2")},
+			true,
+		},
 		{"pulled later without credentials", []image.Credential{secret("1", "p"), none}, name, nil, false},
-		{"pulled later with other credentials", []image.Credential{secret("1", "p"), secret("2", "q")}, name, []image.Credential{secret("1", "p")}, false},
-		{"asked for under another tag", []image.Credential{none}, "r.io:5000/a:2", nil, false},
-		{"asked for under another name", []image.Credential{none}, "r.io:5000/b:1", nil, true},
+		{
+			"pulled later with other credentials",
+			[]image.Credential{secret("1", "p"), secret("2", "q")},
+			name,
+			[]image.Credential{secret("1", "p")},
+			false,
+		},
+		{"requested with another tag", []image.Credential{none}, "r.io:5000/a:2", nil, false},
+		{"requested by another name", []image.Credential{none}, "r.io:5000/b:1", nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
@@ -152,10 +206,11 @@ func TestMustPull(t *testing.T) {
 			}
 		})
 	}
-	t.Run("credentials are not looked for without need", func(t *testing.T) {
+	t.Run("credentials are only read if needed", func(t *testing.T) {
 		b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 		b.pull(t, name, ref, none)
-		if b.MustPull(name, ref, func() ([]image.Credential, error) { t.Error("asked for"); return nil, nil }) {
+		if b.MustPull(name, ref,
+			func() ([]image.Credential, error) { t.Error("credentials were read"); return nil, nil }) {
 			t.Error("MustPull")
 		}
 	})
@@ -194,7 +249,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("while it is pulled: %v", got)
 	}
 	raw, err := os.ReadFile(filepath.Join(b.root, "image_manager/pulling", file("r.io/a:1")))
-	if want := `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/a:1"}`; err != nil || string(raw) != want {
+	if want := `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/a:1"}`; err != nil ||
+		string(raw) != want {
 		t.Errorf("intent = %s, %v; want %s", raw, err, want)
 	}
 	b.Pulled(name, ref, secret("1", "p"))
@@ -211,8 +267,11 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	pulled("sha256:1")
-	if s := r.CredentialMapping["r.io/a"].KubernetesSecrets; r.Kind != "ImagePulledRecord" || r.ImageRef != ref || !r.LastUpdatedTime.Time.Equal(b.now) ||
-		len(s) != 1 || s[0].UID != "1" || s[0].Namespace != "ns" || s[0].Name != "s-1" || len(s[0].CredentialHash) != 64 || strings.Contains(string(raw), `"p"`) {
+	if s := r.CredentialMapping["r.io/a"].KubernetesSecrets; r.Kind != "ImagePulledRecord" || r.ImageRef != ref ||
+		!r.LastUpdatedTime.Time.Equal(b.now) ||
+		len(s) != 1 || s[0].UID != "1" || s[0].Namespace != "ns" || s[0].Name != "s-1" ||
+		len(s[0].CredentialHash) != 64 ||
+		strings.Contains(string(raw), `"p"`) {
 		t.Errorf("record = %s", raw)
 	}
 	b.pull(t, "r.io/c:1", "sha256:c", account("7"))
@@ -242,7 +301,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatEndedDuringAPull(t *testing.T) {
+func TestIntentsOfEarlierAgent(t *testing.T) {
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	for _, name := range []string{"a:1", "never-arrived:1"} {
 		if err := b.Pulling(name); err != nil {
@@ -270,7 +329,7 @@ func TestAnAgentThatEndedDuringAPull(t *testing.T) {
 	}
 }
 
-func TestRecordsOfImagesThatAreGone(t *testing.T) {
+func TestRecordsOfRemovedImagesAreDeleted(t *testing.T) {
 	parity.Proves(t, "RT-39")
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	b.pull(t, "a:1", "sha256:a", none)
@@ -287,13 +346,15 @@ func TestRecordsOfImagesThatAreGone(t *testing.T) {
 	}
 }
 
-func TestFilesThatMakeNoSense(t *testing.T) {
+func TestInvalidRecordFiles(t *testing.T) {
 	b := newBench(t, v1beta1.NeverVerifyPreloadedImages)
 	b.pull(t, "a:1", "sha256:a", secret("1", "p"))
 	dir := filepath.Join(b.root, Dir, pulledDir)
 	for name, content := range map[string]string{
 		fileName("x"): "", fileName("y"): `{"kind":"Other"}`, ".tmp-123": "half",
-		fileName("old"): `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1","imageRef":"old","credentialMapping":{"a":{"nodePodsAccessible":true}}}`,
+		fileName(
+			"old"): `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1","imageRef":"old",` +
+			`"credentialMapping":{"a":{"nodePodsAccessible":true}}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -347,7 +408,10 @@ func TestMetrics(t *testing.T) {
 }
 
 func FuzzFiles(f *testing.F) {
-	f.Add([]byte(`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"a","credentialMapping":{"a":{}}}`))
+	f.Add(
+		[]byte(
+			`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"a",` +
+				`"credentialMapping":{"a":{}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b := newBench(t, v1beta1.AlwaysVerify)
 		if err := os.WriteFile(filepath.Join(b.root, Dir, pulledDir, fileName("a")), raw, 0o600); err != nil {
@@ -356,4 +420,32 @@ func FuzzFiles(f *testing.F) {
 		b.restart(t)
 		b.MustPull("a:1", "a", holding())
 	})
+}
+
+// What a later agent reads is renamed into place, also when it replaces an earlier record.
+func TestRecordsAreRenamedIntoPlace(t *testing.T) {
+	parity.ProvesPart(t, 5, "RT-57")
+	root := t.TempDir()
+	w := renames.Watch(t, filepath.Join(root, "image_manager/pulling"), filepath.Join(root, "image_manager/pulled"))
+	s, err := New(Config{
+		Root:   root,
+		Policy: Policy{Verify: v1beta1.AlwaysVerify},
+		Log:    slog.New(slog.DiscardHandler),
+		Now:    time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"one", "two"} {
+		if err := s.Pulling("web:1"); err != nil {
+			t.Fatal(err)
+		}
+		s.Pulled("web:1", "sha256:web", image.Credential{
+			Auth:   &runtimeapi.AuthConfig{Username: "u", Password: password},
+			Secret: &v1beta1.ImagePullSecret{UID: password, Namespace: "ns", Name: password},
+		})
+	}
+	if there := w.Check(t); len(there) != 1 {
+		t.Errorf("%q are there, want one file", there)
+	}
 }

@@ -17,47 +17,52 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 	"keelson/internal/runtime/image"
 )
 
 // Config holds what a Store is built from. Fields are required unless their
 // comment says otherwise.
 type Config struct {
-	Root   string // the agent's root directory
+	Root   string // the root directory
 	Policy Policy
-	// Images lists the images of the runtime.
+	// Images lists the runtime's images.
 	Images   func(context.Context) ([]*runtimeapi.Image, error)
-	Registry prometheus.Registerer // nil: nothing is counted
-	// Unusable is told of each file that had to be put aside. Optional.
+	Registry prometheus.Registerer // nil: metrics are not registered
+	// Unusable is called for each file that was ignored. Optional.
 	Unusable func(error)
 	Log      *slog.Logger
 	Now      func() time.Time
 }
 
-// Store keeps the records. It is safe for concurrent use, and is the
-// [image.Records] of a node.
+// Store keeps the pull records. It is safe for concurrent use and implements [image.Records].
 type Store struct {
 	cfg             Config
 	pulling, pulled string // directories
 	metrics         metrics
-	poke            chan struct{} // capacity 1: something is to be flushed
+	poke            chan struct{} // capacity 1: there are files to flush
 
 	mu      sync.Mutex
-	intents map[string]int // pulls under way by name; 0: left by an earlier agent
+	intents map[string]int // number of concurrent pulls by name; 0: left by an earlier agent
 	records map[string]v1beta1.ImagePulledRecord
-	dirty   map[string]bool // paths
+	dirty   map[string]bool // paths to flush
 }
 
-// New makes the directories and reads what is in them. A file that makes no
-// sense is put aside.
+// New creates the directories and reads their files. Invalid files are ignored.
 func New(cfg Config) (*Store, error) {
 	dir := filepath.Join(cfg.Root, Dir)
-	s := &Store{cfg: cfg, pulling: filepath.Join(dir, pullingDir), pulled: filepath.Join(dir, pulledDir), poke: make(chan struct{}, 1),
-		intents: map[string]int{}, records: map[string]v1beta1.ImagePulledRecord{}, dirty: map[string]bool{}}
+	s := &Store{
+		cfg:     cfg,
+		pulling: filepath.Join(dir, pullingDir),
+		pulled:  filepath.Join(dir, pulledDir),
+		poke:    make(chan struct{}, 1),
+		intents: map[string]int{},
+		records: map[string]v1beta1.ImagePulledRecord{},
+		dirty:   map[string]bool{},
+	}
 	for _, d := range []string{dir, s.pulling, s.pulled} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, fmt.Errorf("make directory of pull records: %w", err)
+			return nil, fmt.Errorf("create directory of pull records: %w", err)
 		}
 	}
 	var err error
@@ -74,14 +79,14 @@ func New(cfg Config) (*Store, error) {
 func (s *Store) load() error {
 	bad := func(path string, err error) {
 		err = checkpoint.PutAside(path, err)
-		s.cfg.Log.Warn("cannot read pull record", "err", err)
+		s.cfg.Log.Warn("failed to read pull record", "err", err)
 		if s.cfg.Unusable != nil {
 			s.cfg.Unusable(err)
 		}
 	}
 	misnamed := func(name, of string) error {
 		if name != fileName(of) {
-			return fmt.Errorf("file of %q has the name of another", of)
+			return fmt.Errorf("file name does not match %q", of)
 		}
 		return nil
 	}
@@ -111,13 +116,13 @@ func (s *Store) load() error {
 	}, bad)
 }
 
-// Run makes records of what an earlier agent was pulling when it ended, and then
-// has written files flushed, until ctx ends.
+// Run converts intents of an earlier agent to records and then flushes written files until ctx
+// ends.
 func (s *Store) Run(ctx context.Context) error {
 	if images, err := s.cfg.Images(ctx); err == nil {
 		s.Review(images, time.Time{})
 	} else if ctx.Err() == nil {
-		s.cfg.Log.Warn("cannot look for images that an earlier agent pulled", "err", err)
+		s.cfg.Log.Warn("failed to list images to resolve pull intents of an earlier agent", "err", err)
 	}
 	for {
 		select {
@@ -140,7 +145,7 @@ func (s *Store) flush() {
 	}
 	for _, p := range append(paths, s.pulling, s.pulled) {
 		if err := flush(p); err != nil {
-			s.cfg.Log.Warn("cannot flush pull record", "path", p, "err", err)
+			s.cfg.Log.Warn("failed to flush pull record", "path", p, "err", err)
 		}
 	}
 }
@@ -180,10 +185,9 @@ func (s *Store) check(name, ref string, held func() ([]image.Credential, error))
 	if !ok {
 		return resultPull
 	}
-	// A secret that changed, or another one of the same content, is good from now
-	// on even if the one that we know goes away.
+	// Record the pod's credential, so that access still works when the matching one is deleted.
 	if err := s.record(name, ref, c); err != nil {
-		s.cfg.Log.Warn("cannot write pull record", "image", name, "err", err)
+		s.cfg.Log.Warn("failed to write pull record", "image", name, "err", err)
 	}
 	return resultRecord
 }
@@ -193,7 +197,10 @@ func (s *Store) Pulling(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.intents[name]; !there {
-		err := write(s.pulling, fileName(name), v1beta1.ImagePullIntent{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: intentKind}, Image: name})
+		err := write(s.pulling, fileName(name), v1beta1.ImagePullIntent{
+			TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: intentKind},
+			Image:    name,
+		})
 		if err != nil {
 			return err
 		}
@@ -204,11 +211,11 @@ func (s *Store) Pulling(name string) error {
 	return nil
 }
 
-// Pulled implements [image.Records]. While the record cannot be written the
-// intent stays: it says that the image is ours, if not for whom.
+// Pulled implements [image.Records]. If the record cannot be written, the intent stays; it shows
+// that the agent pulled the image.
 func (s *Store) Pulled(name, ref string, with image.Credential) {
 	if err := s.record(name, ref, with); err != nil {
-		s.cfg.Log.Error("cannot write pull record", "image", name, "err", err)
+		s.cfg.Log.Error("failed to write pull record", "image", name, "err", err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.intents[name] = max(s.intents[name]-1, 0)
@@ -227,10 +234,9 @@ func (s *Store) Failed(name string) {
 	s.forgetIntentLocked(name)
 }
 
-// Review compares the records with the images that there were at a time: what an
-// earlier agent was pulling and did pull is recorded as pulled with credentials
-// that nobody knows, and records of images that are gone are dropped unless they
-// are newer.
+// Review compares the records with the images present at a given time. Intents of an earlier agent
+// whose image is present become records with unknown credentials. Records of images that are gone
+// are deleted unless they are newer.
 func (s *Store) Review(images []*runtimeapi.Image, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +250,7 @@ func (s *Store) Review(images []*runtimeapi.Image, at time.Time) {
 			}
 			if _, known := s.records[img.GetId()]; !known {
 				if err := s.writeLocked(v1beta1.ImagePulledRecord{ImageRef: img.GetId()}); err != nil {
-					s.cfg.Log.Warn("cannot write pull record", "image", name, "err", err)
+					s.cfg.Log.Warn("failed to write pull record", "image", name, "err", err)
 					break
 				}
 			}
@@ -253,11 +259,12 @@ func (s *Store) Review(images []*runtimeapi.Image, at time.Time) {
 		}
 	}
 	for ref, r := range s.records {
-		if !r.LastUpdatedTime.Time.Before(at) || slices.ContainsFunc(images, func(img *runtimeapi.Image) bool { return isReferredTo(img, ref) }) {
+		if !r.LastUpdatedTime.Time.Before(at) ||
+			slices.ContainsFunc(images, func(img *runtimeapi.Image) bool { return isReferredTo(img, ref) }) {
 			continue
 		}
 		if err := remove(s.pulled, fileName(ref)); err != nil {
-			s.cfg.Log.Warn("cannot remove pull record", "image", ref, "err", err)
+			s.cfg.Log.Warn("failed to remove pull record", "image", ref, "err", err)
 			continue
 		}
 		delete(s.records, ref)
@@ -265,7 +272,7 @@ func (s *Store) Review(images []*runtimeapi.Image, at time.Time) {
 	s.countLocked()
 }
 
-// record notes that an image was pulled under a name with a credential.
+// record records that an image was pulled under a name with a credential.
 func (s *Store) record(name, ref string, c image.Credential) error {
 	repo, _, err := repository(name)
 	if err != nil {
@@ -276,7 +283,8 @@ func (s *Store) record(name, ref string, c image.Credential) error {
 	r, there := s.records[ref]
 	old, known := r.CredentialMapping[repo]
 	next := with(old, c)
-	if there && known && next.NodePodsAccessible == old.NodePodsAccessible && slices.Equal(next.KubernetesSecrets, old.KubernetesSecrets) &&
+	if there && known && next.NodePodsAccessible == old.NodePodsAccessible &&
+		slices.Equal(next.KubernetesSecrets, old.KubernetesSecrets) &&
 		slices.Equal(next.KubernetesServiceAccounts, old.KubernetesServiceAccounts) {
 		return nil
 	}
@@ -290,7 +298,7 @@ func (s *Store) record(name, ref string, c image.Credential) error {
 	return err
 }
 
-// writeLocked writes a record and remembers it.
+// writeLocked writes a record to disk and memory.
 func (s *Store) writeLocked(r v1beta1.ImagePulledRecord) error {
 	r.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: recordKind}
 	r.LastUpdatedTime = metav1.NewTime(s.cfg.Now())
@@ -304,7 +312,7 @@ func (s *Store) writeLocked(r v1beta1.ImagePulledRecord) error {
 
 func (s *Store) forgetIntentLocked(name string) {
 	if err := remove(s.pulling, fileName(name)); err != nil {
-		s.cfg.Log.Warn("cannot remove the intent to pull an image", "image", name, "err", err)
+		s.cfg.Log.Warn("failed to remove image pull intent", "image", name, "err", err)
 		s.intents[name] = 0
 		return
 	}

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	currentLink  = "..data"     // leads to the present generation
-	nextLink     = "..data_tmp" // renamed over currentLink
+	currentLink  = "..data"     // symlink to the current generation
+	nextLink     = "..data_tmp" // renamed to currentLink
 	maxPath      = 4096
 	maxElement   = 255
-	generationAt = "..2006_01_02_15_04_05." // a generation's name, before the random part
+	generationAt = "..2006_01_02_15_04_05." // prefix of a generation's name, with a random suffix
 )
 
 // file is one file of a volume.
 type file struct {
 	data []byte
 	mode os.FileMode
-	uid  *int // its owner; nil for root
+	uid  *int // owner; nil for root
 }
 
-// checkPath tells what is wrong with the path of a file in a volume.
+// checkPath validates the path of a file in a volume.
 func checkPath(p string) error {
 	switch {
 	case p == "":
@@ -60,11 +60,10 @@ func checkPath(p string) error {
 	return nil
 }
 
-// writeFiles makes dir show exactly these files. All of them change at once for
-// whoever reads through the volume, and nothing is touched if nothing changed.
-// A crash at any point leaves the old files or the new ones, and the next call
-// tidies up. gid, if not nil, is the group that may read them. A file whose first
-// element is that of a nested mount point is not shown: a directory is in its place.
+// writeFiles makes dir contain exactly these files. All of them change atomically for readers, and
+// nothing is written if nothing changed. After a crash at any point either the old or the new files
+// are visible, and the next call cleans up. gid, if not nil, is the group that may read them. A
+// file whose first path element is a nested mount point is omitted: the element is a directory.
 func writeFiles(dir string, files map[string]file, nested []string, gid *int, now time.Time) error {
 	clean := make(map[string]file, len(files))
 	for name, f := range files {
@@ -102,7 +101,7 @@ func writeFiles(dir string, files map[string]file, nested []string, gid *int, no
 	return tidy(dir, current, tops, nested)
 }
 
-// shows reports whether a generation holds exactly these files.
+// shows reports whether a generation contains exactly these files.
 func shows(gen string, files map[string]file) (bool, error) {
 	seen := 0
 	err := filepath.WalkDir(gen, func(p string, d fs.DirEntry, err error) error {
@@ -135,8 +134,8 @@ func shows(gen string, files map[string]file) (bool, error) {
 
 var errDiffers = errors.New("differs")
 
-// writeGeneration writes the files to a new directory that nobody looks at yet. One that
-// cannot be written in full is removed: the next attempt would add another one.
+// writeGeneration writes the files to a new directory that is not visible yet. After a failure it
+// is removed, so that retries do not accumulate directories.
 func writeGeneration(dir string, files map[string]file, gid *int, now time.Time) (name string, err error) {
 	gen, err := os.MkdirTemp(dir, now.UTC().Format(generationAt))
 	if err != nil {
@@ -150,7 +149,7 @@ func writeGeneration(dir string, files map[string]file, gid *int, now time.Time)
 			err = errors.Join(err, left)
 		}
 	}()
-	if err := os.Chmod(gen, 0o755); err != nil { // whatever the umask
+	if err := os.Chmod(gen, 0o755); err != nil { // regardless of the umask
 		return "", err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -179,7 +178,7 @@ func writeFile(gen, name string, f file) error {
 			return err
 		}
 	}
-	return os.Chmod(full, f.mode) // whatever the umask
+	return os.Chmod(full, f.mode) // regardless of the umask
 }
 
 func swapTo(dir, gen string) error {
@@ -193,8 +192,8 @@ func swapTo(dir, gen string) error {
 	return os.Rename(next, filepath.Join(dir, currentLink))
 }
 
-// topNames are the names that a volume shows, each with the owner of its link:
-// that of the file, if the name is one file's.
+// topNames returns the visible names of a volume with the owner of each symlink: that of the file,
+// if the name is that of a single file.
 func topNames(files map[string]file) map[string]*int {
 	tops := map[string]*int{}
 	for name, f := range files {
@@ -226,8 +225,8 @@ func linkNames(dir string, tops map[string]*int) error {
 	return nil
 }
 
-// ownLink gives a link to a user, unless it is theirs. Whoever made it may have been
-// killed before that.
+// ownLink changes the owner of a symlink if necessary. An agent may have been killed before it did
+// so.
 func ownLink(link string, uid int) error {
 	st, err := os.Lstat(link)
 	if err != nil {
@@ -239,8 +238,8 @@ func ownLink(link string, uid int) error {
 	return os.Lchown(link, uid, -1)
 }
 
-// tidy removes names that are shown no more, and generations other than the
-// current one. Nested mount points stay.
+// tidy removes names that are no longer visible and generations other than the current one. Nested
+// mount points stay.
 func tidy(dir, current string, tops map[string]*int, nested []string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -256,8 +255,7 @@ func tidy(dir, current string, tops map[string]*int, nested []string) error {
 			continue
 		}
 		if !strings.HasPrefix(name, "..") {
-			// Only links of ours: nothing else belongs here, and what somebody
-			// put here is not ours to remove.
+			// Only the agent's symlinks: files of others are not removed.
 			if to, err := os.Readlink(filepath.Join(dir, name)); err != nil || to != filepath.Join(currentLink, name) {
 				continue
 			}

@@ -27,7 +27,7 @@ func plain(kv ...string) map[string]file {
 	return files
 }
 
-// shown reads what a user of the volume sees, names starting with .. apart.
+// shown returns the visible files of the volume, and separately names starting with "..".
 func shown(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -71,21 +71,27 @@ func wantShown(t *testing.T, dir string, kv ...string) {
 	if got := shown(t, dir); !maps.Equal(got, want) {
 		t.Errorf("the volume shows %v, want %v", got, want)
 	}
-	generations := 0
+	if n := generations(t, dir); n != 1 {
+		t.Errorf("%d generations, want 1", n)
+	}
+}
+
+// generations returns the number of generations in a volume. It reports other names that are not
+// visible.
+func generations(t *testing.T, dir string) (n int) {
+	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
 		if generationName.MatchString(e.Name()) {
-			generations++
+			n++
 		} else if strings.HasPrefix(e.Name(), "..") && e.Name() != "..data" {
 			t.Errorf("%s is left over", e.Name())
 		}
 	}
-	if generations != 1 {
-		t.Errorf("%d generations, want 1", generations)
-	}
+	return n
 }
 
 func mustWrite(t *testing.T, dir string, files map[string]file) {
@@ -108,7 +114,7 @@ func TestWriteFiles(t *testing.T) {
 		t.Errorf("..data leads to %s, %v", gen, err)
 	}
 
-	t.Run("nothing is touched if nothing changed", func(t *testing.T) {
+	t.Run("no write without a change", func(t *testing.T) {
 		before := stamps(t, dir)
 		mustWrite(t, dir, plain("a", "1", "./sub//dir/b", "2"))
 		if after := stamps(t, dir); !maps.Equal(before, after) {
@@ -144,7 +150,7 @@ func TestWriteFiles(t *testing.T) {
 			t.Errorf("left: %v", after)
 		}
 	})
-	t.Run("what others put there stays", func(t *testing.T) {
+	t.Run("foreign files are kept", func(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "own"), []byte("mine"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +160,7 @@ func TestWriteFiles(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-29")
 }
 
-// stamps are the times of last change of everything in a volume.
+// stamps returns the modification times of everything in a volume.
 func stamps(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	out := map[string]time.Time{}
@@ -172,9 +178,8 @@ func stamps(t *testing.T, dir string) map[string]time.Time {
 	return out
 }
 
-// A crash may leave any prefix of the steps. From each, the next writing ends
-// in the wanted state.
-func TestWriteFilesAfterACrash(t *testing.T) {
+// A crash may leave any prefix of the steps. From each, the next write reaches the wanted state.
+func TestWriteFilesAfterCrash(t *testing.T) {
 	in := func(dir string, parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	do := func(t *testing.T, err error) {
 		t.Helper()
@@ -225,8 +230,9 @@ func TestWriteFilesAfterACrash(t *testing.T) {
 	}
 }
 
-// Programs that reload their configuration wait for ..data to be replaced: ..data_tmp is made and renamed.
-func TestTheSwapIsARename(t *testing.T) {
+// Programs that reload their configuration watch for the replacement of ..data: ..data_tmp is
+// created and renamed.
+func TestWriteFilesRenamesDataLink(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-29")
 	dir := t.TempDir()
 	mustWrite(t, dir, plain("a", "1"))
@@ -257,14 +263,15 @@ func TestTheSwapIsARename(t *testing.T) {
 		got = append(got, kinds[mask&^unix.IN_ISDIR]+" "+generationName.ReplaceAllString(name, "..<timestamp>"))
 		b = b[16+size:]
 	}
-	want := []string{"create ..<timestamp>", "create ..data_tmp", "from ..data_tmp", "to ..data", "create b", "delete ..<timestamp>"}
+	want := []string{"create ..<timestamp>", "create ..data_tmp", "from ..data_tmp", "to ..data", "create b",
+		"delete ..<timestamp>"}
 	if !slices.Equal(got, want) {
 		t.Errorf("changes of the directory: %q, want %q", got, want)
 	}
 }
 
-// Readers see the old files or the new ones, never a mixture or a gap.
-func TestWriteFilesChangesAllAtOnce(t *testing.T) {
+// Readers see either all old files or all new ones.
+func TestWriteFilesIsAtomic(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-29")
 	dir := t.TempDir()
 	mustWrite(t, dir, plain("a", "0", "b", "0"))
@@ -278,10 +285,10 @@ func TestWriteFilesChangesAllAtOnce(t *testing.T) {
 			default:
 			}
 			link := filepath.Join(dir, currentLink)
-			data, err := os.OpenRoot(link) // as a reader that wants a consistent set does
+			data, err := os.OpenRoot(link) // as readers that need a consistent set do
 			if errors.Is(err, fs.ErrNotExist) {
 				if _, err = os.Lstat(link); err == nil {
-					continue // what it led to was old already and is removed; the link itself never is
+					continue // its target was an old generation and was removed; the symlink itself never is
 				}
 			}
 			if err != nil {
@@ -293,7 +300,7 @@ func TestWriteFilesChangesAllAtOnce(t *testing.T) {
 			data.Close()
 			if gone := errors.Join(errA, errB); gone != nil {
 				if errors.Is(gone, fs.ErrNotExist) {
-					continue // the set was old already and is removed
+					continue // the generation is old and was removed
 				}
 				done <- gone
 				return
@@ -315,7 +322,15 @@ func TestWriteFilesChangesAllAtOnce(t *testing.T) {
 }
 
 func TestCheckPath(t *testing.T) {
-	for _, good := range []string{"a", "a/b", "a/..b", ".hidden", strings.Repeat("x", 255), strings.Repeat("x/", 2047) + "xx", "./a"} {
+	for _, good := range []string{
+		"a",
+		"a/b",
+		"a/..b",
+		".hidden",
+		strings.Repeat("x", 255),
+		strings.Repeat("x/", 2047) + "xx",
+		"./a",
+	} {
 		if err := checkPath(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}

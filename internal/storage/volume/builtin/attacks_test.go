@@ -17,13 +17,14 @@ import (
 
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/volume"
+	"keelson/test/kit/await"
 	"keelson/test/kit/silence"
 )
 
-// Each test here tells a vulnerability that a node agent has had, as the attack
-// that it was. All of them fail when the defence is taken out.
+// Each test here reproduces a vulnerability of a node agent. All of them fail without the
+// countermeasure.
 
-// host is a directory of the node that no container was given, with a file.
+// host is a directory of the node, with a file, that no container has access to.
 func host(t *testing.T, n *testNode) string {
 	t.Helper()
 	dir := filepath.Join(n.root, "host")
@@ -36,7 +37,7 @@ func host(t *testing.T, n *testNode) string {
 	return dir
 }
 
-// wantUntouched fails if the node's directory is not as host made it.
+// wantUntouched checks that the node's directory is unchanged.
 func wantUntouched(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -60,16 +61,24 @@ func subPathOf(n *testNode, p *v1.Pod, sub string) (string, error) {
 	return ms[0].HostPath, nil
 }
 
-// CVE-2017-1002101: an init container leaves a symlink in the volume, and a later
-// container mounts a sub-path through it.
-func TestSubPathThroughASymlink(t *testing.T) {
+// CVE-2017-1002101: an init container leaves a symlink in the volume, and a later container mounts
+// a sub-path through it.
+func TestSubPathThroughSymlink(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	p := podWith("u1", emptyDirVolume("e", ""))
 	n.ready(p)
 	dir := n.dir(p, "empty-dir", "e")
 	up := strings.Repeat("../", 20)
-	for name, to := range map[string]string{"abs": outside, "rel": "../../../../../host", "far": up + outside, "root": "/", "file": filepath.Join(outside, "secret"), "two": "rel", "proc": "/proc/self/root" + outside} {
+	for name, to := range map[string]string{
+		"abs":  outside,
+		"rel":  "../../../../../host",
+		"far":  up + outside,
+		"root": "/",
+		"file": filepath.Join(outside, "secret"),
+		"two":  "rel",
+		"proc": "/proc/self/root" + outside,
+	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -83,15 +92,17 @@ func TestSubPathThroughASymlink(t *testing.T) {
 	n.release(p)
 }
 
-// CVE-2017-1002101 and CVE-2021-25741: the container swaps a directory and a
-// symlink while the agent looks at one and mounts the other.
-func TestSubPathDuringASwap(t *testing.T) {
+// CVE-2017-1002101 and CVE-2021-25741: the container replaces a directory by a symlink between
+// check and mount.
+func TestSubPathSymlinkRace(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	p := podWith("u1", emptyDirVolume("e", ""))
 	n.ready(p)
 	dir := n.dir(p, "empty-dir", "e")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "d/sub"), 0o777), os.Symlink(outside, filepath.Join(dir, "evil")), os.Symlink(outside, filepath.Join(dir, "d/evil"))); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "d/sub"), 0o777),
+		os.Symlink(outside, filepath.Join(dir, "evil")),
+		os.Symlink(outside, filepath.Join(dir, "d/evil"))); err != nil {
 		t.Fatal(err)
 	}
 	stop, done := make(chan struct{}), make(chan error, 2)
@@ -104,7 +115,9 @@ func TestSubPathDuringASwap(t *testing.T) {
 					return
 				default:
 				}
-				err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, pair[0]), unix.AT_FDCWD, filepath.Join(dir, pair[1]), unix.RENAME_EXCHANGE)
+				err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, pair[0]), unix.AT_FDCWD,
+					filepath.Join(dir, pair[1]),
+					unix.RENAME_EXCHANGE)
 				if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 					done <- err
 					return
@@ -137,10 +150,9 @@ func TestSubPathDuringASwap(t *testing.T) {
 	wantUntouched(t, outside)
 }
 
-// CVE-2017-1002102: what releasing a configMap, secret, projected or downwardAPI
-// volume removes must be the volume, whatever symlinks are in it; and it is not
-// the container that writes there.
-func TestReleaseRemovesNothingThroughSymlinks(t *testing.T) {
+// CVE-2017-1002102: releasing a configMap, secret, projected or downwardAPI volume must not follow
+// symlinks in it. Containers can only read these volumes.
+func TestReleaseDoesNotFollowSymlinks(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	n.objects.putMap("m", map[string]string{"k": "v"})
@@ -161,14 +173,13 @@ func TestReleaseRemovesNothingThroughSymlinks(t *testing.T) {
 			}
 		}
 	}
-	// An update tidies up, then all is released.
+	// An update cleans up, then the volume is released.
 	n.objects.putMap("m", map[string]string{"k": "v2"})
 	n.ObjectChanged([]types.UID{"u1"}, volume.ConfigMap, "m")
-	for end := time.Now().Add(time.Minute); n.read(filepath.Join(dirs[1], "k")) != "v2"; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the change never came")
-		}
-	}
+	await.Until(t, "the change", func() (string, bool) {
+		k := n.read(filepath.Join(dirs[1], "k"))
+		return k, k == "v2"
+	})
 	wantUntouched(t, outside)
 	n.release(p)
 	if err := n.RemoveDir(t.Context(), "u1"); err != nil {
@@ -177,9 +188,9 @@ func TestReleaseRemovesNothingThroughSymlinks(t *testing.T) {
 	wantUntouched(t, outside)
 }
 
-// The directory of the volume itself is replaced by a symlink, which somebody can
-// who has a hostPath on it: nothing is written or removed where it leads.
-func TestVolumeThatIsASymlink(t *testing.T) {
+// The volume's directory itself is replaced by a symlink, through a hostPath volume: nothing may be
+// written or removed at its target.
+func TestVolumeDirectoryReplacedBySymlink(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	n.objects.putMap("m", map[string]string{"secret": "from the ConfigMap"})
@@ -192,15 +203,15 @@ func TestVolumeThatIsASymlink(t *testing.T) {
 	}
 	n.start()
 	n.Want(p)
-	n.until("the failure is told", func() bool { return n.State("u1").Err != nil })
+	n.until("the failure is reported", func() bool { return n.State("u1").Err != nil })
 	wantUntouched(t, outside)
 	n.release(p)
 	wantUntouched(t, outside)
 }
 
-// CVE-2021-25741's cousin: sub-paths are unmounted and removed while a symlink
-// stands where their directory was.
-func TestReleaseOfSubPathsThroughASymlink(t *testing.T) {
+// Similar to CVE-2021-25741: sub-paths are unmounted and removed while their directory is replaced
+// by a symlink.
+func TestReleaseSubPathsDoesNotFollowSymlinks(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	p := podWith("u1", emptyDirVolume("e", ""))
@@ -219,10 +230,9 @@ func TestReleaseOfSubPathsThroughASymlink(t *testing.T) {
 	}
 }
 
-// CVE-2023-3676, -3955, -5528: words of a user's specification were put into a
-// command. The only programs that are run for volumes get them as arguments of
-// their own, after the options.
-func TestSubPathsAreNoCommands(t *testing.T) {
+// CVE-2023-3676, -3955, -5528: user input was executed in a command. Programs for volumes are run
+// without a shell, and user input is passed as separate arguments after the options.
+func TestSubPathIsNotExecuted(t *testing.T) {
 	n := newTestNode(t)
 	p := podWith("u1", emptyDirVolume("e", ""))
 	n.ready(p)
@@ -242,30 +252,64 @@ func TestSubPathsAreNoCommands(t *testing.T) {
 	n.release(p)
 }
 
-// CVE-2024-10220 and CVE-2025-1767: a gitRepo volume ran programs of the repository
-// as root, and could name other pods' repositories on the node.
+// CVE-2024-10220 and CVE-2025-1767: a gitRepo volume executed programs of the repository as root,
+// and could access other pods' repositories on the node.
 func TestGitRepoIsNotServed(t *testing.T) {
 	n := newTestNode(t)
-	p := podWith("u1", v1.Volume{Name: "g", VolumeSource: v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{Repository: "/tmp/evil", Directory: "../../x", Revision: "--upload-pack=touch owned"}}})
+	p := podWith("u1", v1.Volume{
+		Name: "g",
+		VolumeSource: v1.VolumeSource{
+			GitRepo: &v1.GitRepoVolumeSource{
+				Repository: "/tmp/evil",
+				Directory:  "../../x",
+				Revision:   "--upload-pack=touch owned",
+			},
+		},
+	})
 	n.Want(p)
-	n.until("the refusal is told", func() bool { return n.State("u1").Err != nil })
-	if got := n.events.last(); !strings.Contains(got, "Warning FailedMount") || !strings.Contains(got, "no volume plugin matched") {
+	n.until("the rejection is reported", func() bool { return n.State("u1").Err != nil })
+	if got := n.events.Last(); !strings.Contains(got, "Warning FailedMount") ||
+		!strings.Contains(got, "no volume plugin matched") {
 		t.Errorf("event is %s", got)
 	}
 	n.release(p)
 }
 
-// A key, or the path that a pod gives a key or a token, leads out of the volume.
-func TestFilesCannotLeadOut(t *testing.T) {
+// A key, or the path that a pod specifies for a key or token, leads out of the volume.
+func TestFilePathsStayInVolume(t *testing.T) {
 	n := newTestNode(t)
 	outside := host(t, n)
 	up := strings.Repeat("../", 12)
-	for i, path := range []string{"../secret", "a/../../secret", outside + "/secret", up + outside[1:] + "/secret", "..data", "..data_tmp/x", "..", "."} {
+	for i, path := range []string{
+		"../secret",
+		"a/../../secret",
+		outside + "/secret",
+		up + outside[1:] + "/secret",
+		"..data",
+		"..data_tmp/x",
+		"..",
+		".",
+	} {
 		n.objects.maps["ref/m"] = &v1.ConfigMap{Data: map[string]string{"k": "v"}}
 		for j, src := range []v1.VolumeSource{
-			{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "m"}, Items: []v1.KeyToPath{{Key: "k", Path: path}}}},
-			{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: path, ExpirationSeconds: ptr.To[int64](600)}}}}},
-			{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{Path: path, FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+			{
+				ConfigMap: &v1.ConfigMapVolumeSource{
+					LocalObjectReference: v1.LocalObjectReference{Name: "m"},
+					Items:                []v1.KeyToPath{{Key: "k", Path: path}},
+				},
+			},
+			{
+				Projected: &v1.ProjectedVolumeSource{
+					Sources: []v1.VolumeProjection{
+						{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: path, ExpirationSeconds: ptr.To[int64](600)}},
+					},
+				},
+			},
+			{
+				DownwardAPI: &v1.DownwardAPIVolumeSource{
+					Items: []v1.DownwardAPIVolumeFile{{Path: path, FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+				},
+			},
 		} {
 			p := podWith(types.UID(fmt.Sprint("u", i, "-", j)), v1.Volume{Name: "v", VolumeSource: src})
 			n.Want(p)
@@ -276,7 +320,7 @@ func TestFilesCannotLeadOut(t *testing.T) {
 			n.release(p)
 		}
 	}
-	// The same from an object: its keys are names, and the API server sees to that.
+	// The same from an object, although the API server validates keys.
 	n.objects.maps["ref/m"] = &v1.ConfigMap{Data: map[string]string{"../../../../../host/secret": "v"}}
 	p := podWith("u-key", configMapVolume("m", v1.ConfigMapVolumeSource{}))
 	n.Want(p)
@@ -285,8 +329,8 @@ func TestFilesCannotLeadOut(t *testing.T) {
 	wantUntouched(t, outside)
 }
 
-// A file system that never answers, in one pod's volume, and the agent goes on.
-// The server behind it is this test, which takes the requests and is silent.
+// A file system in one pod's volume hangs. The FUSE server is this test, which reads the requests
+// without responding.
 func TestHungFileSystem(t *testing.T) {
 	n := newTestNode(t)
 	p := podWith("u1", emptyDirVolume("e", ""))
@@ -299,19 +343,23 @@ func TestHungFileSystem(t *testing.T) {
 
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	c := &v1.Container{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "stuck/deeper"}}}
-	if _, err := n.Mounts(ctx, p, c, nil); err == nil || !strings.Contains(err.Error(), "no answer from the file system for ") {
+	c := &v1.Container{
+		Name:         "main",
+		VolumeMounts: []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "stuck/deeper"}},
+	}
+	if _, err := n.Mounts(ctx, p, c, nil); err == nil ||
+		!strings.Contains(err.Error(), "no answer from the file system for ") {
 		t.Errorf("Mounts = %v, want the reason when its time is over", err)
 	}
-	// Other pods come and go meanwhile.
+	// Other pods are started and deleted meanwhile.
 	for i := range 40 {
 		other := podWith(types.UID(fmt.Sprint("other-", i)), emptyDirVolume("e", ""), emptyDirVolume("m", "Memory"))
-		n.ready(other) // one that waited would wait for ever
+		n.ready(other) // a volume that waited would do so for ever
 		n.release(other)
 	}
-	// Its own pod says what it waits for, and goes once the server is back.
+	// The pod gets an event, and can be released when the server responds again.
 	n.Release(pod.RefOf(p))
-	n.until("the reason is told", func() bool { _, err := n.Released("u1"); return err != nil })
+	n.until("the reason is reported", func() bool { _, err := n.Released("u1"); return err != nil })
 	wake()
 	n.until("it is released", func() bool { done, _ := n.Released("u1"); return done })
 }

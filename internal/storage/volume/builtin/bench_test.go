@@ -10,9 +10,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// BenchmarkArrivalToLastMount prepares the volumes of the burstable reference
-// pod: emptyDirs, a ConfigMap, a Secret, the downward API and two projections
-// with tokens, all of whose objects are known.
+// BenchmarkArrivalToLastMount prepares the volumes of the burstable reference pod: emptyDirs, a
+// ConfigMap, a Secret, the downward API and two projected tokens. All objects are cached.
 func BenchmarkArrivalToLastMount(b *testing.B) {
 	pods, err := referencePods()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// emptyDir is a directory that lives and dies with the pod: on the node's disk,
-// in memory, or in huge pages.
+// emptyDir is a directory with the lifetime of the pod: on the node's disk, in memory, or in huge
+// pages.
 type emptyDir struct{ cfg Config }
 
 func (emptyDir) Plugin() string                  { return "kubernetes.io/empty-dir" }
@@ -43,16 +43,16 @@ func (k emptyDir) make(r volume.Request) error {
 	if err != nil {
 		return err
 	}
-	// A volume in memory that was made and is gone did not outlive a reboot.
+	// A complete memory-backed volume without its mount was lost in a reboot.
 	if marked && !made && (mounted || src.Medium == v1.StorageMediumDefault) {
-		return nil // containers own its permissions now
+		return nil // containers may have changed its permissions
 	}
 	if !mounted {
 		if err := k.mount(r.Pod, src, r.Path); err != nil {
 			return err
 		}
 	}
-	if err := letIn(r.Path); err != nil {
+	if err := makeAccessible(r.Path); err != nil {
 		return err
 	}
 	if gid, ok := fsGroup(r.Pod); ok {
@@ -69,7 +69,8 @@ func (k emptyDir) mount(p *v1.Pod, src *v1.EmptyDirVolumeSource, path string) er
 		return nil
 	case src.Medium == v1.StorageMediumMemory:
 		return mount.Tmpfs(path, memorySize(p, src.SizeLimit, k.cfg.Allocatable()))
-	case src.Medium == v1.StorageMediumHugePages, strings.HasPrefix(string(src.Medium), string(v1.StorageMediumHugePagesPrefix)):
+	case src.Medium == v1.StorageMediumHugePages, strings.HasPrefix(string(src.Medium),
+		string(v1.StorageMediumHugePagesPrefix)):
 		size, err := pageSize(p, src.Medium)
 		if err != nil {
 			return err

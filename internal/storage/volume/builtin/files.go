@@ -12,21 +12,20 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// objectPatience is how long one reading of an object may wait for its first
-// answer. What comes later is a change, and leads to another attempt.
-const objectPatience = 3 * time.Second
+// objectTimeout bounds the wait for the first response for an object. A later response is a change
+// and leads to another attempt.
+const objectTimeout = 3 * time.Second
 
-// filesKind is a kind of volume that consists of files which the agent writes
-// and containers only read.
+// filesKind is a kind of volume with files that the agent writes and containers only read.
 type filesKind struct {
 	cfg    Config
 	plugin string
-	memory bool // whether the files must not reach a disk
+	memory bool // whether the files must not be written to a disk
 	serves func(*v1.Volume) bool
 	inputs func(*v1.Volume) volume.Inputs
-	// collect gathers the files, and tells when one of them grows old.
+	// collect returns the files, and when they need a refresh.
 	collect func(ctx context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error)
-	secrets []Forgetter // who keep something for the pod that goes with the volume
+	secrets []Forgetter // to forget the pod's objects when it is gone
 }
 
 func (k filesKind) Plugin() string           { return k.plugin }
@@ -51,7 +50,7 @@ func (k filesKind) Release(ctx context.Context, p volume.Place) error {
 	return release(ctx, k.cfg.Guard, p, true)
 }
 
-// Gone drops what was kept for the pod, whether or not it came to a volume.
+// Gone unregisters the pod's objects, even if the volume was never prepared.
 func (k filesKind) Gone(uid types.UID) {
 	for _, s := range k.secrets {
 		s.Forget(uid)
@@ -86,7 +85,7 @@ func (k filesKind) write(r volume.Request, files map[string]file) error {
 		gid = &g
 	}
 	if !marked {
-		if err := letIn(r.Path); err != nil {
+		if err := makeAccessible(r.Path); err != nil {
 			return err
 		}
 	}
@@ -112,13 +111,13 @@ func (k filesKind) write(r volume.Request, files map[string]file) error {
 	return mark(meta)
 }
 
-// commonUser is the user that all containers run as, if the specification says
-// so: files that only their owner may read are given to it.
+// commonUser returns the user of all containers if the specification sets the same one. Files
+// readable only by their owner are then owned by it.
 func commonUser(p *v1.Pod) *int {
 	var common *int
 	for kind, c := range pod.Containers(p) {
 		if kind == pod.Ephemeral {
-			continue // who looks into a pod does not change whose its files are
+			continue // ephemeral containers do not change the owner
 		}
 		var uid *int64
 		if p.Spec.SecurityContext != nil {

@@ -22,8 +22,8 @@ var (
 	accessName     = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 )
 
-// TestSameFilesAsUpstream builds the volumes of the recorded pods and compares
-// every mode, owner and path below their directories, and the mounts.
+// TestSameFilesAsUpstream prepares the volumes of the recorded pods and compares the mode, owner
+// and path of every file, and the mounts.
 func TestSameFilesAsUpstream(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o022))
 	n := newTestNode(t)
@@ -41,7 +41,7 @@ func TestSameFilesAsUpstream(t *testing.T) {
 
 	wantReference(t, n)
 
-	// The mounts handed to the runtime, as recorded in the container's status.
+	// The mounts sent to the runtime, as recorded in the container's status.
 	dir := "<root>/pods/<uid-burstable>/"
 	for i, w := range []struct {
 		container, host string
@@ -57,19 +57,23 @@ func TestSameFilesAsUpstream(t *testing.T) {
 		{"/var/run/secrets/kubernetes.io/serviceaccount", "volumes/kubernetes.io~projected/kube-api-access-<5>", true},
 	} {
 		m := mounts[i]
-		if m.ContainerPath != w.container || normal(n.root, m.HostPath) != dir+w.host || m.ReadOnly != w.readOnly || m.Propagation != "" || m.RecursiveReadOnly || !m.SELinuxRelabel {
+		if m.ContainerPath != w.container || normal(n.root, m.HostPath) != dir+w.host || m.ReadOnly != w.readOnly ||
+			m.Propagation != "" || m.RecursiveReadOnly || !m.SELinuxRelabel {
 			t.Errorf("mount %d = %+v, want %+v", i, m, w)
 		}
 	}
-	if on, err := mount.IsPoint(filepath.Join(n.root, "pods/uid-burstable/volume-subpaths/e/main/6")); err != nil || !on {
+	if on, err := mount.IsPoint(filepath.Join(n.root, "pods/uid-burstable/volume-subpaths/e/main/6")); err != nil ||
+		!on {
 		t.Errorf("the sub-path is mounted: %v, %v", on, err)
 	}
-	if got := slices.Sorted(slices.Values(n.tokens.asked)); !slices.Equal(got, []string{"uid-burstable[] 3600", "uid-burstable[] 3607", "uid-guaranteed[] 3607"}) {
-		t.Errorf("tokens asked for: %v", got)
+	if got := slices.Sorted(slices.Values(n.tokens.asked)); !slices.Equal(got,
+		[]string{"uid-burstable[] 3600", "uid-burstable[] 3607", "uid-guaranteed[] 3607"}) {
+		t.Errorf("tokens requested: %v", got)
 	}
 
 	access := shown(t, n.dir(pods["ref-guaranteed"], "projected", "kube-api-access-abcde"))
-	if access["ca.crt"] != "PEM" || access["namespace"] != "ref" || !strings.HasPrefix(access["token"], "token-") || len(access) != 3 {
+	if access["ca.crt"] != "PEM" || access["namespace"] != "ref" || !strings.HasPrefix(access["token"], "token-") ||
+		len(access) != 3 {
 		t.Errorf("what a pod comes to the API server with: %v", access)
 	}
 
@@ -103,8 +107,7 @@ func wantReference(t *testing.T, n *testNode) {
 	diff(t, "mounts", strings.Split(strings.TrimSpace(want), "\n"), recordMounts(t, n.root))
 }
 
-// wantNothingLeft allows what upstream leaves of a released pod too: the empty
-// directories of plugins.
+// wantNothingLeft allows what upstream also leaves of a released pod: empty directories of plugins.
 func wantNothingLeft(t *testing.T, n *testNode) {
 	t.Helper()
 	if points := n.mounted(); len(points) > 0 {

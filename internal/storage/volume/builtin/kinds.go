@@ -22,33 +22,33 @@ import (
 type Config struct {
 	Objects Objects
 	Tokens  Tokens
-	// Bundles and Certificates may be nil, and then are not served.
+	// Bundles and Certificates may be nil; then these projections are not served.
 	Bundles      Bundles
 	Certificates Certificates
-	// Allocatable is what the node's pods can have: a bound for memory volumes,
-	// and what the downward API shows for limits that are not set.
+	// Allocatable returns the node's allocatable resources, which bound memory-backed volumes and
+	// are the downward API's default for limits.
 	Allocatable func() v1.ResourceList
-	// Image makes an image volume's image present and names it for the runtime.
-	// It may be nil: then pods with such volumes wait, with that reason.
+	// Image pulls the image of an image volume and returns the runtime's reference. It may be nil;
+	// then image volumes are not served.
 	Image func(ctx context.Context, p *v1.Pod, v *v1.Volume) (ref string, err error)
 	Guard *mount.Guard
 }
 
-// Objects reads what pods refer to.
+// Objects fetches ConfigMaps and Secrets.
 type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
-// Tokens gets service account tokens that are bound to a pod.
+// Tokens returns service account tokens bound to a pod.
 type Tokens interface {
 	Token(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, renewAt time.Time, err error)
 	Forgetter
 }
 
-// A Forgetter keeps something for pods in memory.
+// Forgetter keeps objects per pod in memory.
 type Forgetter interface {
-	// Forget drops it for a pod that is gone.
+	// Forget drops the objects of a pod that is gone.
 	Forget(types.UID)
 }
 
@@ -59,7 +59,7 @@ func (c Config) forgetters() []Forgetter {
 	return []Forgetter{c.Tokens, c.Certificates}
 }
 
-// New returns the table of kinds.
+// New returns the kinds.
 func New(cfg Config) []volume.Kind {
 	return []volume.Kind{
 		emptyDir{cfg},
@@ -71,15 +71,15 @@ func New(cfg Config) []volume.Kind {
 	}
 }
 
-// Permissions of what this package makes.
+// File modes.
 const (
-	volumeMode  = 0o777 // containers of any user write to it
+	volumeMode  = 0o777 // writable by containers of any user
 	parentMode  = 0o755 // of a plugin's directory
-	privateMode = 0o750 // of directories that containers never see
+	privateMode = 0o750 // of directories that are not visible to containers
 )
 
-// metaDir is where the marker of a volume lives. Volumes of files count as
-// wrapped around an emptyDir, whose plugin keeps all markers.
+// metaDir returns the directory of a volume's marker. Markers of all kinds are those of an
+// emptyDir, which the kinds with files wrap in upstream.
 func metaDir(p volume.Place, wrapped bool) string {
 	name := p.Name
 	if wrapped {
@@ -107,8 +107,8 @@ func mark(meta string) error {
 	return f.Close()
 }
 
-// makeDir makes the volume's own directory, and reports whether it was missing.
-// The plugin's directory above it is open to all, the pod's above that is not.
+// makeDir creates the volume's directory and reports whether it did not exist. The plugin's
+// directory above is accessible to all, the pod's is not.
 func makeDir(p volume.Place) (made bool, err error) {
 	plugin := filepath.Dir(p.Path)
 	if err := os.MkdirAll(filepath.Dir(plugin), privateMode); err != nil {
@@ -122,15 +122,15 @@ func makeDir(p volume.Place) (made bool, err error) {
 		return err == nil, err
 	}
 	st, err := os.Lstat(p.Path)
-	if err == nil && !st.IsDir() { // a symlink would have files written where it leads
+	if err == nil && !st.IsDir() { // writing through a symlink would escape
 		err = &os.PathError{Op: "use as a volume", Path: p.Path, Err: unix.ENOTDIR}
 	}
 	return false, err
 }
 
-// letIn lets everybody into the volume's directory, whatever the umask and the
-// file system made of it. Other bits stay: a tmpfs is sticky.
-func letIn(path string) error {
+// makeAccessible makes the volume's directory accessible to all users, regardless of the umask and file
+// system defaults. Other bits are kept: a tmpfs has the sticky bit.
+func makeAccessible(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func letIn(path string) error {
 	return os.Chmod(path, volumeMode)
 }
 
-// fsGroup is the group that shares the pod's volumes, if it has one.
+// fsGroup returns the pod's fsGroup, if it has one.
 func fsGroup(p *v1.Pod) (gid int, ok bool) {
 	if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
 		return int(*sc.FSGroup), true
@@ -149,7 +149,7 @@ func fsGroup(p *v1.Pod) (gid int, ok bool) {
 	return 0, false
 }
 
-// release takes away a directory, what is mounted on it, and its marker.
+// release unmounts and removes a volume and its marker.
 func release(ctx context.Context, g *mount.Guard, p volume.Place, wrapped bool) error {
 	return g.Do(ctx, p.Path, "release volume", func() error {
 		if err := mount.RemoveTree(metaDir(p, wrapped)); err != nil {
@@ -164,7 +164,7 @@ func release(ctx context.Context, g *mount.Guard, p volume.Place, wrapped bool) 
 
 var errNotServed = errors.New("is not served by this node agent")
 
-// image is a volume that is the content of an OCI image; the runtime mounts it.
+// image is an image volume, which the runtime mounts.
 type image struct{ cfg Config }
 
 func (image) Plugin() string                              { return "kubernetes.io/image" }

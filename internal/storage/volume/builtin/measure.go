@@ -7,11 +7,10 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// measureTree tells what a volume's own files take of the file system they are
-// on.
+// measureTree measures the disk usage of a volume's own files.
 func measureTree(ctx context.Context, g *mount.Guard, r volume.Request) (volume.Measured, error) {
 	m := volume.Measured{Source: "du"}
-	// With the key of the release, which would find the volume busy.
+	// With the same key as the release, which would find the volume busy.
 	err := g.Do(ctx, r.Path, "measure volume", func() (err error) {
 		m.Usage, err = mount.UsageOfTree(ctx, r.Path)
 		return err

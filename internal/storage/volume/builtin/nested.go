@@ -14,10 +14,9 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// nestedMountPoints are the paths, relative to the volume, at which containers mount
-// other volumes below it. The runtime cannot create a mount point in a volume that is
-// mounted read-only. Of mount points below each other only the uppermost is listed:
-// the others are in the volume mounted there.
+// nestedMountPoints returns the paths, relative to the volume, at which containers mount other
+// volumes in it. The runtime cannot create a mount point in a read-only volume. Only the topmost of
+// nested mount points are returned, since the others are in the volume mounted there.
 func nestedMountPoints(p *v1.Pod, volume string) ([]string, error) {
 	var out []string
 	for _, c := range pod.Containers(p) {
@@ -41,8 +40,8 @@ func nestedMountPoints(p *v1.Pod, volume string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// uppermost lists the paths below a prefix, without it and without paths below other
-// ones of the list. The paths are sorted.
+// uppermost returns the paths below a prefix, relative to it, without those below other paths of
+// the list. The paths are sorted.
 func uppermost(sorted []string, prefix string) []string {
 	var out []string
 	for _, path := range sorted {
@@ -57,8 +56,8 @@ func uppermost(sorted []string, prefix string) []string {
 	return out
 }
 
-// makeMountPoints creates directories in a volume, and reports whether one was missing.
-// No symbolic link leads it out of the volume.
+// makeMountPoints creates directories in a volume and reports whether one did not exist. It does
+// not follow symlinks out of the volume.
 func makeMountPoints(dir string, points []string) (made bool, err error) {
 	if len(points) == 0 {
 		return false, nil
@@ -92,5 +91,5 @@ func makeMountPoint(root *os.Root, path string) (made bool, err error) {
 	if err := root.Mkdir(path, parentMode); err != nil {
 		return false, err
 	}
-	return true, root.Chmod(path, parentMode) // whatever the umask
+	return true, root.Chmod(path, parentMode) // regardless of the umask
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,20 +22,23 @@ import (
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
+	"keelson/test/kit/await"
+	"keelson/test/kit/eventlog"
+	"keelson/test/kit/volumenode"
 )
 
-// testNode is a node with these kinds of volumes on the real file system.
+// testNode is a node with these kinds of volumes on a real file system.
 type testNode struct {
 	*volume.Manager
 	t       testing.TB
 	root    string
 	objects *fakeObjects
 	tokens  *fakeTokens
-	events  *fakeEvents
+	events  *eventlog.Log
 	changed chan types.UID
 	stop    func()
 	maySwap bool
-	trust   *fakeTrust // nil: the gates are off
+	trust   *fakeTrust // nil: the gates are disabled
 }
 
 type fakeObjects struct {
@@ -82,7 +84,9 @@ type fakeTokens struct {
 	asked []string
 }
 
-func (f *fakeTokens) Token(_ context.Context, p *v1.Pod, audiences []string, seconds *int64) (string, time.Time, error) {
+func (f *fakeTokens) Token(
+	_ context.Context, p *v1.Pod, audiences []string, seconds *int64,
+) (string, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++
@@ -92,30 +96,7 @@ func (f *fakeTokens) Token(_ context.Context, p *v1.Pod, audiences []string, sec
 
 func (f *fakeTokens) Forget(types.UID) {}
 
-type fakeEvents struct {
-	mu        sync.Mutex
-	log, node []string
-}
-
-func (f *fakeEvents) Pod(p *v1.Pod, _, eventType, reason, message string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log = append(f.log, fmt.Sprintf("%s %s %s %s", p.Name, eventType, reason, message))
-}
-
-func (f *fakeEvents) Node(eventType, reason, message string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.node = append(f.node, eventType+" "+reason+" "+message)
-}
-
-func (f *fakeEvents) ofNode() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.node)
-}
-
-// metricOf is the value of a metric without labels.
+// metricOf returns the value of a metric without labels.
 func metricOf(t *testing.T, n *testNode, name string) float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -133,42 +114,14 @@ func metricOf(t *testing.T, n *testNode, name string) float64 {
 	return 0
 }
 
-func (f *fakeEvents) last() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.log) == 0 {
-		return ""
-	}
-	return f.log[len(f.log)-1]
-}
-
-var _ pod.Events = (*fakeEvents)(nil)
-
 func newTestNode(t testing.TB) *testNode {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		points, err := mount.At(root)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			if err := mount.Unmount(p); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	n := &testNode{
-		t: t, root: root,
+		t:       t,
+		root:    volumenode.Root(t),
 		objects: &fakeObjects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}},
 		tokens:  &fakeTokens{life: time.Hour},
-		events:  &fakeEvents{},
+		events:  &eventlog.Log{},
 	}
 	n.start()
 	return n
@@ -178,7 +131,11 @@ func allocatable() v1.ResourceList {
 	return v1.ResourceList{v1.ResourceMemory: resource.MustParse("24581696Ki"), v1.ResourceCPU: resource.MustParse("2")}
 }
 
-func newManager(root string, objects Objects, tokens Tokens, events pod.Events, onChange func(types.UID), maySwap bool, trust *fakeTrust) *volume.Manager {
+func newManager(
+	root string, objects Objects, tokens Tokens, events pod.Events, onChange func(
+		types.UID,
+	), maySwap bool, trust *fakeTrust,
+) *volume.Manager {
 	guard := mount.NewGuard()
 	cfg := Config{Objects: objects, Tokens: tokens, Allocatable: allocatable, Guard: guard}
 	if trust != nil {
@@ -197,10 +154,11 @@ func newManager(root string, objects Objects, tokens Tokens, events pod.Events, 
 	})
 }
 
-// start runs a manager on what is on the disk, as after a restart of the agent.
+// start runs a manager on the existing state, as after a restart of the agent.
 func (n *testNode) start() {
 	n.changed = make(chan types.UID, 1000)
-	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid }, n.maySwap, n.trust)
+	n.Manager = newManager(n.root, n.objects, n.tokens, n.events, func(uid types.UID) { n.changed <- uid }, n.maySwap,
+		n.trust)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	m := n.Manager
@@ -219,7 +177,7 @@ func (n *testNode) restart() {
 	n.start()
 }
 
-// until waits for a condition that changes are reported for.
+// until waits for a condition, which is checked at each change.
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
 	for end := time.After(time.Minute); !ok(); {
@@ -231,14 +189,13 @@ func (n *testNode) until(what string, ok func() bool) {
 	}
 }
 
-// told waits for an event to be the last one.
-func (n *testNode) told(want string) {
+// lastEvent waits until the last event is the wanted one.
+func (n *testNode) lastEvent(want string) {
 	n.t.Helper()
-	for end := time.Now().Add(time.Minute); n.events.last() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			n.t.Fatalf("event is\n%s, want\n%s", n.events.last(), want)
-		}
-	}
+	await.Until(n.t, "the event\n"+want, func() (string, bool) {
+		last := n.events.Last()
+		return last, last == want
+	})
 }
 
 func (n *testNode) ready(p *v1.Pod) {
@@ -313,7 +270,7 @@ func referencePods() (map[string]*v1.Pod, error) {
 	return pods, nil
 }
 
-// referenceObjects are what those pods refer to.
+// referenceObjects are the objects that those pods refer to.
 func referenceObjects() *fakeObjects {
 	o := &fakeObjects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}}
 	o.putMap("ref-cm", map[string]string{"a": "1", "b.txt": "two"})
@@ -322,7 +279,7 @@ func referenceObjects() *fakeObjects {
 	return o
 }
 
-// podWith is a pod whose one container mounts all these volumes at /<name>.
+// podWith returns a pod whose container mounts all these volumes at /<name>.
 func podWith(uid types.UID, vols ...v1.Volume) *v1.Pod {
 	c := v1.Container{Name: "main"}
 	for _, v := range vols {

@@ -12,11 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/volume"
 )
 
-// defaultFileMode is what the API server fills in where no mode is given.
+// defaultFileMode is the API's default.
 const defaultFileMode = 0o644
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -31,8 +32,10 @@ func modeOr(mode, otherwise *int32) os.FileMode {
 	return defaultFileMode
 }
 
-// pick takes the keys that items name, or all of them, from an object's data.
-func pick(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bool, missing string) (map[string]file, error) {
+// pick selects the keys that items name, or all keys, of an object's data.
+func pick(
+	data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bool, missing string,
+) (map[string]file, error) {
 	files := map[string]file{}
 	if len(items) == 0 {
 		for key, b := range data {
@@ -53,9 +56,11 @@ func pick(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bo
 	return files, nil
 }
 
-// configMapFiles are the files of a ConfigMap; none if it is missing and may be.
-func configMapFiles(ctx context.Context, o Objects, namespace, name string, items []v1.KeyToPath, mode *int32, optional *bool) (map[string]file, error) {
-	ctx, stop := context.WithTimeout(ctx, objectPatience)
+// configMapFiles returns the files of a ConfigMap; none if an optional one does not exist.
+func configMapFiles(
+	ctx context.Context, o Objects, namespace, name string, items []v1.KeyToPath, mode *int32, optional *bool,
+) (map[string]file, error) {
+	ctx, stop := context.WithTimeout(ctx, objectTimeout)
 	defer stop()
 	cm, err := o.ConfigMap(ctx, namespace, name)
 	if apierrors.IsNotFound(err) && isTrue(optional) {
@@ -72,9 +77,11 @@ func configMapFiles(ctx context.Context, o Objects, namespace, name string, item
 	return pick(data, items, mode, isTrue(optional), "configmap references non-existent config key")
 }
 
-// secretFiles are those of a Secret.
-func secretFiles(ctx context.Context, o Objects, namespace, name string, items []v1.KeyToPath, mode *int32, optional *bool) (map[string]file, error) {
-	ctx, stop := context.WithTimeout(ctx, objectPatience)
+// secretFiles returns the files of a Secret; none if an optional one does not exist.
+func secretFiles(
+	ctx context.Context, o Objects, namespace, name string, items []v1.KeyToPath, mode *int32, optional *bool,
+) (map[string]file, error) {
+	ctx, stop := context.WithTimeout(ctx, objectTimeout)
 	defer stop()
 	s, err := o.Secret(ctx, namespace, name)
 	if apierrors.IsNotFound(err) && isTrue(optional) {
@@ -86,8 +93,10 @@ func secretFiles(ctx context.Context, o Objects, namespace, name string, items [
 	return pick(s.Data, items, mode, isTrue(optional), "references non-existent secret key")
 }
 
-// downwardFiles show fields and resources of the pod.
-func downwardFiles(p *v1.Pod, items []v1.DownwardAPIVolumeFile, mode *int32, allocatable v1.ResourceList) (map[string]file, error) {
+// downwardFiles returns the files of a downwardAPI volume.
+func downwardFiles(
+	p *v1.Pod, items []v1.DownwardAPIVolumeFile, mode *int32, allocatable v1.ResourceList,
+) (map[string]file, error) {
 	files := map[string]file{}
 	var errs []error
 	for _, item := range items {
@@ -112,7 +121,8 @@ func downwardFiles(p *v1.Pod, items []v1.DownwardAPIVolumeFile, mode *int32, all
 
 func configMapKind(cfg Config) filesKind {
 	return filesKind{
-		cfg: cfg, plugin: "kubernetes.io/configmap",
+		cfg:    cfg,
+		plugin: "kubernetes.io/configmap",
 		serves: func(v *v1.Volume) bool { return v.ConfigMap != nil },
 		inputs: func(v *v1.Volume) volume.Inputs {
 			return volume.Inputs{Objects: []volume.Object{{Kind: volume.ConfigMap, Name: v.ConfigMap.Name}}}
@@ -127,7 +137,9 @@ func configMapKind(cfg Config) filesKind {
 
 func secretKind(cfg Config) filesKind {
 	return filesKind{
-		cfg: cfg, plugin: "kubernetes.io/secret", memory: true,
+		cfg:    cfg,
+		plugin: "kubernetes.io/secret",
+		memory: true,
 		serves: func(v *v1.Volume) bool { return v.Secret != nil },
 		inputs: func(v *v1.Volume) volume.Inputs {
 			return volume.Inputs{Objects: []volume.Object{{Kind: volume.Secret, Name: v.Secret.SecretName}}}
@@ -142,7 +154,9 @@ func secretKind(cfg Config) filesKind {
 
 func downwardKind(cfg Config) filesKind {
 	return filesKind{
-		cfg: cfg, plugin: "kubernetes.io/downward-api", memory: true,
+		cfg:    cfg,
+		plugin: "kubernetes.io/downward-api",
+		memory: true,
 		serves: func(v *v1.Volume) bool { return v.DownwardAPI != nil },
 		inputs: func(*v1.Volume) volume.Inputs { return volume.Inputs{Pod: true} },
 		collect: func(_ context.Context, p *v1.Pod, v *v1.Volume) (map[string]file, time.Time, error) {
@@ -154,8 +168,11 @@ func downwardKind(cfg Config) filesKind {
 
 func projectedKind(cfg Config) filesKind {
 	return filesKind{
-		cfg: cfg, plugin: "kubernetes.io/projected", memory: true, secrets: cfg.forgetters(),
-		serves: func(v *v1.Volume) bool { return v.Projected != nil },
+		cfg:     cfg,
+		plugin:  "kubernetes.io/projected",
+		memory:  true,
+		secrets: cfg.forgetters(),
+		serves:  func(v *v1.Volume) bool { return v.Projected != nil },
 		inputs: func(v *v1.Volume) volume.Inputs {
 			var in volume.Inputs
 			for _, s := range v.Projected.Sources {
@@ -180,20 +197,25 @@ func projectedKind(cfg Config) filesKind {
 	}
 }
 
-// projectedFiles gathers all sources; what is wrong with each is told together.
-func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, name string, v *v1.ProjectedVolumeSource) (map[string]file, time.Time, error) {
+// projectedFiles returns the files of all sources. The error joins those of all sources.
+func projectedFiles(
+	ctx context.Context, cfg Config, p *v1.Pod, name string, v *v1.ProjectedVolumeSource,
+) (map[string]file, time.Time, error) {
 	files := map[string]file{}
 	var renewAt time.Time
 	var errs []error
 	for i, s := range v.Sources {
 		var some map[string]file
-		var at time.Time // when it grows old
+		var at time.Time // of the next refresh
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			some, err = configMapFiles(ctx, cfg.Objects, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, v.DefaultMode, s.ConfigMap.Optional)
+			some, err = configMapFiles(ctx, cfg.Objects, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items,
+				v.DefaultMode,
+				s.ConfigMap.Optional)
 		case s.Secret != nil:
-			some, err = secretFiles(ctx, cfg.Objects, p.Namespace, s.Secret.Name, s.Secret.Items, v.DefaultMode, s.Secret.Optional)
+			some, err = secretFiles(ctx, cfg.Objects, p.Namespace, s.Secret.Name, s.Secret.Items, v.DefaultMode,
+				s.Secret.Optional)
 		case s.DownwardAPI != nil:
 			some, err = downwardFiles(p, s.DownwardAPI.Items, v.DefaultMode, cfg.Allocatable())
 		case s.ServiceAccountToken != nil:
@@ -209,9 +231,7 @@ func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, name string, v *
 			errs = append(errs, err)
 			continue
 		}
-		if !at.IsZero() && (renewAt.IsZero() || at.Before(renewAt)) {
-			renewAt = at
-		}
+		renewAt = clock.Earlier(renewAt, at)
 		maps.Copy(files, some)
 	}
 	if err := awaited(errs); err != nil {
@@ -223,8 +243,10 @@ func projectedFiles(ctx context.Context, cfg Config, p *v1.Pod, name string, v *
 	return files, renewAt, nil
 }
 
-// tokenFiles is the file of a service account token.
-func tokenFiles(ctx context.Context, t Tokens, p *v1.Pod, s *v1.ServiceAccountTokenProjection, mode *int32) (map[string]file, time.Time, error) {
+// tokenFiles returns the file of a service account token.
+func tokenFiles(
+	ctx context.Context, t Tokens, p *v1.Pod, s *v1.ServiceAccountTokenProjection, mode *int32,
+) (map[string]file, time.Time, error) {
 	var audiences []string
 	if s.Audience != "" {
 		audiences = []string{s.Audience}

@@ -12,8 +12,8 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// memorySize bounds a volume in memory, in bytes: by what the node can give, by
-// what the pod may use if that is bounded, and by the volume's own limit.
+// memorySize returns the size limit of a memory-backed volume: the minimum of the node's
+// allocatable memory, the pod's memory limit, and the volume's sizeLimit.
 func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceList) int64 {
 	size := allocatable.Memory().Value()
 	bound := func(n int64) {
@@ -21,7 +21,7 @@ func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceL
 			size = n
 		}
 	}
-	// With the overhead, as the pod's cgroup has it.
+	// Including the overhead, like the pod's cgroup.
 	if limits := resource.PodLimits(p, resource.PodResourcesOptions{}); pod.Limits(p, v1.ResourceMemory) {
 		bound(limits.Memory().Value())
 	}
@@ -31,8 +31,9 @@ func memorySize(p *v1.Pod, limit *apiresource.Quantity, allocatable v1.ResourceL
 	return size
 }
 
-// pageSize is the size of huge pages of a volume of the given medium: HugePages-2Mi names it, HugePages means the one
-// size that the pod and its containers have. Sizes are compared by value: 2048Ki is 2Mi.
+// pageSize returns the huge page size for a medium: HugePages-2Mi names it, HugePages means the
+// only size that the pod and its containers request. Sizes are compared by value: 2048Ki equals
+// 2Mi.
 func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	sizes, err := pageSizes(p)
 	if err != nil {
@@ -54,7 +55,7 @@ func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	return size, nil
 }
 
-// pageSizes are the sizes of the huge pages that the pod may use, by its own resources or those of its containers.
+// pageSizes returns the huge page sizes that the pod or its containers request.
 func pageSizes(p *v1.Pod) ([]int64, error) {
 	var lists []v1.ResourceList
 	if r := p.Spec.Resources; r != nil {

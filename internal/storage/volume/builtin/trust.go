@@ -20,22 +20,23 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Bundles are the ClusterTrustBundles of the API server (KEP-3257).
+// Bundles lists the cluster's ClusterTrustBundles (KEP-3257).
 type Bundles interface {
-	// All lists them once it is known which there are; the result is shared.
+	// All lists them once the initial list is complete. The result is shared.
 	All(ctx context.Context) ([]*certv1beta1.ClusterTrustBundle, error)
 }
 
-// anyBundle is what a volume depends on that shows trust bundles: a new one may
-// match.
+// anyBundle is the input of a volume with trust bundles: a new one may match.
 var anyBundle = volume.Object{Kind: volume.TrustBundle}
 
-// trustFiles is the file of the trust anchors that a source selects.
-func trustFiles(ctx context.Context, b Bundles, p *v1.Pod, s *v1.ClusterTrustBundleProjection, mode *int32) (map[string]file, error) {
+// trustFiles returns the file with the trust anchors of a source.
+func trustFiles(
+	ctx context.Context, b Bundles, p *v1.Pod, s *v1.ClusterTrustBundleProjection, mode *int32,
+) (map[string]file, error) {
 	if b == nil {
 		return nil, fmt.Errorf("projected source clusterTrustBundle %w", errNotServed)
 	}
-	ctx, stop := context.WithTimeout(ctx, objectPatience)
+	ctx, stop := context.WithTimeout(ctx, objectTimeout)
 	defer stop()
 	all, err := b.All(ctx)
 	if err != nil {
@@ -52,8 +53,10 @@ func trustFiles(ctx context.Context, b Bundles, p *v1.Pod, s *v1.ClusterTrustBun
 	return map[string]file{s.Path: privateFile(p, anchors, mode)}, nil
 }
 
-// selectBundles are those that the source names or whose signer and labels match.
-func selectBundles(all []*certv1beta1.ClusterTrustBundle, s *v1.ClusterTrustBundleProjection) ([]*certv1beta1.ClusterTrustBundle, error) {
+// selectBundles returns the bundles selected by name, or by signer and labels.
+func selectBundles(
+	all []*certv1beta1.ClusterTrustBundle, s *v1.ClusterTrustBundleProjection,
+) ([]*certv1beta1.ClusterTrustBundle, error) {
 	var match func(*certv1beta1.ClusterTrustBundle) bool
 	var none error
 	switch {
@@ -61,7 +64,7 @@ func selectBundles(all []*certv1beta1.ClusterTrustBundle, s *v1.ClusterTrustBund
 		match = func(b *certv1beta1.ClusterTrustBundle) bool { return b.Name == *s.Name }
 		none = fmt.Errorf("clustertrustbundle %q not found", *s.Name)
 	case s.SignerName != nil:
-		selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector) // none matches nothing
+		selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector) // nil matches nothing
 		if err != nil {
 			return nil, fmt.Errorf("parse label selector of signer %s: %w", *s.SignerName, err)
 		}
@@ -84,12 +87,11 @@ func selectBundles(all []*certv1beta1.ClusterTrustBundle, s *v1.ClusterTrustBund
 	return chosen, nil
 }
 
-// shuffle is the order of anchors in this agent's life: nobody shall rely on any,
-// and files must not change without a cause.
+// shuffle determines the order of anchors for the lifetime of the process: nothing may depend on
+// the order, and files must not change without cause.
 var shuffle = utilrand.String(16)
 
-// anchorsOf are the certificates of bundles, each once, without anything that stands
-// around them.
+// anchorsOf returns the certificates of bundles without duplicates and without surrounding text.
 func anchorsOf(bundles []*certv1beta1.ClusterTrustBundle) ([]byte, error) {
 	by := map[[sha256.Size]byte][]byte{}
 	for _, b := range bundles {
@@ -105,7 +107,8 @@ func anchorsOf(bundles []*certv1beta1.ClusterTrustBundle) ([]byte, error) {
 		}
 	}
 	var out bytes.Buffer
-	for _, key := range slices.SortedFunc(maps.Keys(by), func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(by),
+		func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) }) {
 		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: by[key]}); err != nil {
 			return nil, err
 		}
@@ -113,16 +116,20 @@ func anchorsOf(bundles []*certv1beta1.ClusterTrustBundle) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Certificates gets keys and certificates for pods.
+// Certificates issues keys and certificates for pods.
 type Certificates interface {
-	// Certificate is a key, the certificates for it, and when to ask for them again.
-	// An error that has a method Waiting is none.
-	Certificate(ctx context.Context, p *v1.Pod, volume string, source int, want *v1.PodCertificateProjection) (key, chain []byte, renewAt time.Time, err error)
+	// Certificate returns a key, its certificate chain, and when to ask again. An error with the
+	// method Waiting is not a failure.
+	Certificate(
+		ctx context.Context, p *v1.Pod, volume string, source int, want *v1.PodCertificateProjection,
+	) (key, chain []byte, renewAt time.Time, err error)
 	Forgetter
 }
 
-// certificateFiles are those of a key and its certificates.
-func certificateFiles(ctx context.Context, c Certificates, p *v1.Pod, volume string, source int, s *v1.PodCertificateProjection, mode *int32) (map[string]file, time.Time, error) {
+// certificateFiles returns the files of a key and its certificate chain.
+func certificateFiles(
+	ctx context.Context, c Certificates, p *v1.Pod, volume string, source int, s *v1.PodCertificateProjection, mode *int32,
+) (map[string]file, time.Time, error) {
 	if c == nil {
 		return nil, time.Time{}, fmt.Errorf("projected source podCertificate %w", errNotServed)
 	}
@@ -131,7 +138,11 @@ func certificateFiles(ctx context.Context, c Certificates, p *v1.Pod, volume str
 		return nil, time.Time{}, err
 	}
 	files := map[string]file{}
-	for path, data := range map[string][]byte{s.KeyPath: key, s.CertificateChainPath: chain, s.CredentialBundlePath: slices.Concat(key, chain)} {
+	for path, data := range map[string][]byte{
+		s.KeyPath:              key,
+		s.CertificateChainPath: chain,
+		s.CredentialBundlePath: slices.Concat(key, chain),
+	} {
 		if path != "" {
 			files[path] = privateFile(p, data, mode)
 		}
@@ -139,8 +150,8 @@ func certificateFiles(ctx context.Context, c Certificates, p *v1.Pod, volume str
 	return files, renewAt, nil
 }
 
-// privateFile is a file that only the user whom all containers run as, or the group
-// that they share, may read, if there is one.
+// privateFile returns a file that only the common user of all containers, or the fsGroup, may read,
+// if there is one.
 func privateFile(p *v1.Pod, data []byte, mode *int32) file {
 	f := file{data: data, mode: modeOr(nil, mode), uid: commonUser(p)}
 	if _, shared := fsGroup(p); shared || f.uid != nil {
@@ -149,8 +160,8 @@ func privateFile(p *v1.Pod, data []byte, mode *int32) file {
 	return f
 }
 
-// awaited is the error of a volume whose sources could not all be read: something
-// to wait for if that is all there is.
+// awaited returns the error of a volume whose sources could not all be read. It is a Waiting if all
+// of them are.
 func awaited(errs []error) error {
 	var waits *volume.Waiting
 	for _, err := range errs {

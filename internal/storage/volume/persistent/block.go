@@ -17,8 +17,8 @@ import (
 
 const mapDirMode = 0o750
 
-// publishDevice publishes a block device and maps it for the pod. The link in the
-// pod's directory comes first and goes last: it is the record of the rest.
+// publishDevice publishes a block device and maps it for the pod. The symlink in the pod's
+// directory is created first and removed last, so that it records the mapping.
 func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (Published, error) {
 	dir := plugin.(Blocker).MapDir(r.Name)
 	global := filepath.Join(dir, string(r.Pod.UID))
@@ -49,7 +49,8 @@ func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (
 		if err := mount.BindDevice(out.Device, global); err != nil {
 			return unbound(fmt.Errorf("failed to bind mount devicePath: %s to linkPath %s: %w", device, global, err))
 		}
-		// Held open, the device cannot be removed and another one take its name.
+		// The loop device holds the device open, so that its name cannot be reused for another
+		// device.
 		if loop, err = mount.AttachLoop(global); err != nil {
 			return Failed(r, stepMap, fmt.Errorf("blkUtil.AttachFileDevice failed. globalMapPath:%s, podUID: %s: "+
 				"makeLoopDevice failed for path %s: %w", dir, uid, global, err))
@@ -67,7 +68,9 @@ func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (
 				out.Device, filepath.Clean(at), name, err)
 			return Published{}, Unknown(Failed(r, stepMap, err))
 		}
-		v.cfg.Log.Info("mapped block volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "volume", r.Name, "device", out.Device, "loop", loop)
+		v.cfg.Log.Info("mapped block volume", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "podUID", r.Pod.UID, "volumeName",
+			r.Name,
+			"device", out.Device, "loop", loop)
 		for _, where := range []string{
 			fmt.Sprintf("globalMapPath %q", dir),
 			fmt.Sprintf("volumeMapPath %q", filepath.Dir(r.Place.Path)),
@@ -80,7 +83,7 @@ func (v *Volumes) publishDevice(ctx context.Context, plugin Plugin, r Request) (
 	return out, nil
 }
 
-// unmapDevice takes the mapping of a device away, but for the link.
+// unmapDevice removes the mapping of a device, except for the symlink.
 func (v *Volumes) unmapDevice(ctx context.Context, plugin Plugin, p volume.Place) error {
 	blocker, ok := plugin.(Blocker)
 	if !ok {
@@ -98,7 +101,7 @@ func (v *Volumes) unmapDevice(ctx context.Context, plugin Plugin, p volume.Place
 		if err := unlink(global); err != nil {
 			return err
 		}
-		// The directories are others' too; the last one out removes them.
+		// The directories are shared with other pods; the last one removes them.
 		for range 2 {
 			if err := os.Remove(dir); err != nil {
 				break
@@ -109,7 +112,7 @@ func (v *Volumes) unmapDevice(ctx context.Context, plugin Plugin, p volume.Place
 	})
 }
 
-// link makes a symbolic link, unless there is one.
+// link creates a symlink if it does not exist.
 func link(to, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), mapDirMode); err != nil {
 		return err
@@ -120,7 +123,7 @@ func link(to, path string) error {
 	return nil
 }
 
-// relink has a symbolic link lead elsewhere from one moment to the next.
+// relink replaces a symlink atomically.
 func relink(to, path string) error {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
 	if err := unlink(next); err != nil {

@@ -16,8 +16,7 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// An Optionless is a Plugin whose volumes are not mounted from anything, so that mount
-// options cannot be honoured.
+// Optionless is a Plugin whose volumes do not support mount options.
 type Optionless interface{ TakesNoMountOptions() }
 
 var (
@@ -25,7 +24,7 @@ var (
 	errNoOptions = errors.New("mount options are not supported for this volume type")
 )
 
-// check reports why the volume must not be brought to this node, or not in this way.
+// check returns an error if the volume cannot be used on this node, or not as specified.
 func (v *Volumes) check(ctx context.Context, plugin Plugin, r Request) error {
 	if r.PV == nil {
 		return nil
@@ -39,8 +38,7 @@ func (v *Volumes) check(ctx context.Context, plugin Plugin, r Request) error {
 	return nil
 }
 
-// checkAffinity reports whether the volume can be reached from this node, by the labels
-// that the API server has of it.
+// checkAffinity checks the volume's node affinity against the node's labels at the API server.
 func (v *Volumes) checkAffinity(ctx context.Context, pv *v1.PersistentVolume) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
@@ -49,15 +47,16 @@ func (v *Volumes) checkAffinity(ctx context.Context, pv *v1.PersistentVolume) er
 	if err != nil {
 		return fmt.Errorf("error retrieving node: %w", err)
 	}
-	match, err := corev1.MatchNodeSelectorTerms(&v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}, pv.Spec.NodeAffinity.Required)
+	match, err := corev1.MatchNodeSelectorTerms(&v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		pv.Spec.NodeAffinity.Required)
 	if err == nil && !match {
 		err = errNoTerm
 	}
 	return err
 }
 
-// MountOptions are the options that the volume names, along with own ones of the plugin:
-// sorted, and each once. The annotation that came before the field is still preferred.
+// MountOptions returns the volume's mount options and those of the plugin, sorted and without
+// duplicates. As upstream, the deprecated annotation takes precedence over the field.
 func (s Spec) MountOptions(own ...string) []string {
 	options := map[string]bool{}
 	if s.PV != nil {

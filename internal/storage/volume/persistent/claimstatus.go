@@ -24,19 +24,23 @@ func setResizeStatus(c *v1.PersistentVolumeClaim, s v1.ClaimResourceStatus) {
 	c.Status.AllocatedResourceStatuses[v1.ResourceStorage] = s
 }
 
-// inProgress is the status of a claim whose volume the node is expanding.
+// inProgress sets the status of a claim whose volume is being expanded on the node.
 func inProgress(c *v1.PersistentVolumeClaim) {
 	setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInProgress)
 }
 
-// failing adds the condition with the reason of the failure. A reason that the claim has already is kept.
+// failing sets the condition with the reason of the failure. It keeps an existing reason.
 func failing(err error, infeasible bool) func(*v1.PersistentVolumeClaim) {
 	return func(c *v1.PersistentVolumeClaim) {
 		if infeasible {
 			setResizeStatus(c, v1.PersistentVolumeClaimNodeResizeInfeasible)
 		}
-		cond := v1.PersistentVolumeClaimCondition{Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue,
-			LastTransitionTime: metav1.Now(), Message: "failed to expand pvc with " + pod.TextOf(err)}
+		cond := v1.PersistentVolumeClaimCondition{
+			Type:               v1.PersistentVolumeClaimNodeResizeError,
+			Status:             v1.ConditionTrue,
+			LastTransitionTime: metav1.Now(),
+			Message:            "failed to expand pvc with " + pod.TextOf(err),
+		}
 		for i, old := range c.Status.Conditions {
 			if old.Type == cond.Type {
 				if old.Status != cond.Status {
@@ -49,7 +53,7 @@ func failing(err error, infeasible bool) func(*v1.PersistentVolumeClaim) {
 	}
 }
 
-// finished is the status of a claim after the expansion.
+// finished sets the status of a claim after the expansion.
 func finished(c *v1.PersistentVolumeClaim, size resource.Quantity) {
 	if c.Status.Capacity == nil {
 		c.Status.Capacity = v1.ResourceList{}
@@ -66,9 +70,11 @@ func finished(c *v1.PersistentVolumeClaim, size resource.Quantity) {
 	})
 }
 
-// patchClaim changes the status of a claim, if the change is one. With guarded it must
-// still be the version that the change was decided on.
-func (v *Volumes) patchClaim(ctx context.Context, old *v1.PersistentVolumeClaim, guarded bool, change func(*v1.PersistentVolumeClaim)) (*v1.PersistentVolumeClaim, error) {
+// patchClaim patches the status of a claim, if it changes. If guarded, the patch fails unless the
+// claim still has the given resource version.
+func (v *Volumes) patchClaim(
+	ctx context.Context, old *v1.PersistentVolumeClaim, guarded bool, change func(*v1.PersistentVolumeClaim),
+) (*v1.PersistentVolumeClaim, error) {
 	next := old.DeepCopy()
 	change(next)
 	patch, err := statusPatch(old, next, guarded)
@@ -82,8 +88,8 @@ func (v *Volumes) patchClaim(ctx context.Context, old *v1.PersistentVolumeClaim,
 	return got, nil
 }
 
-// statusPatch is the merge patch between two statuses; nil if they are equal. A guarded
-// one has the resource version in it.
+// statusPatch returns the merge patch between two statuses, nil if they are equal. If guarded, it
+// contains the resource version.
 func statusPatch(old, next *v1.PersistentVolumeClaim, guarded bool) ([]byte, error) {
 	status := map[string]any{}
 	before, after := old.Status, next.Status
@@ -99,7 +105,8 @@ func statusPatch(old, next *v1.PersistentVolumeClaim, guarded bool) ([]byte, err
 	}
 	conds := []any{}
 	for _, c := range before.Conditions {
-		if !slices.ContainsFunc(after.Conditions, func(n v1.PersistentVolumeClaimCondition) bool { return n.Type == c.Type }) {
+		if !slices.ContainsFunc(after.Conditions,
+			func(n v1.PersistentVolumeClaimCondition) bool { return n.Type == c.Type }) {
 			conds = append(conds, map[string]any{"type": c.Type, "$patch": "delete"})
 		}
 	}

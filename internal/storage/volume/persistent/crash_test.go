@@ -2,6 +2,7 @@ package persistent_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,9 @@ import (
 	"keelson/internal/storage/volume/persistent"
 	"keelson/internal/storage/volume/persistent/local"
 	"keelson/internal/storage/volume/persistent/nfs"
+	"keelson/test/kit/await"
 	"keelson/test/kit/crash"
+	"keelson/test/kit/need"
 	"keelson/test/kit/volumenode"
 )
 
@@ -24,28 +27,35 @@ func TestMain(m *testing.M) {
 	crash.Main(m, map[string]func(string) error{"local and NFS volumes": victim})
 }
 
-// nodeAt is a node with local and NFS volumes: a directory, a disk with a file
-// system, a disk as a device, and an export. Two pods share a disk and a directory,
-// and have all the rest between them. Below dir are the agent's root, the local
-// volumes' data, the tools, and links to disks.
+// nodeAt is a node with local and NFS volumes: a directory, a disk with a file system, a block
+// device, and an export. Two pods share a disk and a directory; each of the others belongs to one
+// of them. Below dir are the root directory, the data of local volumes, the tools, and links to
+// disks.
 func nodeAt(dir string) volumenode.Config {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	onNode := func(name string) v1.PersistentVolumeSource {
 		return v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path(name)}}
 	}
-	return volumenode.Config{Root: path("root"),
+	return volumenode.Config{
+		Root: path("root"),
 		Plugins: func(guard *mount.Guard, events pod.Events) []persistent.Plugin {
 			tools := mount.Tools{Path: path("tools") + ":/usr/sbin:/usr/bin:/sbin:/bin"}
-			return []persistent.Plugin{local.New(local.Config{RootDir: path("root"), Guard: guard, Events: events, Tools: tools}),
-				nfs.New(nfs.Config{Guard: guard, Tools: tools})}
+			return []persistent.Plugin{
+				local.New(local.Config{RootDir: path("root"), Guard: guard, Events: events, Tools: tools}),
+				nfs.New(nfs.Config{Guard: guard, Tools: tools}),
+			}
 		},
-		Claims: map[string]volumenode.Claim{"dir": {Source: onNode("dir")}, "disk": {Source: onNode("disk")}, "raw": {Source: onNode("raw"), Block: true},
-			"export": {Source: v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "files", Path: "/x"}}}},
+		Claims: map[string]volumenode.Claim{
+			"dir":    {Source: onNode("dir")},
+			"disk":   {Source: onNode("disk")},
+			"raw":    {Source: onNode("raw"), Block: true},
+			"export": {Source: v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "files", Path: "/x"}}},
+		},
 		Pods: map[string][]string{"a": {"dir", "disk", "export"}, "b": {"dir", "disk", "raw"}},
 	}
 }
 
-// victim has volumes brought to pods and taken away.
+// victim prepares and releases the volumes.
 func victim(dir string) error {
 	ctx, n := context.Background(), volumenode.Start(nodeAt(dir))
 	defer n.Stop()
@@ -58,8 +68,8 @@ func victim(dir string) error {
 	return n.Empty(ctx)
 }
 
-// putTools makes the tools: the machine's own, but for NFS. That is a directory
-// beside them.
+// putTools creates the tools: those of the machine, except for NFS, which is replaced by a
+// directory.
 func putTools(t *testing.T, dir string) {
 	t.Helper()
 	must(t, os.Mkdir(dir, 0o755))
@@ -84,14 +94,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// loop makes a disk of a file.
+// loop attaches a file to a loop device.
 func loop(t *testing.T, file string, size int64) string {
 	t.Helper()
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, size))
 	out, err := exec.Command("losetup", "--show", "-f", file).CombinedOutput()
 	if err != nil {
-		t.Skipf("this machine has no loop devices to spare: %v: %s", err, out)
+		need.Skip(t, "this machine has no free loop device", err, out)
 	}
 	disk := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
@@ -102,13 +112,11 @@ func loop(t *testing.T, file string, size int64) string {
 	return disk
 }
 
-// The agent is killed at each change that it and its programs make while it brings
-// local and NFS volumes and takes them away. The next one brings them to pods with
-// their data, and when those have gone nothing is left, and no data lost.
+// The agent is killed at each change that it and its programs make while it prepares and releases
+// local and NFS volumes. The next agent prepares them with their data; after the pods are gone
+// nothing is left, and no data is lost.
 func TestKilledAtAnyStep(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -132,8 +140,11 @@ func TestKilledAtAnyStep(t *testing.T) {
 	})
 	must(t, os.WriteFile(path("dir/f"), []byte("of dir"), 0o600))
 	must(t, os.WriteFile(path("raw"), []byte("of raw"), 0o600))
-	written, lives := false, 0 // the disk has a file system with a file of ours
-	died := crash.Run(t, crash.Scene{Work: "local and NFS volumes", Dir: dir, Kills: 16,
+	written, lives := false, 0 // the disk has a file system with our file
+	died := crash.Run(t, crash.Scene{
+		Work:  "local and NFS volumes",
+		Dir:   dir,
+		Kills: 16,
 		Prepare: func() {
 			if lives++; lives%3 > 0 { // there is no file system yet
 				wipe(t, path("disk"))
@@ -154,11 +165,13 @@ func TestKilledAtAnyStep(t *testing.T) {
 			for file, want := range map[string]string{"dir/f": "of dir", "raw": "of raw", "export/f": "of export"} {
 				wantStart(t, path(file), want)
 			}
-		}})
-	died.Want(t, "at exec of persistent.test", "at exit of mount", "at its move_mount", "at its umount", "at its mkdir", "at its unlink", "at its symlink")
+		},
+	})
+	died.Want(t, "at exec of persistent.test", "at exit of mount", "at its move_mount", "at its umount", "at its mkdir",
+		"at its unlink", "at its symlink")
 }
 
-// wantStart wants a file or disk to begin with a text.
+// wantStart checks that a file or disk begins with a text.
 func wantStart(t *testing.T, path, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -170,8 +183,7 @@ func wantStart(t *testing.T, path, want string) {
 	must(t, f.Close())
 }
 
-// readAll reads what the pods have in their volumes. The disk is written to if it is
-// not known to have been, and is from then on.
+// readAll reads the pods' volumes. It writes to the disk unless that was done before.
 func readAll(ctx context.Context, t *testing.T, n *volumenode.Node, written bool) bool {
 	t.Helper()
 	for _, p := range n.Pods() {
@@ -191,17 +203,12 @@ func readAll(ctx context.Context, t *testing.T, n *volumenode.Node, written bool
 	return written
 }
 
-// wipe takes the file system off a disk. Whoever came to be on this machine while
-// it was mounted may hold on to it for a moment.
+// wipe erases the file system of a disk. Processes of this machine may hold the disk for a moment
+// after it was mounted.
 func wipe(t *testing.T, disk string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	await.Within(t, await.Limit, 50*time.Millisecond, "wipefs to succeed", func() (string, bool) {
 		out, err := exec.Command("wipefs", "-a", disk).CombinedOutput()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("wipe disk: %v: %s", err, out)
-		}
-	}
+		return fmt.Sprintf("%v: %s", err, out), err == nil
+	})
 }

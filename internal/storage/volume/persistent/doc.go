@@ -1,33 +1,33 @@
-// Package persistent brings volumes to pods that outlive them: those behind
-// claims, and those of the same plugins that a pod names itself. It owns which of
-// them are staged on this node, which pod holds which, and so what the node says
-// it has in use. The packages below it are the plugins.
+// Package persistent prepares volumes that outlive pods: those of PersistentVolumeClaims, and
+// inline volumes of the same plugins. It owns which of them are staged on this node and which pods
+// hold them, and thus the node's volumesInUse. The packages below it are the plugins.
 //
-// A volume comes to a pod in two steps. It is staged once for the node (device
-// mount, in upstream's words), and published to each pod (pod mount). A device is
-// staged before its first pod and unstaged after its last one:
+// A volume is prepared in two steps. It is staged once per node (MountDevice) and published to each
+// pod (SetUp). A device is staged for its first pod and unstaged after its last one:
 //
 //	          hold (first pod)         released (last pod)
-//	(unknown) ────────► in use ► staged ────────► ending ► (unknown)
+//	(unknown) ────────► in use ► staged ──────► unstaging ► (unknown)
 //	                                ▲               │
 //	                                └─── hold ◄─────┘
 //
-// A pod holds a device from before the first step until after the last one is
-// undone. A device is said to be in use as long as somebody holds it or it may be
-// staged; only then may the controller detach it.
+// Two facts make up these states: which pods hold it, [device.holders], and what is known of it on the
+// machine, [device.staging].
 //
-// Nothing that matters is remembered in memory alone. Before a step has its first
-// effect the plugin leaves a record on the disk, and takes it away after the step
-// is undone: what the scan at the start finds is what may be there. A device that
-// is found is staged again before it is used, which plugins answer at once if it
-// is, and unstaged if no pod wants it. Directories are removed only as empty ones.
+// A pod holds a device from before the first step until the last step is undone. A device is in
+// volumesInUse as long as a pod holds it or it may be staged; only then may the attach/detach
+// controller detach it.
 //
-// A volume has one SELinux label on the node, or none. It is decided when the first
-// pod holds it, stands in the records, and lasts until nobody holds it; a pod that
-// wants another one is refused until then.
+// All state can be reconstructed from the disk. Before a step has its first effect the plugin
+// writes a record, which it removes when the step is undone. At startup the records are read: a
+// device that is found is staged again before it is used, which plugins do without effect if it is
+// staged, and unstaged if no pod wants it. Only empty directories are removed.
 //
-// The steps of one volume are taken one after the other, those of different
-// volumes side by side; every step has a limit in time.
+// A volume has at most one SELinux label on the node. It is decided when the first pod holds the
+// volume, is part of the record, and applies until no pod holds it. A pod that needs another label
+// is refused until then.
+//
+// Steps of one volume are sequential, those of different volumes concurrent. Every step has a
+// timeout.
 //
 // Lock order: a device's turn, then Volumes.mu; nothing is called with mu held.
 package persistent

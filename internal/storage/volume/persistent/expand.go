@@ -13,14 +13,14 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// An Expander is a Plugin whose volumes can grow while they are published.
+// Expander is a Plugin whose volumes can be expanded while they are published.
 type Expander interface {
-	// Expand makes the node see the size. The kind of the failure is given by an
-	// ExpandError, if that matters.
+	// Expand makes the new size available on the node. It returns an ExpandError if the kind of
+	// failure matters.
 	Expand(ctx context.Context, r Request, size resource.Quantity) error
 }
 
-// ExpandError is why a volume was not expanded.
+// ExpandError is a failure to expand a volume.
 type ExpandError struct {
 	Kind ExpandKind
 	Err  error
@@ -29,16 +29,16 @@ type ExpandError struct {
 func (e *ExpandError) Error() string { return e.Err.Error() }
 func (e *ExpandError) Unwrap() error { return e.Err }
 
-// ExpandKind is a kind of failure that more than a retry follows from.
+// ExpandKind classifies failures that need more than a retry.
 type ExpandKind int
 
-// The kinds of failures.
+// Kinds of failures.
 const (
 	_           ExpandKind = iota
-	Infeasible             // it will never work with this size
-	Unsupported            // the plugin has nothing to do on nodes
-	InUse                  // it does not work while the volume is in use
-	Unavailable            // the plugin is not there; nothing was tried
+	Infeasible             // can never succeed with this size
+	Unsupported            // the plugin does not expand on nodes
+	InUse                  // not possible while the volume is in use
+	Unavailable            // the driver is not available; nothing was tried
 )
 
 func isExpandError(err error, kind ExpandKind) bool {
@@ -46,28 +46,27 @@ func isExpandError(err error, kind ExpandKind) bool {
 	return errors.As(err, &e) && e.Kind == kind
 }
 
-// growth is what the node knows of the size of a volume. Guarded by Volumes.mu.
+// growth is the state of a volume's expansion on this node. Guarded by Volumes.mu.
 type growth struct {
-	size   resource.Quantity // that the volume has on this node; zero until a claim was read
-	inUse  bool              // it cannot be expanded while it is in use: that is not tried again
-	failed bool              // an expansion failed
+	size   resource.Quantity // on this node; zero until the claim was read
+	inUse  bool              // cannot be expanded while in use; not retried
+	failed bool              // the last expansion failed
 }
 
-// nodeExpansionNotRequired is the annotation of a claim whose volume needs no expansion
-// on nodes.
+// nodeExpansionNotRequired is the annotation of a claim whose volume needs no expansion on nodes.
 const nodeExpansionNotRequired = "volume.kubernetes.io/node-expansion-not-required"
 
-// permission is what a node may do with a volume whose size has changed.
+// permission is whether the node may expand a volume.
 type permission int
 
 const (
-	notNow     permission = iota // it is the controller's turn, or the size is infeasible
-	isExpanded                   // the claim has the size, and the node has nothing to do
+	notNow     permission = iota // the controller has to act first, or the size is infeasible
+	isExpanded                   // the claim has the size, and no node has to act
 	expandToo                    // the claim has the size, but every node has to expand
-	expandNow                    // the node's turn has come
+	expandNow                    // this node has to expand
 )
 
-// permissionOf is what the status of the claim permits the node to do.
+// permissionOf returns what the status of the claim permits.
 func permissionOf(c *v1.PersistentVolumeClaim, size resource.Quantity) permission {
 	known := c.Status.Capacity[v1.ResourceStorage]
 	switch resizeStatus(c) {
@@ -86,14 +85,14 @@ func permissionOf(c *v1.PersistentVolumeClaim, size resource.Quantity) permissio
 	return notNow
 }
 
-// recoverable reports whether the resize controller notes in the claim how far an
-// expansion is. Older ones do not.
+// recoverable reports whether the resize controller records the state of the expansion in the claim
+// (RecoverVolumeExpansionFailure). Older ones do not.
 func recoverable(c *v1.PersistentVolumeClaim) bool {
 	return resizeStatus(c) != "" || c.Status.AllocatedResources != nil
 }
 
-// expandAtMount expands a volume that was just published, if it has grown and its claim
-// does not know.
+// expandAtMount expands a volume that was just published, if its size differs from the claim's
+// status.
 func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r Request) error {
 	e, ok := plugin.(Expander)
 	if !ok || r.Claim == nil {
@@ -102,16 +101,23 @@ func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r
 	want, known := r.PV.Spec.Capacity[v1.ResourceStorage], r.Claim.Status.Capacity[v1.ResourceStorage]
 	if r.ReadOnly {
 		if known.Cmp(want) < 0 {
-			v.tellOfClaim(r, v1.EventTypeWarning, pod.EventFSResizeFailed, "MountVolume.NodeExpandVolume failed", "requested read-only file system")
+			v.eventOfClaim(r, v1.EventTypeWarning, pod.EventFSResizeFailed, "MountVolume.NodeExpandVolume failed",
+				"requested read-only file system")
 		}
 		return nil
 	}
-	v.knowSize(d, known)
+	v.initSize(d, known)
 	if known.Cmp(want) >= 0 {
 		return nil
 	}
 	if err := v.grow(ctx, e, d, r, want); err != nil {
-		f := &volume.Failure{Step: "MountVolume.Setup", While: "expanding volume", Volume: r.Name, Reason: pod.EventFailedMount, Err: err}
+		f := &volume.Failure{
+			Step:   "MountVolume.Setup",
+			While:  "expanding volume",
+			Volume: r.Name,
+			Reason: pod.EventFailedMount,
+			Err:    err,
+		}
 		if r.Block {
 			f.Step, f.Reason = "MapVolume.MarkVolumeAsMounted", pod.EventFailedMapVolume
 		}
@@ -120,15 +126,15 @@ func (v *Volumes) expandAtMount(ctx context.Context, plugin Plugin, d *device, r
 	return nil
 }
 
-// expandInUse expands a volume that the pod has, if it has grown since this node last
-// expanded it. It returns the operation if one was tried.
+// expandInUse expands a published volume if it has expanded since this node last expanded it. It
+// returns the operation if one was tried.
 func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r Request) (volume.Operation, error) {
 	e, ok := plugin.(Expander)
 	if !ok || r.Claim == nil || r.ReadOnly {
 		return volume.Nothing, nil
 	}
 	want, known := r.PV.Spec.Capacity[v1.ResourceStorage], r.Claim.Status.Capacity[v1.ResourceStorage]
-	v.knowSize(d, known)
+	v.initSize(d, known)
 	v.mu.Lock()
 	has := d.growth
 	v.mu.Unlock()
@@ -146,8 +152,8 @@ func (v *Volumes) expandInUse(ctx context.Context, plugin Plugin, d *device, r R
 	return volume.Resized, nil
 }
 
-// knowSize notes the size that the volume has on the node, if none is known.
-func (v *Volumes) knowSize(d *device, size resource.Quantity) {
+// initSize records the volume's size on the node if none is known.
+func (v *Volumes) initSize(d *device, size resource.Quantity) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if d.growth.size.IsZero() {
@@ -155,11 +161,11 @@ func (v *Volumes) knowSize(d *device, size resource.Quantity) {
 	}
 }
 
-// grow expands the volume as far as it is this node's turn. What is not done without an
-// error is tried again when the claim is next read.
+// grow expands the volume if it is this node's turn. What is skipped without an error is retried
+// when the claim is read again.
 func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, want resource.Quantity) error {
 	if !recoverable(r.Claim) {
-		return v.growPlainly(ctx, e, d, r, want)
+		return v.growWithoutRecovery(ctx, e, d, r, want)
 	}
 	size := r.Claim.Status.AllocatedResources[v1.ResourceStorage]
 	may := permissionOf(r.Claim, size)
@@ -168,7 +174,7 @@ func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, wa
 	case notNow:
 		return nil
 	case isExpanded:
-		v.isNow(d, size)
+		v.setSize(d, size)
 		return nil
 	case expandNow:
 		var err error
@@ -179,11 +185,11 @@ func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, wa
 	err := e.Expand(ctx, r, size)
 	switch {
 	case isExpandError(err, Unsupported) && may == expandToo:
-		v.isNow(d, size)
+		v.setSize(d, size)
 		return nil
 	case err != nil:
 		if !isExpandError(err, Unavailable) {
-			v.noteFailure(ctx, d, claim, size, err)
+			v.recordFailure(ctx, d, claim, size, err)
 		}
 		if isExpandError(err, InUse) {
 			v.stopExpanding(d, r, err)
@@ -191,22 +197,26 @@ func (v *Volumes) grow(ctx context.Context, e Expander, d *device, r Request, wa
 		}
 		return err
 	}
-	v.tellOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded", r.Pod.Spec.NodeName)
+	v.eventOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded",
+		r.Pod.Spec.NodeName)
 	if may == expandNow {
-		if _, err := v.patchClaim(ctx, claim, true, func(c *v1.PersistentVolumeClaim) { finished(c, size) }); err != nil {
+		if _, err := v.patchClaim(ctx, claim, true,
+			func(c *v1.PersistentVolumeClaim) { finished(c, size) }); err != nil {
 			return fmt.Errorf("mountVolume.NodeExpandVolume update pvc status failed: %w", err)
 		}
 	}
-	v.isNow(d, size)
+	v.setSize(d, size)
 	return nil
 }
 
-// growPlainly expands a volume whose controller notes nothing in the claim.
-func (v *Volumes) growPlainly(ctx context.Context, e Expander, d *device, r Request, want resource.Quantity) error {
+// growWithoutRecovery expands a volume whose controller records no state in the claim.
+func (v *Volumes) growWithoutRecovery(
+	ctx context.Context, e Expander, d *device, r Request, want resource.Quantity,
+) error {
 	err := e.Expand(ctx, r, want)
 	switch {
 	case isExpandError(err, Unsupported):
-		v.isNow(d, want)
+		v.setSize(d, want)
 		return nil
 	case isExpandError(err, InUse):
 		v.stopExpanding(d, r, err)
@@ -214,34 +224,38 @@ func (v *Volumes) growPlainly(ctx context.Context, e Expander, d *device, r Requ
 	case err != nil:
 		return err
 	}
-	v.tellOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded", r.Pod.Spec.NodeName)
+	v.eventOfClaim(r, v1.EventTypeNormal, pod.EventFSResized, "MountVolume.NodeExpandVolume succeeded",
+		r.Pod.Spec.NodeName)
 	if known := r.Claim.Status.Capacity[v1.ResourceStorage]; known.Cmp(want) < 0 {
-		if _, err := v.patchClaim(ctx, r.Claim, true, func(c *v1.PersistentVolumeClaim) { finished(c, want) }); err != nil {
+		if _, err := v.patchClaim(ctx, r.Claim, true,
+			func(c *v1.PersistentVolumeClaim) { finished(c, want) }); err != nil {
 			return fmt.Errorf("mountVolume.NodeExpandVolume update PVC status failed : %w", err)
 		}
 	}
-	v.isNow(d, want)
+	v.setSize(d, want)
 	return nil
 }
 
-// isNow notes the size that the volume has on the node.
-func (v *Volumes) isNow(d *device, size resource.Quantity) {
+// setSize records the volume's size on the node.
+func (v *Volumes) setSize(d *device, size resource.Quantity) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	d.growth.size = size
 }
 
-// stopExpanding notes that the volume is not to be expanded while it is in use.
+// stopExpanding records that the volume cannot be expanded while it is in use.
 func (v *Volumes) stopExpanding(d *device, r Request, err error) {
-	v.cfg.Log.Warn("volume is not expanded while it is in use", "volume", r.Name, "err", err)
+	v.cfg.Log.Warn("volume cannot be expanded while it is in use", "volumeName", r.Name, "err", err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	d.growth.inUse = true
 }
 
-// noteFailure writes into the claim why the volume did not grow. The controller takes
-// over where the size is infeasible, or is no longer the one that is asked for.
-func (v *Volumes) noteFailure(ctx context.Context, d *device, claim *v1.PersistentVolumeClaim, size resource.Quantity, err error) {
+// recordFailure records the failure in the claim's status. The controller takes over if the size is
+// infeasible, or if another size was requested since.
+func (v *Volumes) recordFailure(
+	ctx context.Context, d *device, claim *v1.PersistentVolumeClaim, size resource.Quantity, err error,
+) {
 	v.mu.Lock()
 	before := d.growth.failed
 	d.growth.failed = true
@@ -249,13 +263,13 @@ func (v *Volumes) noteFailure(ctx context.Context, d *device, claim *v1.Persiste
 	asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
 	infeasible := isExpandError(err, Infeasible) || before && asked.Cmp(size) != 0
 	if _, perr := v.patchClaim(ctx, claim, false, failing(err, infeasible)); perr != nil {
-		v.cfg.Log.Error("cannot record in the claim that its expansion failed",
-			"claim", claim.Namespace+"/"+claim.Name, "err", perr)
+		v.cfg.Log.Error("failed to record expansion failure in claim status",
+			"PVC", claim.Namespace+"/"+claim.Name, "err", perr)
 	}
 }
 
-// tellOfClaim records an event about the pod and about its claim.
-func (v *Volumes) tellOfClaim(r Request, eventType, reason, what, more string) {
+// eventOfClaim records an event for the pod and for its claim.
+func (v *Volumes) eventOfClaim(r Request, eventType, reason, what, more string) {
 	message := fmt.Sprintf("%s for volume %q %s", what, r.Name, more)
 	v.cfg.Events.Pod(r.Pod, "", eventType, reason, message)
 	if v.cfg.ClaimEvent != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"keelson/internal/storage/volume"
+	"keelson/test/kit/eventlog"
 	"keelson/test/kit/parity"
 )
 
@@ -26,11 +27,18 @@ func storage(amount string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(amount)}
 }
 
-// claimWith has a size, one that is allocated, and how far an expansion is.
-func claimWith(known, allocated string, status v1.ClaimResourceStatus, modes ...v1.PersistentVolumeAccessMode) *v1.PersistentVolumeClaim {
-	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", ResourceVersion: "7"},
-		Spec:   v1.PersistentVolumeClaimSpec{AccessModes: modes, Resources: v1.VolumeResourceRequirements{Requests: storage("2Gi")}},
-		Status: v1.PersistentVolumeClaimStatus{Capacity: storage(known), AllocatedResources: storage(allocated)}}
+// claimWith returns a claim with a size, an allocated size, and the state of an expansion.
+func claimWith(
+	known, allocated string, status v1.ClaimResourceStatus, modes ...v1.PersistentVolumeAccessMode,
+) *v1.PersistentVolumeClaim {
+	c := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", ResourceVersion: "7"},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: modes,
+			Resources:   v1.VolumeResourceRequirements{Requests: storage("2Gi")},
+		},
+		Status: v1.PersistentVolumeClaimStatus{Capacity: storage(known), AllocatedResources: storage(allocated)},
+	}
 	if status != "" {
 		c.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: status}
 	}
@@ -44,7 +52,7 @@ type growing struct {
 	claim  *v1.PersistentVolumeClaim
 	err    error // of Expand
 	sizes  []string
-	events []string
+	events eventlog.Log
 	refuse bool // patches
 }
 
@@ -73,15 +81,11 @@ func (g *growing) PatchClaimStatus(_ context.Context, _, _ string, patch []byte)
 	return next, nil
 }
 
-func (g *growing) Pod(_ *v1.Pod, _, eventType, reason, message string) {
-	g.events = append(g.events, "pod "+eventType+" "+reason+" "+message)
-}
-func (g *growing) Node(string, string, string) {}
 func (g *growing) ofClaim(c *v1.PersistentVolumeClaim, eventType, reason, message string) {
-	g.events = append(g.events, c.Name+" "+eventType+" "+reason+" "+message)
+	g.events.Add("claim "+c.Name, eventType, reason, message)
 }
 
-// shown is what a claim says of its size.
+// shown formats the sizes and conditions of a claim.
 func shown(c *v1.PersistentVolumeClaim) string {
 	size := c.Status.Capacity[v1.ResourceStorage]
 	out := size.String()
@@ -94,8 +98,7 @@ func shown(c *v1.PersistentVolumeClaim) string {
 	return out
 }
 
-// What a node does with a volume of 2Gi that was smaller: at the mount, and while a pod
-// has it.
+// Expansion on the node from a smaller size to 2Gi: at mount, and while a pod uses the volume.
 func TestExpandOnTheNode(t *testing.T) {
 	parity.ProvesPart(t, 5, "VOL-21")
 	const (
@@ -105,97 +108,342 @@ func TestExpandOnTheNode(t *testing.T) {
 	)
 	fails := errors.New("no space")
 	many := v1.ReadWriteMany
-	both := func(what string) []string { return []string{"pod " + what, "c " + what} }
+	both := func(what string) []string { return []string{"p " + what, "claim c " + what} }
 	succeeded := both(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv" n1`)
 	for _, c := range []struct {
 		name     string
 		claim    *v1.PersistentVolumeClaim
 		has      growth // of the node
-		inUse    bool   // the pod has the volume
+		inUse    bool   // a pod uses the volume
 		readOnly bool
 		block    bool
 		noClaim  bool
 		refuse   bool
 		err      error
 
-		sizes  string // that the plugin was called with
+		sizes  string // the plugin was called with
 		shows  string // the claim, afterwards
 		events []string
-		fails  string // what is returned
+		fails  string // error returned
 		reason string
-		size   string // that the node then knows
+		size   string // size recorded on the node afterwards
 		stuck  bool
 		failed bool
 	}{
 		{name: "the same size", claim: claimWith("2Gi", "", ""), shows: "2Gi", size: "2Gi"},
 		{name: "no claim", claim: claimWith("1Gi", "", ""), noClaim: true, shows: "1Gi", size: "0"},
-		{name: "the node's turn", claim: claimWith("1Gi", "2Gi", pending), sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
-		{name: "the node's turn, begun before", claim: claimWith("1Gi", "2Gi", inProgress), sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
-		{name: "the node's turn, with a smaller size than the volume's", claim: claimWith("1Gi", "1536Mi", pending), sizes: "1536Mi", shows: "1536Mi", events: succeeded, size: "1536Mi"},
-		{name: "the controller's turn", claim: claimWith("1Gi", "2Gi", "ControllerResizeInProgress"), shows: "1Gi ControllerResizeInProgress", size: "1Gi"},
+		{
+			name:   "the node's turn",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
+		{
+			name:   "the node's turn, begun before",
+			claim:  claimWith("1Gi", "2Gi", inProgress),
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
+		{
+			name:   "the node's turn, with a smaller size than the volume's",
+			claim:  claimWith("1Gi", "1536Mi", pending),
+			sizes:  "1536Mi",
+			shows:  "1536Mi",
+			events: succeeded,
+			size:   "1536Mi",
+		},
+		{
+			name:  "the controller's turn",
+			claim: claimWith("1Gi", "2Gi", "ControllerResizeInProgress"),
+			shows: "1Gi ControllerResizeInProgress",
+			size:  "1Gi",
+		},
 		{name: "a size that is allocated, and not more", claim: claimWith("1Gi", "2Gi", ""), shows: "1Gi", size: "1Gi"},
-		{name: "an infeasible size", claim: claimWith("1Gi", "2Gi", infeasible), shows: "1Gi NodeResizeInfeasible", size: "1Gi"},
-		{name: "a controller that notes nothing", claim: claimWith("1Gi", "", ""), sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
-		{name: "that, without a driver for it", claim: claimWith("1Gi", "", ""), err: &ExpandError{Unsupported, fails}, sizes: "2Gi", shows: "1Gi", size: "2Gi"},
-		{name: "that, in use", claim: claimWith("1Gi", "", ""), err: &ExpandError{InUse, fails}, sizes: "2Gi", shows: "1Gi", size: "1Gi", stuck: true},
-		{name: "that, and a failure", claim: claimWith("1Gi", "", ""), err: fails, sizes: "2Gi", shows: "1Gi", size: "1Gi",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "read-only", claim: claimWith("1Gi", "2Gi", pending), readOnly: true, shows: "1Gi NodeResizePending", size: "0",
-			events: both(`Warning FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv" requested read-only file system`)},
+		{
+			name:  "an infeasible size",
+			claim: claimWith("1Gi", "2Gi", infeasible),
+			shows: "1Gi NodeResizeInfeasible",
+			size:  "1Gi",
+		},
+		{
+			name:   "a controller that notes nothing",
+			claim:  claimWith("1Gi", "", ""),
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
+		{
+			name:  "that, without a driver for it",
+			claim: claimWith("1Gi", "", ""),
+			err:   &ExpandError{Unsupported, fails},
+			sizes: "2Gi",
+			shows: "1Gi",
+			size:  "2Gi",
+		},
+		{
+			name:  "that, in use",
+			claim: claimWith("1Gi", "", ""),
+			err:   &ExpandError{InUse, fails},
+			sizes: "2Gi",
+			shows: "1Gi",
+			size:  "1Gi",
+			stuck: true,
+		},
+		{
+			name:   "that, and a failure",
+			claim:  claimWith("1Gi", "", ""),
+			err:    fails,
+			sizes:  "2Gi",
+			shows:  "1Gi",
+			size:   "1Gi",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:     "read-only",
+			claim:    claimWith("1Gi", "2Gi", pending),
+			readOnly: true,
+			shows:    "1Gi NodeResizePending",
+			size:     "0",
+			events: both(
+				`Warning FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv" requested read-only file ` +
+					`system`),
+		},
 		{name: "read-only and large enough", claim: claimWith("2Gi", "2Gi", ""), readOnly: true, shows: "2Gi", size: "0"},
-		{name: "a failure", claim: claimWith("1Gi", "2Gi", pending), err: fails, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a failure of a device", claim: claimWith("1Gi", "2Gi", pending), block: true, err: fails, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "pv" : no space`, reason: "FailedMapVolume"},
-		{name: "a failure for good", claim: claimWith("1Gi", "2Gi", pending), err: &ExpandError{Infeasible, fails}, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInfeasible NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a second failure", claim: claimWith("1Gi", "2Gi", inProgress), has: growth{failed: true}, err: fails, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a second failure, of a size that is no longer asked for", claim: claimWith("1Gi", "3Gi", inProgress), has: growth{failed: true}, err: fails, sizes: "3Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInfeasible NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a plugin that is away", claim: claimWith("1Gi", "2Gi", pending), err: &ExpandError{Unavailable, fails}, sizes: "2Gi", shows: "1Gi NodeResizeInProgress", size: "1Gi",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a driver without expansion on nodes", claim: claimWith("1Gi", "2Gi", pending), err: &ExpandError{Unsupported, fails}, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : no space`, reason: "FailedMount"},
-		{name: "a volume that must not be in use", claim: claimWith("1Gi", "2Gi", pending), err: &ExpandError{InUse, fails}, sizes: "2Gi", size: "1Gi", failed: true, stuck: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)"},
-		{name: "a claim that cannot be written", claim: claimWith("1Gi", "2Gi", pending), refuse: true, shows: "1Gi NodeResizePending", size: "1Gi",
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : patchPVCStatus failed to patch PVC "c": no`, reason: "FailedMount"},
-		{name: "a claim that cannot be written in the end", claim: claimWith("1Gi", "2Gi", inProgress), refuse: true, sizes: "2Gi", shows: "1Gi NodeResizeInProgress", size: "1Gi", events: succeeded,
-			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : mountVolume.NodeExpandVolume update pvc status failed: patchPVCStatus failed to patch PVC "c": no`, reason: "FailedMount"},
+		{
+			name:   "a failure",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    fails,
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a failure of a device",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			block:  true,
+			err:    fails,
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMapVolume",
+		},
+		{
+			name:   "a failure for good",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    &ExpandError{Infeasible, fails},
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInfeasible NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a second failure",
+			claim:  claimWith("1Gi", "2Gi", inProgress),
+			has:    growth{failed: true},
+			err:    fails,
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a second failure, of a size that is no longer requested",
+			claim:  claimWith("1Gi", "3Gi", inProgress),
+			has:    growth{failed: true},
+			err:    fails,
+			sizes:  "3Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInfeasible NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "an unavailable plugin",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    &ExpandError{Unavailable, fails},
+			sizes:  "2Gi",
+			shows:  "1Gi NodeResizeInProgress",
+			size:   "1Gi",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a driver without expansion on nodes",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    &ExpandError{Unsupported, fails},
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `MountVolume.Setup failed while expanding volume for volume "pv" : no space`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a volume that must not be in use",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    &ExpandError{InUse, fails},
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			stuck:  true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+		},
+		{
+			name:   "a claim that cannot be written",
+			claim:  claimWith("1Gi", "2Gi", pending),
+			refuse: true,
+			shows:  "1Gi NodeResizePending",
+			size:   "1Gi",
+			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : patchPVCStatus failed to patch PVC ` +
+				`"c": no`,
+			reason: "FailedMount",
+		},
+		{
+			name:   "a claim that cannot be written in the end",
+			claim:  claimWith("1Gi", "2Gi", inProgress),
+			refuse: true,
+			sizes:  "2Gi",
+			shows:  "1Gi NodeResizeInProgress",
+			size:   "1Gi",
+			events: succeeded,
+			fails: `MountVolume.Setup failed while expanding volume for volume "pv" : mountVolume.NodeExpandVolume update ` +
+				`pvc status failed: patchPVCStatus failed to patch PVC "c": no`,
+			reason: "FailedMount",
+		},
 
-		{name: "in use: the node's turn", inUse: true, claim: claimWith("1Gi", "2Gi", pending), sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
-		{name: "in use: done already", inUse: true, claim: claimWith("2Gi", "2Gi", ""), has: growth{size: resource.MustParse("2Gi")}, shows: "2Gi", size: "2Gi"},
-		{name: "in use: done by the controller", inUse: true, claim: claimWith("2Gi", "2Gi", ""), has: growth{size: resource.MustParse("1Gi")}, shows: "2Gi", size: "2Gi"},
-		{name: "in use on many nodes, done by another one", inUse: true, claim: claimWith("2Gi", "2Gi", "", many), has: growth{size: resource.MustParse("1Gi")},
-			sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
-		{name: "in use on many nodes, without a driver for it", inUse: true, claim: claimWith("2Gi", "2Gi", "", many), has: growth{size: resource.MustParse("1Gi")},
-			err: &ExpandError{Unsupported, fails}, sizes: "2Gi", shows: "2Gi", size: "2Gi"},
-		{name: "in use on many nodes that need not expand", inUse: true, claim: func() *v1.PersistentVolumeClaim {
-			c := claimWith("2Gi", "2Gi", "", many)
-			c.Annotations = map[string]string{"volume.kubernetes.io/node-expansion-not-required": "true"}
-			return c
-		}(), has: growth{size: resource.MustParse("1Gi")}, shows: "2Gi", size: "2Gi"},
-		{name: "in use: a failure", inUse: true, claim: claimWith("1Gi", "2Gi", pending), err: fails, sizes: "2Gi", size: "1Gi", failed: true,
-			shows: "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
-			fails: `NodeExpandVolume.NodeExpandVolume failed for volume "pv" : no space`, reason: "VolumeResizeFailed"},
-		{name: "in use: refused for that before", inUse: true, claim: claimWith("1Gi", "2Gi", inProgress), has: growth{inUse: true}, shows: "1Gi NodeResizeInProgress", size: "1Gi", stuck: true},
-		{name: "in use: read-only", inUse: true, readOnly: true, claim: claimWith("1Gi", "2Gi", pending), shows: "1Gi NodeResizePending", size: "0"},
-		{name: "in use: no size is known", inUse: true, claim: claimWith("0", "2Gi", pending), shows: "0 NodeResizePending", size: "0"},
-		{name: "in use: a controller that notes nothing, done on another node", inUse: true, claim: claimWith("2Gi", "", ""), has: growth{size: resource.MustParse("1Gi")},
-			sizes: "2Gi", shows: "2Gi", events: succeeded, size: "2Gi"},
+		{
+			name:   "in use: the node's turn",
+			inUse:  true,
+			claim:  claimWith("1Gi", "2Gi", pending),
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
+		{
+			name:  "in use: done already",
+			inUse: true,
+			claim: claimWith("2Gi", "2Gi", ""),
+			has:   growth{size: resource.MustParse("2Gi")},
+			shows: "2Gi",
+			size:  "2Gi",
+		},
+		{
+			name:  "in use: done by the controller",
+			inUse: true,
+			claim: claimWith("2Gi", "2Gi", ""),
+			has:   growth{size: resource.MustParse("1Gi")},
+			shows: "2Gi",
+			size:  "2Gi",
+		},
+		{
+			name:   "in use on many nodes, done by another one",
+			inUse:  true,
+			claim:  claimWith("2Gi", "2Gi", "", many),
+			has:    growth{size: resource.MustParse("1Gi")},
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
+		{
+			name:  "in use on many nodes, without a driver for it",
+			inUse: true,
+			claim: claimWith("2Gi", "2Gi", "", many),
+			has:   growth{size: resource.MustParse("1Gi")},
+			err:   &ExpandError{Unsupported, fails},
+			sizes: "2Gi",
+			shows: "2Gi",
+			size:  "2Gi",
+		},
+		{
+			name:  "in use on many nodes that need not expand",
+			inUse: true,
+			claim: func() *v1.PersistentVolumeClaim {
+				c := claimWith("2Gi", "2Gi", "", many)
+				c.Annotations = map[string]string{"volume.kubernetes.io/node-expansion-not-required": "true"}
+				return c
+			}(),
+			has:   growth{size: resource.MustParse("1Gi")},
+			shows: "2Gi",
+			size:  "2Gi",
+		},
+		{
+			name:   "in use: a failure",
+			inUse:  true,
+			claim:  claimWith("1Gi", "2Gi", pending),
+			err:    fails,
+			sizes:  "2Gi",
+			size:   "1Gi",
+			failed: true,
+			shows:  "1Gi NodeResizeInProgress NodeResizeError=True(failed to expand pvc with no space)",
+			fails:  `NodeExpandVolume.NodeExpandVolume failed for volume "pv" : no space`,
+			reason: "VolumeResizeFailed",
+		},
+		{
+			name:  "in use: refused for that before",
+			inUse: true,
+			claim: claimWith("1Gi", "2Gi", inProgress),
+			has:   growth{inUse: true},
+			shows: "1Gi NodeResizeInProgress",
+			size:  "1Gi",
+			stuck: true,
+		},
+		{
+			name:     "in use: read-only",
+			inUse:    true,
+			readOnly: true,
+			claim:    claimWith("1Gi", "2Gi", pending),
+			shows:    "1Gi NodeResizePending",
+			size:     "0",
+		},
+		{
+			name:  "in use: the size is unknown",
+			inUse: true,
+			claim: claimWith("0", "2Gi", pending),
+			shows: "0 NodeResizePending",
+			size:  "0",
+		},
+		{
+			name:   "in use: a controller that notes nothing, done on another node",
+			inUse:  true,
+			claim:  claimWith("2Gi", "", ""),
+			has:    growth{size: resource.MustParse("1Gi")},
+			sizes:  "2Gi",
+			shows:  "2Gi",
+			events: succeeded,
+			size:   "2Gi",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := &growing{claim: c.claim, err: c.err, refuse: c.refuse}
-			v := New(Config{API: g, Events: g, ClaimEvent: g.ofClaim, Log: slog.New(slog.DiscardHandler)})
-			r := Request{Spec: Spec{Name: "pv", Claim: c.claim, ReadOnly: c.readOnly, Block: c.block, PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{Capacity: storage("2Gi")}}},
-				Pod: &v1.Pod{Spec: v1.PodSpec{NodeName: "n1"}}}
+			v := New(Config{API: g, Events: &g.events, ClaimEvent: g.ofClaim, Log: slog.New(slog.DiscardHandler)})
+			r := Request{
+				Spec: Spec{
+					Name:     "pv",
+					Claim:    c.claim,
+					ReadOnly: c.readOnly,
+					Block:    c.block,
+					PV:       &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{Capacity: storage("2Gi")}},
+				},
+				Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{NodeName: "n1"}},
+			}
 			if c.noClaim {
 				r.Claim = nil
 			}
@@ -208,12 +456,12 @@ func TestExpandOnTheNode(t *testing.T) {
 				}
 			}
 			err := step(t.Context(), g, d, r)
-			said := ""
+			logged := ""
 			if err != nil {
-				said = err.Error()
+				logged = err.Error()
 			}
-			if said != c.fails {
-				t.Errorf("error %q, want %q", said, c.fails)
+			if logged != c.fails {
+				t.Errorf("error %q, want %q", logged, c.fails)
 			}
 			var named *volume.Failure
 			if errors.As(err, &named) && named.Reason != c.reason {
@@ -225,18 +473,19 @@ func TestExpandOnTheNode(t *testing.T) {
 			if got := shown(g.claim); got != c.shows {
 				t.Errorf("the claim shows\n%s, want\n%s", got, c.shows)
 			}
-			if !slices.Equal(g.events, c.events) {
-				t.Errorf("events %q, want %q", g.events, c.events)
+			if got := g.events.Lines(); !slices.Equal(got, c.events) {
+				t.Errorf("events %q, want %q", got, c.events)
 			}
-			if got := d.growth.size.String(); got != c.size || d.growth.inUse != c.stuck || d.growth.failed != c.failed {
+			if got := d.growth.size.String(); got != c.size || d.growth.inUse != c.stuck ||
+				d.growth.failed != c.failed {
 				t.Errorf("the node knows %s, %+v", got, d.growth)
 			}
 		})
 	}
 }
 
-// A reason that stands in the claim is kept, with the time at which it came.
-func TestTheFirstReasonStands(t *testing.T) {
+// An existing reason in the claim is kept, with its time.
+func TestResizeConditionKeepsFirstReason(t *testing.T) {
 	c := claimWith("1Gi", "2Gi", "NodeResizeInProgress")
 	failing(errors.New("one"), false)(c)
 	failing(errors.New("two"), true)(c)

@@ -10,8 +10,8 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// claimKind serves volumes that a claim stands for. It has no place of its own:
-// what it prepares is the plugin's.
+// claimKind serves volumes of claims. It has no directory of its own: what it prepares belongs to
+// the plugin.
 type claimKind struct{ v *Volumes }
 
 func (claimKind) Plugin() string { return "kubernetes.io/persistent-claim" }
@@ -22,7 +22,7 @@ func (claimKind) Serves(src *v1.Volume) bool {
 
 func (claimKind) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
 func (claimKind) Release(context.Context, volume.Place) error { return nil }
-func (k claimKind) Gone(uid types.UID)                        { k.v.gone(uid) }
+func (k claimKind) Gone(uid types.UID)                        { k.v.dropHolds(uid) }
 
 func (k claimKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
 	s, err := k.v.resolve(ctx, r.Pod, r.Volume)
@@ -32,7 +32,7 @@ func (k claimKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready,
 	return k.v.byPlugin(ctx, r.Pod, s)
 }
 
-// byPlugin prepares a volume by the plugin whose it is.
+// byPlugin prepares a volume with the plugin that serves it.
 func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready, error) {
 	for _, plugin := range v.cfg.Plugins {
 		if plugin.Serves(s) {
@@ -44,17 +44,19 @@ func (v *Volumes) byPlugin(ctx context.Context, p *v1.Pod, s Spec) (volume.Ready
 			return out, err
 		}
 	}
-	return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", s.Name, volume.ErrNoPlugin)}
+	return volume.Ready{}, &volume.Unresolved{
+		Err: fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=%w", s.Name, volume.ErrNoPlugin),
+	}
 }
 
-// counted is a Plugin that stands for several in metrics.
+// counted is a Plugin with several names in metrics.
 type counted interface {
 	CountedAs(s Spec) string
-	FoundAs(p volume.Place) string // what was published there
+	FoundAs(p volume.Place) string // of a published volume
 	StagedAs(d Device) string
 }
 
-// stagedAs is what the plugin of a device is called in metrics.
+// stagedAs returns the name in metrics of a device's plugin.
 func stagedAs(p Plugin, d Device) string {
 	if c, ok := p.(counted); ok {
 		return c.StagedAs(d)
@@ -62,8 +64,7 @@ func stagedAs(p Plugin, d Device) string {
 	return p.Name()
 }
 
-// pluginKind serves volumes of a plugin that the pod names itself, and releases
-// all of the plugin's.
+// pluginKind serves inline volumes of a plugin, and releases all volumes of the plugin.
 type pluginKind struct {
 	v *Volumes
 	p Plugin
@@ -83,7 +84,7 @@ func (k pluginKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready
 	return out, err
 }
 
-// countedAs is what a volume's plugin is called in metrics.
+// countedAs returns the name in metrics of a volume's plugin.
 func countedAs(p Plugin, s Spec) string {
 	if c, ok := p.(counted); ok {
 		return c.CountedAs(s)
@@ -91,7 +92,7 @@ func countedAs(p Plugin, s Spec) string {
 	return p.Name()
 }
 
-// CountedAs makes the kind one that is counted under other names.
+// CountedAs implements [volume.Counted].
 func (k pluginKind) CountedAs(p volume.Place) string {
 	if c, ok := k.p.(counted); ok {
 		return c.FoundAs(p)

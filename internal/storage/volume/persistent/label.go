@@ -13,63 +13,61 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Labels is the node's SELinux.
+// Labels computes the node's SELinux labels.
 type Labels interface {
-	// FileLabel is the label of files that a container with these options can use;
-	// empty if only the runtime will know.
+	// FileLabel returns the label of files for a container with these options, "" if only the
+	// runtime determines it.
 	FileLabel(*v1.SELinuxOptions) (string, error)
 }
 
-// wish is how a pod wants a volume to be labelled. The zero wish is that of a volume
-// that is never mounted with a label.
-type wish struct {
-	counts *labelCounts // nil: nothing of it is counted
-	mount  bool         // it is mounted with the label; else the label is only compared
+// labelRequest is how a pod needs a volume to be labelled. The zero value is for a volume that is
+// never mounted with a label.
+type labelRequest struct {
+	counts *labelCounts // nil: not counted
+	mount  bool         // mounted with the label; otherwise labels are only compared
 	label  string       // empty for none
-	wrong  string       // what is the matter with the label, in metrics; empty: nothing
-	err    error        // the same, in words
+	wrong  string       // the problem with the label, as in metrics; empty: none
+	err    error        // the same as an error
 }
 
-// asMounted is the label that the mount is to have.
-func (w wish) asMounted() string {
-	if w.mount {
-		return w.label
+// asMounted returns the label to mount with.
+func (want labelRequest) asMounted() string {
+	if want.mount {
+		return want.label
 	}
 	return ""
 }
 
-// wishOf tells how the pod wants the volume to be labelled.
-func (v *Volumes) wishOf(ctx context.Context, plugin Plugin, p *v1.Pod, s Spec) (wish, error) {
+// labelRequestOf returns how the pod needs the volume to be labelled.
+func (v *Volumes) labelRequestOf(ctx context.Context, plugin Plugin, p *v1.Pod, s Spec) (labelRequest, error) {
 	labeller, ok := plugin.(Labeller)
 	if !ok || v.cfg.Labels == nil || s.Claim == nil || s.Block {
-		return wish{}, nil
+		return labelRequest{}, nil
 	}
 	if takes, err := labeller.TakesLabel(ctx, s); err != nil || !takes {
-		return wish{}, err
+		return labelRequest{}, err
 	}
-	w := wish{counts: v.labelled.of(plugin, s), mount: v.cfg.LabelAll || onePodOnly(s)}
+	want := labelRequest{counts: v.labelled.of(plugin, s), mount: v.cfg.LabelAll || isReadWriteOncePod(s)}
 	var err error
-	if w.label, err = labelOf(p, s.Claim.Name, v.cfg.Labels.FileLabel); err != nil {
-		w.wrong, w.err = labelContainer, err
+	if want.label, err = labelOf(p, s.Claim.Name, v.cfg.Labels.FileLabel); err != nil {
+		want.wrong, want.err = labelContainer, err
 		var differ *labelsDiffer
 		if errors.As(err, &differ) {
-			w.wrong = labelPod
+			want.wrong = labelPod
 		}
 	}
-	return w, nil
+	return want, nil
 }
 
-// labelsDiffer is why a pod's volume has no label: its containers are to have
-// different ones.
+// labelsDiffer is the error for a pod whose containers need different labels for one volume.
 type labelsDiffer struct{ labels []string }
 
 func (l *labelsDiffer) Error() string {
 	return "multiple SELinux labels found: " + strings.Join(l.labels, ",")
 }
 
-// labelOf is the label that the pod's containers want what is behind a claim to have;
-// empty if they want none, or leave it to the runtime. Containers without options do
-// not count.
+// labelOf returns the label that the pod's containers need for a volume, "" if they need none or
+// leave it to the runtime. Containers without options are ignored.
 func labelOf(p *v1.Pod, claim string, fileLabel func(*v1.SELinuxOptions) (string, error)) (string, error) {
 	sc := p.Spec.SecurityContext
 	if sc != nil && sc.SELinuxChangePolicy != nil && *sc.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {
@@ -104,7 +102,7 @@ func labelOf(p *v1.Pod, claim string, fileLabel func(*v1.SELinuxOptions) (string
 	return "", &labelsDiffer{labels}
 }
 
-// mountsClaim reports whether the container mounts what is behind a claim.
+// mountsClaim reports whether the container mounts the volume of a claim.
 func mountsClaim(p *v1.Pod, c *v1.Container, claim string) bool {
 	for i := range c.VolumeMounts {
 		for j := range p.Spec.Volumes {
@@ -120,16 +118,16 @@ func mountsClaim(p *v1.Pod, c *v1.Container, claim string) bool {
 	return false
 }
 
-// holding is how a volume is labelled when a pod comes to hold it.
+// holding is the label of a volume when a pod starts to hold it.
 type holding struct {
 	mine   bool   // the pod has it already
-	others bool   // hold it
-	label  string // that it is mounted with, or is to be, for whoever holds it
+	others bool   // other pods hold it
+	label  string // that it is mounted with, or will be
 }
 
-// labelFor decides with which label a pod gets a volume. One that it has stays as it
-// is: to mount it anew would take it away from running containers. One that others
-// hold must have the label that the pod wants.
+// labelFor decides the label with which a pod gets a volume. A volume that the pod already has
+// keeps its label, since a remount would affect running containers. A volume that other pods hold
+// must have the label that the pod needs.
 func labelFor(have holding, want string) (label string, ok bool) {
 	switch {
 	case have.mine:
@@ -140,50 +138,53 @@ func labelFor(have holding, want string) (label string, ok bool) {
 	return want, true
 }
 
-// mayHoldLocked refuses a volume to a pod that does not have it, and that cannot say
-// which label it wants.
-func (v *Volumes) mayHoldLocked(id string, h hold, w wish) error {
-	if d := v.devices[id]; w.err == nil || !w.mount || d != nil && d.holders[h] {
+// mayHoldLocked returns an error if the pod does not hold the volume yet and its label cannot be
+// determined.
+func (v *Volumes) mayHoldLocked(id string, h hold, want labelRequest) error {
+	if d := v.devices[id]; want.err == nil || !want.mount || d != nil && d.holders[h] == published {
 		return nil
 	}
-	w.counts.failed(w.wrong, true)
-	return &volume.Unresolved{Err: w.err}
+	want.counts.failed(want.wrong, true)
+	return &volume.Unresolved{Err: want.err}
 }
 
-// labelLocked gives the volume the label that the pod wants, or refuses it.
-func (v *Volumes) labelLocked(d *device, h hold, w wish) error {
-	has, held := d.holders[h]
+// labelLocked sets the label of the volume to the one that the pod needs, or returns an error.
+func (v *Volumes) labelLocked(d *device, h hold, want labelRequest) error {
+	how, held := d.holders[h]
 	others := len(d.holders) > 1 || len(d.holders) == 1 && !held
-	label, ok := labelFor(holding{mine: has, others: others, label: d.label}, w.asMounted())
+	label, ok := labelFor(holding{mine: how == published, others: others, label: d.label}, want.asMounted())
 	if !ok {
 		d.refused[h.uid] = true
-		w.counts.failed(labelVolume, true)
-		return &volume.Unresolved{Err: fmt.Errorf("conflicting SELinux labels of volume %s: %q and %q", d.dev.Name, d.label, w.asMounted())}
+		want.counts.failed(labelVolume, true)
+		return &volume.Unresolved{
+			Err: fmt.Errorf("conflicting SELinux labels of volume %s: %q and %q", d.dev.Name, d.label,
+				want.asMounted()),
+		}
 	}
 	d.label = label
 	delete(d.refused, h.uid)
 	if label != "" && !d.counted {
 		d.counted = true
-		w.counts.admitted()
+		want.counts.admitted()
 	}
-	if w.counts == nil || w.mount || held {
+	if want.counts == nil || want.mount || held {
 		return nil
 	}
 	switch {
-	case w.err != nil:
-		w.counts.failed(w.wrong, false)
-	case d.later == nil:
-		d.later = &w.label
-	case *d.later != w.label:
-		w.counts.failed(labelVolume, false)
+	case want.err != nil:
+		want.counts.failed(want.wrong, false)
+	case d.wantedLabel == nil:
+		d.wantedLabel = &want.label
+	case *d.wantedLabel != want.label:
+		want.counts.failed(labelVolume, false)
 	}
 	return nil
 }
 
-// foundLocked takes over the label of a volume that the disk tells of. What another
-// agent did not write down of the volume it may have written down of a pod's.
+// foundLocked sets the label of a volume from a record. Upstream records it with the pod's volume,
+// not with the device.
 func (v *Volumes) foundLocked(d *device, label string) {
-	if label != "" && v.cfg.Labels != nil { // else it was mounted by another kernel
-		d.label, d.has = label, label
+	if label != "" && v.cfg.Labels != nil { // otherwise it was mounted by another kernel
+		d.label, d.stagedLabel = label, label
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// labelsByLevel are the labels of a policy that has nothing but levels. One is bad.
+// labelsByLevel are the labels of a policy with levels only. One is invalid.
 func labelsByLevel(o *v1.SELinuxOptions) (string, error) {
 	switch {
 	case o == nil || o.Level == "":
@@ -23,7 +23,7 @@ func labelsByLevel(o *v1.SELinuxOptions) (string, error) {
 
 func level(l string) *v1.SELinuxOptions { return &v1.SELinuxOptions{Level: l} }
 
-// labelled is a container that mounts the claim data.
+// labelled returns a container that mounts the claim data.
 func labelled(o *v1.SELinuxOptions, change func(*v1.Container)) v1.Container {
 	c := v1.Container{VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}
 	if o != nil {
@@ -44,7 +44,7 @@ func privileged(c *v1.Container) {
 
 func elsewhere(c *v1.Container) { c.VolumeMounts[0].Name = "other" }
 
-func TestLabelThatAPodWants(t *testing.T) {
+func TestPodLabelOfClaim(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		pod        *v1.SELinuxOptions
@@ -54,29 +54,100 @@ func TestLabelThatAPodWants(t *testing.T) {
 		want       string
 		err        string
 	}{
-		{name: "nothing is said", containers: []v1.Container{labelled(nil, nil)}},
-		{name: "the pod says it", pod: level("s0:c1"), containers: []v1.Container{labelled(nil, nil)}, want: "file:s0:c1"},
-		{name: "a container knows better", pod: level("s0:c1"), containers: []v1.Container{labelled(level("s0:c2"), nil)}, want: "file:s0:c2"},
-		{name: "what a container says is all that it says", pod: level("s0:c1"), containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil)}},
-		{name: "containers agree", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c1"), nil)}, want: "file:s0:c1"},
-		{name: "containers differ", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), nil)},
-			err: "multiple SELinux labels found: file:s0:c1,file:s0:c2"},
-		{name: "one says nothing", containers: []v1.Container{labelled(nil, nil), labelled(level("s0:c2"), nil)}, want: "file:s0:c2"},
-		{name: "one leaves it to the runtime", containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil), labelled(level("s0:c2"), nil)},
-			err: "multiple SELinux labels found: ,file:s0:c2"},
-		{name: "an init container is one of them", pod: level("s0:c1"), init: []v1.Container{labelled(level("s0:c2"), nil)}, containers: []v1.Container{labelled(nil, nil)},
-			err: "multiple SELinux labels found: file:s0:c2,file:s0:c1"},
-		{name: "one that does not mount the volume is none of them", containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)}, want: "file:s0:c1"},
-		{name: "a privileged one is one of them", containers: []v1.Container{labelled(level("s0:c1"), privileged), labelled(level("s0:c2"), nil)},
-			err: "multiple SELinux labels found: file:s0:c1,file:s0:c2"},
-		{name: "all are privileged", pod: level("s0:c1"), containers: []v1.Container{labelled(nil, privileged)}, want: "file:s0:c1"},
-		{name: "a pod that has it done file by file", pod: level("s0:c1"), policy: v1.SELinuxChangePolicyRecursive, containers: []v1.Container{labelled(nil, nil), labelled(level("bad"), nil)}},
-		{name: "a pod that says what is so anyway", pod: level("s0:c1"), policy: v1.SELinuxChangePolicyMountOption, containers: []v1.Container{labelled(nil, nil)}, want: "file:s0:c1"},
-		{name: "a level that is none", pod: level("bad"), containers: []v1.Container{labelled(nil, nil)}, err: `failed to construct SELinux label from context "&SELinuxOptions{User:,Role:,Type:,Level:bad,}": no such level`},
+		{name: "no options", containers: []v1.Container{labelled(nil, nil)}},
+		{name: "options of the pod", pod: level("s0:c1"), containers: []v1.Container{labelled(nil, nil)}, want: "file:s0:c1"},
+		{
+			name:       "the container overrides the pod",
+			pod:        level("s0:c1"),
+			containers: []v1.Container{labelled(level("s0:c2"), nil)},
+			want:       "file:s0:c2",
+		},
+		{
+			name:       "options of a container replace the pod's",
+			pod:        level("s0:c1"),
+			containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil)},
+		},
+		{
+			name:       "containers agree",
+			containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c1"), nil)},
+			want:       "file:s0:c1",
+		},
+		{
+			name:       "containers differ",
+			containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), nil)},
+			err:        "multiple SELinux labels found: file:s0:c1,file:s0:c2",
+		},
+		{
+			name:       "one container without options",
+			containers: []v1.Container{labelled(nil, nil), labelled(level("s0:c2"), nil)},
+			want:       "file:s0:c2",
+		},
+		{
+			name:       "one leaves it to the runtime",
+			containers: []v1.Container{labelled(&v1.SELinuxOptions{Type: "t"}, nil), labelled(level("s0:c2"), nil)},
+			err:        "multiple SELinux labels found: ,file:s0:c2",
+		},
+		{
+			name:       "an init container is one of them",
+			pod:        level("s0:c1"),
+			init:       []v1.Container{labelled(level("s0:c2"), nil)},
+			containers: []v1.Container{labelled(nil, nil)},
+			err:        "multiple SELinux labels found: file:s0:c2,file:s0:c1",
+		},
+		{
+			name:       "one that does not mount the volume is none of them",
+			containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)},
+			want:       "file:s0:c1",
+		},
+		{
+			name:       "a privileged one is one of them",
+			containers: []v1.Container{labelled(level("s0:c1"), privileged), labelled(level("s0:c2"), nil)},
+			err:        "multiple SELinux labels found: file:s0:c1,file:s0:c2",
+		},
+		{
+			name:       "all are privileged",
+			pod:        level("s0:c1"),
+			containers: []v1.Container{labelled(nil, privileged)},
+			want:       "file:s0:c1",
+		},
+		{
+			name:       "a pod that has it done file by file",
+			pod:        level("s0:c1"),
+			policy:     v1.SELinuxChangePolicyRecursive,
+			containers: []v1.Container{labelled(nil, nil), labelled(level("bad"), nil)},
+		},
+		{
+			name:       "a pod with explicit defaults",
+			pod:        level("s0:c1"),
+			policy:     v1.SELinuxChangePolicyMountOption,
+			containers: []v1.Container{labelled(nil, nil)},
+			want:       "file:s0:c1",
+		},
+		{
+			name:       "a level that is none",
+			pod:        level("bad"),
+			containers: []v1.Container{labelled(nil, nil)},
+			err: `failed to construct SELinux label from context "&SELinuxOptions{User:,Role:,Type:,Level:bad,}": no ` +
+				`such level`,
+		},
 	} {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{Containers: c.containers, InitContainers: c.init,
-			SecurityContext: &v1.PodSecurityContext{SELinuxOptions: c.pod},
-			Volumes:         []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}, {Name: "other"}}}}
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: v1.PodSpec{
+				Containers:      c.containers,
+				InitContainers:  c.init,
+				SecurityContext: &v1.PodSecurityContext{SELinuxOptions: c.pod},
+				Volumes: []v1.Volume{
+					{
+						Name: "v",
+						VolumeSource: v1.VolumeSource{
+							PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+						},
+					},
+					{Name: "other"},
+				},
+			},
+		}
 		if c.policy != "" {
 			p.Spec.SecurityContext.SELinuxChangePolicy = &c.policy
 		}
@@ -87,17 +158,20 @@ func TestLabelThatAPodWants(t *testing.T) {
 	}
 }
 
-// Two volumes of a pod can be one: a claim that is named twice.
-func TestLabelOfAClaimThatIsNamedTwice(t *testing.T) {
+// Two volumes of a pod may refer to the same claim.
+func TestPodLabelOfClaimUsedTwice(t *testing.T) {
 	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
-	p := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: claim}, {Name: "other", VolumeSource: claim}},
-		Containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)}}}
-	if _, err := labelOf(p, "data", labelsByLevel); err == nil || !strings.Contains(err.Error(), "multiple SELinux labels found") {
+	p := &v1.Pod{Spec: v1.PodSpec{
+		Volumes:    []v1.Volume{{Name: "v", VolumeSource: claim}, {Name: "other", VolumeSource: claim}},
+		Containers: []v1.Container{labelled(level("s0:c1"), nil), labelled(level("s0:c2"), elsewhere)},
+	}}
+	if _, err := labelOf(p, "data", labelsByLevel); err == nil ||
+		!strings.Contains(err.Error(), "multiple SELinux labels found") {
 		t.Errorf("its containers have the volume with both labels: %v", err)
 	}
 }
 
-func TestLabelThatAPodGets(t *testing.T) {
+func TestLabelFor(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		have holding
@@ -105,8 +179,8 @@ func TestLabelThatAPodGets(t *testing.T) {
 		gets string
 		ok   bool
 	}{
-		{"nobody has it", holding{}, "x", "x", true},
-		{"nobody has it any more", holding{label: "y"}, "x", "x", true},
+		{"no holder", holding{}, "x", "x", true},
+		{"no holder any more", holding{label: "y"}, "x", "x", true},
 		{"another pod has it so", holding{others: true, label: "x"}, "x", "x", true},
 		{"another pod has it otherwise", holding{others: true, label: "y"}, "x", "y", false},
 		{"another pod has it without a label", holding{others: true}, "x", "", false},
@@ -120,7 +194,7 @@ func TestLabelThatAPodGets(t *testing.T) {
 	}
 }
 
-func TestNamesOfAccessModes(t *testing.T) {
+func TestAccessModeName(t *testing.T) {
 	for _, c := range []struct {
 		modes []v1.PersistentVolumeAccessMode
 		want  string
@@ -131,14 +205,16 @@ func TestNamesOfAccessModes(t *testing.T) {
 		{[]v1.PersistentVolumeAccessMode{v1.ReadOnlyMany, v1.ReadWriteMany}, "RWX"},
 		{nil, ""},
 	} {
-		if got := modeName(Spec{PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{AccessModes: c.modes}}}); got != c.want {
+		if got := modeName(Spec{
+			PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{AccessModes: c.modes}},
+		}); got != c.want {
 			t.Errorf("%v is %q, want %q", c.modes, got, c.want)
 		}
 	}
 }
 
-// The option is one, whatever is in the label.
-func TestOptionOfALabel(t *testing.T) {
+// The label is quoted, so that the option has no other commas.
+func TestLabelOption(t *testing.T) {
 	if got := (Request{Label: "u:r:t:s0:c1,c2"}).LabelOption(); len(got) != 1 || got[0] != `context="u:r:t:s0:c1,c2"` {
 		t.Errorf("%q", got)
 	}

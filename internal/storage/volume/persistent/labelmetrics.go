@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What can be wrong with labels: that of a container cannot be made, those of a pod's
-// containers differ, or a volume has another one.
+// Problems with labels: a container's label is invalid, the containers of a pod need different
+// labels, or the volume has another one.
 const (
 	labelContainer = "container"
 	labelPod       = "pod_context_mismatch"
@@ -16,14 +16,14 @@ const (
 )
 
 var labelHelp = map[string]string{
-	labelContainer: "Number of times that the SELinux label of a container could not be made",
-	labelPod:       "Number of times that containers of a pod which use the same volume had different SELinux labels",
-	labelVolume:    "Number of times that a pod wanted a volume with another SELinux label than it is mounted with",
+	labelContainer: "Number of failures to construct the SELinux label of a container",
+	labelPod:       "Number of times containers of a pod required different SELinux labels for the same volume",
+	labelVolume:    "Number of times a pod required another SELinux label than the volume is mounted with",
 }
 
-// labelMetrics count volumes by their labels. What keeps a pod from starting is an
-// error, and counted at each attempt; what only would if all volumes were mounted
-// with a label is a warning.
+// labelMetrics count volumes by their labels. A problem that keeps a pod from starting is an error,
+// counted at each attempt. One that would only do so if all volumes were mounted with labels is a
+// warning.
 type labelMetrics struct {
 	errors, warnings map[string]*prometheus.GaugeVec
 	admitted         *prometheus.GaugeVec
@@ -32,13 +32,22 @@ type labelMetrics struct {
 func newLabelMetrics() *labelMetrics {
 	mode, both := []string{"access_mode"}, []string{"volume_plugin", "access_mode"}
 	gauge := func(name, help string, labels []string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "volume_manager_selinux_" + name + "_total", Help: help}, labels)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "volume_manager_selinux_" + name + "_total",
+			Help: help,
+		},
+			labels)
 	}
-	m := &labelMetrics{errors: map[string]*prometheus.GaugeVec{}, warnings: map[string]*prometheus.GaugeVec{},
-		admitted: gauge("volumes_admitted", "Number of volumes that are mounted with an SELinux label", both)}
+	m := &labelMetrics{
+		errors:   map[string]*prometheus.GaugeVec{},
+		warnings: map[string]*prometheus.GaugeVec{},
+		admitted: gauge("volumes_admitted", "Number of volumes mounted with an SELinux label",
+			both),
+	}
 	for what, labels := range map[string][]string{labelContainer: mode, labelPod: mode, labelVolume: both} {
-		m.errors[what] = gauge(what+"_errors", labelHelp[what]+", and the pod has to wait", labels)
-		m.warnings[what] = gauge(what+"_warnings", labelHelp[what]+", and the pod would have to wait if all volumes were mounted with a label", labels)
+		m.errors[what] = gauge(what+"_errors", labelHelp[what]+"; the pod cannot start", labels)
+		m.warnings[what] = gauge(what+"_warnings",
+			labelHelp[what]+"; the pod could not start if all volumes were mounted with SELinux labels", labels)
 	}
 	return m
 }
@@ -51,21 +60,21 @@ func (m *labelMetrics) all() []prometheus.Collector {
 	return out
 }
 
-// Describe makes the Volumes a collector of their metrics.
+// Describe implements [prometheus.Collector].
 func (v *Volumes) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range v.labelled.all() {
 		c.Describe(ch)
 	}
 }
 
-// Collect shows what was counted.
+// Collect implements [prometheus.Collector].
 func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range v.labelled.all() {
 		c.Collect(ch)
 	}
 }
 
-// of are the counts of one volume.
+// of returns the counters of one volume.
 func (m *labelMetrics) of(plugin Plugin, s Spec) *labelCounts {
 	c := &labelCounts{m: m, plugin: plugin.Name(), mode: modeName(s)}
 	if s.PV.Spec.CSI != nil {
@@ -74,7 +83,7 @@ func (m *labelMetrics) of(plugin Plugin, s Spec) *labelCounts {
 	return c
 }
 
-// labelCounts count what happens to one volume. Nil counts nothing.
+// labelCounts are the counters of one volume. Nil counts nothing.
 type labelCounts struct {
 	m            *labelMetrics
 	plugin, mode string
@@ -86,7 +95,7 @@ func (c *labelCounts) admitted() {
 	}
 }
 
-// failed counts what is wrong: as an error if the pod has to wait for that.
+// failed counts a problem, as an error if the pod has to wait.
 func (c *labelCounts) failed(what string, waits bool) {
 	if c == nil {
 		return
@@ -102,7 +111,7 @@ func (c *labelCounts) failed(what string, waits bool) {
 	g.WithLabelValues(c.mode).Inc()
 }
 
-// modeName is the widest of the volume's access modes, in short.
+// modeName returns the abbreviation of the broadest access mode.
 func modeName(s Spec) string {
 	for _, m := range []struct {
 		mode v1.PersistentVolumeAccessMode

@@ -24,13 +24,13 @@ import (
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
+	"keelson/test/kit/eventlog"
 )
 
 const pluginName = "example.com/model"
 
-// world is a node, its disk, and the controller that attaches volumes to it. What
-// is staged and published outlives agents; whoever does what must not be done is
-// noted.
+// world is a node, its disk, and the attach/detach controller. What is staged and published
+// outlives agents. Violations of the protocol are recorded.
 type world struct {
 	t    *testing.T
 	root string
@@ -41,11 +41,11 @@ type world struct {
 	records   map[string]Device // what Devices finds
 	staged    map[string]bool
 	published map[string]string // by place: ID
-	busy      map[string]bool   // by ID: a step is under way
+	busy      map[string]bool   // by ID: a step is active
 	node      v1.NodeStatus
 	wrong     []string
 
-	// The agent that runs.
+	// The running agent.
 	vols *volume.Manager
 	last *Volumes
 	stop func()
@@ -55,7 +55,7 @@ func (w *world) blame(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// The volumes: attached ones, one that is not attached, and one for one pod only.
+// The volumes: attached ones, one that is not attached, and a ReadWriteOncePod one.
 var claimNames = []string{"attached", "shared", "plain", "alone"}
 
 func traitsOf(name string) Traits {
@@ -66,12 +66,18 @@ func (w *world) Claim(_ context.Context, ns, name string) (*v1.PersistentVolumeC
 	if !slices.Contains(claimNames, name) {
 		return nil, apierrors.NewNotFound(v1.Resource("persistentvolumeclaims"), name)
 	}
-	return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(name)},
-		Spec: v1.PersistentVolumeClaimSpec{VolumeName: name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}, nil
+	return &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(name)},
+		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name},
+		Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
+	}, nil
 }
 
 func (w *world) Volume(_ context.Context, name string) (*v1.PersistentVolume, error) {
-	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: types.UID(name)}}}
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: types.UID(name)}},
+	}
 	if name == "alone" {
 		pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
 	}
@@ -79,22 +85,18 @@ func (w *world) Volume(_ context.Context, name string) (*v1.PersistentVolume, er
 }
 
 func (w *world) PatchClaimStatus(context.Context, string, string, []byte) (*v1.PersistentVolumeClaim, error) {
-	return nil, errors.New("nothing grows here")
+	return nil, errors.New("expansion failed")
 }
 
-func (w *world) Pod(*v1.Pod, string, string, string, string) {}
-func (w *world) Node(string, string, string)                 {}
-
-// model is the plugin: what it does takes time, and may fail before or after its
-// effect, with or without saying so.
+// model is the plugin: its steps take time and may fail before or after their effect, with or
+// without an Unknown error.
 type model struct{ w *world }
 
 func (model) Name() string                                       { return pluginName }
 func (model) Serves(s Spec) bool                                 { return s.PV != nil }
 func (model) Describe(_ context.Context, s Spec) (Traits, error) { return traitsOf(s.PV.Name), nil }
 
-// step is one call: how long it takes, whether it has its effect, and what it
-// says.
+// step is one call with random duration, effect and error.
 func (m model) step(ctx context.Context, what, id string, effect func()) error {
 	w := m.w
 	w.mu.Lock()
@@ -129,7 +131,7 @@ func (m model) step(ctx context.Context, what, id string, effect func()) error {
 		effect()
 		return Unknown(errors.New("cut off after"))
 	case 4:
-		if err != nil { // the caller is gone; it is done or it is not
+		if err != nil { // the caller has given up; the effect may have happened
 			return err
 		}
 	}
@@ -137,7 +139,7 @@ func (m model) step(ctx context.Context, what, id string, effect func()) error {
 	return err
 }
 
-// attached reports whether the volume is where it can be used.
+// attached reports whether the volume is attached.
 func (w *world) attached(id string) bool {
 	return slices.ContainsFunc(w.node.VolumesAttached, func(a v1.AttachedVolume) bool { return string(a.Name) == id })
 }
@@ -198,7 +200,8 @@ func (m model) Publish(ctx context.Context, r Request) (Published, error) {
 	w.mu.Unlock()
 	_, err := os.Lstat(filepath.Join(r.Place.Path, recordName))
 	had := err == nil
-	if err := errors.Join(os.MkdirAll(r.Place.Path, 0o750), os.WriteFile(filepath.Join(r.Place.Path, recordName), []byte(r.PV.Name), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(r.Place.Path, 0o750),
+		os.WriteFile(filepath.Join(r.Place.Path, recordName), []byte(r.PV.Name), 0o600)); err != nil {
 		return Published{}, err
 	}
 	err = m.step(ctx, "publishing", tr.ID, func() { w.published[r.Place.Path] = tr.ID })
@@ -220,7 +223,8 @@ func (m model) Unpublish(ctx context.Context, p volume.Place) error {
 	if err != nil {
 		return err
 	}
-	if err := m.step(ctx, "unpublishing", traitsOf(string(name)).ID, func() { delete(m.w.published, p.Path) }); err != nil {
+	if err := m.step(ctx, "unpublishing", traitsOf(string(name)).ID,
+		func() { delete(m.w.published, p.Path) }); err != nil {
 		return err
 	}
 	return os.RemoveAll(p.Path)
@@ -244,34 +248,52 @@ func (m model) DeviceOf(p volume.Place) (Traits, error) {
 	return traitsOf(string(name)), err
 }
 
-// status is the node as its agent last saw it.
+// status is the node status last seen by the agent.
 func (w *world) status() v1.NodeStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return *w.node.DeepCopy()
 }
 
-// start is the start of an agent on what is there.
+// start starts an agent on the existing state.
 func (w *world) start() {
 	guard, log := mount.NewGuard(), slog.New(slog.DiscardHandler)
 	poke := make(chan struct{}, 1)
 	poke <- struct{}{}
-	w.last = New(Config{RootDir: w.root, Plugins: []Plugin{model{w}}, API: w, Guard: guard, Events: w, Node: w.status, Attach: true, Recheck: time.Hour, Log: log,
+	w.last = New(Config{
+		RootDir: w.root,
+		Plugins: []Plugin{model{w}},
+		API:     w,
+		Guard:   guard,
+		Events:  eventlog.Discard{},
+		Node:    w.status,
+		Attach:  true,
+		Recheck: time.Hour,
+		Log:     log,
 		OnInUse: func() {
 			select {
 			case poke <- struct{}{}:
 			default:
 			}
 		},
-		Again: func(uid types.UID) { w.vols.Again(uid) }})
-	w.vols = volume.New(volume.Config{RootDir: w.root, Kinds: w.last.Kinds(), Guard: guard, Events: w, OnChange: func(types.UID) {}, Log: log,
-		MaySwap: func() (bool, error) { return false, nil }, RecursiveReadOnly: func(*v1.Pod) bool { return true }})
+		Again: func(uid types.UID) { w.vols.Again(uid) },
+	})
+	w.vols = volume.New(volume.Config{
+		RootDir:           w.root,
+		Kinds:             w.last.Kinds(),
+		Guard:             guard,
+		Events:            eventlog.Discard{},
+		OnChange:          func(types.UID) {},
+		Log:               log,
+		MaySwap:           func() (bool, error) { return false, nil },
+		RecursiveReadOnly: func(*v1.Pod) bool { return true },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	last, vols := w.last, w.vols
 	wg.Go(func() { _ = last.Run(ctx) })
 	wg.Go(func() { _ = vols.Run(ctx) })
-	wg.Go(func() { // the node's status, on its way
+	wg.Go(func() { // propagation of the node status
 		for {
 			select {
 			case <-ctx.Done():
@@ -293,8 +315,8 @@ func (w *world) start() {
 	w.stop = func() { cancel(); wg.Wait() }
 }
 
-// control is the controller: it attaches what is wanted, and detaches what no pod
-// wants and the node does not have in use.
+// control is the attach/detach controller: it attaches wanted volumes, and detaches those that no
+// pod wants and that are not in volumesInUse.
 func (w *world) control(ctx context.Context, wanted func() map[string]bool) {
 	for ctx.Err() == nil {
 		time.Sleep(300 * time.Millisecond)
@@ -312,11 +334,11 @@ func (w *world) control(ctx context.Context, wanted func() map[string]bool) {
 				now = append(now, v1.AttachedVolume{Name: v1.UniqueVolumeName(tr.ID)})
 			case had:
 				if w.staged[tr.ID] {
-					w.blame("%s was said to be unused while it is staged", tr.ID)
+					w.blame("%s is not in volumesInUse while it is staged", tr.ID)
 				}
 				for place, id := range w.published {
 					if id == tr.ID {
-						w.blame("%s was said to be unused while it is published at %s", tr.ID, place)
+						w.blame("%s is not in volumesInUse while it is published at %s", tr.ID, place)
 					}
 				}
 			}
@@ -328,19 +350,27 @@ func (w *world) control(ctx context.Context, wanted func() map[string]bool) {
 }
 
 func podOf(name string, claims []string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}}},
+	}
 	for _, c := range claims {
-		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: c, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
-		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: c, MountPath: "/" + c})
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{
+			Name:         c,
+			VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}},
+		})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{
+			Name:      c,
+			MountPath: "/" + c,
+		})
 	}
 	return p
 }
 
-// Whatever comes, goes, fails and ends at whatever moment: a volume is staged
-// before it is published and unstaged after, one step at a time; the node says
-// that it is in use for as long as anything of it may be there; pods get their
-// volumes once nothing fails any more, and when they have gone nothing is left.
-func TestAnyHistory(t *testing.T) {
+// Random histories of pods, failures and restarts: a volume is staged before it is published and
+// unstaged after, one step at a time; it is in volumesInUse as long as anything of it may exist;
+// pods get their volumes when nothing fails any more, and when they are gone nothing is left.
+func TestRandomHistories(t *testing.T) {
 	histories := 60
 	if testing.Short() {
 		histories = 10
@@ -355,13 +385,25 @@ func TestAnyHistory(t *testing.T) {
 
 func playHistory(t *testing.T, seed uint64) {
 	root := t.TempDir()
-	w := &world{t: t, root: root, rng: rand.New(rand.NewPCG(seed, 1)), records: map[string]Device{}, staged: map[string]bool{},
-		published: map[string]string{}, busy: map[string]bool{}}
+	w := &world{
+		t:         t,
+		root:      root,
+		rng:       rand.New(rand.NewPCG(seed, 1)),
+		records:   map[string]Device{},
+		staged:    map[string]bool{},
+		published: map[string]string{},
+		busy:      map[string]bool{},
+	}
 	own := rand.New(rand.NewPCG(seed, 2))
 	live := map[string]*v1.Pod{} // what the API server has
 	var mu sync.Mutex
-	going := map[string]bool{} // released, and not gone yet
-	pods := []*v1.Pod{podOf("a", claimNames[:2]), podOf("b", []string{"shared", "plain"}), podOf("c", []string{"alone", "shared"}), podOf("d", []string{"alone", "plain"})}
+	terminating := map[string]bool{} // released, and not gone yet
+	pods := []*v1.Pod{
+		podOf("a", claimNames[:2]),
+		podOf("b", []string{"shared", "plain"}),
+		podOf("c", []string{"alone", "shared"}),
+		podOf("d", []string{"alone", "plain"}),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.start()
@@ -392,8 +434,8 @@ func playHistory(t *testing.T, seed uint64) {
 	}
 	settle := func() {
 		for _, p := range pods {
-			if done, _ := w.vols.Released(p.UID); going[p.Name] && done {
-				delete(going, p.Name)
+			if done, _ := w.vols.Released(p.UID); terminating[p.Name] && done {
+				delete(terminating, p.Name)
 			}
 		}
 	}
@@ -402,14 +444,14 @@ func playHistory(t *testing.T, seed uint64) {
 		p := pods[own.IntN(len(pods))]
 		switch own.IntN(7) {
 		case 0, 1, 2:
-			if live[p.Name] == nil && !going[p.Name] {
+			if live[p.Name] == nil && !terminating[p.Name] {
 				set(p, true)
 				w.vols.Want(p)
 			}
 		case 3, 4:
 			if live[p.Name] != nil {
 				set(p, false)
-				going[p.Name] = true
+				terminating[p.Name] = true
 				w.vols.Release(pod.RefOf(p))
 			}
 		case 5:
@@ -420,8 +462,8 @@ func playHistory(t *testing.T, seed uint64) {
 				switch {
 				case live[p.Name] != nil:
 					w.vols.Want(p)
-				default: // an orphan, or one that was on its way out
-					going[p.Name] = true
+				default: // an orphan, or one that was terminating
+					terminating[p.Name] = true
 					w.vols.Release(pod.RefOf(p))
 				}
 			}
@@ -433,7 +475,7 @@ func playHistory(t *testing.T, seed uint64) {
 	w.mu.Lock()
 	w.calm = true
 	w.mu.Unlock()
-	// Two pods may want the volume for one pod: one of them waits.
+	// If two pods want the ReadWriteOncePod volume, one of them waits.
 	if live["c"] != nil && live["d"] != nil {
 		set(pods[3], false)
 		w.vols.Release(pod.RefOf(pods[3]))
@@ -456,7 +498,7 @@ func playHistory(t *testing.T, seed uint64) {
 		t.Errorf("left: staged %v, published %v, records %v", w.staged, w.published, w.records)
 	}
 	if len(w.node.VolumesInUse)+len(w.node.VolumesAttached) > 0 {
-		t.Errorf("in the end the node says: in use %v, attached %v", w.node.VolumesInUse, w.node.VolumesAttached)
+		t.Errorf("at the end: in use %v, attached %v", w.node.VolumesInUse, w.node.VolumesAttached)
 	}
 	if len(w.wrong) > 0 {
 		t.Errorf("what must not happen:\n%s", strings.Join(w.wrong, "\n"))

@@ -8,11 +8,10 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// A Measurer is a Plugin that can tell how full its volumes are. For the others
-// it is the file system that is asked.
+// Measurer is a Plugin that can measure its volumes. For others statfs is used.
 type Measurer interface {
-	// Measure looks at a volume that is published at path. Where the plugin has no
-	// answer it returns volume.ErrNoStats.
+	// Measure measures a volume published at path. It returns volume.ErrNoStats if the plugin has
+	// no figures.
 	Measure(ctx context.Context, p volume.Place, path string) (volume.Measured, error)
 }
 
@@ -31,7 +30,7 @@ func (k claimKind) Measure(ctx context.Context, r volume.Request, have volume.Re
 			}
 		}
 	}
-	return volume.Measured{}, volume.ErrNoStats // a device
+	return volume.Measured{}, volume.ErrNoStats // a block volume
 }
 
 func (k pluginKind) Measure(ctx context.Context, r volume.Request, have volume.Ready) (volume.Measured, error) {
@@ -50,7 +49,7 @@ func (v *Volumes) measure(ctx context.Context, plugin Plugin, p volume.Place, pa
 	return m, err
 }
 
-// within reports whether a path is a place or below it.
+// within reports whether path is place or below it.
 func within(path, place string) bool {
 	return path == place || strings.HasPrefix(path, place+"/")
 }

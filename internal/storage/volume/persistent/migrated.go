@@ -12,17 +12,17 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Volumes of clouds that Kubernetes once had code of its own for are volumes of CSI
-// drivers since. Whoever wrote them down in the old way is understood.
-var clouds = translation.New()
+// translator translates in-tree volumes of cloud providers, which CSI drivers serve today (CSI
+// migration).
+var translator = translation.New()
 
-// migrated is the specification in the words of the CSI driver, if it is one of a
-// cloud; any other is left as it is.
+// migrated translates an in-tree cloud volume to the CSI driver's. Other specifications are
+// returned unchanged.
 func migrated(s Spec) (Spec, error) {
-	if s.PV == nil || !clouds.IsPVMigratable(s.PV) {
+	if s.PV == nil || !translator.IsPVMigratable(s.PV) {
 		return s, nil
 	}
-	pv, err := clouds.TranslateInTreePVToCSI(klog.Background(), s.PV)
+	pv, err := translator.TranslateInTreePVToCSI(klog.Background(), s.PV)
 	if err != nil {
 		return s, fmt.Errorf("understand volume %s as one of a CSI driver: %w", s.PV.Name, err)
 	}
@@ -30,27 +30,31 @@ func migrated(s Spec) (Spec, error) {
 	return s, nil
 }
 
-// cloudKind serves volumes of clouds that a pod names itself. They are staged and
-// attached as those of claims are, under a name that only the volume decides.
-type cloudKind struct{ v *Volumes }
+// migratedKind serves inline in-tree cloud volumes. They are attached and staged like those of claims,
+// with a name that depends on the volume only.
+type migratedKind struct{ v *Volumes }
 
-func (cloudKind) Plugin() string                              { return "kubernetes.io/cloud" }
-func (cloudKind) Serves(src *v1.Volume) bool                  { return clouds.IsInlineMigratable(src) }
-func (cloudKind) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
-func (cloudKind) Release(context.Context, volume.Place) error { return nil } // it has no place of its own
-func (k cloudKind) Measure(ctx context.Context, r volume.Request, have volume.Ready) (volume.Measured, error) {
+func (migratedKind) Plugin() string                              { return "kubernetes.io/cloud" }
+func (migratedKind) Serves(src *v1.Volume) bool                  { return translator.IsInlineMigratable(src) }
+func (migratedKind) Inputs(*v1.Volume) volume.Inputs             { return volume.Inputs{} }
+func (migratedKind) Release(context.Context, volume.Place) error { return nil } // it has no directory of its own
+func (k migratedKind) Measure(ctx context.Context, r volume.Request, have volume.Ready) (volume.Measured, error) {
 	return claimKind(k).Measure(ctx, r, have)
 }
 
-func (k cloudKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
-	pv, err := clouds.TranslateInTreeInlineVolumeToCSI(klog.Background(), r.Volume, r.Pod.Namespace)
+func (k migratedKind) Prepare(ctx context.Context, r volume.Request) (volume.Ready, error) {
+	pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), r.Volume, r.Pod.Namespace)
 	if err != nil {
-		return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("understand volume %s as one of a CSI driver: %w", r.Volume.Name, err)}
+		return volume.Ready{}, &volume.Unresolved{
+			Err: fmt.Errorf("understand volume %s as one of a CSI driver: %w", r.Volume.Name, err),
+		}
 	}
-	// The name is made of the pod's words, and becomes that of a directory.
+	// The name contains user input and becomes a directory name.
 	name := strings.ReplaceAll(pv.Name, "/", "~")
 	if name == "" || name == "." || name == ".." {
-		return volume.Ready{}, &volume.Unresolved{Err: fmt.Errorf("understand volume %s as one of a CSI driver: name %q is not one", r.Volume.Name, name)}
+		return volume.Ready{}, &volume.Unresolved{
+			Err: fmt.Errorf("understand volume %s as one of a CSI driver: name %q is not one", r.Volume.Name, name),
+		}
 	}
 	return k.v.byPlugin(ctx, r.Pod, Spec{Name: name, PV: pv, Migrated: true})
 }

@@ -12,131 +12,128 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Spec is a volume as its owner wrote it: a PersistentVolume that a claim is
-// bound to, or one that a pod names itself.
+// Spec is the specification of a volume: a PersistentVolume bound to a claim, or an inline volume
+// of a pod.
 type Spec struct {
-	// Name is that of the volume's directories: the PersistentVolume's, or the
-	// one that the pod gives it.
+	// Name is the name of the volume's directories: that of the PersistentVolume, or the pod's name
+	// for an inline volume.
 	Name     string
-	PV       *v1.PersistentVolume      // nil if the pod names it itself
-	Claim    *v1.PersistentVolumeClaim // with PV
+	PV       *v1.PersistentVolume      // nil for an inline volume
+	Claim    *v1.PersistentVolumeClaim // set with PV
 	Inline   *v1.Volume                // nil with PV
-	ReadOnly bool                      // the pod asks for it
-	Block    bool                      // it comes as a block device
-	Migrated bool                      // it was described as one of a cloud
+	ReadOnly bool                      // requested by the pod
+	Block    bool                      // a block volume
+	Migrated bool                      // translated from an in-tree cloud volume
 }
 
-// ForReading reports whether the pod gets the volume read-only. What its source says of
-// that counts only if the pod names the volume itself: upstream ignores the readOnly of a
-// PersistentVolume's source and takes that of the pod's claim alone.
+// ForReading reports whether the pod gets the volume read-only. readOnly of the source only counts
+// for inline volumes: as upstream, that of a PersistentVolume is ignored and only the claim
+// reference in the pod counts.
 func (s Spec) ForReading(source bool) bool { return s.ReadOnly || s.PV == nil && source }
 
-// Traits are what a volume is to the node.
+// Traits identify a volume on the node.
 type Traits struct {
-	// ID is the volume's name on this node: kubernetes.io/csi/driver^handle. Two
-	// specifications of one ID are the same volume. Empty if nothing of it is
-	// common to the pods of the node: it is neither attached nor staged.
+	// ID is the volume's unique name: kubernetes.io/csi/driver^handle. Specifications with the same
+	// ID are the same volume. It is empty for a volume that pods do not share: it is neither
+	// attached nor staged.
 	ID string
-	// Attach is set if a controller has to attach it to the node first.
+	// Attach is set if the attach/detach controller has to attach it first.
 	Attach bool
-	// Label is the SELinux label that the disk says it is mounted with; empty for
-	// none. What a specification describes has none yet.
+	// Label is the SELinux label of a volume that is mounted, from its record; empty for none, and
+	// for a volume known by specification only.
 	Label string
 }
 
-// Device is what the disk says of a volume that may be staged.
+// Device is a volume that may be staged, from its record.
 type Device struct {
 	Traits
-	Name  string // of the specification, if the record has it
+	Name  string // of the PersistentVolume or inline volume, if recorded
 	Dir   string // of the record
 	Block bool
 }
 
-// Request is what a step is taken from.
+// Request is the input of a step.
 type Request struct {
 	Spec
 	Place volume.Place // in the pod
 	Pod   *v1.Pod
-	// AttachedAt is what the controller says the device is called on this node;
-	// often nothing.
+	// AttachedAt is the device path in the node status, often empty.
 	AttachedAt string
-	// Label is the SELinux label to mount the volume with, and to write down; empty
-	// for none. It is set for a Labeller's volumes only.
+	// Label is the SELinux label to mount and record the volume with; empty for none. Only set for
+	// a Labeller.
 	Label string
 }
 
-// LabelOption is the mount option by which all files have the request's label.
+// LabelOption returns the mount option that gives all files the label.
 func (r Request) LabelOption() []string {
 	if r.Label == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("context=%q", r.Label)} // it may have a comma in it
+	return []string{fmt.Sprintf("context=%q", r.Label)} // quoted, since the label may contain a comma
 }
 
 // Published is a volume that the pod can use.
 type Published struct {
-	Path     string // to mount into containers; empty for a device
-	Device   string // of the host, for a volume that comes as one
+	Path     string // to mount into containers; empty for a block volume
+	Device   string // on the host, of a block volume
 	ReadOnly bool
-	Relabel  bool      // whether the runtime is to label the files for the pod, where SELinux is on
-	RenewAt  time.Time // when Publish is due again; zero for never
+	Relabel  bool      // whether the runtime relabels the files if SELinux is enabled
+	RenewAt  time.Time // when to call Publish again; zero for never
 }
 
-// Plugin is one way to bring persistent volumes to a node. Every step is safe to
-// repeat, works from whatever is there, and returns soon after ctx ended.
+// Plugin is a volume plugin. Every step is idempotent, works from any state, and returns soon after
+// ctx ends.
 type Plugin interface {
-	// Name is the plugin's in paths and messages: kubernetes.io/csi.
+	// Name returns the plugin's name in paths and messages, for example kubernetes.io/csi.
 	Name() string
-	// Serves reports whether the volume is the plugin's.
+	// Serves reports whether the plugin serves the volume.
 	Serves(s Spec) bool
-	// Describe tells what the volume is to the node.
+	// Describe returns the identity of the volume on the node.
 	Describe(ctx context.Context, s Spec) (Traits, error)
 
-	// Stage does what is done once for the node. It leaves the record that Devices
-	// finds before the first effect. An error that is not Unknown means that
-	// nothing was done, and then the record is gone.
+	// Stage prepares the volume for the node. It writes the record that Devices reads before the
+	// first effect. An error that is not Unknown means that there was no effect and the record was
+	// removed.
 	Stage(ctx context.Context, r Request) error
-	// Unstage undoes Stage as far as it came, and then removes the record.
+	// Unstage undoes a Stage, even an incomplete one, and then removes the record.
 	Unstage(ctx context.Context, d Device) error
-	// Publish gives the volume to a pod. Before the first effect it makes the
-	// place, by which Unpublish is called in the end. What was said about errors
-	// of Stage holds here too. A call for a pod that has the volume renews it, and
-	// must leave it usable if it fails.
+	// Publish makes the volume available to a pod. Before the first effect it creates the place,
+	// for which Unpublish will be called. Its errors are like those of Stage. For a pod that
+	// already has the volume it is a refresh, after whose failure the volume must still be usable.
 	Publish(ctx context.Context, r Request) (Published, error)
-	// Unpublish undoes Publish as far as it came, and then removes the place. It
-	// knows no more than the disk does.
+	// Unpublish undoes a Publish, even an incomplete one, and then removes the place. It works from
+	// what is on the disk.
 	Unpublish(ctx context.Context, p volume.Place) error
 
-	// Devices lists what may be staged, by the disk. What it can list is returned
-	// along with an error about the rest.
+	// Devices returns what may be staged, from the records. If some cannot be read, it returns the
+	// others and an error.
 	Devices() ([]Device, error)
-	// DeviceOf is the device that a pod's volume stands on, by the disk; none for
-	// a volume without one.
+	// DeviceOf returns the device of a pod's volume, from what is on the disk; zero for a volume
+	// without one.
 	DeviceOf(p volume.Place) (Traits, error)
 }
 
-// A Blocker is a Plugin whose volumes can come as block devices.
+// Blocker is a Plugin that supports block volumes.
 type Blocker interface {
-	// MapDir is where the volume's device is mapped for each pod, by its UID.
+	// MapDir returns the directory in which the volume's device is mapped for each pod, by UID.
 	MapDir(name string) string
 }
 
-// An Attachable is a Plugin whose volumes a controller attaches to the node, and
-// that can learn how the controller fares.
+// Attachable is a Plugin whose volumes the attach/detach controller attaches, and that can find out
+// why it fails.
 type Attachable interface {
-	// AttachFailure returns a volume.AttachLimit if the volume will never be attached to
-	// this node. It returns nil while it may still be attached, and another error if that
-	// is unknown.
+	// AttachFailure returns a volume.AttachLimit if the volume can never be attached to this node,
+	// nil while it may still be attached, and another error if that is unknown.
 	AttachFailure(ctx context.Context, s Spec) error
 }
 
-// A Labeller is a Plugin whose volumes can be mounted with an SELinux label.
+// Labeller is a Plugin whose volumes can be mounted with an SELinux label.
 type Labeller interface {
-	// TakesLabel reports whether this volume can.
+	// TakesLabel reports whether this volume can be mounted with a label.
 	TakesLabel(ctx context.Context, s Spec) (bool, error)
 }
 
-// Unknown marks the error of a step that may have had an effect, or still may.
+// Unknown marks the error of a step that may have had an effect, or may still have one.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -149,8 +146,8 @@ type unknown struct{ err error }
 func (u *unknown) Error() string { return u.err.Error() }
 func (u *unknown) Unwrap() error { return u.err }
 
-// NotStaged marks the error of a Publish whose device, which Stage had attached, is
-// no longer on the node. The next attempt stages the volume again.
+// NotStaged marks the error of a Publish whose device is no longer on the node. The next attempt
+// stages the volume again.
 func NotStaged(err error) error { return &notStaged{err} }
 
 type notStaged struct{ err error }

@@ -10,26 +10,26 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"keelson/internal/host/clock"
 	"keelson/internal/pods/pod"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 )
 
-// stepLimit is how long one attempt may wait for its turn and take its steps; the
-// plugins' own limits are shorter.
+// stepLimit bounds one attempt including the wait for other operations on the volume. The plugins'
+// own timeouts are shorter.
 const stepLimit = 4 * time.Minute
 
-// attachPatience is how long a volume is waited for before it is asked what keeps
-// it.
-const attachPatience = 5 * time.Second
+// attachCheckDelay is how long a volume is waited for before its VolumeAttachment is read.
+const attachCheckDelay = 5 * time.Second
 
-// errNoController is why a volume cannot be used that only a controller attaches, on
-// a node that is told to attach volumes itself.
+// errNoController is the error for a volume that must be attached, on a node configured to attach
+// volumes itself (enableControllerAttachDetach: false).
 var errNoController = errors.New("attaching volumes from the kubelet is not supported")
 
 var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
-// prepare stages a volume if it is not, and publishes it to the pod.
+// prepare stages a volume if necessary, and publishes it to the pod.
 func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin) (volume.Ready, error) {
 	v.scan()
 	r := Request{Spec: s, Pod: p, Place: volume.PlaceOf(v.cfg.RootDir, p.UID, plugin.Name(), s.Name, s.Block)}
@@ -43,7 +43,7 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		return volume.Ready{}, Failed(r, stepMount, err)
 	}
 	h := hold{p.UID, plugin.Name(), s.Name, s.Block}
-	w, err := v.wishOf(ctx, plugin, p, s)
+	w, err := v.labelRequestOf(ctx, plugin, p, s)
 	if err != nil {
 		return volume.Ready{}, Failed(r, stepMount, err)
 	}
@@ -59,19 +59,43 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 		out, err := v.publish(ctx, plugin, r)
 		return v.ready(out, s, plugin), err
 	}
-	if _, ok := plugin.(Attachable); ok && traits.Attach && !v.cfg.Attach {
-		return volume.Ready{}, &volume.Failure{Step: stepAttach, Volume: s.Name, Reason: pod.EventFailedAttach, Err: errNoController}
+	if err := v.requireAttached(ctx, plugin, d, h, &r, traits.Attach); err != nil {
+		return volume.Ready{}, err
 	}
-	if traits.Attach && v.cfg.Attach {
-		var w *volume.Waiting
-		var since time.Time
-		if r.AttachedAt, since, w = v.awaitAttach(d, h); w != nil {
-			if err := v.attachFailure(ctx, plugin, s, time.Since(since)); err != nil {
-				return volume.Ready{}, err
-			}
-			return volume.Ready{}, w
+	return v.prepareDevice(ctx, plugin, d, h, r)
+}
+
+// requireAttached sets the device path of the request. It returns a volume.Waiting if the volume is
+// not attached yet, and another error if it cannot be.
+func (v *Volumes) requireAttached(
+	ctx context.Context, plugin Plugin, d *device, h hold, r *Request, attach bool,
+) error {
+	if _, ok := plugin.(Attachable); ok && attach && !v.cfg.Attach {
+		return &volume.Failure{
+			Step:   stepAttach,
+			Volume: r.Name,
+			Reason: pod.EventFailedAttach,
+			Err:    errNoController,
 		}
 	}
+	if !attach || !v.cfg.Attach {
+		return nil
+	}
+	path, since, w := v.awaitAttach(d, h)
+	if w != nil {
+		if err := v.attachFailure(ctx, plugin, r.Spec, time.Since(since)); err != nil {
+			return err
+		}
+		return w
+	}
+	r.AttachedAt = path
+	return nil
+}
+
+// prepareDevice stages and publishes a volume that the pod holds, or expands a published one.
+func (v *Volumes) prepareDevice(
+	ctx context.Context, plugin Plugin, d *device, h hold, r Request,
+) (volume.Ready, error) {
 	if err := d.take(ctx); err != nil {
 		return volume.Ready{}, Failed(r, stepMount, err)
 	}
@@ -84,41 +108,41 @@ func (v *Volumes) prepare(ctx context.Context, p *v1.Pod, s Spec, plugin Plugin)
 	if err := v.stage(ctx, d, r); err != nil {
 		return volume.Ready{}, Failed(r, stepStage, err)
 	}
-	if !v.claimPod(d, h, s) {
+	if !v.claimPod(d, h, r.Spec) {
 		return volume.Ready{}, Failed(r, stepOnePod, errInUse)
 	}
 	out, ok := v.published(h)
 	did := volume.Mounted
+	var err error
 	if ok {
 		did, err = v.expandInUse(ctx, plugin, d, r)
 	} else if out, err = v.mount(ctx, plugin, d, h, r); err == nil {
-		v.keep(h, out)
+		v.setPublished(h, out)
 	}
 	if err != nil {
 		return volume.Ready{Did: did}, err
 	}
-	ready := v.ready(out, s, plugin)
+	ready := v.ready(out, r.Spec, plugin)
 	ready.Did = did
 	return ready, nil
 }
 
-// mount publishes the volume and then expands it, if that is due. A pod does not get one
-// that could not be expanded.
+// mount publishes the volume and then expands it if necessary. A failed expansion fails the mount.
 func (v *Volumes) mount(ctx context.Context, plugin Plugin, d *device, h hold, r Request) (Published, error) {
 	out, err := v.publish(ctx, plugin, r)
 	if err != nil {
 		if isNotStaged(err) {
-			v.stageAgain(d)
+			v.setUnstaged(d)
 		}
 		if !IsUnknown(err) {
-			v.unpublished(d, h)
+			v.clearPublished(d, h)
 		}
 		return Published{}, err
 	}
 	return out, v.expandAtMount(ctx, plugin, d, r)
 }
 
-// publish gives the volume to the pod, and maps it if it is a device.
+// publish publishes the volume to the pod, and maps it if it is a block volume.
 func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Published, error) {
 	if !r.Block {
 		out, err := plugin.Publish(ctx, r)
@@ -128,26 +152,31 @@ func (v *Volumes) publish(ctx context.Context, plugin Plugin, r Request) (Publis
 	return out, Failed(r, stepMount, err)
 }
 
-// ready is the volume as the pod gets it. A claim whose volume can grow is read
-// again after a while: a node may read the claims of its pods, but not watch them.
+// ready returns the volume for the pod. The claim of an expandable volume is read again
+// periodically: nodes are authorized to get the claims of their pods, but not to watch them.
 func (v *Volumes) ready(out Published, s Spec, plugin Plugin) volume.Ready {
-	ready := volume.Ready{Name: s.Name, Path: out.Path, Device: out.Device, ReadOnly: out.ReadOnly, Relabel: out.Relabel && !out.ReadOnly, RenewAt: out.RenewAt}
+	ready := volume.Ready{
+		Name:     s.Name,
+		Path:     out.Path,
+		Device:   out.Device,
+		ReadOnly: out.ReadOnly,
+		Relabel:  out.Relabel && !out.ReadOnly,
+		RenewAt:  out.RenewAt,
+	}
 	ready.Group = groupOf(s.PV)
 	if _, grows := plugin.(Expander); s.Claim != nil && grows {
-		// Spread, so that pods that came together do not ask together.
+		// With jitter, so that reads of pods started together are spread.
 		at := time.Now().Add(v.cfg.Recheck + rand.N(v.cfg.Recheck/2+1))
-		if ready.RenewAt.IsZero() || at.Before(ready.RenewAt) {
-			ready.RenewAt = at
-		}
+		ready.RenewAt = clock.Earlier(ready.RenewAt, at)
 	}
 	return ready
 }
 
-// groupAnnotation is how a PersistentVolume names the group that owns its files.
+// groupAnnotation is the annotation of a PersistentVolume with the group that owns its files.
 const groupAnnotation = "pv.beta.kubernetes.io/gid"
 
-// groupOf is the group that owns the volume's files; nil for one that does not
-// say, or says no number.
+// groupOf returns the group that owns the volume's files, nil if the annotation is missing or
+// invalid.
 func groupOf(pv *v1.PersistentVolume) *int64 {
 	if pv == nil {
 		return nil
@@ -159,10 +188,10 @@ func groupOf(pv *v1.PersistentVolume) *int64 {
 	return &gid
 }
 
-// hold notes that the pod is about to use the volume, so that it is in use from
-// now on, and tells the label to mount it with. It refuses a volume that others hold
-// with another one. The device is nil for a volume that is not shared by pods.
-func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w wish) (*device, string, error) {
+// hold records that the pod is about to use the volume, which is in use from now on, and returns
+// the label to mount it with. It fails if others hold it with another label. The device is nil for
+// a volume that pods do not share.
+func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w labelRequest) (*device, string, error) {
 	v.mu.Lock()
 	if dev.ID == "" {
 		v.holds[h] = ""
@@ -184,7 +213,7 @@ func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w wish) (*device, stri
 	news := d != before || d.dev.Attach != dev.Attach
 	d.dev.Attach, d.dev.Name = dev.Attach, dev.Name
 	if _, ok := d.holders[h]; !ok {
-		d.holders[h] = false
+		d.holders[h] = reserved
 	}
 	v.mu.Unlock()
 	if news && dev.Attach {
@@ -193,12 +222,12 @@ func (v *Volumes) hold(plugin Plugin, h hold, dev Device, w wish) (*device, stri
 	return d, label, nil
 }
 
-// awaitAttach tells where the volume is attached, or notes that the pod waits, and
-// since when it does.
+// awaitAttach returns the device path of an attached volume, or records that the pod is waiting,
+// and since when.
 func (v *Volumes) awaitAttach(d *device, h hold) (string, time.Time, *volume.Waiting) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// Before the look, since what is looked for may come in between.
+	// Recorded before the check, since the node status may change in between.
 	since, ok := d.waiting[h.uid]
 	if !ok {
 		since = time.Now()
@@ -211,52 +240,53 @@ func (v *Volumes) awaitAttach(d *device, h hold) (string, time.Time, *volume.Wai
 	return path, since, w
 }
 
-// attachFailure is why a pod must not wait any longer; nil if it may. Attaching
-// takes a while, so that the API server is not asked about it at once.
+// attachFailure returns an error if the volume can never be attached, nil if it may still be. To
+// save API requests, the API server is asked after attachCheckDelay only.
 func (v *Volumes) attachFailure(ctx context.Context, plugin Plugin, s Spec, waited time.Duration) error {
 	a, ok := plugin.(Attachable)
-	if !ok || waited < attachPatience {
+	if !ok || waited < attachCheckDelay {
 		return nil
 	}
 	err := a.AttachFailure(ctx, s)
 	var full *volume.AttachLimit
 	if err != nil && !errors.As(err, &full) {
-		v.cfg.Log.Warn("cannot tell how the attaching of a volume goes", "volume", s.Name, "err", err)
+		v.cfg.Log.Warn("failed to read attachment state of volume", "volumeName", s.Name, "err", err)
 		return nil
 	}
 	return err
 }
 
-// stage stages the volume, unless that was done in this agent's life.
+// stage stages the volume, unless this process has already done so.
 func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	v.mu.Lock()
-	other := (d.staged || d.maybe) && d.has != d.label
+	other := d.staging != unstaged && d.stagedLabel != d.label
 	v.mu.Unlock()
 	if other {
-		// Whoever had it so is gone, or nobody would be here with another label.
+		// It was staged with another label for pods that are gone.
 		if err := v.unstage(ctx, d); err != nil {
 			return err
 		}
 	}
 	v.mu.Lock()
-	staged, before := d.staged, d.maybe
-	d.maybe, d.has, d.migrated = true, d.label, r.Migrated
+	before := d.staging
+	d.staging, d.stagedLabel, d.migrated = max(before, maybeStaged), d.label, r.Migrated
 	v.mu.Unlock()
-	if staged {
+	if before == staged {
 		return nil
 	}
 	err := d.plugin.Stage(ctx, r)
 	v.mu.Lock()
 	switch {
 	case err == nil:
-		d.staged = true
+		d.staging = staged
 	case !IsUnknown(err):
-		d.maybe = before
+		d.staging = before
 	}
-	attached := err == nil && !before && d.dev.Attach && !v.cfg.Attach
+	attached := err == nil && before == unstaged && d.dev.Attach && !v.cfg.Attach
 	v.mu.Unlock()
-	if attached { // nobody else did, and nobody else says so
-		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventAttached, fmt.Sprintf("%s succeeded for volume %q ", stepAttach, r.Name))
+	if attached { // the attach/detach controller records no such event on the pod
+		v.cfg.Events.Pod(r.Pod, "", v1.EventTypeNormal, pod.EventAttached,
+			fmt.Sprintf("%s succeeded for volume %q ", stepAttach, r.Name))
 	}
 	if errors.Is(err, mount.ErrOtherFS) && r.PV != nil && v.cfg.VolumeEvent != nil {
 		message := fmt.Sprintf("MountVolume failed for volume %q %s", r.Name, pod.TextOf(err))
@@ -265,30 +295,30 @@ func (v *Volumes) stage(ctx context.Context, d *device, r Request) error {
 	return err
 }
 
-// stageAgain notes that the device of a staged volume has disappeared.
-func (v *Volumes) stageAgain(d *device) {
+// setUnstaged records that the device of a staged volume has disappeared.
+func (v *Volumes) setUnstaged(d *device) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	d.staged = false // it may be partly staged
+	d.staging = maybeStaged // it may be partly staged
 }
 
-// claimPod notes that the pod may have the volume from now on. It refuses a
-// volume for one pod that another pod has.
+// claimPod records that the pod may use the volume. It returns false for a ReadWriteOncePod volume
+// that another pod has.
 func (v *Volumes) claimPod(d *device, h hold, s Spec) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if onePodOnly(s) {
-		for other, has := range d.holders {
-			if has && other.uid != h.uid {
+	if isReadWriteOncePod(s) {
+		for other, how := range d.holders {
+			if how == published && other.uid != h.uid {
 				return false
 			}
 		}
 	}
-	d.holders[h] = true
+	d.holders[h] = published
 	return true
 }
 
-// published is what the pod has of the volume, if that need not be renewed.
+// published returns the pod's published volume, unless it needs a refresh.
 func (v *Volumes) published(h hold) (Published, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -296,31 +326,19 @@ func (v *Volumes) published(h hold) (Published, bool) {
 	return out, ok && (out.RenewAt.IsZero() || time.Now().Before(out.RenewAt))
 }
 
-// keep notes that the pod has the volume.
-func (v *Volumes) keep(h hold, out Published) {
+// setPublished records that the volume is published to the pod.
+func (v *Volumes) setPublished(h hold, out Published) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.have[h] = out
 }
 
-// unpublished notes that the pod does not have the volume.
-func (v *Volumes) unpublished(d *device, h hold) {
+// clearPublished records that the volume is not published to the pod.
+func (v *Volumes) clearPublished(d *device, h hold) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.have, h)
 	if _, ok := d.holders[h]; ok {
-		d.holders[h] = false
+		d.holders[h] = reserved
 	}
 }
-
-// take waits for the turn to speak about the volume.
-func (d *device) take(ctx context.Context) error {
-	select {
-	case d.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another operation on volume %s: %w", d.dev.ID, ctx.Err())
-	}
-}
-
-func (d *device) give() { <-d.turn }

@@ -8,17 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/reconcile"
 	"keelson/internal/storage/volume"
 )
 
-const (
-	minRetry = 500 * time.Millisecond
-	maxRetry = 2*time.Minute + 2*time.Second
-)
-
-// release takes a volume away from a pod, and then off the node if the pod was
-// the last one. The node is not waited for.
+// release unpublishes a volume, and starts to unstage it if the pod was the last one. It does not
+// wait for the latter.
 func (v *Volumes) release(ctx context.Context, plugin Plugin, p volume.Place) error {
 	v.scan()
 	h := hold{p.UID, plugin.Name(), p.Name, p.Block}
@@ -46,8 +41,8 @@ func (v *Volumes) release(ctx context.Context, plugin Plugin, p volume.Place) er
 	return nil
 }
 
-// gone drops what a pod held without having anything of it on the disk.
-func (v *Volumes) gone(uid types.UID) {
+// dropHolds drops the holds of a pod with nothing on the disk.
+func (v *Volumes) dropHolds(uid types.UID) {
 	v.mu.Lock()
 	var free []types.UID
 	for h := range v.holds {
@@ -62,15 +57,14 @@ func (v *Volumes) gone(uid types.UID) {
 	v.again(free)
 }
 
-// again has pods looked at that may have what they were refused.
+// again retries pods that may now get a volume that they were refused.
 func (v *Volumes) again(pods []types.UID) {
 	for _, uid := range pods {
 		v.cfg.Again(uid)
 	}
 }
 
-// dropLocked ends a hold. It returns the pods to look at again: those that wanted the
-// volume with another label.
+// dropLocked ends a hold. It returns the pods that were refused the volume because of its label.
 func (v *Volumes) dropLocked(h hold) (free []types.UID) {
 	id, ok := v.holds[h]
 	delete(v.holds, h)
@@ -81,101 +75,90 @@ func (v *Volumes) dropLocked(h hold) (free []types.UID) {
 		if len(d.holders) == 0 {
 			free = slices.Collect(maps.Keys(d.refused))
 			clear(d.refused)
-			d.later, d.counted = nil, false
+			d.wantedLabel, d.counted = nil, false
 		}
-		v.endLocked(d)
+		v.requestUnstageLocked(d)
 	}
 	return free
 }
 
-// endLocked begins to unstage a device that nobody holds.
-func (v *Volumes) endLocked(d *device) {
-	if v.ctx == nil || len(d.holders) > 0 || d.ending || !v.settled && !d.staged {
-		return
+// requestUnstageLocked has a device unstaged that no pod holds.
+func (v *Volumes) requestUnstageLocked(d *device) {
+	if v.mayUnstageLocked(d) && !v.unstages.ActiveLocked(d.dev.ID) {
+		v.unstages.RequestLocked(d.dev.ID)
 	}
-	d.ending = true
-	ctx := v.ctx
-	v.wg.Go(func() { v.end(ctx, d) })
 }
 
-// end unstages a device as many times as it takes, unless a pod wants it again.
-func (v *Volumes) end(ctx context.Context, d *device) {
-	delay := time.Duration(0)
-	for {
-		came := v.driverCame() // before the attempt: one that registers during it counts
-		over := false
-		err := panics.Try(v.cfg.Log, "persistent volumes", func() (err error) {
-			over, err = v.tryEnd(ctx, d)
-			return err
-		})
-		if over {
-			break
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		delay = min(max(2*delay, minRetry), maxRetry)
-		v.cfg.Log.Warn("cannot unstage volume", "volume", d.dev.ID, "retry", delay, "err", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-came:
-			delay = 0
-		case <-time.After(delay):
-		}
-	}
-	v.cfg.OnInUse()
+// mayUnstageLocked reports whether no pod needs a device. That is unknown for those of an earlier agent before all
+// wanted pods are known.
+func (v *Volumes) mayUnstageLocked(d *device) bool {
+	return len(d.holders) == 0 && (v.settled || d.staging == staged)
 }
 
-// DriverCame has volumes unstaged now whose driver may not have been there.
-func (v *Volumes) DriverCame() {
+// beginUnstageLocked returns an attempt to unstage a device, unless a pod holds it again.
+func (v *Volumes) beginUnstageLocked(id string) reconcile.Attempt {
+	d := v.devices[id]
+	return reconcile.Attempt{
+		Do:  func(ctx context.Context) error { return v.tryUnstage(ctx, d) },
+		End: func(r reconcile.Result) reconcile.Next { return v.endUnstageLocked(d, r) },
+	}
+}
+
+func (v *Volumes) endUnstageLocked(d *device, r reconcile.Result) reconcile.Next {
+	switch {
+	case r.Err != nil && r.Cancelled:
+		return reconcile.Next{}
+	case r.Err != nil:
+		return reconcile.Next{
+			Retry: !r.Again, // a driver has registered: the back-off begins anew
+			Then: func() {
+				v.cfg.Log.Warn("failed to unstage volume", "volumeName", d.dev.ID, "retryAfter", r.Pause, "err", r.Err)
+			},
+		}
+	case len(d.holders) == 0 && d.staging == unstaged:
+		delete(v.devices, d.dev.ID)
+	case v.mayUnstageLocked(d): // a pod held it during the attempt, and does not any more
+		return reconcile.Next{Again: true}
+	}
+	return reconcile.Next{Forget: true, Then: v.cfg.OnInUse}
+}
+
+// DriverRegistered retries to unstage volumes whose driver may have been missing.
+func (v *Volumes) DriverRegistered() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	close(v.came)
-	v.came = make(chan struct{})
+	for id := range v.devices {
+		if v.unstages.ActiveLocked(id) {
+			v.unstages.ResetLocked(id)
+			v.unstages.RequestLocked(id)
+		}
+	}
 }
 
-// driverCame is closed when a driver registers.
-func (v *Volumes) driverCame() <-chan struct{} {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.came
-}
-
-// tryEnd makes one attempt. It is over when the device is gone or held again.
-func (v *Volumes) tryEnd(ctx context.Context, d *device) (over bool, err error) {
+// tryUnstage unstages the device unless a pod holds it.
+func (v *Volumes) tryUnstage(ctx context.Context, d *device) error {
 	ctx, stop := context.WithTimeout(ctx, stepLimit)
 	defer stop()
 	if err := d.take(ctx); err != nil {
-		return false, err
+		return err
 	}
 	defer d.give()
 	v.mu.Lock()
-	if len(d.holders) > 0 {
-		d.ending = false
-		v.mu.Unlock()
-		return true, nil
-	}
+	held := len(d.holders) > 0
 	v.mu.Unlock()
-	if err := v.unstage(ctx, d); err != nil {
-		return false, err
+	if held {
+		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	d.ending = false
-	if len(d.holders) == 0 {
-		delete(v.devices, d.dev.ID)
-	}
-	return true, nil
+	return v.unstage(ctx, d)
 }
 
-// unstage unstages the device if that may be needed. Whoever calls it has the turn.
+// unstage unstages the device if it may be staged. The caller has the device's turn.
 func (v *Volumes) unstage(ctx context.Context, d *device) error {
 	v.mu.Lock()
-	maybe, dev, migrated := d.staged || d.maybe, d.dev, d.migrated
-	d.staged, d.maybe = false, maybe // whoever comes now stages it again
+	before, dev, migrated := d.staging, d.dev, d.migrated
+	d.staging = min(before, maybeStaged) // the next pod stages it again
 	v.mu.Unlock()
-	if !maybe {
+	if before == unstaged {
 		return nil
 	}
 	began := time.Now()
@@ -192,6 +175,6 @@ func (v *Volumes) unstage(ctx context.Context, d *device) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	d.maybe = false
+	d.staging = unstaged
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// resolve finds the PersistentVolume behind a pod's volume.
+// resolve returns the specification of a pod's volume.
 func (v *Volumes) resolve(ctx context.Context, p *v1.Pod, src *v1.Volume) (Spec, error) {
 	name, readOnly := claimOf(p, src)
 	spec, err := v.follow(ctx, p, src, name)
@@ -31,8 +31,8 @@ func (v *Volumes) resolve(ctx context.Context, p *v1.Pod, src *v1.Volume) (Spec,
 	return spec, nil
 }
 
-// claimOf names the claim of a volume: the one it refers to, or the one that was
-// made for it and the pod.
+// claimOf returns the name of a volume's claim: that of the reference, or of the claim created for
+// a generic ephemeral volume.
 func claimOf(p *v1.Pod, src *v1.Volume) (name string, readOnly bool) {
 	if src.Ephemeral != nil {
 		return p.Name + "-" + src.Name, false
@@ -64,22 +64,23 @@ func (v *Volumes) follow(ctx context.Context, p *v1.Pod, src *v1.Volume, name st
 	return migrated(Spec{Name: pv.Name, PV: pv, Claim: claim, Block: isBlock(pv.Spec.VolumeMode)})
 }
 
-// notOwner is the error for the claim of a generic ephemeral volume that was not made
-// for the pod.
+// notOwner is the error for the claim of a generic ephemeral volume that was not created for the
+// pod.
 type notOwner struct {
 	claim *v1.PersistentVolumeClaim
 	pod   *v1.Pod
 }
 
 func (e *notOwner) Error() string {
-	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", e.claim.Namespace, e.claim.Name, e.pod.Namespace, e.pod.Name)
+	return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", e.claim.Namespace, e.claim.Name,
+		e.pod.Namespace, e.pod.Name)
 }
 
-// protection is the finalizer that keeps a claim until no pod uses it. Under it a claim
-// that is being deleted serves its pods, those of an agent that was restarted included.
+// protection is the finalizer that keeps a claim while pods use it. With it a claim that is being
+// deleted still serves its pods, also after a restart of the agent.
 const protection = "kubernetes.io/pvc-protection"
 
-// checkClaim reports whether the claim has a volume and keeps it.
+// checkClaim returns an error if the claim is not bound or is being deleted.
 func checkClaim(claim *v1.PersistentVolumeClaim) error {
 	switch {
 	case claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protection):
@@ -92,31 +93,36 @@ func checkClaim(claim *v1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// checkBound reports whether the volume says of itself that it is the claim's. A
-// claim can be deleted and made again under the same name.
+// checkBound checks that the volume is bound to this claim. A claim may have been deleted and
+// created again under the same name.
 func checkBound(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
-		return fmt.Errorf("found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
+		return fmt.Errorf(
+			"found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+			pv.Name)
 	case ref.UID != claim.UID:
-		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID)
+		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name,
+			ref.UID, claim.UID)
 	}
 	return nil
 }
 
-// checkMode compares how the volume comes with how containers use it.
+// checkMode checks the volume mode against volumeMounts and volumeDevices.
 func checkMode(p *v1.Pod, src *v1.Volume, s Spec) error {
 	mounted, passed := uses(p, src.Name)
 	switch {
 	case mounted && s.Block:
-		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", src.Name, v1.PersistentVolumeBlock)
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", src.Name,
+			v1.PersistentVolumeBlock)
 	case passed && !s.Block:
-		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", src.Name, v1.PersistentVolumeFilesystem)
+		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", src.Name,
+			v1.PersistentVolumeFilesystem)
 	}
 	return nil
 }
 
-// uses tells how containers use a volume.
+// uses reports how containers use a volume.
 func uses(p *v1.Pod, name string) (mounted, passed bool) {
 	for _, c := range pod.Containers(p) {
 		for i := range c.VolumeMounts {
@@ -133,7 +139,7 @@ func isBlock(mode *v1.PersistentVolumeMode) bool {
 	return mode != nil && *mode == v1.PersistentVolumeBlock
 }
 
-// onePodOnly reports whether only one pod at a time may have the volume.
-func onePodOnly(s Spec) bool {
+// isReadWriteOncePod reports whether the access mode is ReadWriteOncePod.
+func isReadWriteOncePod(s Spec) bool {
 	return s.PV != nil && len(s.PV.Spec.AccessModes) == 1 && s.PV.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }

@@ -7,10 +7,10 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// Step is what is done to a file system, and to a device, in upstream's words.
+// Step is upstream's name of a step, for a file system volume and a block volume.
 type Step struct{ mount, mapped string }
 
-// The steps that plugins name themselves. Other errors are those of staging and publishing.
+// Steps that plugins report failures of. Other errors are failures of staging and publishing.
 var (
 	StepInit   = Step{"MountVolume.NewMounter initialization", "MapVolume.NewBlockVolumeMapper initialization"}
 	StepAttach = Step{"MountVolume.WaitForAttach", "MapVolume.WaitForAttach"}
@@ -18,17 +18,17 @@ var (
 
 var (
 	stepAffinity = Step{"MountVolume.NodeAffinity check", "MapVolume.NodeAffinity check"}
-	stepOptions  = Step{"MountVolume.MountOptionSupport check", ""} // of file systems only
+	stepOptions  = Step{"MountVolume.MountOptionSupport check", ""} // file system volumes only
 	stepOnePod   = Step{"MountVolume.SetUp", "MapVolume.SetUpDevice"}
 	stepStage    = Step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
 	stepMount    = Step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
-	stepFollow   = Step{"", "MapVolume.EvalHostSymlinks"} // of devices only
-	stepMap      = Step{"", "MapVolume.MapBlockVolume"}   // likewise
+	stepFollow   = Step{"", "MapVolume.EvalHostSymlinks"} // block volumes only
+	stepMap      = Step{"", "MapVolume.MapBlockVolume"}   // block volumes only
 )
 
 const stepAttach = "AttachVolume.Attach"
 
-// of is the step's name for this volume.
+// of returns the step's name for this volume.
 func (s Step) of(r Request) string {
 	if r.Block {
 		return s.mapped
@@ -36,7 +36,7 @@ func (s Step) of(r Request) string {
 	return s.mount
 }
 
-// Failed names the step that failed, unless the error does.
+// Failed wraps an error with the step that failed, unless it names one already.
 func Failed(r Request, s Step, err error) error {
 	var named *volume.Failure
 	if err == nil || errors.As(err, &named) {

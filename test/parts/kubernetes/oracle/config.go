@@ -132,7 +132,7 @@ func load(args []string) (*options.KubeletFlags, *kubeletconfig.KubeletConfigura
 }
 
 // serving has upstream choose its certificate. One that it makes itself is made in
-// certs, and said to be where it would be.
+// certs, and declared to be where it would be.
 func serving(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration, certs string) error {
 	elsewhere := *f
 	elsewhere.CertDirectory = certs
@@ -182,7 +182,8 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error
 			return err
 		}
 	}
-	if _, err := eviction.ParseThresholdConfig(nil, c.EvictionHard, nil, nil, nil); err != nil && !f.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
+	if _, err := eviction.ParseThresholdConfig(nil, c.EvictionHard, nil, nil, nil); err != nil &&
+		!f.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
 		return err
 	}
 	if _, err := cm.ParseQOSReserved(c.QOSReserved); err != nil {
@@ -204,14 +205,25 @@ func start(f *options.KubeletFlags, c *kubeletconfig.KubeletConfiguration) error
 	if !f.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
 		allocatable = c.EnforceNodeAllocatable
 	}
-	if _, err := eviction.ParseThresholdConfig(allocatable, c.EvictionHard, c.EvictionSoft, c.EvictionSoftGracePeriod, c.EvictionMinimumReclaim); err != nil {
+	if _, err := eviction.ParseThresholdConfig(
+		allocatable,
+		c.EvictionHard,
+		c.EvictionSoft,
+		c.EvictionSoftGracePeriod,
+		c.EvictionMinimumReclaim,
+	); err != nil {
 		return err
 	}
 	if client != nil {
 		switch c.ConfigMapAndSecretChangeDetectionStrategy {
-		case kubeletconfig.WatchChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.GetChangeDetectionStrategy:
+		case kubeletconfig.WatchChangeDetectionStrategy,
+			kubeletconfig.TTLCacheChangeDetectionStrategy,
+			kubeletconfig.GetChangeDetectionStrategy:
 		default:
-			return fmt.Errorf("unknown configmap and secret manager mode: %v", c.ConfigMapAndSecretChangeDetectionStrategy)
+			return fmt.Errorf(
+				"unknown configmap and secret manager mode: %v",
+				c.ConfigMapAndSecretChangeDetectionStrategy,
+			)
 		}
 	}
 	if _, err := parseMaxSize(c.ContainerLogMaxSize); err != nil {

@@ -16,8 +16,13 @@ import (
 //go:linkname tryDecodeSinglePod k8s.io/kubernetes/pkg/kubelet/config.tryDecodeSinglePod
 func tryDecodeSinglePod(log klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, *v1.Pod, error)
 
+//
 //go:linkname tryDecodePodList k8s.io/kubernetes/pkg/kubelet/config.tryDecodePodList
-func tryDecodePodList(log klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, v1.PodList, error)
+func tryDecodePodList(
+	log klog.Logger,
+	data []byte,
+	defaults func(klog.Logger, *api.Pod) error,
+) (bool, v1.PodList, error)
 
 //go:linkname applyDefaults k8s.io/kubernetes/pkg/kubelet/config.applyDefaults
 func applyDefaults(log klog.Logger, pod *api.Pod, source string, isFile bool, node string) error

@@ -12,7 +12,7 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// source is a volume as its driver is told of it.
+// source identifies a volume to its driver.
 type source struct {
 	driver     string
 	handle     string
@@ -27,7 +27,12 @@ type source struct {
 
 func sourceOf(r persistent.Request) source {
 	if in := r.Inline; in != nil {
-		s := source{driver: in.CSI.Driver, handle: inlineHandle(r.Pod.UID, in.Name), attributes: in.CSI.VolumeAttributes, lifecycle: ephemeral}
+		s := source{
+			driver:     in.CSI.Driver,
+			handle:     inlineHandle(r.Pod.UID, in.Name),
+			attributes: in.CSI.VolumeAttributes,
+			lifecycle:  ephemeral,
+		}
 		if in.CSI.FSType != nil {
 			s.fsType = *in.CSI.FSType
 		}
@@ -35,11 +40,20 @@ func sourceOf(r persistent.Request) source {
 		return s
 	}
 	c := r.PV.Spec.CSI
-	return source{driver: c.Driver, handle: c.VolumeHandle, fsType: c.FSType, attributes: c.VolumeAttributes, readOnly: r.ReadOnly,
-		modes: r.PV.Spec.AccessModes, options: slices.Concat(r.PV.Spec.MountOptions, r.LabelOption()), lifecycle: lasting, block: r.Block}
+	return source{
+		driver:     c.Driver,
+		handle:     c.VolumeHandle,
+		fsType:     c.FSType,
+		attributes: c.VolumeAttributes,
+		readOnly:   r.ReadOnly,
+		modes:      r.PV.Spec.AccessModes,
+		options:    slices.Concat(r.PV.Spec.MountOptions, r.LabelOption()),
+		lifecycle:  lasting,
+		block:      r.Block,
+	}
 }
 
-// mode is the one access mode that the driver is told of.
+// mode returns the access mode to send to the driver.
 func (s source) mode() v1.PersistentVolumeAccessMode {
 	if len(s.modes) == 0 {
 		return v1.ReadWriteOnce
@@ -47,8 +61,10 @@ func (s source) mode() v1.PersistentVolumeAccessMode {
 	return s.modes[0]
 }
 
-// capability is what the volume is to be usable as.
-func (p *Plugin) capability(ctx context.Context, sess *session, s source, pod *v1.Pod) (*csiv1.VolumeCapability, error) {
+// capability returns the VolumeCapability of the volume.
+func (p *Plugin) capability(
+	ctx context.Context, sess *session, s source, pod *v1.Pod,
+) (*csiv1.VolumeCapability, error) {
 	multi, err := sess.can(ctx, canMultiWriter)
 	if err != nil {
 		return nil, err
@@ -72,8 +88,8 @@ func (p *Plugin) capability(ctx context.Context, sess *session, s source, pod *v
 	return c, nil
 }
 
-// accessMode is upstream's mapping. A driver that can tell several writers on one
-// node from a single one is told which it is.
+// accessMode maps access modes as upstream does. Drivers with SINGLE_NODE_MULTI_WRITER distinguish
+// one writer from several on one node.
 func accessMode(mode v1.PersistentVolumeAccessMode, multiWriter bool) csiv1.VolumeCapability_AccessMode_Mode {
 	switch mode {
 	case v1.ReadWriteOnce:
@@ -101,9 +117,8 @@ func groupOf(p *v1.Pod) (int64, bool) {
 	return 0, false
 }
 
-// groupIsOurs reports whether the agent gives the volume to the pod's group, by
-// the driver's policy.
-func groupIsOurs(d *storagev1.CSIDriver, s source) bool {
+// appliesFSGroup reports whether the agent applies the fsGroup, by the driver's fsGroupPolicy.
+func appliesFSGroup(d *storagev1.CSIDriver, s source) bool {
 	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
 	if d != nil && d.Spec.FSGroupPolicy != nil {
 		policy = *d.Spec.FSGroupPolicy
@@ -114,7 +129,8 @@ func groupIsOurs(d *storagev1.CSIDriver, s source) bool {
 	case storagev1.NoneFSGroupPolicy:
 		return false
 	}
-	// Others may use a volume that is not of one node: it is not changed for one pod.
+	// A volume with other access modes may be in use on other nodes, so its ownership is not
+	// changed.
 	return s.fsType != "" && (s.lifecycle == ephemeral ||
 		slices.Contains(s.modes, v1.ReadWriteOnce) || slices.Contains(s.modes, v1.ReadWriteOncePod))
 }

@@ -15,8 +15,8 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// session is a connection to a driver for the calls of one step. A driver that is
-// restarted is met by the next step without anything to be mended.
+// session is a connection to a driver for the calls of one step. There is no connection between
+// steps, so a restarted driver needs no handling.
 type session struct {
 	*driver
 	conn *grpc.ClientConn
@@ -26,7 +26,8 @@ type session struct {
 // open connects to a driver.
 func (t *Drivers) open(name string) (*session, error) { return t.openFor(name, false) }
 
-// openFor connects to a driver for a volume, whose calls are counted apart if it is migrated.
+// openFor connects to a driver for a volume. Calls for migrated volumes have another label in
+// metrics.
 func (t *Drivers) openFor(name string, migrated bool) (*session, error) {
 	d, err := t.find(name)
 	if err != nil {
@@ -39,20 +40,24 @@ func (t *Drivers) connect(d *driver, migrated bool) (*session, error) {
 	conn, err := grpc.NewClient("unix://"+d.endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			ctx, stop := context.WithTimeout(ctx, callLimit)
-			defer stop()
-			began := time.Now()
-			err := call(ctx, method, req, reply, conn, opts...)
-			t.observe(
-				d.name,
-				method[strings.LastIndexByte(method, '/')+1:],
-				status.Code(err).String(),
-				migrated,
-				time.Since(began),
-			)
-			return err
-		}))
+		grpc.WithUnaryInterceptor(
+			func(
+				ctx context.Context, method string, req, reply any,
+				conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
+			) error {
+				ctx, stop := context.WithTimeout(ctx, callLimit)
+				defer stop()
+				began := time.Now()
+				err := call(ctx, method, req, reply, conn, opts...)
+				t.observe(
+					d.name,
+					method[strings.LastIndexByte(method, '/')+1:],
+					status.Code(err).String(),
+					migrated,
+					time.Since(began),
+				)
+				return err
+			}))
 	if err != nil {
 		return nil, fmt.Errorf("connect to CSI driver %s: %w", d.name, err)
 	}
@@ -61,7 +66,7 @@ func (t *Drivers) connect(d *driver, migrated bool) (*session, error) {
 
 func (s *session) close() { s.conn.Close() }
 
-// nodeInfo asks what the driver says of the node.
+// nodeInfo calls NodeGetInfo.
 func (t *Drivers) nodeInfo(ctx context.Context, d *driver) (NodeInfo, error) {
 	s, err := t.connect(d, false)
 	if err != nil {
@@ -85,8 +90,8 @@ func (t *Drivers) nodeInfo(ctx context.Context, d *driver) (NodeInfo, error) {
 	return info, nil
 }
 
-// can reports whether the driver's node service has an ability. A driver that
-// changes registers anew, so what it said once holds.
+// can reports whether the driver's node service has a capability. Capabilities are cached, since a
+// changed driver registers again.
 func (s *session) can(ctx context.Context, what csiv1.NodeServiceCapability_RPC_Type) (bool, error) {
 	s.mu.Lock()
 	caps := s.caps
@@ -107,7 +112,7 @@ func (s *session) can(ctx context.Context, what csiv1.NodeServiceCapability_RPC_
 	return caps[what], nil
 }
 
-// What the node service may be able to do.
+// Capabilities of the node service.
 const (
 	canStage       = csiv1.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
 	canExpand      = csiv1.NodeServiceCapability_RPC_EXPAND_VOLUME
@@ -117,15 +122,15 @@ const (
 	canMultiWriter = csiv1.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
 )
 
-// failed names the step that failed, in upstream's words.
+// failed wraps an error with the step that failed, in upstream's words.
 func failed(what string, err error) error { return fmt.Errorf("%s: %s: %w", PluginName, what, err) }
 
-// outcome marks an error after which it is open whether the call had an effect. A
-// driver that answers with one of these codes may still be at work.
-func outcome(err error) error {
+// markUnknown marks an error as Unknown if its code does not show whether the call had an effect, or
+// whether the driver is still working on it.
+func markUnknown(err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok {
-		return err // it did not get as far as a call
+		return err // the call was not made
 	}
 	switch st.Code() {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
@@ -134,7 +139,7 @@ func outcome(err error) error {
 	return err
 }
 
-// infeasible reports whether the driver will never do what it was asked.
+// infeasible reports whether the call can never succeed.
 func infeasible(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:

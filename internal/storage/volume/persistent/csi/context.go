@@ -15,8 +15,8 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// publishContext is what attaching the volume said, for drivers whose volumes are
-// attached. That it is attached by now is part of the answer.
+// publishContext returns the publish context of the VolumeAttachment, if the driver's volumes are
+// attached. It fails unless the volume is attached.
 func (p *Plugin) publishContext(ctx context.Context, r persistent.Request, s source) (map[string]string, error) {
 	if s.lifecycle == ephemeral {
 		return nil, nil
@@ -42,7 +42,7 @@ func (p *Plugin) publishContext(ctx context.Context, r persistent.Request, s sou
 	return nil, persistent.Failed(r, persistent.StepAttach, err)
 }
 
-// secret reads what a reference names, as the driver gets it.
+// secret reads a Secret in the form for drivers.
 func (p *Plugin) secret(ctx context.Context, namespace, name string) (map[string]string, error) {
 	if p.cfg.API == nil {
 		return nil, errStandalone
@@ -66,8 +66,8 @@ func (p *Plugin) secretOf(ctx context.Context, ref *v1.SecretReference) (map[str
 	return p.secret(ctx, ref.Namespace, ref.Name)
 }
 
-// publishSecrets are the driver's for publishing; those of a volume that the pod
-// names are the pod's.
+// publishSecrets returns the secrets for NodePublishVolume. Those of an inline volume are in the
+// pod's namespace.
 func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[string]string, error) {
 	var ref *v1.SecretReference
 	if r.Inline == nil {
@@ -78,7 +78,8 @@ func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[
 	got, err := p.secretOf(ctx, ref)
 	switch {
 	case err != nil && r.Block:
-		err = fmt.Errorf("kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef %s/%s: %w",
+		err = fmt.Errorf(
+			"kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef %s/%s: %w",
 			ref.Namespace, ref.Name, err)
 	case err != nil:
 		err = fmt.Errorf("fetching NodePublishSecretRef %s/%s failed: %w", ref.Namespace, ref.Name, err)
@@ -86,7 +87,7 @@ func (p *Plugin) publishSecrets(ctx context.Context, r persistent.Request) (map[
 	return got, err
 }
 
-// stageSecrets are the driver's for staging.
+// stageSecrets returns the secrets for NodeStageVolume.
 func (p *Plugin) stageSecrets(ctx context.Context, r persistent.Request) (map[string]string, error) {
 	ref := r.PV.Spec.CSI.NodeStageSecretRef
 	got, err := p.secretOf(ctx, ref)
@@ -99,7 +100,7 @@ func (p *Plugin) stageSecrets(ctx context.Context, r persistent.Request) (map[st
 	return got, err
 }
 
-// volumeContext is what the driver is told of volume and pod.
+// volumeContext returns the volume context, with the pod info that the driver requests.
 func volumeContext(d *storagev1.CSIDriver, s source, p *v1.Pod) map[string]string {
 	out := maps.Clone(s.attributes)
 	if d == nil || d.Spec.PodInfoOnMount == nil || !*d.Spec.PodInfoOnMount {
@@ -116,8 +117,8 @@ func volumeContext(d *storagev1.CSIDriver, s source, p *v1.Pod) map[string]strin
 	return out
 }
 
-// tokens are the pod's tokens that the driver asks for, as it reads them; empty if
-// it asks for none.
+// tokens returns the service account tokens that the driver requests, as JSON; "" if it requests
+// none.
 func (p *Plugin) tokens(ctx context.Context, d *storagev1.CSIDriver, pod *v1.Pod) (string, error) {
 	if d == nil || len(d.Spec.TokenRequests) == 0 {
 		return "", nil
@@ -142,12 +143,12 @@ func (p *Plugin) tokens(ctx context.Context, d *storagev1.CSIDriver, pod *v1.Pod
 	return string(text), err
 }
 
-// inSecrets reports whether the driver wants tokens where it gets its secrets.
+// inSecrets reports whether the driver expects tokens among the secrets.
 func inSecrets(d *storagev1.CSIDriver) bool {
 	return d.Spec.ServiceAccountTokenInSecrets != nil && *d.Spec.ServiceAccountTokenInSecrets
 }
 
-// with adds a key to a map that may be nil or others'.
+// with returns a map with an additional key. The given map may be nil and is not changed.
 func with(m map[string]string, key, value string) map[string]string {
 	out := maps.Clone(m)
 	if out == nil {

@@ -13,10 +13,10 @@ import (
 // PluginName is the plugin's name in paths, messages and the node's status.
 const PluginName = "kubernetes.io/csi"
 
-// callLimit is how long one call to a driver may take.
+// callLimit bounds one call to a driver.
 const callLimit = 2 * time.Minute
 
-// Modes of directories below the plugin's.
+// Mode of directories below the plugin's.
 const dirMode = 0o750
 
 // Names below the plugin's directory.
@@ -27,7 +27,7 @@ const (
 	publishedDir = "mount" // in the volume's directory of a pod
 )
 
-// Keys of the volume context that drivers look for.
+// Keys of the volume context.
 const (
 	keyPodName        = "csi.storage.k8s.io/pod.name"
 	keyPodNamespace   = "csi.storage.k8s.io/pod.namespace"
@@ -37,32 +37,33 @@ const (
 	keyTokens         = "csi.storage.k8s.io/serviceAccount.tokens"
 )
 
-// AnnotationNodeID holds the drivers' names for the node, in the node object.
+// AnnotationNodeID is the annotation of the Node with the drivers' IDs of the node.
 const AnnotationNodeID = "csi.volume.kubernetes.io/nodeid"
 
-// annotationMigrated names the plugins of earlier times whose volumes the node
-// leaves to CSI drivers.
+// annotationMigrated is the annotation of the CSINode with the in-tree plugins whose volumes CSI
+// drivers serve.
 const annotationMigrated = "storage.alpha.kubernetes.io/migrated-plugins"
 
-// migrated are those plugins; the scheduler counts volumes by them.
-const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+// migrated are those plugins. The scheduler uses them to count volumes.
+const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
+	"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// uniqueName is the volume's name on the node.
+// uniqueName returns the volume's name in the node status.
 func uniqueName(driver, handle string) string {
 	return PluginName + "/" + driver + "^" + handle
 }
 
-// AttachmentName is the name of the VolumeAttachment of a volume and a node.
+// AttachmentName returns the name of the VolumeAttachment of a volume and a node.
 func AttachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// inlineHandle names a volume that lives and dies with a pod.
+// inlineHandle returns the handle of an ephemeral inline volume.
 func inlineHandle(uid types.UID, name string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(uid)+name)))
 }
 
-// splitName is the volume that a name on the node stands for.
+// splitName parses a name in the node status.
 func splitName(id string) (source, error) {
 	rest, ok := strings.CutPrefix(id, PluginName+"/")
 	driver, handle, also := strings.Cut(rest, "^")
@@ -72,17 +73,17 @@ func splitName(id string) (source, error) {
 	return source{driver: driver, handle: handle}, nil
 }
 
-// paths are where things stand below the agent's directory.
+// paths are the plugin's directories below the root directory.
 type paths struct{ root string }
 
 func (p paths) plugin() string { return filepath.Join(p.root, "plugins", PluginName) }
 
-// device is the directory of a staged file system: a record, and globalmount.
+// device is the directory of a staged file system volume: its record, and globalmount.
 func (p paths) device(driver, handle string) string {
 	return filepath.Join(p.plugin(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))))
 }
 
-// block is the directory of a volume that comes as a block device.
+// block is the directory of a block volume.
 func (p paths) block(name string) string { return filepath.Join(p.plugin(), blockDir, name) }
 
 func (p paths) blockRecord(name string) string { return filepath.Join(p.block(name), "data") }

@@ -18,9 +18,9 @@ import (
 	"keelson/test/kit/scrape"
 )
 
-// Operations on volumes are counted under upstream's names: those on file systems and on block devices, in the
-// pod and on the node, and expansion in use. Looking whether a volume has grown is no operation.
-func TestOperationsOnVolumesAreCounted(t *testing.T) {
+// Operations are counted under upstream's names: for file system and block volumes, in the pod and
+// on the node, and online expansion. Checking whether a volume has expanded is not an operation.
+func TestVolumeOperationMetrics(t *testing.T) {
 	needLoops(t)
 	parity.ProvesPart(t, 4, "VOL-11")
 	n := newTestNode(t, nil)
@@ -39,7 +39,8 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 		t.Helper()
 		got := map[string]float64{}
 		for series, n := range scrape.Of(t, n.Manager) {
-			if _, rest, ok := strings.Cut(series, "storage_operation_duration_seconds{migrated=false,operation_name="); ok {
+			if _, rest, ok := strings.Cut(series,
+				"storage_operation_duration_seconds{migrated=false,operation_name="); ok {
 				operation, rest, _ := strings.Cut(rest, ",status=")
 				outcome, _, _ := strings.Cut(rest, ",")
 				got[operation+" "+outcome] = n
@@ -66,7 +67,7 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 	}
 	is("at first", want)
 
-	// The claim is read again and again, and nothing is done.
+	// The claim is read repeatedly without any operation.
 	reads := n.api.asked("claim data")
 	n.until("another look at the claim", func() bool { return n.api.asked("claim data") > reads })
 	is("after a look at the claim", want)
@@ -83,7 +84,7 @@ func TestOperationsOnVolumesAreCounted(t *testing.T) {
 	})
 	n.until("the second attempt at growing", func() bool { return counted("volume_fs_resize", "success") > 0 })
 	want["volume_fs_resize success"], want["volume_fs_resize fail-unknown"] = 1, 1
-	is("after it has grown", want)
+	is("after its expansion", want)
 
 	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
 	n.release(a)

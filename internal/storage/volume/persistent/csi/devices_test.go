@@ -22,18 +22,19 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/test/kit/csidriver"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
 func needLoops(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		t.Skip("block volumes need loop devices")
+		need.Skip(t, "this machine has no loop devices")
 	}
 }
 
-// A block device comes to the pod by a link, a mapping and a loop device that
-// holds it, and all of it goes again, also after a restart.
+// A block volume is published as a symlink, a mapping and a loop device, and all of it is removed,
+// also after a restart.
 func TestBlockVolume(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	needLoops(t)
@@ -53,7 +54,8 @@ func TestBlockVolume(t *testing.T) {
 		devices, err := n.Devices(p, c)
 		must(t, err)
 		link := filepath.Join(n.root, "pods/uid-a/volumeDevices/kubernetes.io~csi/pv-disk")
-		if len(devices) != 1 || devices[0].HostPath != link || devices[0].ContainerPath != "/dev/xvda" || devices[0].Permissions != "mrw" {
+		if len(devices) != 1 || devices[0].HostPath != link || devices[0].ContainerPath != "/dev/xvda" ||
+			devices[0].Permissions != "mrw" {
 			t.Errorf("devices: %+v", devices)
 		}
 		base := filepath.Join(n.root, "plugins/kubernetes.io/csi/volumeDevices")
@@ -75,12 +77,19 @@ func TestBlockVolume(t *testing.T) {
 		if req.StagingTargetPath != filepath.Join(base, "staging/pv-disk") || req.VolumeCapability.GetBlock() == nil {
 			t.Errorf("staged with %v", req)
 		}
-		if got := read(t, filepath.Join(base, "pv-disk/data/vol_data.json")); !strings.Contains(got, `"volumeHandle":"test-disk"`) {
+		if got := read(t,
+			filepath.Join(base, "pv-disk/data/vol_data.json")); !strings.Contains(got, `"volumeHandle":"test-disk"`) {
 			t.Errorf("record: %s", got)
 		}
-		if !n.sees(`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" globalMapPath "`+base+`/pv-disk/dev"`) ||
-			!n.sees(`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" volumeMapPath "`+filepath.Dir(link)+`"`) {
-			t.Errorf("events: %v", n.events.all())
+		if !n.events.Has(
+			`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" globalMapPath "`+
+				base+
+				`/pv-disk/dev"`,
+		) ||
+			!n.events.Has(
+				`Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-disk" volumeMapPath "`+
+					filepath.Dir(link)+`"`) {
+			t.Errorf("events: %v", n.events.Lines())
 		}
 		n.restart()
 	}
@@ -99,15 +108,17 @@ func TestBlockVolume(t *testing.T) {
 	n.driver.Always("NodePublishVolume", csidriver.Fault{Err: status.Error(codes.Internal, "no disk")})
 	n.Want(p)
 	n.until("an event", func() bool {
-		return n.sees(`Warning FailedMapVolume MapVolume.MapPodDevice failed for volume "pv-disk" : rpc error: code = Internal desc = no disk`)
+		return n.events.Has(
+			`Warning FailedMapVolume MapVolume.MapPodDevice failed for volume "pv-disk" : rpc error: code = Internal desc = ` +
+				`no disk`,
+		)
 	})
 	n.release(p)
 	n.idle()
 }
 
-// What a container may do with a device follows from how its pod asks for the
-// volume: write it, make a node of it, or read it alone.
-func TestPermissionOfADevice(t *testing.T) {
+// Permissions follow from how the pod uses the volume: read and write, mknod, or read-only.
+func TestBlockDevicePermissions(t *testing.T) {
 	needLoops(t)
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 2, "VOL-25")
@@ -132,13 +143,13 @@ func TestPermissionOfADevice(t *testing.T) {
 	}
 }
 
-// A volume that has grown is grown on the node, and its claim says so.
+// A volume that has expanded is expanded on the node and in the claim's status.
 func TestExpansion(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-58")
 	parity.ProvesPart(t, 2, "VOL-67")
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 5, "VOL-21")
-	grown := func(n *testNode, pending bool) {
+	expanded := func(n *testNode, pending bool) {
 		n.driverObject(nil)
 		n.volumeOf("data", func(pv *v1.PersistentVolume) {
 			pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("3Gi")}
@@ -150,8 +161,16 @@ func TestExpansion(t *testing.T) {
 			st.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 			if pending {
 				st.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse("3Gi")}
-				st.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
-				st.Conditions = []v1.PersistentVolumeClaimCondition{{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+				st.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+					v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending,
+				}
+				st.Conditions = []v1.PersistentVolumeClaimCondition{
+					{
+						Type:               v1.PersistentVolumeClaimFileSystemResizePending,
+						Status:             v1.ConditionTrue,
+						LastTransitionTime: metav1.Now(),
+					},
+				}
 			}
 		})
 	}
@@ -166,7 +185,7 @@ func TestExpansion(t *testing.T) {
 	}
 	for _, noStage := range []bool{false, true} {
 		n := newTestNode(t, func(c *csidriver.Config) { c.NoStage = noStage })
-		grown(n, true)
+		expanded(n, true)
 		p := podWith("a", "data")
 		n.ready(p)
 		st := claim(n)
@@ -177,46 +196,57 @@ func TestExpansion(t *testing.T) {
 			t.Errorf("patches: %v", n.api.patches)
 		}
 		req := n.driver.Last("NodeExpandVolume").(*csiv1.NodeExpandVolumeRequest)
-		staged, order := filepath.Join(n.root, "plugins/kubernetes.io/csi/test.csi.keelson.example", fmt.Sprintf("%x", sha256.Sum256([]byte("test-data"))), "globalmount"), []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"}
+		staged, order := filepath.Join(n.root, "plugins/kubernetes.io/csi/test.csi.keelson.example",
+			fmt.Sprintf("%x", sha256.Sum256([]byte("test-data"))),
+			"globalmount"), []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"}
 		if noStage {
 			staged, order = "", order[1:]
 		}
-		if req.VolumePath != n.mounted(p)["v-data"] || req.StagingTargetPath != staged || req.CapacityRange.RequiredBytes != 3<<30 || req.Secrets["user"] != "e" || !slices.Equal(n.driver.Methods(), order) {
+		if req.VolumePath != n.mounted(p)["v-data"] || req.StagingTargetPath != staged ||
+			req.CapacityRange.RequiredBytes != 3<<30 || req.Secrets["user"] != "e" ||
+			!slices.Equal(n.driver.Methods(), order) {
 			t.Errorf("expanded with %v, calls %v", req, n.driver.Methods())
 		}
-		for _, about := range []string{"", "claim data "} {
-			want := about + `Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-data" n1`
-			if !slices.Contains(n.events.all(), want) {
-				t.Errorf("events: %q, want %q", n.events.all(), want)
+		for _, about := range []string{"a ", "claim data "} {
+			want := about +
+				`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-data" n1`
+			if !slices.Contains(n.events.Lines(), want) {
+				t.Errorf("events: %q, want %q", n.events.Lines(), want)
 			}
 		}
 		n.release(p)
 		n.idle()
 	}
 
-	// What will never work is said once; then the pod gets the volume as it is.
+	// An infeasible expansion is reported once; the pod gets the volume at its old size.
 	n := newTestNode(t, nil)
-	grown(n, true)
+	expanded(n, true)
 	n.driver.Always("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.OutOfRange, "too big")})
 	p := podWith("a", "data")
 	n.ready(p)
 	st := claim(n)
-	if size(st) != "1Gi" || st.AllocatedResourceStatuses[v1.ResourceStorage] != v1.PersistentVolumeClaimNodeResizeInfeasible ||
+	if size(st) != "1Gi" ||
+		st.AllocatedResourceStatuses[v1.ResourceStorage] != v1.PersistentVolumeClaimNodeResizeInfeasible ||
 		!slices.ContainsFunc(st.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
-			return c.Type == "NodeResizeError" && c.Message == "failed to expand pvc with Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = too big"
+			return c.Type == "NodeResizeError" &&
+				c.Message ==
+					"failed to expand pvc with Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = "+
+						"too big"
 		}) {
 		t.Errorf("claim: %+v", st)
 	}
-	failed := `Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = too big`
-	if all := n.events.all(); !slices.Contains(all, failed) || n.driver.Count("NodeExpandVolume") != 1 {
+	failed := `a Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : ` +
+		`Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = too big`
+	if all := n.events.Lines(); !slices.Contains(all, failed) || n.driver.Count("NodeExpandVolume") != 1 {
 		t.Errorf("events: %q, calls %v", all, n.driver.Methods())
 	}
 	n.release(p)
 	n.idle()
 
-	// What does not work while the volume is in use keeps no pod from it, and is not tried again.
+	// An expansion that is not possible while the volume is in use does not block the pod and is
+	// not retried.
 	n = newTestNode(t, nil)
-	grown(n, true)
+	expanded(n, true)
 	n.driver.Always("NodeExpandVolume", csidriver.Fault{Err: status.Error(codes.FailedPrecondition, "in use")})
 	p = podWith("a", "data")
 	n.ready(p)
@@ -224,7 +254,10 @@ func TestExpansion(t *testing.T) {
 	st = claim(n)
 	if size(st) != "1Gi" || st.AllocatedResourceStatuses[v1.ResourceStorage] != "NodeResizeInProgress" ||
 		!slices.ContainsFunc(st.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
-			return c.Type == "NodeResizeError" && c.Message == "failed to expand pvc with Expander.NodeExpand failed to expand the volume : rpc error: code = FailedPrecondition desc = in use"
+			return c.Type == "NodeResizeError" &&
+				c.Message ==
+					"failed to expand pvc with Expander.NodeExpand failed to expand the volume : rpc error: code = "+
+						"FailedPrecondition desc = in use"
 		}) {
 		t.Errorf("claim: %+v", st)
 	}
@@ -234,25 +267,33 @@ func TestExpansion(t *testing.T) {
 	n.release(p)
 	n.idle()
 
-	// A driver that has nothing to do on nodes is an error where the node's turn has come.
+	// A driver without node expansion is an error when the node has to expand.
 	n = newTestNode(t, func(c *csidriver.Config) { c.NoExpand = true })
-	grown(n, true)
+	expanded(n, true)
 	p = podWith("a", "data")
 	n.Want(p)
 	n.until("the error", func() bool {
-		return slices.Contains(n.events.all(), `Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : NodeExpand is not supported by the CSI driver test.csi.keelson.example`)
+		return slices.Contains(
+			n.events.Lines(),
+			`a Warning FailedMount MountVolume.Setup failed while expanding volume for volume "pv-data" : NodeExpand is not `+
+				`supported by the CSI driver test.csi.keelson.example`,
+		)
 	})
 	n.release(p)
 	n.idle()
 
-	// A read-only use does not grow anything.
+	// A read-only volume is not expanded.
 	n = newTestNode(t, nil)
-	grown(n, false)
+	expanded(n, false)
 	p = podWith("a", "data")
 	p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	n.ready(p)
-	if n.driver.Count("NodeExpandVolume") > 0 || !n.sees(`Warning FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv-data" requested read-only file system`) {
-		t.Errorf("calls %v, events %v", n.driver.Methods(), n.events.all())
+	if n.driver.Count("NodeExpandVolume") > 0 ||
+		!n.events.Has(
+			`Warning FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv-data" requested read-only `+
+				`file system`,
+		) {
+		t.Errorf("calls %v, events %v", n.driver.Methods(), n.events.Lines())
 	}
 	if pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest); !pub.Readonly {
 		t.Error("published for writing")
@@ -264,9 +305,9 @@ func TestExpansion(t *testing.T) {
 	n.idle()
 }
 
-// Whoever took a block volume off the node may have ended before its last
-// directory was gone. It goes with the next start, if nothing is in it.
-func TestLastDirectoryOfABlockVolume(t *testing.T) {
+// An agent may have been killed before it removed the last directory of a block volume. It is
+// removed at the next start if it is empty.
+func TestCleanUpBlockVolumeDirectory(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.stop()
 	base := filepath.Join(n.root, "plugins/kubernetes.io/csi/volumeDevices")
@@ -275,14 +316,15 @@ func TestLastDirectoryOfABlockVolume(t *testing.T) {
 	}
 	write(t, filepath.Join(base, "pv-full/dev/kept"), "x")
 	n.start()
-	n.until("the empty one to be gone", func() bool { _, err := os.Lstat(filepath.Join(base, "pv-empty")); return os.IsNotExist(err) })
+	n.until("the empty one to be gone",
+		func() bool { _, err := os.Lstat(filepath.Join(base, "pv-empty")); return os.IsNotExist(err) })
 	if got := read(t, filepath.Join(base, "pv-full/dev/kept")); got != "x" {
 		t.Errorf("what was in the other reads %q", got)
 	}
 }
 
-// A pod that is there sees its volume grow without being restarted.
-func TestExpansionInUse(t *testing.T) {
+// The volume of a running pod is expanded without a restart.
+func TestOnlineExpansion(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	n.volumeOf("data", nil)
@@ -307,8 +349,8 @@ func TestExpansionInUse(t *testing.T) {
 	n.idle()
 }
 
-// A volume that cannot be grown while a pod has it stays the pod's, and is tried again.
-func TestExpansionInUseFails(t *testing.T) {
+// A failed online expansion does not affect the pod and is retried.
+func TestOnlineExpansionFails(t *testing.T) {
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 5, "VOL-21")
 	n := newTestNode(t, nil)
@@ -324,11 +366,17 @@ func TestExpansionInUseFails(t *testing.T) {
 		pv, claim := n.api.volumes["pv-data"].DeepCopy(), n.api.claims["data"].DeepCopy()
 		pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("5Gi")
 		claim.Status.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}
-		claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: "NodeResizePending"}
+		claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+			v1.ResourceStorage: "NodeResizePending",
+		}
 		n.api.volumes["pv-data"], n.api.claims["data"] = pv, claim
 	})
-	n.until("the failure is said", func() bool {
-		return slices.Contains(n.events.all(), `Warning VolumeResizeFailed NodeExpandVolume.NodeExpandVolume failed for volume "pv-data" : Expander.NodeExpand failed to expand the volume : rpc error: code = Internal desc = no space`)
+	n.until("the event of the failure", func() bool {
+		return slices.Contains(
+			n.events.Lines(),
+			`a Warning VolumeResizeFailed NodeExpandVolume.NodeExpandVolume failed for volume "pv-data" : Expander.NodeExpand `+
+				`failed to expand the volume : rpc error: code = Internal desc = no space`,
+		)
 	})
 	if !n.State(p.UID).Ready {
 		t.Error("the pod does not have its volume any more")
@@ -339,14 +387,15 @@ func TestExpansionInUseFails(t *testing.T) {
 		size := c.Status.Capacity[v1.ResourceStorage]
 		return size.String() == "5Gi" && len(c.Status.Conditions) == 0 && len(c.Status.AllocatedResourceStatuses) == 0
 	})
-	if s := n.State(p.UID); !s.Ready || n.driver.Count("NodeExpandVolume") != 2 || n.driver.Count("NodePublishVolume") != 1 {
+	if s := n.State(p.UID); !s.Ready || n.driver.Count("NodeExpandVolume") != 2 ||
+		n.driver.Count("NodePublishVolume") != 1 {
 		t.Errorf("calls %v, state %+v", n.driver.Methods(), s)
 	}
 	n.release(p)
 	n.idle()
 }
 
-// How full a volume is its driver tells, and how it is, where that is asked for.
+// The driver reports usage and, if enabled, health.
 func TestMeasure(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-58")
 	parity.ProvesPart(t, 2, "VOL-28")

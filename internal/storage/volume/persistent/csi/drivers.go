@@ -16,63 +16,62 @@ import (
 	"keelson/internal/storage/volume"
 )
 
-// NodeInfo is what a driver says of the node.
+// NodeInfo is the response to NodeGetInfo.
 type NodeInfo struct {
 	Driver   string
 	NodeID   string
-	Max      int64             // volumes; zero for no limit
-	Topology map[string]string // nil for a driver without
+	Max      int64             // maximum number of volumes; zero for no limit
+	Topology map[string]string // nil for a driver without topology
 }
 
-// shower shows the API server which drivers the node has.
-type shower interface {
-	Show(ctx context.Context, info NodeInfo) error
-	Hide(ctx context.Context, driver string) error
+// nodeInfoManager publishes the node's drivers at the API server.
+type nodeInfoManager interface {
+	InstallDriver(ctx context.Context, info NodeInfo) error
+	UninstallDriver(ctx context.Context, driver string) error
 }
 
-// Drivers are the drivers that registered. It is the handler for plugins of the
-// type CSIPlugin.
+// Drivers are the registered drivers. It is the handler for plugins of type CSIPlugin.
 type Drivers struct {
-	show    shower // nil: standalone
+	manager nodeInfoManager // nil: standalone
 	observe Observer
 	log     *slog.Logger
 
-	mu      sync.Mutex
-	byName  map[string]*driver
-	changed func()            // nil: not called
-	came    func(name string) // likewise
+	mu         sync.Mutex
+	byName     map[string]*driver
+	onChange   func()            // nil: not called
+	onRegister func(name string) // likewise
 }
 
-// Observer is called after every call to a driver. Migrated calls are for volumes of a former in-tree plugin.
+// Observer is called after every call to a driver. Migrated calls are for volumes of a former
+// in-tree plugin.
 type Observer func(driver, method, code string, migrated bool, took time.Duration)
 
-// driver is one that registered.
+// driver is a registered driver.
 type driver struct {
 	name     string
 	endpoint string
 	version  *version.Version
-	before   *driver // who has the name while this one is introduced; guarded by Drivers.mu
+	before   *driver // the previous driver of the name during registration; guarded by Drivers.mu
 
 	mu   sync.Mutex
-	caps map[csiv1.NodeServiceCapability_RPC_Type]bool // nil before they are known
+	caps map[csiv1.NodeServiceCapability_RPC_Type]bool // nil until known
 }
 
-// NewDrivers makes an empty table. show may be nil on a node without API server,
-// and observe too.
-func NewDrivers(show shower, observe Observer, log *slog.Logger) *Drivers {
+// NewDrivers makes an empty table. manager is nil without an API server. observe may be nil.
+func NewDrivers(manager nodeInfoManager, observe Observer, log *slog.Logger) *Drivers {
 	if observe == nil {
 		observe = func(string, string, string, bool, time.Duration) {}
 	}
-	return &Drivers{show: show, observe: observe, log: log, byName: map[string]*driver{}}
+	return &Drivers{manager: manager, observe: observe, log: log, byName: map[string]*driver{}}
 }
 
-// Validate judges a driver that wants to register.
+// Validate checks a driver that wants to register.
 func (t *Drivers) Validate(name, endpoint string, versions []string) error {
-	_, err := t.judge(name, versions)
+	_, err := t.checkVersions(name, versions)
 	return err
 }
 
-func (t *Drivers) judge(name string, versions []string) (*version.Version, error) {
+func (t *Drivers) checkVersions(name string, versions []string) (*version.Version, error) {
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 || len(name) > 63 {
 		return nil, fmt.Errorf("plugin name %q is not valid as the name of a CSI driver", name)
 	}
@@ -83,12 +82,14 @@ func (t *Drivers) judge(name string, versions []string) (*version.Version, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old := t.byName[name]; old != nil && highest.LessThan(old.version) {
-		return nil, fmt.Errorf("another CSI driver with the same name %s is already registered with a higher supported version: %s", name, old.version)
+		return nil, fmt.Errorf(
+			"another CSI driver with the same name %s is already registered with a higher supported version: %s", name,
+			old.version)
 	}
 	return highest, nil
 }
 
-// highestSupported is the highest of the versions that the node can speak: 1.x.
+// highestSupported returns the highest of the versions that are supported: 1.x.
 func highestSupported(versions []string) (*version.Version, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("the driver reports no supported versions")
@@ -100,24 +101,25 @@ func highestSupported(versions []string) (*version.Version, error) {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case v.Major() > 1: // of the future
+		case v.Major() > 1: // a later major version
 		case highest == nil || highest.LessThan(v):
 			highest = v
 		}
 	}
 	switch {
 	case highest == nil:
-		return nil, errors.Join(append([]error{fmt.Errorf("none of the versions %q is supported", versions)}, errs...)...)
+		return nil, errors.Join(append([]error{fmt.Errorf("none of the versions %q is supported", versions)},
+			errs...)...)
 	case highest.Major() != 1:
 		return nil, fmt.Errorf("the highest supported version %q is below 1.0", highest)
 	}
 	return highest, nil
 }
 
-// Register takes a driver into the table, and shows it to the API server by what
-// it says of the node. The latest registration of a name wins.
+// Register adds a driver to the table and publishes its node info. The latest registration of a
+// name wins.
 func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions []string) error {
-	highest, err := t.judge(name, versions)
+	highest, err := t.checkVersions(name, versions)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 		t.mu.Lock()
 		switch {
 		case t.byName[name] != d:
-		case d.before != nil: // who only claims the name does not drive out who has it
+		case d.before != nil: // a failed registration does not replace the previous driver
 			t.byName[name] = d.before
 		default:
 			delete(t.byName, name)
@@ -143,7 +145,7 @@ func (t *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	t.mu.Unlock()
 	t.tellChanged()
 	t.tellCame(name)
-	t.log.Info("CSI driver registered", "driver", name, "endpoint", endpoint, "version", highest)
+	t.log.Info("registered CSI driver", "driver", name, "endpoint", endpoint, "version", highest)
 	return nil
 }
 
@@ -152,48 +154,48 @@ func (t *Drivers) introduce(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
-	if t.show == nil {
+	if t.manager == nil {
 		return nil
 	}
-	if err := t.show.Show(ctx, info); err != nil {
+	if err := t.manager.InstallDriver(ctx, info); err != nil {
 		return fmt.Errorf("error updating Node object with CSI driver node info: %w", err)
 	}
 	return nil
 }
 
-// OnChange has f called whenever drivers came or went. f must not block.
+// OnChange sets a function to call when drivers register or deregister. f must not block.
 func (t *Drivers) OnChange(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changed = f
+	t.onChange = f
 }
 
 func (t *Drivers) tellChanged() {
 	t.mu.Lock()
-	f := t.changed
+	f := t.onChange
 	t.mu.Unlock()
 	if f != nil {
 		f()
 	}
 }
 
-// OnRegister has f called with each driver that has registered. f must not block.
+// OnRegister sets a function to call with each driver that has registered. f must not block.
 func (t *Drivers) OnRegister(f func(name string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.came = f
+	t.onRegister = f
 }
 
 func (t *Drivers) tellCame(name string) {
 	t.mu.Lock()
-	f := t.came
+	f := t.onRegister
 	t.mu.Unlock()
 	if f != nil {
 		f(name)
 	}
 }
 
-// Refresh asks a driver again what it says of the node, and shows it.
+// Refresh calls NodeGetInfo again and publishes the result.
 func (t *Drivers) Refresh(ctx context.Context, name string) error {
 	d, err := t.find(name)
 	if err != nil {
@@ -202,13 +204,13 @@ func (t *Drivers) Refresh(ctx context.Context, name string) error {
 	return t.introduce(ctx, d)
 }
 
-// Deregister takes a driver out of the table, unless another endpoint has taken
-// its name by now.
+// Deregister removes a driver from the table, unless another endpoint has registered the name
+// since.
 func (t *Drivers) Deregister(ctx context.Context, name, endpoint string) error {
 	t.mu.Lock()
 	if d := t.byName[name]; d == nil || d.endpoint != endpoint {
 		if d != nil && d.before != nil && d.before.endpoint == endpoint {
-			d.before = nil // it has gone meanwhile
+			d.before = nil // it has deregistered meanwhile
 		}
 		t.mu.Unlock()
 		return nil
@@ -216,14 +218,14 @@ func (t *Drivers) Deregister(ctx context.Context, name, endpoint string) error {
 	delete(t.byName, name)
 	t.mu.Unlock()
 	t.tellChanged()
-	t.log.Info("CSI driver left", "driver", name, "endpoint", endpoint)
-	if t.show == nil {
+	t.log.Info("deregistered CSI driver", "driver", name, "endpoint", endpoint)
+	if t.manager == nil {
 		return nil
 	}
-	return t.show.Hide(ctx, name)
+	return t.manager.UninstallDriver(ctx, name)
 }
 
-// find is the driver of a name.
+// find returns the driver of that name.
 func (t *Drivers) find(name string) (*driver, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,7 +235,7 @@ func (t *Drivers) find(name string) (*driver, error) {
 	return nil, &volume.NoDriver{Name: name}
 }
 
-// Names are the drivers of the table, in order.
+// Names returns the names of the registered drivers, sorted.
 func (t *Drivers) Names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Expand has the driver grow a volume where it is published.
+// Expand calls NodeExpandVolume for a published volume.
 func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource.Quantity) error {
 	s := sourceOf(r)
 	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
@@ -25,7 +25,10 @@ func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource
 		return fmt.Errorf("Expander.NodeExpand failed to check if node supports expansion : %w", err)
 	}
 	if !able {
-		return &persistent.ExpandError{Kind: persistent.Unsupported, Err: fmt.Errorf("NodeExpand is not supported by the CSI driver %s", s.driver)}
+		return &persistent.ExpandError{
+			Kind: persistent.Unsupported,
+			Err:  fmt.Errorf("NodeExpand is not supported by the CSI driver %s", s.driver),
+		}
 	}
 	stages, err := sess.can(ctx, canStage)
 	if err != nil {
@@ -34,14 +37,20 @@ func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource
 	ref := r.PV.Spec.CSI.NodeExpandSecretRef
 	secrets, err := p.secretOf(ctx, ref)
 	if err != nil {
-		return fmt.Errorf("expander.NodeExpand failed to get NodeExpandSecretRef %s/%s: %w", ref.Namespace, ref.Name, err)
+		return fmt.Errorf("expander.NodeExpand failed to get NodeExpandSecretRef %s/%s: %w", ref.Namespace, ref.Name,
+			err)
 	}
 	capability, err := p.capability(ctx, sess, s, r.Pod)
 	if err != nil {
 		return err
 	}
-	req := &csiv1.NodeExpandVolumeRequest{VolumeId: s.handle, CapacityRange: &csiv1.CapacityRange{RequiredBytes: size.Value()},
-		VolumeCapability: capability, Secrets: secrets, VolumePath: p.target(r.Place)}
+	req := &csiv1.NodeExpandVolumeRequest{
+		VolumeId:         s.handle,
+		CapacityRange:    &csiv1.CapacityRange{RequiredBytes: size.Value()},
+		VolumeCapability: capability,
+		Secrets:          secrets,
+		VolumePath:       p.target(r.Place),
+	}
 	if stages {
 		req.StagingTargetPath = p.stagingPath(s, r.Name)
 	}
@@ -50,9 +59,15 @@ func (p *Plugin) Expand(ctx context.Context, r persistent.Request, size resource
 	case err == nil:
 		return nil
 	case infeasible(err):
-		return &persistent.ExpandError{Kind: persistent.Infeasible, Err: fmt.Errorf("Expander.NodeExpand failed to expand the volume %w", err)}
+		return &persistent.ExpandError{
+			Kind: persistent.Infeasible,
+			Err:  fmt.Errorf("Expander.NodeExpand failed to expand the volume %w", err),
+		}
 	case status.Code(err) == codes.FailedPrecondition:
-		return &persistent.ExpandError{Kind: persistent.InUse, Err: fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err)}
+		return &persistent.ExpandError{
+			Kind: persistent.InUse,
+			Err:  fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err),
+		}
 	}
 	return fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err)
 }

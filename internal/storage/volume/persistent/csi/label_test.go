@@ -24,7 +24,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// policy is an SELinux whose labels are made of the level alone.
+// policy is an SELinux policy whose labels depend on the level only.
 type policy struct{}
 
 func (policy) FileLabel(o *v1.SELinuxOptions) (string, error) {
@@ -38,12 +38,13 @@ func (policy) FileLabel(o *v1.SELinuxOptions) (string, error) {
 }
 
 const (
-	levelOne, levelTwo   = "s0:c1,c2", "s0:c3,c4"
-	optionOne, optionTwo = `context="system_u:object_r:container_file_t:s0:c1,c2"`, `context="system_u:object_r:container_file_t:s0:c3,c4"`
-	labelOne             = "system_u:object_r:container_file_t:s0:c1,c2"
+	levelOne, levelTwo = "s0:c1,c2", "s0:c3,c4"
+	optionOne          = `context="system_u:object_r:container_file_t:s0:c1,c2"`
+	optionTwo          = `context="system_u:object_r:container_file_t:s0:c3,c4"`
+	labelOne           = "system_u:object_r:container_file_t:s0:c1,c2"
 )
 
-// newLabelNode is a node with SELinux, and a driver that can mount with a label.
+// newLabelNode is a node with SELinux and a driver that supports mounting with a label.
 func newLabelNode(t testing.TB, all bool) *testNode {
 	n := newTestNode(t, nil)
 	n.stop()
@@ -57,7 +58,7 @@ func withMode(mode ...v1.PersistentVolumeAccessMode) func(*v1.PersistentVolume) 
 	return func(pv *v1.PersistentVolume) { pv.Spec.AccessModes = mode }
 }
 
-// leveled is a pod that mounts claims, and whose containers have a level; empty for
+// leveled returns a pod that mounts claims, and whose containers have an SELinux level; empty for
 // none.
 func leveled(name, level string, claims ...string) *v1.Pod {
 	p := podWith(name, claims...)
@@ -68,7 +69,7 @@ func leveled(name, level string, claims ...string) *v1.Pod {
 	return p
 }
 
-// flags are the mount options of all calls to the driver, with the calls in between.
+// flags returns the mount flags of all calls to the driver, with the calls in between.
 func (n *testNode) flags() []string {
 	var out []string
 	for _, c := range n.driver.Calls() {
@@ -89,11 +90,11 @@ func (n *testNode) flags() []string {
 func (n *testNode) expectFlags(want ...string) {
 	n.t.Helper()
 	if got := n.flags(); !slices.Equal(got, want) {
-		n.t.Errorf("the driver was told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		n.t.Errorf("the driver got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-// counted are the figures about labels, those of zero left out.
+// counted returns the label metrics that are not zero.
 func (n *testNode) counted() map[string]float64 {
 	n.t.Helper()
 	reg := prometheus.NewRegistry()
@@ -121,9 +122,9 @@ func (n *testNode) expectCounted(want map[string]float64) {
 	}
 }
 
-// What a volume is mounted with, by its mode, its driver, its pod and the gate; what
-// is left is labelled file by file, by the runtime.
-func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
+// Whether a volume is mounted with a label depends on its access mode, driver, pod and gate.
+// Otherwise the runtime relabels the files.
+func TestMountWithLabel(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-114")
 	parity.ProvesPart(t, 7, "VOL-20")
 	type spec = storagev1.CSIDriverSpec
@@ -132,25 +133,84 @@ func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   v1.PersistentVolumeAccessMode
 		all    bool
-		off    bool // the node has no SELinux
+		off    bool // SELinux is disabled
 		driver *bool
 		policy *v1.PodSELinuxChangePolicy
 		level  string
 		want   string
 	}{
-		"one pod's":                                         {mode: v1.ReadWriteOncePod, driver: ptr.To(true), level: levelOne, want: optionOne},
-		"one pod's, as the pod says":                        {mode: v1.ReadWriteOncePod, driver: ptr.To(true), level: levelOne, policy: &byMount, want: optionOne},
-		"not where the pod wants it file by file":           {mode: v1.ReadWriteOncePod, driver: ptr.To(true), level: levelOne, policy: &recursive, want: none},
-		"not by a driver that cannot":                       {mode: v1.ReadWriteOncePod, driver: ptr.To(false), level: levelOne, want: none},
-		"not by a driver that says nothing":                 {mode: v1.ReadWriteOncePod, level: levelOne, want: none},
-		"not without a level":                               {mode: v1.ReadWriteOncePod, driver: ptr.To(true), want: none},
-		"not without SELinux":                               {mode: v1.ReadWriteOncePod, driver: ptr.To(true), level: levelOne, off: true, want: none},
-		"not others than one pod's":                         {mode: v1.ReadWriteOnce, driver: ptr.To(true), level: levelOne, want: none},
-		"not others, even if the pod wants it":              {mode: v1.ReadWriteMany, driver: ptr.To(true), level: levelOne, policy: &byMount, want: none},
-		"all, if the gate is on":                            {mode: v1.ReadWriteOnce, all: true, driver: ptr.To(true), level: levelOne, want: optionOne},
-		"all of many nodes, if the gate is on":              {mode: v1.ReadWriteMany, all: true, driver: ptr.To(true), level: levelOne, policy: &byMount, want: optionOne},
-		"with the gate, not where it is to be file by file": {mode: v1.ReadWriteMany, all: true, driver: ptr.To(true), level: levelOne, policy: &recursive, want: none},
-		"with the gate, not by a driver that cannot":        {mode: v1.ReadWriteOnce, all: true, level: levelOne, want: none},
+		"one pod's": {
+			mode:   v1.ReadWriteOncePod,
+			driver: ptr.To(true),
+			level:  levelOne,
+			want:   optionOne,
+		},
+		"one pod's, with the pod's label": {
+			mode:   v1.ReadWriteOncePod,
+			driver: ptr.To(true),
+			level:  levelOne,
+			policy: &byMount,
+			want:   optionOne,
+		},
+		"not where the pod wants it file by file": {
+			mode:   v1.ReadWriteOncePod,
+			driver: ptr.To(true),
+			level:  levelOne,
+			policy: &recursive,
+			want:   none,
+		},
+		"not by a driver that cannot": {
+			mode:   v1.ReadWriteOncePod,
+			driver: ptr.To(false),
+			level:  levelOne,
+			want:   none,
+		},
+		"not by a driver without seLinuxMount": {mode: v1.ReadWriteOncePod, level: levelOne, want: none},
+		"not without a level":                  {mode: v1.ReadWriteOncePod, driver: ptr.To(true), want: none},
+		"not without SELinux": {
+			mode:   v1.ReadWriteOncePod,
+			driver: ptr.To(true),
+			level:  levelOne,
+			off:    true,
+			want:   none,
+		},
+		"not others than one pod's": {
+			mode:   v1.ReadWriteOnce,
+			driver: ptr.To(true),
+			level:  levelOne,
+			want:   none,
+		},
+		"not others, even if the pod wants it": {
+			mode:   v1.ReadWriteMany,
+			driver: ptr.To(true),
+			level:  levelOne,
+			policy: &byMount,
+			want:   none,
+		},
+		"all, if the gate is on": {
+			mode:   v1.ReadWriteOnce,
+			all:    true,
+			driver: ptr.To(true),
+			level:  levelOne,
+			want:   optionOne,
+		},
+		"all of many nodes, if the gate is on": {
+			mode:   v1.ReadWriteMany,
+			all:    true,
+			driver: ptr.To(true),
+			level:  levelOne,
+			policy: &byMount,
+			want:   optionOne,
+		},
+		"with the gate, not where it is to be file by file": {
+			mode:   v1.ReadWriteMany,
+			all:    true,
+			driver: ptr.To(true),
+			level:  levelOne,
+			policy: &recursive,
+			want:   none,
+		},
+		"with the gate, not by a driver that cannot": {mode: v1.ReadWriteOnce, all: true, level: levelOne, want: none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newTestNode(t, nil)
@@ -159,7 +219,7 @@ func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
 			if !c.off {
 				n.labels = policy{}
 			}
-			// A file system has labels of its own unless it was mounted with one.
+			// The file system supports labels unless it is mounted with one.
 			n.hasLabels = func(path string) (bool, error) {
 				r := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
 				if path != r.TargetPath {
@@ -181,7 +241,10 @@ func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
 				flags, label = "[noatime "+c.want+"]", labelOne
 			}
 			n.expectFlags("stage "+flags, "publish "+flags)
-			for _, dir := range []string{paths{n.root}.device(driverName, "test-data"), filepath.Join(n.root, "pods", string(p.UID), "volumes/kubernetes.io~csi/pv-data")} {
+			for _, dir := range []string{
+				paths{n.root}.device(driverName, "test-data"),
+				filepath.Join(n.root, "pods", string(p.UID), "volumes/kubernetes.io~csi/pv-data"),
+			} {
 				rec, err := readRecord(dir)
 				if err != nil || rec.SELinux != label {
 					t.Errorf("the record in %s has label %q, %v", dir, rec.SELinux, err)
@@ -194,7 +257,11 @@ func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
 			}
 			want := map[string]float64{}
 			if c.want != none {
-				mode := map[v1.PersistentVolumeAccessMode]string{v1.ReadWriteOncePod: "RWOP", v1.ReadWriteOnce: "RWO", v1.ReadWriteMany: "RWX"}[c.mode]
+				mode := map[v1.PersistentVolumeAccessMode]string{
+					v1.ReadWriteOncePod: "RWOP",
+					v1.ReadWriteOnce:    "RWO",
+					v1.ReadWriteMany:    "RWX",
+				}[c.mode]
 				want["volumes_admitted_total{access_mode="+mode+",volume_plugin=kubernetes.io/csi/"+driverName+"}"] = 1
 			}
 			n.expectCounted(want)
@@ -204,9 +271,9 @@ func TestWhichVolumesAreMountedWithALabel(t *testing.T) {
 	}
 }
 
-// A driver that promised a label and mounts without one is found out: the runtime
-// labels the files then, and the pod can use them.
-func TestADriverThatForgetsTheLabel(t *testing.T) {
+// If a driver announces label support but ignores the label, this is detected: the runtime relabels
+// the files, so that the pod can use them.
+func TestDriverIgnoresLabel(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.stop()
 	n.labels, n.hasLabels = policy{}, func(string) (bool, error) { return true, nil }
@@ -218,14 +285,14 @@ func TestADriverThatForgetsTheLabel(t *testing.T) {
 	mounts, err := n.Mounts(context.Background(), p, &p.Spec.Containers[0], nil)
 	must(t, err)
 	if !mounts[0].SELinuxRelabel {
-		t.Error("nobody labels the files")
+		t.Error("the files are not relabelled")
 	}
 	n.release(p)
 	n.idle()
 }
 
-// The runtime could not label files that are only to be read.
-func TestWhatIsOnlyReadIsNotLabelled(t *testing.T) {
+// The runtime could not relabel files of a read-only volume.
+func TestReadOnlyVolumeIsNotRelabelled(t *testing.T) {
 	parity.ProvesPart(t, 4, "LIFE-114")
 	n := newTestNode(t, nil)
 	n.stop()
@@ -247,31 +314,48 @@ func TestWhatIsOnlyReadIsNotLabelled(t *testing.T) {
 	n.idle()
 }
 
-// A pod that wants a volume with another label than it has waits until nobody has
-// it, and gets it mounted anew then. One that wants the same has it at once.
-func TestPodsWithDifferentLabels(t *testing.T) {
+// A pod that needs another label waits until no pod has the volume, which is then mounted again. A
+// pod with the same label gets it at once.
+func TestConflictingLabels(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	for name, c := range map[string]struct {
 		second func(*v1.Pod)
-		label  string // that it wants
+		label  string // its label
 		flags  string
 	}{
-		"another label": {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions.Level = levelTwo }, "system_u:object_r:container_file_t:" + levelTwo, "[" + optionTwo + "]"},
-		"none":          {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions = nil }, "", "[]"},
+		"another label": {
+			func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions.Level = levelTwo },
+			"system_u:object_r:container_file_t:" + levelTwo,
+			"[" + optionTwo + "]",
+		},
+		"none": {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxOptions = nil }, "", "[]"},
 		"another label, of a privileged container": {func(p *v1.Pod) {
-			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: ptr.To(true), SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo}}
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{
+				Privileged:     ptr.To(true),
+				SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo},
+			}
 		}, "system_u:object_r:container_file_t:" + levelTwo, "[" + optionTwo + "]"},
-		"file by file": {func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxChangePolicy = ptr.To(v1.SELinuxChangePolicyRecursive) }, "", "[]"},
+		"file by file": {
+			func(p *v1.Pod) { p.Spec.SecurityContext.SELinuxChangePolicy = ptr.To(v1.SELinuxChangePolicyRecursive) },
+			"",
+			"[]",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newLabelNode(t, true)
 			n.volumeOf("data", withMode(v1.ReadWriteOnce))
-			a, same, b := leveled("a", levelOne, "data"), leveled("same", levelOne, "data"), leveled("b", levelOne, "data")
+			a, same, b := leveled("a", levelOne, "data"), leveled("same", levelOne, "data"), leveled("b", levelOne,
+				"data")
 			c.second(b)
 			n.ready(a)
 			n.Want(b)
-			refusal := fmt.Sprintf("Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v-data], unattached volumes=[], failed to process volumes=[v-data]: conflicting SELinux labels of volume pv-data: %q and %q", labelOne, c.label)
-			n.until("refusal", func() bool { return n.sees(refusal) })
+			refusal := fmt.Sprintf(
+				"Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v-data], unattached volumes=[], "+
+					"failed to process volumes=[v-data]: conflicting SELinux labels of volume pv-data: %q and %q",
+				labelOne,
+				c.label,
+			)
+			n.until("refusal", func() bool { return n.events.Has(refusal) })
 			n.ready(same)
 			n.release(a)
 			if n.State(b.UID).Ready {
@@ -280,14 +364,18 @@ func TestPodsWithDifferentLabels(t *testing.T) {
 			n.release(same)
 			n.until("the second pod", func() bool { return n.State(b.UID).Ready })
 			one := "[" + optionOne + "]"
-			n.expectFlags("stage "+one, "publish "+one, "publish "+one, "unpublish", "unpublish", "unstage", "stage "+c.flags, "publish "+c.flags)
+			n.expectFlags("stage "+one, "publish "+one, "publish "+one,
+				"unpublish", "unpublish", "unstage", "stage "+c.flags,
+				"publish "+c.flags)
 			got := n.counted()
 			labels := "{access_mode=RWO,volume_plugin=kubernetes.io/csi/" + driverName + "}"
 			admitted := 1.0
 			if c.label != "" {
 				admitted = 2
 			}
-			if got["volume_context_mismatch_errors_total"+labels] < 1 || got["volumes_admitted_total"+labels] != admitted || len(got) != 2 {
+			if got["volume_context_mismatch_errors_total"+labels] < 1 ||
+				got["volumes_admitted_total"+labels] != admitted ||
+				len(got) != 2 {
 				t.Errorf("counted %v", got)
 			}
 			n.release(b)
@@ -296,15 +384,16 @@ func TestPodsWithDifferentLabels(t *testing.T) {
 	}
 }
 
-// A pod that waits for a volume with another label is looked at when the volume is
-// free, and does not have to wait for its turn: that comes minutes later.
-func TestAPodThatWaitsForALabelIsTold(t *testing.T) {
+// A pod that waits for a volume with another label is retried when the volume is free, without
+// waiting for its back-off of minutes.
+func TestPodWaitingForLabelIsRetried(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
 	a, b := leveled("a", levelOne, "data"), leveled("b", levelTwo, "data")
 	n.ready(a)
 	kind, r := n.request(b)
-	if _, err := kind.Prepare(context.Background(), r); err == nil || !strings.Contains(err.Error(), "conflicting SELinux labels") {
+	if _, err := kind.Prepare(context.Background(), r); err == nil ||
+		!strings.Contains(err.Error(), "conflicting SELinux labels") {
 		t.Fatalf("it is not refused: %v", err)
 	}
 	if got := n.againFor(b.UID); got != 0 {
@@ -317,9 +406,9 @@ func TestAPodThatWaitsForALabelIsTold(t *testing.T) {
 	n.idle()
 }
 
-// While not all volumes are mounted with a label, pods with different ones have a
-// volume side by side as ever; that they could not later on is counted, once.
-func TestPodsThatWouldHaveToWait(t *testing.T) {
+// While not all volumes are mounted with labels, pods with different labels can share a volume. The
+// conflict is counted as a warning once.
+func TestLabelConflictWarnings(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	n := newLabelNode(t, false)
 	n.volumeOf("data", withMode(v1.ReadWriteMany))
@@ -328,20 +417,27 @@ func TestPodsThatWouldHaveToWait(t *testing.T) {
 	n.ready(a)
 	n.expectCounted(map[string]float64{})
 	n.ready(b)
-	mismatch := "volume_context_mismatch_warnings_total{access_mode=RWX,volume_plugin=kubernetes.io/csi/" + driverName + "}"
+	mismatch := "volume_context_mismatch_warnings_total{access_mode=RWX,volume_plugin=kubernetes.io/csi/" + driverName +
+		"}"
 	n.expectCounted(map[string]float64{mismatch: 1})
-	n.lastReady(b) // a look now and then is no news
+	n.lastReady(b) // periodic refreshes are not counted
 	n.expectCounted(map[string]float64{mismatch: 1})
 
 	two := leveled("two", levelOne, "own")
 	two.Spec.Containers = append(two.Spec.Containers, *two.Spec.Containers[0].DeepCopy())
-	two.Spec.Containers[1].Name, two.Spec.Containers[1].SecurityContext = "d", &v1.SecurityContext{SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo}}
+	two.Spec.Containers[1].Name, two.Spec.Containers[1].SecurityContext = "d", &v1.SecurityContext{
+		SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo},
+	}
 	n.ready(two)
 	n.release(two)
 	bad := leveled("bad", "bad", "own")
 	n.ready(bad)
 	n.lastReady(bad)
-	n.expectCounted(map[string]float64{mismatch: 1, "pod_context_mismatch_warnings_total{access_mode=RWO}": 1, "container_warnings_total{access_mode=RWO}": 1})
+	n.expectCounted(map[string]float64{
+		mismatch: 1,
+		"pod_context_mismatch_warnings_total{access_mode=RWO}": 1,
+		"container_warnings_total{access_mode=RWO}":            1,
+	})
 	for _, flags := range n.flags() {
 		if strings.Contains(flags, "context=") {
 			t.Errorf("a volume that not one pod alone has is mounted with a label: %s", flags)
@@ -353,15 +449,17 @@ func TestPodsThatWouldHaveToWait(t *testing.T) {
 	n.idle()
 }
 
-// A pod whose containers cannot have the volume with one label does not start, is
-// told why, and holds nothing; each attempt is counted.
-func TestPodsWithoutOneLabel(t *testing.T) {
+// A pod whose containers need different labels for the volume does not start, gets an event, and
+// holds nothing. Each attempt is counted.
+func TestContainersWithDifferentLabels(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	n := newLabelNode(t, false)
 	n.volumeOf("data", withMode(v1.ReadWriteOncePod))
 	two := leveled("two", levelOne, "data")
 	two.Spec.Containers = append(two.Spec.Containers, *two.Spec.Containers[0].DeepCopy())
-	two.Spec.Containers[1].Name, two.Spec.Containers[1].SecurityContext = "d", &v1.SecurityContext{SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo}}
+	two.Spec.Containers[1].Name, two.Spec.Containers[1].SecurityContext = "d", &v1.SecurityContext{
+		SELinuxOptions: &v1.SELinuxOptions{Level: levelTwo},
+	}
 	bad := leveled("bad", "bad", "data")
 	for _, p := range []*v1.Pod{two, bad} {
 		kind, r := n.request(p)
@@ -371,24 +469,31 @@ func TestPodsWithoutOneLabel(t *testing.T) {
 			}
 		}
 	}
-	n.expectCounted(map[string]float64{"pod_context_mismatch_errors_total{access_mode=RWOP}": 2, "container_errors_total{access_mode=RWOP}": 2})
+	n.expectCounted(map[string]float64{
+		"pod_context_mismatch_errors_total{access_mode=RWOP}": 2,
+		"container_errors_total{access_mode=RWOP}":            2,
+	})
 	if in := n.lasting.InUse(); len(in) > 0 || len(n.flags()) > 0 {
-		t.Errorf("in use: %v; the driver was told %v", in, n.flags())
+		t.Errorf("in use: %v; the driver got %v", in, n.flags())
 	}
 	n.Want(two)
 	n.until("what is wrong", func() bool {
-		return n.sees(`failed to process volumes=[v-data]: multiple SELinux labels found: ` + labelOne + `,system_u:object_r:container_file_t:` + levelTwo)
+		return n.events.Has(`failed to process volumes=[v-data]: multiple SELinux labels found: ` + labelOne +
+			`,system_u:object_r:container_file_t:` + levelTwo)
 	})
 	n.release(two)
 	n.idle()
 }
 
-// The next agent goes by what stands in the records: pods that have volumes keep them
-// as they are mounted, whatever is wanted by now, and others are still refused.
-func TestLabelsAreKeptOverARestart(t *testing.T) {
+// The next agent uses the recorded labels: published volumes keep theirs, whatever the
+// specification says by now, and other pods are still refused.
+func TestLabelsAfterRestart(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	parity.ProvesPart(t, 2, "VOL-60")
-	for name, forget := range map[string]bool{"the volume's record tells": false, "only the pod's does, as upstream writes them": true} {
+	for name, forget := range map[string]bool{
+		"the volume's record tells":                    false,
+		"only the pod's does, as upstream writes them": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := newLabelNode(t, true)
 			n.volumeOf("data", withMode(v1.ReadWriteOnce))
@@ -399,7 +504,8 @@ func TestLabelsAreKeptOverARestart(t *testing.T) {
 			if !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
 				t.Errorf("record of the pod's volume: %s", got)
 			}
-			device := fmt.Sprintf("plugins/kubernetes.io/csi/%s/%x/vol_data.json", driverName, sha256.Sum256([]byte("test-data")))
+			device := fmt.Sprintf("plugins/kubernetes.io/csi/%s/%x/vol_data.json", driverName,
+				sha256.Sum256([]byte("test-data")))
 			got = read(t, filepath.Join(n.root, device))
 			if !strings.Contains(got, `"seLinuxMountContext":"`+labelOne+`"`) {
 				t.Errorf("record of the volume: %s", got)
@@ -411,26 +517,28 @@ func TestLabelsAreKeptOverARestart(t *testing.T) {
 				rec.SELinux = ""
 				must(t, writeRecord(dir, rec))
 			}
-			n.driverObject(nil) // the driver promises no labels any more
+			n.driverObject(nil) // the driver no longer supports labels
 			n.start()
 			n.ready(a)
 			n.Want(b)
 			n.until("refusal", func() bool {
-				return n.sees("conflicting SELinux labels of volume pv-data: \"" + labelOne + "\" and \"\"")
+				return n.events.Has("conflicting SELinux labels of volume pv-data: \"" + labelOne + "\" and \"\"")
 			})
 			one := "[" + optionOne + "]"
 			n.expectFlags("stage "+one, "publish "+one, "stage "+one, "publish "+one)
 			n.release(a)
 			n.until("the second pod", func() bool { return n.State(b.UID).Ready })
-			n.expectFlags("stage "+one, "publish "+one, "stage "+one, "publish "+one, "unpublish", "unstage", "stage []", "publish []")
+			n.expectFlags("stage "+one, "publish "+one, "stage "+one, "publish "+one,
+				"unpublish", "unstage", "stage []",
+				"publish []")
 			n.release(b)
 			n.idle()
 		})
 	}
 }
 
-// What was staged with another label, and that nobody has, is staged anew.
-func TestAStagedVolumeGetsAnotherLabel(t *testing.T) {
+// A volume that was staged with another label and is not in use is staged again.
+func TestRestageWithAnotherLabel(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
 	a, b := leveled("a", levelOne, "data"), leveled("b", levelTwo, "data")
@@ -438,7 +546,7 @@ func TestAStagedVolumeGetsAnotherLabel(t *testing.T) {
 	unstaged := make(chan struct{})
 	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Unavailable, "later"), Hang: unstaged})
 	n.release(a)
-	n.Want(b) // its turn is after the unstaging that fails
+	n.Want(b) // its attempt is after the failed unstaging
 	close(unstaged)
 	n.until("the second pod", func() bool { return n.State(b.UID).Ready })
 	one, two := "["+optionOne+"]", "["+optionTwo+"]"
@@ -447,9 +555,9 @@ func TestAStagedVolumeGetsAnotherLabel(t *testing.T) {
 	n.idle()
 }
 
-// The next agent knows with which label a volume is staged that no pod has any more.
-// A pod that wants none does not get it before that is undone.
-func TestALabelThatAnEarlierAgentStagedWith(t *testing.T) {
+// The next agent knows the label of a staged volume without pods. A pod without a label gets it
+// after it was unstaged.
+func TestStagedLabelOfEarlierAgent(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
 	a, b := leveled("a", levelOne, "data"), leveled("b", "", "data")
@@ -459,7 +567,8 @@ func TestALabelThatAnEarlierAgentStagedWith(t *testing.T) {
 	n.restart()
 	n.Want(b)
 	n.until("an attempt for the pod to undo it", func() bool {
-		return n.sees(`MountVolume.MountDevice failed for volume "pv-data" : rpc error: code = Unavailable desc = later`)
+		return n.events.Has(
+			`MountVolume.MountDevice failed for volume "pv-data" : rpc error: code = Unavailable desc = later`)
 	})
 	if n.State(b.UID).Ready || slices.Contains(n.flags(), "stage []") {
 		t.Errorf("it is staged twice: %v", n.flags())
@@ -470,9 +579,8 @@ func TestALabelThatAnEarlierAgentStagedWith(t *testing.T) {
 	n.idle()
 }
 
-// A kernel without SELinux has mounted nothing with a label, whatever the records of
-// its predecessor say.
-func TestLabelsOfAnotherKernel(t *testing.T) {
+// Without SELinux no volume is mounted with a label, whatever the records say.
+func TestRecordedLabelsWithoutSELinux(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
 	a := leveled("a", levelOne, "data")
@@ -487,8 +595,8 @@ func TestLabelsOfAnotherKernel(t *testing.T) {
 	n.idle()
 }
 
-// A record that cannot be used is made anew with the label that is in force.
-func TestALabelOutlivesItsRecord(t *testing.T) {
+// An unusable record is restored with the label in force.
+func TestLabelOfRestoredRecord(t *testing.T) {
 	n := newLabelNode(t, true)
 	n.volumeOf("data", withMode(v1.ReadWriteOnce))
 	a := leveled("a", levelOne, "data")
@@ -501,7 +609,7 @@ func TestALabelOutlivesItsRecord(t *testing.T) {
 	n.expectFlags("stage "+one, "publish "+one, "stage "+one, "publish "+one)
 	rec, err := readRecord(paths{n.root}.device(driverName, "test-data"))
 	if err != nil || rec.SELinux != labelOne {
-		t.Errorf("the record made anew has label %q, %v", rec.SELinux, err)
+		t.Errorf("the restored record has label %q, %v", rec.SELinux, err)
 	}
 	n.release(a)
 	n.idle()

@@ -15,7 +15,7 @@ import (
 
 var _ persistent.Measurer = (*Plugin)(nil)
 
-// Measure asks the driver how full the volume is, if it can tell.
+// Measure calls NodeGetVolumeStats, if the driver has the capability.
 func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (volume.Measured, error) {
 	rec, err := p.recordOf(place)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,10 @@ func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (
 		}
 		return volume.Measured{}, err
 	}
-	got, err := sess.node.NodeGetVolumeStats(ctx, &csiv1.NodeGetVolumeStatsRequest{VolumeId: rec.Handle, VolumePath: path})
+	got, err := sess.node.NodeGetVolumeStats(ctx, &csiv1.NodeGetVolumeStatsRequest{
+		VolumeId:   rec.Handle,
+		VolumePath: path,
+	})
 	if status.Code(err) == codes.Unimplemented {
 		return volume.Measured{}, volume.ErrNoStats
 	}
@@ -61,5 +64,5 @@ func (p *Plugin) Measure(ctx context.Context, place volume.Place, path string) (
 	return m, err
 }
 
-// amount is what a driver reports; less than nothing is a driver's mistake.
+// amount converts a figure of a driver. Negative ones are invalid.
 func amount(n int64) uint64 { return uint64(max(n, 0)) }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,11 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/await"
 	"keelson/test/kit/csidriver"
+	"keelson/test/kit/eventlog"
+	"keelson/test/kit/need"
+	"keelson/test/kit/volumenode"
 )
 
 const (
@@ -37,8 +40,7 @@ const (
 	nodeName   = "n1"
 )
 
-// testAPI is the API server's part: objects, and the node's status with what
-// controllers write into it.
+// testAPI is the API server: objects, and the node status with the controllers' part.
 type testAPI struct {
 	mu      sync.Mutex
 	claims  map[string]*v1.PersistentVolumeClaim
@@ -52,8 +54,14 @@ type testAPI struct {
 }
 
 func newTestAPI() *testAPI {
-	return &testAPI{claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{}, secrets: map[string]*v1.Secret{},
-		drivers: map[string]*storagev1.CSIDriver{}, attach: map[string]*storagev1.VolumeAttachment{}, looks: map[string]int{}}
+	return &testAPI{
+		claims:  map[string]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{},
+		secrets: map[string]*v1.Secret{},
+		drivers: map[string]*storagev1.CSIDriver{},
+		attach:  map[string]*storagev1.VolumeAttachment{},
+		looks:   map[string]int{},
+	}
 }
 
 func get[T any](a *testAPI, m map[string]T, resource, name string) (T, error) {
@@ -84,7 +92,7 @@ func (a *testAPI) VolumeAttachment(_ context.Context, name string) (*storagev1.V
 	return get(a, a.attach, "volumeattachments", name)
 }
 
-// asked is how often an attachment, or "claim " with its name, was looked at.
+// asked returns how often an attachment, or "claim " with its name, was read.
 func (a *testAPI) asked(name string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +109,9 @@ func (a *testAPI) CSIDriver(_ context.Context, name string) (*storagev1.CSIDrive
 	return a.drivers[name], nil
 }
 
-func (a *testAPI) PatchClaimStatus(_ context.Context, ns, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
+func (a *testAPI) PatchClaimStatus(
+	_ context.Context, ns, name string, patch []byte,
+) (*v1.PersistentVolumeClaim, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patches = append(a.patches, string(patch))
@@ -137,43 +147,16 @@ func (a *testAPI) change(f func()) {
 	f()
 }
 
-type testEvents struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (e *testEvents) Pod(_ *v1.Pod, _, eventType, reason, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.list = append(e.list, eventType+" "+reason+" "+message)
-}
-func (e *testEvents) Node(eventType, reason, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.list = append(e.list, "node "+eventType+" "+reason+" "+message)
-}
-
-// ofClaim records what is said of a claim.
-func (e *testEvents) ofClaim(c *v1.PersistentVolumeClaim, eventType, reason, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.list = append(e.list, "claim "+c.Name+" "+eventType+" "+reason+" "+message)
-}
-
-func (e *testEvents) all() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.list)
-}
-
 type testTokens struct{}
 
-func (testTokens) Expiring(_ context.Context, p *v1.Pod, audiences []string, seconds *int64) (string, time.Time, error) {
+func (testTokens) Expiring(
+	_ context.Context, p *v1.Pod, audiences []string, seconds *int64,
+) (string, time.Time, error) {
 	return "token-" + p.Name + "-" + strings.Join(audiences, "+"), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), nil
 }
 func (testTokens) Forget(types.UID) {}
 
-// testNode is a node with volumes of a CSI driver that really runs.
+// testNode is a node with volumes of a real CSI driver process.
 type testNode struct {
 	*volume.Manager
 	t       testing.TB
@@ -182,29 +165,26 @@ type testNode struct {
 	driver  *csidriver.Driver
 	drivers *Drivers
 	lasting *persistent.Volumes
-	events  *testEvents
+	events  *eventlog.Log
 	recheck time.Duration
-	alone   bool              // there is no controller that attaches
-	health  bool              // whether drivers are asked how volumes are
-	observe Observer          // of calls to drivers; nil: they are not looked at
-	labels  persistent.Labels // the node's SELinux; nil: it has none
-	all     bool              // all volumes are mounted with a label that can be
-	// hasLabels reports whether files of a mount have labels of their own; nil: the
-	// kernel is asked.
+	alone   bool              // there is no attach/detach controller
+	health  bool              // health reporting of drivers is enabled
+	observe Observer          // observer of driver calls; may be nil
+	labels  persistent.Labels // nil: SELinux is disabled
+	all     bool              // all volumes are mounted with labels if possible
+	// hasLabels reports whether the file system of a mount supports labels; nil: the kernel is
+	// asked.
 	hasLabels func(path string) (bool, error)
-	changed   chan struct{}
-	// exhausted counts volumes that the node had no room for.
+	// exhausted counts calls of Config.Exhausted.
 	exhausted atomic.Int64
 	looked    map[types.UID]int // by pod, with the api's lock
 	stop      func()
 }
 
-// newTestNode starts one. What it leaves mounted is an error of the test.
+// newTestNode starts a node. Remaining mounts fail the test.
 func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	dir, err := os.MkdirTemp("", "csi") // short: the path of a socket has little room
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +193,14 @@ func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 	if change != nil {
 		change(&cfg)
 	}
-	n := &testNode{t: t, root: filepath.Join(dir, "root"), api: newTestAPI(), driver: csidriver.New(cfg), events: &testEvents{},
-		recheck: time.Hour, changed: make(chan struct{}, 1)}
+	n := &testNode{
+		t:       t,
+		root:    filepath.Join(dir, "root"),
+		api:     newTestAPI(),
+		driver:  csidriver.New(cfg),
+		events:  &eventlog.Log{},
+		recheck: time.Hour,
+	}
 	for _, d := range []string{n.root, cfg.Dir} {
 		if err := os.MkdirAll(d, 0o750); err != nil {
 			t.Fatal(err)
@@ -248,10 +234,11 @@ func newTestNode(t testing.TB, change func(*csidriver.Config)) *testNode {
 	return n
 }
 
-// start is the start of an agent on what there is.
+// start starts an agent on the existing state.
 func (n *testNode) start() {
 	n.t.Helper()
-	if err := n.open(slog.New(slog.NewTextHandler(testWriter{n.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))); err != nil {
+	if err := n.open(slog.New(slog.NewTextHandler(testWriter{n.t},
+		&slog.HandlerOptions{Level: slog.LevelWarn}))); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -266,46 +253,60 @@ func (n *testNode) open(log *slog.Logger) error {
 	if err := n.drivers.Register(context.Background(), driverName, n.driver.Socket(), []string{"1.0.0"}); err != nil {
 		return err
 	}
-	plugin := New(Config{RootDir: n.root, Health: n.health, Node: nodeName, Drivers: n.drivers, API: n.api, Tokens: testTokens{}, Guard: guard,
-		Sharing: volume.Sharing{Guard: guard, Events: n.events}, HasLabels: hasLabels, Republish: n.recheck, Log: log,
+	plugin := New(Config{
+		RootDir:   n.root,
+		Health:    n.health,
+		Node:      nodeName,
+		Drivers:   n.drivers,
+		API:       n.api,
+		Tokens:    testTokens{},
+		Guard:     guard,
+		Sharing:   volume.Ownership{Guard: guard, Events: n.events},
+		HasLabels: hasLabels,
+		Republish: n.recheck,
+		Log:       log,
 		InUse:     func() []v1.UniqueVolumeName { return n.api.status().VolumesInUse },
-		Exhausted: func(string) { n.exhausted.Add(1) }})
-	wake := func(types.UID) {
-		select {
-		case n.changed <- struct{}{}:
-		default:
-		}
-	}
-	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Plugins: []persistent.Plugin{plugin}, API: n.api, Guard: guard, Events: n.events, ClaimEvent: n.events.ofClaim,
-		Node: n.api.status, Attach: !n.alone, Labels: n.labels, LabelAll: n.all, Recheck: n.recheck, Log: log,
-		OnInUse: func() { n.report(); wake("") },
+		Exhausted: func(string) { n.exhausted.Add(1) },
+	})
+	agent := volumenode.NewAgent(persistent.Config{
+		RootDir: n.root,
+		Plugins: []persistent.Plugin{plugin},
+		API:     n.api,
+		Guard:   guard,
+		Events:  n.events,
+		ClaimEvent: func(c *v1.PersistentVolumeClaim, eventType, reason, message string) {
+			n.events.Add("claim "+c.Name, eventType, reason, message)
+		},
+		Node:     n.api.status,
+		Attach:   !n.alone,
+		Labels:   n.labels,
+		LabelAll: n.all,
+		Recheck:  n.recheck,
+		Log:      log,
+		OnInUse:  n.report,
 		Count: func(plugin string, migrated bool, operation string, took time.Duration, err error) {
 			n.Count(plugin, migrated, operation, took, err)
 		},
 		Again: func(uid types.UID) {
 			n.api.change(func() { n.looked[uid]++ })
 			n.Again(uid)
-		}})
-	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n.events, OnChange: wake, Log: log,
-		MaySwap:           func() (bool, error) { return false, nil },
-		RecursiveReadOnly: func(*v1.Pod) bool { return true }})
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = n.lasting.Run(ctx) })
-	wg.Go(func() { _ = n.Run(ctx) })
-	n.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+		},
+	}, volume.Config{RecursiveReadOnly: func(*v1.Pod) bool { return true }})
+	n.Manager, n.lasting = agent.Manager, agent.Persistent
+	stop := agent.Start()
+	n.stop = func() { _ = stop() }
 	n.report()
 	n.lasting.Settle()
 	return nil
 }
 
-// restart is the end of the agent and the start of the next one.
+// restart stops the agent and starts another one.
 func (n *testNode) restart() {
 	n.stop()
 	n.start()
 }
 
-// report is the node's status on its way to the API server and back.
+// report propagates the node status to the API server and back.
 func (n *testNode) report() {
 	l := n.lasting
 	go func() {
@@ -322,36 +323,48 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// until waits for something to become true, looking when there is news.
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
-	limit := time.After(2 * time.Minute)
-	for !ok() {
-		select {
-		case <-n.changed:
-		case <-time.After(20 * time.Millisecond):
-		case <-limit:
-			events := n.events.all()
-			n.t.Fatalf("waited too long for: %s\nleft: %v\nlast events: %s", what, n.left(), strings.Join(events[max(0, len(events)-5):], "\n\t"))
+	defer func() {
+		if n.t.Failed() {
+			n.t.Logf("left: %v", n.left())
 		}
-	}
+	}()
+	await.Within(n.t, 2*time.Minute, 5*time.Millisecond, what, func() (string, bool) {
+		events := n.events.Lines()
+		return "events\n\t" + strings.Join(events[max(0, len(events)-5):], "\n\t"), ok()
+	})
 }
 
-// volumeOf makes a claim and its volume, both of one name.
+// volumeOf creates a claim and its volume with the same name.
 func (n *testNode) volumeOf(name string, change func(*v1.PersistentVolume)) string {
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
-	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: v1.PersistentVolumeSpec{
-		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, Capacity: size,
-		ClaimRef: &v1.ObjectReference{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
-		PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "test-" + name,
-			VolumeAttributes: map[string]string{"tier": "gold"}}},
-	}}
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
+		Spec: v1.PersistentVolumeSpec{
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Capacity:    size,
+			ClaimRef:    &v1.ObjectReference{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				Driver:           driverName,
+				VolumeHandle:     "test-" + name,
+				VolumeAttributes: map[string]string{"tier": "gold"},
+			}},
+		},
+	}
 	if change != nil {
 		change(pv)
 	}
-	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("claim-" + name), ResourceVersion: "1"},
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "ns",
+			Name:            name,
+			UID:             types.UID("claim-" + name),
+			ResourceVersion: "1",
+		},
 		Spec:   v1.PersistentVolumeClaimSpec{VolumeName: pv.Name},
-		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: size}}
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: size},
+	}
 	n.api.change(func() {
 		n.api.volumes[pv.Name] = pv
 		n.api.claims[name] = claim
@@ -359,37 +372,53 @@ func (n *testNode) volumeOf(name string, change func(*v1.PersistentVolume)) stri
 	return uniqueName(driverName, "test-"+name)
 }
 
-// attachTo is the controller and the driver's attacher at work.
+// attachTo attaches a volume, as controller and external attacher do.
 func (n *testNode) attachTo(handle string) {
 	n.api.change(func() {
 		name := AttachmentName(handle, driverName, nodeName)
-		n.api.attach[name] = &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"lun": "7"}}}
-		n.api.node.VolumesAttached = append(n.api.node.VolumesAttached, v1.AttachedVolume{Name: v1.UniqueVolumeName(uniqueName(driverName, handle))})
+		n.api.attach[name] = &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: storagev1.VolumeAttachmentStatus{
+				Attached:           true,
+				AttachmentMetadata: map[string]string{"lun": "7"},
+			},
+		}
+		n.api.node.VolumesAttached = append(n.api.node.VolumesAttached,
+			v1.AttachedVolume{Name: v1.UniqueVolumeName(uniqueName(driverName, handle))})
 	})
 	n.lasting.NodeChanged()
 }
 
-// driverObject makes the driver's object; its volumes are not attached unless it
-// is changed to say so.
+// driverObject creates the CSIDriver object, by default without attachRequired.
 func (n *testNode) driverObject(change func(*storagev1.CSIDriverSpec)) {
 	no := false
-	d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}, Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}
+	d := &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: driverName},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no},
+	}
 	if change != nil {
 		change(&d.Spec)
 	}
 	n.api.change(func() { n.api.drivers[driverName] = d })
 }
 
-// podWith is a pod that mounts claims.
+// podWith returns a pod that mounts claims.
 func podWith(name string, claims ...string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1.PodSpec{NodeName: nodeName, ServiceAccountName: "sa", Containers: []v1.Container{{Name: "c"}}}}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{NodeName: nodeName, ServiceAccountName: "sa", Containers: []v1.Container{{Name: "c"}}},
+	}
 	for _, c := range claims {
 		vol := "v-" + c
-		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: vol, VolumeSource: v1.VolumeSource{
-			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
-		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: vol, MountPath: "/" + c})
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{
+			Name: vol,
+			VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}},
+		})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{
+			Name:      vol,
+			MountPath: "/" + c,
+		})
 	}
 	return p
 }
@@ -406,20 +435,20 @@ func (n *testNode) release(p *v1.Pod) {
 	n.until("release of "+p.Name, func() bool { done, _ := n.Released(p.UID); return done })
 }
 
-// idle waits until the node has nothing in use.
+// idle waits until volumesInUse is empty.
 func (n *testNode) idle() {
 	n.t.Helper()
 	n.until("nothing in use", func() bool { return len(n.lasting.InUse()) == 0 })
 	n.until("nothing left", func() bool { return len(n.left()) == 0 })
 }
 
-// againFor is how often a pod was looked at again.
+// againFor returns how often a pod was retried.
 func (n *testNode) againFor(uid types.UID) (times int) {
 	n.api.change(func() { times = n.looked[uid] })
 	return times
 }
 
-// left are files and mounts of volumes below the agent's directory.
+// left returns the remaining files and mounts of volumes below the root directory.
 func (n *testNode) left() []string {
 	var out []string
 	points, err := mount.At(n.root)
@@ -440,7 +469,8 @@ func (n *testNode) left() []string {
 			rel, _ := filepath.Rel(n.root, path)
 			parts := strings.Split(rel, "/")
 			shell := parts[0] == "pods" && len(parts) <= 4 || parts[0] == "plugins" && len(parts) <= 4 ||
-				parts[0] == "plugins" && parts[3] == blockDir && len(parts) <= 5 && (len(parts) < 5 || parts[4] == "staging" || parts[4] == "publish")
+				parts[0] == "plugins" && parts[3] == blockDir && len(parts) <= 5 &&
+					(len(parts) < 5 || parts[4] == "staging" || parts[4] == "publish")
 			if !shell {
 				out = append(out, rel)
 			}
@@ -453,11 +483,12 @@ func (n *testNode) left() []string {
 	return out
 }
 
-// mounted is where the pod's container gets a claim's volume.
+// mounted returns where the pod's container gets a claim's volume.
 func (n *testNode) mounted(p *v1.Pod) map[string]string {
 	n.t.Helper()
 	out := map[string]string{}
-	mounts, err := n.Mounts(context.Background(), p, &p.Spec.Containers[0], func(s string) (string, error) { return s, nil })
+	mounts, err := n.Mounts(context.Background(), p, &p.Spec.Containers[0],
+		func(s string) (string, error) { return s, nil })
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -465,10 +496,6 @@ func (n *testNode) mounted(p *v1.Pod) map[string]string {
 		out[m.Volume] = m.HostPath
 	}
 	return out
-}
-
-func (n *testNode) sees(what string) bool {
-	return slices.ContainsFunc(n.events.all(), func(e string) bool { return strings.Contains(e, what) })
 }
 
 func mountBind(source, target string) error { return unix.Mount(source, target, "", unix.MS_BIND, "") }
@@ -494,13 +521,17 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// request is what the manager asks the kind of claims for.
+// request returns the manager's request for the claim's volume.
 func (n *testNode) request(p *v1.Pod) (volume.Kind, volume.Request) {
 	k := n.lasting.Kinds()[0]
-	return k, volume.Request{Place: volume.PlaceOf(n.root, p.UID, k.Plugin(), p.Spec.Volumes[0].Name, false), Pod: p, Volume: &p.Spec.Volumes[0]}
+	return k, volume.Request{
+		Place:  volume.PlaceOf(n.root, p.UID, k.Plugin(), p.Spec.Volumes[0].Name, false),
+		Pod:    p,
+		Volume: &p.Spec.Volumes[0],
+	}
 }
 
-// lastReady is the look at a ready volume that is due now and then.
+// lastReady makes the periodic refresh of a ready volume.
 func (n *testNode) lastReady(p *v1.Pod) volume.Ready {
 	n.t.Helper()
 	k, r := n.request(p)
@@ -511,5 +542,6 @@ func (n *testNode) lastReady(p *v1.Pod) volume.Ready {
 
 func (n *testNode) measure(p *v1.Pod) (volume.Measured, error) {
 	k, r := n.request(p)
-	return k.(volume.Measurer).Measure(context.Background(), r, volume.Ready{Path: n.mounted(p)[p.Spec.Volumes[0].Name]})
+	return k.(volume.Measurer).Measure(context.Background(), r,
+		volume.Ready{Path: n.mounted(p)[p.Spec.Volumes[0].Name]})
 }

@@ -21,21 +21,23 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// API is what is read of the API server.
+// API reads CSI objects from the API server.
 type API interface {
-	// CSIDriver is nil if there is no object of the name.
+	// CSIDriver returns nil if there is no such object.
 	CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
-// Tokens gets service account tokens that are bound to a pod.
+// Tokens returns service account tokens bound to a pod.
 type Tokens interface {
-	Expiring(ctx context.Context, p *v1.Pod, audiences []string, seconds *int64) (value string, expires time.Time, err error)
+	Expiring(
+		ctx context.Context, p *v1.Pod, audiences []string, seconds *int64,
+	) (value string, expires time.Time, err error)
 	Forget(types.UID)
 }
 
-// Config holds what a Plugin is built from. Fields are required unless they say
+// Config holds what a Plugin is built from. Fields are required unless their comment says
 // otherwise.
 type Config struct {
 	RootDir string
@@ -44,18 +46,17 @@ type Config struct {
 	API     API // nil: standalone
 	Tokens  Tokens
 	Guard   *mount.Guard
-	Sharing volume.Sharing
-	// HasLabels reports whether files of what is mounted at a path have SELinux labels
-	// of their own.
+	Sharing volume.Ownership
+	// HasLabels reports whether the file system at a path supports SELinux labels.
 	HasLabels func(path string) (bool, error)
-	// InUse are the volumes that the node's status names; nil: it is not known.
+	// InUse returns the volumes in the node status; nil if unknown.
 	InUse func() []v1.UniqueVolumeName
-	// Republish is how often drivers that want it are called again for a pod.
+	// Republish is the period of NodePublishVolume calls for drivers with requiresRepublish.
 	Republish time.Duration
-	// Health is whether drivers are asked how volumes are (gate CSIVolumeHealth).
+	// Health enables volume health from drivers (gate CSIVolumeHealth).
 	Health bool
-	// Exhausted is called when a driver's volume could not be attached because the
-	// node has too many. It must not block.
+	// Exhausted is called if a driver's volume could not be attached because the node has too many.
+	// It must not block.
 	Exhausted func(driver string)
 	Log       *slog.Logger
 }
@@ -74,24 +75,23 @@ var (
 	_ persistent.Labeller   = (*Plugin)(nil)
 )
 
-// New builds a Plugin.
+// New makes a Plugin.
 func New(cfg Config) *Plugin { return &Plugin{cfg: cfg, paths: paths{cfg.RootDir}} }
 
-// Name is kubernetes.io/csi.
+// Name returns kubernetes.io/csi.
 func (*Plugin) Name() string { return PluginName }
 
-// Serves reports whether a driver is named.
+// Serves reports whether the volume is a CSI volume.
 func (*Plugin) Serves(s persistent.Spec) bool {
 	return s.PV != nil && s.PV.Spec.CSI != nil || s.Inline != nil && s.Inline.CSI != nil
 }
 
-// MapDir is where the device of a block volume is mapped for each pod.
+// MapDir returns the directory in which the device of a block volume is mapped for each pod.
 func (p *Plugin) MapDir(name string) string { return p.paths.blockMap(name) }
 
 var errStandalone = errors.New("no API server configured")
 
-// Describe tells what the volume is to the node: whether it is attached is the
-// driver's affair.
+// Describe returns the identity of the volume. Whether it has to be attached depends on the driver.
 func (p *Plugin) Describe(ctx context.Context, s persistent.Spec) (persistent.Traits, error) {
 	if s.Inline != nil {
 		return persistent.Traits{}, nil
@@ -101,8 +101,7 @@ func (p *Plugin) Describe(ctx context.Context, s persistent.Spec) (persistent.Tr
 	return persistent.Traits{ID: uniqueName(src.Driver, src.VolumeHandle), Attach: attach}, err
 }
 
-// attaches reports whether the driver's volumes are attached before they are used;
-// a driver that does not say so has them.
+// attaches reports whether the driver's volumes have to be attached, which is the default.
 func (p *Plugin) attaches(ctx context.Context, name string) (bool, error) {
 	d, err := p.driver(ctx, name)
 	if err != nil {
@@ -111,7 +110,7 @@ func (p *Plugin) attaches(ctx context.Context, name string) (bool, error) {
 	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, nil
 }
 
-// driver is what the API server says of a driver; nil if it says nothing.
+// driver returns the CSIDriver object, nil if there is none.
 func (p *Plugin) driver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	if p.cfg.API == nil {
 		return nil, errStandalone
@@ -123,14 +122,13 @@ func (p *Plugin) driver(ctx context.Context, name string) (*storagev1.CSIDriver,
 	return d, nil
 }
 
-// TakesLabel reports whether the driver can mount its volumes with a label: it says
-// so itself.
+// TakesLabel reports whether the driver supports mounting with a label (seLinuxMount).
 func (p *Plugin) TakesLabel(ctx context.Context, s persistent.Spec) (bool, error) {
 	d, err := p.driver(ctx, s.PV.Spec.CSI.Driver)
 	return d != nil && d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount, err
 }
 
-// checkMode reports whether the driver has volumes of this life.
+// checkMode checks that the driver supports the volume lifecycle mode.
 func checkMode(d *storagev1.CSIDriver, name, mode string) error {
 	modes := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	if d == nil && mode != lasting {
@@ -145,15 +143,15 @@ func checkMode(d *storagev1.CSIDriver, name, mode string) error {
 	return nil
 }
 
-// Devices lists what records say may be staged. Directories that a crash left
-// before their record are swept away: nothing was done in them.
+// Devices returns what may be staged, from the records. Directories without a record are removed: a
+// crash left them before there was any effect.
 func (p *Plugin) Devices() ([]persistent.Device, error) {
 	var out []persistent.Device
 	var errs []error
 	for _, dir := range p.recordDirs() {
 		r, err := p.deviceRecord(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			// Whatever else is in the directory keeps it.
+			// A directory with other content stays.
 			if err := removeRecord(dir.path); err == nil && dir.block {
 				_ = os.Remove(filepath.Dir(dir.path))
 			}
@@ -163,19 +161,23 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 			errs = append(errs, err)
 			continue
 		}
-		// Taken for attached until its driver is asked: that is safe.
-		out = append(out, persistent.Device{Traits: persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true, Label: r.SELinux},
-			Name: dir.name, Dir: dir.path, Block: dir.block})
+		// Assumed to be attachable until the CSIDriver is read, which is safe.
+		out = append(out, persistent.Device{
+			Traits: persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true, Label: r.SELinux},
+			Name:   dir.name,
+			Dir:    dir.path,
+			Block:  dir.block,
+		})
 	}
 	return out, errors.Join(errs...)
 }
 
 type recordDir struct {
-	path, name string // the name of the specification, if the path has it
+	path, name string // of the PersistentVolume or inline volume, if the path contains it
 	block      bool
 }
 
-// recordDirs are the directories that hold a record, or are about to.
+// recordDirs returns the directories that contain a record, or are about to.
 func (p *Plugin) recordDirs() []recordDir {
 	var out []recordDir
 	for _, driver := range list(p.paths.plugin()) {
@@ -194,14 +196,14 @@ func (p *Plugin) recordDirs() []recordDir {
 			out = append(out, recordDir{data, name, true})
 			continue
 		}
-		// The record is the last of a volume but for the directory around it. One that
-		// has anything in it stays.
+		// The record of a volume is removed last, except for the directory around it. A directory
+		// that is not empty stays.
 		_ = os.Remove(p.paths.block(name))
 	}
 	return out
 }
 
-// list names what is in a directory; one that cannot be read holds nothing of ours.
+// list returns the names in a directory; none if it cannot be read.
 func list(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -226,8 +228,7 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	return persistent.Traits{ID: uniqueName(r.Driver, r.Handle), Attach: true, Label: r.SELinux}, nil
 }
 
-// CountedAs is the plugin's name with the driver's: what operations on volumes are
-// counted under.
+// CountedAs returns the name in metrics: that of the plugin with the driver's.
 func (*Plugin) CountedAs(s persistent.Spec) string {
 	if s.PV != nil && s.PV.Spec.CSI != nil {
 		return PluginName + ":" + s.PV.Spec.CSI.Driver
@@ -238,7 +239,7 @@ func (*Plugin) CountedAs(s persistent.Spec) string {
 	return PluginName
 }
 
-// StagedAs is the same of a volume that is staged.
+// StagedAs returns the name in metrics of a staged volume.
 func (*Plugin) StagedAs(d persistent.Device) string {
 	s, err := splitName(d.ID)
 	if err != nil {
@@ -247,11 +248,11 @@ func (*Plugin) StagedAs(d persistent.Device) string {
 	return PluginName + ":" + s.driver
 }
 
-// FoundAs is the same of a volume on the disk.
+// FoundAs returns the name in metrics of a volume on the disk.
 func (p *Plugin) FoundAs(place volume.Place) string {
 	rec, err := p.recordOf(place)
 	if err != nil {
-		return PluginName // its release will say what is wrong
+		return PluginName // its release reports the error
 	}
 	return PluginName + ":" + rec.Driver
 }

@@ -16,7 +16,7 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Publish has the driver give the volume to the pod.
+// Publish calls NodePublishVolume.
 func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
 	s := sourceOf(r)
 	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
@@ -44,10 +44,10 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 		return persistent.Published{}, err
 	}
 	if _, err := sess.node.NodePublishVolume(ctx, req); err != nil {
-		err = outcome(err)
+		err = markUnknown(err)
 		switch {
 		case persistent.IsUnknown(err):
-		case had: // the pod may use it: the next call will do
+		case had: // the pod may be using it; the next call will update it
 			err = persistent.Unknown(err)
 		default:
 			err = persistent.Undone(err, p.clear(ctx, r.Place, req.TargetPath))
@@ -55,7 +55,8 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 		return persistent.Published{}, err
 	}
 	if err := p.group(ctx, sess, r, s, d, req.TargetPath); err != nil {
-		return persistent.Published{}, persistent.Unknown(fmt.Errorf("applyFSGroup failed for vol %s: %w", s.handle, err))
+		return persistent.Published{}, persistent.Unknown(fmt.Errorf("applyFSGroup failed for vol %s: %w", s.handle,
+			err))
 	}
 	out := persistent.Published{Path: req.TargetPath, ReadOnly: s.readOnly}
 	if s.block {
@@ -64,8 +65,10 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 		return persistent.Published{}, persistent.Unknown(fmt.Errorf("error checking for SELinux support: %w", err))
 	}
 	if r.Label != "" && out.Relabel {
-		// The pod can use it all the same: it is as if the driver had promised nothing.
-		p.cfg.Log.Warn("driver did not mount volume with its label", "pod", r.Pod.Namespace+"/"+r.Pod.Name, "uid", r.Pod.UID, "driver", s.driver, "volume", r.Name, "label", r.Label)
+		// The pod can use it, as if the driver did not support mounting with a label.
+		p.cfg.Log.Warn("CSI driver did not mount volume with the requested SELinux label", "pod",
+			r.Pod.Namespace+"/"+r.Pod.Name, "podUID", r.Pod.UID,
+			"driver", s.driver, "volumeName", r.Name, "label", r.Label)
 	}
 	if d != nil && d.Spec.RequiresRepublish != nil && *d.Spec.RequiresRepublish {
 		out.RenewAt = time.Now().Add(p.cfg.Republish)
@@ -73,9 +76,15 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	return out, nil
 }
 
-func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver) (*csiv1.NodePublishVolumeRequest, error) {
-	req := &csiv1.NodePublishVolumeRequest{VolumeId: s.handle, TargetPath: p.target(r.Place), Readonly: s.readOnly,
-		VolumeContext: volumeContext(d, s, r.Pod)}
+func (p *Plugin) publishRequest(
+	ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver,
+) (*csiv1.NodePublishVolumeRequest, error) {
+	req := &csiv1.NodePublishVolumeRequest{
+		VolumeId:      s.handle,
+		TargetPath:    p.target(r.Place),
+		Readonly:      s.readOnly,
+		VolumeContext: volumeContext(d, s, r.Pod),
+	}
 	stages := false
 	var err error
 	if s.lifecycle == lasting {
@@ -90,7 +99,8 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 		return nil, err
 	}
 	if req.VolumeCapability, err = p.capability(ctx, sess, s, r.Pod); err != nil {
-		return nil, failed("mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability", err)
+		return nil, failed("mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability",
+			err)
 	}
 	if req.Secrets, err = p.publishSecrets(ctx, r); err != nil {
 		return nil, err
@@ -98,7 +108,7 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 	tokens, err := p.tokens(ctx, d, r.Pod)
 	switch {
 	case err != nil:
-		return nil, failed("mounter.SetUpAt failed to get service accoount token attributes", err) // sic, as upstream's
+		return nil, failed("mounter.SetUpAt failed to get service accoount token attributes", err) // sic, as upstream
 	case tokens != "" && inSecrets(d):
 		req.Secrets = with(req.Secrets, keyTokens, tokens)
 	case tokens != "":
@@ -107,7 +117,7 @@ func (p *Plugin) publishRequest(ctx context.Context, sess *session, r persistent
 	return req, nil
 }
 
-// target is where the driver puts the volume for the pod.
+// target returns the target path for the pod.
 func (p *Plugin) target(place volume.Place) string {
 	if place.Block {
 		return p.paths.blockPublish(place.Name, place.UID)
@@ -115,7 +125,7 @@ func (p *Plugin) target(place volume.Place) string {
 	return filepath.Join(place.Path, publishedDir)
 }
 
-// published reports whether the pod may have the volume already.
+// published reports whether the volume may be published already.
 func (p *Plugin) published(place volume.Place) bool {
 	if place.Block {
 		_, err := os.Lstat(p.target(place))
@@ -125,8 +135,7 @@ func (p *Plugin) published(place volume.Place) bool {
 	return had || err != nil
 }
 
-// preparePlace leaves the record, and makes the directory in which the driver
-// makes what it mounts on.
+// preparePlace writes the record, and creates the parent directory of the target path.
 func (p *Plugin) preparePlace(r persistent.Request, s source) error {
 	if s.block {
 		dir := filepath.Dir(p.target(r.Place))
@@ -135,26 +144,34 @@ func (p *Plugin) preparePlace(r persistent.Request, s source) error {
 		}
 		return nil
 	}
-	rec := record{Driver: s.driver, Handle: s.handle, Name: r.Name, Node: p.cfg.Node, Lifecycle: s.lifecycle, SELinux: r.Label,
-		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node)}
+	rec := record{
+		Driver:       s.driver,
+		Handle:       s.handle,
+		Name:         r.Name,
+		Node:         p.cfg.Node,
+		Lifecycle:    s.lifecycle,
+		SELinux:      r.Label,
+		AttachmentID: AttachmentName(s.handle, s.driver, p.cfg.Node),
+	}
 	return p.putRecord(r.Place.Path, rec)
 }
 
-// group gives the volume to the pod's group, unless that is the driver's affair.
-func (p *Plugin) group(ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver, path string) error {
+// group applies the fsGroup, unless the driver does.
+func (p *Plugin) group(
+	ctx context.Context, sess *session, r persistent.Request, s source, d *storagev1.CSIDriver, path string,
+) error {
 	_, wants := groupOf(r.Pod)
-	if !wants || s.block || s.readOnly || !groupIsOurs(d, s) {
+	if !wants || s.block || s.readOnly || !appliesFSGroup(d, s) {
 		return nil
 	}
 	delegated, err := sess.can(ctx, canGroup)
 	if err != nil || delegated {
 		return err
 	}
-	return p.cfg.Sharing.Lasting(ctx, r.Pod, path, s.readOnly)
+	return p.cfg.Sharing.SetFSGroup(ctx, r.Pod, path, s.readOnly)
 }
 
-// Unpublish has the driver take the volume away from the pod. Without a record
-// the driver was never asked for it.
+// Unpublish calls NodeUnpublishVolume. Without a record NodePublishVolume was never called.
 func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	target := p.target(place)
 	rec, err := p.recordOf(place)
@@ -169,8 +186,11 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 		return failed("Unmounter.TearDownAt failed to get CSI client", err)
 	}
 	defer sess.close()
-	if _, err := sess.node.NodeUnpublishVolume(ctx, &csiv1.NodeUnpublishVolumeRequest{VolumeId: rec.Handle, TargetPath: target}); err != nil {
-		return failed("Unmounter.TearDownAt failed", outcome(err))
+	if _, err := sess.node.NodeUnpublishVolume(ctx, &csiv1.NodeUnpublishVolumeRequest{
+		VolumeId:   rec.Handle,
+		TargetPath: target,
+	}); err != nil {
+		return failed("Unmounter.TearDownAt failed", markUnknown(err))
 	}
 	if err := p.clear(ctx, place, target); err != nil {
 		return err
@@ -181,8 +201,8 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	return nil
 }
 
-// clear removes what was made for the pod, the record last. What a driver left
-// mounted stays, and is tried again.
+// clear removes the pod's directories, the record last. It fails if the driver left a mount, and is
+// retried.
 func (p *Plugin) clear(ctx context.Context, place volume.Place, target string) error {
 	return p.cfg.Guard.Do(ctx, place.Path, "remove volume directory", func() error {
 		if err := removePoint(target); err != nil {
@@ -191,7 +211,7 @@ func (p *Plugin) clear(ctx context.Context, place volume.Place, target string) e
 		if !place.Block {
 			return removeRecord(place.Path)
 		}
-		_ = os.Remove(filepath.Dir(target)) // other pods may have theirs there
+		_ = os.Remove(filepath.Dir(target)) // shared with other pods
 		return remove(place.Path)
 	})
 }

@@ -8,11 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 )
 
-// record is what is known of a volume by its directory. Upstream reads and writes
-// the same file.
+// record is the data of a volume in its directory. The file has upstream's format.
 type record struct {
 	AttachmentID string `json:"attachmentID,omitempty"`
 	Driver       string `json:"driverName"`
@@ -23,14 +22,13 @@ type record struct {
 	Lifecycle    string `json:"volumeLifecycleMode,omitempty"`
 }
 
-// Lifecycle modes of volumes, as records name them.
+// Volume lifecycle modes in records.
 const (
 	lasting   = "Persistent"
 	ephemeral = "Ephemeral"
 )
 
-// writeRecord leaves the record in a directory, which it makes. A crash leaves
-// the old one or the new one.
+// writeRecord writes the record in a directory, which it creates. The write is atomic.
 func writeRecord(dir string, r record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -43,14 +41,14 @@ func writeRecord(dir string, r record) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return failed("failed to save volume data file "+path, err)
 	}
-	// A driver must not have done anything that no record tells of.
+	// The record must be on disk before any call to the driver.
 	if err := checkpoint.Put(path, data, checkpoint.How{Mode: 0o644, Sync: true}); err != nil {
 		return failed("failed to save volume data file "+path, err)
 	}
 	return nil
 }
 
-// readRecord reads the record of a directory; none is an error of fs.ErrNotExist.
+// readRecord reads the record of a directory. If there is none, the error is fs.ErrNotExist.
 func readRecord(dir string) (record, error) {
 	var r record
 	data, err := os.ReadFile(filepath.Join(dir, recordFile))
@@ -66,8 +64,8 @@ func readRecord(dir string) (record, error) {
 	return r, nil
 }
 
-// removeRecord removes the record, one that could not be used, and what an
-// interrupted writeRecord left, and the directory if nothing else is in it.
+// removeRecord removes the record, an unusable one, temporary files of writeRecord, and the
+// directory if it is then empty.
 func removeRecord(dir string) error {
 	for _, name := range []string{recordFile, recordFile + checkpoint.SuffixBad} {
 		if err := remove(filepath.Join(dir, name)); err != nil {
@@ -80,7 +78,7 @@ func removeRecord(dir string) error {
 	return remove(dir)
 }
 
-// remove removes one file or empty directory; there being none is no error.
+// remove removes a file or empty directory, if it exists.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

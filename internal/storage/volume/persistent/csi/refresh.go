@@ -8,54 +8,52 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"keelson/internal/node/panics"
+	"keelson/internal/pods/panics"
 )
 
-// minRefresh is the shortest period that drivers may ask for; the API server holds
-// them to it.
+// minRefresh is the minimum period, which the API server enforces.
 const minRefresh = 10 * time.Second
 
-// asked are the drivers that registered.
-type asked interface {
+// registeredDrivers are the registered drivers.
+type registeredDrivers interface {
 	Names() []string
-	// Refresh asks one what it says of the node, and shows it.
+	// Refresh calls NodeGetInfo of a driver and publishes the result.
 	Refresh(ctx context.Context, name string) error
 }
 
 // RefresherConfig holds what a Refresher is built from. Every field is required.
 type RefresherConfig struct {
-	Drivers asked
-	// Object is what the API server says of a driver; nil for nothing. It may wait
-	// for the API server.
+	Drivers registeredDrivers
+	// Object returns the CSIDriver object, nil if there is none. It may wait for the API server.
 	Object func(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	Log    *slog.Logger
 }
 
-// Refresher keeps the number of volumes that a driver says the node can have true:
-// drivers that ask for it are asked again now and then, and when a volume could
-// not be attached (KEP-4876). Others are asked once, when they register.
+// Refresher keeps the volume limits in the CSINode up to date. It calls NodeGetInfo of drivers with
+// nodeAllocatableUpdatePeriodSeconds periodically, and when a volume could not be attached
+// (KEP-4876). For other drivers it is called at registration only.
 type Refresher struct {
 	cfg  RefresherConfig
-	news chan struct{} // capacity 1: one says all there is to say
+	news chan struct{} // capacity 1: one pending change is enough
 
 	mu   sync.Mutex
-	asks map[string]*asking
+	asks map[string]*refresh
 }
 
-// asking is a driver that is asked again.
-type asking struct {
+// refresh is a driver that is called periodically.
+type refresh struct {
 	period time.Duration
 	now    chan struct{} // capacity 1
 	stop   context.CancelFunc
 }
 
-// NewRefresher builds a Refresher. It wants to hear of every change.
+// NewRefresher makes a Refresher. Changed must be called for every change.
 func NewRefresher(cfg RefresherConfig) *Refresher {
-	return &Refresher{cfg: cfg, news: make(chan struct{}, 1), asks: map[string]*asking{}}
+	return &Refresher{cfg: cfg, news: make(chan struct{}, 1), asks: map[string]*refresh{}}
 }
 
-// Changed says that drivers came or went, or that their objects changed. It never
-// blocks.
+// Changed is called when drivers have registered or deregistered, or CSIDriver objects changed. It
+// never blocks.
 func (r *Refresher) Changed() {
 	select {
 	case r.news <- struct{}{}:
@@ -63,8 +61,7 @@ func (r *Refresher) Changed() {
 	}
 }
 
-// Exhausted has a driver asked soon, if it wants to be asked at all. It never
-// blocks.
+// Exhausted requests a call of the driver, if it is called periodically. It never blocks.
 func (r *Refresher) Exhausted(driver string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,11 +73,11 @@ func (r *Refresher) Exhausted(driver string) {
 	}
 }
 
-// Run asks until ctx ends.
+// Run refreshes until ctx ends.
 func (r *Refresher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	ctx, stop := context.WithCancel(ctx) // of those that ask
+	ctx, stop := context.WithCancel(ctx) // for the goroutines of the drivers
 	defer stop()
 	for {
 		select {
@@ -99,7 +96,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 		for name, period := range periods {
 			if r.asks[name] == nil {
 				own, stop := context.WithCancel(ctx)
-				a := &asking{period: period, now: make(chan struct{}, 1), stop: stop}
+				a := &refresh{period: period, now: make(chan struct{}, 1), stop: stop}
 				r.asks[name] = a
 				wg.Go(func() { defer stop(); r.ask(own, name, a) })
 			}
@@ -108,8 +105,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 	}
 }
 
-// periods are how often registered drivers want to be asked; those that do not are
-// not in it.
+// periods returns the periods of the registered drivers that have one.
 func (r *Refresher) periods(ctx context.Context) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, name := range r.cfg.Drivers.Names() {
@@ -120,7 +116,7 @@ func (r *Refresher) periods(ctx context.Context) map[string]time.Duration {
 		})
 		if err != nil {
 			if ctx.Err() == nil {
-				r.cfg.Log.Warn("cannot read CSIDriver", "driver", name, "err", err)
+				r.cfg.Log.Warn("failed to read CSIDriver", "driver", name, "err", err)
 			}
 			continue
 		}
@@ -131,8 +127,8 @@ func (r *Refresher) periods(ctx context.Context) map[string]time.Duration {
 	return out
 }
 
-// ask asks one driver until ctx ends. It hangs on nobody but that driver.
-func (r *Refresher) ask(ctx context.Context, name string, a *asking) {
+// ask calls one driver until ctx ends. A driver that hangs delays only itself.
+func (r *Refresher) ask(ctx context.Context, name string, a *refresh) {
 	tick := time.NewTicker(a.period)
 	defer tick.Stop()
 	failing := false
@@ -145,7 +141,8 @@ func (r *Refresher) ask(ctx context.Context, name string, a *asking) {
 		}
 		err := panics.Try(r.cfg.Log, "CSI allocatable", func() error { return r.cfg.Drivers.Refresh(ctx, name) })
 		if err != nil && ctx.Err() == nil && !failing {
-			r.cfg.Log.Warn("cannot ask CSI driver how many volumes the node can have", "driver", name, "retry", a.period, "err", err)
+			r.cfg.Log.Warn("failed to refresh volume limit of CSI driver", "driver", name, "retryAfter", a.period,
+				"err", err)
 		}
 		failing = err != nil
 	}

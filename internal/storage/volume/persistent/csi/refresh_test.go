@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,7 +21,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// askedDrivers are drivers that count how often they are asked. One of them hangs.
+// askedDrivers are drivers that count their calls. One of them hangs.
 type askedDrivers struct {
 	mu    sync.Mutex
 	names []string
@@ -51,7 +50,7 @@ func (d *askedDrivers) Refresh(ctx context.Context, name string) error {
 	return err
 }
 
-// count is how often the driver was asked since the last count.
+// count returns the number of calls since the last count.
 func (d *askedDrivers) count(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,9 +59,8 @@ func (d *askedDrivers) count(name string) int {
 	return n
 }
 
-// Drivers are asked again as often as their objects say, and not at all if those
-// say nothing.
-func TestDriversAreAskedAgain(t *testing.T) {
+// Drivers are called with the periods in their CSIDriver objects, and not at all without one.
+func TestRefresherPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &askedDrivers{asked: map[string]int{}, fail: map[string]error{"fails": errors.New("busy")}}
 		var mu sync.Mutex
@@ -72,18 +70,23 @@ func TestDriversAreAskedAgain(t *testing.T) {
 			defer mu.Unlock()
 			seconds[name] = n
 		}
-		r := NewRefresher(RefresherConfig{Drivers: d, Log: slog.New(slog.DiscardHandler), Object: func(_ context.Context, name string) (*storagev1.CSIDriver, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			switch n := seconds[name]; {
-			case name == "none":
-				return nil, nil
-			case n == 0:
-				return &storagev1.CSIDriver{}, nil
-			default:
-				return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: &n}}, nil
-			}
-		}})
+		r := NewRefresher(RefresherConfig{
+			Drivers: d,
+			Log:     slog.New(slog.DiscardHandler),
+			Object: func(_ context.Context, name string) (*storagev1.CSIDriver, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch n := seconds[name]; {
+				case name == "none":
+					return nil, nil
+				case n == 0:
+					return &storagev1.CSIDriver{}, nil
+				default:
+					return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: &n}},
+						nil
+				}
+			},
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
@@ -98,19 +101,19 @@ func TestDriversAreAskedAgain(t *testing.T) {
 			"minute": 10, "hangs": 1, "fails": 30, "hasty": 60, "silent": 0, "none": 0, "panics": 20,
 		} {
 			if got := d.count(name); got != want {
-				t.Errorf("%s was asked %d times in ten minutes, want %d", name, got, want)
+				t.Errorf("%s was called %d times in ten minutes, want %d", name, got, want)
 			}
 		}
 
-		// A volume could not be attached: at once, but only those that want to.
+		// A volume could not be attached: called at once, but only drivers with a period.
 		r.Exhausted("minute")
 		r.Exhausted("silent")
 		synctest.Wait()
 		if m, s := d.count("minute"), d.count("silent"); m != 1 || s != 0 {
-			t.Errorf("asked after a failure: %d times, and %d times the one that did not want to", m, s)
+			t.Errorf("calls after a failure: %d, and %d to the driver without a period", m, s)
 		}
 
-		// What the objects say changes, and a driver goes.
+		// Objects change, and a driver deregisters.
 		set("silent", 60)
 		set("minute", 600)
 		d.mu.Lock()
@@ -122,7 +125,7 @@ func TestDriversAreAskedAgain(t *testing.T) {
 		synctest.Wait()
 		for name, want := range map[string]int{"minute": 1, "silent": 10, "hasty": 0, "fails": 0} {
 			if got := d.count(name); got != want {
-				t.Errorf("%s was asked %d times in ten minutes after the change, want %d", name, got, want)
+				t.Errorf("%s was called %d times in ten minutes after the change, want %d", name, got, want)
 			}
 		}
 		stop()
@@ -132,16 +135,22 @@ func TestDriversAreAskedAgain(t *testing.T) {
 	})
 }
 
-// What a driver says when it is asked again is shown.
-func TestAllocatableIsKeptTrue(t *testing.T) {
+// The CSINode is updated with the new response.
+func TestRefresherUpdatesCSINode(t *testing.T) {
 	parity.Proves(t, "PLUG-18")
 	api := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u"}}}
 	n := newTestNode(t, func(c *csidriver.Config) { c.Max = 25 })
 	s := startShown(t, api)
 	drivers := NewDrivers(s, nil, slog.New(slog.DiscardHandler))
-	r := NewRefresher(RefresherConfig{Drivers: drivers, Log: slog.New(slog.DiscardHandler), Object: func(context.Context, string) (*storagev1.CSIDriver, error) {
-		return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: ptr.To[int64](10)}}, nil
-	}})
+	r := NewRefresher(RefresherConfig{
+		Drivers: drivers,
+		Log:     slog.New(slog.DiscardHandler),
+		Object: func(context.Context, string) (*storagev1.CSIDriver, error) {
+			return &storagev1.CSIDriver{
+				Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: ptr.To[int64](10)},
+			}, nil
+		},
+	})
 	drivers.OnChange(r.Changed)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -172,15 +181,18 @@ func TestAllocatableIsKeptTrue(t *testing.T) {
 
 // A pod is rejected if the node has reached the volume limit and the CSIDriver sets
 // nodeAllocatableUpdatePeriodSeconds; for other attach errors the pod waits.
-func TestNodeIsFullOfVolumes(t *testing.T) {
+func TestAttachLimit(t *testing.T) {
 	parity.Proves(t, "SRC-50")
 	n := newTestNode(t, nil)
 	n.volumeOf("data", nil)
 	name := AttachmentName("test-data", driverName, nodeName)
 	fails := func(code *int32) {
 		n.api.change(func() {
-			n.api.attach[name] = &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: storagev1.VolumeAttachmentStatus{
-				AttachError: &storagev1.VolumeError{Message: "no slot is free", ErrorCode: code}}}
+			n.api.attach[name] = &storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Status: storagev1.VolumeAttachmentStatus{
+					AttachError: &storagev1.VolumeError{Message: "no slot is free", ErrorCode: code}},
+			}
 		})
 	}
 	fails(ptr.To(int32(codes.Internal)))
@@ -194,7 +206,7 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 	n.Again(p.UID)
 	fails(ptr.To(int32(codes.ResourceExhausted)))
 	looks := n.api.asked(name)
-	n.until("a look at the attachment of a driver that is asked only once", func() bool {
+	n.until("a read of the attachment for a driver without a period", func() bool {
 		n.Again(p.UID)
 		return n.api.asked(name) > looks
 	})
@@ -202,13 +214,13 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 	looks = n.api.asked(name)
 	n.until("a look at it with the driver's object", func() bool { n.Again(p.UID); return n.api.asked(name) > looks+1 })
 	if s := n.State(p.UID); s.Err != nil || n.exhausted.Load() > 0 {
-		t.Errorf("a driver that is asked only once: %+v, said to be exhausted %d times", s, n.exhausted.Load())
+		t.Errorf("a driver without a period: %+v, exhausted %d times", s, n.exhausted.Load())
 	}
 	n.driverObject(func(d *storagev1.CSIDriverSpec) {
 		d.AttachRequired, d.NodeAllocatableUpdatePeriodSeconds = nil, ptr.To[int64](60)
 	})
 	n.until("the refusal", func() bool { n.Again(p.UID); return n.State(p.UID).Err != nil })
-	var no *pod.Refusal
+	var no *pod.Rejection
 	err := n.State(p.UID).Err
 	if !errors.As(err, &no) || no.Reason != "VolumeAttachmentLimitExceeded" ||
 		no.Message != "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v-data], "+
@@ -216,10 +228,10 @@ func TestNodeIsFullOfVolumes(t *testing.T) {
 		t.Errorf("refused with %v", err)
 	}
 	if got := n.exhausted.Load(); got == 0 {
-		t.Error("the driver was not said to be exhausted")
+		t.Error("Exhausted was not called")
 	}
-	if got := n.events.all(); slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "rejecting pod") }) {
-		t.Errorf("events: %v, want none: who ends the pod says so", got)
+	if n.events.Has("rejecting pod") {
+		t.Errorf("events: %v, want none: the rejection has its own", n.events.Lines())
 	}
 	if got := n.driver.Methods(); len(got) > 0 {
 		t.Errorf("the driver was called: %v", got)

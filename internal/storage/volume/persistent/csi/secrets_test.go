@@ -9,8 +9,8 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// A secret that cannot be read is named with its step.
-func TestSecretsThatCannotBeRead(t *testing.T) {
+// The error for an unreadable secret names the step.
+func TestUnreadableSecrets(t *testing.T) {
 	p := &Plugin{cfg: Config{API: &testAPI{}}}
 	one := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	inline := persistent.Request{Pod: one}
@@ -19,22 +19,26 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 	}}}
 	lasting := persistent.Request{Pod: one}
 	lasting.PV = &v1.PersistentVolume{
-		Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
-			NodeStageSecretRef:   &v1.SecretReference{Namespace: "sec", Name: "stage"},
-			NodePublishSecretRef: &v1.SecretReference{Namespace: "sec", Name: "publish"},
-		}}},
+		Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				NodeStageSecretRef:   &v1.SecretReference{Namespace: "sec", Name: "stage"},
+				NodePublishSecretRef: &v1.SecretReference{Namespace: "sec", Name: "publish"},
+			}},
+		},
 	}
 	device := lasting
 	device.Block = true
 	none := func(name, ns string) string {
-		notFound := `secrets "` + ns + "/" + name + `" not found` // as the fake says it
-		return "kubernetes.io/csi: failed to find the secret " + name + " in the namespace " + ns + " with error: " + notFound
+		notFound := `secrets "` + ns + "/" + name + `" not found` // the fake's message
+		return "kubernetes.io/csi: failed to find the secret " + name + " in the namespace " + ns + " with error: " +
+			notFound
 	}
 	for want, read := range map[string]func() (map[string]string, error){
 		"fetching NodePublishSecretRef ns/mine failed: " + none("mine", "ns"): func() (map[string]string, error) {
 			return p.publishSecrets(t.Context(), inline)
 		},
-		"fetching NodePublishSecretRef sec/publish failed: " + none("publish", "sec"): func() (map[string]string, error) {
+		"fetching NodePublishSecretRef sec/publish failed: " +
+			none("publish", "sec"): func() (map[string]string, error) {
 			return p.publishSecrets(t.Context(), lasting)
 		},
 		"fetching NodeStageSecretRef sec/stage failed: " + none("stage", "sec"): func() (map[string]string, error) {

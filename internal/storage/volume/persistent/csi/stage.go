@@ -14,8 +14,8 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Stage has the driver stage the volume. The record is kept for drivers that do
-// not stage too: by it the node knows that the volume is in use.
+// Stage calls NodeStageVolume. A record is also written for drivers that do not stage, since
+// volumesInUse is derived from it.
 func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	s := sourceOf(r)
 	sess, err := p.cfg.Drivers.openFor(s.driver, r.Migrated)
@@ -65,10 +65,10 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 		return persistent.Unknown(failed(what, err)) // there is a record
 	}
 	_, err = sess.node.NodeStageVolume(ctx, req)
-	switch err = outcome(err); {
+	switch err = markUnknown(err); {
 	case err == nil, persistent.IsUnknown(err):
 		return err
-	case had: // what an earlier call did is still open
+	case had: // the outcome of an earlier call is unknown
 		return persistent.Unknown(err)
 	}
 	return persistent.Undone(err, p.sweep(ctx, dir, req.StagingTargetPath))
@@ -96,7 +96,9 @@ func hasRecord(dir string) (bool, error) {
 	return err == nil, err
 }
 
-func (p *Plugin) stageRequest(ctx context.Context, sess *session, r persistent.Request, s source) (*csiv1.NodeStageVolumeRequest, error) {
+func (p *Plugin) stageRequest(
+	ctx context.Context, sess *session, r persistent.Request, s source,
+) (*csiv1.NodeStageVolumeRequest, error) {
 	published, err := p.publishContext(ctx, r, s)
 	if err != nil {
 		return nil, err
@@ -110,14 +112,20 @@ func (p *Plugin) stageRequest(ctx context.Context, sess *session, r persistent.R
 		return nil, failed("attacher.MountDevice failed to determine "+
 			"if the node service has VOLUME_MOUNT_GROUP capability", err)
 	}
-	return &csiv1.NodeStageVolumeRequest{VolumeId: s.handle, PublishContext: published, StagingTargetPath: p.stagingPath(s, r.Name),
-		VolumeCapability: capability, Secrets: secrets, VolumeContext: s.attributes}, nil
+	return &csiv1.NodeStageVolumeRequest{
+		VolumeId:          s.handle,
+		PublishContext:    published,
+		StagingTargetPath: p.stagingPath(s, r.Name),
+		VolumeCapability:  capability,
+		Secrets:           secrets,
+		VolumeContext:     s.attributes,
+	}, nil
 }
 
-// Unstage has the driver unstage what the record names.
+// Unstage calls NodeUnstageVolume for the volume of the record.
 func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 	dir := d.Dir
-	if dir == "" { // staged in this agent's life
+	if dir == "" { // staged by this process
 		s, err := splitName(d.ID)
 		if err != nil {
 			return err
@@ -146,15 +154,18 @@ func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 		return err
 	}
 	if stages {
-		if _, err := sess.node.NodeUnstageVolume(ctx, &csiv1.NodeUnstageVolumeRequest{VolumeId: rec.Handle, StagingTargetPath: staging}); err != nil {
-			return outcome(err)
+		if _, err := sess.node.NodeUnstageVolume(ctx, &csiv1.NodeUnstageVolumeRequest{
+			VolumeId:          rec.Handle,
+			StagingTargetPath: staging,
+		}); err != nil {
+			return markUnknown(err)
 		}
 	}
 	return p.sweep(ctx, dir, staging)
 }
 
-// sweep removes what was made for staging. Only empty directories go: one that
-// has anything in it, or anything mounted on it, stays, and so does the record.
+// sweep removes the staging directories. Only empty directories are removed. One with content or a
+// mount stays, and so does the record.
 func (p *Plugin) sweep(ctx context.Context, dir, staging string) error {
 	return p.cfg.Guard.Do(ctx, dir, "remove staging directory", func() error {
 		if staging != "" {
@@ -166,14 +177,13 @@ func (p *Plugin) sweep(ctx context.Context, dir, staging string) error {
 			return err
 		}
 		if filepath.Base(dir) == "data" {
-			_ = os.Remove(filepath.Dir(dir)) // others may still have it
+			_ = os.Remove(filepath.Dir(dir)) // shared with other volumes
 		}
 		return nil
 	})
 }
 
-// makePoint makes a directory for a driver to mount on. What is mounted there already
-// may hang, and is not looked at.
+// makePoint creates a mount point. If it is mounted already it may hang, so it is not accessed.
 func makePoint(path string) error {
 	if on, err := mount.IsListed(path); on || err != nil {
 		return err
@@ -181,7 +191,7 @@ func makePoint(path string) error {
 	return os.MkdirAll(path, dirMode)
 }
 
-// removePoint removes a directory or file that a driver was to unmount.
+// removePoint removes a mount point, directory or file, which must not be mounted.
 func removePoint(path string) error {
 	on, err := mount.IsPoint(path)
 	switch {

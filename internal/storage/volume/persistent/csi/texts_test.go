@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/csidriver"
 )
 
-// oneBlock is a pod with a block device.
+// oneBlock returns a pod with a block volume.
 func oneBlock(name string) *v1.Pod {
 	p := podWith(name, "disk")
 	c := &p.Spec.Containers[0]
@@ -33,8 +33,8 @@ func blockOf(modes ...v1.PersistentVolumeAccessMode) func(*v1.PersistentVolume) 
 	}
 }
 
-// Events have upstream's texts for failed calls to a driver.
-func TestEventsOfDriversThatFail(t *testing.T) {
+// Events have upstream's texts for failed driver calls.
+func TestDriverFailureEvents(t *testing.T) {
 	failing := csidriver.Fault{Err: status.Error(codes.Internal, "no")}
 	for _, tc := range []struct {
 		name   string
@@ -99,7 +99,7 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 			n.driver.Always(tc.method, failing)
 			p := tc.pod(n)
 			n.Want(p)
-			n.until(tc.want, func() bool { return n.sees(tc.want) })
+			n.until(tc.want, func() bool { return n.events.Has(tc.want) })
 			n.driver.Always(tc.method, csidriver.Fault{})
 			n.release(p)
 			n.idle()
@@ -107,12 +107,14 @@ func TestEventsOfDriversThatFail(t *testing.T) {
 	}
 }
 
-// If the cleanup after a failure fails too, only the log has both errors: the event shows the first one.
-func TestEventsDoNotShowWhatCouldNotBeUndone(t *testing.T) {
+// If the cleanup after a failure fails too, only the log has both errors: the event has the first
+// one.
+func TestEventsOmitCleanupErrors(t *testing.T) {
 	err := persistent.Failed(persistent.Request{Spec: persistent.Spec{Name: "pv-data"}}, persistent.StepAttach,
 		persistent.Undone(errors.New("no"), errors.New("remove /node/path: busy")))
 	named, ok := err.(interface{ Text() string })
-	if !ok || named.Text() != `MountVolume.WaitForAttach failed for volume "pv-data" : no` || !persistent.IsUnknown(err) {
+	if !ok || named.Text() != `MountVolume.WaitForAttach failed for volume "pv-data" : no` ||
+		!persistent.IsUnknown(err) {
 		t.Errorf("shown as %v", err)
 	}
 	want := "MountVolume.WaitForAttach failed for volume \"pv-data\" : no\nremove /node/path: busy"
@@ -121,7 +123,7 @@ func TestEventsDoNotShowWhatCouldNotBeUndone(t *testing.T) {
 	}
 }
 
-func TestEventsOfBlockDevices(t *testing.T) {
+func TestBlockVolumeEvents(t *testing.T) {
 	needLoops(t)
 	n := newTestNode(t, nil)
 	n.volumeOf("disk", blockOf(v1.ReadWriteOncePod))
@@ -132,7 +134,7 @@ func TestEventsOfBlockDevices(t *testing.T) {
 	a, b := oneBlock("a"), oneBlock("b")
 	n.Want(a)
 	n.until("that it is not attached", func() bool {
-		return n.sees(`Warning FailedMapVolume MapVolume.WaitForAttach failed for volume "pv-disk" : ` +
+		return n.events.Has(`Warning FailedMapVolume MapVolume.WaitForAttach failed for volume "pv-disk" : ` +
 			fmt.Sprintf("volume test-disk has GET error for volume attachment csi-%x: ",
 				sha256.Sum256([]byte("test-disk"+driverName+"n1"))))
 	})
@@ -140,7 +142,7 @@ func TestEventsOfBlockDevices(t *testing.T) {
 	n.ready(a)
 	n.Want(b)
 	n.until("that another pod has it", func() bool {
-		return n.sees(`Warning FailedMapVolume MapVolume.SetUpDevice failed for volume "pv-disk" : ` +
+		return n.events.Has(`Warning FailedMapVolume MapVolume.SetUpDevice failed for volume "pv-disk" : ` +
 			`volume uses the ReadWriteOncePod access mode and is already in use by another pod`)
 	})
 	n.release(a)

@@ -28,9 +28,9 @@ import (
 	"keelson/test/kit/silence"
 )
 
-// One volume's whole life: in use, attached, staged, published to two pods, and
-// all of it backwards.
-func TestLifeOfAVolume(t *testing.T) {
+// The whole life of a volume: in use, attached, staged, published to two pods, and all of it
+// undone.
+func TestVolumeLifecycle(t *testing.T) {
 	parity.Proves(t, "VOL-62")
 	parity.ProvesPart(t, 3, "VOL-03")
 	parity.ProvesPart(t, 3, "VOL-04")
@@ -55,7 +55,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	})
 	a, b := podWith("a", "data"), podWith("b", "data")
 	n.Want(a)
-	n.until("the volume to be said to be in use", func() bool {
+	n.until("the volume to be in volumesInUse", func() bool {
 		return slices.Contains(n.api.status().VolumesInUse, v1.UniqueVolumeName(id))
 	})
 	if got := n.driver.Methods(); len(got) > 0 || n.State(a.UID).Ready {
@@ -73,7 +73,8 @@ func TestLifeOfAVolume(t *testing.T) {
 	if asked := n.api.asked("csi-" + sum("test-data"+driverName+"n1")); asked == 0 {
 		t.Error("the VolumeAttachment was not read")
 	}
-	if got := read(t, filepath.Join(staged, "vol_data.json")); got != `{"driverName":"`+driverName+`","volumeHandle":"test-data"}` {
+	if got := read(t,
+		filepath.Join(staged, "vol_data.json")); got != `{"driverName":"`+driverName+`","volumeHandle":"test-data"}` {
 		t.Errorf("record of the device: %s", got)
 	}
 	place := filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data")
@@ -91,14 +92,18 @@ func TestLifeOfAVolume(t *testing.T) {
 	}
 
 	st := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest)
-	if st.VolumeId != "test-data" || st.PublishContext["lun"] != "7" || st.Secrets["user"] != "s" || st.VolumeContext["tier"] != "gold" ||
-		st.StagingTargetPath != filepath.Join(staged, "globalmount") || st.VolumeCapability.GetMount().FsType != "ext4" ||
+	if st.VolumeId != "test-data" || st.PublishContext["lun"] != "7" || st.Secrets["user"] != "s" ||
+		st.VolumeContext["tier"] != "gold" ||
+		st.StagingTargetPath != filepath.Join(staged, "globalmount") ||
+		st.VolumeCapability.GetMount().FsType != "ext4" ||
 		!slices.Equal(st.VolumeCapability.GetMount().MountFlags, []string{"noatime"}) {
 		t.Errorf("staged with %v", st)
 	}
 	pub := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
-	if pub.VolumeId != "test-data" || pub.PublishContext["lun"] != "7" || pub.Secrets["user"] != "p" || pub.VolumeContext["tier"] != "gold" ||
-		pub.StagingTargetPath != st.StagingTargetPath || pub.Readonly || pub.VolumeContext["csi.storage.k8s.io/pod.name"] != "" {
+	if pub.VolumeId != "test-data" || pub.PublishContext["lun"] != "7" || pub.Secrets["user"] != "p" ||
+		pub.VolumeContext["tier"] != "gold" ||
+		pub.StagingTargetPath != st.StagingTargetPath || pub.Readonly ||
+		pub.VolumeContext["csi.storage.k8s.io/pod.name"] != "" {
 		t.Errorf("published with %v", pub)
 	}
 
@@ -108,7 +113,8 @@ func TestLifeOfAVolume(t *testing.T) {
 	}
 	n.release(b)
 	n.idle()
-	wantCalls := []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"}
+	wantCalls := []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "NodeUnpublishVolume",
+		"NodeUnpublishVolume", "NodeUnstageVolume"}
 	if got := n.driver.Methods(); !slices.Equal(got, wantCalls) {
 		t.Errorf("calls: %v, want %v", got, wantCalls)
 	}
@@ -117,7 +123,8 @@ func TestLifeOfAVolume(t *testing.T) {
 	}
 }
 
-// The node's status says that the volume is attached; the driver is called when the VolumeAttachment says so, too.
+// The node status shows the volume as attached; the driver is called when the VolumeAttachment does
+// as well.
 func TestAttachmentIsVerified(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-03")
 	n := newTestNode(t, nil)
@@ -137,13 +144,14 @@ func TestAttachmentIsVerified(t *testing.T) {
 	n.Want(p)
 	says := func(cause string) {
 		t.Helper()
-		want := `Warning FailedMount MountVolume.WaitForAttach failed for volume "pv-data" : ` + cause
-		n.until(want, func() bool { return slices.Contains(n.events.all(), want) })
+		want := `a Warning FailedMount MountVolume.WaitForAttach failed for volume "pv-data" : ` + cause
+		n.until(want, func() bool { return slices.Contains(n.events.Lines(), want) })
 		if got := n.driver.Methods(); len(got) > 0 || n.State(p.UID).Ready {
 			t.Fatalf("the driver was called: %v", got)
 		}
 	}
-	says("volume test-data has GET error for volume attachment " + name + `: volumeattachments "` + name + `" not found`)
+	says("volume test-data has GET error for volume attachment " + name + `: volumeattachments "` + name +
+		`" not found`)
 	shows(false, storagev1.VolumeAttachmentStatus{})
 	says("volume test-data is not attached for volume attachment " + name)
 	shows(false, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no such disk"}})
@@ -156,8 +164,8 @@ func TestAttachmentIsVerified(t *testing.T) {
 	n.idle()
 }
 
-// What a pod waits for is said in the event that upstream's users know.
-func TestWaitingIsSaid(t *testing.T) {
+// The event for a waiting pod has upstream's text.
+func TestWaitingEvent(t *testing.T) {
 	parity.Proves(t, "VOL-59")
 	parity.ProvesPart(t, 10, "VOL-10")
 	n := newTestNode(t, nil)
@@ -165,26 +173,31 @@ func TestWaitingIsSaid(t *testing.T) {
 	p := podWith("a", "none")
 	n.Want(p)
 	n.until("an event", func() bool {
-		return n.sees(`Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v-none], unattached volumes=[], failed to process volumes=[v-none]: ` +
-			`error processing PVC ns/none: failed to fetch PVC from API server: persistentvolumeclaims "none" not found`)
+		return n.events.Has(
+			`Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v-none], unattached volumes=[], ` +
+				`failed to process volumes=[v-none]: ` +
+				`error processing PVC ns/none: failed to fetch PVC from API server: persistentvolumeclaims "none" not found`)
 	})
 	n.volumeOf("none", nil)
 	n.api.change(func() { n.api.claims["none"].Status.Phase = v1.ClaimPending })
-	n.until("an event", func() bool { return n.sees("error processing PVC ns/none: PVC is not bound") })
+	n.until("an event", func() bool { return n.events.Has("error processing PVC ns/none: PVC is not bound") })
 	n.api.change(func() { n.api.claims["none"].Status.Phase = v1.ClaimBound })
 	n.until("readiness", func() bool { return n.State(p.UID).Ready })
 	n.release(p)
 	n.idle()
 
-	// A driver that is not there is waited for.
+	// A missing driver is waited for.
 	must(t, n.drivers.Deregister(t.Context(), driverName, n.driver.Socket()))
 	q := podWith("b", "none")
 	n.Want(q)
 	n.until("an event", func() bool {
-		return n.sees(`Warning FailedMount MountVolume.MountDevice failed for volume "pv-none" : kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name ` + driverName + ` not found in the list of registered CSI drivers`)
+		return n.events.Has(
+			`Warning FailedMount MountVolume.MountDevice failed for volume "pv-none" : kubernetes.io/csi: ` +
+				`attacher.MountDevice failed to create newCsiDriverClient: driver name ` + driverName +
+				` not found in the list of registered CSI drivers`)
 	})
 	n.until("a pause of eight seconds", func() bool { return time.Until(n.State(q.UID).RetryAt) > 7*time.Second })
-	n.drivers.OnRegister(n.DriverCame)
+	n.drivers.OnRegister(n.DriverRegistered)
 	began := time.Now()
 	must(t, n.drivers.Register(t.Context(), driverName, n.driver.Socket(), []string{"1.0.0"}))
 	n.until("readiness", func() bool { return n.State(q.UID).Ready })
@@ -195,9 +208,9 @@ func TestWaitingIsSaid(t *testing.T) {
 	n.idle()
 }
 
-// A driver's volume is attached by a controller, or not at all: a node that is told
-// to attach volumes itself says that it cannot.
-func TestNobodyAttaches(t *testing.T) {
+// Volumes of drivers that need attaching require the attach/detach controller; on a node configured
+// without it they fail.
+func TestControllerAttachDetachDisabled(t *testing.T) {
 	parity.ProvesPart(t, 20, "SRV-61")
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 2, "VOL-24")
@@ -209,19 +222,22 @@ func TestNobodyAttaches(t *testing.T) {
 	p := podWith("a", "data")
 	n.Want(p)
 	n.until("a failure", func() bool {
-		return n.sees(`Warning FailedAttachVolume AttachVolume.Attach failed for volume "pv-data" : attaching volumes from the kubelet is not supported`)
+		return n.events.Has(
+			`Warning FailedAttachVolume AttachVolume.Attach failed for volume "pv-data" : attaching volumes from the kubelet ` +
+				`is not supported`,
+		)
 	})
 	if got := n.driver.Methods(); len(got) > 0 {
 		t.Errorf("the driver was called: %v", got)
 	}
-	// One whose volumes need no attaching is not concerned.
+	// Volumes that need no attaching are not affected.
 	n.driverObject(nil)
 	n.ready(p)
 	n.release(p)
 	n.idle()
 }
 
-func TestClaimsThatMustNotBeUsed(t *testing.T) {
+func TestUnusableClaims(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	for name, c := range map[string]struct {
@@ -231,15 +247,22 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 		"deleted": {func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume, _ *v1.Pod) {
 			c.DeletionTimestamp = ptr.To(metav1.Now())
 		}, "PVC is being deleted"},
-		"other": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) { pv.Spec.ClaimRef.UID = "old" }, `pv.Spec.ClaimRef.UID old does not point to claim.UID claim-other`},
+		"other": {
+			func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) { pv.Spec.ClaimRef.UID = "old" },
+			`pv.Spec.ClaimRef.UID old does not point to claim.UID claim-other`,
+		},
 		"block": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
 			pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock)
 		}, "volume v-block has volumeMode Block, but is specified in volumeMounts"},
 		"plain": {func(_ *v1.PersistentVolumeClaim, _ *v1.PersistentVolume, p *v1.Pod) {
-			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []v1.VolumeDevice{{Name: "v-plain", DevicePath: "/dev/x"}}
+			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []v1.VolumeDevice{
+				{Name: "v-plain", DevicePath: "/dev/x"},
+			}
 		}, "volume v-plain has volumeMode Filesystem, but is specified in volumeDevices"},
 		"flex": {func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, _ *v1.Pod) {
-			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{FlexVolume: &v1.FlexPersistentVolumeSource{Driver: "example.com/x"}}
+			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{
+				FlexVolume: &v1.FlexPersistentVolumeSource{Driver: "example.com/x"},
+			}
 		}, "no volume plugin matched"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +270,7 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 			p := podWith("p-"+name, name)
 			n.api.change(func() { c.change(n.api.claims[name], n.api.volumes["pv-"+name], p) })
 			n.Want(p)
-			n.until(c.want, func() bool { return n.sees(c.want) })
+			n.until(c.want, func() bool { return n.events.Has(c.want) })
 			n.release(p)
 		})
 	}
@@ -257,9 +280,8 @@ func TestClaimsThatMustNotBeUsed(t *testing.T) {
 	n.idle()
 }
 
-// After an answer that leaves open what happened the step is undone in the end;
-// after a plain refusal it is not.
-func TestOutcomes(t *testing.T) {
+// A step with an unknown outcome is undone at the end; one that failed without effect is not.
+func TestUnknownOutcomes(t *testing.T) {
 	parity.Proves(t, "VOL-73")
 	for _, c := range []struct {
 		name   string
@@ -279,13 +301,17 @@ func TestOutcomes(t *testing.T) {
 			n := newTestNode(t, nil)
 			n.driverObject(nil)
 			n.volumeOf("data", nil)
-			n.driver.Always(c.method, csidriver.Fault{Err: status.Error(c.code, "on request"), After: persistent.IsUnknown(outcome(status.Error(c.code, "")))})
+			n.driver.Always(c.method, csidriver.Fault{
+				Err:   status.Error(c.code, "on request"),
+				After: persistent.IsUnknown(markUnknown(status.Error(c.code, ""))),
+			})
 			p := podWith("a", "data")
 			n.Want(p)
-			// A call that is under way at the release would be cancelled, and its outcome be open.
+			// A call under way at the release would be cancelled, with an unknown outcome.
 			failure := fmt.Sprintf(`for volume "pv-data" : rpc error: code = %s desc = on request`, c.code)
 			n.until("two attempts that have failed", func() bool {
-				failed := slices.DeleteFunc(n.events.all(), func(e string) bool { return !strings.Contains(e, failure) })
+				failed := slices.DeleteFunc(n.events.Lines(),
+					func(e string) bool { return !strings.Contains(e, failure) })
 				return len(failed) >= 2
 			})
 			n.release(p)
@@ -303,21 +329,20 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A driver refuses to stage a volume, and has mounted it all the same. The volume is in
-// use until that is undone.
-func TestRefusedAndDone(t *testing.T) {
+// A driver fails to stage a volume but has mounted it. The volume is in use until that is undone.
+func TestStageFailsButMounts(t *testing.T) {
 	n := newTestNode(t, nil)
 	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
 	n.attachTo("test-data")
-	n.driver.Next("NodeStageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "on request"), After: true})
-	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")}, csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
+	// A slow machine stages more than once before the pod is released.
+	refused := csidriver.Fault{Err: status.Error(codes.Internal, "on request"), After: true}
+	n.driver.Next("NodeStageVolume", slices.Repeat([]csidriver.Fault{refused}, 20)...)
+	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")},
+		csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
 	p := podWith("a", "data")
 	n.Want(p)
-	n.until("the refusal", func() bool { return n.sees("on request") })
-	n.release(p) // before it is tried again
-	if n.driver.Count("NodeStageVolume") > 1 {
-		t.Skip("the machine was too slow: it was staged once more")
-	}
+	n.until("the refusal", func() bool { return n.events.Has("on request") })
+	n.release(p)
 	n.until("two attempts at undoing it", func() bool { return n.driver.Count("NodeUnstageVolume") == 2 })
 	if !slices.Contains(n.lasting.InUse(), id) {
 		t.Error("not in use although it is mounted")
@@ -325,9 +350,8 @@ func TestRefusedAndDone(t *testing.T) {
 	n.idle()
 }
 
-// Nothing is given up while the driver does not undo it: neither the record, nor
-// what the node says it has in use.
-func TestUndoingIsTriedAgain(t *testing.T) {
+// While unstaging fails, both the record and the entry in volumesInUse stay.
+func TestUnstageRetries(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-74")
 	n := newTestNode(t, nil)
 	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
@@ -335,7 +359,8 @@ func TestUndoingIsTriedAgain(t *testing.T) {
 	p := podWith("a", "data")
 	n.ready(p)
 	n.driver.Next("NodeUnpublishVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
-	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")}, csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
+	n.driver.Next("NodeUnstageVolume", csidriver.Fault{Err: status.Error(codes.Internal, "busy")},
+		csidriver.Fault{Err: status.Error(codes.Internal, "busy")})
 	n.Release(pod.RefOf(p))
 	n.until("first failure", func() bool { return n.driver.Count("NodeUnpublishVolume") == 1 })
 	if read(t, filepath.Join(n.root, "pods/uid-a/volumes/kubernetes.io~csi/pv-data/vol_data.json")) == "" {
@@ -352,7 +377,7 @@ func TestUndoingIsTriedAgain(t *testing.T) {
 	n.idle()
 }
 
-func TestOnePodOnly(t *testing.T) {
+func TestReadWriteOncePod(t *testing.T) {
 	parity.Proves(t, "VOL-69")
 	for _, multi := range []bool{false, true} {
 		n := newTestNode(t, func(c *csidriver.Config) { c.MultiWriter = multi })
@@ -365,7 +390,10 @@ func TestOnePodOnly(t *testing.T) {
 		n.ready(a)
 		n.Want(b)
 		n.until("refusal", func() bool {
-			return n.sees(`MountVolume.SetUp failed for volume "pv-one" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`)
+			return n.events.Has(
+				`MountVolume.SetUp failed for volume "pv-one" : volume uses the ReadWriteOncePod access mode and is already in ` +
+					`use by another pod`,
+			)
 		})
 		mode := func() csiv1.VolumeCapability_AccessMode_Mode {
 			return n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest).VolumeCapability.AccessMode.Mode
@@ -375,7 +403,7 @@ func TestOnePodOnly(t *testing.T) {
 			want = csiv1.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 		}
 		if mode() != want {
-			t.Errorf("one pod only is told as %v, want %v", mode(), want)
+			t.Errorf("ReadWriteOncePod is sent as %v, want %v", mode(), want)
 		}
 		n.release(a)
 		n.until("the second pod", func() bool { return n.State(b.UID).Ready })
@@ -386,16 +414,16 @@ func TestOnePodOnly(t *testing.T) {
 			want = csiv1.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
 		}
 		if mode() != want {
-			t.Errorf("one node is told as %v, want %v", mode(), want)
+			t.Errorf("ReadWriteOnce is sent as %v, want %v", mode(), want)
 		}
 		n.release(c)
 		n.idle()
 	}
 }
 
-// A driver is told of the pod what its object asks for, and is called again when
-// it asks for that.
-func TestWhatDriversAskFor(t *testing.T) {
+// A driver gets the pod info that its CSIDriver object requests, and is called again with
+// requiresRepublish.
+func TestCSIDriverSettings(t *testing.T) {
 	parity.Proves(t, "VOL-64", "VOL-23")
 	parity.ProvesPart(t, 2, "VOL-63")
 	parity.ProvesPart(t, 2, "VOL-65")
@@ -414,11 +442,19 @@ func TestWhatDriversAskFor(t *testing.T) {
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
 	staged := n.driver.Last("NodeStageVolume").(*csiv1.NodeStageVolumeRequest)
 	if len(got.PublishContext)+len(staged.PublishContext) > 0 {
-		t.Errorf("without attaching the driver is told of it: %v, %v", staged.PublishContext, got.PublishContext)
+		t.Errorf("publish context without attaching: %v, %v", staged.PublishContext, got.PublishContext)
 	}
-	for k, want := range map[string]string{"tier": "gold", "csi.storage.k8s.io/pod.name": "a", "csi.storage.k8s.io/pod.namespace": "ns", "csi.storage.k8s.io/pod.uid": "uid-a",
-		"csi.storage.k8s.io/serviceAccount.name": "sa", "csi.storage.k8s.io/ephemeral": "false",
-		"csi.storage.k8s.io/serviceAccount.tokens": `{"":{"token":"token-a-","expirationTimestamp":"2030-01-01T00:00:00Z"},"vault":{"token":"token-a-vault","expirationTimestamp":"2030-01-01T00:00:00Z"}}`} {
+	for k, want := range map[string]string{
+		"tier":                                   "gold",
+		"csi.storage.k8s.io/pod.name":            "a",
+		"csi.storage.k8s.io/pod.namespace":       "ns",
+		"csi.storage.k8s.io/pod.uid":             "uid-a",
+		"csi.storage.k8s.io/serviceAccount.name": "sa",
+		"csi.storage.k8s.io/ephemeral":           "false",
+		"csi.storage.k8s.io/serviceAccount.tokens": `{"":{"token":"token-a-",` +
+			`"expirationTimestamp":"2030-01-01T00:00:00Z"},"vault":{"token":"token-a-vault",` +
+			`"expirationTimestamp":"2030-01-01T00:00:00Z"}}`,
+	} {
 		if got.VolumeContext[k] != want {
 			t.Errorf("%s is %q, want %q", k, got.VolumeContext[k], want)
 		}
@@ -432,11 +468,13 @@ func TestWhatDriversAskFor(t *testing.T) {
 	})
 	n.driver.Forget()
 	n.driver.Always("NodePublishVolume", csidriver.Fault{Err: status.Error(codes.PermissionDenied, "not now")})
-	// The manager renews no sooner than after a while; Again is the pod's next turn.
+	// The manager has a minimum time between refreshes; Again starts the next attempt.
 	n.until("another call", func() bool { n.Want(p.DeepCopy()); return n.driver.Count("NodePublishVolume") >= 1 })
 	got = n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
 	const tokens = "csi.storage.k8s.io/serviceAccount.tokens"
-	if _, shown := got.VolumeContext[tokens]; shown || got.Secrets[tokens] != `{"vault":{"token":"token-a-vault","expirationTimestamp":"2030-01-01T00:00:00Z"}}` || got.VolumeContext["csi.storage.k8s.io/pod.name"] != "" {
+	if _, shown := got.VolumeContext[tokens]; shown ||
+		got.Secrets[tokens] != `{"vault":{"token":"token-a-vault","expirationTimestamp":"2030-01-01T00:00:00Z"}}` ||
+		got.VolumeContext["csi.storage.k8s.io/pod.name"] != "" {
 		t.Errorf("called again with %v", got)
 	}
 	if !n.State(p.UID).Ready || n.driver.Count("NodeUnpublishVolume") > 0 {
@@ -449,7 +487,7 @@ func TestWhatDriversAskFor(t *testing.T) {
 	n.release(p)
 	n.idle()
 	if len(n.api.status().VolumesInUse) > 0 {
-		t.Error("a volume that is not attached was said to be in use")
+		t.Error("a volume that is not attached is in volumesInUse")
 	}
 }
 
@@ -457,13 +495,20 @@ func TestInlineVolumes(t *testing.T) {
 	parity.Proves(t, "VOL-66")
 	n := newTestNode(t, nil)
 	p := podWith("a")
-	p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: driverName, ReadOnly: ptr.To(true),
-		VolumeAttributes: map[string]string{"k": "v"}, NodePublishSecretRef: &v1.LocalObjectReference{Name: "mine"}}}}}
+	p.Spec.Volumes = []v1.Volume{{
+		Name: "scratch",
+		VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{
+			Driver:               driverName,
+			ReadOnly:             ptr.To(true),
+			VolumeAttributes:     map[string]string{"k": "v"},
+			NodePublishSecretRef: &v1.LocalObjectReference{Name: "mine"},
+		}},
+	}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
 	n.api.change(func() { n.api.secrets["ns/mine"] = &v1.Secret{Data: map[string][]byte{"a": []byte("b")}} })
 	n.Want(p)
 	n.until("refusal", func() bool {
-		return n.sees(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: ` +
+		return n.events.Has(`MountVolume.SetUp failed for volume "scratch" : kubernetes.io/csi: ` +
 			`mounter.SetupAt failed to check volume lifecycle mode: ` +
 			`volume mode "Ephemeral" not supported by driver ` + driverName + ` (no CSIDriver object)`)
 	})
@@ -474,7 +519,8 @@ func TestInlineVolumes(t *testing.T) {
 	n.until("readiness", func() bool { return n.State(p.UID).Ready })
 	got := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest)
 	if got.VolumeId != fmt.Sprintf("csi-%x", sha256.Sum256([]byte("uid-ascratch"))) || !got.Readonly ||
-		got.StagingTargetPath != "" || got.Secrets["a"] != "b" || got.VolumeContext["k"] != "v" || got.VolumeContext["csi.storage.k8s.io/ephemeral"] != "true" || got.PublishContext != nil {
+		got.StagingTargetPath != "" || got.Secrets["a"] != "b" || got.VolumeContext["k"] != "v" ||
+		got.VolumeContext["csi.storage.k8s.io/ephemeral"] != "true" || got.PublishContext != nil {
 		t.Errorf("published with %v", got)
 	}
 	n.restart()
@@ -485,7 +531,7 @@ func TestInlineVolumes(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
+func TestFSGroupPolicies(t *testing.T) {
 	parity.Proves(t, "VOL-68")
 	parity.ProvesPart(t, 8, "VOL-17")
 	type spec = storagev1.CSIDriverSpec
@@ -493,18 +539,42 @@ func TestGroups(t *testing.T) {
 		policy *storagev1.FSGroupPolicy
 		fsType string
 		mode   v1.PersistentVolumeAccessMode
-		driver bool // the driver does it
+		driver bool // the driver applies it
 		want   bool
 	}{
-		"by default a file system of one node":       {nil, "ext4", v1.ReadWriteOnce, false, true},
-		"by default one pod's":                       {nil, "ext4", v1.ReadWriteOncePod, false, true},
-		"by default not without a file system":       {nil, "", v1.ReadWriteOnce, false, false},
-		"by default not one of many nodes":           {nil, "ext4", v1.ReadWriteMany, false, false},
-		"any for File":                               {ptr.To(storagev1.FileFSGroupPolicy), "", v1.ReadWriteMany, false, true},
-		"none for None":                              {ptr.To(storagev1.NoneFSGroupPolicy), "ext4", v1.ReadWriteOnce, false, false},
-		"none that the driver gives the group to":    {ptr.To(storagev1.FileFSGroupPolicy), "ext4", v1.ReadWriteOnce, true, false},
-		"as by default for ReadWriteOnceWithFSType":  {ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), "ext4", v1.ReadWriteOnce, false, true},
-		"also not for ReadWriteOnceWithFSType, many": {ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), "ext4", v1.ReadOnlyMany, false, false},
+		"by default a file system of one node": {nil, "ext4", v1.ReadWriteOnce, false, true},
+		"by default one pod's":                 {nil, "ext4", v1.ReadWriteOncePod, false, true},
+		"by default not without a file system": {nil, "", v1.ReadWriteOnce, false, false},
+		"by default not one of many nodes":     {nil, "ext4", v1.ReadWriteMany, false, false},
+		"any for File": {
+			ptr.To(storagev1.FileFSGroupPolicy),
+			"",
+			v1.ReadWriteMany,
+			false,
+			true,
+		},
+		"none for None": {ptr.To(storagev1.NoneFSGroupPolicy), "ext4", v1.ReadWriteOnce, false, false},
+		"not if the driver applies the fsGroup": {
+			ptr.To(storagev1.FileFSGroupPolicy),
+			"ext4",
+			v1.ReadWriteOnce,
+			true,
+			false,
+		},
+		"as by default for ReadWriteOnceWithFSType": {
+			ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
+			"ext4",
+			v1.ReadWriteOnce,
+			false,
+			true,
+		},
+		"also not for ReadWriteOnceWithFSType, many": {
+			ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
+			"ext4",
+			v1.ReadOnlyMany,
+			false,
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newTestNode(t, func(cfg *csidriver.Config) { cfg.MountGroup = c.driver })
@@ -519,9 +589,10 @@ func TestGroups(t *testing.T) {
 			if err != nil || has != c.want {
 				t.Errorf("the group has the volume: %v, %v, want %v", has, err, c.want)
 			}
-			told := n.driver.Last("NodePublishVolume").(*csiv1.NodePublishVolumeRequest).VolumeCapability.GetMount().VolumeMountGroup
-			if (told == "4321") != c.driver || !c.driver && told != "" {
-				t.Errorf("the driver is told of the group %q", told)
+			reported := n.driver.Last(
+				"NodePublishVolume").(*csiv1.NodePublishVolumeRequest).VolumeCapability.GetMount().VolumeMountGroup
+			if (reported == "4321") != c.driver || !c.driver && reported != "" {
+				t.Errorf("the driver got the group %q", reported)
 			}
 			n.release(p)
 			n.idle()
@@ -529,15 +600,16 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Every call to a driver has the same limit, of which the driver is told.
-func TestCallsHaveALimit(t *testing.T) {
+// Every driver call has the same timeout, as a gRPC deadline.
+func TestCallTimeout(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-61")
 	if callLimit != 2*time.Minute {
 		t.Errorf("a call may take %v", callLimit)
 	}
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
-	n.volumeOf("data", func(pv *v1.PersistentVolume) { pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("3Gi") })
+	n.volumeOf("data",
+		func(pv *v1.PersistentVolume) { pv.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("3Gi") })
 	n.api.change(func() {
 		n.api.claims["data"].Status.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	})
@@ -554,14 +626,15 @@ func TestCallsHaveALimit(t *testing.T) {
 			t.Errorf("%s was given %v", c.Method, c.Limit)
 		}
 	}
-	for _, m := range []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume", "NodeGetVolumeStats", "NodeUnpublishVolume", "NodeUnstageVolume"} {
+	for _, m := range []string{"NodeStageVolume", "NodeExpandVolume", "NodePublishVolume", "NodeGetVolumeStats",
+		"NodeUnpublishVolume", "NodeUnstageVolume"} {
 		if !seen[m] {
 			t.Errorf("%s was not called", m)
 		}
 	}
 }
 
-// A driver that hangs keeps nobody waiting but its own volumes.
+// A driver that hangs only delays its own volumes.
 func TestHungDriver(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
@@ -586,8 +659,8 @@ func TestHungDriver(t *testing.T) {
 	n.idle()
 }
 
-// The node goes away and comes back between any two steps, and upstream's agent
-// may have been there before: the same records lead to the same end.
+// The agent restarts between any two steps, and upstream's agent may have run before: the same
+// records lead to the same result.
 func TestReconstruction(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-04")
 	parity.ProvesPart(t, 4, "VOL-06")
@@ -598,7 +671,7 @@ func TestReconstruction(t *testing.T) {
 	n.ready(p)
 	write(t, filepath.Join(n.mounted(p)["v-data"], "f"), "kept")
 
-	// The pod is still wanted: it is used on, and in use from the first moment.
+	// The pod is still wanted: its volume is in use from the start.
 	n.restart()
 	if got := n.lasting.InUse(); !slices.Equal(got, []v1.UniqueVolumeName{id}) {
 		t.Fatalf("in use after the restart: %v", got)
@@ -608,13 +681,12 @@ func TestReconstruction(t *testing.T) {
 		t.Errorf("the data reads %q", got)
 	}
 
-	// The pod was deleted while the agent was away.
+	// The pod was deleted while the agent was down.
 	n.restart()
 	n.release(p)
 	n.idle()
 
-	// Upstream staged it for a pod of which nothing else is left, and wrote no more
-	// than this.
+	// Upstream staged it for a pod that is gone, with this record only.
 	dir := paths{n.root}.device(driverName, "test-data")
 	must(t, os.MkdirAll(filepath.Join(dir, globalMount), 0o750))
 	write(t, filepath.Join(dir, "vol_data.json"), `{"driverName":"`+driverName+`","volumeHandle":"test-data"}`)
@@ -625,7 +697,9 @@ func TestReconstruction(t *testing.T) {
 	// And one that it had published.
 	place := filepath.Join(n.root, "pods/uid-z/volumes/kubernetes.io~csi/pv-data")
 	must(t, os.MkdirAll(filepath.Join(place, "mount"), 0o750))
-	write(t, filepath.Join(place, "vol_data.json"), `{"attachmentID":"csi-x","driverName":"`+driverName+`","nodeName":"n1","specVolID":"pv-data","volumeHandle":"test-data","volumeLifecycleMode":"Persistent"}`)
+	write(t, filepath.Join(place, "vol_data.json"),
+		`{"attachmentID":"csi-x","driverName":"`+driverName+
+			`","nodeName":"n1","specVolID":"pv-data","volumeHandle":"test-data","volumeLifecycleMode":"Persistent"}`)
 	must(t, mountBind(n.driver.Data("test-data"), filepath.Join(place, "mount")))
 	n.restart()
 	if got := n.lasting.InUse(); !slices.Equal(got, []v1.UniqueVolumeName{id}) {
@@ -639,8 +713,8 @@ func TestReconstruction(t *testing.T) {
 	}
 }
 
-// What a driver leaves mounted keeps its directory, and the data behind it.
-func TestNothingIsRemovedWithDataBehindIt(t *testing.T) {
+// If a driver leaves a mount, the directory and the data behind it are kept.
+func TestMountedDirectoriesAreNotRemoved(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	n.volumeOf("data", nil)
@@ -648,7 +722,7 @@ func TestNothingIsRemovedWithDataBehindIt(t *testing.T) {
 	n.ready(p)
 	target := n.mounted(p)["v-data"]
 	write(t, filepath.Join(target, "f"), "precious")
-	// The driver says that it has unmounted what it has not.
+	// The driver reports success without unmounting.
 	must(t, mountBind(n.driver.Data("test-data"), target))
 	n.driver.Observe(func(method string, done bool) {
 		if method == "NodeUnpublishVolume" && done && n.driver.Count(method) == 1 {
@@ -668,7 +742,7 @@ func TestNothingIsRemovedWithDataBehindIt(t *testing.T) {
 	}
 }
 
-func TestNoStaging(t *testing.T) {
+func TestDriverWithoutStaging(t *testing.T) {
 	n := newTestNode(t, func(c *csidriver.Config) { c.NoStage = true })
 	id := v1.UniqueVolumeName(n.volumeOf("data", nil))
 	n.attachTo("test-data")
@@ -688,9 +762,9 @@ func TestNoStaging(t *testing.T) {
 	}
 }
 
-// What is staged hangs when the next agent comes. The driver is called all the same,
-// and its pod can go.
-func TestAStagedVolumeThatHangs(t *testing.T) {
+// A staged volume hangs when the next agent starts. The driver is called nonetheless, and the pod
+// can terminate.
+func TestHangingStagedVolume(t *testing.T) {
 	n := newTestNode(t, nil)
 	n.driverObject(nil)
 	n.volumeOf("data", nil)

@@ -11,17 +11,16 @@ import (
 	"keelson/internal/pods/pod"
 )
 
-// checkType makes what is missing and may be made, then looks whether path
-// is what it should be, following symlinks.
+// checkType creates a path if its type permits, and then checks its type, following symlinks.
 func checkType(path string, want v1.HostPathType) error {
 	st, err := os.Stat(path)
-	if err != nil { // of a path below a file, too: nothing can be there
+	if err != nil { // also for a path below a file, which cannot exist
 		if err := makeMissing(path, want); err != nil {
 			return err
 		}
 		st, err = os.Stat(path)
 	}
-	var mode fs.FileMode = fs.ModeIrregular // of what does not exist
+	var mode fs.FileMode = fs.ModeIrregular // if it does not exist
 	if err == nil {
 		mode = st.Mode()
 	}
@@ -51,8 +50,8 @@ func checkType(path string, want v1.HostPathType) error {
 	return failed
 }
 
-// makeMissing makes what a type ending in OrCreate asks for. The directory of
-// a file is not made: a file in the wrong place helps nobody.
+// makeMissing creates what a type ending in OrCreate requests. The parent directory of a file is
+// not created.
 func makeMissing(path string, want v1.HostPathType) error {
 	switch want {
 	case v1.HostPathDirectoryOrCreate:

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"keelson/internal/pods/pod"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
@@ -18,7 +19,9 @@ func TestHostPathTypes(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, err := range []error{
-		os.Mkdir(at("dir"), 0o700), os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("dir", at("link")), os.Symlink("nowhere", at("dangling")),
+		os.Mkdir(at("dir"),
+			0o700), os.WriteFile(at("file"), []byte("x"),
+			0o600), os.Symlink("dir", at("link")), os.Symlink("nowhere", at("dangling")),
 		unix.Mknod(at("sock"), unix.S_IFSOCK|0o600, 0), unix.Mkfifo(at("fifo"), 0o600),
 	} {
 		if err != nil {
@@ -50,7 +53,7 @@ func TestHostPathTypes(t *testing.T) {
 		{"/dev/null", v1.HostPathCharDev, ""},
 		{at("file"), v1.HostPathCharDev, failed + at("file") + " is not a character device"},
 		{"/dev/null", v1.HostPathBlockDev, failed + "/dev/null is not a block device"},
-		// A path below a file is not there either.
+		// A path below a file does not exist.
 		{at("file/x"), v1.HostPathDirectory, failed + at("file/x") + " is not a directory"},
 		{at("file/x"), v1.HostPathFile, failed + at("file/x") + " is not a file"},
 		{at("file/x"), v1.HostPathDirectoryOrCreate, "mkdir " + at("file") + ": not a directory"},
@@ -79,12 +82,10 @@ func TestHostPathTypes(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-42")
 }
 
-// A block device passes for nothing else, and only a superuser can make one.
-func TestHostPathTypeOfABlockDevice(t *testing.T) {
+// A block device matches no other type. Creating one requires root.
+func TestHostPathBlockDevice(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-42")
-	if os.Geteuid() != 0 {
-		t.Skip("a block device needs root")
-	}
+	need.Root(t, "a block device")
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := unix.Mknod(disk, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 255))); err != nil {
 		t.Fatal(err)
@@ -101,15 +102,17 @@ func TestHostPathTypeOfABlockDevice(t *testing.T) {
 	}
 }
 
-// hostPath types are checked through symlinks, as they are mounted through them:
-// a link to a socket is no directory, and nothing is made behind a dangling one.
-func TestHostPathTypeOfASymlink(t *testing.T) {
+// hostPath types are checked through symlinks, as they are mounted: a symlink to a socket is not a
+// directory, and nothing is created behind a dangling one.
+func TestHostPathSymlink(t *testing.T) {
 	dir := t.TempDir()
 	real, link, dangling := filepath.Join(dir, "real"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
-	if err := errors.Join(unix.Mknod(real, unix.S_IFSOCK|0o600, 0), os.Symlink(real, link), os.Symlink(filepath.Join(dir, "behind"), dangling)); err != nil {
+	if err := errors.Join(unix.Mknod(real, unix.S_IFSOCK|0o600, 0), os.Symlink(real, link),
+		os.Symlink(filepath.Join(dir, "behind"), dangling)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []v1.HostPathType{v1.HostPathDirectory, v1.HostPathFile, v1.HostPathDirectoryOrCreate, v1.HostPathFileOrCreate, v1.HostPathBlockDev, v1.HostPathCharDev} {
+	for _, want := range []v1.HostPathType{v1.HostPathDirectory, v1.HostPathFile, v1.HostPathDirectoryOrCreate,
+		v1.HostPathFileOrCreate, v1.HostPathBlockDev, v1.HostPathCharDev} {
 		if err := checkType(link, want); err == nil {
 			t.Errorf("a link to a socket passes for %s", want)
 		}

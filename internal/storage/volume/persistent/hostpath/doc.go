@@ -1,7 +1,5 @@
-// Package hostpath serves paths of the node as volumes: those that a pod names
-// itself, and PersistentVolumes with a hostPath source.
+// Package hostpath serves hostPath volumes: inline ones and PersistentVolumes.
 //
-// It keeps no state and has nothing on the disk: the path itself is mounted into
-// containers. A path whose type ends in OrCreate is created if it is missing;
-// nothing is ever removed.
+// It has no state and nothing on the disk: the path itself is mounted into containers. A path with
+// a type ending in OrCreate is created if it does not exist. Nothing is ever removed.
 package hostpath

@@ -21,7 +21,7 @@ var errBackstep = errors.New("must not contain '..'")
 // Plugin serves hostPath volumes.
 type Plugin struct{ guard *mount.Guard }
 
-// New builds the plugin.
+// New makes the plugin.
 func New(guard *mount.Guard) *Plugin { return &Plugin{guard} }
 
 func (*Plugin) Name() string { return name }
@@ -38,8 +38,8 @@ func source(s persistent.Spec) *v1.HostPathVolumeSource {
 	return nil
 }
 
-// Publish checks the type of the path. The volume is the path itself: its files are
-// not labelled and not given to the pod's group.
+// Publish checks the type of the path. The files are neither relabelled nor given to the pod's
+// fsGroup.
 func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
 	src := source(r.Spec)
 	if slices.Contains(strings.Split(src.Path, "/"), "..") {
@@ -56,7 +56,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	return persistent.Published{Path: src.Path, ReadOnly: r.ReadOnly}, nil
 }
 
-// Measure has no answer: what is below the path is not the pod's alone.
+// Measure returns ErrNoStats: the content is not the pod's alone.
 func (*Plugin) Measure(context.Context, volume.Place, string) (volume.Measured, error) {
 	return volume.Measured{}, volume.ErrNoStats
 }

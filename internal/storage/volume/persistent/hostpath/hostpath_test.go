@@ -13,7 +13,7 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A path without a type is taken as it is, whether or not it exists.
+// A path without a type is used as it is, even if it does not exist.
 func TestPublish(t *testing.T) {
 	parity.ProvesPart(t, 4, "VOL-42")
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -25,13 +25,27 @@ func TestPublish(t *testing.T) {
 	}{
 		{"no type", v1.HostPathVolumeSource{Path: missing}, ""},
 		{"an empty type", v1.HostPathVolumeSource{Path: missing, Type: ptr.To(v1.HostPathType(""))}, ""},
-		{"a type", v1.HostPathVolumeSource{Path: missing, Type: ptr.To(v1.HostPathType("Directory"))}, "hostPath type check failed: " + missing + " is not a directory"},
-		{"a path that leads up", v1.HostPathVolumeSource{Path: "/a/../b"}, "invalid HostPath `/a/../b`: must not contain '..'"},
+		{
+			"a type",
+			v1.HostPathVolumeSource{Path: missing, Type: ptr.To(v1.HostPathType("Directory"))},
+			"hostPath type check failed: " + missing + " is not a directory",
+		},
+		{
+			"a path that leads up",
+			v1.HostPathVolumeSource{Path: "/a/../b"},
+			"invalid HostPath `/a/../b`: must not contain '..'",
+		},
 		{"two dots within a name", v1.HostPathVolumeSource{Path: "/a..b"}, ""},
 	} {
 		for _, s := range []persistent.Spec{
 			{Name: "v", Inline: &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &tc.src}}},
-			{Name: "v", ReadOnly: true, PV: &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &tc.src}}}},
+			{
+				Name:     "v",
+				ReadOnly: true,
+				PV: &v1.PersistentVolume{
+					Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &tc.src}},
+				},
+			},
 		} {
 			if !p.Serves(s) {
 				t.Fatal("the volume is not served")
@@ -50,8 +64,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// A directory of the node keeps its owner, whatever group its pod gives its volumes to.
-func TestGroupOfThePodIsNotGiven(t *testing.T) {
+// A directory of the node keeps its group, whatever the pod's fsGroup.
+func TestFSGroupIsNotApplied(t *testing.T) {
 	parity.ProvesPart(t, 8, "VOL-17")
 	dir := t.TempDir()
 	before := statOf(t, dir)
@@ -64,7 +78,8 @@ func TestGroupOfThePodIsNotGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := statOf(t, dir); after.Gid != before.Gid || after.Mode != before.Mode {
-		t.Errorf("the directory was %o of group %d and is %o of group %d", before.Mode, before.Gid, after.Mode, after.Gid)
+		t.Errorf("the directory was %o of group %d and is %o of group %d", before.Mode, before.Gid, after.Mode,
+			after.Gid)
 	}
 }
 

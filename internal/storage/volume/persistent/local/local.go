@@ -31,14 +31,14 @@ type Config struct {
 	Tools   mount.Tools
 }
 
-// Plugin brings local volumes.
+// Plugin serves local volumes.
 type Plugin struct{ cfg Config }
 
 var _ persistent.Expander = (*Plugin)(nil)
 
-// New builds the plugin; nothing is done before a volume is asked for.
+// New makes the plugin.
 func New(cfg Config) *Plugin {
-	cfg.Tools.Alive = volume.Alive // a disk is given all the time that it takes
+	cfg.Tools.Alive = volume.Alive // formatting and repair have no time limit
 	return &Plugin{cfg}
 }
 
@@ -56,11 +56,11 @@ func (p *Plugin) base() string { return filepath.Join(p.cfg.RootDir, "plugins", 
 
 func (p *Plugin) mounts() string { return filepath.Join(p.base(), "mounts") }
 
-// MapDir is where a volume's device is mapped for pods.
+// MapDir returns the directory in which a volume's device is mapped for pods.
 func (p *Plugin) MapDir(pv string) string { return filepath.Join(p.base(), "volumeDevices", pv) }
 
-// source is what is mounted into pods: the directory itself, or where the disk is
-// mounted for the node.
+// source returns what is mounted into pods: the directory itself, or the mount point of the staged
+// disk.
 func (p *Plugin) source(pv *v1.PersistentVolume) (path string, disk bool, err error) {
 	path = pv.Spec.Local.Path
 	var st unix.Stat_t
@@ -80,8 +80,8 @@ func (p *Plugin) source(pv *v1.PersistentVolume) (path string, disk bool, err er
 		fmt.Errorf("path %q of volume %s is neither a directory nor a block device", path, pv.Name))
 }
 
-// Stage mounts a disk for the node. The directory that it is mounted on is the
-// record of it. A directory needs nothing.
+// Stage mounts a disk. The directory that it is mounted on is its record. For a directory there is
+// nothing to do.
 func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	if r.Block {
 		return nil
@@ -117,7 +117,7 @@ func (p *Plugin) Stage(ctx context.Context, r persistent.Request) error {
 	})
 }
 
-// Unstage takes the disk off.
+// Unstage unmounts the disk.
 func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 	global := filepath.Join(p.mounts(), d.Name)
 	return p.cfg.Guard.Do(ctx, global, "unstage local volume", func() error {
@@ -128,7 +128,7 @@ func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 	})
 }
 
-// Publish mounts the volume into the pod.
+// Publish mounts the volume for the pod.
 func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.Published, error) {
 	if r.Block {
 		return persistent.Published{Device: r.PV.Spec.Local.Path, ReadOnly: r.ReadOnly}, nil
@@ -151,7 +151,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	if err != nil || done {
 		return out, err
 	}
-	// Before the pod has it: what is mounted is finished, whoever looks at it later.
+	// Before the bind mount, so that an existing mount is complete.
 	if err := p.share(ctx, r, source, first); err != nil {
 		return persistent.Published{}, err
 	}
@@ -167,7 +167,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	return out, err
 }
 
-// options are those of the mount in the pod. A disk has its own already.
+// options returns the options of the bind mount. A disk is mounted with its options when staged.
 func (p *Plugin) options(r persistent.Request) []string {
 	var options []string
 	if r.ReadOnly {
@@ -194,8 +194,8 @@ func (p *Plugin) first(r persistent.Request) (bool, error) {
 	return true, nil
 }
 
-// share gives the volume to the pod's group, if no other pod has it. Of two pods
-// with different groups one would lose it.
+// share gives the volume to the pod's fsGroup if no other pod has it. With different fsGroups
+// another pod would lose access.
 func (p *Plugin) share(ctx context.Context, r persistent.Request, source string, first bool) error {
 	sc := r.Pod.Spec.SecurityContext
 	if sc == nil || sc.FSGroup == nil {
@@ -205,11 +205,17 @@ func (p *Plugin) share(ctx context.Context, r persistent.Request, source string,
 		return p.cfg.Guard.Do(ctx, source, "look at local volume", func() error {
 			var st unix.Stat_t
 			if err := unix.Stat(source, &st); err != nil {
-				return fmt.Errorf("failed to check fsGroup for %s (%w)", source, &os.PathError{Op: "stat", Path: source, Err: err})
+				return fmt.Errorf("failed to check fsGroup for %s (%w)", source, &os.PathError{
+					Op:   "stat",
+					Path: source,
+					Err:  err,
+				})
 			}
 			if int64(st.Gid) != *sc.FSGroup {
 				p.cfg.Events.Pod(r.Pod, "", v1.EventTypeWarning, pod.EventAlreadyMounted,
-					fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *sc.FSGroup, r.Name, st.Gid))
+					fmt.Sprintf(
+						"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.",
+						*sc.FSGroup, r.Name, st.Gid))
 			}
 			return nil
 		})
@@ -217,11 +223,11 @@ func (p *Plugin) share(ctx context.Context, r persistent.Request, source string,
 	if r.ReadOnly {
 		return nil
 	}
-	return volume.Sharing{Guard: p.cfg.Guard, Events: p.cfg.Events}.Lasting(ctx, r.Pod, source, false)
+	return volume.Ownership{Guard: p.cfg.Guard, Events: p.cfg.Events}.SetFSGroup(ctx, r.Pod, source, false)
 }
 
-// Expand has the file system on a disk take all of it. A directory has the size of what
-// it is on, and a device its own.
+// Expand grows the file system of a disk to the size of the disk. For directories and block volumes
+// there is nothing to do.
 func (p *Plugin) Expand(ctx context.Context, r persistent.Request, _ resource.Quantity) error {
 	if r.Block {
 		return nil
@@ -236,7 +242,7 @@ func (p *Plugin) Expand(ctx context.Context, r persistent.Request, _ resource.Qu
 	})
 }
 
-// Unpublish takes the volume away from the pod, and nothing of what is in it.
+// Unpublish unmounts the volume from the pod. It never removes data.
 func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	if place.Block {
 		return removeLink(place.Path)
@@ -249,7 +255,7 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	})
 }
 
-// Devices are the disks that may be mounted for the node.
+// Devices returns the disks that may be staged.
 func (p *Plugin) Devices() ([]persistent.Device, error) {
 	entries, err := os.ReadDir(p.mounts())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +263,11 @@ func (p *Plugin) Devices() ([]persistent.Device, error) {
 	}
 	var out []persistent.Device
 	for _, e := range entries {
-		out = append(out, persistent.Device{Traits: traits(e.Name()), Name: e.Name(), Dir: filepath.Join(p.mounts(), e.Name())})
+		out = append(out, persistent.Device{
+			Traits: traits(e.Name()),
+			Name:   e.Name(),
+			Dir:    filepath.Join(p.mounts(), e.Name()),
+		})
 	}
 	return out, err
 }
@@ -266,8 +276,8 @@ func (*Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	return traits(place.Name), nil
 }
 
-// removeEmpty removes a directory that nothing is in. It never removes data: what
-// is in the way is named.
+// removeEmpty removes an empty directory. It never removes data; the error names what is in the
+// way.
 func removeEmpty(dir string) error {
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

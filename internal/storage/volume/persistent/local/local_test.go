@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +27,11 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/await"
+	"keelson/test/kit/eventlog"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
+	"keelson/test/kit/volumenode"
 )
 
 // testNode is a node with this plugin, on real file systems.
@@ -38,13 +41,12 @@ type testNode struct {
 	root    string
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
-	changed chan struct{}
 	lasting *persistent.Volumes
 	stop    func()
 	tools   mount.Tools
 
-	mu     sync.Mutex // guards claims, too
-	events []string
+	mu     sync.Mutex // guards claims
+	events eventlog.Log
 }
 
 func (n *testNode) Claim(_ context.Context, _, name string) (*v1.PersistentVolumeClaim, error) {
@@ -60,7 +62,9 @@ func (n *testNode) Volume(_ context.Context, name string) (*v1.PersistentVolume,
 	return n.volumes[name], nil
 }
 
-func (n *testNode) PatchClaimStatus(_ context.Context, _, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
+func (n *testNode) PatchClaimStatus(
+	_ context.Context, _, name string, patch []byte,
+) (*v1.PersistentVolumeClaim, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, err := json.Marshal(n.claims[name])
@@ -79,69 +83,38 @@ func (n *testNode) PatchClaimStatus(_ context.Context, _, name string, patch []b
 	return next, nil
 }
 
-func (n *testNode) Pod(p *v1.Pod, _, eventType, reason, message string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.events = append(n.events, p.Name+" "+eventType+" "+reason+" "+message)
-}
-
-func (n *testNode) Node(_, _, _ string) {}
-
-// told records what is said of a PersistentVolume.
-func (n *testNode) told(pv *v1.PersistentVolume, eventType, reason, message string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.events = append(n.events, "volume "+pv.Name+" "+eventType+" "+reason+" "+message)
-}
-
-func (n *testNode) said(what string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.ContainsFunc(n.events, func(e string) bool { return strings.Contains(e, what) })
+// eventOf records events of a PersistentVolume.
+func (n *testNode) eventOf(pv *v1.PersistentVolume, eventType, reason, message string) {
+	n.events.Add("volume "+pv.Name, eventType, reason, message)
 }
 
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+	n := &testNode{
+		t:       t,
+		root:    volumenode.Root(t),
+		claims:  map[string]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{},
 	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	t.Cleanup(func() {
-		points, err := mount.At(root)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			if err := mount.Unmount(p); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	n := &testNode{t: t, root: root, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{}}
 	n.start()
 	return n
 }
 
-// start runs an agent's life on what is on the disk.
+// start runs an agent on the existing state.
 func (n *testNode) start() {
-	guard, log := mount.NewGuard(), slog.New(slog.DiscardHandler)
-	n.changed = make(chan struct{}, 1000)
-	tell := func() { n.changed <- struct{}{} }
-	n.lasting = persistent.New(persistent.Config{RootDir: n.root, Guard: guard, Events: n, VolumeEvent: n.told, API: n, Log: log,
-		Plugins: []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: n, Tools: n.tools})},
-		Node:    func() v1.NodeStatus { return v1.NodeStatus{} }, Recheck: time.Hour, OnInUse: tell,
-		Again: func(types.UID) {}})
-	n.Manager = volume.New(volume.Config{RootDir: n.root, Kinds: n.lasting.Kinds(), Guard: guard, Events: n, MaySwap: mount.MaySwap, StatsPeriod: time.Minute,
-		RecursiveReadOnly: func(*v1.Pod) bool { return false }, OnChange: func(types.UID) { tell() }, Log: log})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 2)
-	m, l := n.Manager, n.lasting
-	go func() { done <- m.Run(ctx) }()
-	go func() { done <- l.Run(ctx) }()
+	guard := mount.NewGuard()
+	agent := volumenode.NewAgent(persistent.Config{
+		RootDir:     n.root,
+		Guard:       guard,
+		Events:      &n.events,
+		VolumeEvent: n.eventOf,
+		API:         n,
+		Plugins:     []persistent.Plugin{New(Config{RootDir: n.root, Guard: guard, Events: &n.events, Tools: n.tools})},
+	}, volume.Config{MaySwap: mount.MaySwap, StatsPeriod: time.Minute})
+	n.Manager, n.lasting = agent.Manager, agent.Persistent
+	stop := agent.Start()
 	n.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := errors.Join(<-done, <-done); err != nil {
+		if err := stop(); err != nil {
 			n.t.Error(err)
 		}
 	})
@@ -151,14 +124,7 @@ func (n *testNode) start() {
 
 func (n *testNode) until(what string, ok func() bool) {
 	n.t.Helper()
-	for end := time.After(time.Minute); !ok(); {
-		select {
-		case <-n.changed:
-		case <-time.After(10 * time.Millisecond): // unstaging tells only when it is over
-		case <-end:
-			n.t.Fatalf("never: %s; events are %q", what, n.events)
-		}
-	}
+	await.Until(n.t, what, func() (string, bool) { return fmt.Sprintf("events %q", n.events.Lines()), ok() })
 }
 
 func (n *testNode) ready(p *v1.Pod) string {
@@ -186,26 +152,44 @@ func (n *testNode) mounted() []string {
 	return points
 }
 
-// volume makes a claim that is bound to a local volume of the same name.
+// volume creates a claim bound to a local volume of the same name.
 func (n *testNode) volume(name, path string, change func(*v1.PersistentVolume)) {
-	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{
-		PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}},
-		ClaimRef:               &v1.ObjectReference{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
-	}}
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}},
+			ClaimRef:               &v1.ObjectReference{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
+		},
+	}
 	if change != nil {
 		change(pv)
 	}
 	n.volumes[name] = pv
-	n.claims[name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: pv.Spec.ClaimRef.UID},
-		Spec: v1.PersistentVolumeClaimSpec{VolumeName: name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}
+	n.claims[name] = &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: pv.Spec.ClaimRef.UID},
+		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name},
+		Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
+	}
 }
 
 func podWith(name, claim string, gid *int64) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}, Spec: v1.PodSpec{
-		SecurityContext: &v1.PodSecurityContext{FSGroup: gid},
-		Containers:      []v1.Container{{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-		Volumes:         []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
-	}}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec: v1.PodSpec{
+			SecurityContext: &v1.PodSecurityContext{FSGroup: gid},
+			Containers: []v1.Container{
+				{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+			},
+			Volumes: []v1.Volume{
+				{
+					Name: "data",
+					VolumeSource: v1.VolumeSource{
+						PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+					},
+				},
+			},
+		},
+	}
 }
 
 func must(t *testing.T, err error) {
@@ -240,19 +224,22 @@ func TestDirectory(t *testing.T) {
 	if got := group(t, filepath.Join(at, "f")); got != 3000 {
 		t.Errorf("the file is of group %d, want the pod's", got)
 	}
-	// A second pod of another group does not take it away from the first.
+	// A second pod with another fsGroup does not change the group.
 	n.ready(b)
 	if got := group(t, disk); got != 3000 {
 		t.Errorf("the second pod took the volume: its group is %d", got)
 	}
-	if !n.said("b Warning AlreadyMountedVolume The requested fsGroup is 4000, but the volume pv1 has GID 3000. The volume may not be shareable.") {
-		t.Errorf("events are %q", n.events)
+	if !n.events.Has(
+		"b Warning AlreadyMountedVolume The requested fsGroup is 4000, but the volume pv1 has GID 3000. The volume may " +
+			"not be shareable.",
+	) {
+		t.Errorf("events are %q", n.events.Lines())
 	}
 	n.Refresh(t.Context())
 	if s := n.Stats(a.UID); len(s) != 1 || s[0].Claim != "pv1" || s[0].Capacity == 0 || s[0].Local {
 		t.Errorf("stats are %+v", s)
 	}
-	// The agent restarts; nothing is mounted a second time.
+	// The agent restarts; nothing is mounted again.
 	before := n.mounted()
 	n.stop()
 	n.start()
@@ -299,13 +286,14 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	bad := podWith("b", "pv2", nil)
 	n.Want(bad)
 	n.until("the option is refused", func() bool {
-		return n.said(`MountVolume.SetUp failed for volume "pv2" : bind ` + dir + `: option "data=journal" cannot be had`)
+		return n.events.Has(`MountVolume.SetUp failed for volume "pv2" : bind ` + dir +
+			`: option "data=journal" cannot be had`)
 	})
 	n.volume("pv3", filepath.Join(dir, "none"), nil)
 	missing := podWith("c", "pv3", nil)
 	n.Want(missing)
 	n.until("what is missing is named", func() bool {
-		return n.said(`c Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv3" : ` +
+		return n.events.Has(`c Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv3" : ` +
 			fmt.Sprintf("path %q does not exist", filepath.Join(dir, "none")))
 	})
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
@@ -313,7 +301,7 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	file := podWith("d", "pv4", nil)
 	n.Want(file)
 	n.until("a file is no volume", func() bool {
-		return n.said(`d Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv4" : ` +
+		return n.events.Has(`d Warning FailedMount MountVolume.NewMounter initialization failed for volume "pv4" : ` +
 			"only directory and block device are supported")
 	})
 	n.release(file)
@@ -325,7 +313,7 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
 	n.Want(device)
 	n.until("a device that is missing", func() bool {
-		return n.said(`e Warning FailedMapVolume MapVolume.EvalHostSymlinks failed for volume "pv5" : ` +
+		return n.events.Has(`e Warning FailedMapVolume MapVolume.EvalHostSymlinks failed for volume "pv5" : ` +
 			fmt.Sprintf("lstat %s: no such file or directory", filepath.Join(dir, "none")))
 	})
 	n.release(device)
@@ -333,7 +321,7 @@ func TestReadOnlyAndOptions(t *testing.T) {
 	n.release(missing)
 }
 
-// loopDisk is an empty disk.
+// loopDisk returns an empty disk.
 func loopDisk(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk.img")
@@ -341,7 +329,7 @@ func loopDisk(t *testing.T) string {
 	must(t, os.Truncate(file, 16<<20))
 	dev, err := mount.AttachLoop(file)
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("this machine has no loop devices: %v", err)
+		need.Skip(t, "this machine has no loop devices", err)
 	}
 	must(t, err)
 	t.Cleanup(func() {
@@ -352,7 +340,7 @@ func loopDisk(t *testing.T) string {
 	return dev
 }
 
-// onDisk is the file system that a disk holds.
+// onDisk returns the file system of a disk.
 func onDisk(t *testing.T, disk string) string {
 	t.Helper()
 	out, err := exec.Command("blkid", "-p", "-s", "TYPE", "-o", "value", disk).Output()
@@ -369,8 +357,10 @@ func TestDisk(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(at, "f"), []byte("kept"), 0o600))
 	n.ready(b)
 	global := "plugins/kubernetes.io/local-volume/mounts/pv1"
-	inPods := []string{"pods/uid-a/volumes/kubernetes.io~local-volume/pv1", "pods/uid-b/volumes/kubernetes.io~local-volume/pv1"}
-	if got := n.mounted(); !slices.Equal(got, append([]string{global}, inPods...)) && !slices.Equal(got, append(inPods, global)) {
+	inPods := []string{"pods/uid-a/volumes/kubernetes.io~local-volume/pv1",
+		"pods/uid-b/volumes/kubernetes.io~local-volume/pv1"}
+	if got := n.mounted(); !slices.Equal(got, append([]string{global}, inPods...)) &&
+		!slices.Equal(got, append(inPods, global)) {
 		t.Errorf("mounts are %v", got)
 	}
 	n.release(a)
@@ -386,12 +376,12 @@ func TestDisk(t *testing.T) {
 	if kind := onDisk(t, disk); kind != "ext3" {
 		t.Errorf("the empty disk was given %q, want the volume's ext3", kind)
 	}
-	// What is on the disk is not overwritten the second time.
+	// The disk is not formatted again.
 	at = n.ready(a)
 	if got, err := os.ReadFile(filepath.Join(at, "f")); err != nil || string(got) != "kept" {
 		t.Errorf("the disk holds %q, %v", got, err)
 	}
-	// A crash, and then nobody wants it any more.
+	// A crash, and then no pod wants it any more.
 	n.stop()
 	n.start()
 	n.release(a)
@@ -400,15 +390,15 @@ func TestDisk(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-53")
 }
 
-// A volume that has grown is grown on the node: the file system of a disk at the mount
-// and in use, while a directory and a device have nothing to be done to them. Not every
-// machine lets a file system grow, so the program for it is a stand-in.
-func TestVolumesThatGrow(t *testing.T) {
+// A volume that has expanded is expanded on the node: the file system of a disk at mount and online;
+// for directories and block volumes there is nothing to do. The resize program is a stand-in, since
+// not every machine can resize.
+func TestExpandLocalVolumes(t *testing.T) {
 	parity.ProvesPart(t, 5, "VOL-21")
 	amount := func(s string) v1.ResourceList { return v1.ResourceList{v1.ResourceStorage: resource.MustParse(s)} }
 	n := newTestNode(t)
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "resize2fs"), []byte("#!/bin/sh\necho \"$@\" >> "+dir+"/said\n"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "resize2fs"), []byte("#!/bin/sh\necho \"$@\" >> "+dir+"/calls\n"), 0o755))
 	n.stop()
 	n.tools = mount.Tools{Path: dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	n.start()
@@ -424,7 +414,7 @@ func TestVolumesThatGrow(t *testing.T) {
 	c := &pods["device"].Spec.Containers[0]
 	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
 	calls := ""
-	for _, size := range []string{"1Gi", "2Gi", "3Gi"} { // as it was; while it is in use; before the mount
+	for _, size := range []string{"1Gi", "2Gi", "3Gi"} { // unchanged; online; before the mount
 		for name, p := range pods {
 			if size == "3Gi" {
 				n.release(p)
@@ -432,25 +422,32 @@ func TestVolumesThatGrow(t *testing.T) {
 			n.volumes[name].Spec.Capacity = amount(size)
 			n.Want(p)
 			n.until(name+" is ready", func() bool { ok, _ := n.Ready(p.UID); return ok })
-			ready, err := n.lasting.Kinds()[0].Prepare(t.Context(), volume.Request{Place: volume.PlaceOf(n.root, p.UID, "x", "data", false), Pod: p, Volume: &p.Spec.Volumes[0]})
+			ready, err := n.lasting.Kinds()[0].Prepare(t.Context(), volume.Request{
+				Place:  volume.PlaceOf(n.root, p.UID, "x", "data", false),
+				Pod:    p,
+				Volume: &p.Spec.Volumes[0],
+			})
 			must(t, err)
 			if ready.RenewAt.IsZero() {
-				t.Errorf("nobody looks whether %s grows", name)
+				t.Errorf("the claim of %s is not read again", name)
 			}
 			claim, err := n.Claim(t.Context(), "ns", name)
 			must(t, err)
 			if got := claim.Status.Capacity[v1.ResourceStorage]; got.String() != size {
-				t.Errorf("the claim of %s says %s, want %s", name, got.String(), size)
+				t.Errorf("the claim of %s has %s, want %s", name, got.String(), size)
 			}
-			if grown := n.said(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "` + name + `"`); grown != (size != "1Gi") {
-				t.Errorf("events of %s with %s: %q", name, size, n.events)
+			if expanded := n.events.Has(
+				`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "` +
+					name +
+					`"`); expanded != (size != "1Gi") {
+				t.Errorf("events of %s with %s: %q", name, size, n.events.Lines())
 			}
 		}
 		if size != "1Gi" {
 			calls += disk + "\n"
 		}
-		if said, err := os.ReadFile(filepath.Join(dir, "said")); string(said) != calls {
-			t.Errorf("with %s resize2fs was called with %q, %v, want %q", size, said, err, calls)
+		if logged, err := os.ReadFile(filepath.Join(dir, "calls")); string(logged) != calls {
+			t.Errorf("with %s resize2fs was called with %q, %v, want %q", size, logged, err, calls)
 		}
 	}
 	for _, p := range pods {
@@ -459,11 +456,11 @@ func TestVolumesThatGrow(t *testing.T) {
 	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
 }
 
-func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
+func TestForeignDiskIsNotFormatted(t *testing.T) {
 	n := newTestNode(t)
 	disk := loopDisk(t)
 	if _, err := (mount.Tools{}).Find("mkfs.ext4"); err != nil {
-		t.Skip(err)
+		need.Skip(t, "this machine has no mkfs.ext4", err)
 	}
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", disk).CombinedOutput(); err != nil {
 		t.Fatalf("make a file system: %v: %s", err, out)
@@ -476,13 +473,13 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 			`failed to mount the volume as "xfs", it already contains ext4`, disk,
 			filepath.Join(n.root, "plugins/kubernetes.io/local-volume/mounts/pv1"))
 	}
-	n.until("it is said what is there", func() bool {
-		return n.said(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : ` +
+	n.until("the event that names the path", func() bool {
+		return n.events.Has(`a Warning FailedMount MountVolume.MountDevice failed for volume "pv1" : ` +
 			foreign(disk))
 	})
 	parity.ProvesPart(t, 10, "VOL-10")
-	n.until("the volume's owner is told", func() bool {
-		return n.said(`volume pv1 Warning FailedMountOnFilesystemMismatch MountVolume failed for volume "pv1" ` +
+	n.until("the event of the PersistentVolume", func() bool {
+		return n.events.Has(`volume pv1 Warning FailedMountOnFilesystemMismatch MountVolume failed for volume "pv1" ` +
 			foreign(disk))
 	})
 	n.release(p)
@@ -492,7 +489,7 @@ func TestDiskWithForeignDataIsLeftAlone(t *testing.T) {
 	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
 }
 
-func TestDeviceOfTheNode(t *testing.T) {
+func TestLocalBlockVolume(t *testing.T) {
 	n := newTestNode(t)
 	disk := loopDisk(t)
 	n.volume("pv1", disk, func(pv *v1.PersistentVolume) { pv.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) })
@@ -510,34 +507,36 @@ func TestDeviceOfTheNode(t *testing.T) {
 	}
 	n.release(p)
 	n.until("nothing is left", func() bool { return len(n.mounted()) == 0 })
-	if _, err := os.Lstat(filepath.Join(n.root, "plugins/kubernetes.io/local-volume/volumeDevices/pv1")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(n.root,
+		"plugins/kubernetes.io/local-volume/volumeDevices/pv1")); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("its directory is left: %v", err)
 	}
 }
 
-func TestGroupsOfTheVolume(t *testing.T) {
+func TestVolumeGroups(t *testing.T) {
 	parity.ProvesPart(t, 3, "LIFE-108")
 	n := newTestNode(t)
 	for name, gid := range map[string]string{"pv1": "1234", "pv2": "no number", "pv3": "4321"} {
-		n.volume(name, t.TempDir(), func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": gid} })
+		n.volume(name, t.TempDir(),
+			func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": gid} })
 		p := podWith(name, name, nil)
 		p.Spec.SecurityContext.SupplementalGroups = []int64{4321}
 		if got := n.Groups(p); len(got) > 0 {
 			t.Errorf("groups are %v before the volume is there", got)
 		}
 		n.ready(p)
-		want := map[string][]int64{"pv1": {1234}}[name] // the pod has 4321 anyway
+		want := map[string][]int64{"pv1": {1234}}[name] // the pod has 4321 in any case
 		if got := n.Groups(p); !slices.Equal(got, want) {
-			t.Errorf("groups of a volume that says %q are %v, want %v", gid, got, want)
+			t.Errorf("groups of a volume with annotation %q are %v, want %v", gid, got, want)
 		}
 		n.release(p)
 	}
 }
 
-// TestASubPathIsUnderTheNameOfTheVolume: upstream's agent, put in place of this
-// one, looks for what to unmount under the name of the PersistentVolume, not under
-// that by which the pod calls it.
-func TestASubPathIsUnderTheNameOfTheVolume(t *testing.T) {
+// TestSubPathDirectoryName: sub-paths are mounted below the name of the PersistentVolume, where
+// upstream's agent looks for them, not below the pod's name for the volume.
+func TestSubPathDirectoryName(t *testing.T) {
 	n := newTestNode(t)
 	disk := filepath.Join(t.TempDir(), "disk")
 	must(t, os.Mkdir(disk, 0o755))
@@ -553,9 +552,9 @@ func TestASubPathIsUnderTheNameOfTheVolume(t *testing.T) {
 	}
 }
 
-// A disk that takes long to be given a file system is not begun anew by each attempt.
-func TestADiskIsGivenItsTime(t *testing.T) {
+// A format that takes long is not started again by each attempt.
+func TestLongFormatIsNotRestarted(t *testing.T) {
 	if New(Config{}).cfg.Tools.Alive == nil {
-		t.Error("nobody is told that the disk is worked on")
+		t.Error("no progress was reported")
 	}
 }

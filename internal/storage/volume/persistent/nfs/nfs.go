@@ -1,12 +1,3 @@
-// Package nfs mounts exports of NFS servers for pods, with the machine's own
-// mount helper. Nothing is common to the pods of a node: each has a mount of its
-// own, and the kernel shares what can be.
-//
-//	<root>/pods/<uid>/volumes/kubernetes.io~nfs/<volume>
-//
-// A server that does not answer holds up its own pods alone. To let such a pod go
-// its mount is first taken off politely, then by force, and in the end taken out
-// of sight.
 package nfs
 
 import (
@@ -29,8 +20,8 @@ import (
 const (
 	name    = "kubernetes.io/nfs"
 	dirMode = 0o750
-	// politely is how long an unmount may take before it is forced.
-	politely = time.Minute
+	// unmountTimeout is how long an unmount may take before it is forced.
+	unmountTimeout = time.Minute
 )
 
 // Config holds what the plugin is built from. Every field but Tools is required.
@@ -39,13 +30,13 @@ type Config struct {
 	Tools mount.Tools
 }
 
-// Plugin brings NFS volumes.
+// Plugin serves NFS volumes.
 type Plugin struct {
 	cfg    Config
 	detach func(target string) error
 }
 
-// New builds the plugin; nothing is done before a volume is asked for.
+// New makes the plugin.
 func New(cfg Config) *Plugin { return &Plugin{cfg: cfg, detach: mount.ForceUnmount} }
 
 func (*Plugin) Name() string { return name }
@@ -71,8 +62,8 @@ func (*Plugin) Unstage(context.Context, persistent.Device) error { return nil }
 func (*Plugin) Devices() ([]persistent.Device, error)            { return nil, nil }
 func (*Plugin) DeviceOf(volume.Place) (persistent.Traits, error) { return persistent.Traits{}, nil }
 
-// export is the server and path as mount.nfs takes them. Both are a user's words
-// and become one argument; the server must not be able to end before its colon.
+// export returns server and path in the form of mount.nfs. Both are user input and become one
+// argument, so the server must not contain a colon unless it is an IPv6 address.
 func export(src *v1.NFSVolumeSource) (string, error) {
 	server := src.Server
 	if ip := net.ParseIP(server); ip != nil && strings.Contains(server, ":") {
@@ -99,7 +90,7 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	options = r.MountOptions(options...)
 	err = p.cfg.Guard.Do(ctx, r.Place.Path, "mount NFS volume", func() error {
 		if err := os.MkdirAll(r.Place.Path, dirMode); err != nil {
-			// A directory whose server is gone cannot be looked at, but is there.
+			// A directory whose server is gone cannot be accessed, but is mounted.
 			if on, perr := mount.IsListed(r.Place.Path); perr != nil || !on {
 				return err
 			}
@@ -118,24 +109,26 @@ func (p *Plugin) Publish(ctx context.Context, r persistent.Request) (persistent.
 	return out, err
 }
 
-// Unpublish takes the mount away. What containers wrote has been sent to the
-// server when they closed it; a server that is gone must not keep the pod.
+// Unpublish unmounts the volume. Containers' writes were flushed when they closed the files
+// (close-to-open consistency). A server that does not respond must not block the pod's termination.
 func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
-	polite, stop := context.WithTimeout(ctx, politely)
+	regular, stop := context.WithTimeout(ctx, unmountTimeout)
 	defer stop()
-	err := p.cfg.Guard.Do(polite, place.Path, "unmount NFS volume", func() error { return mount.Unmount(place.Path) })
-	if err != nil && polite.Err() != nil && ctx.Err() == nil {
-		// The polite call hangs still, and goes on to hold its key; or it waits for others
-		// to return that hang on the same server.
-		err = p.cfg.Guard.Rescue(ctx, place.Path+" (by force)", "force unmount of NFS volume", func() error { return p.detach(place.Path) })
+	err := p.cfg.Guard.Do(regular, place.Path, "unmount NFS volume", func() error { return mount.Unmount(place.Path) })
+	if err != nil && regular.Err() != nil && ctx.Err() == nil {
+		// The regular unmount still hangs and holds its key, or it waits for other calls that hang
+		// on the same server.
+		err = p.cfg.Guard.Rescue(ctx, place.Path+" (by force)", "force unmount of NFS volume",
+			func() error { return p.detach(place.Path) })
 	}
 	if err != nil {
 		return err
 	}
-	return p.cfg.Guard.Do(ctx, place.Path+" (removed)", "remove directory of NFS volume", func() error { return removeEmpty(place.Path) })
+	return p.cfg.Guard.Do(ctx, place.Path+" (removed)", "remove directory of NFS volume",
+		func() error { return removeEmpty(place.Path) })
 }
 
-// removeEmpty removes a directory that nothing is in: never data.
+// removeEmpty removes an empty directory; it never removes data.
 func removeEmpty(dir string) error {
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

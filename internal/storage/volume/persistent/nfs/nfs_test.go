@@ -19,18 +19,19 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 )
 
-// programs are stand-ins for the machine's: mount writes down its arguments and
-// mounts a file system of memory, or fails as mount does.
+// programs are stand-ins for the machine's: mount writes its arguments to a file and mounts a
+// tmpfs, or fails.
 func programs(t *testing.T, names ...string) mount.Tools {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range names {
 		script := "#!/bin/sh\n"
 		if name == "mount" {
-			script += `echo "$@" >> ` + dir + `/said
+			script += `echo "$@" >> ` + dir + `/calls
 for last; do :; done
 case "$*" in *refused*) echo "mount.nfs: Connection refused" >&2; exit 32;; esac
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount -t tmpfs none "$last"
@@ -60,7 +61,10 @@ func request(t *testing.T, server string, change func(*v1.PersistentVolume)) per
 	if change == nil {
 		s.Inline = &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: src}}
 	} else {
-		s.PV = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{NFS: src}}}
+		s.PV = &v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "v"},
+			Spec:       v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{NFS: src}},
+		}
 		change(s.PV)
 	}
 	return persistent.Request{Spec: s, Place: place, Pod: &v1.Pod{}}
@@ -68,28 +72,36 @@ func request(t *testing.T, server string, change func(*v1.PersistentVolume)) per
 
 func TestMountAndUnmount(t *testing.T) {
 	parity.ProvesPart(t, 2, "VOL-50")
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	tools := programs(t, "mount", "mount.nfs")
 	p := New(Config{Guard: mount.NewGuard(), Tools: tools})
 	for _, tc := range []struct {
 		name   string
 		server string
 		change func(*v1.PersistentVolume)
-		want   string // what mount is told
+		want   string // arguments of mount
 	}{
 		{"a volume that the pod names", "files.example", nil, "-t nfs -- files.example:/export "},
 		{"an address", "192.0.2.1", nil, "-t nfs -- 192.0.2.1:/export "},
 		{"one with colons", "2001:db8::1", nil, "-t nfs -- [2001:db8::1]:/export "},
-		{"options of a PersistentVolume", "files", func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"nfsvers=4.2", "hard"} }, "-t nfs -o hard,nfsvers=4.2 -- files:/export "},
-		{"options of the annotation, which comes first", "files", func(pv *v1.PersistentVolume) {
+		{
+			"options of a PersistentVolume",
+			"files",
+			func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"nfsvers=4.2", "hard"} },
+			"-t nfs -o hard,nfsvers=4.2 -- files:/export ",
+		},
+		{"options of the annotation take precedence", "files", func(pv *v1.PersistentVolume) {
 			pv.Spec.MountOptions = []string{"hard"}
 			pv.Annotations = map[string]string{"volume.beta.kubernetes.io/mount-options": "soft,,noatime"}
 		}, "-t nfs -o noatime,soft -- files:/export "},
-		{"a PersistentVolume that says read-only, which does not count", "files",
+		{"a PersistentVolume with readOnly, which is ignored", "files",
 			func(pv *v1.PersistentVolume) { pv.Spec.NFS.ReadOnly = true }, "-t nfs -- files:/export "},
-		{"a path that looks like an option", "files", func(pv *v1.PersistentVolume) { pv.Spec.NFS.Path = "-o exec" }, "-t nfs -- files:-o exec "},
+		{
+			"a path that looks like an option",
+			"files",
+			func(pv *v1.PersistentVolume) { pv.Spec.NFS.Path = "-o exec" },
+			"-t nfs -- files:-o exec ",
+		},
 		{"a server that looks like one", "--bind", nil, "-t nfs -- --bind:/export "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -97,21 +109,22 @@ func TestMountAndUnmount(t *testing.T) {
 			if !p.Serves(r.Spec) {
 				t.Fatal("it is not served")
 			}
-			for range 2 { // the second time finds it mounted
+			for range 2 { // the second time it is mounted already
 				out, err := p.Publish(t.Context(), r)
-				if err != nil || out.Path != r.Place.Path || out.ReadOnly != strings.Contains(tc.want, "-o ro") || out.Relabel {
+				if err != nil || out.Path != r.Place.Path || out.ReadOnly != strings.Contains(tc.want, "-o ro") ||
+					out.Relabel {
 					t.Fatalf("Publish = %+v, %v", out, err)
 				}
 			}
-			said, err := os.ReadFile(filepath.Join(tools.Path, "said"))
+			logged, err := os.ReadFile(filepath.Join(tools.Path, "calls"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Remove(filepath.Join(tools.Path, "said")); err != nil {
+			if err := os.Remove(filepath.Join(tools.Path, "calls")); err != nil {
 				t.Fatal(err)
 			}
-			if string(said) != tc.want+r.Place.Path+"\n" {
-				t.Errorf("mount was told %q, want %q", said, tc.want)
+			if string(logged) != tc.want+r.Place.Path+"\n" {
+				t.Errorf("mount got %q, want %q", logged, tc.want)
 			}
 			for range 2 {
 				if err := p.Unpublish(t.Context(), r.Place); err != nil {
@@ -125,12 +138,10 @@ func TestMountAndUnmount(t *testing.T) {
 	}
 }
 
-// A volume is read-only if the pod says so: of its claim, or of the volume that it names itself.
+// A volume is read-only if the claim reference or the inline volume in the pod is.
 func TestReadOnlyMount(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-26")
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	tools := programs(t, "mount", "mount.nfs")
 	p := New(Config{Guard: mount.NewGuard(), Tools: tools})
 	inline := request(t, "files", nil)
@@ -142,10 +153,10 @@ func TestReadOnlyMount(t *testing.T) {
 		if err != nil || !out.ReadOnly {
 			t.Errorf("%s: Publish = %+v, %v; want a read-only volume", name, out, err)
 		}
-		said, err := os.ReadFile(filepath.Join(tools.Path, "said"))
+		logged, err := os.ReadFile(filepath.Join(tools.Path, "calls"))
 		want := "-t nfs -o ro -- files:/export " + r.Place.Path + "\n"
-		if err != nil || !strings.HasSuffix(string(said), want) {
-			t.Errorf("%s: mount was told %q, %v; want %q", name, said, err, want)
+		if err != nil || !strings.HasSuffix(string(logged), want) {
+			t.Errorf("%s: mount got %q, %v; want %q", name, logged, err, want)
 		}
 		if err := p.Unpublish(t.Context(), r.Place); err != nil {
 			t.Error(err)
@@ -153,11 +164,9 @@ func TestReadOnlyMount(t *testing.T) {
 	}
 }
 
-// What is on a server keeps its owner, whatever group the pod gives its volumes to.
-func TestGroupOfThePodIsNotGiven(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+// The group of the export is kept, whatever the pod's fsGroup.
+func TestFSGroupIsNotApplied(t *testing.T) {
+	need.Root(t, "mounting")
 	parity.ProvesPart(t, 8, "VOL-17")
 	p := New(Config{Guard: mount.NewGuard(), Tools: programs(t, "mount", "mount.nfs")})
 	r := request(t, "files", nil)
@@ -175,7 +184,8 @@ func TestFailures(t *testing.T) {
 	guard := mount.NewGuard()
 	p := New(Config{Guard: guard, Tools: programs(t, "mount")})
 	r := request(t, "files", nil)
-	if _, err := p.Publish(t.Context(), r); !errors.Is(err, mount.ErrNoTool) || !strings.Contains(err.Error(), "mount.nfs is not installed on this node: install nfs-common or nfs-utils") {
+	if _, err := p.Publish(t.Context(), r); !errors.Is(err, mount.ErrNoTool) ||
+		!strings.Contains(err.Error(), "mount.nfs is not installed on this node: install nfs-common or nfs-utils") {
 		t.Errorf("without the helper: %v", err)
 	}
 	if _, err := os.Lstat(r.Place.Path); !errors.Is(err, os.ErrNotExist) {
@@ -189,14 +199,15 @@ func TestFailures(t *testing.T) {
 		t.Errorf("refused: %v, want %s", err, want)
 	}
 	for _, server := range []string{"a:/etc b", "a/b", "a b", "host:"} {
-		if _, err := p.Publish(t.Context(), request(t, server, nil)); err == nil || !strings.Contains(err.Error(), "neither a name nor an address") {
+		if _, err := p.Publish(t.Context(), request(t, server, nil)); err == nil ||
+			!strings.Contains(err.Error(), "neither a name nor an address") {
 			t.Errorf("server %q: %v", server, err)
 		}
 	}
 }
 
-// A server is gone: the polite unmount never ends.
-func TestUnmountIsForcedInTheEnd(t *testing.T) {
+// The server is gone: the regular unmount hangs.
+func TestForcedUnmount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := mount.NewGuard()
 		p := New(Config{Guard: guard})
@@ -215,7 +226,7 @@ func TestUnmountIsForcedInTheEnd(t *testing.T) {
 		}
 		close(hang)
 	})
-	// Or so much of the pod hangs on the server that it is never called.
+	// Or so many calls of the pod hang that it is not even started.
 	synctest.Test(t, func(t *testing.T) {
 		guard := mount.NewGuard()
 		p := New(Config{Guard: guard})

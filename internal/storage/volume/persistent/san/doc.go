@@ -1,14 +1,13 @@
-// Package san brings disks of storage networks to the node: iSCSI, by the machine's
-// iscsiadm, and Fibre Channel, by the kernel. What a pod gets is a file system on
-// such a disk, or the disk.
+// Package san implements iSCSI volumes, with the node's iscsiadm, and Fibre Channel volumes, with
+// the kernel. A pod gets the file system of such a disk, or the block device.
 //
-//	plugins/kubernetes.io/iscsi/iface-<iface>/<portal>-<iqn>-lun-<lun>   mounted for the node
+//	plugins/kubernetes.io/iscsi/iface-<iface>/<portal>-<iqn>-lun-<lun>   the staged file system
 //	plugins/kubernetes.io/fc/<wwn>-lun-<lun>                              likewise
-//	…/<the same>.json                                                     the record of it
+//	…/<the same>.json                                                     its record
 //
-// The record is written before the first step and removed after the last one is
-// undone: what it names is detached, as far as it came. Disks of several paths are
-// used by their multipath device, where there is one.
+// The record is written before the first step and removed after the last one is undone: the disk
+// that it names is detached, even if it was attached only partly. Disks with several paths are used
+// through their multipath device, if there is one.
 //
-//	(nothing) ─ record ─► logged in ─► device ─► mounted for the node ─► pods
+//	(nothing) ─ record ─► logged in ─► device ─► staged ─► pods
 package san

@@ -30,21 +30,26 @@ func fcSource(s persistent.Spec) *v1.FCVolumeSource {
 	return nil
 }
 
-// describe is upstream's naming of disks and places: by targets and LUN, or by
-// what the disks call themselves.
+// describe names disks and directories as upstream does: by target and LUN, or by WWID.
 func (fc) describe(s persistent.Spec) (*record, error) {
 	src := fcSource(s)
 	if src == nil {
 		return nil, nil
 	}
-	r := &record{Name: s.Name, Block: s.Block, WWNs: src.TargetWWNs, fsType: src.FSType, readOnly: s.ForReading(src.ReadOnly)}
+	r := &record{
+		Name:     s.Name,
+		Block:    s.Block,
+		WWNs:     src.TargetWWNs,
+		fsType:   src.FSType,
+		readOnly: s.ForReading(src.ReadOnly),
+	}
 	var err error
 	for _, w := range src.TargetWWNs {
-		err = errors.Join(err, word("WWN", w))
+		err = errors.Join(err, checkWord("WWN", w))
 	}
 	for _, w := range src.WWIDs {
-		w = strings.ReplaceAll(w, " ", "_") // as udev has them
-		err = errors.Join(err, word("WWID", w))
+		w = strings.ReplaceAll(w, " ", "_") // as udev does
+		err = errors.Join(err, checkWord("WWID", w))
 		r.WWIDs = append(r.WWIDs, w)
 	}
 	switch {
@@ -52,7 +57,8 @@ func (fc) describe(s persistent.Spec) (*record, error) {
 		return nil, err
 	case len(r.WWNs) > 0 && src.Lun != nil:
 		r.LUN, r.WWIDs = *src.Lun, nil
-		r.ID, r.Key = fmt.Sprintf("kubernetes.io/fc/%v:%d", src.TargetWWNs, r.LUN), fmt.Sprintf("%s-lun-%d", r.WWNs[0], r.LUN)
+		r.ID, r.Key = fmt.Sprintf("kubernetes.io/fc/%v:%d", src.TargetWWNs, r.LUN), fmt.Sprintf("%s-lun-%d", r.WWNs[0],
+			r.LUN)
 	case len(r.WWIDs) > 0:
 		r.ID, r.Key = fmt.Sprintf("kubernetes.io/fc/%v", src.WWIDs), r.WWIDs[0]
 	default:
@@ -61,7 +67,7 @@ func (fc) describe(s persistent.Spec) (*record, error) {
 	return r, nil
 }
 
-// attach has the adapters look for the disk if it is not there.
+// attach rescans the adapters if the disk is not present.
 func (n fc) attach(ctx context.Context, r record, _ map[string]string) error {
 	if got, err := n.paths(r); err != nil || len(got) > 0 {
 		return err
@@ -78,14 +84,14 @@ func (n fc) attach(ctx context.Context, r record, _ map[string]string) error {
 			return fmt.Errorf("look for disks: %w", err)
 		}
 	}
-	got, err := await(ctx, appears, func() ([]string, error) { return n.paths(r) })
+	got, err := await(ctx, deviceTimeout, func() ([]string, error) { return n.paths(r) })
 	if err != nil || len(got) > 0 {
 		return err
 	}
 	return notFound(errors.Join(fmt.Errorf("no fc disk found: %s", r.Key), ctx.Err()))
 }
 
-// notFound shows upstream's text for every way in which a disk is not found.
+// notFound gives an error upstream's text for a disk that was not found.
 func notFound(err error) error { return pod.ShowAs("no fc disk found", err) }
 
 func (n fc) paths(r record) ([]string, error) {
@@ -120,7 +126,7 @@ func (n fc) paths(r record) ([]string, error) {
 	return present(out)
 }
 
-// detach has the kernel forget the disk.
+// detach removes the disk from the kernel.
 func (n fc) detach(ctx context.Context, r record, _ []record) error {
 	paths, err := n.paths(r)
 	if err != nil {

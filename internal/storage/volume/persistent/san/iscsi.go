@@ -18,10 +18,10 @@ import (
 	"keelson/internal/storage/volume/persistent"
 )
 
-// discovery is how long one portal may take to tell of its targets.
-const discovery = 30 * time.Second
+// discoveryTimeout bounds the discovery of targets at one portal.
+const discoveryTimeout = 30 * time.Second
 
-// What iscsiadm says by its exit status.
+// Exit statuses of iscsiadm.
 const (
 	sessionExists = 15
 	noObjects     = 21
@@ -42,9 +42,18 @@ func iscsiSource(s persistent.Spec) *v1.ISCSIPersistentVolumeSource {
 		return s.PV.Spec.ISCSI
 	case s.Inline != nil && s.Inline.ISCSI != nil:
 		in := s.Inline.ISCSI
-		out := &v1.ISCSIPersistentVolumeSource{TargetPortal: in.TargetPortal, IQN: in.IQN, Lun: in.Lun, ISCSIInterface: in.ISCSIInterface,
-			FSType: in.FSType, ReadOnly: in.ReadOnly, Portals: in.Portals, DiscoveryCHAPAuth: in.DiscoveryCHAPAuth, SessionCHAPAuth: in.SessionCHAPAuth,
-			InitiatorName: in.InitiatorName}
+		out := &v1.ISCSIPersistentVolumeSource{
+			TargetPortal:      in.TargetPortal,
+			IQN:               in.IQN,
+			Lun:               in.Lun,
+			ISCSIInterface:    in.ISCSIInterface,
+			FSType:            in.FSType,
+			ReadOnly:          in.ReadOnly,
+			Portals:           in.Portals,
+			DiscoveryCHAPAuth: in.DiscoveryCHAPAuth,
+			SessionCHAPAuth:   in.SessionCHAPAuth,
+			InitiatorName:     in.InitiatorName,
+		}
 		if in.SecretRef != nil {
 			out.SecretRef = &v1.SecretReference{Name: in.SecretRef.Name}
 		}
@@ -53,7 +62,8 @@ func iscsiSource(s persistent.Spec) *v1.ISCSIPersistentVolumeSource {
 	return nil
 }
 
-// secretOf is the secret that the volume names; one that a pod names is the pod's.
+// secretOf returns the CHAP secret of the volume. That of an inline volume is in the pod's
+// namespace.
 func secretOf(r persistent.Request) (namespace, name string) {
 	src := iscsiSource(r.Spec)
 	if src == nil || src.SecretRef == nil || !src.DiscoveryCHAPAuth && !src.SessionCHAPAuth {
@@ -65,19 +75,28 @@ func secretOf(r persistent.Request) (namespace, name string) {
 	return src.SecretRef.Namespace, src.SecretRef.Name
 }
 
-// describe is upstream's naming of disks and places.
+// describe names disks and directories as upstream does.
 func (iscsi) describe(s persistent.Spec) (*record, error) {
 	src := iscsiSource(s)
 	if src == nil {
 		return nil, nil
 	}
-	r := &record{Name: s.Name, Block: s.Block, IQN: src.IQN, Iface: src.ISCSIInterface, LUN: src.Lun,
-		discoveryCHAP: src.DiscoveryCHAPAuth, sessionCHAP: src.SessionCHAPAuth, fsType: src.FSType, readOnly: s.ForReading(src.ReadOnly)}
+	r := &record{
+		Name:          s.Name,
+		Block:         s.Block,
+		IQN:           src.IQN,
+		Iface:         src.ISCSIInterface,
+		LUN:           src.Lun,
+		discoveryCHAP: src.DiscoveryCHAPAuth,
+		sessionCHAP:   src.SessionCHAPAuth,
+		fsType:        src.FSType,
+		readOnly:      s.ForReading(src.ReadOnly),
+	}
 	if r.Iface == "" {
 		r.Iface = "default"
 	}
 	for _, p := range append([]string{src.TargetPortal}, src.Portals...) {
-		if err := word("iSCSI portal", p); err != nil {
+		if err := checkWord("iSCSI portal", p); err != nil {
 			return nil, err
 		}
 		if p = withPort(p); !slices.Contains(r.Portals, p) {
@@ -85,11 +104,11 @@ func (iscsi) describe(s persistent.Spec) (*record, error) {
 		}
 	}
 	if src.InitiatorName != nil && *src.InitiatorName != "" {
-		// A session of another initiator needs an interface of its own.
+		// A session with another initiator name needs its own interface.
 		r.From, r.Initiator = r.Iface, *src.InitiatorName
 		r.Iface = r.Portals[0] + ":" + s.Name
 	}
-	if err := errors.Join(word("iSCSI target", r.IQN), word("iSCSI interface", r.Iface)); err != nil {
+	if err := errors.Join(checkWord("iSCSI target", r.IQN), checkWord("iSCSI interface", r.Iface)); err != nil {
 		return nil, err
 	}
 	r.ID = fmt.Sprintf("kubernetes.io/iscsi/%s:%s:%d", src.TargetPortal, src.IQN, src.Lun)
@@ -97,7 +116,7 @@ func (iscsi) describe(s persistent.Spec) (*record, error) {
 	return r, nil
 }
 
-// withPort adds the port that portals usually have.
+// withPort adds the default port.
 func withPort(portal string) string {
 	if _, _, err := net.SplitHostPort(portal); err == nil {
 		return portal
@@ -105,7 +124,7 @@ func withPort(portal string) string {
 	return net.JoinHostPort(strings.Trim(portal, "[]"), "3260")
 }
 
-// attach logs in to the target at every portal that answers; one is enough.
+// attach logs in to the target at every portal. One success is sufficient.
 func (n iscsi) attach(ctx context.Context, r record, secret map[string]string) error {
 	if r.From != "" {
 		if err := n.copyIface(ctx, r); err != nil {
@@ -124,20 +143,20 @@ func (n iscsi) attach(ctx context.Context, r record, secret map[string]string) e
 	if len(errs) == len(r.Portals) {
 		return noPath(errs)
 	}
-	got, err := await(ctx, appears, func() ([]string, error) { return n.paths(r) })
+	got, err := await(ctx, deviceTimeout, func() ([]string, error) { return n.paths(r) })
 	switch {
 	case err != nil:
 		return err
 	case len(got) == 0:
 		err := fmt.Errorf("timed out waiting for device of target %s, LUN %d", r.IQN, r.LUN)
 		link := fmt.Sprintf("/dev/disk/by-path/ip-%s-iscsi-%s-lun-%d", r.Portals[len(r.Portals)-1], r.IQN, r.LUN)
-		text := fmt.Sprintf("Timed out waiting for device at path %s after %ds", link, int(appears.Seconds()))
+		text := fmt.Sprintf("Timed out waiting for device at path %s after %ds", link, int(deviceTimeout.Seconds()))
 		return noPath(append(errs, pod.ShowAs(text, err)))
 	}
 	return ctx.Err()
 }
 
-// noPath is the error for a disk without a path. Events show the last of the errors, as upstream's do.
+// noPath is the error for a disk without any path. As upstream, events show the last error.
 func noPath(errs []error) error {
 	if len(errs) == 0 {
 		return nil
@@ -158,12 +177,13 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 			return pod.ShowAs(text, err)
 		}
 	}
-	finds, stop := context.WithTimeout(ctx, discovery)
+	finds, stop := context.WithTimeout(ctx, discoveryTimeout)
 	defer stop()
 	if err := n.admin(finds, append(slices.Clone(db), "--discover")...); err != nil {
 		output, ended := mount.Outcome(err)
 		text := fmt.Sprintf("iscsi: failed to sendtargets to portal %s output: %s, err %v", portal, output, ended)
-		return pod.ShowAs(text, errors.Join(fmt.Errorf("find targets: %w", err), n.admin(ctx, append(db, "-o", "delete")...)))
+		return pod.ShowAs(text,
+			errors.Join(fmt.Errorf("find targets: %w", err), n.admin(ctx, append(db, "-o", "delete")...)))
 	}
 	if r.sessionCHAP {
 		if err := n.chap(ctx, target, "node.session.auth.", secret, "node", "node session"); err != nil {
@@ -173,7 +193,7 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 	}
 	err := n.admin(ctx, append(slices.Clone(target), "--login")...)
 	if exitCode(err) == sessionExists {
-		// Of another LUN; this one may have come since.
+		// The session is used by another LUN; the kernel may not have scanned this one yet.
 		if got, perr := n.paths(r); perr == nil && len(got) == 0 {
 			return n.admin(ctx, append(target, "-R")...)
 		}
@@ -184,11 +204,12 @@ func (n iscsi) login(ctx context.Context, r record, portal string, secret map[st
 		return pod.ShowAs(fmt.Sprintf("iscsi: failed to attach disk: Error: %s (%v)", output, ended),
 			fmt.Errorf("log in: %w", err))
 	}
-	// The session is this agent's to make again, not the machine's at its start.
+	// The agent logs in, not the node at boot.
 	return n.admin(ctx, append(target, "-o", "update", "-n", "node.startup", "-v", "manual")...)
 }
 
-// chap writes the secret into the record of a target. record and keys are upstream's names in error texts.
+// chap sets the CHAP secret in the record of a target. record and keys are upstream's names in
+// error texts.
 func (n iscsi) chap(
 	ctx context.Context, what []string, prefix string, secret map[string]string, record, keys string,
 ) error {
@@ -211,7 +232,7 @@ func (n iscsi) chap(
 	return nil
 }
 
-// copyIface makes an interface that is like another one, but for the initiator.
+// copyIface creates an interface like another one, with another initiator name.
 func (n iscsi) copyIface(ctx context.Context, r record) error {
 	shown, err := n.tools.Run(ctx, "iscsiadm", "-m", "iface", "-I", r.From, "-o", "show")
 	if err != nil {
@@ -229,7 +250,8 @@ func (n iscsi) copyIface(ctx context.Context, r record) error {
 			return nil
 		}
 		output, ended := mount.Outcome(err)
-		text := fmt.Sprintf("iscsi: failed to update iface records: %s (%v). iface(%s) will be used", output, ended, r.From)
+		text := fmt.Sprintf("iscsi: failed to update iface records: %s (%v). iface(%s) will be used", output, ended,
+			r.From)
 		return pod.ShowAs(text, err)
 	}
 	set := func(key, value string) error {
@@ -237,7 +259,8 @@ func (n iscsi) copyIface(ctx context.Context, r record) error {
 	}
 	for line := range strings.Lines(shown) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), " = ")
-		if !ok || !strings.HasPrefix(key, "iface.") || value == "<empty>" || key == "iface.iscsi_ifacename" || key == "iface.initiatorname" {
+		if !ok || !strings.HasPrefix(key, "iface.") || value == "<empty>" || key == "iface.iscsi_ifacename" ||
+			key == "iface.initiatorname" {
 			continue
 		}
 		if err := set(key, value); err != nil {
@@ -247,7 +270,7 @@ func (n iscsi) copyIface(ctx context.Context, r record) error {
 	return notSet(set("iface.initiatorname", r.Initiator))
 }
 
-// paths are the devices of the LUN, in the order of its portals.
+// paths returns the devices of the LUN, in the order of its portals.
 func (n iscsi) paths(r record) ([]string, error) {
 	var out []string
 	for _, portal := range r.Portals {
@@ -260,7 +283,7 @@ func (n iscsi) paths(r record) ([]string, error) {
 			return nil, err
 		}
 		for _, e := range all {
-			// Adapters other than the kernel's own put their address before it.
+			// Links for hardware adapters have a PCI address prefix.
 			if e.Name() == name || strings.HasPrefix(e.Name(), "pci-") && strings.HasSuffix(e.Name(), "-"+name) {
 				out = append(out, filepath.Join(n.dev("disk/by-path"), e.Name()))
 			}
@@ -269,7 +292,7 @@ func (n iscsi) paths(r record) ([]string, error) {
 	return present(out)
 }
 
-// detach takes the disk away, and ends the session unless another disk needs it.
+// detach removes the disk, and logs out of the session unless another disk needs it.
 func (n iscsi) detach(ctx context.Context, r record, others []record) error {
 	paths, err := n.paths(r)
 	if err != nil {
@@ -309,7 +332,7 @@ func (n iscsi) admin(ctx context.Context, args ...string) error {
 	return err
 }
 
-// exitCode is the status that a program ended with; 0 for none.
+// exitCode returns the exit status of a program; 0 if there is none.
 func exitCode(err error) int {
 	var failed *mount.ToolError
 	if errors.As(err, &failed) {

@@ -9,8 +9,8 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// mountTool notes what it is asked to mount with, and mounts without a label: the
-// machine may have no SELinux.
+// mountTool records its options, and mounts without the label: SELinux may be disabled on the
+// machine.
 const mountTool = `#!/bin/bash
 args=()
 for a; do
@@ -20,10 +20,9 @@ done
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec mount "${args[@]}"
 `
 
-// A disk is mounted with the label that is asked for, and the next agent knows which
-// one that is, of the disk and of a pod that has it. The runtime labels what was
-// mounted without one.
-func TestDiskWithALabel(t *testing.T) {
+// A disk is mounted with the label, and the next agent knows the label of the disk and of a pod
+// that uses it. Files of disks mounted without a label are relabelled by the runtime.
+func TestMountDiskWithLabel(t *testing.T) {
 	parity.ProvesPart(t, 7, "VOL-20")
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
 	for _, want := range []string{"", label} {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// appears is how long a device is waited for, and a multipath device after it.
-	appears = 10 * time.Second
-	look    = 100 * time.Millisecond
+	// deviceTimeout bounds the wait for a device, and then for its multipath device.
+	deviceTimeout = 10 * time.Second
+	look          = 100 * time.Millisecond
 )
 
-// node is the machine that disks come to.
+// node is the machine that disks are attached to.
 type node struct {
 	root  string // of /dev and /sys
 	tools mount.Tools
@@ -33,8 +33,8 @@ func (n node) sys(names ...string) string {
 	return filepath.Join(append([]string{n.root, "/sys"}, names...)...)
 }
 
-// await looks until there is something. The directories that devices come to need
-// not exist yet, so nothing could tell.
+// await polls until find returns something. inotify cannot be used, since the directories of
+// devices may not exist yet.
 func await[T any](ctx context.Context, limit time.Duration, find func() ([]T, error)) ([]T, error) {
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -52,8 +52,8 @@ func await[T any](ctx context.Context, limit time.Duration, find func() ([]T, er
 	}
 }
 
-// present are those of the links whose device is on the node. The kernel removes a
-// device at once and udev the links to it a while later.
+// present returns those links whose device exists. The kernel removes a device at once, but udev
+// removes its links later.
 func present(links []string) ([]string, error) {
 	var out []string
 	for _, link := range links {
@@ -67,14 +67,14 @@ func present(links []string) ([]string, error) {
 	return out, nil
 }
 
-// kernelName is what the kernel calls the device that a path leads to: sda.
+// kernelName returns the kernel's name of a device: sda.
 func kernelName(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	return filepath.Base(real), err
 }
 
-// multipath is the device of all paths together, if there is one, and else the
-// first. One path alone has one only if it is there already.
+// multipath returns the multipath device of the paths, or else the first path. For a single path a
+// multipath device is not waited for.
 func (n node) multipath(ctx context.Context, paths []string) (string, error) {
 	find := func() ([]string, error) {
 		for _, p := range paths {
@@ -90,7 +90,7 @@ func (n node) multipath(ctx context.Context, paths []string) (string, error) {
 	}
 	limit := time.Duration(0)
 	if _, err := n.tools.Find("multipath"); err == nil && len(paths) > 1 {
-		limit = appears
+		limit = deviceTimeout
 	}
 	got, err := await(ctx, limit, find)
 	if err != nil || len(got) > 0 {
@@ -99,7 +99,7 @@ func (n node) multipath(ctx context.Context, paths []string) (string, error) {
 	return paths[0], ctx.Err()
 }
 
-// parent is the multipath device that a disk is a path of.
+// parent returns the multipath device of a disk.
 func (n node) parent(disk string) string {
 	found, err := filepath.Glob(n.sys("block", "dm-*", "slaves", disk))
 	if err != nil || len(found) == 0 {
@@ -108,8 +108,8 @@ func (n node) parent(disk string) string {
 	return filepath.Base(filepath.Dir(filepath.Dir(found[0])))
 }
 
-// flush takes the multipath device of the paths away, if there is one, and tells
-// the kernel's names of all its paths.
+// flush removes the multipath device of the paths, if there is one, and returns the kernel names of
+// its paths.
 func (n node) flush(ctx context.Context, paths []string) (disks []string, err error) {
 	for _, p := range paths {
 		name, err := kernelName(p)
@@ -142,7 +142,7 @@ func (n node) flush(ctx context.Context, paths []string) (disks []string, err er
 	return disks, nil
 }
 
-// deleteDisks has the kernel forget disks, after what is to be written is written.
+// deleteDisks flushes disks and removes them from the kernel.
 func (n node) deleteDisks(disks []string) error {
 	for _, disk := range disks {
 		path := n.sys("block", disk, "device", "delete")

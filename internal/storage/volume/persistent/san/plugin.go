@@ -13,47 +13,47 @@ import (
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
 )
 
-// Config holds what a Plugin is built from. Fields are required unless they say
+// Config holds what a Plugin is built from. Fields are required unless their comment says
 // otherwise.
 type Config struct {
 	RootDir string
 	Guard   *mount.Guard
-	Sharing volume.Sharing
-	Tools   mount.Tools // may be its zero value
-	// Secret reads how to come in; nil: standalone.
+	Sharing volume.Ownership
+	Tools   mount.Tools // may be zero
+	// Secret reads a CHAP secret; nil: standalone.
 	Secret func(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	// Machine is where /dev and /sys are; empty for where they usually are.
+	// Machine is the directory of /dev and /sys; empty means the root.
 	Machine string
 }
 
-// network is one kind of storage network. Steps are safe to repeat.
+// network is one type of storage network. Steps are idempotent.
 type network interface {
 	name() string
-	// check tells what the machine lacks for it.
+	// check returns an error if the node lacks what is needed.
 	check() error
-	// describe makes the record of a volume; nil if it is not of this kind.
+	// describe returns the record of a volume; nil if it is of another type.
 	describe(s persistent.Spec) (*record, error)
-	// attach brings the disk to the node.
+	// attach attaches the disk to the node.
 	attach(ctx context.Context, r record, secret map[string]string) error
-	// paths are the disk's devices, by what stands in /dev/disk; none if it is not there.
+	// paths returns the disk's devices from the links in /dev/disk; none if it is not attached.
 	paths(r record) ([]string, error)
-	// detach takes it away; others are the disks that stay.
+	// detach detaches the disk; others are the disks that stay attached.
 	detach(ctx context.Context, r record, others []record) error
 }
 
-// Plugin brings the disks of one kind of network.
+// Plugin serves volumes of one type of storage network.
 type Plugin struct {
 	cfg  Config
 	net  network
 	node node
 
-	turns turns
+	turns targetLocks
 }
 
 var (
@@ -62,10 +62,9 @@ var (
 	_ persistent.Labeller = (*Plugin)(nil)
 )
 
-// NewISCSI builds the plugin of iSCSI, and NewFC that of Fibre Channel; nothing is
-// done before a volume is asked for.
+// NewISCSI makes the plugin for iSCSI, NewFC that for Fibre Channel.
 func NewISCSI(cfg Config) *Plugin {
-	cfg.Tools.Alive = volume.Alive // a disk is given all the time that it takes
+	cfg.Tools.Alive = volume.Alive // formatting and repair have no time limit
 	n := node{cfg.Machine, cfg.Tools}
 	return &Plugin{cfg: cfg, net: iscsi{n}, node: n}
 }
@@ -91,11 +90,11 @@ func (p *Plugin) Describe(_ context.Context, s persistent.Spec) (persistent.Trai
 	return persistent.Traits{ID: r.ID, Attach: true}, nil
 }
 
-// TakesLabel reports that the disk's file system is mounted with a label if that is
-// wanted: nobody else on the node has it mounted.
+// TakesLabel returns true: the file system of the disk can be mounted with a label, since it has no
+// other mount on the node.
 func (*Plugin) TakesLabel(context.Context, persistent.Spec) (bool, error) { return true, nil }
 
-// Stage attaches the disk and mounts it for the node.
+// Stage attaches the disk and mounts it.
 func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	r, err := p.net.describe(req.Spec)
 	if err != nil {
@@ -105,7 +104,7 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	_, err = os.Lstat(p.recordPath(*r))
 	had := err == nil
 	if had {
-		if err := p.mend(*r); err != nil {
+		if err := p.restore(*r); err != nil {
 			return persistent.Unknown(err)
 		}
 		if is, err := p.isStaged(ctx, *r); is || err != nil {
@@ -132,13 +131,13 @@ func (p *Plugin) Stage(ctx context.Context, req persistent.Request) error {
 	if err == nil {
 		err = p.stage(ctx, *r, req)
 	}
-	if err == nil || had || ctx.Err() != nil { // what was done before may be in use
+	if err == nil || had || ctx.Err() != nil { // it may be in use from earlier
 		return persistent.Unknown(err)
 	}
 	return persistent.Undone(err, p.unstage(ctx, *r))
 }
 
-// isStaged reports whether an earlier agent finished. Its disk is in use.
+// isStaged reports whether an earlier agent has staged the disk, which is then in use.
 func (p *Plugin) isStaged(ctx context.Context, r record) (is bool, err error) {
 	if r.Block {
 		paths, err := p.net.paths(r)
@@ -147,7 +146,7 @@ func (p *Plugin) isStaged(ctx context.Context, r record) (is bool, err error) {
 	return mount.IsListed(p.global(r))
 }
 
-// stage mounts a disk that is attached.
+// stage mounts an attached disk.
 func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) error {
 	device, err := p.device(ctx, r)
 	if err != nil || r.Block {
@@ -167,7 +166,7 @@ func (p *Plugin) stage(ctx context.Context, r record, req persistent.Request) er
 	})
 }
 
-// device is what the disk is used by.
+// device returns the device to use for the disk.
 func (p *Plugin) device(ctx context.Context, r record) (string, error) {
 	paths, err := p.net.paths(r)
 	if err != nil {
@@ -179,7 +178,7 @@ func (p *Plugin) device(ctx context.Context, r record) (string, error) {
 	return p.node.multipath(ctx, paths)
 }
 
-// secret is what the volume names to come in with.
+// secret returns the volume's CHAP secret.
 func (p *Plugin) secret(ctx context.Context, req persistent.Request) (map[string]string, error) {
 	namespace, name := secretOf(req)
 	if name == "" {
@@ -199,7 +198,7 @@ func (p *Plugin) secret(ctx context.Context, req persistent.Request) (map[string
 	return out, nil
 }
 
-// Unstage undoes what the record names.
+// Unstage undoes Stage for the disk of the record.
 func (p *Plugin) Unstage(ctx context.Context, d persistent.Device) error {
 	all, err := p.records()
 	for _, r := range all {
@@ -216,7 +215,7 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 		if err := mount.Unmount(global); err != nil {
 			return err
 		}
-		return remove(global) // only as an empty one
+		return remove(global) // only if it is empty
 	})
 	if err != nil {
 		return err
@@ -228,7 +227,7 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 	defer give()
 	all, err := p.records()
 	if err != nil {
-		return err // a session must not be ended that somebody may need
+		return err // without all records, the session might be needed by another disk
 	}
 	others := slices.DeleteFunc(all, func(o record) bool { return o.ID == r.ID })
 	foreign, err := p.unrecorded()
@@ -244,13 +243,13 @@ func (p *Plugin) unstage(ctx context.Context, r record) error {
 			return err
 		}
 	}
-	if r.From != "" { // the interface is the volume's own, and so is its directory
+	if r.From != "" { // both the interface and its directory are the volume's own
 		return remove(filepath.Dir(global))
 	}
 	return nil
 }
 
-// Publish gives the disk, or what is mounted of it, to a pod.
+// Publish makes the staged file system, or the block device, available to a pod.
 func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persistent.Published, error) {
 	r, err := p.net.describe(req.Spec)
 	if err != nil {
@@ -260,7 +259,7 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 		device, err := p.device(ctx, *r)
 		return persistent.Published{Device: device, ReadOnly: r.readOnly}, err
 	}
-	// With a label all files have it, and none can be changed.
+	// With a label as mount option, files cannot be relabelled.
 	out := persistent.Published{Path: req.Place.Path, ReadOnly: r.readOnly, Relabel: req.Label == ""}
 	global := p.global(*r)
 	done := false
@@ -274,7 +273,7 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 		return out, err
 	}
 	if !r.readOnly {
-		if err := p.cfg.Sharing.Lasting(ctx, req.Pod, global, false); err != nil {
+		if err := p.cfg.Sharing.SetFSGroup(ctx, req.Pod, global, false); err != nil {
 			return persistent.Published{}, err
 		}
 	}
@@ -294,7 +293,7 @@ func (p *Plugin) Publish(ctx context.Context, req persistent.Request) (persisten
 	return out, err
 }
 
-// Unpublish takes it away from the pod, and nothing of what is in it.
+// Unpublish unmounts the volume from the pod. It never removes data.
 func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	if place.Block {
 		return remove(place.Path)
@@ -307,24 +306,28 @@ func (p *Plugin) Unpublish(ctx context.Context, place volume.Place) error {
 	})
 }
 
-// Devices are the disks that records name.
+// Devices returns the disks of the records.
 func (p *Plugin) Devices() ([]persistent.Device, error) {
 	swept := p.sweep()
 	all, err := p.records()
 	var out []persistent.Device
 	for _, r := range all {
-		out = append(out, persistent.Device{Traits: persistent.Traits{ID: r.ID, Attach: true, Label: r.Label}, Name: r.Name, Block: r.Block})
+		out = append(out, persistent.Device{
+			Traits: persistent.Traits{ID: r.ID, Attach: true, Label: r.Label},
+			Name:   r.Name,
+			Block:  r.Block,
+		})
 	}
 	return out, errors.Join(swept, err)
 }
 
-// DeviceOf is the disk that a pod's volume is a mount of, or a link to.
+// DeviceOf returns the disk of a pod's volume, by its mount or symlink.
 func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	all, err := p.records()
 	if err != nil {
 		return persistent.Traits{}, err
 	}
-	table, err := mountinfo.GetMounts(nil) // no file system is asked
+	table, err := mountinfo.GetMounts(nil) // no file system is accessed
 	if err != nil {
 		return persistent.Traits{}, fmt.Errorf("read mount table: %w", err)
 	}
@@ -346,8 +349,8 @@ func (p *Plugin) DeviceOf(place volume.Place) (persistent.Traits, error) {
 	return persistent.Traits{}, nil
 }
 
-// word checks a word of a user that becomes part of a path and of an argument.
-func word(what, s string) error {
+// checkWord validates user input that becomes part of a path and of an argument.
+func checkWord(what, s string) error {
 	if s == "" || s[0] == '-' || s[0] == '.' || strings.ContainsAny(s, "/ \t\n\x00") {
 		return fmt.Errorf("%s %q is not one", what, s)
 	}

@@ -9,16 +9,23 @@ import (
 	"keelson/test/kit/parity"
 )
 
-// A disk is read-only if the pod says so: of its claim, or of the volume that it names itself. The readOnly of a
-// PersistentVolume's source does not count.
+// A disk is read-only if the claim reference or the inline volume in the pod is. readOnly in the
+// source of a PersistentVolume is ignored.
 func TestReadOnlyDisks(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-26")
 	lun := int32(1)
 	inline := func(readOnly bool) persistent.Spec {
-		return persistent.Spec{Name: "v", Inline: &v1.Volume{VolumeSource: v1.VolumeSource{
-			ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: "iqn.2001-04.com.example:a", ReadOnly: readOnly},
-			FC:    &v1.FCVolumeSource{TargetWWNs: []string{"500a0982991b8dc5"}, Lun: &lun, ReadOnly: readOnly},
-		}}}
+		return persistent.Spec{
+			Name: "v",
+			Inline: &v1.Volume{VolumeSource: v1.VolumeSource{
+				ISCSI: &v1.ISCSIVolumeSource{
+					TargetPortal: "192.0.2.1",
+					IQN:          "iqn.2001-04.com.example:a",
+					ReadOnly:     readOnly,
+				},
+				FC: &v1.FCVolumeSource{TargetWWNs: []string{"500a0982991b8dc5"}, Lun: &lun, ReadOnly: readOnly},
+			}},
+		}
 	}
 	claimed := func(pod, source bool) persistent.Spec {
 		pv := &v1.PersistentVolume{}
@@ -39,7 +46,7 @@ func TestReadOnlyDisks(t *testing.T) {
 		{"named by the pod as read-only", inline(true), true},
 		{"claimed", claimed(false, false), false},
 		{"claimed as read-only", claimed(true, false), true},
-		{"of a source that says read-only", claimed(false, true), false},
+		{"readOnly of the source", claimed(false, true), false},
 	} {
 		for kind, describe := range map[string]func(persistent.Spec) (*record, error){
 			"iSCSI":         iscsi{}.describe,

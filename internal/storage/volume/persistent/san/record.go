@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"keelson/internal/node/checkpoint"
+	"keelson/internal/host/checkpoint"
 	"keelson/internal/storage/mount"
 )
 
@@ -22,7 +22,7 @@ const (
 	suffix     = ".json"
 )
 
-// record is a disk that may be attached.
+// record identifies a disk that may be attached.
 type record struct {
 	ID    string `json:"id"`   // of the device
 	Name  string `json:"name"` // of the volume
@@ -31,23 +31,23 @@ type record struct {
 
 	Portals   []string `json:"portals,omitempty"`
 	IQN       string   `json:"iqn,omitempty"`
-	Iface     string   `json:"iface,omitempty"`     // that the session is made over
-	From      string   `json:"from,omitempty"`      // what Iface is a copy of, if it is one
+	Iface     string   `json:"iface,omitempty"`     // of the session
+	From      string   `json:"from,omitempty"`      // the interface that Iface is a copy of, if any
 	Initiator string   `json:"initiator,omitempty"` // of that copy
 	LUN       int32    `json:"lun"`
 
 	WWNs  []string `json:"wwns,omitempty"`
 	WWIDs []string `json:"wwids,omitempty"`
 
-	Label string `json:"label,omitempty"` // of SELinux, that it is mounted with
+	Label string `json:"label,omitempty"` // SELinux label of the mount
 
-	// How to come in is asked for anew each time and not written down.
+	// CHAP secrets are read again each time and not recorded.
 	discoveryCHAP, sessionCHAP bool
 	fsType                     string
 	readOnly                   bool
 }
 
-// target is what the disk shares with others of the network.
+// target returns the key of the disk's target, which other disks may share.
 func (r record) target() string {
 	if r.IQN != "" {
 		return r.IQN + " over " + r.Iface
@@ -73,8 +73,8 @@ func (p *Plugin) writeRecord(r record) error {
 	return nil
 }
 
-// records are all disks that may be attached, by the disk of the node. Those that
-// can be read are returned along with an error about the rest.
+// records returns all disks that may be attached, by their directory. If some cannot be read, it
+// returns the others and an error.
 func (p *Plugin) records() ([]record, error) {
 	var out []record
 	var errs []error
@@ -112,10 +112,9 @@ func (p *Plugin) readRecord(path string) (record, error) {
 	return r, nil
 }
 
-// mend makes the record of a disk anew if there is one that cannot be used, by what
-// the pod says that wants the disk. That one is kept beside it as long as the disk is
-// there.
-func (p *Plugin) mend(r record) error {
+// restore writes the record of a disk again if it is unusable, from the specification of the pod that
+// uses the disk. The unusable one is kept beside it until the disk is detached.
+func (p *Plugin) restore(r record) error {
 	path := p.recordPath(r)
 	have, err := p.readRecord(path)
 	if err == nil && have.ID != r.ID {
@@ -131,12 +130,12 @@ func (p *Plugin) mend(r record) error {
 	if failed := p.writeRecord(r); failed != nil {
 		return failed
 	}
-	p.cfg.Sharing.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable, fmt.Sprintf("%v; it is kept as %s, and made anew for %s", err, aside, r.ID))
+	p.cfg.Sharing.Events.Node(v1.EventTypeWarning, checkpoint.EventUnusable,
+		fmt.Sprintf("%v; it is kept as %s, and made anew for %s", err, aside, r.ID))
 	return nil
 }
 
-// sweep removes what agents that were killed have left beside records: half-written
-// ones, and directories that nothing came to be in.
+// sweep removes temporary files and empty directories that a killed agent left.
 func (p *Plugin) sweep() error {
 	var errs []error
 	for _, pattern := range []string{".*" + suffix + "-*", "*/.*" + suffix + "-*", "iface-*"} {
@@ -151,8 +150,8 @@ func (p *Plugin) sweep() error {
 	return errors.Join(errs...)
 }
 
-// unrecorded are iSCSI disks that another agent mounted for the node and of which
-// this one knows no more than where: their sessions are not to be ended.
+// unrecorded returns the iSCSI disks that another agent staged without a record, of which only the
+// directory is known. Their sessions must not be ended.
 func (p *Plugin) unrecorded() ([]record, error) {
 	points, err := mount.At(p.base())
 	if err != nil {
@@ -169,7 +168,7 @@ func (p *Plugin) unrecorded() ([]record, error) {
 		if !ok || lun < 0 {
 			continue
 		}
-		for _, kind := range []string{"-iqn.", "-eui.", "-naa."} { // how names of targets begin
+		for _, kind := range []string{"-iqn.", "-eui.", "-naa."} { // prefixes of target names
 			if at := strings.Index(disk, kind); at > 0 && at < lun {
 				out = append(out, record{Iface: iface, Portals: []string{disk[:at]}, IQN: disk[at+1 : lun]})
 			}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,19 +24,22 @@ import (
 	"keelson/internal/storage/mount"
 	"keelson/internal/storage/volume"
 	"keelson/internal/storage/volume/persistent"
+	poll "keelson/test/kit/await"
+	"keelson/test/kit/eventlog"
+	"keelson/test/kit/need"
 	"keelson/test/kit/parity"
 	"keelson/test/kit/volumenode"
 )
 
 const iqn = "iqn.2001-04.com.example:disk"
 
-// admin is a stand-in for iscsiadm: a target with some LUNs behind some portals,
-// and sessions that bring its disks. It ends as iscsiadm does. At the call that
-// "die" names it signals its parent and hangs, before or after its effect.
+// admin is a stand-in for iscsiadm: a target with LUNs behind several portals, and sessions that
+// attach its disks. It exits as iscsiadm does. At the call named by "die" it signals its parent and
+// hangs, before or after its effect.
 const admin = `#!/bin/sh
 D=DIR
-echo "$*" >> $D/said
-die() { [ "$(cat $D/die 2>/dev/null)" = "$1$(wc -l < $D/said)" ] && { kill -USR1 $PPID; exec sleep 60; }; }
+echo "$*" >> $D/calls
+die() { [ "$(cat $D/die 2>/dev/null)" = "$1$(wc -l < $D/calls)" ] && { kill -USR1 $PPID; exec sleep 60; }; }
 args="$*"
 while [ $# -gt 0 ]; do case "$1" in -p) p=$2;; -T) t=$2;; -I) i=$2;; esac; shift; done
 die before
@@ -56,10 +57,10 @@ die after
 exit $code
 `
 
-// machine is one with disks at the other end of a network.
+// machine is a node with disks on a storage network.
 type machine struct {
 	t    *testing.T
-	root string // of the agent
+	root string // root directory
 	dir  string // of /dev and /sys, and of the stand-in
 	disk string
 }
@@ -80,11 +81,9 @@ func newMachine(t *testing.T) *machine {
 
 func newMachineAt(t *testing.T, root, dir string) *machine {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	need.Root(t, "mounting")
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		t.Skipf("disks are loop devices here: %v", err)
+		need.Skip(t, "this machine has no loop devices", err)
 	}
 	must(t, os.MkdirAll(root, 0o755))
 	m := &machine{t: t, root: root, dir: dir}
@@ -122,7 +121,7 @@ func (m *machine) write(name, text string) {
 	must(m.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// has names what is in one of the machine's directories.
+// has returns the names in a directory of the machine.
 func (m *machine) has(dir string) []string {
 	entries, err := os.ReadDir(filepath.Join(m.dir, dir))
 	must(m.t, err)
@@ -133,29 +132,51 @@ func (m *machine) has(dir string) []string {
 	return out
 }
 
-// said are the calls of iscsiadm since the last time.
-func (m *machine) said() string {
-	text, err := os.ReadFile(filepath.Join(m.dir, "said"))
+// calls returns the calls of iscsiadm since the last time.
+func (m *machine) calls() string {
+	text, err := os.ReadFile(filepath.Join(m.dir, "calls"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		m.t.Fatal(err)
 	}
-	_ = os.Remove(filepath.Join(m.dir, "said"))
+	_ = os.Remove(filepath.Join(m.dir, "calls"))
 	return string(text)
 }
 
 func (m *machine) config() Config {
 	guard := mount.NewGuard()
-	return Config{RootDir: m.root, Guard: guard, Sharing: volume.Sharing{Guard: guard}, Machine: m.dir,
-		Tools: mount.Tools{Path: m.dir + ":/usr/sbin:/usr/bin:/sbin:/bin"},
+	return Config{
+		RootDir: m.root,
+		Guard:   guard,
+		Sharing: volume.Ownership{Guard: guard},
+		Machine: m.dir,
+		Tools:   mount.Tools{Path: m.dir + ":/usr/sbin:/usr/bin:/sbin:/bin"},
 		Secret: func(_ context.Context, namespace, name string) (*v1.Secret, error) {
-			return &v1.Secret{Data: map[string][]byte{"discovery.sendtargets.auth.username": []byte("d"), "node.session.auth.username": []byte("u"),
-				"node.session.auth.password": []byte("of " + namespace + "/" + name)}}, nil
-		}}
+			return &v1.Secret{
+				Data: map[string][]byte{
+					"discovery.sendtargets.auth.username": []byte("d"),
+					"node.session.auth.username":          []byte("u"),
+					"node.session.auth.password":          []byte("of " + namespace + "/" + name),
+				},
+			}, nil
+		},
+	}
 }
 
-func (m *machine) request(uid types.UID, plugin, name string, pv v1.PersistentVolumeSource, block bool) persistent.Request {
-	return persistent.Request{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, Place: volume.PlaceOf(m.root, uid, plugin, name, block),
-		Spec: persistent.Spec{Name: name, Block: block, PV: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: pv}}}}
+func (m *machine) request(
+	uid types.UID, plugin, name string, pv v1.PersistentVolumeSource, block bool,
+) persistent.Request {
+	return persistent.Request{
+		Pod:   &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}},
+		Place: volume.PlaceOf(m.root, uid, plugin, name, block),
+		Spec: persistent.Spec{
+			Name:  name,
+			Block: block,
+			PV: &v1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       v1.PersistentVolumeSpec{PersistentVolumeSource: pv},
+			},
+		},
+	}
 }
 
 func target(lun int32, change func(*v1.ISCSIPersistentVolumeSource)) v1.PersistentVolumeSource {
@@ -194,10 +215,11 @@ func TestISCSI(t *testing.T) {
 	must(t, p.Stage(t.Context(), r))
 	where := "-p 192.0.2.1:3260 "
 	node := "-m node " + where + "-T " + iqn + " -I default "
-	want := "-m discoverydb -t sendtargets " + where + "-I default -o new\n-m discoverydb -t sendtargets " + where + "-I default --discover\n" +
+	want := "-m discoverydb -t sendtargets " + where + "-I default -o new\n-m discoverydb -t sendtargets " + where +
+		"-I default --discover\n" +
 		node + "--login\n" + node + "-o update -n node.startup -v manual\n"
-	if got := m.said(); got != want {
-		t.Errorf("iscsiadm was told\n%swant\n%s", got, want)
+	if got := m.calls(); got != want {
+		t.Errorf("calls of iscsiadm:\n%swant\n%s", got, want)
 	}
 	global := filepath.Join(m.root, "plugins/kubernetes.io/iscsi/iface-default/192.0.2.1:3260-"+iqn+"-lun-0")
 	if on, err := mount.IsPoint(global); err != nil || !on {
@@ -217,16 +239,16 @@ func TestISCSI(t *testing.T) {
 	if got, err := p.DeviceOf(r.Place); err != nil || got != traits {
 		t.Errorf("the pod has %+v, %v", got, err)
 	}
-	m.said()
+	m.calls()
 	must(t, p.Stage(t.Context(), r))
-	if got := m.said(); got != "" {
+	if got := m.calls(); got != "" {
 		t.Errorf("a disk that is in use is attached again: %s", got)
 	}
 	again, err := p.Publish(t.Context(), r)
 	if err != nil || again != out {
 		t.Errorf("published again: %+v, %v", again, err)
 	}
-	// Another LUN of the target has the session too; the first to go leaves it.
+	// Another LUN of the target uses the same session; the first one to be detached leaves it.
 	second := m.request("u2", p.Name(), "pv2", target(1, nil), true)
 	must(t, p.Stage(t.Context(), second))
 	device, err := p.Publish(t.Context(), second)
@@ -234,7 +256,7 @@ func TestISCSI(t *testing.T) {
 		t.Errorf("the device is %+v, %v", device, err)
 	}
 	m.write("sys/block/"+filepath.Base(m.disk)+"/device/delete", "")
-	// What another agent mounted from the same target keeps the session, too.
+	// A disk of the same target staged by another agent keeps the session, too.
 	foreign := filepath.Join(m.root, "plugins/kubernetes.io/iscsi/iface-default/192.0.2.1:3260-"+iqn+"-lun-5")
 	must(t, os.MkdirAll(foreign, 0o750))
 	must(t, mount.Tmpfs(foreign, 1<<16))
@@ -243,8 +265,9 @@ func TestISCSI(t *testing.T) {
 	if len(m.has("sessions")) != 1 {
 		t.Error("the session was ended under another disk")
 	}
-	if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", filepath.Base(m.disk), "device/delete")); err != nil || string(got) != "1" {
-		t.Errorf("the kernel was not told to forget the disk: %q, %v", got, err)
+	if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", filepath.Base(m.disk), "device/delete")); err != nil ||
+		string(got) != "1" {
+		t.Errorf("the kernel was not asked to remove the disk: %q, %v", got, err)
 	}
 	both, err := p.Describe(t.Context(), second.Spec)
 	must(t, err)
@@ -257,14 +280,15 @@ func TestISCSI(t *testing.T) {
 	must(t, p.Stage(t.Context(), third))
 	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
 	m.clean(p)
-	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits})) // twice is once
+	must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits})) // idempotent
 }
 
-// The device of all paths of a disk is waited for 10 s where there is a multipath daemon and more than one path.
-func TestWaitForMultipath(t *testing.T) {
+// A multipath device is waited for 10 s if the multipath daemon is running and there is more than
+// one path.
+func TestMultipathWait(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-51")
-	if discovery != 30*time.Second {
-		t.Errorf("a portal may take %v to tell of its targets", discovery)
+	if discoveryTimeout != 30*time.Second {
+		t.Errorf("discovery may take %v", discoveryTimeout)
 	}
 	dir := t.TempDir()
 	n := node{root: dir, tools: mount.Tools{Path: dir}}
@@ -277,7 +301,7 @@ func TestWaitForMultipath(t *testing.T) {
 		name   string
 		daemon bool
 		paths  []string
-		joined time.Duration // when the device is there; 0: never
+		joined time.Duration // when the multipath device appears; 0: never
 		takes  time.Duration
 		want   string
 	}{
@@ -309,33 +333,53 @@ func TestWaitForMultipath(t *testing.T) {
 	}
 }
 
-// What is asked of iscsiadm besides, by what the volume says.
+// iscsiadm settings that the volume specifies.
 func TestISCSISettings(t *testing.T) {
 	parity.ProvesPart(t, 3, "VOL-51")
 	for _, tc := range []struct {
 		name   string
 		change func(*v1.ISCSIPersistentVolumeSource)
-		said   []string
+		logged []string
 	}{
 		{"CHAP", func(s *v1.ISCSIPersistentVolumeSource) {
-			s.DiscoveryCHAPAuth, s.SessionCHAPAuth, s.SecretRef = true, true, &v1.SecretReference{Namespace: "sec", Name: "chap"}
-		}, []string{"-o update -n discovery.sendtargets.auth.authmethod -v CHAP", "-o update -n discovery.sendtargets.auth.username -v d",
-			"-o update -n node.session.auth.authmethod -v CHAP", "-o update -n node.session.auth.username -v u", "-o update -n node.session.auth.password -v of sec/chap"}},
-		{"an initiator of its own", func(s *v1.ISCSIPersistentVolumeSource) { s.InitiatorName = ptr.To("iqn.2001-04.com.example:me") },
-			[]string{"-m iface -I default -o show", "-m iface -I 192.0.2.1:3260:pv1 -o new", "-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.transport_name -v tcp",
-				"-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.initiatorname -v iqn.2001-04.com.example:me", "-T " + iqn + " -I 192.0.2.1:3260:pv1 --login"}},
-		{"several portals, one of which is away", func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{"refused", "192.0.2.2:99"} },
-			[]string{"-p refused:3260 -I default --discover", "-p refused:3260 -I default -o delete", "-p 192.0.2.2:99 -T " + iqn + " -I default --login"}},
+			s.DiscoveryCHAPAuth, s.SessionCHAPAuth, s.SecretRef = true, true, &v1.SecretReference{
+				Namespace: "sec",
+				Name:      "chap",
+			}
+		}, []string{"-o update -n discovery.sendtargets.auth.authmethod -v CHAP",
+			"-o update -n discovery.sendtargets.auth.username -v d",
+			"-o update -n node.session.auth.authmethod -v CHAP", "-o update -n node.session.auth.username -v u",
+			"-o update -n node.session.auth.password -v of sec/chap"}},
+		{
+			"an initiator name",
+			func(s *v1.ISCSIPersistentVolumeSource) { s.InitiatorName = ptr.To("iqn.2001-04.com.example:me") },
+			[]string{
+				"-m iface -I default -o show",
+				"-m iface -I 192.0.2.1:3260:pv1 -o new",
+				"-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.transport_name -v tcp",
+				"-m iface -I 192.0.2.1:3260:pv1 -o update -n iface.initiatorname -v iqn.2001-04.com.example:me",
+				"-T " + iqn + " -I 192.0.2.1:3260:pv1 --login",
+			},
+		},
+		{
+			"several portals, one of which does not respond",
+			func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{"refused", "192.0.2.2:99"} },
+			[]string{
+				"-p refused:3260 -I default --discover",
+				"-p refused:3260 -I default -o delete",
+				"-p 192.0.2.2:99 -T " + iqn + " -I default --login",
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newMachine(t)
 			p := NewISCSI(m.config())
 			r := m.request("u1", p.Name(), "pv1", target(0, tc.change), false)
 			must(t, p.Stage(t.Context(), r))
-			said := m.said()
-			for _, want := range tc.said {
-				if !strings.Contains(said, want+"\n") {
-					t.Errorf("iscsiadm was not told %q but\n%s", want, said)
+			logged := m.calls()
+			for _, want := range tc.logged {
+				if !strings.Contains(logged, want+"\n") {
+					t.Errorf("iscsiadm was not called with %q but\n%s", want, logged)
 				}
 			}
 			record, err := os.ReadFile(p.recordPath(*describe(t, p, r)))
@@ -357,7 +401,7 @@ func describe(t *testing.T, p *Plugin, r persistent.Request) *record {
 	return rec
 }
 
-// shown is the message of the event.
+// shown returns the message of the event.
 func shown(err error) string {
 	var f *volume.Failure
 	if !errors.As(err, &f) {
@@ -373,14 +417,20 @@ func TestFailures(t *testing.T) {
 	none.Tools.Path = "/nonexistent"
 	p := NewISCSI(none)
 	r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
-	if err := p.Stage(t.Context(), r); !errors.Is(err, mount.ErrNoTool) || !strings.Contains(err.Error(), "iscsiadm is not installed on this node: install open-iscsi or iscsi-initiator-utils") {
+	if err := p.Stage(t.Context(), r); !errors.Is(err, mount.ErrNoTool) ||
+		!strings.Contains(err.Error(),
+			"iscsiadm is not installed on this node: install open-iscsi or iscsi-initiator-utils") {
 		t.Errorf("without iscsiadm: %v", err)
 	} else if !strings.HasPrefix(shown(err), waitFor+"iscsiadm is not installed") {
 		t.Errorf("without iscsiadm events show %s", shown(err))
 	}
 	p = NewISCSI(m.config())
-	r = m.request("u1", p.Name(), "pv1", target(0, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "refused" }), false)
-	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "iSCSI portal refused:3260: find targets: iscsiadm: exit status 4: iscsiadm: cannot make connection") {
+	r = m.request("u1", p.Name(),
+		"pv1", target(0, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "refused" }),
+		false)
+	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) ||
+		!strings.Contains(err.Error(),
+			"iSCSI portal refused:3260: find targets: iscsiadm: exit status 4: iscsiadm: cannot make connection") {
 		t.Errorf("a portal that is away: %v", err)
 	} else if want := waitFor + "failed to get any path for iscsi disk, last err seen:" +
 		"\niscsi: failed to sendtargets to portal refused:3260 output: iscsiadm: cannot make connection\n, " +
@@ -388,7 +438,8 @@ func TestFailures(t *testing.T) {
 		t.Errorf("of a portal that is away events show %s, want %s", shown(err), want)
 	}
 	r = m.request("u1", p.Name(), "pv1", target(7, nil), false)
-	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) || !strings.Contains(err.Error(), "timed out waiting for device of target "+iqn+", LUN 7") {
+	if err := p.Stage(t.Context(), r); err == nil || persistent.IsUnknown(err) ||
+		!strings.Contains(err.Error(), "timed out waiting for device of target "+iqn+", LUN 7") {
 		t.Errorf("a LUN that does not exist: %v", err)
 	} else if want := waitFor + "failed to get any path for iscsi disk, last err seen:" +
 		"\nTimed out waiting for device at path /dev/disk/by-path/ip-192.0.2.1:3260-iscsi-" + iqn + "-lun-7 " +
@@ -405,17 +456,28 @@ func TestFailures(t *testing.T) {
 		t.Errorf("of a missing secret events show %s, want %s", shown(err), want)
 	}
 	for _, change := range []func(*v1.ISCSIPersistentVolumeSource){
-		func(s *v1.ISCSIPersistentVolumeSource) { s.IQN = "../../x" }, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "--logout" },
-		func(s *v1.ISCSIPersistentVolumeSource) { s.ISCSIInterface = "a/b" }, func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{""} },
+		func(s *v1.ISCSIPersistentVolumeSource) {
+			s.IQN = "../../x"
+		}, func(s *v1.ISCSIPersistentVolumeSource) { s.TargetPortal = "--logout" },
+		func(s *v1.ISCSIPersistentVolumeSource) {
+			s.ISCSIInterface = "a/b"
+		}, func(s *v1.ISCSIPersistentVolumeSource) { s.Portals = []string{""} },
 	} {
-		if _, err := p.Describe(t.Context(), m.request("u1", p.Name(), "pv1", target(0, change), false).Spec); err == nil {
+		if _, err := p.Describe(t.Context(),
+			m.request("u1", p.Name(), "pv1", target(0, change), false).Spec); err == nil {
 			t.Error("words that lead elsewhere are taken")
 		}
 	}
 	m.clean(p)
 	f := NewFC(m.config())
-	fcr := m.request("u1", f.Name(), "pv1", v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"50060e801049cfd1"}, Lun: ptr.To[int32](0)}}, false)
-	if err := f.Stage(t.Context(), fcr); err == nil || !strings.Contains(err.Error(), "no Fibre Channel adapter is on this node") {
+	fcr := m.request("u1", f.Name(), "pv1",
+		v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{
+			TargetWWNs: []string{"50060e801049cfd1"},
+			Lun:        ptr.To[int32](0),
+		}},
+		false)
+	if err := f.Stage(t.Context(), fcr); err == nil ||
+		!strings.Contains(err.Error(), "no Fibre Channel adapter is on this node") {
 		t.Errorf("without an adapter: %v", err)
 	} else if want := waitFor + "no fc disk found"; shown(err) != want {
 		t.Errorf("without an adapter events show %s, want %s", shown(err), want)
@@ -423,16 +485,20 @@ func TestFailures(t *testing.T) {
 	m.clean(f)
 }
 
-// A record that cannot be used is made anew by the pod that has the disk, and kept
-// aside as long as the disk is there. Nothing of what is mounted changes.
-func TestUnusableRecordOfADisk(t *testing.T) {
-	for what, damage := range map[string]func(string) string{"empty": func(string) string { return "" }, "cut off": func(s string) string { return s[:len(s)/2] },
-		"of another disk": func(s string) string { return strings.ReplaceAll(s, "lun-0", "lun-1") }, "of another volume": func(s string) string { return strings.Replace(s, iqn, iqn+"x", 1) }} {
+// An unusable record is restored by the pod that uses the disk, and the unusable one kept until the
+// disk is detached. Mounts do not change.
+func TestRestoreUnusableDiskRecord(t *testing.T) {
+	for what, damage := range map[string]func(string) string{
+		"empty":             func(string) string { return "" },
+		"cut off":           func(s string) string { return s[:len(s)/2] },
+		"of another disk":   func(s string) string { return strings.ReplaceAll(s, "lun-0", "lun-1") },
+		"of another volume": func(s string) string { return strings.Replace(s, iqn, iqn+"x", 1) },
+	} {
 		t.Run(what, func(t *testing.T) {
 			m := newMachine(t)
-			told := &listener{}
+			reported := &eventlog.Log{}
 			cfg := m.config()
-			cfg.Sharing.Events = told
+			cfg.Sharing.Events = reported
 			p := NewISCSI(cfg)
 			r := m.request("u1", p.Name(), "pv1", target(0, nil), false)
 			must(t, p.Stage(t.Context(), r))
@@ -443,17 +509,17 @@ func TestUnusableRecordOfADisk(t *testing.T) {
 			must(t, err)
 			bad := damage(string(good))
 			if bad == string(good) {
-				t.Fatal("nothing is spoilt")
+				t.Fatal("no record was damaged")
 			}
 			must(t, os.WriteFile(path, []byte(bad), 0o600))
-			m.said()
+			m.calls()
 			p = NewISCSI(cfg)
 			must(t, p.Stage(t.Context(), r))
 			if again, err := p.Publish(t.Context(), r); err != nil || again != out {
 				t.Errorf("published again: %+v, %v", again, err)
 			}
-			if said := m.said(); said != "" {
-				t.Errorf("iscsiadm was told %s", said)
+			if logged := m.calls(); logged != "" {
+				t.Errorf("iscsiadm was called: %s", logged)
 			}
 			now, err := os.ReadFile(path)
 			must(t, err)
@@ -461,8 +527,10 @@ func TestUnusableRecordOfADisk(t *testing.T) {
 			if err != nil || string(aside) != bad || string(now) != string(good) {
 				t.Errorf("the record is %s, aside is %q, %v", now, aside, err)
 			}
-			if got := told.all(); len(got) != 1 || !strings.Contains(got[0], "Warning StateFileUnusable read record "+path) || !strings.Contains(got[0], "it is kept as "+path+".bad") {
-				t.Errorf("told: %q", got)
+			if got := reported.Texts(); len(got) != 1 ||
+				!strings.Contains(got[0], "Warning StateFileUnusable read record "+path) ||
+				!strings.Contains(got[0], "it is kept as "+path+".bad") {
+				t.Errorf("events: %q", got)
 			}
 			traits, err := p.Describe(t.Context(), r.Spec)
 			must(t, err)
@@ -476,9 +544,9 @@ func TestUnusableRecordOfADisk(t *testing.T) {
 	}
 }
 
-// Two disks of one target come and go as they like: its session lasts as long as
-// either of them, and no longer.
-func TestDisksOfATargetAtOnce(t *testing.T) {
+// Two disks of one target are attached and detached in any order: the session lasts as long as
+// either of them.
+func TestDisksShareSession(t *testing.T) {
 	m := newMachine(t)
 	p := NewISCSI(m.config())
 	var reqs []persistent.Request
@@ -497,11 +565,14 @@ func TestDisksOfATargetAtOnce(t *testing.T) {
 		must(t, <-done)
 	}
 	for range 20 {
-		both(func() error { return p.Stage(t.Context(), reqs[0]) }, func() error { return p.Stage(t.Context(), reqs[1]) })
-		both(func() error { return p.Unstage(t.Context(), devices[0]) }, func() error { return p.Unstage(t.Context(), devices[1]) })
+		both(func() error { return p.Stage(t.Context(), reqs[0]) },
+			func() error { return p.Stage(t.Context(), reqs[1]) })
+		both(func() error { return p.Unstage(t.Context(), devices[0]) },
+			func() error { return p.Unstage(t.Context(), devices[1]) })
 		m.clean(p)
 		must(t, p.Stage(t.Context(), reqs[0]))
-		both(func() error { return p.Unstage(t.Context(), devices[0]) }, func() error { return p.Stage(t.Context(), reqs[1]) })
+		both(func() error { return p.Unstage(t.Context(), devices[0]) },
+			func() error { return p.Stage(t.Context(), reqs[1]) })
 		if len(m.has("sessions")) != 1 || len(m.has("dev/disk/by-path")) == 0 {
 			t.Errorf("the session of a disk in use was ended: %v", m.has("sessions"))
 		}
@@ -513,9 +584,9 @@ func TestDisksOfATargetAtOnce(t *testing.T) {
 	}
 }
 
-// The agent is killed at each call of iscsiadm, before and after the call had its
-// effect. The next agent undoes what there is by the record.
-func TestISCSIKilledAtEachStep(t *testing.T) {
+// The agent is killed at each call of iscsiadm, before and after its effect. The next agent undoes
+// it by the record.
+func TestISCSIKilledAtAnyStep(t *testing.T) {
 	m := newMachine(t)
 	own := func(s *v1.ISCSIPersistentVolumeSource) { s.InitiatorName = ptr.To("iqn.2001-04.com.example:me") }
 	killed := make(chan os.Signal, 1)
@@ -525,7 +596,7 @@ func TestISCSIKilledAtEachStep(t *testing.T) {
 	for n := 1; ; n++ {
 		alive := false
 		for _, when := range []string{"before", "after"} {
-			m.said()
+			m.calls()
 			m.write("die", fmt.Sprintf("%s%d\n", when, n))
 			p := NewISCSI(m.config())
 			r := m.request("u1", p.Name(), "pv1", target(0, own), false)
@@ -567,9 +638,8 @@ func TestISCSIKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// A disk that a pod uses is not taken away because the network is gone when the next
-// agent looks at it.
-func TestADiskInUseIsNeverTakenAway(t *testing.T) {
+// A disk in use is not detached because the network fails when the next agent starts.
+func TestDiskInUseIsKept(t *testing.T) {
 	m := newMachine(t)
 	p := NewISCSI(m.config())
 	r := m.request("u1", p.Name(), "pv1", target(0, nil), true)
@@ -577,13 +647,15 @@ func TestADiskInUseIsNeverTakenAway(t *testing.T) {
 	link := filepath.Join(m.dir, "dev/disk/by-path/ip-192.0.2.1:3260-iscsi-"+iqn+"-lun-0")
 	must(t, os.Remove(link))
 	must(t, os.Rename(filepath.Join(m.dir, "iscsiadm"), filepath.Join(m.dir, "away")))
-	must(t, os.WriteFile(filepath.Join(m.dir, "iscsiadm"), []byte("#!/bin/sh\necho \"$*\" >> "+m.dir+"/said\nexit 8\n"), 0o755))
-	m.said()
+	must(t,
+		os.WriteFile(filepath.Join(m.dir, "iscsiadm"), []byte("#!/bin/sh\necho \"$*\" >> "+m.dir+"/calls\nexit 8\n"),
+			0o755))
+	m.calls()
 	if err := p.Stage(t.Context(), r); !persistent.IsUnknown(err) {
 		t.Errorf("Stage = %v", err)
 	}
-	if said := m.said(); strings.Contains(said, "--logout") || len(m.has("sessions")) != 1 {
-		t.Errorf("iscsiadm was told\n%s", said)
+	if logged := m.calls(); strings.Contains(logged, "--logout") || len(m.has("sessions")) != 1 {
+		t.Errorf("calls of iscsiadm:\n%s", logged)
 	}
 	must(t, os.Rename(filepath.Join(m.dir, "away"), filepath.Join(m.dir, "iscsiadm")))
 	must(t, os.Symlink(m.disk, link))
@@ -593,89 +665,68 @@ func TestADiskInUseIsNeverTakenAway(t *testing.T) {
 	m.clean(p)
 }
 
-// Where the controller attaches volumes, a disk waits for its word; where the agent
-// is to do so itself, it does not.
-func TestWhoAttaches(t *testing.T) {
+// With the attach/detach controller, a disk waits for the node status; without, it does not.
+func TestAttachedByControllerOrAgent(t *testing.T) {
 	parity.ProvesPart(t, 10, "VOL-10")
 	parity.ProvesPart(t, 2, "VOL-24")
 	for _, controller := range []bool{true, false} {
 		m := newMachine(t)
 		cfg := m.config()
-		log := slog.New(slog.DiscardHandler)
-		changed := make(chan struct{}, 100)
-		told := &listener{}
-		lasting := persistent.New(persistent.Config{RootDir: m.root, Guard: cfg.Guard, Events: told, Log: log, Plugins: []persistent.Plugin{NewISCSI(cfg)},
-			Node: func() v1.NodeStatus { return v1.NodeStatus{} }, Attach: controller, Recheck: time.Hour, OnInUse: func() {}, Again: func(types.UID) {}})
-		manager := volume.New(volume.Config{RootDir: m.root, Kinds: lasting.Kinds(), Guard: cfg.Guard, Events: nobody{}, Log: log,
-			MaySwap: func() (bool, error) { return false, nil }, OnChange: func(types.UID) { changed <- struct{}{} }})
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = manager.Run(ctx) })
-		wg.Go(func() { _ = lasting.Run(ctx) })
+		looks := make(chan struct{}, 100)
+		reported := &eventlog.Log{}
+		agent := volumenode.NewAgent(persistent.Config{
+			RootDir: m.root,
+			Guard:   cfg.Guard,
+			Events:  reported,
+			Plugins: []persistent.Plugin{NewISCSI(cfg)},
+			Node:    func() v1.NodeStatus { looks <- struct{}{}; return v1.NodeStatus{} },
+			Attach:  controller,
+		}, volume.Config{Events: eventlog.Discard{}})
+		manager, lasting := agent.Manager, agent.Persistent
+		stop := agent.Start()
 		lasting.Settle()
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"}, Spec: v1.PodSpec{
-			Containers: []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
-			Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: iqn}}}}}}
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"},
+			Spec: v1.PodSpec{
+				Containers: []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
+				Volumes: []v1.Volume{
+					{
+						Name: "v",
+						VolumeSource: v1.VolumeSource{
+							ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: iqn},
+						},
+					},
+				},
+			},
+		}
 		manager.Want(p)
 		if controller {
-			time.Sleep(2 * time.Second) // several attempts
-			if s := manager.State("u1"); s.Ready || s.Err != nil || m.said() != "" {
+			for range 3 { // each attempt reads the node status once, so that two have ended
+				<-looks
+			}
+			if s := manager.State("u1"); s.Ready || s.Err != nil || m.calls() != "" {
 				t.Errorf("before the controller has attached it: %+v", s)
 			}
 		} else {
-			for end := time.After(time.Minute); !manager.State("u1").Ready; {
-				select {
-				case <-changed:
-				case <-end:
-					t.Fatalf("it is never there: %+v", manager.State("u1"))
-				}
+			poll.Until(t, "the volume", func() (string, bool) {
+				state := manager.State("u1")
+				return fmt.Sprintf("%+v", state), state.Ready
+			})
+			if got := reported.Texts(); !slices.Equal(got,
+				[]string{`Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v" `}) {
+				t.Errorf("events: %q", got)
 			}
-			if got := told.all(); !slices.Equal(got, []string{`Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v" `}) {
-				t.Errorf("told: %q", got)
-			}
-			if use := lasting.InUse(); len(use) != 1 || use[0] != v1.UniqueVolumeName("kubernetes.io/iscsi/192.0.2.1:"+iqn+":0") {
+			if use := lasting.InUse(); len(use) != 1 ||
+				use[0] != v1.UniqueVolumeName("kubernetes.io/iscsi/192.0.2.1:"+iqn+":0") {
 				t.Errorf("in use: %v", use)
 			}
 		}
 		manager.Release(pod.RefOf(p))
-		for end := time.Now().Add(time.Minute); len(lasting.InUse()) > 0; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("it is in use for ever")
-			}
-		}
-		stop()
-		wg.Wait()
+		poll.True(t, "the end of its use", func() bool { return len(lasting.InUse()) == 0 })
+		must(t, stop())
 		m.clean(NewISCSI(cfg))
 	}
 }
-
-// listener keeps the events of pods.
-type listener struct {
-	mu   sync.Mutex
-	told []string
-}
-
-func (l *listener) Pod(_ *v1.Pod, _, eventType, reason, message string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.told = append(l.told, eventType+" "+reason+" "+message)
-}
-
-func (l *listener) Node(eventType, reason, message string) {
-	l.Pod(nil, "", eventType, reason, message)
-}
-
-func (l *listener) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.told)
-}
-
-// nobody is told of events.
-type nobody struct{}
-
-func (nobody) Pod(*v1.Pod, string, string, string, string) {}
-func (nobody) Node(string, string, string)                 {}
 
 func TestFC(t *testing.T) {
 	parity.Proves(t, "VOL-52")
@@ -684,10 +735,20 @@ func TestFC(t *testing.T) {
 		src        v1.FCVolumeSource
 		id, place  string
 	}{
-		{"by target and LUN", "by-path/pci-0000:41:00.0-fc-0x50060e801049cfd1-lun-3", v1.FCVolumeSource{TargetWWNs: []string{"50060E801049CFD1"}, Lun: ptr.To[int32](3)},
-			"kubernetes.io/fc/[50060E801049CFD1]:3", "50060E801049CFD1-lun-3"},
-		{"by what the disk calls itself", "by-id/scsi-3600508b400105e210000900000490000", v1.FCVolumeSource{WWIDs: []string{"3600508b400105e210000900000490000"}},
-			"kubernetes.io/fc/[3600508b400105e210000900000490000]", "3600508b400105e210000900000490000"},
+		{
+			"by target and LUN",
+			"by-path/pci-0000:41:00.0-fc-0x50060e801049cfd1-lun-3",
+			v1.FCVolumeSource{TargetWWNs: []string{"50060E801049CFD1"}, Lun: ptr.To[int32](3)},
+			"kubernetes.io/fc/[50060E801049CFD1]:3",
+			"50060E801049CFD1-lun-3",
+		},
+		{
+			"by what the disk calls itself",
+			"by-id/scsi-3600508b400105e210000900000490000",
+			v1.FCVolumeSource{WWIDs: []string{"3600508b400105e210000900000490000"}},
+			"kubernetes.io/fc/[3600508b400105e210000900000490000]",
+			"3600508b400105e210000900000490000",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newMachine(t)
@@ -697,8 +758,8 @@ func TestFC(t *testing.T) {
 			if err != nil || traits.ID != tc.id || !traits.Attach {
 				t.Fatalf("it is %+v, %v", traits, err)
 			}
-			// The adapter brings the disk when it is told to look for it. Two paths lead
-			// to it, and so does the device of both.
+			// The adapter attaches the disk when it is rescanned, with two paths and their
+			// multipath device.
 			disk := filepath.Base(m.disk)
 			must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/fc_host/host3"), 0o755))
 			m.write("sys/block/dm-0/slaves/"+disk, "")
@@ -706,18 +767,20 @@ func TestFC(t *testing.T) {
 			m.write("sys/block/"+disk+"/device/delete", "")
 			m.write("sys/block/sdz/device/delete", "")
 			must(t, os.Symlink(m.disk, filepath.Join(m.dir, "dev/dm-0")))
-			must(t, os.WriteFile(filepath.Join(m.dir, "multipath"), []byte("#!/bin/sh\necho \"$*\" > "+m.dir+"/flushed\n"), 0o755))
+			must(t,
+				os.WriteFile(filepath.Join(m.dir, "multipath"), []byte("#!/bin/sh\necho \"$*\" > "+m.dir+"/flushed\n"),
+					0o755))
 			must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/scsi_host/host3"), 0o755))
 			scan := filepath.Join(m.dir, "sys/class/scsi_host/host3/scan")
 			must(t, syscall.Mkfifo(scan, 0o600))
-			// udev has not yet removed the link to the disk as it was attached before.
+			// udev has not yet removed the link of an earlier attachment.
 			link := filepath.Join(m.dir, "dev/disk", tc.link)
 			must(t, os.Symlink(filepath.Join(m.dir, "dev/sdx"), link))
 			came := make(chan error, 1)
 			go func() {
 				asked, err := os.ReadFile(scan)
 				if err == nil && string(asked) != "- - -" {
-					err = fmt.Errorf("the adapter was told %q", asked)
+					err = fmt.Errorf("the adapter got %q", asked)
 				}
 				came <- errors.Join(err, os.Remove(link), os.Symlink(m.disk, link))
 			}()
@@ -727,7 +790,8 @@ func TestFC(t *testing.T) {
 			must(t, err)
 			global := filepath.Join(m.root, "plugins/kubernetes.io/fc", tc.place)
 			points, err := mount.At(m.root)
-			if err != nil || len(points) != 2 || !slices.Contains(points, global) || !slices.Contains(points, out.Path) {
+			if err != nil || len(points) != 2 || !slices.Contains(points, global) ||
+				!slices.Contains(points, out.Path) {
 				t.Errorf("mounted at %v, %v", points, err)
 			}
 			if got, err := p.DeviceOf(r.Place); err != nil || got != traits {
@@ -735,11 +799,13 @@ func TestFC(t *testing.T) {
 			}
 			must(t, p.Unpublish(t.Context(), r.Place))
 			must(t, p.Unstage(t.Context(), persistent.Device{Traits: traits}))
-			if got, err := os.ReadFile(filepath.Join(m.dir, "flushed")); err != nil || string(got) != "-f "+filepath.Join(m.dir, "dev/dm-0")+"\n" {
-				t.Errorf("multipath was told %q, %v", got, err)
+			if got, err := os.ReadFile(filepath.Join(m.dir, "flushed")); err != nil ||
+				string(got) != "-f "+filepath.Join(m.dir, "dev/dm-0")+"\n" {
+				t.Errorf("multipath got %q, %v", got, err)
 			}
 			for _, d := range []string{disk, "sdz"} {
-				if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", d, "device/delete")); err != nil || string(got) != "1" {
+				if got, err := os.ReadFile(filepath.Join(m.dir, "sys/block", d, "device/delete")); err != nil ||
+					string(got) != "1" {
 					t.Errorf("%s was not given up: %q, %v", d, got, err)
 				}
 			}
@@ -749,19 +815,19 @@ func TestFC(t *testing.T) {
 	}
 }
 
-// If a device disappears between staging and mapping, the next attempt stages
-// it again.
-func TestADeviceThatGoesBeforeItIsMapped(t *testing.T) {
+// If a device disappears between staging and mapping, the next attempt stages it again.
+func TestDeviceDisappearsBeforeMapping(t *testing.T) {
 	m := newMachine(t)
 	raw := filepath.Join(m.dir, "dev/disk", fcLinks[1])
 	must(t, os.MkdirAll(filepath.Join(m.dir, "sys/class/fc_host/host3"), 0o755))
 	m.write("sys/class/scsi_host/host3/scan", "")
 	must(t, os.Symlink(m.disk, raw))
 	var p *losing
-	n := volumenode.Start(volumenode.Config{Root: m.root,
+	n := volumenode.Start(volumenode.Config{
+		Root: m.root,
 		Plugins: func(guard *mount.Guard, events pod.Events) []persistent.Plugin {
 			cfg := m.config()
-			cfg.Guard, cfg.Sharing = guard, volume.Sharing{Guard: guard, Events: events}
+			cfg.Guard, cfg.Sharing = guard, volume.Ownership{Guard: guard, Events: events}
 			p = &losing{Plugin: NewFC(cfg), link: raw}
 			return []persistent.Plugin{p}
 		},
@@ -779,8 +845,8 @@ func TestADeviceThatGoesBeforeItIsMapped(t *testing.T) {
 	}
 }
 
-// losing is a plugin whose disk disappears after it was staged for the first time, and
-// comes back when it is staged again.
+// losing is a plugin whose disk disappears after it was first staged, and is back when it is staged
+// again.
 type losing struct {
 	*Plugin
 	link     string
@@ -800,11 +866,11 @@ func (l *losing) Stage(ctx context.Context, r persistent.Request) error {
 	return os.Rename(l.link, away)
 }
 
-// A disk that takes long to be given a file system is not begun anew by each attempt.
-func TestADiskIsGivenItsTime(t *testing.T) {
+// A format that takes long is not started again by each attempt.
+func TestLongFormatIsNotRestarted(t *testing.T) {
 	for _, p := range []*Plugin{NewISCSI(Config{}), NewFC(Config{})} {
 		if p.cfg.Tools.Alive == nil {
-			t.Errorf("%s: nobody is told that the disk is worked on", p.Name())
+			t.Errorf("%s: no progress was reported", p.Name())
 		}
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// turns lets one at a time come to a target or leave it: who leaves must know who
-// else is there.
-type turns struct {
+// targetLocks serializes attach and detach per target: a detach must know which other disks use the
+// target.
+type targetLocks struct {
 	mu sync.Mutex
 	of map[string]*turn
 }
 
 type turn struct {
-	taken chan struct{} // capacity 1; who has put in may speak to the target
-	users int           // who have it or wait; guarded by turns.mu
+	taken chan struct{} // capacity 1; a semaphore for operations on the target
+	users int           // holders and waiters; guarded by targetLocks.mu
 }
 
-// take waits for the target's turn. It is given back by what take returns.
-func (t *turns) take(ctx context.Context, target string) (give func(), err error) {
+// take waits for other operations on the target. It returns the function that ends this one.
+func (t *targetLocks) take(ctx context.Context, target string) (give func(), err error) {
 	t.mu.Lock()
 	if t.of == nil {
 		t.of = map[string]*turn{}

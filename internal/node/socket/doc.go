@@ -1,2 +1,0 @@
-// Package socket makes the sockets at which the agent answers programs of its node.
-package socket

@@ -1,0 +1,21 @@
+package stats
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics describe how the Collector measures.
+func (c *Collector) Metrics(cgroupV2 bool) []prometheus.Collector {
+	provider := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubelet_metrics_provider",
+		Help: "1 for what stats of pods and containers are read from: cgroups, or the container runtime",
+	}, []string{"provider"})
+	provider.WithLabelValues(c.Provider()).Set(1)
+	version := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubelet_cgroup_version",
+		Help: "cgroup version on the hosts.",
+	})
+	version.Set(1)
+	if cgroupV2 {
+		version.Set(2)
+	}
+	return []prometheus.Collector{provider, version}
+}

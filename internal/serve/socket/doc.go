@@ -1,0 +1,2 @@
+// Package socket makes UNIX sockets on which the agent serves programs of the node.
+package socket

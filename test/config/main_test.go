@@ -1,0 +1,12 @@
+package config
+
+import (
+	"testing"
+
+	"keelson/test/script"
+)
+
+func TestMain(m *testing.M) {
+	script.Prepare()
+	m.Run()
+}

@@ -1,0 +1,191 @@
+package differ
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"keelson/test/kit/fakecri"
+)
+
+// variant is a change of a difference.
+type variant struct {
+	what   string
+	change func(*Difference)
+}
+
+// variants makes a difference anew for each variant: as it is a rule explains it, changed none does.
+func variants(t *testing.T, make func() Difference, others ...variant) {
+	t.Helper()
+	if d := make(); ruleFor(d) == nil {
+		t.Errorf("no rule for %s %s: %s, %s", d.Kind, d.Where, d.Ours, d.Theirs)
+	}
+	for _, v := range others {
+		d := make()
+		v.change(&d)
+		if r := ruleFor(d); r != nil {
+			t.Errorf("%s: ruled by %q", v.what, r.Why)
+		}
+	}
+}
+
+func steps(list ...Step) []Act { return []Act{{Steps: list}} }
+
+// podOf has an init container, a sidecar and two regular containers.
+func podOf() *corev1.Pod {
+	always := corev1.ContainerRestartPolicyAlways
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}},
+		Containers:     []corev1.Container{{Name: "main"}, {Name: "other"}},
+	}}
+}
+
+func TestRuleForAMirrorPodThatComesLate(t *testing.T) {
+	variants(t, func() Difference {
+		return Difference{
+			Kind: "pod", Where: "pod", Ours: "there", Theirs: "gone", Between: []string{cutOffLong},
+			Life: &Life{Pod: podOf(), Static: true},
+			scene: &scene{
+				asked:    [2][]string{{"RunPodSandbox#0"}, nil},
+				reported: [2][]string{nil, {"Warning FailedMount: no"}},
+			},
+		}
+	},
+		variant{"of a pod of the API server", func(d *Difference) { d.Life.Static = false }},
+		variant{"gone here", func(d *Difference) { d.Ours, d.Theirs = "gone", "there" }},
+		variant{"while not cut off", func(d *Difference) { d.Between = []string{restartAgent} }},
+		variant{"whose volumes are mounted", func(d *Difference) { d.scene.asked[0] = []string{"CreateContainer main#0"} }},
+		variant{"without volumes", func(d *Difference) { d.scene.reported[1] = nil }})
+}
+
+func TestRuleForAHookThatARetryRunsAgain(t *testing.T) {
+	const failed = "StopContainer main#0 within 2 s fails"
+	variants(t, func() Difference {
+		return Difference{
+			Kind: "event", Theirs: absent,
+			Ours:  "Warning FailedPreStopHook: PreStopHook failed, about Pod spec.containers{main}, from kubelet",
+			Life:  &Life{Pod: podOf()},
+			scene: &scene{asked: [2][]string{{failed}, {failed}}},
+		}
+	},
+		variant{"in theirs", func(d *Difference) { d.Ours, d.Theirs = absent, d.Ours }},
+		variant{"of another container", func(d *Difference) {
+			d.Ours = "Warning FailedPreStopHook: PreStopHook failed, about Pod spec.containers{other}, from kubelet"
+		}},
+		variant{"whose stop failed upstream alone", func(d *Difference) { d.scene.asked[0] = nil }})
+}
+
+func TestRuleForATokenBesideAnEphemeralContainer(t *testing.T) {
+	variants(t, func() Difference {
+		return Difference{
+			Kind: "file", Where: "volumes/kubernetes.io~projected/kube-api-access-RANDOM/..VERSION/token",
+			Ours: "-rw------- owner 1001:0 content TOKEN", Theirs: "-rw-r--r-- owner 0:0 content TOKEN",
+			Life: &Life{Pod: podOf(), Acts: steps(Step{Verb: ephemeral})}, Between: []string{restartAgent}, scene: &scene{},
+		}
+	},
+		variant{"open here", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
+		variant{"without an ephemeral container", func(d *Difference) { d.Life.Acts = nil }},
+		variant{"written once", func(d *Difference) { d.Between = nil }},
+		variant{"of root", func(d *Difference) { d.Ours = "-rw------- owner 0:0 content TOKEN" }},
+		variant{"another file", func(d *Difference) { d.Where = "volumes/kubernetes.io~secret/vol0/..VERSION/token" }})
+}
+
+func TestRuleForAContainerThatIsRefusedForItsUser(t *testing.T) {
+	refused := []string{"Warning Failed: Error: container has runAsNonRoot and image will run as root (pod: \"x\", " +
+		"container: extra), about Pod spec.ephemeralContainers{extra}"}
+	variants(t, func() Difference {
+		return Difference{
+			Kind: "file", Where: "containers/extra", Ours: absent, Theirs: "drwxr-x--- owner 0:0",
+			Life: &Life{Pod: podOf()}, scene: &scene{reported: [2][]string{refused, refused}},
+		}
+	},
+		variant{"of another container", func(d *Difference) { d.Where = "containers/main" }},
+		variant{"here alone", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
+		variant{"that was created", func(d *Difference) { d.scene.asked[0] = []string{"CreateContainer extra#0"} }},
+		variant{"that ours did not refuse", func(d *Difference) { d.scene.reported[0] = nil }})
+}
+
+func TestRuleForARestartBeforeThatOfAll(t *testing.T) {
+	variants(t, func() Difference {
+		p := podOf()
+		p.Spec.Containers[1].RestartPolicyRules = []corev1.ContainerRestartRule{
+			{Action: corev1.ContainerRestartRuleActionRestartAllContainers},
+		}
+		return Difference{
+			Kind: "order", Where: "StopContainer side#0 within 2 s and CreateContainer main#1",
+			Ours: "one", Theirs: "other", Life: &Life{Pod: p}, scene: &scene{},
+		}
+	},
+		variant{"its first start", func(d *Difference) {
+			d.Where = "StopContainer side#0 within 2 s and CreateContainer main#0"
+		}},
+		variant{"of a sidecar", func(d *Difference) {
+			d.Where = "StopContainer init#0 within 2 s and CreateContainer side#1"
+		}},
+		variant{"without such a rule", func(d *Difference) { d.Life.Pod.Spec.Containers[1].RestartPolicyRules = nil }})
+}
+
+func TestRuleForAContainerThatDiedAfterTheOthers(t *testing.T) {
+	make := func(kind, ours string) func() Difference {
+		return func() Difference {
+			return Difference{
+				Kind: kind, Ours: ours, Theirs: absent,
+				Life: &Life{Pod: podOf(), Acts: steps(Step{Verb: ephemeral}, Step{Verb: killBox})},
+				scene: &scene{
+					ended: [2]bool{true, true},
+					asked: [2][]string{{"StopContainer extra#0 within 3 s", "StopContainer main#0 within 3 s"}, nil},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"of a pod that goes on", func(d *Difference) { d.scene.ended[0] = false }},
+		{"in a sandbox that lives", func(d *Difference) { d.Life.Acts = nil }},
+		{"by theirs", func(d *Difference) { d.Ours, d.Theirs = absent, d.Ours }},
+		{"by both", func(d *Difference) { d.scene.asked[1] = []string{"StopContainer extra#0 within 9 s"} }},
+	}
+	variants(t, make("call", "StopContainer extra#0 within 3 s"), append(others, variant{"a regular container",
+		func(d *Difference) { d.Ours = "StopContainer main#0 within 3 s" }})...)
+	variants(t, make("event", "Normal Killing: Stopping container extra, about Pod spec.ephemeralContainers{extra}"),
+		others...)
+}
+
+func TestRuleForAContainerThatChangedWhileItWasStopped(t *testing.T) {
+	variants(t, func() Difference {
+		ours := []string{"StartContainer main#0", "StartContainer main#1"}
+		return Difference{
+			Kind: "pod", Where: "status.containerStatuses[main].restartCount", Ours: "1", Theirs: "2",
+			Life:  &Life{Pod: podOf()},
+			scene: &scene{changed: []string{"main"}, asked: [2][]string{ours, append(ours, "StartContainer main#2")}},
+		}
+	},
+		variant{"of another container", func(d *Difference) { d.Where = "status.containerStatuses[other].restartCount" }},
+		variant{"that did not change", func(d *Difference) { d.scene.changed = nil }},
+		variant{"started as often", func(d *Difference) { d.scene.asked[1] = d.scene.asked[0] }},
+		variant{"started again here", func(d *Difference) {
+			d.scene.asked[0], d.scene.asked[1] = d.scene.asked[1], d.scene.asked[0]
+		}})
+}
+
+func TestWhatChangedWhileItWasStopped(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	stop := request{Call: fakecri.Call{Method: "StopContainer", Container: "main", Start: at(2), End: at(5)}}
+	image := patch + ` {"spec":{"containers":[{"image":"app:2","name":"main"}]}}`
+	for _, tc := range []struct {
+		what string
+		step taken
+		want int
+	}{
+		{"meanwhile", taken{at(3), image}, 1},
+		{"before", taken{at(1), image}, 0},
+		{"afterwards", taken{at(6), image}, 0},
+		{"of another container", taken{at(3), patch + ` {"spec":{"containers":[{"image":"app:2","name":"other"}]}}`}, 0},
+		{"labels", taken{at(3), patch + ` {"metadata":{"labels":{"name":"main"}}}`}, 0},
+	} {
+		track := &track{steps: []taken{tc.step}, calls: []request{stop}}
+		if got := track.changedWhileStopped(); len(got) != tc.want {
+			t.Errorf("%s: %v", tc.what, got)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// follower reads what is appended to the kubelet's log, and picks what a person
+// should see.
+type follower struct {
+	file    string
+	replace *strings.Replacer // of paths that the user does not know
+	offset  int64
+	logged  map[string]bool // each message is logged once
+	// passOver tells whether an event of a pod is not worth a word.
+	passOver func(pod, reason string) bool
+}
+
+// maxLogged bounds the record of what was logged.
+const maxLogged = 1000
+
+// skipToEnd passes over what is in the log already.
+func (f *follower) skipToEnd() error {
+	info, err := os.Stat(f.file)
+	if err != nil {
+		return fmt.Errorf("read kubelet's log: %w", err)
+	}
+	f.offset = info.Size()
+	return nil
+}
+
+// more returns a sentence for each new line worth it.
+func (f *follower) more() ([]string, error) {
+	file, err := os.Open(f.file)
+	if err != nil {
+		return nil, fmt.Errorf("read kubelet's log: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.NewSectionReader(file, f.offset, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read kubelet's log: %w", err)
+	}
+	whole := data[:bytes.LastIndexByte(data, '\n')+1]
+	f.offset += int64(len(whole))
+	var out []string
+	for line := range strings.Lines(string(whole)) {
+		text := f.replace.Replace(f.sentence(fields(line)))
+		if text == "" || f.logged[text] {
+			continue
+		}
+		if len(f.logged) > maxLogged {
+			clear(f.logged)
+		}
+		f.logged[text] = true
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+// field is one key and value of a line.
+type field struct{ key, value string }
+
+// fields reads a line of slog's text form.
+func fields(line string) []field {
+	var out []field
+	rest := strings.TrimSpace(line)
+	for rest != "" {
+		key, after, ok := strings.Cut(rest, "=")
+		if !ok {
+			return out
+		}
+		value := after
+		if quoted, err := strconv.QuotedPrefix(after); err == nil {
+			value, _ = strconv.Unquote(quoted) // QuotedPrefix says that it is one
+			rest = strings.TrimSpace(after[len(quoted):])
+		} else {
+			value, rest, _ = strings.Cut(after, " ")
+		}
+		out = append(out, field{key, value})
+	}
+	return out
+}
+
+// sentence makes one of a line that tells of something wrong; of others none.
+// What a container's status says better is left to the status.
+func (f *follower) sentence(line []field) string {
+	of := map[string]string{}
+	for _, l := range line {
+		of[l.key] = l.value
+	}
+	if of["level"] != "WARN" && of["level"] != "ERROR" {
+		return ""
+	}
+	if of["msg"] == "event" {
+		name := strings.TrimPrefix(of["pod"], "default/")
+		switch of["reason"] {
+		case "Failed", "BackOff", "FailedValidation": // shown by status or by another line
+			return ""
+		case "MissingClusterDNS": // there is no cluster
+			return ""
+		}
+		if name == "" || f.passOver(name, of["reason"]) {
+			return ""
+		}
+		return fmt.Sprintf("%s: %s: %s", name, of["reason"], of["message"])
+	}
+	text := of["msg"]
+	for _, l := range line {
+		switch l.key {
+		case "time", "level", "msg", "uid", "podUID", "source", "keepsLastGood", "again_in": // the last one grows
+		case "err":
+			text += ": " + l.value
+		default:
+			text += ", " + l.key + " " + l.value
+		}
+	}
+	if of["keepsLastGood"] == "true" {
+		text += "; the pod of its last good version runs on"
+	}
+	return "kubelet: " + text
+}
+
+// tail is the end of a log.
+func tail(file string, lines int) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
