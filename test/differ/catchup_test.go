@@ -12,7 +12,8 @@ import (
 	"keelson/test/rig"
 )
 
-// A life whose time is up while one side is about to follow the other has some more, and then looks the same on both.
+// A life whose time to come to rest is over, while one side is about to follow the other, gets more time. Then it is
+// the same on both sides.
 func TestRestWhileOneSideFollows(t *testing.T) {
 	stage := &Stage{
 		clock: newClock(), lives: &cast{of: map[string]*Life{}}, patience: 2 * time.Second,

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// clock counts the time that the machine has for the agents. While tasks wait for a processor it is slow: on a busy
-// machine nothing may change for a while because an agent cannot run, and not because it is at rest.
+// clock measures time, slowly while tasks wait for a CPU: on a busy machine nothing may change for a while because an
+// agent cannot run, and not because it is at rest.
 type clock struct {
 	wall    func() time.Time
-	waiting func() time.Duration // for how long some task has waited for a processor, since the machine was started
+	waiting func() time.Duration // for how long some task has waited for a CPU since the machine was started
 
 	mu     sync.Mutex
-	at     time.Time     // when waited was read
-	waited time.Duration // then
-	count  time.Duration // until then
-	speed  float64       // since then
-	last   time.Duration // that was reported
+	at     time.Time     // when waited was read last
+	waited time.Duration // its value at that time
+	count  time.Duration // the clock at that time
+	speed  float64       // of the clock since that time
+	last   time.Duration // the last time that now returned
 }
 
-// sample is how long the speed stays as it is.
+// sample is how often the speed is computed.
 const sample = 250 * time.Millisecond
 
 func newClock() *clock { return &clock{wall: time.Now, waiting: pressure, speed: 1} }
@@ -46,11 +46,11 @@ func (c *clock) now() time.Duration {
 	return c.last
 }
 
-// speed is that of the clock while some task waits for a processor for this share of the time. That some do for half of
-// it is usual where several histories are lived at once.
+// speed is the clock's speed while some task waits for a CPU for this share of the time. A share of one half is usual
+// where several histories run at the same time.
 func speed(share float64) float64 { return min(1, max(0.1, 2*(1-share))) }
 
-// pressure is the kernel's count of pressure stall information, or 0 if it has none.
+// pressure is the total of the kernel's pressure stall information for CPU, or 0 if the kernel has none.
 func pressure() time.Duration {
 	data, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {

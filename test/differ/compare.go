@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// compareRest compares what both sides look like when they are at rest.
+// compareRest compares the pod and its files on both sides when they are at rest.
 func (p *play) compareRest(l *Life, at string) error {
 	ours, theirs := p.sides[0].look(l), p.sides[1].look(l)
 	for _, d := range podsUnlike(ours, theirs) {
@@ -28,7 +28,7 @@ func (p *play) compareRest(l *Life, at string) error {
 	return nil
 }
 
-// settled reports whether the pod runs on both sides, with all its files.
+// settled reports whether the pod, which is not a static pod, runs on both sides, so that all its files exist.
 func (p *play) settled(l *Life) bool {
 	for _, s := range p.sides {
 		if look := s.look(l); l.Static || look["status.phase"] != "Running" ||
@@ -39,7 +39,7 @@ func (p *play) settled(l *Life) bool {
 	return true
 }
 
-// compareWhole compares all that is known of a life once it is over.
+// compareWhole compares everything that was recorded of a life once it is over.
 func (p *play) compareWhole(l *Life) {
 	p.compareSayings(l)
 	p.compareEvents(l)
@@ -47,8 +47,8 @@ func (p *play) compareWhole(l *Life) {
 	p.compareRequests(l)
 }
 
-// compareSayings compares all that statuses have ever shown, bit by bit. What stood for a
-// short time only, another status may have overtaken on the other side.
+// compareSayings compares all parts of statuses that were ever published. A part that was
+// published for a short time only may have been skipped on the other side.
 func (p *play) compareSayings(l *Life) {
 	ours, theirs := p.sides[0].sayings(l), p.sides[1].sayings(l)
 	for text, stood := range ours {
@@ -64,8 +64,8 @@ func (p *play) compareSayings(l *Life) {
 }
 
 // passing is how long a status may be published on one side and skipped on the other: upstream's
-// agent publishes statuses one after another, and falls behind when many pods change at once. A
-// status that was published at a rest has been compared at that rest.
+// agent publishes statuses one after another, and falls behind when many pods change at once, the
+// further the busier the machine is. A status that was published at a rest has been compared at that rest.
 const passing = 20 * time.Second
 
 func subject(saying string) string {
@@ -73,15 +73,16 @@ func subject(saying string) string {
 	return s
 }
 
-// sayings are what a life's statuses showed, and for how long at most without a break.
+// sayings are the parts of all statuses of a life, each with the longest time on the clock for which it was published
+// without a break.
 func (s *side) sayings(l *Life) map[string]time.Duration {
 	t := s.record.track(l.Name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stood, since := map[string]time.Duration{}, map[string]time.Time{}
+	stood, since := map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range t.seen {
 		if p.Status.StartTime == nil && p.Status.Phase == corev1.PodPending {
-			continue // the API server's own
+			continue // the status that the API server has set
 		}
 		now := map[string]bool{}
 		for _, text := range say(p.Pod) {
@@ -89,11 +90,11 @@ func (s *side) sayings(l *Life) map[string]time.Duration {
 		}
 		for text := range now {
 			if _, ok := since[text]; !ok {
-				since[text] = p.at
+				since[text] = p.now
 			}
 		}
 		for text, began := range since {
-			stood[text] = max(stood[text], p.at.Sub(began))
+			stood[text] = max(stood[text], p.now-began)
 			if !now[text] {
 				delete(since, text)
 			}
@@ -101,7 +102,7 @@ func (s *side) sayings(l *Life) map[string]time.Duration {
 	}
 	for text, began := range since { // shown at last
 		if t.gone {
-			stood[text] = max(stood[text], t.goneAt.Sub(began))
+			stood[text] = max(stood[text], t.goneAt-began)
 		} else {
 			stood[text] = time.Hour
 		}
@@ -109,7 +110,7 @@ func (s *side) sayings(l *Life) map[string]time.Duration {
 	return stood
 }
 
-// say is what a status says, bit by bit.
+// say returns the parts of a status: the phase, the conditions and the containers.
 func say(p *corev1.Pod) (list []string) {
 	list = append(list, fmt.Sprintf("phase: %s %s %s", p.Status.Phase, p.Status.Reason, p.Status.Message))
 	for _, c := range p.Status.Conditions {
@@ -135,7 +136,7 @@ func stateOf(s corev1.ContainerState) string {
 	return "nothing"
 }
 
-// compareEvents compares what events were sent, whatever their order and number.
+// compareEvents compares which events were sent, but not their order and number.
 func (p *play) compareEvents(l *Life) {
 	ours, _ := p.sides[0].reported(l)
 	theirs, _ := p.sides[1].reported(l)
@@ -165,7 +166,7 @@ func (s *side) reported(l *Life) ([]string, map[string]int) {
 	return slices.Clone(t.reported), spoke
 }
 
-// compareCalls compares the calls to the runtime and their order. Two calls are in an order
+// compareCalls compares the calls to the runtime and their order. Two calls have an order
 // if one had ended before the other began.
 func (p *play) compareCalls(l *Life) {
 	var first [2]map[string]request
@@ -203,8 +204,8 @@ func (p *play) compareCalls(l *Life) {
 	}
 }
 
-// compareRequests compares what the runtime was asked to make: the first request for each
-// sandbox, and for each container's attempt, and each change of them.
+// compareRequests compares the contents of requests to the runtime: the first request for each
+// sandbox, for each attempt of a container, for each change of their resources and for each image.
 func (p *play) compareRequests(l *Life) {
 	var asked [2]map[string]flat
 	for i, s := range p.sides {
@@ -227,7 +228,7 @@ func (p *play) compareRequests(l *Life) {
 	for k, ours := range asked[0] {
 		theirs, ok := asked[1][k]
 		if !ok {
-			continue // compareCalls says so
+			continue // compareCalls reports it
 		}
 		for _, path := range unlike(ours, theirs) {
 			method, _, _ := strings.Cut(k, " ")

@@ -29,10 +29,10 @@ type onContainerd struct {
 	socket string // of the proxy
 
 	mu     sync.Mutex
-	pods   []fakecri.Pod // as they were at a time
+	pods   []fakecri.Pod // the last list
 	at     time.Time
-	down   bool  // since then
-	failed error // of a list; there is none after it
+	down   bool  // containerd was killed since the list
+	failed error // of a list; no further list is made after it
 }
 
 // startContainerd starts containerd with the images of real histories.
@@ -72,7 +72,8 @@ func (c *onContainerd) open(ctx context.Context) error {
 	return c.proxy.Listen(c.socket)
 }
 
-// drop kills containerd first: a call that is cancelled is not undone there. What ran last is remembered.
+// drop lists the pods, for use while containerd is down, and kills containerd before it disconnects the agent: if calls
+// were cancelled first, containerd would undo them.
 func (c *onContainerd) drop() {
 	c.Pods()
 	c.mu.Lock()
@@ -86,19 +87,19 @@ func (c *onContainerd) close() error { return c.proxy.Close() }
 
 func (c *onContainerd) busy(pod string) bool { return c.proxy.Open(pod) > 0 }
 
-// codeFile is where a container's program finds the code that it is to exit with. Also a user who is not
-// root can write there. All containers of a pod share the directory.
+// codeFile is the file from which a container's program reads its exit code. A user who is not root can
+// write there too. All containers of a pod share the directory.
 func codeFile(container string) string { return "/dev/shm/code-" + container }
 
-// prelude is put before a program. It has the program end as those of the fake runtime do: at SIGTERM with
-// 143, though it is process 1, and at SIGUSR1 with the code in a file. A shell runs no trap before a
-// program in the foreground has ended, so it sleeps in the background.
+// prelude is put before a program. It makes the program end like those of the fake runtime: at SIGTERM with
+// 143, although it is process 1, and at SIGUSR1 with the code in a file. A shell runs a trap only after the
+// program in the foreground has ended, so sleep runs in the background.
 func prelude(container string) string {
 	return "trap 'exit 143' TERM; trap 'exit $(cat " + codeFile(container) +
 		")' USR1; sleep() { /bin/sleep \"$1\" & wait $!; }; "
 }
 
-// Exit sends signals until the program has ended: one that comes before it has set its trap has no effect.
+// Exit sends signals until the program has ended: a signal that arrives before the program has set its trap is ignored.
 func (c *onContainerd) Exit(pod, container string, code int32) error {
 	for _, p := range c.PodsNamed(pod) {
 		for _, ctr := range p.Containers {
@@ -145,7 +146,7 @@ func (c *onContainerd) first(id string) (pid int, err error) {
 	return strconv.Atoi(string(data))
 }
 
-// end sends a process a signal, again and again, until it has ended.
+// end sends a signal to a process again and again until the process has ended.
 func end(pid int, signal unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -170,7 +171,7 @@ func end(pid int, signal unix.Signal) error {
 // callBound is how long containerd may take for a call, and a process to end.
 const callBound = 2 * time.Minute
 
-// fresh is how old a list of pods may be that a comparison uses: all lives ask for it again and again.
+// fresh is the maximum age of a list of pods that a comparison uses: all lives need the list again and again.
 const fresh = 200 * time.Millisecond
 
 func (c *onContainerd) Pods() []fakecri.Pod {
@@ -199,7 +200,7 @@ func (c *onContainerd) PodsNamed(name string) (list []fakecri.Pod) {
 	return list
 }
 
-// list asks containerd for its sandboxes and containers, as soon as it runs.
+// list lists the sandboxes and containers of containerd, once it runs.
 func (c *onContainerd) list(ctx context.Context) (pods []fakecri.Pod, err error) {
 	boxes, err := c.rig.Runtime.CRI.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{}, grpc.WaitForReady(true))
 	if err != nil {
@@ -241,7 +242,7 @@ func (c *onContainerd) list(ctx context.Context) (pods []fakecri.Pod, err error)
 	return pods, nil
 }
 
-// left lists addresses of sandboxes and shims. It fails if pods could not be listed at some time.
+// left lists the addresses of sandboxes and the shims that are left. It fails if pods could not be listed at some time.
 func (c *onContainerd) left() (list []string, err error) {
 	c.mu.Lock()
 	failed := c.failed

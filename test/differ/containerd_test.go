@@ -26,7 +26,7 @@ func (n *noLists) ListPodSandbox(
 	return nil, errNoLists
 }
 
-// TestFailedListEndsTheHistory looks for the error where a history would look for what is left.
+// TestFailedListEndsTheHistory checks that left returns the error of a failed list.
 func TestFailedListEndsTheHistory(t *testing.T) {
 	runtime := &noLists{}
 	c := &onContainerd{rig: &rig.Rig{Dir: t.TempDir(), Runtime: &rig.Runtime{CRI: runtime}}}

@@ -7,12 +7,12 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// containerRuntime is what a side runs its pods on: the fake runtime, or containerd. Pods are
+// containerRuntime is the container runtime of a side: the fake one, or containerd. Pods are
 // named by namespace/name.
 type containerRuntime interface {
-	// open starts to serve the agent: at first, and after drop.
+	// open starts to serve the agent, at the beginning and again after drop.
 	open(ctx context.Context) error
-	// drop ends all connections and serves none. Containers run on.
+	// drop ends all connections and accepts none until open. Containers continue to run.
 	drop()
 	close() error
 
@@ -24,9 +24,9 @@ type containerRuntime interface {
 	// Pods returns every sandbox with its containers, PodsNamed those of one pod.
 	Pods() []fakecri.Pod
 	PodsNamed(pod string) []fakecri.Pod
-	// busy reports whether a call for the pod has not ended that may take long.
+	// busy reports whether a call for the pod is under way that may take long.
 	busy(pod string) bool
-	// left lists what the runtime keeps of pods besides sandboxes and containers.
+	// left lists what is left of pods in the runtime besides sandboxes and containers.
 	left() ([]string, error)
 }
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// ticks are the units of /proc/PID/stat in a second.
+// ticks is the number of clock ticks, the units of /proc/PID/stat, in a second.
 const ticks = 100
 
-// cost is the processor time that this process and each of its children have used, in one line.
+// cost is the CPU time that this process and each of its children have used, in one line.
 func (s *Stage) cost() string {
 	var list []string
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

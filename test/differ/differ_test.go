@@ -11,18 +11,18 @@ import (
 	"keelson/test/rig"
 )
 
-// TestLives has both agents live the first plain pods of a seed, and stands for nothing but them:
-// `make differ` lives through more.
+// TestLives compares both agents on the first plain pods of a seed. `make differ` compares more
+// pods, and pods of all features.
 func TestLives(t *testing.T) {
 	live(t, false, Plan{Seed: 1, Pods: 40, Plain: true, Again: true, Within: 2 * time.Minute}, 30)
 }
 
-// TestRealLives does so on containerd, with pods whose agent is killed and whose containerd is killed.
+// TestRealLives compares them on containerd, with interludes that kill the agent and containerd.
 func TestRealLives(t *testing.T) {
 	live(t, true, Plan{Seed: 151, Pods: 5, Again: true}, 5)
 }
 
-// live fails if a difference shows twice, or if fewer pods live than wanted.
+// live runs a plan. It fails if a difference shows twice, or if fewer pods than wanted were compared.
 func live(t *testing.T, onReal bool, plan Plan, want int) {
 	need.Root(t, "running containers")
 	if _, err := os.Stat("/dev/loop-control"); err != nil {

@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// Difference is one thing that is not the same on both sides.
+// Difference is one difference between both sides.
 type Difference struct {
 	Kind         string // pod, seen, event, call, order, request, file, step or end
-	At           string // when
+	At           string // the step or interlude at which it showed
 	Where        string // path or subject
 	Ours, Theirs string
 	Signature    string
 	Life         *Life
 	Seed         uint64   // of the history
 	Between      []string // its interludes
-	scene        *scene   // what rules may ask for
+	scene        *scene   // the state of both sides, for rules
 }
 
-// scene is what both sides look like when they differ.
+// scene is the state of both sides at a difference.
 type scene struct {
 	looks    [2]flat
+	shown    [2]bool           // whether the pod was ever in the API server
 	reported [2][]string       // events
 	ended    [2]bool           // without having been deleted
-	refused  [2]bool           // with a reason
+	refused  [2]bool           // ended with a reason
 	asked    [2][]string       // calls to the runtime
-	spoke    [2]map[string]int // how often, by type and reason of the event; "" for all
+	spoke    [2]map[string]int // number of events by type and reason; "" for all
 	changed  []string          // containers whose image changed while upstream's agent stopped them
 }
 
-// has reports whether a call that begins so was made on a side.
+// has reports whether a call that begins with this text was made on a side.
 func (sc *scene) has(side int, call string) bool {
 	return slices.ContainsFunc(sc.asked[side], func(c string) bool { return strings.HasPrefix(c, call) })
 }
 
-// failed reports whether one was made and failed.
+// failed reports whether such a call was made and failed.
 func (sc *scene) failed(side int, call string) bool {
 	return slices.ContainsFunc(sc.asked[side], func(c string) bool {
 		return strings.HasPrefix(c, call) && strings.HasSuffix(c, " fails")
@@ -67,13 +68,13 @@ func (sc *scene) waitsForVolumes() bool {
 	return failed && !sc.has(0, "CreateContainer ") && !sc.has(1, "CreateContainer ")
 }
 
-// nothingAsked reports whether neither side has asked anything of the runtime.
+// nothingAsked reports whether neither side has called the runtime for the pod.
 func (sc *scene) nothingAsked() bool { return len(sc.asked[0])+len(sc.asked[1]) == 0 }
 
-// ended reports whether the pod has, on both sides.
+// ended reports whether the pod has ended on both sides.
 func (d Difference) ended() bool { return d.scene.ended[0] && d.scene.ended[1] }
 
-// rejected reports whether the pod is rejected. Upstream shows no pod for a static one that it rejects.
+// rejected reports whether the pod is rejected. Upstream has no mirror pod for a static pod that it rejects.
 func (d Difference) rejected() bool {
 	return d.scene.refused[0] && (d.scene.refused[1] || d.Life.Static) && d.scene.nothingAsked()
 }
@@ -110,7 +111,7 @@ type Group struct {
 	First     Difference
 }
 
-// Groups puts differences of one signature together, the most frequent first.
+// Groups groups differences by signature, the most frequent group first.
 func Groups(list []Difference) []*Group {
 	by := map[string]*Group{}
 	var out []*Group

@@ -15,19 +15,19 @@ import (
 )
 
 // The disk of a node is a file system of its own on a loop device over memory, so that the interlude that fills it
-// fills no other. A tmpfs would not do: upstream's agent counts each bind mount of a tmpfs that it finds when it starts
-// as a file system of its own, and takes a random one of them for that of its root directory. Once a subPath is gone
-// that was mounted at a restart, most of its reads of the disk's usage fail, and it may not see the pressure for
-// minutes.
+// fills no other file system. A tmpfs cannot be used: upstream's agent counts each bind mount of a tmpfs that it finds
+// when it starts as a file system of its own, and takes a random one of them for that of its root directory. If that is
+// the mount of a subPath, most of its reads of the disk's usage fail once the subPath is unmounted, and it may not
+// detect the pressure for minutes.
 const (
 	diskSize = 512 << 20
 	diskLeft = 20 // percent that are left when it is filled, less than pressedBelow
-	// pressedBelow is a soft threshold: it has the node be under pressure at once, and pods evicted after a grace
-	// period that no history outlasts, for which of many is evicted first is random.
+	// pressedBelow is a soft threshold: the node is under pressure at once, and no pod is evicted, because the grace
+	// period is longer than any history. Which of many pods would be evicted first is random.
 	pressedBelow = "30%"
 )
 
-// makeDisk mounts the disk where the agent keeps its files. The rig unmounts it, and with that the disk is no more.
+// makeDisk mounts the disk at the root directory of the agent. The rig unmounts it, which also removes the disk.
 func (s *side) makeDisk(ctx context.Context) (err error) {
 	dir := filepath.Join(s.rig.Dir, "kubelet")
 	if err := os.MkdirAll(dir, 0o750); err != nil {

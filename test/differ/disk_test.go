@@ -13,8 +13,8 @@ import (
 	"keelson/test/rig"
 )
 
-// A node's disk is of a block device, which upstream's agent counts once, whatever is bound from it. Filled, it has
-// less left than the threshold, and its device is free again as soon as it is unmounted.
+// A node's disk is on a block device, which upstream's agent counts once, also with bind mounts from it. After fillDisk
+// it has less free space than the threshold. Its device is detached as soon as it is unmounted.
 func TestDiskOfANode(t *testing.T) {
 	need.Root(t, "mounting")
 	if _, err := os.Stat("/dev/loop-control"); err != nil {

@@ -12,17 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podKind is which pods a history has.
+// podKind is the kind of pods of a history.
 type podKind int
 
 const (
 	allPods   podKind = iota // of all features
 	plainPods                // of few features
-	realPods                 // that containerd runs
+	realPods                 // of features that work on containerd
 )
 
-// Draw draws a history of n lives. The same seed draws the same one, and a life is the same
-// whatever n is.
+// Draw generates a history of n lives from a seed. The same seed gives the same history, and its
+// lives do not depend on n.
 func Draw(seed uint64, n int, kind podKind) *History {
 	h := &History{Seed: seed}
 	d := &draw{Rand: rand.New(rand.NewPCG(seed, 1<<32))}
@@ -40,7 +40,7 @@ func Draw(seed uint64, n int, kind podKind) *History {
 	return h
 }
 
-// draw is a life that is being drawn.
+// draw is a life that is being generated.
 type draw struct {
 	*rand.Rand
 	number int // of the life in its history
@@ -51,7 +51,7 @@ type draw struct {
 	extra bool // it gets an ephemeral container
 }
 
-// able is what a pod that was drawn allows to be done with it.
+// able is what steps can do with the generated pod.
 type able struct {
 	ports   []int32  // that containers listen on
 	running []string // containers that run until they are ended
@@ -113,13 +113,13 @@ func drawLife(seed uint64, i int, kind podKind) *Life {
 	return d.life
 }
 
-// createLate has the pod be created while the agent is away, or whatever else the interlude is.
+// createLate makes the pod be created during the first interlude, for example while the agent is down.
 func (d *draw) createLate() {
 	d.life.Acts[0] = Act{Down: d.life.Acts[0].Steps[:1]}
 }
 
-// sameInEachSandbox has the programs of init containers not depend on the attempt if the sandbox dies:
-// upstream's agent restarts their attempt numbers in a new one.
+// sameInEachSandbox gives init containers the same program for all attempts if the sandbox dies in the life:
+// upstream's agent begins their attempt numbers at 0 in a new sandbox.
 func (d *draw) sameInEachSandbox() {
 	if len(d.life.steps(killBox)) == 0 {
 		return
@@ -129,8 +129,8 @@ func (d *draw) sameInEachSandbox() {
 	}
 }
 
-// endInTurn has containers that end by themselves do so at different times: which end is seen first would
-// be random.
+// endInTurn makes containers that end by themselves end at different times. Otherwise it would be random
+// which end is seen first.
 func (d *draw) endInTurn() {
 	for i, c := range containers(d.pod) {
 		for n, program := range d.life.Programs[c.Name] {
@@ -139,7 +139,7 @@ func (d *draw) endInTurn() {
 	}
 }
 
-// one is true one time in n.
+// one is true with a probability of 1/n.
 func (d *draw) one(n int) bool { return d.IntN(n) == 0 }
 
 func (d *draw) of(words ...string) string { return words[d.IntN(len(words))] }
@@ -147,7 +147,7 @@ func (d *draw) of(words ...string) string { return words[d.IntN(len(words))] }
 // pick is an element of a list that is not empty.
 func pick[T any](d *draw, list []T) T { return list[d.IntN(len(list))] }
 
-// maybe is a pointer to one of the values one time in n, and nil otherwise.
+// maybe is a pointer to one of the values with a probability of 1/n, and nil otherwise.
 func maybe[T any](d *draw, n int, values ...T) *T {
 	if !d.one(n) {
 		return nil
@@ -159,7 +159,7 @@ func maybe[T any](d *draw, n int, values ...T) *T {
 func raw(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it is made of maps
+		panic(err) // v consists of maps
 	}
 	return data
 }

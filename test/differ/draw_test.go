@@ -38,7 +38,7 @@ func TestCopyHasNothingOfTheName(t *testing.T) {
 	}
 }
 
-// TestCopyTakesTheSameSteps copies lives as they are copied to be lived again.
+// TestCopyTakesTheSameSteps copies lives as is done to run them again.
 func TestCopyTakesTheSameSteps(t *testing.T) {
 	for _, l := range Draw(3, 50, allPods).Lives {
 		again := l.copy("other")

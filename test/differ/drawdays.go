@@ -2,7 +2,7 @@ package differ
 
 import corev1 "k8s.io/api/core/v1"
 
-// drawDays draws what happens to the pod, in three acts.
+// drawDays generates the steps of the life, in three acts.
 func (d *draw) drawDays() {
 	d.life.Acts = []Act{{Steps: []Step{{Verb: create}}}, {}, {}}
 	for i := range d.life.Acts {
@@ -18,7 +18,7 @@ func (d *draw) drawDays() {
 	}
 }
 
-// step draws one step, if the lot falls on one that the pod allows.
+// step selects a step at random. It reports false if the pod does not allow the step.
 func (d *draw) step() (Step, bool) {
 	if d.life.Static && d.one(2) {
 		return Step{}, false

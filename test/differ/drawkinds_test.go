@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEveryKindIsDrawn looks in 300 lives for each kind of thing that may be in one.
+// TestEveryKindIsDrawn looks in 300 lives for each feature that a life can have.
 func TestEveryKindIsDrawn(t *testing.T) {
 	probe := func(is func(corev1.ProbeHandler) bool) func(*Life) bool {
 		return func(l *Life) bool {
@@ -123,7 +123,7 @@ func TestEveryInterludeIsDrawn(t *testing.T) {
 	}
 }
 
-// TestHostNetworkProbesInside looks for probes and hooks that would ask the node instead of the pod.
+// TestHostNetworkProbesInside looks for probes and hooks that would go to the node instead of the pod.
 func TestHostNetworkProbesInside(t *testing.T) {
 	for _, l := range Draw(2, 300, allPods).Lives {
 		if !l.Pod.Spec.HostNetwork {
@@ -147,7 +147,7 @@ func TestHostNetworkProbesInside(t *testing.T) {
 	}
 }
 
-// TestRealHistoriesCanBeLived looks in 300 lives for what containerd cannot be made to do.
+// TestRealHistoriesCanBeLived looks in 300 lives for features that cannot be run on containerd.
 func TestRealHistoriesCanBeLived(t *testing.T) {
 	verbs := map[string]bool{}
 	for _, l := range Draw(1, 300, realPods).Lives {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// drawWhole draws a user namespace and pod-level resources.
+// drawWhole generates a user namespace and pod-level resources.
 func (d *draw) drawWhole() {
 	s := &d.pod.Spec
 	if d.one(10) && !s.HostNetwork && !s.HostPID && !s.HostIPC {
@@ -34,8 +34,8 @@ func (d *draw) hugePages(r *corev1.ResourceRequirements) {
 	r.Limits["hugepages-2Mi"] = quantity("2Mi")
 }
 
-// fileVariable draws an environment variable from a file (fileKeyRef) that an init container writes; the file may lack
-// the key.
+// fileVariable generates an environment variable from a file (fileKeyRef) that an init container writes; the file may
+// lack the key.
 func (d *draw) fileVariable() []corev1.EnvVar {
 	for _, c := range d.pod.Spec.InitContainers {
 		for _, v := range written(d.pod, c) {
@@ -52,10 +52,10 @@ func (d *draw) fileVariable() []corev1.EnvVar {
 	return nil
 }
 
-// envFile is what init containers write into each empty volume that they mount as a whole.
+// envFile is the file that init containers write into each emptyDir volume that they mount as a whole.
 const envFile = "env"
 
-// written are the names of those volumes.
+// written are the names of the volumes into which a container writes envFile.
 func written(p *corev1.Pod, c corev1.Container) (list []string) {
 	for _, m := range c.VolumeMounts {
 		if m.SubPath != "" || m.SubPathExpr != "" || m.ReadOnly {
@@ -69,7 +69,7 @@ func written(p *corev1.Pod, c corev1.Container) (list []string) {
 	return list
 }
 
-// subPathOf draws a file of a ConfigMap or a Secret that is mounted alone.
+// subPathOf generates the subPath of a file of a ConfigMap or a Secret.
 func (d *draw) subPathOf(v corev1.Volume) string {
 	switch {
 	case v.ConfigMap != nil && v.ConfigMap.Items != nil && v.ConfigMap.Optional == nil:

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// plainPod draws a pod of few features.
+// plainPod generates a pod of few features.
 func (d *draw) plainPod() {
 	s := &d.pod.Spec
 	s.RestartPolicy = corev1.RestartPolicy(d.of("", "Always", "OnFailure", "Never"))
@@ -63,7 +63,7 @@ func (d *draw) plainContainer(name string) corev1.Container {
 	return c
 }
 
-// plainDays draws what happens to it, in three acts.
+// plainDays generates the steps of a plain pod, in three acts.
 func (d *draw) plainDays() {
 	d.life.Acts = []Act{{Steps: []Step{{Verb: create}}}, {}, {}}
 	for i := range d.life.Acts {
@@ -74,7 +74,7 @@ func (d *draw) plainDays() {
 	}
 }
 
-// plainStep draws one step.
+// plainStep generates one step.
 func (d *draw) plainStep() Step {
 	for {
 		switch d.IntN(4) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// drawPod draws the pod.
+// drawPod generates the pod.
 func (d *draw) drawPod() {
 	s := &d.pod.Spec
 	d.life.Static = d.one(12)
@@ -35,7 +35,7 @@ func (d *draw) drawPod() {
 	d.drawFaults()
 }
 
-// objects draws what the pod refers to.
+// objects generates the objects that the pod refers to.
 func (d *draw) objects() {
 	if d.one(2) {
 		return
@@ -58,7 +58,7 @@ func (d *draw) objects() {
 	}
 }
 
-// drawNode draws what the pod asks of the node as a whole.
+// drawNode generates the fields of the pod that concern the node, its namespaces and the security context.
 func (d *draw) drawNode() {
 	s := &d.pod.Spec
 	s.HostNetwork = d.one(10)
@@ -74,7 +74,7 @@ func (d *draw) drawNode() {
 			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}, {Name: "edns0"}},
 		}
 	}
-	// A mirror pod that does not tolerate the taint for ever would be deleted again and again.
+	// A mirror pod that does not tolerate the taint without a time limit would be deleted again and again.
 	if !d.one(3) && !d.life.Static {
 		s.Tolerations = []corev1.Toleration{{
 			Key: drawnTaint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
@@ -113,8 +113,8 @@ func (d *draw) drawNode() {
 	}
 }
 
-// drawFaults draws calls to the runtime that fail or take long. Which of several containers a fault
-// hits must not be random.
+// drawFaults generates calls to the runtime that fail or take long. Which of several containers meets a
+// fault must not be random.
 func (d *draw) drawFaults() {
 	if d.one(25) {
 		// Not PullImage: upstream's agent pulls one image at a time, for all pods.
@@ -202,7 +202,7 @@ func (d *draw) mainContainer(name string) corev1.Container {
 	return c
 }
 
-// ownPolicy draws a restart policy or restart rules of the container's own.
+// ownPolicy generates a restart policy or restart rules of the container's own.
 func (d *draw) ownPolicy(c *corev1.Container) {
 	if !d.one(8) {
 		return
@@ -224,7 +224,7 @@ func (d *draw) ownPolicy(c *corev1.Container) {
 	}
 }
 
-// probes draws probes that ask what the life's steps decide.
+// probes generates probes whose results depend on the steps of the life.
 func (d *draw) probes(c *corev1.Container) {
 	probe := func(kind string) *corev1.Probe {
 		if !d.one(4) {
@@ -239,14 +239,14 @@ func (d *draw) probes(c *corev1.Container) {
 			d.able.probes = append(d.able.probes, c.Name+"/"+kind)
 		}
 		if p.Exec == nil {
-			p.TimeoutSeconds = 5 // they take a connection each, on a machine that may be busy
+			p.TimeoutSeconds = 5 // each takes a connection, on a machine that may be busy
 		}
 		return p
 	}
 	c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = probe("readiness"), probe("liveness"), probe("startup")
 }
 
-// hooks draws hooks. A command takes no time that is just a grace period of those that are drawn.
+// hooks generates hooks. No command takes exactly as long as a generated grace period.
 func (d *draw) hooks(c *corev1.Container) {
 	hook := func() *corev1.LifecycleHandler {
 		switch {
@@ -276,7 +276,7 @@ func webHook(path string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(httpPort)}}
 }
 
-// prober draws how a probe asks. Those that go to the pod's address are answered there.
+// prober generates the handler of a probe. The stage answers probes that go to the pod's address.
 func (d *draw) prober(probe string) corev1.ProbeHandler {
 	n := 8
 	if d.pod.Spec.HostNetwork {
@@ -310,8 +310,8 @@ func (d *draw) container(name string) corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessagePolicy(d.of("", "File", "FallbackToLogsOnError")),
 	}
 	if c.ImagePullPolicy == corev1.PullAlways {
-		// An image that another pod is pulling is pulled again, whatever the pull policy. Which
-		// pods pull the same image at the same time would be random.
+		// An image that another pod is pulling is pulled again, with any pull policy. Which pods pull
+		// the same image at the same time would be random.
 		c.Image = "pulled/" + d.life.Name + "-" + name + ":1"
 	}
 	if c.ImagePullPolicy == corev1.PullNever {
@@ -321,7 +321,7 @@ func (d *draw) container(name string) corev1.Container {
 		c.Command, c.Args = []string{"run", "$(ONE)", "$$(ONE)", "$(NONE)"}, []string{"$(POD_NAME)"}
 	}
 	if d.one(4) {
-		// On the host's network no two pods may want the same one.
+		// On the host's network no two pods may use the same port.
 		port := 10000 + int32(d.number*20+len(d.able.ports))
 		d.able.ports = append(d.able.ports, port)
 		c.Ports = []corev1.ContainerPort{{
@@ -358,7 +358,7 @@ func (d *draw) container(name string) corev1.Container {
 	return c
 }
 
-// env draws variables in all forms.
+// env generates variables in all forms.
 func (d *draw) env(container string) (list []corev1.EnvVar, from []corev1.EnvFromSource) {
 	if d.one(2) {
 		return nil, nil
@@ -428,7 +428,7 @@ func (d *draw) env(container string) (list []corev1.EnvVar, from []corev1.EnvFro
 	return list, from
 }
 
-// resources are small: a hundred pods share a node.
+// resources generates small amounts: a hundred pods share a node.
 func (d *draw) resources() (r corev1.ResourceRequirements) {
 	if d.one(2) {
 		return r

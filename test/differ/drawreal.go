@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// realPod draws a pod that containerd runs: of images that are there, with a shell.
+// realPod generates a pod for containerd. Its images are present and have a shell.
 func (d *draw) realPod() {
 	s := &d.pod.Spec
 	d.life.Static = d.one(12)
@@ -20,7 +20,7 @@ func (d *draw) realPod() {
 		s.AutomountServiceAccountToken = maybe(d, 3, false)
 	}
 	d.drawNode()
-	s.HostPID, s.HostIPC = false, false // a killed program's children would go on, and codeFile be another pod's
+	s.HostPID, s.HostIPC = false, false // a killed program's children would continue, and pods would share codeFile
 	s.Volumes = d.volumes()
 	for _, v := range s.Volumes {
 		if v.HostPath != nil {
@@ -113,7 +113,7 @@ func (d *draw) realContainer(name string) corev1.Container {
 	return c
 }
 
-// realMounts mounts most volumes, some of them in others: where a mount point can be made.
+// realMounts mounts most volumes, some of them in others, where a mount point can be created.
 func (d *draw) realMounts(c *corev1.Container) {
 	at := ""
 	for _, v := range d.pod.Spec.Volumes {
@@ -139,7 +139,7 @@ func (d *draw) realMounts(c *corev1.Container) {
 	}
 }
 
-// realProbes draws probes, most of which the stage answers. The others are run, and fail.
+// realProbes generates probes. The stage answers most of them; the others run in the container and fail.
 func (d *draw) realProbes(c *corev1.Container) {
 	probe := func(kind string) *corev1.Probe {
 		if !d.one(4) {
@@ -165,16 +165,16 @@ func (d *draw) realProbes(c *corev1.Container) {
 	}
 }
 
-// failing are probes that are run.
+// failing are the commands of probes that run in the container. They fail.
 var failing = [][]string{{"cat", "/nowhere"}, {"/nowhere"}, {"sleep", "20"}}
 
-// isProbe reports whether a command is one of a probe.
+// isProbe reports whether a command is that of a probe.
 func isProbe(command []string) bool {
 	return len(command) > 0 && command[0] == "probe" ||
 		slices.ContainsFunc(failing, func(f []string) bool { return slices.Equal(f, command) })
 }
 
-// realHooks draws hooks that are run.
+// realHooks generates hooks that run in the container.
 func (d *draw) realHooks(c *corev1.Container) {
 	if !d.one(5) {
 		return
@@ -192,7 +192,7 @@ func (d *draw) realHooks(c *corev1.Container) {
 	})}
 }
 
-// realDays draws what happens to it, in three acts.
+// realDays generates the steps of a pod on containerd, in three acts.
 func (d *draw) realDays() {
 	d.drawDays()
 	unable := func(s Step) bool { return s.Verb == oom }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// volumes draws volumes of the kinds that need nothing but the node and the pod's objects.
+// volumes generates volumes of the kinds that need only the node and the pod's objects.
 func (d *draw) volumes() (list []corev1.Volume) {
 	for i := range d.IntN(4) {
 		list = append(list, corev1.Volume{Name: fmt.Sprintf("vol%d", i), VolumeSource: d.volume()})

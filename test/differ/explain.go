@@ -3,6 +3,7 @@ package differ
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +18,12 @@ var (
 	tokenFile     = regexp.MustCompile(`^volumes/kubernetes\.io~projected/[^/]+/\.\.VERSION/token$`)
 	ofAUser       = regexp.MustCompile(`^-rw------- owner [1-9]\d*:0 content TOKEN$`)
 	directoryOf   = regexp.MustCompile(`^containers/([^/]+)$`)
+	beginsBefore  = regexp.MustCompile(`^(?:CreateContainer|StartContainer|ExecSync) (\S+)#(\d+).* before ` +
+		`(?:CreateContainer|StartContainer|ExecSync) (\S+)#\d+`)
 )
 
-// ofARestartBeforeAll reports whether, in a pod of which all containers are restarted for a rule, a container was
-// stopped and another one started again in another order.
+// ofARestartBeforeAll reports whether, in a pod with a rule that restarts all containers, the stop of a container and
+// the restart of another one had a different order.
 func ofARestartBeforeAll(d Difference) bool {
 	stopped, started := stopOf.FindStringSubmatch(d.Where), startAgainOf.FindStringSubmatch(d.Where)
 	if d.Kind != "order" || stopped == nil || started == nil || stopped[1] == started[1] {
@@ -40,14 +43,38 @@ func changedWhileStopped(d Difference) bool {
 		if !strings.Contains(d.At+d.Where+d.Ours+d.Theirs, name) {
 			return false
 		}
-		more := func(side int) bool {
-			return slices.ContainsFunc(d.scene.asked[side], func(call string) bool {
-				m := startOf.FindStringSubmatch(call)
-				return m != nil && m[1] == name && !slices.Contains(d.scene.asked[1-side], call)
-			})
-		}
-		return more(1) && !more(0)
+		return d.scene.startedMore(1, name) && !d.scene.startedMore(0, name)
 	})
+}
+
+// startedMore reports whether a side has started an attempt of a container that the other has not.
+func (sc *scene) startedMore(side int, name string) bool {
+	return slices.ContainsFunc(sc.asked[side], func(call string) bool {
+		m := startOf.FindStringSubmatch(call)
+		return m != nil && m[1] == name && !slices.Contains(sc.asked[1-side], call)
+	})
+}
+
+// createdLate reports whether upstream's agent had not read the objects of a container's variables in time, so that it
+// created the container, one time fewer than ours, in a later sync: it had removed the earlier attempts by then. The
+// event is dropped if the pod has had as many warnings as it may have at once.
+func createdLate(sc *scene, c corev1.Container) bool {
+	reads := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		from := e.ValueFrom
+		return from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil)
+	}) || slices.ContainsFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool {
+		return e.ConfigMapRef != nil || e.SecretRef != nil
+	})
+	reported := slices.ContainsFunc(sc.reported[1], func(e string) bool {
+		return notRead.MatchString(e) && strings.Contains(e, "{"+c.Name+"}")
+	})
+	warnings := 0
+	for kind, n := range sc.spoke[1] {
+		if strings.HasPrefix(kind, "Warning ") {
+			warnings += n
+		}
+	}
+	return reads && (reported || warnings >= 24) && sc.startedMore(0, c.Name) && !sc.startedMore(1, c.Name)
 }
 
 // diedAfterTheOthers reports whether our agent alone stopped a sidecar or an ephemeral container of a pod that has
@@ -80,6 +107,38 @@ func refusedForItsUser(d Difference) bool {
 		}
 	}
 	return true
+}
+
+// restartedBeforeItHadStarted reports whether a sidecar with a startup probe ended by itself and was started again, by
+// upstream's agent before a container that comes after it in the specification, and by ours after that one.
+func restartedBeforeItHadStarted(d Difference) bool {
+	m := beginsBefore.FindStringSubmatch(d.Theirs)
+	if d.Kind != "order" || m == nil {
+		return false
+	}
+	attempt, err := strconv.ParseUint(m[2], 10, 32)
+	list := slices.Concat(d.Life.Pod.Spec.InitContainers, d.Life.Pod.Spec.Containers)
+	place := func(name string) int {
+		return slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })
+	}
+	sidecar, other := place(m[1]), place(m[3])
+	if err != nil || attempt == 0 || sidecar < 0 || other <= sidecar {
+		return false
+	}
+	c := list[sidecar]
+	always := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	return always && !d.Life.regular(c.Name) && c.StartupProbe != nil &&
+		!strings.HasSuffix(d.Life.program(c.Name, uint32(attempt-1)), forever)
+}
+
+// endedBeforeItsMirrorPod reports whether a static pod was created and ended on both sides while the agents were cut
+// off, and only our agent has shown it afterwards.
+func endedBeforeItsMirrorPod(d Difference) bool {
+	if !d.Life.Static || !d.Life.late() || len(d.Between) == 0 || d.Between[0] != cutOff && d.Between[0] != cutOffLong {
+		return false
+	}
+	never := d.Kind == "pod" && d.Where == "pod" && d.Theirs == "gone" || d.Kind == "seen" && d.Theirs == absent
+	return never && !d.scene.shown[1] && d.scene.ended[0] && d.scene.has(1, "StopPodSandbox#")
 }
 
 // regular reports whether one of spec.containers has the name.

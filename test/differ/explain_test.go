@@ -1,6 +1,8 @@
 package differ
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +17,7 @@ type variant struct {
 	change func(*Difference)
 }
 
-// variants makes a difference anew for each variant: as it is a rule explains it, changed none does.
+// variants checks that a rule explains a difference, and that no rule explains it after the change of a variant.
 func variants(t *testing.T, make func() Difference, others ...variant) {
 	t.Helper()
 	if d := make(); ruleFor(d) == nil {
@@ -168,6 +170,55 @@ func TestRuleForAContainerThatChangedWhileItWasStopped(t *testing.T) {
 		}})
 }
 
+// TestRuleForAnInitContainerThatIsCreatedLate looks at one that upstream counts anew in the second sandbox, since its
+// first creation there failed without a call to the runtime.
+func TestRuleForAnInitContainerThatIsCreatedLate(t *testing.T) {
+	const late = "Warning Failed: Error: failed to sync secret cache: timed out waiting for the condition, about Pod " +
+		"spec.initContainers{init}"
+	make := func(reported []string, spoke map[string]int) func() Difference {
+		return func() Difference {
+			p := podOf()
+			p.Spec.InitContainers = p.Spec.InitContainers[:1]
+			p.Spec.InitContainers[0].Env = []corev1.EnvVar{
+				{Name: "ONE", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "user"}}},
+			}
+			theirs := []string{"RunPodSandbox#0", "RunPodSandbox#1", "StartContainer init#0"}
+			return Difference{
+				Kind: "pod", Where: "status.initContainerStatuses[init].restartCount", Ours: "1", Theirs: "0",
+				Life: &Life{Pod: p},
+				scene: &scene{
+					asked:    [2][]string{append(slices.Clone(theirs), "StartContainer init#1"), theirs},
+					reported: [2][]string{nil, reported},
+					spoke:    [2]map[string]int{nil, spoke},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"that reads no objects", func(d *Difference) { d.Life.Pod.Spec.InitContainers[0].Env = nil }},
+		{"in the first sandbox", func(d *Difference) {
+			for side, asked := range d.scene.asked {
+				d.scene.asked[side] = slices.DeleteFunc(asked, func(c string) bool { return c == "RunPodSandbox#1" })
+			}
+		}},
+		{"started as often", func(d *Difference) { d.scene.asked[1] = d.scene.asked[0] }},
+		{"counted anew here", func(d *Difference) {
+			d.scene.asked[0], d.scene.asked[1] = d.scene.asked[1], d.scene.asked[0]
+		}},
+		{"of another container", func(d *Difference) { d.Where = "status.containerStatuses[main].restartCount" }},
+	}
+	variants(t, make([]string{late}, nil), append(others,
+		variant{"read in time", func(d *Difference) { d.scene.reported[1] = nil }},
+		variant{"read late here", func(d *Difference) {
+			d.scene.reported[0], d.scene.reported[1] = d.scene.reported[1], nil
+		}},
+		variant{"another one read late", func(d *Difference) {
+			d.scene.reported[1] = []string{strings.Replace(late, "{init}", "{main}", 1)}
+		}})...)
+	variants(t, make(nil, map[string]int{"Warning Failed": 12, "Warning FailedMount": 12, "": 30}), append(others,
+		variant{"with fewer warnings", func(d *Difference) { d.scene.spoke[1]["Warning Failed"] = 11 }})...)
+}
+
 func TestWhatChangedWhileItWasStopped(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	stop := request{Call: fakecri.Call{Method: "StopContainer", Container: "main", Start: at(2), End: at(5)}}
@@ -188,4 +239,57 @@ func TestWhatChangedWhileItWasStopped(t *testing.T) {
 			t.Errorf("%s: %v", tc.what, got)
 		}
 	}
+}
+
+func TestRuleForASidecarThatEndsBeforeItHasStarted(t *testing.T) {
+	variants(t, func() Difference {
+		p := podOf()
+		p.Spec.InitContainers[1].StartupProbe = &corev1.Probe{}
+		const sooner, later = "ExecSync side#1 [hook] within 0 s", "CreateContainer main#0"
+		return Difference{
+			Kind: "order", Where: later + " and " + sooner, Ours: later + " before " + sooner,
+			Theirs: sooner + " before " + later, scene: &scene{},
+			Life: &Life{Pod: p, Programs: map[string][]string{"side": {"sleep 6; exit 5", forever}}},
+		}
+	},
+		variant{"here", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
+		variant{"for the first time", func(d *Difference) {
+			d.Theirs = "StartContainer side#0 before CreateContainer main#0"
+		}},
+		variant{"that did not end by itself", func(d *Difference) { d.Life.Programs["side"] = []string{forever} }},
+		variant{"while it is stopped", func(d *Difference) {
+			d.Theirs = "StopContainer side#1 within 2 s before CreateContainer main#0"
+		}},
+		variant{"before one that comes sooner", func(d *Difference) {
+			d.Theirs = "StartContainer side#1 before CreateContainer init#0"
+		}},
+		variant{"without a startup probe", func(d *Difference) { d.Life.Pod.Spec.InitContainers[1].StartupProbe = nil }},
+		variant{"that is no sidecar", func(d *Difference) { d.Life.Pod.Spec.InitContainers[1].RestartPolicy = nil }})
+}
+
+func TestRuleForAStaticPodThatEndsWhileCutOff(t *testing.T) {
+	make := func(kind, where, ours, theirs string) func() Difference {
+		return func() Difference {
+			return Difference{
+				Kind: kind, Where: where, Ours: ours, Theirs: theirs, Between: []string{cutOff, loseEvents},
+				Life: &Life{Pod: podOf(), Static: true, Acts: []Act{{Down: []Step{{Verb: create}}}}},
+				scene: &scene{
+					shown: [2]bool{true, false},
+					ended: [2]bool{true, false},
+					asked: [2][]string{{"StopPodSandbox#0"}, {"StopPodSandbox#0"}},
+				},
+			}
+		}
+	}
+	others := []variant{
+		{"of the API server", func(d *Difference) { d.Life.Static = false }},
+		{"created before", func(d *Difference) { d.Life.Acts = steps(Step{Verb: create}) }},
+		{"created while the agent was down", func(d *Difference) { d.Between[0] = restartAgent }},
+		{"shown upstream", func(d *Difference) { d.scene.shown[1] = true }},
+		{"that runs on here", func(d *Difference) { d.scene.ended[0] = false }},
+		{"that runs on upstream", func(d *Difference) { d.scene.asked[1] = nil }},
+		{"in theirs", func(d *Difference) { d.Ours, d.Theirs = d.Theirs, d.Ours }},
+	}
+	variants(t, make("pod", "pod", "there", "gone"), others...)
+	variants(t, make("seen", "phase", "phase: Succeeded  ", absent), others...)
 }

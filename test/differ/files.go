@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// trees are the files below the pod's directory on both sides.
+// trees are the files below the pod's directory on each side.
 func (p *play) trees(l *Life) (trees [2]flat, err error) {
 	for i, s := range p.sides {
 		if trees[i], err = s.files(l); err != nil {
@@ -40,21 +40,21 @@ func (p *play) filesUnlike(l *Life) bool {
 	})
 }
 
-// alsoFile is between files whose names are random.
+// alsoFile separates the descriptions of files whose names are random, and therefore normalised to the same path.
 const alsoFile = " and "
 
-// files are what lies below a pod's directory: kind, mode, owner and content by path.
+// files are the files below a pod's directory: kind, mode, owner and content by path.
 func (s *side) files(l *Life) (flat, error) {
 	uids := s.record.track(l.Name).knownUIDs()
 	out := flat{}
 	if len(uids) == 0 {
 		return out, nil
 	}
-	found := map[string][]string{} // several with names that are random
+	found := map[string][]string{} // by path; several files if their names are random
 	top := s.podDir(uids[len(uids)-1])
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went while we looked
+			return nil // it was removed meanwhile
 		}
 		if err != nil {
 			return err

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// flat is a tree as its leaves by path. Elements of a list that all have a name of their own
-// are known by it.
+// flat is a tree as its leaves by path. The elements of a list are identified by their name, if
+// each has a different one.
 type flat map[string]string
 
-// flatten reads JSON.
+// flatten parses JSON.
 func flatten(data []byte) (flat, error) {
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -69,7 +69,7 @@ func keyOf(list []any) string {
 	return ""
 }
 
-// absent stands for what is not there.
+// absent is the text for a value that does not exist.
 const absent = "(none)"
 
 // unlike are the paths where two trees differ, in order.

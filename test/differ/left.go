@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// leftBound is how long both agents may take to clean up after removed pods: upstream's
-// collects containers and log directories once a minute.
+// leftBound is how long both agents may take to clean up after removed pods: upstream's agent
+// garbage-collects containers and log directories once a minute.
 const leftBound = 3 * time.Minute
 
-// left waits until neither side has leftovers of the pods of a history, and reports leftovers. They
-// are a difference if only one side has them.
+// left waits until neither side has leftovers of the pods of a history, at most for leftBound, and reports
+// the leftovers. They are a difference if only one side has them.
 func (p *play) left(ctx context.Context) error {
 	end := time.Now().Add(leftBound)
 	for {
@@ -45,7 +45,7 @@ func (p *play) left(ctx context.Context) error {
 	}
 }
 
-// left lists what one side still has of pods: in the runtime, in the agent's root directory, logs,
+// left lists what is left of pods on one side: in the runtime, in the agent's root directory, logs,
 // mounts and cgroups.
 func (s *side) left() (list []string, err error) {
 	for _, p := range s.runtime.Pods() {

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// History is a number of lives that are lived at the same time, and what happens to the node
-// between their acts: Between[i] comes after act i of all lives.
+// History is a number of lives that run at the same time, and what happens to the node between
+// their acts: Between[i] comes after act i of all lives.
 type History struct {
 	Seed    uint64
 	Lives   []*Life
@@ -30,15 +30,15 @@ const (
 	cordonNode     = "cordon node"
 	cutOff         = "cut off"           // from the API server, for the steps of Down
 	cutOffLong     = "cut off, given up" // until the node controller marks the node Unknown
-	pressNode      = "press node"        // its disk fills up to the soft threshold, whose grace period it outlasts
+	pressNode      = "press node"        // its disk fills up to the soft threshold; no pod is evicted
 )
 
-// Life is a pod and all that happens to it.
+// Life is a pod and all steps that are taken with it.
 type Life struct {
 	Name     string
 	Static   bool // the pod is a manifest in the agent's directory
 	Pod      *corev1.Pod
-	Objects  []Object            // that are there before the pod
+	Objects  []Object            // that are created before the pod
 	Programs map[string][]string // by container: what each attempt runs, the last one for all further attempts
 	Faults   []Fault
 	Acts     []Act
@@ -47,7 +47,7 @@ type Life struct {
 // Act is what happens to a life between two interludes.
 type Act struct {
 	Steps []Step
-	Down  []Step // in the interlude after the act, while the agent is away
+	Down  []Step // in the interlude after the act, for example while the agent is down
 }
 
 // Object is a ConfigMap or a Secret of the pod's.
@@ -67,14 +67,14 @@ type Fault struct {
 	Message           string // of the failure; none if empty
 }
 
-// Step is one thing that happens. Which fields count depends on the verb.
+// Step is one action. Which fields are used depends on the verb.
 type Step struct {
 	Verb      string
 	Container string
 	Code      int32
 	Grace     int64
 	Object    *Object
-	Patch     json.RawMessage `json:",omitempty"` // or a copy would have "null"
+	Patch     json.RawMessage `json:",omitempty"` // without omitempty a copy would have "null"
 }
 
 // The verbs of steps.
@@ -133,7 +133,7 @@ func (l *Life) late() bool {
 	return len(l.Acts) > 0 && slices.ContainsFunc(l.Acts[0].Down, func(s Step) bool { return s.Verb == create })
 }
 
-// lateObjects are those that steps make and that are not there before the pod.
+// lateObjects are the objects that steps create and that do not exist before the pod.
 func (l *Life) lateObjects() (list []Object) {
 	for _, s := range l.steps(putObject) {
 		if !slices.ContainsFunc(l.Objects, func(o Object) bool { return o.Name == s.Object.Name }) {
@@ -164,14 +164,14 @@ func (l *Life) alwaysTheSame(container string) {
 	}
 }
 
-// forever is a program that ends when it is asked to.
+// forever is a program that runs until it is stopped.
 const forever = "sleep infinity"
 
-// copy is a life that shares nothing with this one.
+// copy returns a deep copy of the life with another name.
 func (l *Life) copy(name string) *Life {
 	data, err := json.Marshal(l)
 	if err != nil {
-		panic(err) // it is made of what JSON can say
+		panic(err) // all its fields can be encoded
 	}
 	// Names of objects have the life's name in them.
 	text := strings.ReplaceAll(string(data), l.Name, name)
@@ -179,7 +179,7 @@ func (l *Life) copy(name string) *Life {
 	if err := json.Unmarshal([]byte(text), out); err != nil {
 		panic(err)
 	}
-	// A life that is repeated runs beside others with the same ports.
+	// A life that is run again runs beside others with the same ports.
 	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
 		for _, c := range list {
 			for i := range c.Ports {
@@ -193,8 +193,8 @@ func (l *Life) copy(name string) *Life {
 	return out
 }
 
-// portsOf is by how much the ports of a copy differ from those that are drawn for the first
-// perHistory lives, of which each may have 20.
+// portsOf is the offset of the ports of a copy. Generated ports are those of the first perHistory
+// lives, of which each may have 20.
 func portsOf(name string) int32 {
 	_, digits, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(digits)
@@ -204,7 +204,7 @@ func portsOf(name string) int32 {
 	return int32(20 * (perHistory + n%300))
 }
 
-// containers are all containers of the pod's, of any kind.
+// containers are all containers of the pod, of any kind.
 func containers(p *corev1.Pod) (list []corev1.Container) {
 	list = append(list, p.Spec.InitContainers...)
 	list = append(list, p.Spec.Containers...)

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// link is a side's connection to the API server, which can be cut: open connections are closed
-// then, and new ones fail until it is mended. To an agent this looks like a server that does not
-// answer, except that requests fail at once.
+// link is a side's connection to the API server. When it is cut, open connections are closed, and
+// new ones fail until it is mended. The agent cannot reach the API server then; unlike with lost
+// packets, its requests fail at once.
 type link struct {
 	url    string // where the agent finds the API server
 	target string
@@ -23,7 +23,7 @@ type link struct {
 	open  map[net.Conn]bool
 }
 
-// newLink makes a connection to an API server, at an address that the server's certificate covers.
+// newLink listens at an address that the certificate of the API server covers, and forwards connections to the server.
 func newLink(ctx context.Context, server string) (*link, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -52,7 +52,7 @@ func (l *link) accept() {
 	}
 }
 
-// carry passes on what both ends of a connection say, until one of them ends it.
+// carry forwards data in both directions of a connection until one end closes it.
 func (l *link) carry(c net.Conn) {
 	defer c.Close()
 	if !l.keep(c) {
@@ -61,7 +61,7 @@ func (l *link) carry(c net.Conn) {
 	defer l.forget(c)
 	s, err := net.Dial("tcp", l.target)
 	if err != nil {
-		return // as if the server itself had refused
+		return // the agent sees a closed connection
 	}
 	defer s.Close()
 	if !l.keep(s) {
@@ -71,7 +71,7 @@ func (l *link) carry(c net.Conn) {
 	var ends sync.WaitGroup
 	for _, way := range [][2]net.Conn{{c, s}, {s, c}} {
 		ends.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // however it ends, both ends are closed
+			_, _ = io.Copy(way[0], way[1]) // both ends are closed, also after an error
 			way[0].Close()
 			way[1].Close()
 		})
@@ -79,7 +79,7 @@ func (l *link) carry(c net.Conn) {
 	ends.Wait()
 }
 
-// keep notes a connection, unless the link is cut.
+// keep records a connection, unless the link is cut.
 func (l *link) keep(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLinkIsCutAndMended looks at a watch that is open when the link is cut, and at requests then
+// TestLinkIsCutAndMended checks a watch that is open when the link is cut, and requests while the link is cut
 // and after it is mended.
 func TestLinkIsCutAndMended(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// look is a life's pod as it was last seen, normalised; empty if it is not there.
+// look is the last seen state of a life's pod, normalised; empty if the pod does not exist.
 func (s *side) look(l *Life) flat {
 	t := s.record.track(l.Name)
 	t.mu.Lock()
@@ -27,13 +27,13 @@ func (s *side) look(l *Life) flat {
 	return t.looks
 }
 
-// flatPod is a pod without what the API server alone says of it.
+// flatPod is a pod without the fields that only the API server sets.
 func (s *side) flatPod(p *corev1.Pod, uids []string) flat {
 	p = p.DeepCopy()
 	p.ManagedFields, p.ResourceVersion, p.UID = nil, "", ""
 	data, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it came as JSON
+		panic(err) // it was decoded from JSON
 	}
 	return s.flatten(data, uids)
 }
@@ -41,7 +41,7 @@ func (s *side) flatPod(p *corev1.Pod, uids []string) flat {
 func (s *side) flatten(data []byte, uids []string) flat {
 	f, err := flatten(data)
 	if err != nil {
-		panic(err) // it was marshalled just now
+		panic(err) // json.Marshal made it
 	}
 	out := make(flat, len(f))
 	for k, v := range f {
@@ -59,7 +59,7 @@ func (t *track) knownUIDs() []string {
 // podsOf are a life's sandboxes with their containers.
 func (s *side) podsOf(l *Life) []fakecri.Pod { return s.runtime.PodsNamed(s.ns + "/" + s.podName(l)) }
 
-// key says what a call does, in words that are the same on both sides.
+// key is a text for what a call does. Equal calls have equal keys on both sides.
 func (r request) key() string {
 	what := r.Method
 	if r.Container != "" {
@@ -87,7 +87,7 @@ func (r request) kept() bool {
 	return r.Method != "RemoveContainer" && r.Method != "RemovePodSandbox" && r.Method != "ReopenContainerLog"
 }
 
-// kept are the calls that belong to a pod's life and not to collecting garbage.
+// kept are the calls without those of garbage collection and log rotation.
 func (t *track) kept() (list []request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +99,7 @@ func (t *track) kept() (list []request) {
 	return list
 }
 
-// asked are the calls for a life, each once, in order of their names.
+// asked are the keys of the calls for a life, each once, sorted.
 func (s *side) asked(l *Life) []string {
 	t := s.record.track(l.Name)
 	t.mu.Lock()
@@ -107,7 +107,7 @@ func (s *side) asked(l *Life) []string {
 	return slices.Clone(t.asked)
 }
 
-// noteLocked adds a call to those that were asked for, and reports whether it is new.
+// noteLocked adds a key to asked, and reports whether it is new.
 func (t *track) noteLocked(key string) bool {
 	i, known := slices.BinarySearch(t.asked, key)
 	if !known {
@@ -116,11 +116,11 @@ func (t *track) noteLocked(key string) bool {
 	return !known
 }
 
-// flatRequest is what a request says.
+// flatRequest is the content of a request.
 func (s *side) flatRequest(r request, uids []string) flat {
 	data, err := protojson.Marshal(r.message)
 	if err != nil {
-		panic(err) // it came over the wire
+		panic(err) // it was decoded from a request
 	}
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -139,8 +139,8 @@ func (s *side) flatRequest(r request, uids []string) flat {
 	return res
 }
 
-// sortOptions puts the DNS options of a sandbox in order: upstream's agent merges them in
-// one of its own at each start.
+// sortOptions sorts the DNS options of a sandbox: upstream's agent merges them in a random
+// order.
 func sortOptions(v any) {
 	request, _ := v.(map[string]any)
 	config, _ := request["config"].(map[string]any)
@@ -150,7 +150,7 @@ func sortOptions(v any) {
 	}
 }
 
-// decode makes text of the values of environment variables, which are bytes.
+// decode converts the values of environment variables, which are bytes, to text.
 func decode(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -31,7 +31,7 @@ func (s *side) changeNode(ctx context.Context, change func(*corev1.Node)) error 
 	return nil
 }
 
-// setTaint puts the taint of the interlude on the node or removes it.
+// setTaint adds the taint of the interlude to the node or removes it.
 func (s *side) setTaint(ctx context.Context, on bool) error {
 	return s.changeNode(ctx, func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == drawnTaint.Key })
@@ -75,7 +75,7 @@ func (p *play) untilUnready(ctx context.Context, l *Life) error {
 	return err
 }
 
-// untilEvicted waits until the pod of a life is gone from both sides, if it does not tolerate the
+// untilEvicted waits until the pod of a life is deleted on both sides, if it does not tolerate the
 // taint for long, and compares.
 func (p *play) untilEvicted(ctx context.Context, l *Life, at string) error {
 	stays := l.Static || slices.ContainsFunc(l.Pod.Spec.Tolerations, func(t corev1.Toleration) bool {

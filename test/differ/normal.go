@@ -22,8 +22,8 @@ var (
 	logSuffix    = regexp.MustCompile(`container\(([0-9a-f-]+|UID)\)`)
 )
 
-// normal replaces parts of a text that differ between the sides or between runs by placeholders. Most
-// texts are short words of the API, so patterns that a text is too short for are not tried.
+// normal replaces the parts of a text that differ between the sides or between runs by placeholders. Most
+// texts are short, so patterns that need a longer text are not tried.
 func (s *side) normal(text string, uids []string) string {
 	if len(text) >= shortest {
 		for _, u := range uids {
@@ -42,7 +42,7 @@ func (s *side) normal(text string, uids []string) string {
 	return text
 }
 
-// shortest is the length of the shortest name or address that is a side's own.
+// shortest is the length of the shortest name or address of a side.
 const shortest = 8
 
 // words replaces the names of a side. The agent's directory is known once it runs.
@@ -62,8 +62,8 @@ func (s *side) address(a string) string {
 	return "PODIP"
 }
 
-// normals are in the order in which they are applied. A text without the sign, or shorter,
-// cannot match.
+// normals are in the order in which they are applied. A text that does not contain the sign, or is shorter
+// than the length, cannot match.
 var normals = []struct {
 	sign    string
 	length  int
@@ -86,8 +86,8 @@ var normals = []struct {
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// general is a text without what is a single life's: names of the pod and of its containers,
-// and numbers.
+// general is a text without the parts that belong to one life only: names of the pod and of its
+// containers, and numbers.
 func general(l *Life, text string) string {
 	text = strings.ReplaceAll(text, l.Name, "POD")
 	for _, c := range containers(l.Pod) {

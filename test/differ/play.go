@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Played is what came of a history.
+// Played is the result of a history.
 type Played struct {
 	Differences []Difference
 	Ruled       map[*Rule]int // differences that a rule explains
-	Restless    int           // waits that ended because they took too long
-	Refused     int           // pods that the API server did not take
+	Restless    int           // waits for rest that took too long
+	Refused     int           // pods that the API server rejected
 	Followed    int           // differences of lives that had differed before
 	Differ      int           // lives that differed
 	Left        [2][]string   // leftovers that were not cleaned up, ours and theirs
 }
 
-// play is a history that is being lived.
+// play is a history that is being run.
 type play struct {
 	*Stage
 	history *History
 	found   sync.Mutex // guards what follows
 	result  Played
-	refused map[string]bool   // lives whose pod was not taken
+	refused map[string]bool   // lives whose pod the API server rejected
 	known   map[string]bool   // signatures
 	first   map[string]string // by life: the moment at which it differed first
 }
 
-// Play lives a history on both sides and compares.
+// Play runs a history on both sides and compares them.
 func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 	p := &play{Stage: s, history: h, refused: map[string]bool{}, known: map[string]bool{}, first: map[string]string{}}
 	p.result.Ruled = map[*Rule]int{}
@@ -64,14 +64,14 @@ func (s *Stage) Play(ctx context.Context, h *History) (*Played, error) {
 	return &p.result, nil
 }
 
-// entrance is the time between the creations of two pods. All at once they would keep the machine
-// so busy that an agent seems to be at rest while it waits for a processor.
+// entrance is the time between the creations of two pods. If all were created at once, the machine would be
+// so busy that an agent seems to be at rest while it waits for a CPU.
 const (
 	entrance     = 100 * time.Millisecond
-	realEntrance = 700 * time.Millisecond // on containerd, where each takes some processor time
+	realEntrance = 700 * time.Millisecond // on containerd, where each pod takes more CPU time
 )
 
-// enterInTurn waits for a life's turn to begin.
+// enterInTurn waits until the first act of a life begins.
 func (p *play) enterInTurn(ctx context.Context, l *Life, act int) error {
 	if act > 0 {
 		return nil
@@ -96,7 +96,7 @@ func acts(h *History) int {
 	return n
 }
 
-// enter puts lives on the stage.
+// enter adds lives to the stage, and their faults to the runtimes.
 func (s *Stage) enter(lives []*Life) {
 	s.lives.mu.Lock()
 	for _, l := range lives {
@@ -111,7 +111,7 @@ func (s *Stage) enter(lives []*Life) {
 	}
 }
 
-// leave takes them off.
+// leave removes lives from the stage, and all faults.
 func (s *Stage) leave(lives []*Life) {
 	for _, side := range s.sides {
 		for _, l := range lives {
@@ -126,7 +126,7 @@ func (s *Stage) leave(lives []*Life) {
 	}
 }
 
-// each does something for all lives at the same time.
+// each calls do for all lives at the same time.
 func (p *play) each(ctx context.Context, do func(context.Context, *Life) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, l := range p.history.Lives {
@@ -135,8 +135,8 @@ func (p *play) each(ctx context.Context, do func(context.Context, *Life) error) 
 	return g.Wait()
 }
 
-// act takes the steps of one act of a life, and lets both sides come to rest after each, except
-// for a step before the creation of an object that the pod lacks.
+// act takes the steps of one act of a life, and waits after each until both sides are at rest. After the first
+// step it does not wait for that if the second step creates an object that the pod lacks.
 func (p *play) act(ctx context.Context, l *Life, n int) error {
 	if n >= len(l.Acts) {
 		return nil
@@ -158,7 +158,7 @@ func (p *play) act(ctx context.Context, l *Life, n int) error {
 	return nil
 }
 
-// step takes a step on both sides. That it cannot be taken on one side alone is a difference.
+// step takes a step on both sides. A different result of the step is a difference.
 func (p *play) step(ctx context.Context, l *Life, step Step) error {
 	if p.isRefused(l) {
 		return nil
@@ -196,7 +196,7 @@ func (p *play) isRefused(l *Life) bool {
 	return p.refused[l.Name]
 }
 
-// end deletes what is left of a life and compares all that is known of it.
+// end deletes the pod of a life, if it still exists, and compares everything that was recorded of the life.
 func (p *play) end(ctx context.Context, l *Life) error {
 	if p.isRefused(l) {
 		return p.dropObjects(ctx, l)
@@ -223,7 +223,7 @@ func (p *play) end(ctx context.Context, l *Life) error {
 	return p.dropObjects(ctx, l)
 }
 
-// interlude is what happens to the nodes, and to lives meanwhile.
+// interlude runs an interlude on both nodes, with the steps that lives take meanwhile.
 func (p *play) interlude(ctx context.Context, n int) error {
 	kind := p.history.Between[n]
 	p.say("between act %d and %d: %s", n+1, n+2, kind)
@@ -262,14 +262,14 @@ func (p *play) interlude(ctx context.Context, n int) error {
 	})
 }
 
-// down takes the steps of lives that belong into an interlude. A pod that is created on a tainted node is either
-// rejected or evicted at once, which is random: it is created afterwards.
+// down takes the steps of lives in an interlude. A pod that is created on a tainted node is either rejected or evicted
+// at once, which is random: it is created afterwards.
 func (p *play) down(ctx context.Context, n int) error {
 	tainted := p.history.Between[n] == taintNode
 	return p.downSteps(ctx, n, func(s Step) bool { return !tainted || s.Verb != create })
 }
 
-// downSteps takes those of the steps that are meant.
+// downSteps takes the steps in an interlude for which meant returns true.
 func (p *play) downSteps(ctx context.Context, n int, meant func(Step) bool) error {
 	return p.each(ctx, func(ctx context.Context, l *Life) error {
 		if n >= len(l.Acts) {
@@ -338,7 +338,7 @@ func (s *side) away(ctx context.Context, kind string) error {
 	return nil
 }
 
-// back ends it.
+// back ends an interlude on one side.
 func (s *side) back(ctx context.Context, kind string) error {
 	switch kind {
 	case restartAgent, killAgent:
@@ -381,7 +381,7 @@ func (p *play) differ(l *Life, kind, at, where, ours, theirs string) {
 		p.result.Followed++
 		return
 	}
-	if !p.known[d.Signature] { // so that a run that is broken off has shown it
+	if !p.known[d.Signature] { // printed at once, for runs that are interrupted
 		p.known[d.Signature] = true
 		p.say("%s, %s: %s at %s: ours %.200q, theirs %.200q", l.Name, at, d.Kind, d.Where, ours, theirs)
 	}

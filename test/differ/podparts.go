@@ -9,9 +9,9 @@ import (
 // partUnlike is a part of a pod that is not the same on both sides.
 type partUnlike struct{ where, ours, theirs string }
 
-// podsUnlike are the parts in which two pods differ. What belongs together is one part: a
-// state, a condition, a whole container status if the other side has none, and the whole pod
-// if it is gone on one side.
+// podsUnlike are the parts in which two pods differ. A part is a state, a condition, a whole
+// container status if the other side has none, the whole pod if it is gone on one side, or else
+// a single field.
 func podsUnlike(ours, theirs flat) []partUnlike {
 	if len(ours) == 0 != (len(theirs) == 0) {
 		there := [2]string{"there", "gone"}
@@ -51,7 +51,7 @@ func partOf(path string, ours, theirs flat) string {
 	return path
 }
 
-// below is what a tree says at a path and below it, in one line.
+// below is the content of a tree at a path and below it, in one line.
 func (f flat) below(path string) string {
 	if v, ok := f[path]; ok {
 		return v

@@ -16,11 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"keelson/test/kit/fakecri"
 )
 
-// record is what is seen of one side's pods.
+// record is what was seen of one side's pods.
 type record struct {
 	side   *side
 	stop   context.CancelFunc
@@ -28,20 +29,20 @@ type record struct {
 	tracks map[string]*track // by life
 }
 
-// track is what is seen of one life on one side.
+// track is what was seen of one life on one side.
 type track struct {
 	mu       sync.Mutex
 	pod      *corev1.Pod // as last seen; nil before it is there
-	uids     []string    // of all pods it has been
-	seen     []sighting  // each that differs from the one before in its status
-	looked   *corev1.Pod // of which looks was made
+	uids     []string    // of all pods that the life has had
+	seen     []sighting  // one for each change of the status
+	looked   *corev1.Pod // from which looks was made
 	looks    flat
-	gone     bool // and not there again
-	goneAt   time.Time
+	gone     bool          // deleted, and not created again
+	goneAt   time.Duration // on the clock
 	events   map[string]*corev1.Event
-	reported []string // what the agent's events say, each once, in order
+	reported []string // texts of the agent's events, each once, sorted
 	calls    []request
-	asked    []string // what kept calls do, each once, in order
+	asked    []string // keys of kept calls, each once, sorted
 	steps    []taken
 	sick     map[string]sickness // by container/probe
 	changed  time.Duration       // on the clock
@@ -49,13 +50,14 @@ type track struct {
 	news     chan struct{} // closed and replaced whenever something changes
 }
 
-// sighting is a pod when a watch showed it.
+// sighting is a pod with the time at which a watch showed it.
 type sighting struct {
 	*corev1.Pod
-	at time.Time
+	at  time.Time
+	now time.Duration // on the clock
 }
 
-// taken is a step when it was taken.
+// taken is a step with the time at which it was taken.
 type taken struct {
 	at   time.Time
 	text string
@@ -71,7 +73,7 @@ func newRecord(s *side) *record {
 	return &record{side: s, stop: func() {}, tracks: map[string]*track{}}
 }
 
-// track is a life's, made when it is first asked for.
+// track returns the track of a life. The first call for a life creates it.
 func (r *record) track(life string) *track {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,14 +91,14 @@ func (r *record) track(life string) *track {
 	return t
 }
 
-// forget drops what is known of a life.
+// forget drops the track of a life.
 func (r *record) forget(life string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tracks, life)
 }
 
-// ended reports whether the pod has, without having been deleted, and whether a reason was given.
+// ended reports whether the pod has ended without having been deleted, and whether its status had a reason.
 func (t *track) ended() (ended, reason bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,9 +148,9 @@ func (t *track) changedLocked() {
 	t.news = make(chan struct{})
 }
 
-// sickness is what a probe that fails has: it lasts for good, or until the container is started again after a probe
-// has failed. One that failed liveness for ever would be restarted for ever. One that fails a number of times only
-// would not be restarted by an agent that probes more often while a container starts.
+// sickness makes a probe fail: always, or until the container is started again after the probe has failed. A container
+// whose liveness probe always failed would be restarted for ever. If a probe failed a fixed number of times, the result
+// would depend on how often the agent probes while a container starts.
 type sickness struct {
 	forGood, failed bool
 }
@@ -165,7 +167,7 @@ func (t *track) fails(probe string) bool {
 	return sick
 }
 
-// setSick has a probe fail, a readiness probe for good, or no longer.
+// setSick makes a probe fail, or ends that. A readiness probe fails until that is ended.
 func (t *track) setSick(probe string, is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,14 +178,14 @@ func (t *track) setSick(probe string, is bool) {
 	t.changedLocked()
 }
 
-// healLocked ends what does not outlast a start of the container.
+// healLocked ends the failures that end with a start of the container.
 func (t *track) healLocked(container string) {
 	maps.DeleteFunc(t.sick, func(probe string, s sickness) bool {
 		return s.failed && !s.forGood && strings.HasPrefix(probe, container+"/")
 	})
 }
 
-// quiet are the calls that change nothing, or go on for ever.
+// quiet are the calls that are not recorded: they change nothing.
 var quiet = map[string]bool{
 	"Version": true, "Status": true, "RuntimeConfig": true, "UpdateRuntimeConfig": true, "ListPodSandbox": true,
 	"PodSandboxStatus": true,
@@ -193,7 +195,7 @@ var quiet = map[string]bool{
 	"ListMetricDescriptors": true, "ListPodSandboxMetrics": true,
 }
 
-// call notes a call to the runtime that has ended.
+// call records a call to the runtime that has ended.
 func (r *record) call(c fakecri.Call, req, _ any) {
 	if quiet[c.Method] || c.Method == "ExecSync" && isProbe(c.Command) {
 		return
@@ -213,6 +215,7 @@ func (r *record) call(c fakecri.Call, req, _ any) {
 	if c.Method == "StartContainer" && c.Done {
 		t.healLocked(c.Container)
 	}
+	t.noteUIDLocked(msg)
 	asked := request{c, proto.Clone(msg)}
 	t.calls = append(t.calls, asked)
 	// A repeated call, such as the pull of an image before each attempt that fails, is
@@ -220,6 +223,21 @@ func (r *record) call(c fakecri.Call, req, _ any) {
 	if !asked.kept() || t.noteLocked(r.side.normal(asked.key(), nil)) {
 		t.changedLocked()
 	}
+}
+
+// noteUIDLocked adds the UID in a request for a sandbox to those of the pod: a static pod need not have a mirror pod.
+func (t *track) noteUIDLocked(req proto.Message) {
+	box, ok := req.(*cri.RunPodSandboxRequest)
+	if uid := box.GetConfig().GetMetadata().GetUid(); ok && uid != "" && !slices.Contains(t.uids, uid) {
+		t.uids = append(t.uids, uid)
+	}
+}
+
+// shown reports whether the API server has had the pod.
+func (t *track) shown() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pod != nil
 }
 
 // watch begins to follow the pods and events of the side's namespace.
@@ -248,7 +266,7 @@ func (r *record) watch(ctx context.Context) error {
 	return nil
 }
 
-// follow hands every change on until the context ends. A watch that ends goes on where it was.
+// follow calls see for every change until the context ends. A watch that ends is opened again at the last version.
 func follow(
 	ctx context.Context,
 	open func(context.Context, metav1.ListOptions) (watch.Interface, error),
@@ -259,7 +277,7 @@ func follow(
 		w, err := open(ctx, metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
 			if apierrors.IsResourceExpired(err) {
-				panic(err) // what was missed cannot be compared
+				panic(err) // missed changes cannot be compared
 			}
 			if pause(ctx, 100*time.Millisecond) != nil {
 				return
@@ -291,7 +309,7 @@ func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
 	defer t.mu.Unlock()
 	before := t.pod
 	if t.gone = kind == watch.Deleted; t.gone {
-		t.goneAt = time.Now()
+		t.goneAt = t.clock.now()
 	}
 	t.pod = p
 	if before == nil || before.UID != p.UID {
@@ -301,7 +319,7 @@ func (r *record) seePod(kind watch.EventType, p *corev1.Pod) {
 		}
 	}
 	if before == nil || before.UID != p.UID || !equality.Semantic.DeepEqual(before.Status, p.Status) {
-		t.seen = append(t.seen, sighting{p, time.Now()})
+		t.seen = append(t.seen, sighting{p, time.Now(), t.clock.now()})
 	}
 	t.changedLocked()
 }

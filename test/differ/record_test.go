@@ -1,6 +1,11 @@
 package differ
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
 
 func TestSicknessOfProbes(t *testing.T) {
 	track := &track{sick: map[string]sickness{}, clock: newClock(), news: make(chan struct{})}
@@ -26,4 +31,19 @@ func TestSicknessOfProbes(t *testing.T) {
 	fails("main1/startup", true)
 	track.setSick("main0/readiness", false)
 	fails("main0/readiness", false)
+}
+
+// TestUIDsOfSandboxes looks at the UIDs by which a pod is known that the API server may not have.
+func TestUIDsOfSandboxes(t *testing.T) {
+	track := &track{uids: []string{"1"}}
+	box := func(uid string) *cri.PodSandboxConfig {
+		return &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Uid: uid}}
+	}
+	track.noteUIDLocked(&cri.CreateContainerRequest{SandboxConfig: box("3")})
+	for _, uid := range []string{"1", "2", "2", ""} {
+		track.noteUIDLocked(&cri.RunPodSandboxRequest{Config: box(uid)})
+	}
+	if want := []string{"1", "2"}; !slices.Equal(track.uids, want) {
+		t.Errorf("UIDs %v, want %v", track.uids, want)
+	}
 }

@@ -22,7 +22,7 @@ func Report(out io.Writer, groups []*Group) error {
 	return nil
 }
 
-// print shows all that makes a life.
+// print prints all parts of a life.
 func (l *Life) print(out io.Writer, between []string) error {
 	pod, err := yaml.Marshal(map[string]any{"metadata": l.Pod.ObjectMeta, "spec": l.Pod.Spec})
 	if err != nil {

@@ -10,18 +10,19 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// How long nothing may have changed for a life to be at rest: where both sides look the same
-// and wait for nothing, and otherwise. The former is longer for lives with probes.
+// A life is at rest when nothing has changed for shortRest, if both sides are alike and no change is
+// pending, and for longRest otherwise. shortRest is extended for lives with probes. The bounds limit
+// the wait.
 const (
 	shortRest     = 1500 * time.Millisecond
-	longRest      = 14 * time.Second // upstream's agent looks again at a pod after 7.5 s, and at statuses after 10 s
+	longRest      = 14 * time.Second // upstream's agent syncs a pod again after 7.5 s, and statuses after 10 s
 	restBound     = 45 * time.Second
 	realRestBound = 2 * time.Minute // on containerd
 	// knownBound is longer than any program that ends, any delay of a runtime call and any grace period.
 	knownBound = 32 * time.Second
 )
 
-// delayedStop is by how much a call that stops a container may outlast its grace period.
+// delayedStop is by how much a StopContainer call may take longer than its grace period.
 func delayedStop(l *Life) (longest time.Duration) {
 	for _, f := range l.Faults {
 		if f.Method == "StopContainer" {
@@ -31,7 +32,7 @@ func delayedStop(l *Life) (longest time.Duration) {
 	return longest
 }
 
-// rest waits until both sides have come to rest, and compares what they look like then.
+// rest waits until both sides are at rest, and compares them.
 func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	if p.isRefused(l) || !p.sides[0].record.track(l.Name).entered() {
 		return nil
@@ -39,7 +40,7 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	began := p.clock.now()
 	enough := shortRest + probing(l)
 	ok, err := p.wait(ctx, l, p.patience+delayedStop(l), func() (left time.Duration) {
-		quiet := min(p.quietFor(l), p.clock.now()-began) // what is done now may show later
+		quiet := min(p.quietFor(l), p.clock.now()-began) // a step may take effect later
 		if quiet < enough {
 			return enough - quiet
 		}
@@ -75,8 +76,8 @@ func (p *play) rest(ctx context.Context, l *Life, at string) error {
 	return p.compareRest(l, at)
 }
 
-// catchUp has a life whose time is up wait until one side has followed the other, and reports whether it has: after
-// slow retries the time may be up just when a container ends.
+// catchUp waits, for a life whose time to come to rest is over, until one side has followed the other, and reports
+// whether both are alike then. After slow retries the time may be over just when a container ends.
 func (p *play) catchUp(ctx context.Context, l *Life, enough time.Duration) (bool, error) {
 	_, err := p.wait(ctx, l, p.patience, func() time.Duration {
 		quiet := p.quietFor(l)
@@ -88,10 +89,10 @@ func (p *play) catchUp(ctx context.Context, l *Life, enough time.Duration) (bool
 	return p.alike(l), err
 }
 
-// slow is how long coming to rest takes when it is worth a line.
+// slow is the time to come to rest from which on it is printed.
 const slow = 30 * time.Second
 
-// probing is how long it may take until probes have made up their mind.
+// probing is how long it may take until probes have their result.
 func probing(l *Life) (longest time.Duration) {
 	for _, c := range containers(l.Pod) {
 		for _, pr := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
@@ -105,8 +106,8 @@ func probing(l *Life) (longest time.Duration) {
 	return longest
 }
 
-// wait lets time pass until none is left, and reports whether that came before the bound.
-// Whatever changes, what is left is asked for again.
+// wait waits until left returns 0, and reports whether that was before the bound. It calls left again
+// after each change of the life.
 func (p *play) wait(ctx context.Context, l *Life, bound time.Duration, left func() time.Duration) (bool, error) {
 	end := p.clock.now() + bound
 	for {
@@ -119,7 +120,7 @@ func (p *play) wait(ctx context.Context, l *Life, bound time.Duration, left func
 		if p.clock.now() > end {
 			return false, nil
 		}
-		// What a runtime does by itself is no news.
+		// Changes that the runtime makes by itself are not notified.
 		t := time.NewTimer(min(d, 500*time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -139,7 +140,7 @@ func (t *track) newsOf() <-chan struct{} {
 	return t.news
 }
 
-// quietFor is for how long nothing has changed on either side.
+// quietFor is how long nothing has changed on both sides.
 func (p *play) quietFor(l *Life) time.Duration {
 	var last time.Duration
 	for _, s := range p.sides {
@@ -151,8 +152,8 @@ func (p *play) quietFor(l *Life) time.Duration {
 	return p.clock.now() - last
 }
 
-// alike reports whether both sides look the same, but for differences on purpose: the pod, and
-// what was asked of the runtime.
+// alike reports whether the pod and the calls to the runtime are the same on both sides, apart from differences
+// that a rule explains.
 func (p *play) alike(l *Life) bool {
 	scene := p.scene(l)
 	ruled := func(kind, where, ours, theirs string) bool {
@@ -184,13 +185,14 @@ func (p *play) alike(l *Life) bool {
 	return true
 }
 
-// scene is what both sides look like now.
+// scene is the present state of both sides.
 func (p *play) scene(l *Life) *scene {
 	sc := &scene{}
 	for i, s := range p.sides {
 		sc.looks[i], sc.asked[i] = s.look(l), s.asked(l)
 		sc.reported[i], sc.spoke[i] = s.reported(l)
 		sc.ended[i], sc.refused[i] = s.record.track(l.Name).ended()
+		sc.shown[i] = s.record.track(l.Name).shown()
 	}
 	sc.changed = p.sides[1].record.track(l.Name).changedWhileStopped()
 	return sc
@@ -236,7 +238,7 @@ func (p *play) unfinished(l *Life) bool {
 			return true
 		case unseen(pod) && !p.scene(l).waitsForVolumes():
 			return true
-		case t.lacked(l) && !p.alike(l): // else it may lack more than the object that came
+		case t.lacked(l) && !p.alike(l): // if both are alike, the pod may lack a further object
 			return true
 		}
 	}
@@ -250,8 +252,8 @@ func deferredByPressure(p *corev1.Pod) bool {
 	})
 }
 
-// lacked reports whether a pod waits for an object that exists now: upstream's agent retries with a
-// growing back-off.
+// lacked reports whether a pod that is still pending lacked an object that a step has created since: upstream's
+// agent retries with an increasing back-off.
 func (t *track) lacked(l *Life) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,7 +292,7 @@ func (t *track) lacks() bool {
 	return false
 }
 
-// there is the pod, or nil if it is not there.
+// there is the pod, or nil if it does not exist.
 func (t *track) there() *corev1.Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,7 +308,7 @@ func (t *track) went() bool {
 	return t.gone
 }
 
-// unseen reports whether the status has not caught up with the pod's generation.
+// unseen reports whether the observed generation in the status is older than the pod's generation.
 func unseen(p *corev1.Pod) bool {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	_, static := p.Annotations[staticUID]
@@ -327,8 +329,8 @@ func (s *side) works(l *Life) bool {
 	return false
 }
 
-// outdated reports whether a container runs another image than the pod's specification has now,
-// and so will be restarted.
+// outdated reports whether a container runs another image than the pod's specification has now, and
+// will therefore be restarted.
 func (s *side) outdated(l *Life, p *corev1.Pod) bool {
 	want := map[string]string{}
 	for _, c := range containers(p) {
@@ -346,7 +348,7 @@ func (s *side) outdated(l *Life, p *corev1.Pod) bool {
 	return false
 }
 
-// untilGone waits until the pod is gone on both sides, or nothing more comes of it.
+// untilGone waits until the pod is gone on both sides. After 2 minutes a pod that still exists is a difference.
 func (p *play) untilGone(ctx context.Context, l *Life) error {
 	ok, err := p.wait(ctx, l, 2*time.Minute, func() time.Duration {
 		for _, s := range p.sides {

@@ -6,17 +6,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rule is a difference on purpose, or one that means nothing.
+// Rule explains differences that exist on purpose, or that are no defect.
 type Rule struct {
 	Why string // the decision's number, or the reason
 	is  func(Difference) bool
 }
 
-// Rules are all of them. A difference that several would explain counts for the first.
+// Rules are all rules. A difference that several rules explain counts for the first of them.
 var Rules = []*Rule{
 	{
 		Why: "decision 0110: a pod's resources in its status come from its spec, not from its cgroup",
@@ -73,12 +74,21 @@ var Rules = []*Rule{
 		},
 	},
 	{
+		Why: "upstream creates a mirror pod when it syncs the pod, which it does no more once the pod has ended",
+		is:  endedBeforeItsMirrorPod,
+	},
+	{
 		Why: "containers without an order among them are stopped at the same time",
 		is:  func(d Difference) bool { return d.Kind == "order" && stops.MatchString(d.Where) },
 	},
 	{
 		Why: "ended containers are restarted independently of each other",
 		is:  func(d Difference) bool { return d.Kind == "order" && restarts(d) },
+	},
+	{
+		Why: "decision 0125: the startup probe of a sidecar is answered sooner; one that ends meanwhile is restarted " +
+			"upstream before the next container begins",
+		is: restartedBeforeItHadStarted,
 	},
 	{
 		Why: "upstream starts the next container if it has not read the objects of the one before in time",
@@ -114,8 +124,8 @@ var Rules = []*Rule{
 		},
 	},
 	{
-		Why: "upstream may show an init container as running long after it has ended, and ours only its end",
-		is:  ofAShortInit,
+		Why: "upstream may show a container as running long after it has ended, and ours only its end",
+		is:  ofAShortRun,
 	},
 	{
 		Why: "decision 0128: in a new sandbox only containers run that have not run yet or whose policy restarts them",
@@ -384,7 +394,7 @@ var Rules = []*Rule{
 	},
 }
 
-// ofAttempt is a call that is about one attempt of a container.
+// ofAttempt matches a call for one attempt of a container.
 const ofAttempt = `(?:CreateContainer|StartContainer|StopContainer|ExecSync) (\S+)#(\d+)`
 
 var (
@@ -394,7 +404,8 @@ var (
 	containerLost  = regexp.MustCompile(`^container (\S+): terminated 137 signal 0 ContainerStatusUnknown `)
 	later          = regexp.MustCompile(`^` + ofAttempt + `.* and ` + ofAttempt)
 	laterBefore    = regexp.MustCompile(`^` + ofAttempt + `.* before ` + ofAttempt)
-	initRuns       = regexp.MustCompile(`^container (\S+): running, (\d+) restarts$`)
+	shownRunning   = regexp.MustCompile(`^container (\S+): running, (\d+) restarts$`)
+	shortProgram   = regexp.MustCompile(`^sleep ([\d.]+);`) // one that ends by itself
 	notRead        = regexp.MustCompile(`^Warning Failed: Error: failed to sync \S+ cache: timed out waiting`)
 	variable       = regexp.MustCompile(`^CreateContainer config\.envs\[([^\]]+)\]\.value`)
 	stops          = regexp.MustCompile(`^(StopContainer|ExecSync) .* and (StopContainer|ExecSync) `)
@@ -414,7 +425,7 @@ var (
 		`^(terminated\..*) terminated\.message=Error on reading termination message from logs: failed to try ` +
 			`resolving symlinks in path "[^"]+": lstat \S+: no such file or directory( terminated\.reason=.*)$`)
 	stopWithin = regexp.MustCompile(`^(StopContainer \S+) within (\d+) s(.*)$`)
-	// What a status keeps of the one before.
+	// What an agent takes over from the status of the agent before it.
 	ofTheAgentBefore = regexp.MustCompile(`\.(volumeMounts|lastState|restartCount)$|^status\.podIP`)
 	ofAnImage        = regexp.MustCompile(`waiting\.reason=(ErrImage|ImagePull|ErrImageNeverPull)`)
 	imageMessage     = regexp.MustCompile(`^container \S+: waiting (ErrImage|ImagePull|ErrImageNeverPull)`)
@@ -442,7 +453,7 @@ func ruleFor(d Difference) *Rule {
 	return nil
 }
 
-// ofATerminationLog reports whether both sides have such files, and ours fewer of them.
+// ofATerminationLog reports whether both sides have files of termination messages, and ours has fewer of them.
 func ofATerminationLog(d Difference) bool {
 	if d.Kind != "file" || !terminationLog.MatchString(d.Where) || d.Ours == absent {
 		return false
@@ -459,8 +470,8 @@ func ofATerminationLog(d Difference) bool {
 }
 
 // besideVolumes reports whether upstream's agent has no sandbox because volumes cannot be
-// mounted, and the difference is in what ours has done meanwhile. Theirs waits up to two
-// minutes for the volumes, and does not sync the pod before that.
+// mounted, and the difference is in what our agent has done meanwhile. Upstream's agent waits up
+// to two minutes for the volumes, and does not sync the pod before that.
 func besideVolumes(d Difference) bool {
 	if !d.scene.waitsForVolumes() {
 		return false
@@ -506,7 +517,7 @@ func deferredForPressure(event string) bool {
 }
 
 // ofASidecarAfterAProbe reports whether the pod ended with a container that failed a probe, and a sidecar was stopped
-// with the whole grace period here and with what was left of one on the other side.
+// with the whole grace period by our agent and with the rest of a grace period by upstream's.
 func ofASidecarAfterAProbe(d Difference) bool {
 	call := d.Ours
 	if call == absent {
@@ -556,15 +567,16 @@ func otherwiseRestarted(d Difference) bool {
 	})
 }
 
-// ofInitAnew reports whether a difference is about an init container of a pod with a second sandbox: one
-// after the first, one whose first CreateContainer failed, one that was backed off, or the last state of any.
+// ofInitAnew reports whether a difference is about an init container of a pod with a second sandbox, and the pod has
+// several init containers, a CreateContainer of the container failed, it was backed off, or its objects were not read
+// in time; or whether the difference is a missing last state of an init container.
 func ofInitAnew(d Difference) bool {
 	if !slices.Contains(d.scene.asked[1], "RunPodSandbox#1") {
 		return false
 	}
 	inits := d.Life.Pod.Spec.InitContainers
 	return slices.ContainsFunc(inits, func(c corev1.Container) bool {
-		later := len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#") ||
+		later := len(inits) > 1 || d.scene.failed(1, "CreateContainer "+c.Name+"#") || createdLate(d.scene, c) ||
 			slices.ContainsFunc(d.scene.reported[1], func(e string) bool {
 				m := backOffOf.FindStringSubmatch(e)
 				return m != nil && m[1] == c.Name
@@ -576,7 +588,8 @@ func ofInitAnew(d Difference) bool {
 }
 
 // waitsForItsNewImage reports whether a container was stopped on both sides because its image changed and could
-// not be started again, and upstream's agent took that for its end: that of the pod, or of the container alone.
+// not be started again, and upstream's agent treats it as terminated: the pod ended, or only our agent started the
+// container later.
 func waitsForItsNewImage(d Difference) bool {
 	if d.scene.ended[0] {
 		return false
@@ -597,8 +610,8 @@ func waitsForItsNewImage(d Difference) bool {
 	})
 }
 
-// ofAStopAfterTheEnd reports whether our agent alone reported that the sandbox could not be stopped, on both sides, of
-// a pod with containers that do not keep it from ending.
+// ofAStopAfterTheEnd reports whether the sandbox could not be stopped on both sides and only our agent reported that,
+// for a pod with sidecars or ephemeral containers, which do not keep the pod from ending.
 func ofAStopAfterTheEnd(d Difference) bool {
 	sidecar := func(c corev1.Container) bool {
 		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -609,8 +622,8 @@ func ofAStopAfterTheEnd(d Difference) bool {
 }
 
 // ofAnOrphan reports whether upstream's agent stopped a container with the minimum grace period
-// after a static pod's manifest was removed or a deletion was forced, and the difference is in what
-// that container does meanwhile.
+// after a static pod's manifest was removed or a deletion was forced, and the difference is about
+// that container.
 func ofAnOrphan(d Difference) bool {
 	removed := slices.ContainsFunc(d.Life.steps(remove), func(s Step) bool { return d.Life.Static || s.Grace == 0 })
 	return removed && slices.ContainsFunc(d.scene.asked[1], func(call string) bool {
@@ -647,8 +660,8 @@ func aboutAsLong(d Difference) bool {
 	return false
 }
 
-// amountOfInit reports whether a request's difference is in a variable that is, in one of the
-// containers, an amount of an init container given by name.
+// amountOfInit reports whether a request's difference is in a variable that has, in one of the
+// containers, a resource amount of an init container given by name (resourceFieldRef).
 func amountOfInit(d Difference) bool {
 	m := variable.FindStringSubmatch(d.Where)
 	if m == nil {
@@ -666,8 +679,8 @@ func amountOfInit(d Difference) bool {
 	})
 }
 
-// restarts reports whether calls are about two containers that do not wait for each other, at
-// least one of which was not there for the first time.
+// restarts reports whether calls are about two containers that do not wait for each other, of which
+// at least one was restarted.
 func restarts(d Difference) bool {
 	m := later.FindStringSubmatch(d.Where)
 	if m == nil || m[1] == m[3] || m[2] == "0" && m[4] == "0" {
@@ -682,8 +695,8 @@ func isRegular(p *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// startsSooner reports whether one side, in that order of two calls, started a regular container for the first time
-// before another one that comes earlier in the specification, and reported such a failure of that one.
+// startsSooner reports whether one side, which had this order of two calls, started a regular container for the first
+// time before another one that comes earlier in the specification, and reported a failure of the latter that matches.
 func startsSooner(d Difference, order string, reported []string, failure *regexp.Regexp) bool {
 	m := laterBefore.FindStringSubmatch(order)
 	if d.Kind != "order" || m == nil || m[2] != "0" || m[4] != "0" {
@@ -698,17 +711,23 @@ func startsSooner(d Difference, order string, reported []string, failure *regexp
 	})
 }
 
-// ofAShortInit reports whether upstream's agent alone has shown an init container as running that ran on both sides,
-// and only for a moment.
-func ofAShortInit(d Difference) bool {
-	m := initRuns.FindStringSubmatch(d.Theirs)
+// ofAShortRun reports whether upstream's agent alone has shown a container as running that ran on both sides, and only
+// for so short a time that it need not be shown.
+func ofAShortRun(d Difference) bool {
+	m := shownRunning.FindStringSubmatch(d.Theirs)
 	if d.Kind != "seen" || d.Ours != absent || m == nil {
 		return false
 	}
 	attempt, err := strconv.ParseUint(m[2], 10, 32)
+	if err != nil {
+		return false
+	}
+	ran := shortProgram.FindStringSubmatch(d.Life.program(m[1], uint32(attempt)))
+	if ran == nil {
+		return false
+	}
+	length, err := time.ParseDuration(ran[1] + "s")
 	call := fmt.Sprintf("StartContainer %s#%s", m[1], m[2])
-	init := slices.ContainsFunc(d.Life.Pod.Spec.InitContainers,
-		func(c corev1.Container) bool { return c.Name == m[1] && c.RestartPolicy == nil })
-	return err == nil && init && strings.HasPrefix(d.Life.program(m[1], uint32(attempt)), "sleep 0.3;") &&
-		slices.Contains(d.scene.asked[0], call) && slices.Contains(d.scene.asked[1], call)
+	return err == nil && length < passing && slices.Contains(d.scene.asked[0], call) &&
+		slices.Contains(d.scene.asked[1], call)
 }

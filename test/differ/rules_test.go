@@ -93,7 +93,7 @@ func TestRuleForOrphansKnowsEphemeralContainers(t *testing.T) {
 	}
 }
 
-// TestRuleForARuntimeThatIsAway looks at what is shown of a call that found no runtime.
+// TestRuleForARuntimeThatIsAway checks statuses that show a failed call while the runtime is down.
 func TestRuleForARuntimeThatIsAway(t *testing.T) {
 	const away = `container main: waiting ImageInspectError "Failed to inspect image \"app:1\": rpc error: code = Unavailable desc = `
 	for _, tc := range []struct {
@@ -120,7 +120,7 @@ func TestRuleForARuntimeThatIsAway(t *testing.T) {
 	}
 }
 
-// TestRuleForTheLastStateOfAnInitContainer looks at one whose first sandbox was lost.
+// TestRuleForTheLastStateOfAnInitContainer checks an init container whose first sandbox was lost.
 func TestRuleForTheLastStateOfAnInitContainer(t *testing.T) {
 	only := &Life{Pod: &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "init"}},
@@ -187,7 +187,7 @@ func TestRuleForASidecarAfterAProbe(t *testing.T) {
 	}
 }
 
-// TestRuleForADeferredResize looks at a resize that one agent has retried after the pressure, and the other not yet.
+// TestRuleForADeferredResize checks a resize that one agent has retried after the pressure, and the other not yet.
 func TestRuleForADeferredResize(t *testing.T) {
 	const deferred = "Warning ResizeDeferred: Pod resize Deferred: The node had condition: [DiskPressure]. , about Pod"
 	for _, tc := range []struct {
@@ -253,7 +253,7 @@ func TestRuleForAPodThatCountsAsInitialized(t *testing.T) {
 	}
 }
 
-// TestRuleForAttemptsAfterAFailedStart looks at a request for an attempt whose number differs since a start failed.
+// TestRuleForAttemptsAfterAFailedStart checks a request for an attempt whose number differs because a start failed.
 func TestRuleForAttemptsAfterAFailedStart(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}, {Name: "other"}}}}
 	for _, tc := range []struct {
@@ -533,7 +533,8 @@ func TestRuleForWhatAStatusShowed(t *testing.T) {
 		ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}},
 	}}
 	programs := map[string][]string{
-		"init": {"sleep 0.3; exit 0"}, "side": {"sleep 0.3; exit 0"}, "long": {"sleep 6; exit 0"}, "main": {forever},
+		"init": {"sleep 0.3; exit 0"}, "side": {"trap '' TERM; " + forever}, "long": {"sleep 20; exit 0"},
+		"main": {"sleep 6; oom", forever},
 	}
 	gate := []Act{{Steps: []Step{{Verb: status}}}}
 	const (
@@ -545,6 +546,7 @@ func TestRuleForWhatAStatusShowed(t *testing.T) {
 		ran     = []string{start("init"), start("long"), start("main"), start("side")}
 		both    = [2][]string{ran, ran}
 		theirs  = [2][]string{nil, ran}
+		twice   = [2][]string{{"StartContainer main#1"}, {"StartContainer main#1"}}
 		created = [2][]string{{"CreateContainer main#0"}, nil}
 		neither = [2][]string{{"RunPodSandbox#0"}, nil}
 	)
@@ -559,12 +561,13 @@ func TestRuleForWhatAStatusShowed(t *testing.T) {
 		ended, ruled       bool
 	}{
 		{"a short init container", absent, running("init", "0"), false, nil, both, false, true},
+		{"a short container", absent, running("main", "0"), false, nil, both, false, true},
 		{"that here alone", running("init", "0"), absent, false, nil, both, false, false},
-		{"that did not run here", absent, running("init", "0"), false, nil, theirs, false, false},
+		{"that did not run here", absent, running("main", "0"), false, nil, theirs, false, false},
 		{"that was restarted upstream", absent, running("init", "1"), false, nil, both, false, false},
+		{"that goes on after a restart", absent, running("main", "1"), false, nil, twice, false, false},
 		{"a long init container", absent, running("long", "0"), false, nil, both, false, false},
-		{"a sidecar", absent, running("side", "0"), false, nil, both, false, false},
-		{"a container", absent, running("main", "0"), false, nil, both, false, false},
+		{"a sidecar that goes on", absent, running("side", "0"), false, nil, both, false, false},
 
 		{"an open gate", ready, absent, true, gate, neither, false, true},
 		{"a gate that nothing opens", ready, absent, true, nil, neither, false, false},

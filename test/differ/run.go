@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How many pods live at a time: on the fake runtime, and on containerd.
+// How many lives run at a time: on the fake runtime, and on containerd.
 const (
 	perHistory     = 100
 	perRealHistory = 20
@@ -20,18 +20,18 @@ func (s *Stage) atATime() int {
 	return perHistory
 }
 
-// Plan says what a run lives through.
+// Plan is the plan of a run.
 type Plan struct {
 	Seed   uint64 // of the first history; the next one's is one more
 	Pods   int
-	Lives  []int         // of the first history these alone; all if empty
+	Lives  []int         // run only these of the first history; all if empty
 	Within time.Duration // no history is begun after this long; no bound if 0
-	Again  bool          // live the lives of differences again
+	Again  bool          // run the lives of differences again
 	Shrink bool
 	Plain  bool // pods of few features
 }
 
-// kind is which pods are drawn.
+// kind is the kind of the generated pods.
 func (p Plan) kind(onReal bool) podKind {
 	switch {
 	case onReal:
@@ -42,7 +42,7 @@ func (p Plan) kind(onReal bool) podKind {
 	return allPods
 }
 
-// Sum is what came of a run.
+// Sum is the result of a run.
 type Sum struct {
 	Seed              uint64
 	Histories, Pods   int
@@ -50,11 +50,11 @@ type Sum struct {
 	Differ, Followed  int         // lives that differed, and differences after their first ones
 	Left              [2][]string // what was not removed, ours and theirs
 	Ruled             map[*Rule]int
-	Groups            []*Group // that showed again when their lives were lived again
+	Groups            []*Group // that showed again when their lives were run again
 	Unsteady          []*Group // that did not
 }
 
-// Run lives through what is planned.
+// Run runs the histories of a plan.
 func (s *Stage) Run(ctx context.Context, plan Plan) (*Sum, error) {
 	sum := &Sum{Seed: plan.Seed, Ruled: map[*Rule]int{}}
 	var all []Difference

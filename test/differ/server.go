@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The ports of probes and hooks as they are drawn. The pods that are created have those of the
-// stage's server, so that several stages fit on a machine.
+// The ports of probes and hooks in generated pods. They are replaced by the ports of the stage's
+// server when a pod is created, so that several stages can run on a machine.
 const (
 	httpPort = 8001
 	grpcPort = 8002
@@ -31,7 +31,7 @@ const (
 // on the loopback device. TCP probes connect to its HTTP port.
 type server struct {
 	sides [2]*side
-	ports map[int32]int32 // by those that are drawn
+	ports map[int32]int32 // by the generated ports
 	http  *http.Server
 	grpc  *grpc.Server
 	health.UnimplementedHealthServer
@@ -59,7 +59,7 @@ func serve(ctx context.Context, sides [2]*side) (*server, error) {
 	return s, nil
 }
 
-// loopbackOnly has a socket take no connections from elsewhere.
+// loopbackOnly makes a socket accept connections on the loopback device only.
 func loopbackOnly(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "lo") }); e != nil {
@@ -120,7 +120,7 @@ func (s *server) fails(at net.Addr, probe string) bool {
 	return false
 }
 
-// bind gives the probes and hooks of a pod the server's ports.
+// bind sets the ports of a pod's probes and hooks to those of the server.
 func (s *server) bind(p *corev1.Pod) {
 	port := func(n *int32) {
 		if real, ok := s.ports[*n]; ok {

@@ -18,7 +18,7 @@ import (
 	"keelson/test/kit/fakecri"
 )
 
-// TestServerTellsSidesApart has the same pod on both sides and makes it unwell on one.
+// TestServerTellsSidesApart has the same pod on both sides. Its probes fail on one side only.
 func TestServerTellsSidesApart(t *testing.T) {
 	lives := &cast{of: map[string]*Life{"pod": {Name: "pod"}}}
 	var sides [2]*side

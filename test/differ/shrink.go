@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// again lives the lives of differences again, and tells the groups that show again from the
+// again runs the lives of differences again, and separates the groups that show again from the
 // others.
 func (s *Stage) again(ctx context.Context, groups []*Group) (steady, unsteady []*Group, err error) {
 	by := map[string][]*Group{} // by interludes, which all lives of a history share
@@ -40,7 +40,7 @@ func (s *Stage) again(ctx context.Context, groups []*Group) (steady, unsteady []
 	return steady, unsteady, nil
 }
 
-// signatures lives a history and returns the signatures of its differences by life.
+// signatures runs a history and returns the signatures of its differences by life.
 func (s *Stage) signatures(ctx context.Context, h *History) (map[string]map[string]bool, error) {
 	played, err := s.Play(ctx, h)
 	if err != nil {
@@ -56,22 +56,22 @@ func (s *Stage) signatures(ctx context.Context, h *History) (map[string]map[stri
 	return out, nil
 }
 
-// nextName names a life that is lived again.
+// nextName names a life that is run again.
 func (s *Stage) nextName() string {
 	s.named++
 	return fmt.Sprintf("again-%d", s.named)
 }
 
-// shrinking is bounded: so many rounds, and so many attempts at once for a group.
+// Bounds of shrinking: the number of rounds, the number of attempts at once for a group, and the time.
 const (
 	shrinkRounds   = 5
 	shrinkAttempts = 24
 	shrinkBound    = 10 * time.Minute
-	shrinkPatience = 25 * time.Second // for what is left of a pod may never come to rest
+	shrinkPatience = 25 * time.Second // a shrunk life may never come to rest
 )
 
-// shrink leaves out of the lives of differences what is not needed for the difference to
-// show. The first attempts leave out much, later ones little.
+// shrink removes parts of the lives of differences that are not needed for the difference to
+// show. The first attempts remove large parts, later ones small parts.
 func (s *Stage) shrink(ctx context.Context, groups []*Group) error {
 	if !s.cfg.Real {
 		s.patience = shrinkPatience
@@ -135,7 +135,7 @@ func (s *Stage) shrinkRound(
 	if err != nil {
 		return false, err
 	}
-	// What could be left out alone is left out together, as far as that still shows.
+	// Parts that could be left out one by one are left out together, if the difference still shows.
 	together := &History{Between: h.Between}
 	whole := map[*Group]*Life{}
 	for _, g := range groups {
@@ -188,11 +188,11 @@ type cut struct {
 	path []any // keys and indexes
 }
 
-// apply leaves the part out; nil if there is none or the rest is no life.
+// apply leaves the part out. It returns nil if there is no such part or the rest is not a valid life.
 func (c cut) apply(l *Life) *Life {
 	data, err := json.Marshal(l)
 	if err != nil {
-		panic(err) // it is made of what JSON can say
+		panic(err) // all its fields can be encoded
 	}
 	var tree any
 	if err := json.Unmarshal(data, &tree); err != nil {
@@ -294,8 +294,8 @@ func cuts(l *Life) (list []cut) {
 			}
 			// Nothing comes back when it is left out.
 			if !needed(path) && string(text) != "{}" {
-				// A difference is looked for in the life as it is: the text of the part
-				// tells it from another that has moved to its place.
+				// The text of the part distinguishes it from another part that has moved to its
+				// path after an earlier cut.
 				list = append(list, cut{fmt.Sprint(path) + strings.ReplaceAll(string(text), l.Name, ""), path})
 			}
 			queue = append(queue, node{path, v})
@@ -314,7 +314,7 @@ func cuts(l *Life) (list []cut) {
 	return list
 }
 
-// needed are parts without which there is no life at all.
+// needed reports whether a life is not valid without the part.
 func needed(path []any) bool {
 	text := fmt.Sprint(path)
 	switch {

@@ -32,31 +32,31 @@ type side struct {
 	rig      *rig.Rig
 	runtime  containerRuntime
 	endpoint string                        // of the runtime
-	fake     *fakecri.Runtime              // the runtime; nil on containerd
+	fake     *fakecri.Runtime              // the fake runtime; nil on containerd
 	prelude  func(container string) string // of each program
 	kubelet  *rig.Kubelet
 	link     *link
 	client   kubernetes.Interface
 	lives    *cast
 	clock    *clock
-	bind     func(*corev1.Pod) // gives probes and hooks ports that are served
+	bind     func(*corev1.Pod) // sets the ports of probes and hooks
 	record   *record
 
 	once  sync.Once
-	names *strings.Replacer // made once, when the agent runs
+	names *strings.Replacer // created once, when the agent runs
 
 	mu     sync.Mutex
 	faults map[string][]*fakecri.Injection // by life
 }
 
-// cast is the lives on the stage by their names.
+// cast has the lives that are on the stage by their names.
 type cast struct {
 	mu sync.Mutex
 	of map[string]*Life
 }
 
-// find is the life that a pod of this name is of. A static pod's mirror has the node's name
-// behind its own.
+// find is the life of a pod with this name. The name of a mirror pod is that of the static
+// pod with the node's name as a suffix.
 func (c *cast) find(pod, node string) *Life {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *side) useFake() {
 		OnExec:    s.exec,
 		OnCall:    s.record.call,
 	})
-	// Which of many pods pulls what they share is chance.
+	// It would be random which of many pods pulls a shared image.
 	for _, name := range present {
 		s.fake.AddImage(fakecri.Image{Name: name, Size: 5 << 20})
 	}
@@ -110,13 +110,12 @@ func (s *side) useContainerd(ctx context.Context, archive string) error {
 	return nil
 }
 
-// present are the images that are there. Any other name is pulled.
+// present are the images that exist on the node. Images of other names are pulled.
 var present = []string{"app:1", "app:2", "app:3"}
 
 const rootless = "rootless:1" // of a user
 
-// open starts the agent and begins to write down what is seen of its pods. The second
-// context bounds the latter.
+// open starts the agent, and begins to record its pods until the second context ends.
 func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (err error) {
 	s.client = client
 	if err := s.record.watch(while); err != nil {
@@ -137,8 +136,8 @@ func (s *side) open(ctx, while context.Context, client kubernetes.Interface) (er
 	return err
 }
 
-// settings are the same for both agents: no rate of theirs is in the way, and what takes
-// long by default takes less.
+// settings sets the same configuration for both agents: with high rate limits and short
+// periods.
 func settings(k *kubeletconfig.KubeletConfiguration) {
 	k.MaxPods = 500
 	k.KubeAPIQPS, k.KubeAPIBurst = new(int32(500)), 1000
@@ -168,10 +167,10 @@ func (s *side) close(ctx context.Context) (err error) {
 	return errors.Join(err, s.rig.Close(ctx))
 }
 
-// errOnFakeOnly is the error of steps that containerd cannot be made to take.
+// errOnFakeOnly is the error of steps that cannot be taken on containerd.
 var errOnFakeOnly = errors.New("only the fake runtime can")
 
-// script has a container run what its life says.
+// script gives a container the program of its life.
 func (s *side) script(box *cri.PodSandboxConfig, c *cri.ContainerConfig) {
 	l := s.lives.find(box.GetMetadata().GetName(), s.node)
 	if l == nil {
@@ -204,8 +203,8 @@ func (s *side) writeEnvFiles(l *Life, container string, mounts []*cri.Mount) {
 	}
 }
 
-// exec answers probes and hooks: `probe KIND` is as the life's steps have it, and
-// `hook CODE DURATION` does what it says.
+// exec answers probes and hooks: `probe KIND` fails if a step of the life has set that, and
+// `hook CODE DURATION` takes this time and fails unless CODE is 0.
 func (s *side) exec(e fakecri.Exec) (fakecri.ExecResult, bool) {
 	if len(e.Command) < 2 {
 		return fakecri.ExecResult{}, false
@@ -235,7 +234,7 @@ func (s *side) exec(e fakecri.Exec) (fakecri.ExecResult, bool) {
 	return fakecri.ExecResult{}, false
 }
 
-// inject puts the faults of a life in force.
+// inject adds the faults of a life to the runtime.
 func (s *side) inject(l *Life) {
 	pod := s.ns + "/" + s.podName(l)
 	for _, f := range l.Faults {
@@ -253,7 +252,7 @@ func (s *side) inject(l *Life) {
 	}
 }
 
-// hangs reports whether a call to the runtime for a life's pod is being delayed or takes long.
+// hangs reports whether a call to the runtime for a life's pod is delayed or takes long.
 func (s *side) hangs(l *Life) bool {
 	if s.runtime.busy(s.ns + "/" + s.podName(l)) {
 		return true
@@ -277,7 +276,7 @@ func (s *side) manifest(l *Life) string { return filepath.Join(s.kubelet.Manifes
 // podDir is the directory of a pod.
 func (s *side) podDir(uid string) string { return filepath.Join(s.kubelet.Root, "pods", uid) }
 
-// release takes all faults out of force.
+// release removes all faults.
 func (s *side) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 	"keelson/test/rig"
 )
 
-// Config says what a stage is made of.
+// Config is the configuration of a stage.
 type Config struct {
 	Ours  string // our agent's binary
 	Peer  string // the other agent's; upstream's if empty
 	Parts *parts.Builder
 	Real  bool      // containerd instead of the fake runtime
 	Out   io.Writer // progress
-	Keep  string    // directory for what lives that differ were like; none if empty
+	Keep  string    // directory for files about lives that differ; none are written if empty
 	Log   *slog.Logger
 }
 
@@ -37,7 +37,7 @@ type Stage struct {
 	start  time.Time
 	lives  *cast
 	clock  *clock
-	named  int // lives that were lived again
+	named  int // lives that were run again
 
 	patience time.Duration // how long a life may take to come to rest
 }
@@ -122,7 +122,7 @@ func (s *Stage) runtimes(ctx context.Context) error {
 	return nil
 }
 
-// namespaces makes the sides' namespaces and waits for what every pod needs of them.
+// namespaces creates the sides' namespaces and waits for their default service accounts.
 func (s *Stage) namespaces(ctx context.Context) error {
 	for _, side := range s.sides {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: side.ns}}
@@ -147,12 +147,12 @@ func (s *Stage) namespaces(ctx context.Context) error {
 	return nil
 }
 
-// Close takes everything away.
+// Close stops the agents and removes both rigs.
 func (s *Stage) Close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var errs []error
-	defer func() { // agents may probe to their end
+	defer func() { // agents may send probes until they end
 		if s.server != nil {
 			err = errors.Join(err, s.server.close())
 		}
@@ -170,7 +170,7 @@ func (s *Stage) say(format string, args ...any) {
 	fmt.Fprintf(s.cfg.Out, "%5d s  %s\n", int(time.Since(s.start).Seconds()), fmt.Sprintf(format, args...))
 }
 
-// pause lets d pass, unless the context ends.
+// pause waits for d, or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -68,7 +68,7 @@ func (s *side) take(ctx context.Context, l *Life, step Step) error {
 	return fmt.Errorf("no step is called %q", step.Verb)
 }
 
-// create makes the pod: in the cluster, or as a manifest.
+// create creates the pod in the cluster, or a static pod as a manifest.
 func (s *side) create(ctx context.Context, l *Life) error {
 	for _, o := range l.Objects {
 		if err := s.put(ctx, o); err != nil {
@@ -88,7 +88,7 @@ func (s *side) create(ctx context.Context, l *Life) error {
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	// Renamed into place, so that no half of it is read.
+	// It is renamed into place, so that the agent never reads a part of it.
 	half := filepath.Join(s.rig.Dir, l.Name+".half")
 	if err := os.WriteFile(half, data, 0o644); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
@@ -96,7 +96,7 @@ func (s *side) create(ctx context.Context, l *Life) error {
 	return os.Rename(half, s.manifest(l))
 }
 
-// put makes an object, or gives it other data.
+// put creates an object, or updates its data.
 func (s *side) put(ctx context.Context, o Object) error {
 	meta := metav1.ObjectMeta{Name: o.Name}
 	if o.Secret {
@@ -122,7 +122,7 @@ func (s *side) drop(ctx context.Context, o Object) error {
 	return s.client.CoreV1().ConfigMaps(s.ns).Delete(ctx, o.Name, metav1.DeleteOptions{})
 }
 
-// finish deletes a life's pod if it is there.
+// finish deletes a life's pod if it exists.
 func (s *side) finish(ctx context.Context, l *Life) error {
 	if l.Static {
 		if err := os.Remove(s.manifest(l)); err != nil && !os.IsNotExist(err) {
@@ -137,7 +137,7 @@ func (s *side) finish(ctx context.Context, l *Life) error {
 	return nil
 }
 
-// dropObjects removes the objects of a life on both sides, those too that its steps made.
+// dropObjects removes the objects of a life on both sides, also those that its steps created.
 func (p *play) dropObjects(ctx context.Context, l *Life) error {
 	all := map[string]Object{}
 	for _, o := range l.Objects {

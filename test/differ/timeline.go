@@ -34,7 +34,7 @@ func (p *play) keep(l *Life) error {
 	return os.WriteFile(filepath.Join(p.cfg.Keep, l.Name+".txt"), []byte(b.String()+"\n"), 0o644)
 }
 
-// timeline is what one side did, a line each, in order of time.
+// timeline lists the calls, statuses, events and steps of one side, one on each line, in order of time.
 func (s *side) timeline(l *Life) []string {
 	t := s.record.track(l.Name)
 	t.mu.Lock()

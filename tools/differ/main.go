@@ -1,5 +1,4 @@
-// Command differ has our agent and upstream's live the same histories, and prints in what
-// they differ.
+// Command differ runs the same generated histories of pods on our agent and on upstream's, and prints the differences.
 //
 //	go run ./tools/differ -kubelet bin/kubelet [-seed 1] [-n 100] [-life 12]
 package main
@@ -26,13 +25,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.kubelet, "kubelet", "bin/kubelet", "our agent")
 	flag.StringVar(&o.peer, "peer", "", "the other agent (default: upstream's)")
-	flag.Uint64Var(&o.seed, "seed", 1, "of the first history; the next one's is one more")
-	flag.IntVar(&o.pods, "n", 100, "pods, 100 of them at a time, with -real 20")
-	flag.BoolVar(&o.real, "real", false, "containerd instead of the fake runtime, and pods that it can run")
-	flag.Func("life", "run only these lives of the first history: 3,17", o.add)
-	flag.DurationVar(&o.within, "within", 0, "begin no further history after this long")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first history; each next history has the next one")
+	flag.IntVar(&o.pods, "n", 100, "number of pods; 100 of them run at a time, 20 with -real")
+	flag.BoolVar(&o.real, "real", false, "use containerd instead of the fake runtime, with pods that it can run")
+	flag.Func("life", "run only pods with these numbers of the first history: 3,17", o.add)
+	flag.DurationVar(&o.within, "within", 0, "start no further history after this time")
 	flag.BoolVar(&o.shrink, "shrink", true, "shrink the differences that are found")
-	flag.BoolVar(&o.plain, "plain", false, "pods of few features")
+	flag.BoolVar(&o.plain, "plain", false, "generate pods with few features")
 	flag.StringVar(&o.keep,
 		"keep", "", "write lives that differ, with all that both sides did, to files in this directory")
 	flag.BoolVar(&o.again, "again", true, "repeat lives that differed, to tell steady differences from random ones")
@@ -62,7 +61,7 @@ func (o *options) add(list string) error {
 	for n := range strings.SplitSeq(list, ",") {
 		i, err := strconv.Atoi(n)
 		if err != nil || i < 0 {
-			return fmt.Errorf("%q is no number of a life", n)
+			return fmt.Errorf("%q is not the number of a life", n)
 		}
 		o.lives = append(o.lives, i)
 	}
@@ -85,7 +84,7 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
-	// A copy: the original may be built anew while the run goes on.
+	// A copy, because the original may be rebuilt during the run.
 	dir, err := os.MkdirTemp("", "keelson-differ-")
 	if err != nil {
 		return err

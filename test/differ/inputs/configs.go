@@ -22,8 +22,8 @@ import (
 //go:embed testdata/configs
 var configFiles embed.FS
 
-// Configs draws command lines and the files they name, and asks both kubelets
-// about them.
+// Configs generates command lines and the files they name, and compares how both
+// kubelets read them.
 type Configs struct {
 	oracle *Oracle
 	dir    string
@@ -31,7 +31,7 @@ type Configs struct {
 	words  map[string][]any
 }
 
-// configCase is everything that makes one input.
+// configCase is everything from which one input is made.
 type configCase struct {
 	base    int // -1: no file
 	changes []uint64
@@ -99,7 +99,7 @@ func (c *Configs) draw(seed uint64, n int) configCase {
 	return k
 }
 
-// gate draws a gate and its setting, mostly one that can be set and is read by a kubelet's configuration.
+// gate selects a gate and its setting, mostly one that can be set and that affects a kubelet's configuration.
 func (c *Configs) gate(rng *rand.Rand) (name string, on bool) {
 	if rng.IntN(2) == 0 {
 		return pick(rng, settingGates), rng.IntN(2) == 0
@@ -112,7 +112,7 @@ func (c *Configs) gate(rng *rand.Rand) (name string, on bool) {
 	return name, on
 }
 
-// settingGates are those that settings depend on.
+// settingGates are the gates on which settings depend.
 var settingGates = strings.Fields(`
 	AllAlpha AllBeta CustomCPUCFSQuotaPeriod GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority KubeletCrashLoopBackOffMax
 	KubeletEnsureSecretPulledImages LoggingAlphaOptions LoggingBetaOptions MemoryQoS QOSReserved RotateKubeletServerCertificate
@@ -201,7 +201,7 @@ func (c *Configs) write(k configCase) (args, did []string, input string, err err
 	return args, append(did, args...), input, nil
 }
 
-// flag draws a flag with a value.
+// flag generates a flag with a value.
 func (c *Configs) flag(rng *rand.Rand) string {
 	names := slices.Clone(flagNames)
 	name := pick(rng, names)
@@ -231,8 +231,8 @@ func (c *Configs) flag(rng *rand.Rand) string {
 	}))))
 }
 
-// flagNames are all flags but those of the files, and those that ask a question. What other files they name is not read
-// by what is compared.
+// flagNames are all flags but those that name the configuration files, and those that only print something. The other
+// files that flags name are not read in the comparison.
 var flagNames = strings.Fields(`
 	enable-server fail-swap-on pod-manifest-path sync-frequency file-check-frequency http-check-frequency manifest-url
 	manifest-url-header address port read-only-port container-runtime-endpoint image-service-endpoint anonymous-auth
@@ -302,7 +302,7 @@ func (c *Configs) try(k configCase) (*Difference, error) {
 	return c.compare(args, did, input)
 }
 
-// compare asks both kubelets about a command line; the files that it names are there.
+// compare compares how both kubelets read a command line. The files that it names exist.
 func (c *Configs) compare(args, did []string, input string) (*Difference, error) {
 	theirs, err := c.oracle.Ask(Question{Config: &ConfigQuestion{Args: args}})
 	if err != nil {
@@ -361,7 +361,7 @@ func flagText(v any) string {
 	return strings.Join(pairs, ",")
 }
 
-// load is what this kubelet makes of a command line. A panic counts as an error.
+// load returns the configuration that this kubelet reads from a command line. A panic counts as an error.
 func load(args []string) (c *config.Config, err error) {
 	defer func() {
 		if r := recover(); r != nil {

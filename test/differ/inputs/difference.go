@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Difference is an input that the two kubelets do not agree about.
+// Difference is an input for which the two kubelets differ.
 type Difference struct {
 	Seed    uint64
 	Number  int
 	Input   string   // the text, or the command line and the files
-	Did     []string // what was changed about a valid input
+	Did     []string // the changes of a valid input
 	Ours    string   // our error, "" when we accept it
 	Theirs  string
 	Changed []string // what differs in what both accept, as path: ours | theirs

@@ -1,5 +1,5 @@
-// Package inputs compares what this kubelet and upstream's make of the same
-// input: manifests of static pods, configuration files and command lines.
+// Package inputs compares how this kubelet and upstream's read the same input:
+// manifests of static pods, configuration files and command lines.
 //
 // Inputs are mutations of valid ones, generated from a seed. Upstream's answer comes
 // from the part "oracle" (test/parts/kubernetes/oracle), a program that calls

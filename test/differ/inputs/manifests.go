@@ -24,7 +24,7 @@ const (
 	manifestURL = "http://manifests.example/pods"
 )
 
-// Manifests draws manifests and asks both kubelets about them.
+// Manifests generates manifests and compares how both kubelets read them.
 type Manifests struct {
 	oracle *Oracle
 	bases  []base
@@ -38,7 +38,7 @@ type base struct {
 	typ  reflect.Type
 }
 
-// manifestCase is everything that makes one input.
+// manifestCase is everything from which one input is made.
 type manifestCase struct {
 	base    int
 	changes []uint64 // a seed for each mutation
@@ -46,7 +46,7 @@ type manifestCase struct {
 	asJSON  bool
 	url     bool
 	refs    bool   // static pods may refer to objects of the API server
-	name    string // of the pod before the changes, if not the base's
+	name    string // of the pod before the changes; empty: that of the base
 }
 
 // NewManifests reads the valid manifests.
@@ -79,7 +79,7 @@ func NewManifests(o *Oracle) (*Manifests, error) {
 	return m, nil
 }
 
-// draw makes the input of this number.
+// draw generates the input of this number.
 func (m *Manifests) draw(seed uint64, n int) manifestCase {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)))
 	c := manifestCase{
@@ -100,7 +100,7 @@ func (m *Manifests) draw(seed uint64, n int) manifestCase {
 	return c
 }
 
-// text makes the text of an input, and says what was changed.
+// text returns the text of an input, and the changes that were made.
 func (m *Manifests) text(c manifestCase) (text []byte, did []string) {
 	b := m.bases[c.base]
 	d := parse(b.text, b.typ)
@@ -163,7 +163,7 @@ func (m *Manifests) try(c manifestCase) (*Difference, error) {
 	return d, err
 }
 
-// compare asks both kubelets about a text.
+// compare compares how both kubelets read a text.
 func (m *Manifests) compare(text []byte, url, refs bool) (*Difference, error) {
 	q := ManifestQuestion{
 		Text:  text,
@@ -211,7 +211,7 @@ func (m *Manifests) compare(text []byte, url, refs bool) (*Difference, error) {
 		for _, c := range compare(pod, theirs.Pods[i], "apiVersion", "kind") {
 			d.Changed = append(d.Changed, "pod "+c)
 		}
-		// An API server takes neither the UID nor the status of what it is to create.
+		// An API server ignores the UID and the status of an object that it creates.
 		for _, c := range compare(mirror, theirs.Mirrors[i], "apiVersion", "kind", "metadata.uid", "status") {
 			d.Changed = append(d.Changed, "mirror "+c)
 		}
@@ -222,8 +222,8 @@ func (m *Manifests) compare(text []byte, url, refs bool) (*Difference, error) {
 	return d, nil
 }
 
-// ours is what this kubelet makes of a manifest. A panic counts as an error of
-// its own.
+// ours returns the pods that this kubelet reads from a manifest. A panic counts as
+// an error.
 func ours(q ManifestQuestion, refs bool) (pods []*v1.Pod, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -19,7 +19,7 @@ type document struct {
 	did  []string
 }
 
-// parse reads a valid document. It panics on any other: those are ours.
+// parse reads a valid document of the test data. It panics if the document cannot be read.
 func parse(text []byte, t reflect.Type) *document {
 	var root map[string]any
 	if err := yaml.Unmarshal(text, &root); err != nil {
@@ -161,7 +161,7 @@ func (d *document) text(asJSON bool) []byte {
 	return y
 }
 
-// scratch changes the text itself, not what it says.
+// scratch changes the text of a document, for example it drops a byte or a line.
 func scratch(rng *rand.Rand, text []byte) ([]byte, string) {
 	s := string(text)
 	lines := strings.SplitAfter(s, "\n")

@@ -31,18 +31,18 @@ type Start struct {
 	Binary string   `json:"binary"`
 	Args   []string `json:"args"`
 	Cgroup string   `json:"cgroup"`
-	// Pods are waited for, as many of them, once the kubelet serves.
+	// Pods is the number of pods to wait for once the kubelet serves.
 	Pods int `json:"pods"`
 }
 
-// Seen is what a kubelet showed.
+// Seen is what a kubelet has shown.
 type Seen struct {
-	Ended   string            `json:"ended,omitempty"` // its last words, when it ended by itself
+	Ended   string            `json:"ended,omitempty"` // the end of its log, if it ended by itself
 	Configz json.RawMessage   `json:"configz,omitempty"`
 	Pods    []json.RawMessage `json:"pods,omitempty"`
 }
 
-// insideEnv holds a Start for a process that is to be [Inside], enteredEnv for one that is.
+// insideEnv holds a Start for a process that is to enter its namespaces, enteredEnv for one that has entered them.
 const (
 	insideEnv  = "KEELSON_INPUTS_INSIDE"
 	enteredEnv = "KEELSON_INPUTS_ENTERED"
@@ -58,7 +58,7 @@ func Unified() (bool, error) {
 	return s.Type == unix.CGROUP2_SUPER_MAGIC, nil
 }
 
-// NewNode makes the node on a rig.
+// NewNode makes a node in a rig.
 func NewNode(r *rig.Rig) (*Node, error) {
 	cgroup, err := r.Cgroup()
 	if err != nil {
@@ -79,7 +79,7 @@ func NewNode(r *rig.Rig) (*Node, error) {
 // Close ends the runtime.
 func (n *Node) Close() { n.cri.Close() }
 
-// Flags override settings that this node does not support, so that any configuration starts here, and
+// Flags override settings that this node does not support, so that a kubelet starts with any configuration, and
 // set the address and port of the server.
 func (n *Node) Flags() []string {
 	return []string{
@@ -113,14 +113,14 @@ func (n *Node) Flags() []string {
 		"--cert-dir=/var/lib/kubelet/pki",
 		"--lock-file=",
 		"--exit-on-lock-contention=false",
-		"--cgroup-driver=cgroupfs", // the runtime says so
+		"--cgroup-driver=cgroupfs", // as the runtime reports
 		"--cpu-manager-policy=none",
 		"--memory-manager-policy=None",
 		"--hostname-override=" + nodeName,
 	}
 }
 
-// Run starts a kubelet, and returns what it shows as soon as it serves, or has ended.
+// Run starts a kubelet, and returns what it shows once it serves or has ended.
 func (n *Node) Run(ctx context.Context, s Start) (Seen, error) {
 	s.Cgroup = n.cgroup
 	how, err := json.Marshal(s)

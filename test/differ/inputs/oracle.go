@@ -11,13 +11,13 @@ import (
 	"os/exec"
 )
 
-// Question is one input, as the oracle reads it.
+// Question is one input for the oracle.
 type Question struct {
 	Manifest *ManifestQuestion `json:"manifest,omitempty"`
 	Config   *ConfigQuestion   `json:"config,omitempty"`
 }
 
-// ManifestQuestion is a manifest in a file, or the answer of a URL.
+// ManifestQuestion is a manifest from a file or from a URL.
 type ManifestQuestion struct {
 	Text  []byte          `json:"text"`
 	File  string          `json:"file,omitempty"`
@@ -26,12 +26,12 @@ type ManifestQuestion struct {
 	Gates map[string]bool `json:"gates,omitempty"`
 }
 
-// ConfigQuestion is a command line; the files that it names are on the disk.
+// ConfigQuestion is a command line. The files that it names are on the disk.
 type ConfigQuestion struct {
 	Args []string `json:"args"`
 }
 
-// Answer is what upstream makes of an input.
+// Answer is upstream's result for an input.
 type Answer struct {
 	Refused string            `json:"refused"`
 	Stage   string            `json:"stage"` // where a configuration was refused
@@ -84,8 +84,8 @@ func (o *Oracle) start() error {
 	return nil
 }
 
-// Ask returns upstream's answer. An input that ends the process, as it would
-// upstream's, counts as refused.
+// Ask returns upstream's answer. An input that ends the process, as it would end
+// upstream's kubelet, counts as refused.
 func (o *Oracle) Ask(q Question) (Answer, error) {
 	b, err := json.Marshal(q)
 	if err != nil {

@@ -49,8 +49,8 @@ func node(t *testing.T) (n *Node, ours, theirs string) {
 }
 
 // TestRealConfigurations starts upstream's kubelet and ours with configurations of the kind that
-// TestConfigurations compares. What the oracle says of them has to be what upstream's kubelet does,
-// and ours has to do the same.
+// TestConfigurations compares. The oracle's answers have to agree with upstream's kubelet, and
+// our kubelet has to do the same.
 func TestRealConfigurations(t *testing.T) {
 	o, s := start(t)
 	n, ours, theirs := node(t)
@@ -76,7 +76,7 @@ func TestRealConfigurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A third is refused: what is drawn is refused more often.
+		// At most a third of them are refused inputs: generated inputs are refused more often.
 		if logged.Refused != "" && 3*refused > *real {
 			continue
 		}
@@ -89,7 +89,7 @@ func TestRealConfigurations(t *testing.T) {
 				t.Errorf("%s:\n  the oracle says %s\n  upstream's kubelet %s", what, logged.Refused, up.Ended)
 			}
 		case logged.Refused == "" && up.Ended != "" && ofTheNode.MatchString(up.Ended):
-			node++ // ours may find this only after it has begun to serve
+			node++ // ours may detect this only after it has begun to serve
 			continue
 		case logged.Refused == "" && up.Ended == "":
 			accepted++
@@ -119,8 +119,8 @@ func TestRealConfigurations(t *testing.T) {
 }
 
 // TestRealManifests gives upstream's kubelet and ours a directory of manifests of the kind that
-// TestManifests compares. The pods that they take have to be those that the oracle accepts, and the
-// same under both. None of them runs: the node has no room.
+// TestManifests compares. They have to accept the pods that the oracle accepts, and have to have the
+// same pods. No pod runs: the node has no capacity.
 func TestRealManifests(t *testing.T) {
 	o, s := start(t)
 	n, ours, theirs := node(t)
@@ -141,7 +141,7 @@ func TestRealManifests(t *testing.T) {
 		if d, err := m.compare(text, false, false); err != nil {
 			t.Fatal(err)
 		} else if d != nil {
-			continue // TestManifests tells of it
+			continue // TestManifests reports it
 		}
 		q := ManifestQuestion{
 			Text: text,
@@ -157,7 +157,7 @@ func TestRealManifests(t *testing.T) {
 		} else {
 			id := identityOf(t, logged.Pods[0])
 			if names[id.Namespace+"/"+id.Name] || accepted[id.UID] != nil {
-				continue // a kubelet takes one of a name only
+				continue // a kubelet accepts only one pod of a name
 			}
 			names[id.Namespace+"/"+id.Name], accepted[id.UID] = true, logged.Pods[0]
 		}
@@ -225,7 +225,7 @@ func TestRealManifests(t *testing.T) {
 		refused)
 }
 
-// identity is what tells pods apart.
+// identity distinguishes pods.
 type identity struct{ Namespace, Name, UID string }
 
 func identityOf(t *testing.T, pod json.RawMessage) identity {
@@ -244,23 +244,23 @@ var startable = map[string]bool{"small.yaml": true, "node.yaml": true}
 var ofTheNode = regexp.MustCompile(
 	`is not a subset of online-cpus|LimitedSwap but it is only supported with cgroupv2|has some missing paths|received unsupported options|read-only file system`)
 
-// sameWords reports whether a log has an error in it, as far as its first line and quotes aside.
+// sameWords reports whether a log contains the first line of an error. Quoting is ignored.
 func sameWords(log, refused string) bool {
 	plain := strings.NewReplacer(`\n`, "\n", `\`, "").Replace
 	first, _, _ := strings.Cut(plain(refused), "\n")
 	if strings.HasPrefix(first, "panic: ") {
-		first, _, _ = strings.Cut(first, ", error: ") // which has a list in no order
+		first, _, _ = strings.Cut(first, ", error: ") // what follows has a list in random order
 	}
 	return strings.Contains(plain(log), first)
 }
 
-// problem is our error as [Difference] has it.
+// problem is our error in the form of [Difference].
 func problem(ended string) string {
 	_, text, _ := strings.Cut(ended, "kubelet: ")
 	return strings.ReplaceAll(text, "\n", "; ")
 }
 
-// run runs a kubelet for a moment.
+// run runs a kubelet for a short time.
 func (n *Node) run(t *testing.T, binary string, args []string) Seen {
 	t.Helper()
 	seen, err := n.Run(t.Context(), Start{

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Rule is a kind of difference that is there on purpose.
+// Rule is a kind of difference that exists on purpose.
 type Rule struct {
 	Name     string
 	Decision string // the number of its record in docs/decisions
@@ -55,15 +55,15 @@ var rules = []Rule{
 	},
 }
 
-// strict are the settings that upstream takes as they are: it refuses them later
-// on the node, or goes on without what they are for.
+// strict are the settings that upstream does not validate: it fails later on the node,
+// or runs without their effect.
 var strict = regexp.MustCompile(
 	`(^|: |#)(--root-dir|--image-credential-provider-bin-dir|cgroupDriver|memoryManagerPolicy|cpuManagerPolicy|(http|file)CheckFrequency|` +
 		`nodeStatus(Report|Update)Frequency|runtimeRequestTimeout|tlsCertFile|reservedMemory\[\d+\][.\w-]*|reservedSystemCPUs|healthzBindAddress|address|` +
 		`configMapAndSecretChangeDetectionStrategy|evictionPressureTransitionPeriod|shutdownGracePeriodByPodPriority\[\d+\][.\w]*|` +
 		`authorization.mode|logging.options.(text|json).splitStream|registerWithTaints\[\d+\].effect|cloud-provider|--node-labels): `)
 
-// problems splits our error into what it says of each setting.
+// problems splits our error into the errors of single settings.
 func problems(text string) []string {
 	_, rest, _ := strings.Cut(text, ": ")
 	if strings.HasPrefix(text, "invalid configuration,") {
@@ -72,7 +72,7 @@ func problems(text string) []string {
 	return strings.Split(rest, ";   ")
 }
 
-// only reports whether all changes are at the places.
+// only reports whether all changes are at these places.
 func only(changes []string, places ...string) bool {
 	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c string) bool {
 		return !slices.ContainsFunc(places, func(p string) bool { return strings.HasPrefix(c, p) })

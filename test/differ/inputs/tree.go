@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// spot is one place in a document: a value, what holds it, and the type that
-// the API has there; nil where it has none.
+// spot is one place in a document: a value, its holder, and the type that the API
+// has there; nil where it has none.
 type spot struct {
 	path   string
 	name   string // of the field, or of the field of the list or map it is in
@@ -20,10 +20,10 @@ type spot struct {
 	index  int
 }
 
-// list is a JSON array that can grow in place.
+// list is a JSON array that can be extended in place.
 type list struct{ items []any }
 
-// grow replaces arrays by lists, so that holders can be changed.
+// grow replaces arrays by lists, so that elements can be added in place.
 func grow(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// values draws values for fields. words are what documents have under a name.
+// values generates values for fields. words has the values that the documents have in fields of a name.
 type values struct {
 	rng   *rand.Rand
 	words map[string][]any
@@ -55,7 +55,7 @@ var (
 		"100ms", "1001ms", "301s"}
 )
 
-// str draws a string for a field of this name.
+// str generates a string for a field of this name.
 func (v *values) str(name string) any {
 	switch n := v.rng.IntN(20); {
 	case n < 11 && len(v.words[name]) > 0:
@@ -98,7 +98,7 @@ func (v *values) twisted(word any) any {
 	return s + s
 }
 
-// of draws a value of a type for a field of this name.
+// of generates a value of a type for a field of this name.
 func (v *values) of(t reflect.Type, name string, depth int) any {
 	t = deref(t)
 	switch {
@@ -155,7 +155,7 @@ func (v *values) key(name string) string {
 			"limits.cpu", "nvidia", "Bad Key", "memory.available", "nodefs.available", "pid"})
 }
 
-// structure draws a struct in which some fields are set.
+// structure generates a struct in which some fields are set.
 func (v *values) structure(t reflect.Type, depth int) any {
 	doc := map[string]any{}
 	fields := fieldsOf(t)

@@ -48,11 +48,11 @@ func ofMachine(series string) bool {
 type Whose bool
 
 const (
-	OfNode  Whose = false // the kernel's or the runtime's: they go on from one agent to the next
-	OfAgent Whose = true  // they begin with the agent: what counts is whether they have counted anything
+	OfNode  Whose = false // of the kernel or the runtime: they continue from one agent to the next
+	OfAgent Whose = true  // they start at zero with the agent: only whether they are zero is compared
 )
 
-// Compare tells what differs between the agent and the reference, which had its turn before and after it.
+// Compare returns the differences between the agent and the reference, which ran before and after it.
 func Compare(endpoint string, counters Whose, before, here, after Shot) (out []Finding) {
 	all := maps.Clone(before)
 	maps.Copy(all, here)
@@ -77,8 +77,8 @@ func Compare(endpoint string, counters Whose, before, here, after Shot) (out []F
 	return out
 }
 
-// inUse are the gauges of memory in use, which the kernel counts in batches for each processor, and of what the
-// programs of the whole machine run and have open. That the reference shows the same value in both turns is random.
+// inUse are the gauges of memory in use, which the kernel counts in batches for each CPU, and of the processes and open
+// files of the whole machine. If the reference shows the same value in both turns, that is by chance.
 var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
 	`(container|pod|node)_memory_(cache|kernel_usage|mapped_file|rss|total_(in)?active_file_bytes|usage_bytes|working_set_bytes)\b.*`,
 	`.*\.memory\.(usage|workingSet|rss|available)Bytes\b.*`,
@@ -86,7 +86,7 @@ var inUse = regexp.MustCompile(`^(` + strings.Join([]string{
 	`node\.rlimit\.curproc`,
 }, "|") + `)$`)
 
-// fits reports whether h goes with what the reference reported before and after.
+// fits reports whether h agrees with the values b and a that the reference reported before and after.
 func fits(key string, counters Whose, b, h, a Value) bool {
 	if counters == OfAgent && h.Grows {
 		return (b.Number > 0) != (a.Number > 0) || (h.Number > 0) == (b.Number > 0)
@@ -108,7 +108,7 @@ func fits(key string, counters Whose, b, h, a Value) bool {
 	return h.Number >= least && h.Number <= most
 }
 
-// Common counts the series that are there at all three turns: their values are compared.
+// Common counts the series that all three turns have: their values are compared.
 func Common(before, here, after Shot) (n int) {
 	for series := range here {
 		_, wasThere := before[series]

@@ -9,10 +9,10 @@
 //     value for the agent. A series of usage may have equal values at random, and may be slightly off.
 //   - A counter that grew from one turn of the reference to the next lies between the two; so does a gauge, with the
 //     slack that its fluctuations need, and more if it is about the whole machine.
-//   - A counter of the agent itself has counted something if the reference's has in both of its turns, and nothing if
-//     that has not.
+//   - A counter of the agent itself is above zero if that of the reference is in both of its turns, and zero if that of
+//     the reference is zero in both.
 //
-// [Steady] leaves out what other programs of the machine mount or connect meanwhile.
+// [Steady] leaves out devices and network interfaces that other programs of the machine add or remove meanwhile.
 //
 // What differs is listed with its reason ([Rules]), or is a defect.
 package values

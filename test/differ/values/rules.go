@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Rule says of some series that they differ, and why.
+// Rule states that some series differ, and why.
 type Rule struct {
 	Endpoint string
 	Name     string // of the metric, or the field's path; * stands for anything, ? for one character
-	Labels   string // label="value" of those it is about; empty: all
+	Labels   string // label="value" of these series; empty: all
 	How      string
 	Why      string
-	// Sometimes: it need not be so in every run, or on every machine.
+	// Sometimes is set if the series do not differ in every run, or not on every machine.
 	Sometimes bool
 }
 
-// What may follow the way in which series differ.
+// Suffixes of the way in which series differ.
 const (
 	atTimes = ", at times"
 	onV1    = ", on cgroup v1"
@@ -55,7 +55,7 @@ func ReadRules(text string) (out []Rule, err error) {
 	return out, nil
 }
 
-// Covers reports whether a rule is about a finding.
+// Covers reports whether a rule explains a finding.
 func (r Rule) Covers(f Finding) bool {
 	name, labels, _ := strings.Cut(f.Series, "{")
 	return r.How == f.How && r.Endpoint == f.Endpoint && glob(r.Name).MatchString(name) &&
@@ -66,7 +66,7 @@ func glob(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern)) + "$")
 }
 
-// Judge tells which findings no rule covers, and which rules that always apply cover nothing.
+// Judge returns the findings that no rule covers, and the rules that cover nothing although they apply in every run.
 func Judge(findings []Finding, rules []Rule) (unexplained []Finding, idle []Rule) {
 	used := make([]bool, len(rules))
 	for _, f := range findings {
@@ -88,7 +88,7 @@ func Judge(findings []Finding, rules []Rule) (unexplained []Finding, idle []Rule
 	return unexplained, idle
 }
 
-// ByRule tells how many findings each rule covers, the first that does.
+// ByRule lists how many findings each rule covers. A finding counts for the first rule that covers it.
 func ByRule(findings []Finding, rules []Rule) (out []string) {
 	for i, r := range rules {
 		n := 0

@@ -11,17 +11,17 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Value is what one series says.
+// Value is the value of one series.
 type Value struct {
 	Number float64
-	Text   string // of what is no number
+	Text   string // of a value that is not a number
 	Grows  bool   // a counter, or the number of observations of a histogram
 }
 
-// Shot is what an endpoint says at one moment, by series: name{label="value",…}, with the labels in order.
+// Shot has the values of an endpoint at one moment, by series: name{label="value",…}, with the labels sorted.
 type Shot map[string]Value
 
-// OfMetrics is the shot of an endpoint of metrics. Of histograms and summaries it has how much they counted.
+// OfMetrics is the shot of a metrics endpoint. The value of a histogram or summary is the number of its observations.
 func OfMetrics(families map[string]*dto.MetricFamily) Shot {
 	out := Shot{}
 	for name, f := range families {
@@ -55,8 +55,8 @@ func series(name string, labels []*dto.LabelPair) string {
 // named are the fields by which the members of a list are distinguished: a pod, a container, a volume, an interface.
 var named = []string{"podRef", "name"}
 
-// OfSummary is the shot of /stats/summary. A series is the path of a field, and the labels name the pod, the container,
-// the volume, whatever lists it stands in.
+// OfSummary is the shot of /stats/summary. A series is the path of a field. Its labels name the elements of lists on
+// the path, such as the pod, the container and the volume.
 func OfSummary(text string) (Shot, error) {
 	var doc any
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
@@ -104,7 +104,7 @@ func nameOf(member any, i int) string {
 	return fmt.Sprint(i)
 }
 
-// growing are the fields of a summary that only grow.
+// growing are the fields of a summary that are counters.
 var growing = []string{"usageCoreNanoSeconds", "pageFaults", "majorPageFaults", "rxBytes", "txBytes", "rxErrors",
 	"txErrors", "total"}
 

@@ -5,9 +5,8 @@ import "regexp"
 // place is a label that names something of the machine: a device, a mount point, a network interface.
 var place = regexp.MustCompile(`\b(?:device|interfaces?)="([^"]*)"`)
 
-// Steady drops from each turn's shots, by endpoint, the series of a place of the machine that did not exist at every
-// turn: other programs and other agents mount and unmount meanwhile. there has the places of each turn; series without
-// such a place are kept.
+// Steady drops, from the shots of each turn, the series of a place that did not exist in every turn: other programs
+// mount and unmount meanwhile. there has the places of each turn. Series without a place are kept.
 func Steady(turns []map[string]Shot, there []map[string]bool) {
 	known := map[string]int{}
 	for _, places := range there {

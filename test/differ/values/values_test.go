@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 	delete(here, "calls")
 	here[`memory{image="pause",pod="a"}`] = here[`memory{image="",pod="a"}`]
 	delete(here, `memory{image="",pod="a"}`)
-	delete(after, `limit{pod="a"}`) // it is not always shown
+	delete(after, `limit{pod="a"}`) // the reference does not always show it
 	delete(here, `limit{pod="a"}`)
 	var got []string
 	for _, f := range Compare("/m", OfNode, before, here, after) {
@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("series: %q, want %q", got, want)
 	}
-	// What agents count themselves begins with each of them.
+	// Counters of an agent itself begin at zero with each agent.
 	for calls, differs := range map[int]bool{0: true, 1: false, 900: false} {
 		found := Compare("/m", OfAgent, before, shot(t, 105, 64, 1, calls), shot(t, 110, 64, 2, 5))
 		if (len(found) == 1) != differs {
